@@ -1,0 +1,32 @@
+// Array types at the border: dtype, rank and order are part of the signature.
+#pragma once
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstring>
+#include <initializer_list>
+
+namespace nb = nanobind;
+
+namespace polyleaf {
+
+template <class T>
+using Array1 = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Array2 = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+// A new NumPy array that owns its memory. Call with the GIL held.
+template <class T>
+struct NewArray {
+  T* data;
+  nb::ndarray<nb::numpy, T> array;
+  explicit NewArray(std::initializer_list<size_t> shape) {
+    size_t size = 1;
+    for (size_t s : shape) size *= s;
+    data = new T[size > 0 ? size : 1];
+    nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<T*>(p); });
+    array = nb::ndarray<nb::numpy, T>(data, shape, owner);
+  }
+};
+
+}  // namespace polyleaf

@@ -1,0 +1,23 @@
+// The Python module `polyleaf._core`: one bind_* function for each part of the core.
+#include "arrays.h"
+#include "isa.h"
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+namespace polyleaf {
+void bind_binning(nb::module_& m);
+void bind_objectives(nb::module_& m);
+void bind_grower(nb::module_& m);
+void bind_predict(nb::module_& m);
+}  // namespace polyleaf
+
+NB_MODULE(_core, m) {
+  nb::set_leak_warnings(false);
+  m.def("isa", [] { return std::string(polyleaf::isa_name(polyleaf::active_isa())); },
+        "Name of the instruction set in use: baseline, avx2 or avx512.");
+  m.def("available_isas", &polyleaf::available_isas, "Instruction sets this CPU can run.");
+  polyleaf::bind_binning(m);
+  polyleaf::bind_objectives(m);
+  polyleaf::bind_grower(m);
+  polyleaf::bind_predict(m);
+}

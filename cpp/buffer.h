@@ -1,0 +1,62 @@
+// Aligned memory that grows and is reused over trees. Contents are not initialised and not kept when it grows.
+#pragma once
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+namespace polyleaf {
+
+template <class T>
+class Buffer {
+ public:
+  Buffer() = default;
+  explicit Buffer(size_t size) { reserve(size); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Buffer() { std::free(data_); }
+
+  // Room for `size` elements, plus one cache line that may be read past the end.
+  void reserve(size_t size) {
+    if (size <= size_) return;
+    std::free(data_);
+    data_ = nullptr;
+    size_ = 0;
+    size_t bytes = (size * sizeof(T) + 2 * kAlign - 1) / kAlign * kAlign;
+    // Large buffers sit on huge pages where the system has them: histograms touch memory at random.
+    const size_t align = bytes >= kHuge ? kHuge : kAlign;
+    bytes = (bytes + align - 1) / align * align;
+    data_ = static_cast<T*>(std::aligned_alloc(align, bytes));
+    if (data_ == nullptr) throw std::bad_alloc();
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    if (align == kHuge) madvise(data_, bytes, MADV_HUGEPAGE);
+#endif
+    size_ = size;
+  }
+  T* data() { return data_; }
+  const T* data() const { return data_; }
+  size_t size() const { return size_; }
+  T& operator[](size_t i) { return data_[i]; }
+  const T& operator[](size_t i) const { return data_[i]; }
+  void swap(Buffer& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+  }
+
+ private:
+  static constexpr size_t kAlign = 64;
+  static constexpr size_t kHuge = size_t{2} << 20;
+  T* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace polyleaf

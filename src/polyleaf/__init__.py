@@ -1,0 +1,1 @@
+"""Polyleaf: gradient boosted trees for many outputs."""
