@@ -288,8 +288,8 @@ def categorical_candidates(sums, channels, config):
 def category_positions(sums, channels, config):
     """Float64 (n_present,): where each category with rows lies on the line along which leaf values vary most.
 
-    For one output that is the leaf value itself (Fisher's order, exact for squared error); for more, the place along
-    the first principal direction of the categories' leaf values weighted by count, by eight power iterations.
+    For one output that is the leaf value itself (Fisher's order, exact for squared error); for more, it is the
+    first principal coordinate of the categories' leaf values weighted by count, by eight power iterations.
     """
     n = sums.count[sums.count > 0].astype(np.float64)
     d = category_deviations(sums, channels, config)
@@ -593,7 +593,7 @@ def logistic(y, score):
 
 
 def softmax(y, score):
-    """Gradient and curvature (n, K) of the cross-entropy of one-hot y, with the K / (K - 1) of C-GB eq. 13."""
+    """Gradient and curvature (n, K) of the cross-entropy of one-hot y; K / (K - 1) is from C-GB, eq. 13."""
     p = np.exp(score - score.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
     return p - y, p * (1 - p) * (y.shape[1] / (y.shape[1] - 1))
