@@ -288,7 +288,7 @@ def categorical_candidates(sums, channels, config):
 def category_positions(sums, channels, config):
     """Float64 (n_present,): where each category with rows lies on the line along which leaf values vary most.
 
-    For one output that is the leaf value itself (Fisher's order, exact for squared error); for more, it is the
+    For one output that is the leaf value itself (Fisher's order, exact for squared error); for more, the
     first principal coordinate of the categories' leaf values weighted by count, by eight power iterations.
     """
     n = sums.count[sums.count > 0].astype(np.float64)
