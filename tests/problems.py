@@ -35,10 +35,10 @@ class Problem:
 
 
 def make_problem(
-    seed, n=200, n_bins=(5, 8, 12, 3), categorical=(), n_outputs=1, kind="unit", missing=0.1, **config
+    draw, n=200, n_bins=(5, 8, 12, 3), categorical=(), n_outputs=1, kind="unit", missing=0.1, **config
 ):
-    """A problem with some signal in its first feature, noise elsewhere, and bins of very unequal size."""
-    rng = np.random.default_rng(seed)
+    """The random problem number `draw`: signal in its first feature, noise elsewhere, bins of unequal size."""
+    rng = np.random.default_rng(draw)
     codes = np.stack([np.minimum(rng.geometric(min(1, 3 / b), n) - 1, b - 1) for b in n_bins])
     g = rng.normal(size=(n, n_outputs)) + np.outer(codes[0], rng.normal(size=n_outputs)) / n_bins[0]
     codes = np.where(rng.random(codes.shape) < missing, reference.MISSING, codes).astype(np.uint8)
@@ -54,9 +54,9 @@ def make_problem(
     )
 
 
-def sampled(problem, seed=0, fraction=0.7, multiplied=True):
+def sampled(problem, draw=0, fraction=0.7, multiplied=True):
     """The problem on a random part of its rows, some of them with a multiplier (as GOSS gives)."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(draw)
     n = problem.codes.shape[1]
     rows = np.flatnonzero(rng.random(n) < fraction)
     multiplier = np.where(rng.random(n) < 0.5, 1, 3.7).astype(np.float32) if multiplied else None
