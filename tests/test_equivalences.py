@@ -145,7 +145,7 @@ def test_order_of_features_relabels(library):
     p = make_problem(
         7,
         n=600,
-        n_bins=(5, 8, 12, 3, 9, 30, 7, 4, 6, 11),
+        n_bins=n_bins,
         categorical=[2, 5],
         n_outputs=2,
         min_child_samples=25,
