@@ -1,0 +1,115 @@
+#include "channels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+
+#include "parallel.h"
+
+namespace polyleaf {
+namespace {
+
+constexpr int64_t kBlock = 2048;
+constexpr float kSmallest = 1e-30f;  // below this a column of derivatives counts as zero
+
+int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+}  // namespace
+
+ChannelLayout ChannelLayout::make(int n_outputs, Curvature curvature) {
+  ChannelLayout layout;
+  layout.n_outputs = n_outputs;
+  layout.curvature = curvature;
+  const int without_count = n_outputs + layout.n_curvature();
+  if (without_count < 8) {
+    layout.lanes = without_count < 4 ? 4 : 8;
+    layout.count_lane = without_count;
+  } else {
+    layout.lanes = round_up(without_count, 16);
+    layout.count_lane = without_count < layout.lanes ? without_count : -1;
+  }
+  layout.curvature_offset = curvature == Curvature::unit ? -1 : n_outputs;
+  return layout;
+}
+
+void Channels::quantise(const float* g, const float* h, int n_outputs, Curvature curvature, const Sample& sample,
+                        int n_threads) {
+  layout_ = ChannelLayout::make(n_outputs, curvature);
+  sample_ = sample;
+  if (sample.rows != nullptr) {
+    rows_.assign(sample.rows, sample.rows + sample.n_rows);
+    sample_.rows = rows_.data();
+  }
+  sample_.multiplier = nullptr;
+  if (sample.multiplier != nullptr) {
+    multiplier_.assign(sample.multiplier, sample.multiplier + sample.n_all);
+    sample_.multiplier = multiplier_.data();
+  }
+  data_.reserve(static_cast<size_t>(sample.n_all) * layout_.lanes);
+  const int64_t n_blocks = Block::count(sample_.n_used(), kBlock);
+  parallel_for(n_threads, n_blocks, [&](int64_t task, int) {
+    const Block rows(sample_.n_used(), kBlock, task);
+    for (int64_t i = rows.begin; i < rows.end; ++i) {
+      const int64_t row = sample_.rows != nullptr ? sample_.rows[i] : i;
+      int16_t* channels = data_.data() + row * layout_.lanes;
+      std::memset(channels, 0, sizeof(int16_t) * layout_.lanes);
+      if (layout_.count_lane >= 0) channels[layout_.count_lane] = 1;
+    }
+  });
+  quantise_part(g, n_outputs, 0, gradient_step_, n_threads);
+  curvature_step_.assign(n_outputs + 16, 0.0f);
+  if (curvature != Curvature::unit)
+    quantise_part(h, layout_.n_curvature(), layout_.curvature_offset, curvature_step_, n_threads);
+}
+
+// Quantises one group of columns. The scale of a column is 32767 / max, halved until no sum over any rows can
+// leave int32.
+void Channels::quantise_part(const float* values, int n_columns, int offset, std::vector<float>& step,
+                             int n_threads) {
+  const ChannelKernels& kernels = POLYLEAF_SELECT(channel_kernels);
+  const int64_t n_used = sample_.n_used();
+  const int64_t n_blocks = Block::count(n_used, kBlock);
+  const int padded = round_up(n_columns, 16) + 16;
+  std::vector<float> largest(static_cast<size_t>(n_threads) * padded, 0.0f);
+  parallel_for(n_threads, n_blocks, [&](int64_t task, int thread) {
+    const Block rows(n_used, kBlock, task);
+    kernels.largest(values, n_columns, sample_, rows.begin, rows.end, largest.data() + thread * padded);
+  });
+  for (int t = 1; t < n_threads; ++t)
+    for (int j = 0; j < n_columns; ++j) largest[j] = std::max(largest[j], largest[t * padded + j]);
+  std::vector<float> inverse(padded, 0.0f);
+  step.assign(padded, 0.0f);
+  for (int j = 0; j < n_columns; ++j) {
+    if (!std::isfinite(largest[j]))
+      throw std::invalid_argument("A derivative is not finite; check the objective, the targets and the weights.");
+    if (largest[j] < kSmallest) continue;
+    inverse[j] = 32767.0f / largest[j];
+    step[j] = largest[j] / 32767.0f;
+  }
+  const auto run = [&] {
+    std::vector<int64_t> total(static_cast<size_t>(n_threads) * padded, 0);
+    parallel_for(n_threads, n_blocks, [&](int64_t task, int thread) {
+      const Block rows(n_used, kBlock, task);
+      kernels.quantise(values, n_columns, sample_, rows.begin, rows.end, inverse.data(), data_.data(),
+                       layout_.lanes, offset, total.data() + thread * padded);
+    });
+    for (int t = 1; t < n_threads; ++t)
+      for (int j = 0; j < n_columns; ++j) total[j] += total[t * padded + j];
+    return total;
+  };
+  const std::vector<int64_t> total = run();
+  const int64_t limit = int64_t{INT32_MAX};
+  bool again = false;
+  for (int j = 0; j < n_columns; ++j) {
+    if (total[j] + n_used <= limit) continue;
+    int shift = 1;
+    while ((total[j] >> shift) + n_used > limit) ++shift;
+    inverse[j] = std::ldexp(inverse[j], -shift);
+    step[j] = std::ldexp(step[j], shift);
+    again = true;
+  }
+  if (again) run();
+}
+
+}  // namespace polyleaf
