@@ -100,9 +100,9 @@ void bind_channels(nb::module_& m) {
            "Fills the channels from g (n, K) and h: None (unit), (n, 1) (shared) or (n, K) (diagonal). Memory is reused.")
       .def("dense", &dense, "int32 (rows used, K + curvature columns): the quantised values, for tests.")
       .def_prop_ro("gradient_steps",
-                   [](const Channels& c) { return steps(c.gradient_step(), c.layout().n_outputs); })
+                   [](const Channels& c) { return steps(c.gradient_step(), c.layout().n_outputs); }, nb::rv_policy::move)
       .def_prop_ro("curvature_steps",
-                   [](const Channels& c) { return steps(c.curvature_step(), c.layout().n_curvature()); })
+                   [](const Channels& c) { return steps(c.curvature_step(), c.layout().n_curvature()); }, nb::rv_policy::move)
       .def_prop_ro("n_lanes", [](const Channels& c) { return c.layout().lanes; });
 }
 
@@ -232,6 +232,7 @@ void bind_grower(nb::module_& m) {
             return nb::ndarray<nb::numpy, const int32_t, nb::ndim<1>>(
                 grower.leaf_of_row(), {static_cast<size_t>(grower.bins().n_rows())}, self);
           },
+          nb::rv_policy::reference,
           "int32 (n_rows,), read-only view: the leaf of every row in the last tree, overwritten by the next.");
   bind_leaves(m);
 }

@@ -11,7 +11,6 @@ namespace polyleaf {
 namespace {
 
 constexpr int64_t kBlock = 2048;
-constexpr float kSmallest = 1e-30f;  // below this a column of derivatives counts as zero
 
 int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
 
@@ -83,7 +82,7 @@ void Channels::quantise_part(const float* values, int n_columns, int offset, std
   for (int j = 0; j < n_columns; ++j) {
     if (!std::isfinite(largest[j]))
       throw std::invalid_argument("A derivative is not finite; check the objective, the targets and the weights.");
-    if (largest[j] < kSmallest) continue;
+    if (largest[j] < kSmallestDerivative) continue;
     inverse[j] = 32767.0f / largest[j];
     step[j] = largest[j] / 32767.0f;
   }

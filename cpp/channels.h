@@ -12,6 +12,8 @@
 
 namespace polyleaf {
 
+constexpr float kSmallestDerivative = 1e-28f;  // a column whose largest magnitude is below counts as zero
+
 enum class Curvature { unit = 0, shared = 1, diagonal = 2 };
 
 struct ChannelLayout {

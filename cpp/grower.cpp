@@ -126,15 +126,7 @@ void Grower::finish() {
   for (int32_t i = 0; i < n; ++i) {
     const Node& node = nodes_[i];
     tree_.count[i] = node.rows();
-    double h = static_cast<double>(node.rows());
-    if (layout_.curvature != Curvature::unit) {
-      h = 0;
-      for (int k = 0; k < layout_.n_curvature(); ++k)
-        h += static_cast<double>(node.totals[layout_.curvature_offset + k]) *
-             static_cast<double>(channels_->curvature_step()[k]);
-      h /= layout_.n_curvature();
-    }
-    tree_.cover[i] = h;
+    tree_.cover[i] = POLYLEAF_SELECT(split_kernels).node_curvature(scan_node(node));
     if (tree_.left[i] >= 0) continue;
     tree_.leaf[i] = tree_.n_leaves++;
     leaves.push_back(i);
@@ -548,6 +540,7 @@ std::vector<int32_t> Grower::apply_splits(const std::vector<int32_t>& batch) {
       if (node.split.bin < 0) {
         tree_.category_set[id] = static_cast<int32_t>(tree_.categories.size());
         tree_.categories.push_back(node.split.set);
+        tree_.categories.back()[3] &= ~(uint64_t{1} << 63);  // missing_left alone tells where missing goes
       }
       POLYLEAF_SELECT(split_kernels)
           .output_terms(scan_node(node), node.split.left.data(), node.split.left_count,

@@ -66,6 +66,8 @@ struct SplitKernels {
   // Score sum of a candidate whose left child has these sums; -inf where a child is too light.
   float (*candidate_sum)(const ScanNode& node, const int32_t* left, int32_t left_count);
   float (*node_sum)(const ScanNode& node);
+  // Curvature of the node: summed over rows, mean over outputs.
+  float (*node_curvature)(const ScanNode& node);
   // What each output adds to sum(candidate) - sum(node), for the candidate chosen.
   void (*output_terms)(const ScanNode& node, const int32_t* left, int32_t left_count, float* out);
 };

@@ -21,7 +21,7 @@ N_CODES = 256
 N_LANES = 16
 LARGEST_INTEGER = 32767  # of one quantised derivative: int16 without its lowest value
 LARGEST_SUM = 2**31 - 1  # of channels over any set of rows: histograms are int32
-SMALLEST_DERIVATIVE = F32(1e-30)
+SMALLEST_DERIVATIVE = F32(1e-28)  # a column whose largest magnitude is below counts as zero
 GAIN_RESOLUTION = 2.0**-20  # relative; below it float32 cannot tell gain from rounding
 
 # -------------------------------------------------------------------------------------- what is passed around
@@ -542,7 +542,7 @@ def leaf_sums(values, leaves, n_leaves):
     sums = np.zeros((n_leaves, values.shape[1]))
     for k, column in enumerate(values.T):
         largest = float(np.max(np.abs(column)))
-        if largest == 0:
+        if largest < SMALLEST_DERIVATIVE:
             continue
         unit = np.ldexp(1.0, int(np.frexp(largest)[1]) - 30)  # 2^30 of them exceed `largest`
         integers = np.zeros(n_leaves, np.int64)

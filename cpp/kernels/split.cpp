@@ -5,6 +5,8 @@
 #include "../scores/shared.h"
 #include "lanes.h"
 
+#include <type_traits>
+
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
@@ -326,13 +328,24 @@ float node_sum(const ScanNode& node) {
   return with_score(node, [&](const auto& score) { return sum_of(score, node, nullptr, 0); });
 }
 
+float node_curvature(const ScanNode& node) {
+  return with_score(node, [&](const auto& score) {
+    using S = std::decay_t<decltype(score)>;
+    const Terms<S> terms(score, node, nullptr, 0);
+    f32x16 h = terms.curvature(0, false);
+    if (!S::kPerOutput || node.layout->n_outputs == 1) return h[0];
+    for (int z = 1; z < (node.layout->n_outputs + 15) / 16; ++z) h += terms.curvature(z, false);
+    return fold(h) / static_cast<float>(node.layout->n_outputs);
+  });
+}
+
 void output_terms(const ScanNode& node, const int32_t* left, int32_t left_count, float* out) {
   with_score(node, [&](const auto& score) { terms_of(score, node, left, left_count, out); });
 }
 
 }  // namespace
 
-const SplitKernels split_kernels = {scan_numeric, candidate_sum, node_sum, output_terms};
+const SplitKernels split_kernels = {scan_numeric, candidate_sum, node_sum, node_curvature, output_terms};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

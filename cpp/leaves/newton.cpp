@@ -32,12 +32,11 @@ std::vector<double> leaf_sums(const float* values, int n_columns, const Sample& 
   });
   for (int t = 1; t < n_threads; ++t)
     for (int j = 0; j < n_columns; ++j) largest[j] = std::max(largest[j], largest[t * padded + j]);
-  // A scale and its inverse must both be finite: magnitudes below 2^-90 count as zero.
   std::vector<float> scale(padded, 0.0f);
   std::vector<int> exponent(n_columns, 0);
   for (int j = 0; j < n_columns; ++j) {
     exponent[j] = exponent_above(largest[j]);
-    if (largest[j] > 0 && exponent[j] > -90) scale[j] = std::ldexp(1.0f, kFixedPointBits - exponent[j]);
+    if (largest[j] >= kSmallestDerivative) scale[j] = std::ldexp(1.0f, kFixedPointBits - exponent[j]);
   }
   const size_t size = static_cast<size_t>(n_leaves) * n_columns;
   std::vector<std::vector<int64_t>> sums(n_threads);
