@@ -68,7 +68,7 @@ def check_sums(tree, p):
 
 
 def check_rows(tree, leaf_of_row, p):
-    """Children partition their parent; the arrays send a row, sampled or not, to the leaf that the grower names."""
+    """Children partition their parent; the arrays send each row to the leaf that the grower names."""
     assert leaf_of_row.dtype == np.int32
     assert np.array_equal(leaf_of_row, reference.leaf_of_row(tree, p.codes))
     rows = rows_of_nodes(tree, p.codes[:, p.rows_in_use])

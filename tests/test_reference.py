@@ -37,7 +37,7 @@ def test_any_sum_of_channels_fits_int32(n_rows):
 
 
 def test_a_column_of_zeros_has_no_step():
-    integers, step = reference.quantise_column(np.array([0, 1e-31, -1e-35], F32))
+    integers, step = reference.quantise_column(np.array([0, 1e-29, -1e-35], F32))
     assert integers.tolist() == [0, 0, 0]
     assert step == 0
 
@@ -245,10 +245,10 @@ def test_leaf_values_solve_the_leaf_problem(kind, alpha, max_delta_step):
 
 
 def test_leaf_sums_are_exact_on_a_grid_and_survive_extremes():
-    values = np.array([[1.0, 3e38, 1e-40], [0.25, 3e38, 0], [-0.5, -3e38, 0]], F32)
+    values = np.array([[1.0, 3e38, 2e-28, 1e-29], [0.25, 3e38, 0, 1e-29], [-0.5, -3e38, 0, 0]], F32)
     sums = reference.leaf_sums(values, np.array([0, 0, 1]), 2)
     assert sums[:, 0].tolist() == [1.25, -0.5]
-    np.testing.assert_allclose(sums[:, 1:], [[6e38, 1e-40], [-3e38, 0]], rtol=1e-5)
+    np.testing.assert_allclose(sums[:, 1:], [[6e38, 2e-28, 0], [-3e38, 0, 0]], rtol=1e-5)
 
 
 # --------------------------------------------------------------------------------------------------- boosting
