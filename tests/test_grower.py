@@ -200,8 +200,8 @@ def test_threads_on_blocks_of_rows(kind, n_threads):
 @pytest.mark.parametrize("kind", KINDS)
 def test_deep_trees(kind):
     """Nodes of every size, from many blocks of rows to one row."""
-    p = make_problem(17, n=3000, n_bins=(200, 6, 30), categorical=[2], n_outputs=2, kind=kind, max_leaves=500)
-    assert assert_core_equals_twin(p, n_threads=2).n_leaves == 500
+    p = make_problem(17, n=2000, n_bins=(200, 6, 30), categorical=[2], n_outputs=2, kind=kind, max_leaves=250)
+    assert assert_core_equals_twin(p, n_threads=2).n_leaves == 250
 
 
 @pytest.mark.parametrize("histogram_memory", [0, 100_000, 1_000_000])
