@@ -17,7 +17,7 @@ namespace polyleaf {
 namespace {
 
 // Blocks of rows x features that are read once and stay in cache while each feature's codes are found.
-constexpr int64_t kBlockRows = 256;
+constexpr int64_t kBlockRows = 1024;
 constexpr int64_t kBlockFeatures = 64;
 // Below this many values threads cost more than they save.
 constexpr int64_t kSerialValues = 1 << 14;

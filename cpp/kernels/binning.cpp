@@ -4,7 +4,7 @@
 // Owns: the instructions. Must not know: where columns come from.
 #include "binning_kernels.h"
 
-#if defined(__AVX2__)
+#if defined(__SSE2__)
 #include <immintrin.h>
 #endif
 
@@ -13,28 +13,50 @@ namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
 // Thresholds of one row below x. `nan_counts`: whether a NaN counts as above every lane (16), or above none
-// (0). The portable form; the vector forms below return the same integer.
+// (0). The portable form, four lanes at a time; the vector forms below return the same integer.
 template <bool nan_counts, class T>
 inline int count_below(T x, const T* row) {
-  int count = 0;
-  for (int lane = 0; lane < kSearchLanes; ++lane) count += nan_counts ? !(x <= row[lane]) : x > row[lane];
-  return count;
+  typedef T Four __attribute__((vector_size(4 * sizeof(T)), aligned(alignof(T))));
+  const Four value = {x, x, x, x};
+  auto minus_count = value > value;  // zeros; true is -1
+  for (int lane = 0; lane < kSearchLanes; lane += 4) {
+    const Four thresholds = *reinterpret_cast<const Four*>(row + lane);
+    minus_count += nan_counts ? ~(value <= thresholds) : value > thresholds;
+  }
+  return -static_cast<int>((minus_count[0] + minus_count[1]) + (minus_count[2] + minus_count[3]));
 }
 
+#if defined(__SSE2__)
+// One bit per lane: x > threshold, or !(x <= threshold), which a NaN fulfils everywhere.
+template <bool nan_counts>
+inline uint32_t mask_below(float x, const float* row) {
 #if defined(__AVX512F__)
-template <bool nan_counts>
-inline int count_below(float x, const float* row) {
   constexpr int predicate = nan_counts ? _CMP_NLE_UQ : _CMP_GT_OQ;
-  return __builtin_popcount(_mm512_cmp_ps_mask(_mm512_set1_ps(x), _mm512_loadu_ps(row), predicate));
-}
+  return _mm512_cmp_ps_mask(_mm512_set1_ps(x), _mm512_loadu_ps(row), predicate);
 #elif defined(__AVX2__)
-template <bool nan_counts>
-inline int count_below(float x, const float* row) {
   constexpr int predicate = nan_counts ? _CMP_NLE_UQ : _CMP_GT_OQ;
   const __m256 value = _mm256_set1_ps(x);
-  const __m256i low = _mm256_castps_si256(_mm256_cmp_ps(value, _mm256_loadu_ps(row), predicate));
-  const __m256i high = _mm256_castps_si256(_mm256_cmp_ps(value, _mm256_loadu_ps(row + 8), predicate));
-  return __builtin_popcount(_mm256_movemask_epi8(_mm256_packs_epi32(low, high))) / 2;
+  const auto low =
+      static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(value, _mm256_loadu_ps(row), predicate)));
+  const auto high =
+      static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(value, _mm256_loadu_ps(row + 8), predicate)));
+  return low | high << 8;
+#else
+  const __m128 value = _mm_set1_ps(x);
+  const auto compare = [&](int lane) {
+    const __m128 thresholds = _mm_loadu_ps(row + lane);
+    return _mm_castps_si128(nan_counts ? _mm_cmpnle_ps(value, thresholds) : _mm_cmpgt_ps(value, thresholds));
+  };
+  const __m128i low = _mm_packs_epi32(compare(0), compare(4)),
+                high = _mm_packs_epi32(compare(8), compare(12));
+  return static_cast<uint32_t>(_mm_movemask_epi8(_mm_packs_epi16(low, high)));
+#endif
+}
+
+// Thresholds ascend, so the mask is a run of ones.
+template <bool nan_counts>
+inline int count_below(float x, const float* row) {
+  return __builtin_ctz(~mask_below<nan_counts>(x, row));
 }
 #endif
 
