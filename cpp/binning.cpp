@@ -59,7 +59,6 @@ To convert(From value) {
   return static_cast<To>(static_cast<double>(value));
 }
 
-// NumPy may hand over unaligned memory (a field of a structured array), hence memcpy.
 template <class T>
 T read_value(const char* from) {
   T value;
@@ -75,9 +74,11 @@ void load(const Column& column, int64_t begin, int64_t n, To* out) {
   });
 }
 
+bool is_byte(ValueType type) {
+  return type == ValueType::u8 || type == ValueType::i8;
+}
 bool fits_float(ValueType type) {
-  return type == ValueType::f32 || type == ValueType::u8 || type == ValueType::i8 || type == ValueType::u16 ||
-         type == ValueType::i16;
+  return type == ValueType::f32 || type == ValueType::u16 || type == ValueType::i16;
 }
 
 // ---- sorting
@@ -228,8 +229,31 @@ Thresholds thresholds_of_values(const T* values, const int64_t* weights, int64_t
   return thresholds_of(sorted_distinct<T>(items, scratch), is_double, max_bins);
 }
 
+// Thresholds of 8-bit integers, by counting.
+template <class T>
+Thresholds thresholds_of_bytes(const T* values, const int64_t* weights, int64_t n, int max_bins) {
+  constexpr int lowest = std::numeric_limits<T>::min();
+  int64_t counts[256] = {};
+  for (int64_t i = 0; i < n; ++i) counts[values[i] - lowest] += weights == nullptr ? 1 : weights[i];
+  Distinct distinct;
+  for (int v = 0; v < 256; ++v)
+    if (counts[v] > 0) distinct.add(v + lowest, counts[v]);
+  return thresholds_of(std::move(distinct), false, max_bins);
+}
+
 // The values at the sample's rows of up to kSampledFeatures dense columns, one contiguous run per column.
 class SampledColumns {
+  // Calls f with the memory of column c, as the type its values are sorted in.
+  template <class F>
+  auto with_values(int64_t c, F&& f) {
+    char* memory = bytes_.data() + c * sample_.n * static_cast<int64_t>(sizeof(double));
+    const ValueType type = columns_[c].type;
+    if (type == ValueType::u8) return f(reinterpret_cast<uint8_t*>(memory));
+    if (type == ValueType::i8) return f(reinterpret_cast<int8_t*>(memory));
+    if (fits_float(type)) return f(reinterpret_cast<float*>(memory));
+    return f(reinterpret_cast<double*>(memory));
+  }
+
  public:
   SampledColumns(const Column* columns, int64_t n_columns, const Sample& sample, int n_threads)
       : columns_(columns), sample_(sample) {
@@ -237,27 +261,21 @@ class SampledColumns {
     // Rows outside, columns inside: in a row-major matrix the values of one row share cache lines.
     parallel_for(n_threads, Block::count(sample.n, kBlockRows), [&](int64_t task, int) {
       const Block block(sample.n, kBlockRows, task);
-      for (int64_t c = 0; c < n_columns; ++c) {
-        if (fits_float(columns[c].type))
-          read(columns[c], block, values<float>(c));
-        else
-          read(columns[c], block, values<double>(c));
-      }
+      for (int64_t c = 0; c < n_columns; ++c)
+        with_values(c, [&](auto* values) { read(columns[c], block, values); });
     });
   }
 
   Thresholds thresholds(int64_t c, int max_bins) {
-    if (fits_float(columns_[c].type))
-      return thresholds_of_values(values<float>(c), sample_.weights, sample_.n, 0, max_bins);
-    return thresholds_of_values(values<double>(c), sample_.weights, sample_.n, 0, max_bins);
+    return with_values(c, [&]<class T>(T* values) {
+      if constexpr (sizeof(T) == 1)
+        return thresholds_of_bytes(values, sample_.weights, sample_.n, max_bins);
+      else
+        return thresholds_of_values(values, sample_.weights, sample_.n, 0, max_bins);
+    });
   }
 
  private:
-  template <class T>
-  T* values(int64_t c) {
-    return reinterpret_cast<T*>(bytes_.data() + c * sample_.n * static_cast<int64_t>(sizeof(double)));
-  }
-
   template <class To>
   void read(const Column& column, const Block& block, To* out) const {
     if (sample_.rows == nullptr) return load(column, block.begin, block.end - block.begin, out + block.begin);
@@ -330,8 +348,8 @@ struct HeavyValues {
 }  // namespace
 
 // Goes through the values in order and closes bins. What is left of the bins is always spread over what is
-// left of the weight, so light values that join a heavy neighbour leave their share to later ones. One bin
-// stays in reserve as long as light values are to come: at most max_bins bins result.
+// left of the weight. One bin stays in reserve as long as light values are to come: at most max_bins bins
+// result.
 std::vector<double> choose_thresholds(const std::vector<double>& values, const std::vector<int64_t>& weights,
                                       int max_bins, bool wide) {
   const auto n = static_cast<int64_t>(values.size());
@@ -345,26 +363,32 @@ std::vector<double> choose_thresholds(const std::vector<double>& values, const s
   int64_t bins_left = max_bins - heavy.n_heavy,
           values_left = n - heavy.n_heavy;  // bins for, and number of, light
   double weight_left = heavy.light_weight, open = 0;
+  bool follows_light_bin = false;  // the last bin closed holds light values
   for (int64_t i = 0; i + 1 < n; ++i) {
     if (heavy.is_heavy[i]) {
       close_after(i);
       weight_left -= open;
       open = 0;
+      follows_light_bin = false;
       continue;
     }
     open += static_cast<double>(weights[i]);
     --values_left;
     const double share = weight_left / static_cast<double>(bins_left);
-    bool close;
     if (heavy.is_heavy[i + 1]) {
-      close = open >= share / 2 && (bins_left > 1 || values_left == 0);
+      // Less than half a bin before a heavy value joins the light bin before it, if there is one, or the
+      // heavy value.
+      const bool own_bin = open >= share / 2 && (bins_left > 1 || values_left == 0);
+      if (own_bin) --bins_left;
+      if (!own_bin && !follows_light_bin) continue;
+      if (!own_bin) thresholds.pop_back();
     } else {
       const double overshoot = open + static_cast<double>(weights[i + 1]) - share;
-      close = bins_left > 1 && (overshoot > share - open || values_left < bins_left);
+      if (bins_left <= 1 || (overshoot <= share - open && values_left >= bins_left)) continue;
+      --bins_left;
     }
-    if (!close) continue;
     close_after(i);
-    --bins_left;
+    follows_light_bin = true;
     weight_left -= open;
     open = 0;
   }
@@ -493,7 +517,7 @@ void BinTable::transform(const Columns& columns, uint8_t* codes, int n_threads) 
     for (int v = 0; v < 256; ++v) all[v] = static_cast<uint8_t>(v);
     for (int64_t c = 0; c < n_dense; ++c) {
       const Column& column = columns.dense[c];
-      if (column.type != ValueType::u8 && column.type != ValueType::i8) continue;
+      if (!is_byte(column.type)) continue;
       byte_table[c] = static_cast<int64_t>(byte_codes.size());
       byte_codes.resize(byte_codes.size() + 256);
       bin_column({column.feature, column.type, reinterpret_cast<const char*>(all), 1}, 0, 256,
