@@ -1,6 +1,7 @@
 """A forest as flat arrays, and back: all trees one after another, with offsets. What files and pickles hold.
 
-Owns: the names, dtypes and layout of these arrays. Must not know: files, models, what features and outputs mean.
+Owns: the names, dtypes and layout of these arrays.
+Must not know: files, models, what features and outputs mean.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from polyleaf import _core
+import polyleaf._core as _core
 
 NODE_ARRAYS: dict[str, type] = {
     "feature": np.int32,
