@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from polyleaf import _core, forest
+import polyleaf._core as _core
+from polyleaf import forest
 from polyleaf.model import Model
 
 TABLE_KINDS = ("dict", "pandas", "polars", "pyarrow")
@@ -29,10 +30,11 @@ def nodes_table(model: Model, kind: Literal["dict", "pandas", "polars", "pyarrow
     Returns
     -------
     dict of column name -> list, or a data frame, or an Arrow table
-        `tree`, `round`, `output` (name; None: all), `node` (0 is the root), `depth`, then for a split `feature`
-        (name), `threshold` (x <= threshold goes left) or `categories` (those that go left), `missing_left`, `left`,
-        `right` (nodes), `gain`; for a leaf `leaf` (its id) and `value` (list, one number for each output of the
-        tree); and `count` (training rows), `cover` (their summed curvature). What a node does not have is None.
+        Of every node: `tree`, `round`, `output` (name; None: all), `node` (0 is the root), `depth`, `count`
+        (training rows), `cover` (their summed curvature). Of a split: `feature` (name), `threshold`
+        (x <= threshold goes left; None: all present values do) or `categories` (those that go left),
+        `missing_left`, `left` and `right` (nodes), `gain`. Of a leaf: `leaf` (its id), `value` (list, one number
+        for each output of the tree). What a node does not have is None.
     """
     if kind not in TABLE_KINDS:
         raise ValueError(f"kind={kind!r} is unknown; it must be one of {', '.join(TABLE_KINDS)}.")
@@ -95,8 +97,8 @@ def dump_json(model: Model, path: str | Path | None = None) -> dict[str, Any]:
     Returns
     -------
     dict
-        `base_score`, names, objective, and `trees`: each a flat list of nodes, as in `nodes_table`, without the
-        entries that a node does not have. A threshold of None means that every present value goes left.
+        `base_score`, names, objective, and `trees`: each a flat list of nodes, as in `nodes_table`, without
+        the entries that a node does not have.
     """
     content = {
         "n_features": model.n_features,
@@ -121,8 +123,8 @@ def size_report(model: Model) -> dict[str, Any]:
     Returns
     -------
     dict
-        `rounds`, `trees`, `nodes`, `leaves`, `features`, `features_used`, `outputs`, `bytes` (of a saved model's
-        trees, uncompressed), `depth` and `leaves_per_tree` (each `min`, `mean`, `max` over trees).
+        `rounds`, `trees`, `nodes`, `leaves`, `features`, `features_used`, `outputs`, `bytes` (of the trees in a
+        file), `depth` and `leaves_per_tree` (each `min`, `mean`, `max` over trees).
     """
     trees = [tree for tree, _, _ in forest.trees_of(model.forest)]
     used = {int(f) for tree in trees for f in np.unique(tree.feature) if f >= 0}
@@ -148,8 +150,8 @@ def summary(model: Model, n_features: int = 10) -> str:
     lines = [
         f"{model.metadata.get('kind', 'model')} with {size['outputs']} output(s), "
         f"objective {model.objective.to_dict().get('name', 'unknown')}",
-        f"{size['trees']} trees in {size['rounds']} rounds, {size['nodes']:,} nodes, {size['leaves']:,} leaves, "
-        f"{size['bytes'] / 2**20:.2f} MiB",
+        f"{size['trees']} trees in {size['rounds']} rounds, {size['nodes']:,} nodes, "
+        f"{size['leaves']:,} leaves, {size['bytes'] / 2**20:.2f} MiB",
         f"depth {depth['min']} to {depth['max']} (mean {depth['mean']:.1f}), "
         f"leaves a tree {leaves['min']} to {leaves['max']} (mean {leaves['mean']:.1f})",
         f"{size['features_used']} of {size['features']} features used",
@@ -190,6 +192,7 @@ def _nodes(
         if feature < 0:
             yield common | {"leaf": entry["leaf"], "value": values[entry["leaf"]].tolist()}
             continue
+        rule: dict[str, Any]
         if entry["category_set"] >= 0:
             rule = {
                 "categories": _category_names(model.mapper, feature, tree.categories[entry["category_set"]])

@@ -14,12 +14,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from polyleaf import _core, forest
+import polyleaf._core as _core
+from polyleaf import forest
 
 IMPORTANCE_KINDS = ("gain", "split", "cover")
 
-# Rows that are binned and predicted together: enough for many threads, little enough that the codes of wide tables
-# stay small beside the table itself.
+# Rows that are binned and predicted together: enough for many threads, little enough that the codes of wide
+# tables stay small beside the table itself.
 _CHUNK_ROWS = 1 << 17
 _CHUNK_CODES = 1 << 28
 
@@ -39,9 +40,11 @@ class Model:
     learning_rate : float
         Of the next round; schedules change it. Leaf values hold it already.
     target_scale, target_offset : array of shape (n_outputs,), float64, optional
-        Where training saw `(y - offset) / scale`: raw scores are brought back to the unit of y. Both or neither.
+        Where training saw `(y - offset) / scale`: raw scores are brought back to the unit of y. Both or
+        neither.
     metadata : dict, optional
-        JSON types only: parameters, kind of target ("regression", "binary", "multiclass", "multilabel"), classes.
+        JSON types only: parameters, kind of target ("regression", "binary", "multiclass", "multilabel"),
+        classes.
 
     Attributes
     ----------
@@ -83,7 +86,7 @@ class Model:
         self.forest = _core.Forest(self.n_outputs)
         self._rounds: list[int] = []  # of each tree; rises
 
-    # --- what it holds -------------------------------------------------------------------------------------------
+    # --- what it holds ----------------------------------------------------------------------------
 
     @property
     def n_outputs(self) -> int:
@@ -115,7 +118,7 @@ class Model:
         """Name of an output, or its number where outputs have no names."""
         return str(output) if self.output_names is None else self.output_names[output]
 
-    # --- what training does --------------------------------------------------------------------------------------
+    # --- what training does -----------------------------------------------------------------------
 
     def append(self, tree: _core.Tree, values: np.ndarray, round: int, output: int = -1) -> None:
         """Add a tree.
@@ -132,8 +135,8 @@ class Model:
         """
         if round < 0 or (self._rounds and round < self._rounds[-1]):
             raise ValueError(
-                f"A tree of round {round} cannot be added: rounds count from 0 and rise, and the last tree is of "
-                f"round {self._rounds[-1] if self._rounds else None}."
+                f"A tree of round {round} cannot be added: rounds count from 0 and rise, and the last tree is "
+                f"of round {self._rounds[-1] if self._rounds else None}."
             )
         self.forest.append(tree, np.ascontiguousarray(values, np.float32), output)
         self._rounds.append(round)
@@ -146,7 +149,7 @@ class Model:
         if self.best_iteration is not None and self.best_iteration >= n_rounds:
             self.best_iteration = self.best_score = None
 
-    # --- prediction ----------------------------------------------------------------------------------------------
+    # --- prediction -------------------------------------------------------------------------------
 
     def raw_predict_codes(
         self, codes: np.ndarray, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
@@ -162,8 +165,8 @@ class Model:
         Returns
         -------
         ndarray of shape (n_rows, n_outputs), float64
-            `base_score + sum of leaf values` (the sum in float32, in order of the trees, as in training), in the
-            unit of y.
+            `base_score + sum of leaf values` (the sum in float32, in order of the trees, as in training), in
+            the unit of y.
         """
         first, last = self._tree_range(first_round, last_round)
         return self.forest.scores(
@@ -238,11 +241,12 @@ class Model:
         last_round = self.n_rounds if last_round is None else last_round
         if not 0 <= first_round <= last_round <= self.n_rounds:
             raise ValueError(
-                f"Rounds {first_round} to {last_round} were asked for, but the model has {self.n_rounds} rounds."
+                f"Rounds {first_round} to {last_round} were asked for, but the model has "
+                f"{self.n_rounds} rounds."
             )
         return bisect_left(self._rounds, first_round), bisect_left(self._rounds, last_round)
 
-    # --- inspection ----------------------------------------------------------------------------------------------
+    # --- inspection -------------------------------------------------------------------------------
 
     def feature_importance(
         self, kind: Literal["gain", "split", "cover"] = "gain", per_output: bool = False
@@ -252,9 +256,11 @@ class Model:
         Parameters
         ----------
         kind : {"gain", "split", "cover"}
-            Gain of the splits, averaged over outputs; number of splits; summed curvature of the rows they split.
+            Gain of the splits, averaged over outputs; number of splits; summed curvature of the rows that they
+            split.
         per_output : bool
-            Gains of each output for itself; "gain" only, because a split of a vector tree serves all outputs.
+            Gains of each output for itself; "gain" only, because a split of a vector tree serves all
+            outputs.
 
         Returns
         -------
@@ -282,10 +288,10 @@ class Model:
             total[0] += sums / self.n_outputs if kind == "gain" and output >= 0 else sums
         return total if per_output else total[0]
 
-    # --- copies and files ----------------------------------------------------------------------------------------
+    # --- copies and files -------------------------------------------------------------------------
 
     def copy(self) -> Model:
-        """A model that can be trained on without changing this one. Trees, mapper and objective are shared."""
+        """A model that can be trained on without changing this one. Trees and mapper are shared."""
         other = Model.__new__(Model)
         other.__dict__.update(self.__dict__)
         other.base_score, other._rounds, other.metadata = self.base_score.copy(), [], dict(self.metadata)

@@ -26,7 +26,7 @@ FORMAT_VERSION = 1
 
 _FOREST, _MAPPER = "forest.", "mapper."
 _VECTORS = ("base_score", "target_scale", "target_offset")
-_FIELDS = {
+_FIELDS: dict[str, tuple[type, ...]] = {
     "feature_names": (list, type(None)),
     "output_names": (list, type(None)),
     "learning_rate": (int, float),
@@ -45,8 +45,8 @@ class ModelFileError(ValueError):
 def save_model(model: Model, path: str | Path) -> None:
     """Write a model to a file.
 
-    The file is written beside `path` and then renamed, so that `path` holds the old file or the new one, whole, at
-    any time. Equal models give equal files.
+    The file is written beside `path` and then renamed, so that `path` holds the old file or the new one, whole,
+    at any time. Equal models give equal files.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def save_model(model: Model, path: str | Path) -> None:
 
 
 def load_model(path: str | Path) -> Model:
-    """Read a model from a file, of this version of the format or an older one. Nothing in the file is trusted.
+    """Read a model from a file, of this version of the format or an older one. Nothing in it is trusted.
 
     Raises
     ------
@@ -191,7 +191,7 @@ def _to_json(value: Any) -> Any:
     raise TypeError(f"{value!r} is of type {type(value).__name__}")
 
 
-# --- the container ---------------------------------------------------------------------------------------------------
+# --- the container --------------------------------------------------------------------------------
 
 
 def _read_container(data: bytes) -> tuple[dict[str, str], dict[str, np.ndarray]]:
@@ -212,8 +212,8 @@ def _read_container(data: bytes) -> tuple[dict[str, str], dict[str, np.ndarray]]
         raise ModelFileError(f"its format version {written[:20]!r} is not a number.")
     if int(written) > FORMAT_VERSION:
         raise ModelFileError(
-            f"it has format version {written}, written by Polyleaf {metadata.get('polyleaf_version')}; this version "
-            f"reads formats up to {FORMAT_VERSION}. Upgrade Polyleaf to read it."
+            f"it has format version {written}, written by Polyleaf {metadata.get('polyleaf_version')}; this "
+            f"version reads formats up to {FORMAT_VERSION}. Upgrade Polyleaf to read it."
         )
     return metadata, arrays
 
