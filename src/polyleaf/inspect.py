@@ -33,8 +33,8 @@ def nodes_table(model: Model, kind: Literal["dict", "pandas", "polars", "pyarrow
         Of every node: `tree`, `round`, `output` (name; None: all), `node` (0 is the root), `depth`, `count`
         (training rows), `cover` (their summed curvature). Of a split: `feature` (name), `threshold`
         (x <= threshold goes left; None: all present values do) or `categories` (those that go left),
-        `missing_left`, `left` and `right` (nodes), `gain`. Of a leaf: `leaf` (its id), `value` (list, one number
-        for each output of the tree). What a node does not have is None.
+        `missing_left`, `left` and `right` (nodes), `gain`. Of a leaf: `leaf` (its id), `value` (list, one
+        number for each output of the tree). What a node does not have is None.
     """
     if kind not in TABLE_KINDS:
         raise ValueError(f"kind={kind!r} is unknown; it must be one of {', '.join(TABLE_KINDS)}.")
@@ -123,8 +123,8 @@ def size_report(model: Model) -> dict[str, Any]:
     Returns
     -------
     dict
-        `rounds`, `trees`, `nodes`, `leaves`, `features`, `features_used`, `outputs`, `bytes` (of the trees in a
-        file), `depth` and `leaves_per_tree` (each `min`, `mean`, `max` over trees).
+        `rounds`, `trees`, `nodes`, `leaves`, `features`, `features_used`, `outputs`, `bytes` (of the trees in
+        a file), `depth` and `leaves_per_tree` (each `min`, `mean`, `max` over trees).
     """
     trees = [tree for tree, _, _ in forest.trees_of(model.forest)]
     used = {int(f) for tree in trees for f in np.unique(tree.feature) if f >= 0}

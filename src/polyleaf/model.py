@@ -135,8 +135,8 @@ class Model:
         """
         if round < 0 or (self._rounds and round < self._rounds[-1]):
             raise ValueError(
-                f"A tree of round {round} cannot be added: rounds count from 0 and rise, and the last tree is "
-                f"of round {self._rounds[-1] if self._rounds else None}."
+                f"A tree of round {round} cannot be added: rounds count from 0 and rise, and the last tree "
+                f"is of round {self._rounds[-1] if self._rounds else None}."
             )
         self.forest.append(tree, np.ascontiguousarray(values, np.float32), output)
         self._rounds.append(round)
@@ -256,8 +256,8 @@ class Model:
         Parameters
         ----------
         kind : {"gain", "split", "cover"}
-            Gain of the splits, averaged over outputs; number of splits; summed curvature of the rows that they
-            split.
+            Gain of the splits, averaged over outputs; number of splits; summed curvature of the rows
+            that they split.
         per_output : bool
             Gains of each output for itself; "gain" only, because a split of a vector tree serves all
             outputs.

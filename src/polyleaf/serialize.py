@@ -45,8 +45,8 @@ class ModelFileError(ValueError):
 def save_model(model: Model, path: str | Path) -> None:
     """Write a model to a file.
 
-    The file is written beside `path` and then renamed, so that `path` holds the old file or the new one, whole,
-    at any time. Equal models give equal files.
+    The file is written beside `path` and then renamed, so that `path` holds the old file or the new one,
+    whole, at any time. Equal models give equal files.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def polyleaf_version() -> str:
         return "unknown"
 
 
-# --- model <-> header and arrays -------------------------------------------------------------------------------------
+# --- model <-> header and arrays --------------------------------------------------------------------
 
 
 def _to_state(model: Model) -> tuple[str, dict[str, np.ndarray]]:
