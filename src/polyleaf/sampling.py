@@ -1,10 +1,10 @@
 """Which rows and which features a tree sees: uniform row sampling, GOSS, features per tree.
 
-Owns the draw. Must not know what an objective, a tree or an estimator is: it sees gradients and two numbers, seed and round.
+Owns the draw. Must not know what an objective, a tree or an estimator is: it sees gradients, a seed and a round.
 
-A draw orders the rows (or features) by a hash of (seed, round, index) and takes the smallest. The hash is a bijection of the
-index, so there are no ties: the sample has exactly the size asked for and does not depend on the version of NumPy, on the
-processor or on the number of threads.
+A draw orders the rows (or features) by a hash of (seed, round, index) and takes the smallest. The hash is a
+bijection of the index, so there are no ties: the sample has exactly the size asked for, and it does not depend on
+the version of NumPy, on the processor or on the number of threads.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def sample_rows(
 
     Notes
     -----
-    Uniform: `ceil(subsample * n)` rows without replacement. GOSS (Ke et al., "LightGBM", NeurIPS 2017, section 3 and
-    algorithm 2): the `top_rate * n` rows of largest gradient, here its Euclidean norm over outputs, are kept;
+    Uniform: `ceil(subsample * n)` rows without replacement. GOSS (Ke et al., "LightGBM", NeurIPS 2017, section 3
+    and algorithm 2): the `top_rate * n` rows of largest gradient, here its Euclidean norm over outputs, are kept;
     `other_rate * n` of the rest are drawn and multiplied by `(1 - top_rate) / other_rate`.
     """
     if config.sampling_method == "goss":
@@ -100,7 +100,7 @@ def _goss(
 
 
 def _squared_norm(g: np.ndarray) -> np.ndarray:
-    """Sum of squares over outputs, added by halving: one order of additions whatever the processor's vector width."""
+    """Sum of squares over outputs, added by halving: one order of additions on every processor."""
     if g.ndim == 1 or g.shape[1] == 1:
         flat = g.reshape(-1)
         return flat * flat
@@ -117,7 +117,7 @@ def _squared_norm(g: np.ndarray) -> np.ndarray:
 
 
 def _largest(values: np.ndarray, count: int) -> np.ndarray:
-    """Mask of the `count` largest values; among equal ones the first (argpartition would let the processor choose)."""
+    """Mask of the `count` largest values; among equal ones the first (argpartition leaves that open)."""
     if count <= 0:
         return np.zeros(len(values), bool)
     threshold = np.partition(values, len(values) - count)[len(values) - count]
