@@ -143,7 +143,10 @@ def test_bad_learning_rates(rate):
 def test_checkpoints_are_kept_by_number(tmp_path):
     folder = tmp_path / "new" / "folder"
     drive(Checkpoint(folder, interval=4, keep=2), [0] * 11)
-    assert sorted(path.name for path in folder.iterdir()) == ["checkpoint_11.polyleaf", "checkpoint_8.polyleaf"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "checkpoint_11.polyleaf",
+        "checkpoint_8.polyleaf",
+    ]
     assert Checkpoint.latest(folder).name == "checkpoint_11.polyleaf"
     drive(Checkpoint(folder, interval=100, keep=None), [0] * 90, first=11)
     assert Checkpoint.latest(folder).name == "checkpoint_101.polyleaf"

@@ -123,7 +123,9 @@ class EarlyStopping(Callback):
             self.best_iteration, self.best_score = epoch, value
             model.best_iteration, model.best_score = epoch, value
         # A metric that is NaN from the start never improves: count those rounds as well.
-        since = epoch - self.best_iteration if self.best_iteration is not None else len(evals_log[data][metric])
+        since = (
+            epoch - self.best_iteration if self.best_iteration is not None else len(evals_log[data][metric])
+        )
         return since >= self.rounds
 
     def after_training(self, model: Model) -> None:
@@ -149,7 +151,9 @@ class EarlyStopping(Callback):
             raise ValueError(f"Early stopping watches the data set {data!r}; there are {list(evals_log)}.")
         metric = self.metric_name if self.metric_name is not None else list(evals_log[data])[-1]
         if metric not in evals_log[data]:
-            raise ValueError(f"Early stopping watches the metric {metric!r}; there are {list(evals_log[data])}.")
+            raise ValueError(
+                f"Early stopping watches the metric {metric!r}; there are {list(evals_log[data])}."
+            )
         return data, metric
 
     def _is_maximized(self, metric: str) -> bool:
@@ -288,7 +292,9 @@ class Checkpoint(Callback):
 def _checkpoints(directory: Path, name: str) -> list[Path]:
     """Checkpoint files in order of rounds (by number: 1000 comes after 200)."""
     pattern = re.compile(re.escape(name) + r"_(\d+)\.polyleaf")
-    found = [(match, path) for path in directory.glob("*.polyleaf") if (match := pattern.fullmatch(path.name))]
+    found = [
+        (match, path) for path in directory.glob("*.polyleaf") if (match := pattern.fullmatch(path.name))
+    ]
     return [path for _, path in sorted((int(match[1]), path) for match, path in found)]
 
 
@@ -391,7 +397,9 @@ def as_callbacks(callbacks: Any) -> list[Any]:
     if callable(callbacks) or _has_hooks(callbacks):
         callbacks = [callbacks]
     if not isinstance(callbacks, Iterable):
-        raise TypeError(f"callbacks must be a list of callbacks or functions, got {type(callbacks).__name__}.")
+        raise TypeError(
+            f"callbacks must be a list of callbacks or functions, got {type(callbacks).__name__}."
+        )
     return [_as_callback(callback) for callback in callbacks]
 
 
