@@ -1,7 +1,7 @@
-"""What may watch and steer a training run: early stopping, monitor, learning rates, checkpoints, progress bar.
+"""What may watch and steer a training run: early stopping, monitor, checkpoints, progress bar, learning rates.
 
-Owns the four hooks and the stock callbacks. Must not know how a tree is grown: a callback sees the model so far and
-the metric values so far.
+Owns the four hooks and the stock callbacks. Must not know how a tree is grown: a callback sees the model so
+far and the metric values so far.
 
 The loop (`boosting.boost`) calls, in order::
 
@@ -12,9 +12,9 @@ The loop (`boosting.boost`) calls, in order::
         after_iteration(model, epoch, evals_log)   -> True: stop after this round
     after_training(model)
 
-`epoch` counts the rounds of the model: a training that goes on from a model of 40 rounds starts at 40. `evals_log` is
-`{data name: {metric name: [value of each round of this run]}}`. `model` is the :class:`polyleaf.Model` being trained;
-`model.learning_rate` may be set and holds from the next round on.
+`epoch` counts the rounds of the model: a training that goes on from a model of 40 rounds starts at 40.
+`evals_log` is `{data name: {metric name: [value of each round of this run]}}`. `model` is the
+:class:`polyleaf.Model` being trained; `model.learning_rate` may be set and holds from the next round on.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ EvalsLog = dict[str, dict[str, list[float]]]
 
 
 class Callback:
-    """Base class: four hooks that do nothing. Those of XGBoost's `TrainingCallback`, with the same arguments."""
+    """Base class: four hooks that do nothing, named and called like those of XGBoost's `TrainingCallback`."""
 
     def before_training(self, model: Model) -> Any:
         """Called once, before the first round. What it returns is ignored."""
@@ -73,8 +73,8 @@ class EarlyStopping(Callback):
     data_name : str, optional
         Which evaluation set. Default: the last.
     save_best : bool, default=False
-        Drop the trees after the best round when the training ends. Otherwise they stay in the model and prediction
-        uses those up to the best round unless told otherwise.
+        Drop the trees after the best round when the training ends. Otherwise they stay in the model and
+        prediction uses those up to the best round unless told otherwise.
     min_delta : float, default=0
         Smallest change that counts as an improvement. In the unit of the metric.
     maximize : bool, optional
@@ -234,8 +234,9 @@ class LearningRateScheduler(Callback):
 class Checkpoint(Callback):
     """Save the model every so often, so that a training that was interrupted can go on.
 
-    A file appears whole or not at all. To go on, pass `init_model=Checkpoint.latest(directory)` to `fit` with the
-    rounds still to do: the result is the model that the uninterrupted training would have made, bit for bit.
+    A file appears whole or not at all. To go on, pass `init_model=Checkpoint.latest(directory)` to `fit`
+    with the rounds still to do: the result is the model that the uninterrupted training would have made,
+    bit for bit.
 
     Parameters
     ----------
@@ -301,7 +302,8 @@ def _checkpoints(directory: Path, name: str) -> list[Path]:
 class ProgressBar(Callback):
     """A progress bar with the newest metric values, on the terminal's error stream.
 
-    Where that stream is no terminal nothing is written, unless `force`: then a plain line about ten times a run.
+    Where that stream is no terminal nothing is written, unless `force`: then a plain line about ten times a
+    run.
 
     Parameters
     ----------

@@ -1,10 +1,11 @@
 """Which rows and which features a tree sees: uniform row sampling, GOSS, features per tree.
 
-Owns the draw. Must not know what an objective, a tree or an estimator is: it sees gradients, a seed and a round.
+Owns the draw. Must not know what an objective, a tree or an estimator is: it sees gradients, a seed and a
+round.
 
 A draw orders the rows (or features) by a hash of (seed, round, index) and takes the smallest. The hash is a
-bijection of the index, so there are no ties: the sample has exactly the size asked for, and it does not depend on
-the version of NumPy, on the processor or on the number of threads.
+bijection of the index, so there are no ties: the sample has exactly the size asked for, and it does not
+depend on the version of NumPy, on the processor or on the number of threads.
 """
 
 from __future__ import annotations
@@ -48,9 +49,10 @@ def sample_rows(
 
     Notes
     -----
-    Uniform: `ceil(subsample * n)` rows without replacement. GOSS (Ke et al., "LightGBM", NeurIPS 2017, section 3
-    and algorithm 2): the `top_rate * n` rows of largest gradient, here its Euclidean norm over outputs, are kept;
-    `other_rate * n` of the rest are drawn and multiplied by `(1 - top_rate) / other_rate`.
+    Uniform: `ceil(subsample * n)` rows without replacement. GOSS (Ke et al., "LightGBM", NeurIPS 2017,
+    section 3 and algorithm 2): the `top_rate * n` rows of largest gradient, here its Euclidean norm over
+    outputs, are kept; `other_rate * n` of the rest are drawn and multiplied by `(1 - top_rate) /
+    other_rate`.
     """
     if config.sampling_method == "goss":
         return _goss(config, g, round, usable)
