@@ -1,4 +1,4 @@
-"""What may watch and steer a training run: early stopping, monitor, checkpoints, progress bar, learning rates.
+"""What may watch and steer a training run: early stopping, learning rates, checkpoints, progress bar.
 
 Owns the four hooks and the stock callbacks. Must not know how a tree is grown: a callback sees the model so
 far and the metric values so far.

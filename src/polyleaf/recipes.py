@@ -50,8 +50,7 @@ def gbdt_so() -> dict[str, Any]:
 
 
 def cgb() -> dict[str, Any]:
-    """C-GB: one tree fitted to the residuals of all outputs by least squares, then a Newton step per leaf
-    and output.
+    """C-GB: a tree fitted to the residuals of all outputs by least squares, then a Newton step in each leaf.
 
     Emami and Martínez-Muñoz, "Condensed-Gradient Boosting", arXiv 2211.14599. Splits minimise the squared
     error of the residuals averaged over outputs (eq. 10): a structure grown without curvature. The leaves
