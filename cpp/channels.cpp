@@ -82,7 +82,10 @@ void Channels::quantise_part(const float* values, int n_columns, int offset, int
     kernels.largest(values, n_columns, sample_, rows.begin, rows.end, largest.data() + thread * padded);
   });
   for (int t = 1; t < n_threads; ++t)
-    for (int j = 0; j < n_columns; ++j) largest[j] = std::max(largest[j], largest[t * padded + j]);
+    for (int j = 0; j < n_columns; ++j) {
+      const float other = largest[t * padded + j];
+      if (other > largest[j] || other != other) largest[j] = other;  // a NaN of any thread sticks
+    }
   std::vector<float> inverse(padded, 0.0f);
   step.assign(padded, 0.0f);
   for (int j = 0; j < n_columns; ++j) {

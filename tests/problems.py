@@ -1,9 +1,11 @@
-"""Random growth problems, and both implementations, core and twin, behind the same two calls.
+"""Random growth problems; core and twin behind the same calls; brute force over splits.
 
 Owns: what a test needs in order to say "the core and the twin" in one line. Must not know: what is asserted.
 """
 
 from dataclasses import asdict, dataclass, field, fields, replace
+from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import reference
@@ -37,7 +39,7 @@ class Problem:
 def make_problem(
     draw, n=200, n_bins=(5, 8, 12, 3), categorical=(), n_outputs=1, kind="unit", missing=0.1, **config
 ):
-    """The random problem number `draw`: signal in its first feature, noise elsewhere, bins of unequal size."""
+    """Random problem number `draw`: signal in its first feature, noise elsewhere, bins of unequal size."""
     rng = np.random.default_rng(draw)
     codes = np.stack([np.minimum(rng.geometric(min(1, 3 / b), n) - 1, b - 1) for b in n_bins])
     g = rng.normal(size=(n, n_outputs)) + np.outer(codes[0], rng.normal(size=n_outputs)) / n_bins[0]
@@ -97,12 +99,12 @@ class Core:
         return channels.dense(), np.asarray(channels.gradient_steps), np.asarray(channels.curvature_steps)
 
     @staticmethod
-    def grow(p, n_threads=1):
+    def grow(p, n_threads=1, **only_core):
         from polyleaf import _core
 
         bins = _core.Bins(p.codes, p.n_bins, p.is_categorical, n_threads)
         grower = _core.Grower(bins, n_threads)
-        config = _core.GrowConfig(**asdict(p.config))
+        config = _core.GrowConfig(**asdict(p.config), **only_core)
         tree = grower.grow(core_channels(p, n_threads), config, p.features)
         return as_reference_tree(tree), np.array(grower.leaf_of_row)
 
@@ -148,3 +150,38 @@ def boosted(implementation, data, y, derivatives, kind, config, **options):
         return tree, leaf_of_row, leaves
 
     return reference.boost(data, y, derivatives, kind, config, fit_tree=fit_tree, **options)
+
+
+def exact_gain(p, channels, goes_left, rows=None):
+    """Gain of a split of `rows` as an exact fraction of quantised sums (unit or shared, ridge only)."""
+    rows = np.arange(len(goes_left)) if rows is None else rows
+
+    def score(rows):
+        H = Fraction(len(rows))
+        if p.kind == "shared":
+            H = Fraction(float(channels.curvature_steps[0])) * int(channels.curvatures[rows, 0].sum())
+        sums = channels.gradients[rows].sum(axis=0)
+        G = [Fraction(float(s)) * int(q) for s, q in zip(channels.gradient_steps, sums, strict=True)]
+        return sum(x * x for x in G) / (H + Fraction(p.config.reg_lambda))
+
+    both = score(rows[goes_left]) + score(rows[~goes_left]) - score(rows)
+    return both / 2 / len(channels.gradient_steps)
+
+
+def all_numeric_splits(p, rows):
+    """Every (feature, threshold, missing_left, goes_left) of `rows` with two sides that are not empty."""
+    codes = p.codes[:, rows]
+    for f, n_bins in enumerate(p.n_bins):
+        for threshold, missing_left in product(range(n_bins), (False, True)):
+            goes_left = np.where(codes[f] == reference.MISSING, missing_left, codes[f] <= threshold)
+            if goes_left.any() and not goes_left.all():
+                yield f, threshold, missing_left, goes_left
+
+
+def rows_of_nodes(tree, codes):
+    """For each node, the columns of `codes` (F, n) that pass through it."""
+    rows = [np.arange(codes.shape[1])] + [None] * (tree.n_nodes - 1)
+    for i in np.flatnonzero(tree.feature >= 0):
+        left = reference.goes_left_table(tree, i)[codes[tree.feature[i], rows[i]]]
+        rows[tree.left[i]], rows[tree.right[i]] = rows[i][left], rows[i][~left]
+    return rows

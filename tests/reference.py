@@ -69,10 +69,11 @@ class Sums:
     gradients: np.ndarray  # int64 (C, K)
     curvatures: np.ndarray  # int64 (C, m)
 
+    def parts(self):
+        return self.count, self.gradients, self.curvatures
+
     def __sub__(self, other):
-        return Sums(
-            self.count - other.count, self.gradients - other.gradients, self.curvatures - other.curvatures
-        )
+        return Sums(*(mine - its for mine, its in zip(self.parts(), other.parts(), strict=True)))
 
 
 @dataclass(frozen=True)
@@ -371,8 +372,8 @@ def total(channels):
 
 def score_candidates(sums, candidates, channels, config):
     """Float32 score sums (C,), -inf where a child is too small or the sum is NaN; and their terms (C, K)."""
-    goes_left = candidates.astype(np.int64)
-    left = Sums(goes_left @ sums.count, goes_left @ sums.gradients, goes_left @ sums.curvatures)
+    present = sums.count > 0
+    left = Sums(*(candidates[:, present].astype(np.int64) @ part[present] for part in sums.parts()))
     right = total(channels) - left
     G_left, H_left = gradient_and_curvature(left, channels)
     G_right, H_right = gradient_and_curvature(right, channels)

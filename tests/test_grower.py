@@ -4,6 +4,7 @@ A missing or incomplete core is a failure here, not a skip. All comparisons are 
 """
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -194,6 +195,38 @@ def test_threads_on_blocks_of_rows(kind, n_threads):
     p = make_problem(11, n=9000, n_bins=(200, 6, 30), categorical=[2], n_outputs=3, kind=kind, max_leaves=12)
     assert_core_equals_twin(p, n_threads)
     assert_core_equals_twin(sampled(p, multiplied=kind != "unit"), n_threads)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_deep_trees(kind):
+    """Nodes of every size, from many blocks of rows to one row."""
+    p = make_problem(17, n=2000, n_bins=(200, 6, 30), categorical=[2], n_outputs=2, kind=kind, max_leaves=250)
+    assert assert_core_equals_twin(p, n_threads=2).n_leaves == 250
+
+
+@pytest.mark.parametrize("histogram_memory", [0, 100_000, 1_000_000])
+@pytest.mark.parametrize("level_wise", [False, True])
+def test_memory_for_histograms_changes_nothing(histogram_memory, level_wise):
+    """Kept and subtracted, or thrown away and built again: the sums are exact."""
+    p = make_problem(18, n=2000, n_bins=(200, 6, 30) * 4, categorical=[2], n_outputs=3, max_leaves=60)
+    p = p.with_config(level_wise=level_wise)
+    tree, leaf_of_row = Core.grow(p, n_threads=2)
+    bounded, bounded_leaf_of_row = Core.grow(p, n_threads=2, histogram_memory=histogram_memory)
+    assert_same_tree(tree, bounded)
+    np.testing.assert_array_equal(leaf_of_row, bounded_leaf_of_row)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_derivative_that_is_not_finite_is_an_error(bad, n_threads):
+    for n_outputs, row in product((1, 3), (0, 30_000, 59_999)):
+        g = np.ones((60_000, n_outputs), np.float32)
+        h = g.copy()
+        g[row, -1] = bad
+        for kind, first, second in (("unit", g, None), ("diagonal", g, h), ("diagonal", h, g)):
+            p = Problem(np.empty((1, 0)), np.ones(1), np.zeros(1, bool), first, second, kind)
+            with pytest.raises(ValueError, match="not finite"):
+                Core.channels(p, n_threads)
 
 
 def test_a_grower_can_be_used_again():
