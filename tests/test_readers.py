@@ -185,7 +185,6 @@ def test_arff_dense(tmp_path):
     assert table.categories == {
         "outlook": ("sunny", "over cast", "rai,ny"),
         "note": ("b", "it's, fine"),
-        "y": ("0", "1"),
     }
     np.testing.assert_array_equal(table.column("outlook"), [0, 1, 2])
     np.testing.assert_array_equal(table.column("note"), [1, 0, nan])

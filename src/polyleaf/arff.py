@@ -136,7 +136,12 @@ def _dense(attributes: list[_Attribute], rows: Iterator[tuple[int, str]]) -> Tab
 
 
 def _declared(attributes: list[_Attribute]) -> dict[str, tuple[str, ...]]:
-    return {attribute.name: attribute.categories for attribute in attributes if attribute.categories}
+    """Categories by name. ``{0,1}``, the usual way to write labels and words, is left to be numbers."""
+    return {
+        attribute.name: attribute.categories
+        for attribute in attributes
+        if attribute.categories and attribute.categories != ("0", "1")
+    }
 
 
 def _dense_row(number: int, line: str, width: int) -> list[str]:

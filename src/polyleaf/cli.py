@@ -1,8 +1,8 @@
 """The command line: ``polyleaf train | predict | evaluate | inspect | demo``, for people with a file.
 
 Owns options, messages and exit codes. Must not know formats (`readers`), the meaning of columns (`schema`) or
-anything of training. Every error is one sentence on the error stream and exit code 2; progress and remarks appear
-on a terminal only.
+anything of training. Every error is one sentence on the error stream and exit code 2; progress and remarks
+appear on a terminal only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .readers import FORMATS, ReadError, read_table
 from .schema import Schema, choose_columns
 from .table import Table
 
-__all__ = ["app", "main"]
+__all__ = ["app", "main", "run"]
 
 _EXAMPLES = """
 [bold]Examples[/bold]
@@ -28,7 +28,8 @@ _EXAMPLES = """
 
   polyleaf train houses.csv --target price --model houses.polyleaf
 
-  polyleaf train energy.parquet --target heating,cooling --validation 0.2 --early-stopping 20 --model m.polyleaf
+  polyleaf train energy.parquet --target heating,cooling --validation 0.2 --early-stopping 20 --model
+  m.polyleaf
 
   polyleaf train emotions.arff --target last:6 --model m.polyleaf --set subsample=0.8 --rounds 300
 
@@ -44,7 +45,6 @@ app = typer.Typer(
     name="polyleaf",
     help=f"Gradient boosted trees for many outputs.\n\n{_FORMATS}",
     epilog=_EXAMPLES,
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -74,8 +74,9 @@ def train(
     task: Annotated[
         str | None,
         typer.Option(
-            help="regression, classification or multilabel. By default guessed: text or at most 20 different whole "
-            "numbers in one column are classes, several 0/1 columns are labels, other numbers are regression."
+            help="regression, classification or multilabel. By default guessed: text, or at most 20 "
+            "different whole numbers, in one column are classes; several 0/1 columns are labels; "
+            "the rest is regression."
         ),
     ] = None,
     drop: Annotated[str | None, typer.Option(help="Columns to leave out, written as for --target.")] = None,
@@ -111,6 +112,8 @@ def train(
     format: FormatOption = None,
 ) -> None:
     """Learn from a file and save the model."""
+    from .dataset import Dataset
+
     table = read_table(file, format)
     targets = _targets(table, target)
     dropped = choose_columns(table, drop, "--drop") if drop else ()
@@ -130,20 +133,24 @@ def train(
         "n_jobs": threads,
     }
     params = {name: value for name, value in chosen.items() if value is not None}
-    params |= {"random_state": seed, "verbose": sys.stderr.isatty()}
+    params |= {"random_state": seed, "verbose": int(sys.stderr.isatty())}
     estimator = _new_estimator(schema, params | _parse_settings(settings or []))
     training, watched = _split(table, validation, early_stopping, seed, format)
-    fit_options: dict[str, Any] = {}
-    if watched is not None:
-        fit_options["eval_set"] = [(schema.read_features(watched), schema.read_targets(watched))]
-    if weighted:
-        fit_options["sample_weight"] = training.column(weighted[0])
     _check_writable(model)
-    estimator.fit(schema.read_features(training), schema.read_targets(training), **fit_options)
+    weights = training.column(weighted[0]) if weighted else None
+    X = Dataset(
+        schema.read_features(training), sample_weight=weights, max_bins=estimator.max_bins, n_jobs=threads
+    )
+    eval_set = None
+    if watched is not None:
+        X_watched = Dataset(schema.read_features(watched), reference=X, n_jobs=threads)
+        eval_set = [(X_watched, schema.read_targets(watched))]
+    estimator.fit(X, schema.read_targets(training), sample_weight=weights, eval_set=eval_set)
     _save(estimator, schema, model)
+    learned_from = f"{_count(training.n_rows, 'row')} and {_count(len(schema.features), 'feature')}"
     _remark(
-        f"{schema.task} of {_count(len(targets), 'target')} from {_count(len(schema.features), 'feature')} and "
-        f"{_count(training.n_rows, 'row')}: {_count(_rounds(estimator), 'round')}, saved to {model}"
+        f"{schema.task} of {_count(len(targets), 'target')} learned from {learned_from} "
+        f"in {_count(_rounds(estimator), 'round')}, saved to {model}"
     )
 
 
@@ -165,7 +172,7 @@ def predict(
     estimator, schema = _load(model, threads)
     if proba and schema.task == "regression":
         raise ReadError("--proba needs a model of classes or labels; this one predicts numbers.")
-    X = schema.read_features(read_table(file, format))
+    X = _binned(schema, read_table(file, format), estimator, threads)
     columns = _named_columns(schema.targets, estimator.predict(X))
     if proba:
         names = (
@@ -191,7 +198,7 @@ def evaluate(
     estimator, schema = _load(model, threads)
     table = read_table(file, format)
     y = schema.read_targets(table)
-    X = schema.read_features(table)
+    X = _binned(schema, table, estimator, threads)
     predicted = estimator.predict(X)
     probabilities = None if schema.task == "regression" else estimator.predict_proba(X)
     found = scores(schema.task, y, predicted, probabilities, getattr(estimator, "classes_", None))
@@ -207,12 +214,22 @@ def evaluate(
 def inspect(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model file.")],
     tree: Annotated[int | None, typer.Option(help="Show this tree, counted from 0.", min=0)] = None,
-    importance: Annotated[str, typer.Option(help="How features are ranked: gain, split or cover.")] = "gain",
-    top: Annotated[int, typer.Option(help="How many features to rank.", min=1)] = 20,
+    top: Annotated[int, typer.Option(help="How many features to rank by their gain.", min=1)] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole model as JSON.")] = False,
 ) -> None:
     """Show what a model is: a summary and the features that matter, one tree, or everything as JSON."""
-    raise NotImplementedError
+    from .inspect import dump_json, summary
+
+    estimator, _ = _load(model, None)
+    if as_json:
+        print(json.dumps(dump_json(estimator.model_), default=str))
+    elif tree is not None:
+        trees = dump_json(estimator.model_)["trees"]
+        if tree >= len(trees):
+            raise ReadError(f"--tree {tree}: the model has {_count(len(trees), 'tree')}, counted from 0.")
+        _print_tree(trees[tree])
+    else:
+        print(summary(estimator.model_, n_features=top))
 
 
 @app.command(epilog=_EXAMPLES)
@@ -229,32 +246,38 @@ def demo(
     run(out, quick=quick, n_jobs=threads)
 
 
-@app.callback(invoke_without_command=True)
-def _options(
-    context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
-) -> None:
-    if version:
-        from importlib.metadata import version as installed_version
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
 
-        print(installed_version("polyleaf"))
+        print(version("polyleaf"))
         raise typer.Exit
 
 
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options of no command."""
+
+
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and leave with its exit code: 0, 2 for an error, 130 for Ctrl-C, 1 for a broken pipe."""
-    sys.exit(_run(arguments))
+    """Run the command line and leave with its exit code: 0, 2 for an error, 130 for Ctrl-C."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
-def _run(arguments: list[str] | None) -> int:
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code; errors are reported, not raised."""
     try:
-        return app(args=arguments, prog_name="polyleaf", standalone_mode=False) or 0
+        return app(args=arguments or ["--help"], prog_name="polyleaf", standalone_mode=False) or 0
     except (KeyboardInterrupt, typer.Abort):
         return _complain("interrupted.", code=130)
     except BrokenPipeError:  # the reader of our output, such as `head`, has left
         sys.stdout = None
         return 1
-    except (ValueError, TypeError, OSError, RuntimeError, MemoryError, ImportError) as error:
+    except (ValueError, OSError, RuntimeError, MemoryError, ImportError) as error:
         return _complain(str(error) or type(error).__name__)
     except Exception as error:
         # Usage errors: their class moved between versions of typer, their method did not.
@@ -311,7 +334,7 @@ def _new_estimator(schema: Schema, params: dict[str, Any]) -> Any:
     unknown = [name for name in params if name not in known]
     if unknown:
         raise ReadError(f"--set: there is no parameter {unknown[0]!r}; there are {', '.join(sorted(known))}.")
-    return kind(**params, categorical_features=schema.categorical_features or None)
+    return kind(**params)
 
 
 def _split(
@@ -336,6 +359,76 @@ def _split(
 def _rounds(estimator: Any) -> int:
     best = getattr(estimator, "best_iteration_", None)
     return estimator.n_estimators if best is None else best + 1
+
+
+# ---- models -----------------------------------------------------------------------------------------------
+
+_SCHEMA = "table"  # where a model's metadata keeps the schema of the file it was trained from
+
+
+def _save(estimator: Any, schema: Schema, path: Path) -> None:
+    model = estimator.model_
+    model.metadata[_SCHEMA] = schema.to_dict()
+    if model.output_names is None and model.n_outputs == len(schema.targets):
+        model.output_names = schema.targets
+    estimator.save_model(path)
+
+
+def _load(path: Path, threads: int | None) -> tuple[Any, Schema]:
+    from .estimators import load_model
+
+    if not path.is_file():
+        raise ReadError(f"There is no model file {str(path)!r}.")
+    estimator = load_model(path)
+    fields = estimator.model_.metadata.get(_SCHEMA)
+    if fields is None:
+        raise ReadError(
+            f"{path} was not trained from a file, so the columns it needs are not known; use it in Python."
+        )
+    return estimator.set_params(n_jobs=threads), Schema.from_dict(fields)
+
+
+def _binned(schema: Schema, table: Table, estimator: Any, threads: int | None) -> Any:
+    """The features of a table as the model saw those it learned from: a `Dataset`."""
+    from .dataset import Dataset
+
+    return Dataset(schema.read_features(table), reference=estimator.model_.mapper, n_jobs=threads)
+
+
+def _print_tree(tree: dict[str, Any]) -> None:
+    """A tree as text: splits with their gain, leaves with their value for each output."""
+    from rich.console import Console
+    from rich.tree import Tree
+
+    nodes = tree["nodes"]
+
+    def describe(node: dict[str, Any]) -> str:
+        rows = _count(node["count"], "row")
+        if "leaf" in node:
+            return f"leaf {node['leaf']}: {' '.join(f'{value:.4g}' for value in node['value'])} ({rows})"
+        return f"{_condition(node)} (gain {node['gain']:.4g}, {rows})"
+
+    def grow(branch: Tree, number: int, answer: str) -> None:
+        node = nodes[number]
+        child = branch.add(f"{answer}{describe(node)}")
+        if "leaf" not in node:
+            grow(child, node["left"], "yes: ")
+            grow(child, node["right"], "no: ")
+
+    of_output = "" if tree["output"] is None else f" of {tree['output']}"
+    root = Tree(f"tree {tree['tree']}{of_output}, round {tree['round']}")
+    grow(root, 0, "")
+    Console(highlight=False, markup=False, soft_wrap=True).print(root)
+
+
+def _condition(node: dict[str, Any]) -> str:
+    if "categories" in node:
+        question = f"{node['feature']} in {{{', '.join(map(str, node['categories']))}}}"
+    elif node["threshold"] is None:
+        question = f"{node['feature']} is known"
+    else:
+        question = f"{node['feature']} <= {node['threshold']:.6g}"
+    return f"{question}{' or missing' if node['missing_left'] else ''}"
 
 
 # ---- files -------------------------------------------------------------------------------------------------

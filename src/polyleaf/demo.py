@@ -1,7 +1,8 @@
-"""``polyleaf demo``: the main job on the package's own real data, from training to a saved model and a picture.
+"""``polyleaf demo``: the main job on the package's own real data, from training to a saved model and a
+picture.
 
-Owns what is trained and what is shown. Must not know how anything is done: it uses the public interface alone, and
-so is also the first end-to-end test.
+Owns what is trained and what is shown. Must not know how anything is done: it uses the public interface
+alone, and so is also the first end-to-end test.
 """
 
 from __future__ import annotations
@@ -95,8 +96,8 @@ def run(
     Parameters
     ----------
     out : str or Path
-        Folder for the models, the picture ``learning_curves.png``, and the energy data as two CSV files to try
-        the command line on. Made if it does not exist.
+        Folder for the models, the picture ``learning_curves.png``, and the energy data as two CSV files to
+        try the command line on. Made if it does not exist.
     quick : bool
         Few rounds: to see that everything works, not how well.
     n_jobs : int, optional
@@ -128,12 +129,12 @@ def run(
     console.print(_score_table(results))
     console.print("Models were saved, loaded again, and predict exactly the same.")
     console.print(f"Models, learning curves ({picture.name}) and two CSV files are in {out}/. Go on with")
-    console.print(
-        f"  polyleaf train {out}/energy_train.csv --target heating_load,cooling_load --model {out}/mine.polyleaf\n"
-        f"  polyleaf evaluate {out}/energy_test.csv --model {out}/mine.polyleaf",
-        soft_wrap=True,
-        highlight=False,
-    )
+    mine = out / "mine.polyleaf"
+    for command in (
+        f"polyleaf train {out / 'energy_train.csv'} --target heating_load,cooling_load --model {mine}",
+        f"polyleaf evaluate {out / 'energy_test.csv'} --model {mine}",
+    ):
+        console.print(f"  {command}", soft_wrap=True, highlight=False, markup=False)
     return results
 
 
@@ -189,7 +190,7 @@ def _predict_by_both(
 
 @contextmanager
 def _progress(console: Any) -> Iterator[Callable]:
-    """A progress bar for each job; yields ``start_job(title, rounds)``, which returns the callback to train with."""
+    """A progress bar for each job; yields ``start_job(title, rounds)``, which returns the job's callback."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("rounds"))

@@ -1,20 +1,21 @@
 """`Schema`: which columns of a table a model reads, which it predicts, and what their categories mean.
 
-Owns the way from a `Table` to `X` and `y`; it travels with a model that was trained from a file, so that
+Owns the way from a `Table` to features and `y`; it travels with a model that was trained from a file, so that
 another file is read the same way whatever the order of its columns. Knows no estimator.
 """
 
 from __future__ import annotations
 
 import fnmatch
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from .evaluation import TASKS
+from .features import CategoryColumn, DenseBlock, FeatureTable, SparseBlock
 from .table import ReadError, Table, abbreviate
 
 __all__ = ["Schema", "choose_columns"]
@@ -34,14 +35,14 @@ class Schema:
     task : {"regression", "classification", "multilabel"}
     features, targets : tuple of str
         Column names, in the order of the columns of `X` and `y`.
-    categories : dict of str to tuple of str
-        For each categorical feature, the meaning of the codes 0, 1, ... in `X`.
+    categorical : tuple of str
+        Those features that are categories without order; the model knows them by name.
     """
 
     task: str
     features: tuple[str, ...]
     targets: tuple[str, ...]
-    categories: dict[str, tuple[str, ...]]
+    categorical: tuple[str, ...]
 
     @classmethod
     def of(
@@ -60,42 +61,36 @@ class Schema:
         features = tuple(name for name in table.names if name not in taken)
         if not features:
             raise ReadError("No column is left to learn from.")
-        categories = {name: table.categories[name] for name in features if name in table.categories}
-        return cls(task or guess_task(table, targets), features, tuple(targets), categories)
+        categorical = tuple(name for name in features if name in table.categories)
+        return cls(task or guess_task(table, targets), features, tuple(targets), categorical)
 
-    @property
-    def categorical_features(self) -> list[int]:
-        """Positions of the categorical columns of `X`."""
-        return [i for i, name in enumerate(self.features) if name in self.categories]
-
-    def read_features(self, table: Table) -> np.ndarray | sp.csr_matrix:
-        """`X` of shape (n_rows, n_features), float64; codes of categories that training did not see are NaN.
+    def read_features(self, table: Table) -> FeatureTable:
+        """The features as estimators and `Dataset` read them, with names and categories.
 
         Raises
         ------
         ReadError
-            When a feature is missing in a dense table, or text where numbers were learned from.
+            When a feature is missing in a dense table, is text where numbers were learned from, or is
+            infinite.
         """
         chosen = table.select(self.features)
-        unexpected = [name for name in chosen.categories if name not in self.categories]
+        unexpected = [name for name in chosen.categories if name not in self.categorical]
         if unexpected:
             raise ReadError(
                 f"Column {abbreviate([repr(name) for name in unexpected])} holds text, "
                 "but the model learned from numbers there."
             )
-        if all(chosen.categories.get(name) == known for name, known in self.categories.items()):
-            return chosen.values
-        numeric = [name for name in self.categories if name not in chosen.categories]
-        chosen = chosen.with_categorical(numeric)
-        if isinstance(chosen.values, sp.csr_matrix):
-            raise ReadError(
-                "A sparse file must declare the same categories as the one that was learned from."
-            )
-        X = chosen.values.copy()
-        for i in self.categorical_features:
+        chosen = chosen.with_categorical(self.categorical)
+        features = FeatureTable(chosen.n_rows, len(self.features), self.features)
+        positions = np.arange(len(self.features), dtype=np.int64)
+        is_categorical = np.isin(self.features, self.categorical)
+        _add_numbers(features, chosen, positions[~is_categorical])
+        for i in positions[is_categorical]:
             name = self.features[i]
-            X[:, i] = _recode(X[:, i], chosen.categories[name], self.categories[name])
-        return X
+            codes = chosen.column(name)
+            index = np.where(np.isnan(codes), -1, codes).astype(np.int32)
+            features.categories.append(CategoryColumn(index, chosen.categories[name], int(i)))
+        return features
 
     def read_targets(self, table: Table) -> np.ndarray:
         """`y`: float64 (n,) or (n, K) numbers, labels (n,), or int64 (n, K) indicators, by the task.
@@ -112,25 +107,20 @@ class Schema:
         columns = [read(chosen, name) for name in self.targets]
         return columns[0] if len(columns) == 1 and self.task == "regression" else np.column_stack(columns)
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
+    def to_dict(self) -> dict[str, Any]:
+        """The schema in JSON types; `from_dict` is the inverse."""
+        return {name: value if name == "task" else list(value) for name, value in asdict(self).items()}
 
     @classmethod
-    def from_json(cls, text: str) -> Schema:
-        fields = json.loads(text)
-        return cls(
-            task=fields["task"],
-            features=tuple(fields["features"]),
-            targets=tuple(fields["targets"]),
-            categories={name: tuple(known) for name, known in fields["categories"].items()},
-        )
+    def from_dict(cls, fields: Mapping[str, Any]) -> Schema:
+        return cls(fields["task"], *(tuple(fields[name]) for name in ("features", "targets", "categorical")))
 
 
 def choose_columns(table: Table, wanted: str, option: str) -> tuple[str, ...]:
     """The columns that a comma-separated list stands for.
 
-    Each part is a column name, a pattern (``label_*``), ``first:N`` or ``last:N``. A part that is the exact name
-    of a column always means that column.
+    Each part is a column name, a pattern (``label_*``), ``first:N`` or ``last:N``. A part that is the exact
+    name of a column always means that column.
 
     Raises
     ------
@@ -245,8 +235,22 @@ def _labels(table: Table, targets: tuple[str, ...]) -> np.ndarray:
     return values.astype(np.int64)
 
 
-def _recode(codes: np.ndarray, theirs: tuple[str, ...], ours: tuple[str, ...]) -> np.ndarray:
-    """Codes of one list of categories in terms of another; NaN for a category that the other lacks."""
-    position = {category: float(i) for i, category in enumerate(ours)}
-    meaning = np.array([position.get(category, np.nan) for category in theirs] + [np.nan])
-    return meaning[np.where(np.isnan(codes), len(theirs), codes).astype(np.int64)]
+def _add_numbers(features: FeatureTable, table: Table, positions: np.ndarray) -> None:
+    """Move the numeric columns at `positions` over, dense or sparse as they are."""
+    if not len(positions):
+        return
+    values = table.values[:, positions]
+    if isinstance(values, np.ndarray):
+        infinite = np.isinf(values)
+        if infinite.any():
+            row, column = np.argwhere(infinite)[0]
+            name = table.names[positions[column]]
+            raise ReadError(f"Column {name!r} holds an infinite number in row {row + 1}.")
+        features.dense.append(DenseBlock(values, positions))
+        return
+    columns = sp.csc_matrix(values)
+    if np.isinf(columns.data).any():
+        raise ReadError("The file holds an infinite number.")
+    columns.sort_indices()
+    indices, indptr = columns.indices.astype(np.int32), columns.indptr.astype(np.int64)
+    features.sparse.append(SparseBlock(columns.data, indices, indptr, positions))

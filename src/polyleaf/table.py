@@ -107,7 +107,7 @@ class Table:
         if not chosen:
             return self
         if self.is_sparse:
-            raise ReadError("Columns of a sparse file cannot be made categorical.")
+            raise ReadError("Number columns of a sparse file cannot be made categorical.")
         values = self.values.copy()
         categories = dict(self.categories)
         for name in chosen:
