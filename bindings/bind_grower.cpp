@@ -23,6 +23,14 @@ void require(bool condition, const char* message) {
   if (!condition) throw std::invalid_argument(message);
 }
 
+void require_leaf_ids(const Array1<const int32_t>& leaf_of_row, int32_t n_leaves) {
+  const int32_t* ids = leaf_of_row.data();
+  const size_t n = leaf_of_row.size();
+  uint32_t largest = 0;  // a negative id is a large unsigned one
+  for (size_t i = 0; i < n; ++i) largest = std::max(largest, static_cast<uint32_t>(ids[i]));
+  require(n == 0 || largest < static_cast<uint32_t>(n_leaves), "A leaf id is out of range.");
+}
+
 Sample sample_of(int64_t n_all, const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier) {
   require(n_all >= 1, "There must be at least one row.");
   Sample sample;
@@ -153,8 +161,7 @@ void bind_leaves(nb::module_& m) {
         if (h)
           require(h->shape(0) == g.shape(0) && (h->shape(1) == 1 || h->shape(1) == g.shape(1)),
                   "h must have g's rows, and one column or one per output.");
-        for (size_t i = 0; i < leaf_of_row.size(); ++i)
-          require(leaf_of_row.data()[i] >= 0 && leaf_of_row.data()[i] < n_leaves, "A leaf id is out of range.");
+        require_leaf_ids(leaf_of_row, n_leaves);
         NewArray<float> out({static_cast<size_t>(n_leaves), g.shape(1)});
         {
           nb::gil_scoped_release release;
@@ -177,8 +184,7 @@ void bind_leaves(nb::module_& m) {
                             : values.shape(1) == raw.shape(1),
                 "Leaf values do not fit the raw scores.");
         const int32_t n_leaves = static_cast<int32_t>(values.shape(0));
-        for (size_t i = 0; i < leaf_of_row.size(); ++i)
-          require(leaf_of_row.data()[i] >= 0 && leaf_of_row.data()[i] < n_leaves, "A leaf id is out of range.");
+        require_leaf_ids(leaf_of_row, n_leaves);
         nb::gil_scoped_release release;
         add_leaf_values(raw.data(), static_cast<int64_t>(raw.shape(0)), static_cast<int>(raw.shape(1)), output,
                         leaf_of_row.data(), values.data(), std::max(1, n_threads));

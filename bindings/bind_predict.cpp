@@ -164,6 +164,8 @@ nb::ndarray<nb::numpy, double> scores(const Forest& forest, const Array2<const u
   const double* base_data = outputs_data(forest, base, "base");
   const double* scale_data = outputs_data(forest, scale, "scale");
   const double* offset_data = outputs_data(forest, offset, "offset");
+  if ((scale_data == nullptr) != (offset_data == nullptr))
+    throw std::invalid_argument("`scale` and `offset` go together; give both or neither.");
   const TreeRange range = tree_range(forest, first, last);
   NewArray<double> result({codes.shape(1), static_cast<size_t>(forest.n_outputs())});
   {

@@ -34,6 +34,7 @@ ChannelLayout ChannelLayout::make(int n_outputs, Curvature curvature) {
 
 void Channels::quantise(const float* g, const float* h, int n_outputs, Curvature curvature, const Sample& sample,
                         int n_threads) {
+  const int lanes_before = layout_.lanes;
   layout_ = ChannelLayout::make(n_outputs, curvature);
   sample_ = sample;
   if (sample.rows != nullptr) {
@@ -45,27 +46,32 @@ void Channels::quantise(const float* g, const float* h, int n_outputs, Curvature
     multiplier_.assign(sample.multiplier, sample.multiplier + sample.n_all);
     sample_.multiplier = multiplier_.data();
   }
-  data_.reserve(static_cast<size_t>(sample.n_all) * layout_.lanes);
-  const int64_t n_blocks = Block::count(sample_.n_used(), kBlock);
-  parallel_for(n_threads, n_blocks, [&](int64_t task, int) {
-    const Block rows(sample_.n_used(), kBlock, task);
-    for (int64_t i = rows.begin; i < rows.end; ++i) {
-      const int64_t row = sample_.rows != nullptr ? sample_.rows[i] : i;
-      int16_t* channels = data_.data() + row * layout_.lanes;
-      std::memset(channels, 0, sizeof(int16_t) * layout_.lanes);
-      if (layout_.count_lane >= 0) channels[layout_.count_lane] = 1;
-    }
-  });
-  quantise_part(g, n_outputs, 0, gradient_step_, n_threads);
+  const size_t size = static_cast<size_t>(sample.n_all) * layout_.lanes;
+  const bool fresh = size > data_.size() || lanes_before != layout_.lanes;
+  data_.reserve(size);
+  if (fresh) clear(n_threads);
+  totals_.assign(layout_.lanes + 16, 0);
+  if (layout_.count_lane >= 0) totals_[layout_.count_lane] = static_cast<int32_t>(sample_.n_used());
+  const bool unit = curvature == Curvature::unit;
+  quantise_part(g, n_outputs, 0, unit ? layout_.count_lane : -1, gradient_step_, n_threads);
   curvature_step_.assign(n_outputs + 16, 0.0f);
-  if (curvature != Curvature::unit)
-    quantise_part(h, layout_.n_curvature(), layout_.curvature_offset, curvature_step_, n_threads);
+  if (!unit)
+    quantise_part(h, layout_.n_curvature(), layout_.curvature_offset, layout_.count_lane, curvature_step_, n_threads);
+}
+
+// Lanes that no column fills must be zero; nobody writes anything else there afterwards.
+void Channels::clear(int n_threads) {
+  parallel_for(n_threads, Block::count(sample_.n_all, kBlock), [&](int64_t task, int) {
+    const Block rows(sample_.n_all, kBlock, task);
+    std::memset(data_.data() + rows.begin * layout_.lanes, 0,
+                sizeof(int16_t) * static_cast<size_t>(rows.end - rows.begin) * layout_.lanes);
+  });
 }
 
 // Quantises one group of columns. The scale of a column is 32767 / max, halved until no sum over any rows can
 // leave int32.
-void Channels::quantise_part(const float* values, int n_columns, int offset, std::vector<float>& step,
-                             int n_threads) {
+void Channels::quantise_part(const float* values, int n_columns, int offset, int count_lane,
+                             std::vector<float>& step, int n_threads) {
   const ChannelKernels& kernels = POLYLEAF_SELECT(channel_kernels);
   const int64_t n_used = sample_.n_used();
   const int64_t n_blocks = Block::count(n_used, kBlock);
@@ -89,29 +95,34 @@ void Channels::quantise_part(const float* values, int n_columns, int offset, std
     inverse[j] = 32767.0f / largest[j];
     step[j] = largest[j] / 32767.0f;
   }
+  std::vector<int64_t> size, total;
   const auto run = [&] {
-    std::vector<int64_t> total(static_cast<size_t>(n_threads) * padded, 0);
+    size.assign(static_cast<size_t>(n_threads) * padded, 0);
+    total.assign(static_cast<size_t>(n_threads) * padded, 0);
     parallel_for(n_threads, n_blocks, [&](int64_t task, int thread) {
       const Block rows(n_used, kBlock, task);
       kernels.quantise(values, n_columns, sample_, rows.begin, rows.end, inverse.data(), data_.data(),
-                       layout_.lanes, offset, total.data() + thread * padded);
+                       layout_.lanes, offset, count_lane, size.data() + thread * padded, total.data() + thread * padded);
     });
     for (int t = 1; t < n_threads; ++t)
-      for (int j = 0; j < n_columns; ++j) total[j] += total[t * padded + j];
-    return total;
+      for (int j = 0; j < n_columns; ++j) {
+        size[j] += size[t * padded + j];
+        total[j] += total[t * padded + j];
+      }
   };
-  const std::vector<int64_t> total = run();
+  run();
   const int64_t limit = int64_t{INT32_MAX};
   bool again = false;
   for (int j = 0; j < n_columns; ++j) {
-    if (total[j] + n_used <= limit) continue;
+    if (size[j] + n_used <= limit) continue;
     int shift = 1;
-    while ((total[j] >> shift) + n_used > limit) ++shift;
+    while ((size[j] >> shift) + n_used > limit) ++shift;
     inverse[j] = std::ldexp(inverse[j], -shift);
     step[j] = std::ldexp(step[j], shift);
     again = true;
   }
   if (again) run();
+  for (int j = 0; j < n_columns; ++j) totals_[offset + j] = static_cast<int32_t>(total[j]);
 }
 
 }  // namespace polyleaf

@@ -42,9 +42,10 @@ struct ChannelKernels {
   // largest[j] = max(largest[j], max |values_ij * multiplier_i|) over rows i in [begin, end) of the sample
   void (*largest)(const float* values, int n_columns, const Sample& sample, int64_t begin, int64_t end,
                   float* largest);
-  // channels[row][offset + j] = rint(values_ij * multiplier_i * inverse_j); total_j += |that|
+  // channels[row][offset + j] = q = rint(values_ij * multiplier_i * inverse_j); size_j += |q|; total_j += q.
+  // Lanes after these may be zeroed; count_lane (-1: none) is set to 1 afterwards. `inverse` has 16 zeros behind it.
   void (*quantise)(const float* values, int n_columns, const Sample& sample, int64_t begin, int64_t end,
-                   const float* inverse, int16_t* channels, int lanes, int offset, int64_t* total);
+                   const float* inverse, int16_t* channels, int lanes, int offset, int count_lane, int64_t* size, int64_t* total);
 };
 POLYLEAF_DECLARE_KERNELS(ChannelKernels, channel_kernels)
 
@@ -62,12 +63,16 @@ class Channels {
   const ChannelLayout& layout() const { return layout_; }
   const Sample& sample() const { return sample_; }
   const int16_t* row(int64_t i) const { return data_.data() + i * layout_.lanes; }
+  // Sums over the sample, one per lane.
+  const std::vector<int32_t>& totals() const { return totals_; }
   // step of every lane as a float32, zero for lanes past the last; 16 zeros follow.
   const float* gradient_step() const { return gradient_step_.data(); }
   const float* curvature_step() const { return curvature_step_.data(); }
 
  private:
-  void quantise_part(const float* values, int n_columns, int offset, std::vector<float>& step, int n_threads);
+  void quantise_part(const float* values, int n_columns, int offset, int count_lane, std::vector<float>& step,
+                     int n_threads);
+  void clear(int n_threads);
 
   ChannelLayout layout_;
   Sample sample_;
@@ -75,6 +80,7 @@ class Channels {
   std::vector<float> multiplier_;
   Buffer<int16_t> data_;
   std::vector<float> gradient_step_, curvature_step_;
+  std::vector<int32_t> totals_;
 };
 
 }  // namespace polyleaf

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <new>
+#include <queue>
 #include <stdexcept>
 #include <string>
 
@@ -74,13 +75,21 @@ class TopWriter {
   }
 
  private:
-  // The first `limit` inner nodes, level by level.
+  // Up to `limit` inner nodes, those first that most training rows passed through: rows then leave the top
+  // late. order_ has parents before their children.
   void choose(size_t limit) {
-    if (tree_.feature[0] >= 0) order_.push_back(0);
-    for (size_t i = 0; i < order_.size(); ++i) {
-      in_top_[order_[i]] = static_cast<int32_t>(i) + 1;
-      for (int32_t child : {tree_.left[order_[i]], tree_.right[order_[i]]})
-        if (tree_.feature[child] >= 0 && order_.size() < limit) order_.push_back(child);
+    const auto less = [this](int32_t a, int32_t b) {
+      return tree_.count[a] != tree_.count[b] ? tree_.count[a] < tree_.count[b] : a > b;
+    };
+    std::priority_queue<int32_t, std::vector<int32_t>, decltype(less)> open(less);
+    if (tree_.feature[0] >= 0) open.push(0);
+    while (!open.empty() && order_.size() < limit) {
+      const int32_t node = open.top();
+      open.pop();
+      order_.push_back(node);
+      in_top_[node] = static_cast<int32_t>(order_.size());
+      for (int32_t child : {tree_.left[node], tree_.right[node]})
+        if (tree_.feature[child] >= 0) open.push(child);
     }
   }
 

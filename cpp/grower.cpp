@@ -100,19 +100,7 @@ void Grower::make_root() {
                         words_[0][t].data() + rows.begin);
     });
   }
-  // Totals are exact integers, so per-thread partial sums may be added in any order.
-  std::vector<std::vector<int32_t>> partial(n_threads_, std::vector<int32_t>(layout_.lanes + 16, 0));
-  parallel_for(n_threads_, n_blocks, [&](int64_t task, int thread) {
-    const Block rows(root.end, kMoveBlock, task);
-    int32_t* sums = partial[thread].data();
-    for (int64_t i = rows.begin; i < rows.end; ++i) {
-      const int16_t* c = channels_->row(root_is_sample_ ? sample.rows[i] : i);
-      for (int j = 0; j < layout_.lanes; ++j) sums[j] += c[j];
-    }
-  });
-  root.totals = std::move(partial[0]);
-  for (int t = 1; t < n_threads_; ++t)
-    for (int j = 0; j < layout_.lanes; ++j) root.totals[j] += partial[t][j];
+  root.totals = channels_->totals();
   nodes_.push_back(std::move(root));
 }
 

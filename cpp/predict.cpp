@@ -59,16 +59,36 @@ class Tile {
     data_.swap(other_);
     columns_ = columns;
   }
-  float& at(int row, int output) { return data_[index(row, output, columns_)]; }
+  // To and from dense rows of n_outputs values; `put(value, output)` makes what is stored.
+  void load(const float* rows) {
+    for (int r = 0; r < n_rows_; ++r, rows += n_outputs_)
+      if (columns_)
+        for (int k = 0; k < n_outputs_; ++k) data_[index(r, k, true)] = rows[k];
+      else
+        std::copy_n(rows, n_outputs_, data_.data() + index(r, 0, false));
+  }
+  template <class T, class Put>
+  void save(T* rows, const Put& put) const {
+    const size_t step = columns_ ? static_cast<size_t>(n_padded_) : 1;
+    for (int r = 0; r < n_rows_; ++r, rows += n_outputs_) {
+      const float* from = data_.data() + index(r, 0, columns_);
+      if (step == 1)
+        for (int k = 0; k < n_outputs_; ++k) rows[k] = put(from[k], k);
+      else
+        for (int k = 0; k < n_outputs_; ++k) rows[k] = put(from[k * step], k);
+    }
+  }
   float* rows() { return data_.data(); }
   float* column(int output) { return data_.data() + index(0, output, true); }
 
  private:
   size_t index(int row, int output, bool columns) const {
-    return columns ? static_cast<size_t>(output) * n_padded_ + row : static_cast<size_t>(row) * width_ + output;
+    return columns ? static_cast<size_t>(output) * n_padded_ + row
+                   : static_cast<size_t>(row) * width_ + output;
   }
   void clear(Buffer<float>& data) {
-    const size_t size = static_cast<size_t>(n_padded_) * width_;  // n_outputs <= width: enough for both layouts
+    const size_t size =
+        static_cast<size_t>(n_padded_) * width_;  // n_outputs <= width: enough for both layouts
     data.reserve(size);
     std::fill_n(data.data(), size, 0.0f);
   }
@@ -209,11 +229,9 @@ void Forest::predict(const CodeMatrix& codes, float* raw, TreeRange range, int n
   for_blocks(codes, range, n_threads, [&](const BlockCodes& block, Worker& worker) {
     float* rows = raw + block.row * n_outputs_;
     worker.tile.reset(block.n_rows, n_outputs_, width_, columns);
-    for (int r = 0; r < block.n_rows; ++r)
-      for (int k = 0; k < n_outputs_; ++k) worker.tile.at(r, k) = rows[int64_t{r} * n_outputs_ + k];
+    worker.tile.load(rows);
     add_trees(arrays(), compiled_.data(), range, width_, block, worker);
-    for (int r = 0; r < block.n_rows; ++r)
-      for (int k = 0; k < n_outputs_; ++k) rows[int64_t{r} * n_outputs_ + k] = worker.tile.at(r, k);
+    worker.tile.save(rows, [](float value, int) { return value; });
   });
 }
 
@@ -226,14 +244,11 @@ void Forest::scores(const CodeMatrix& codes, const double* base, const double* s
     worker.tile.reset(block.n_rows, n_outputs_, width_, columns);
     add_trees(arrays(), compiled_.data(), range, width_, block, worker);
     double* rows = scores + block.row * n_outputs_;
-    for (int r = 0; r < block.n_rows; ++r) {
-      for (int k = 0; k < n_outputs_; ++k) {
-        double value = base[k] + static_cast<double>(worker.tile.at(r, k));
-        if (scale != nullptr) value *= scale[k];
-        if (offset != nullptr) value += offset[k];
-        rows[int64_t{r} * n_outputs_ + k] = value;
-      }
-    }
+    if (scale != nullptr)
+      worker.tile.save(rows,
+                       [&](float sum, int k) { return (base[k] + double{sum}) * scale[k] + offset[k]; });
+    else
+      worker.tile.save(rows, [&](float sum, int k) { return base[k] + double{sum}; });
   });
 }
 

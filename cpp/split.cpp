@@ -10,19 +10,18 @@ namespace {
 
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
-// Sums of the left child of a numeric candidate, added up again: cheaper than keeping every prefix.
-void numeric_left(const ScanNode& node, const ScanFeature& feature, const NumericBest& best, TileSplit& out) {
+// Sums of the left child of a numeric split, added up again once the best is known: cheaper than keeping every prefix.
+void add_left(const ScanNode& node, const ScanFeature& feature, TileSplit& split) {
   const ChannelLayout& layout = *node.layout;
-  std::fill(out.left.begin(), out.left.end(), 0);
+  const SplitKernels& kernels = POLYLEAF_SELECT(split_kernels);
   int64_t count = 0;
-  const auto add = [&](int b) {
-    const int32_t* at = feature.bin(layout, b);
-    for (int j = 0; j < layout.lanes; ++j) out.left[j] += at[j];
-    count += feature.count(layout, b);
-  };
-  for (int b = 0; b <= best.bin; ++b) add(b);
-  if (best.missing_left) add(feature.missing);
-  out.left_count = static_cast<int32_t>(count);
+  kernels.add_bins(feature.sums, layout.lanes, split.bin + 1, split.left.data());
+  for (int b = 0; b <= split.bin; ++b) count += feature.count(layout, b);
+  if (split.missing_left) {
+    kernels.add_bins(feature.bin(layout, feature.missing), layout.lanes, 1, split.left.data());
+    count += feature.count(layout, feature.missing);
+  }
+  split.left_count = static_cast<int32_t>(count);
 }
 
 // One category of a node: a non-empty bin, its place on the line that orders categories.
@@ -169,45 +168,46 @@ class CategoricalScan {
 void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogram, const ScanNode& node,
                         const uint8_t* allowed, ScanScratch& scratch, TileSplit& best) {
   const Tile& t = bins.tile(tile);
-  const ChannelLayout& layout = *node.layout;
   const SplitKernels& kernels = POLYLEAF_SELECT(split_kernels);
+  const auto feature_of = [&](int slot) {
+    const int64_t first = static_cast<int64_t>(slot) * t.stride();
+    return ScanFeature{histogram.sums + first * node.layout->lanes,
+                       histogram.counts != nullptr ? histogram.counts + first : nullptr,
+                       histogram.touched != nullptr ? histogram.touched + slot * 4 : nullptr,
+                       bins.n_bins(t.features[slot]), t.missing()};
+  };
   best.sum = kNone;
   best.feature = -1;
-  best.left.assign(layout.lanes + 16, 0);
-  const int64_t slot_bins = t.stride();
-  for (int s = 0; s < t.n_features; ++s) {
+  best.left.assign(node.layout->lanes + 16, 0);
+  int best_slot = -1;
+  for (int s = 0; s < t.n_features; ++s) {  // in ascending order of feature: ties keep the first
     if (!allowed[s]) continue;
     const int f = t.features[s];
-    const ScanFeature feature{histogram.sums + s * slot_bins * layout.lanes,
-                              histogram.counts != nullptr ? histogram.counts + s * slot_bins : nullptr,
-                              histogram.touched != nullptr ? histogram.touched + s * 4 : nullptr, bins.n_bins(f),
-                              t.missing()};
+    const ScanFeature feature = feature_of(s);
     if (bins.is_categorical(f)) {
       CategoricalScan(node, feature, f, best).run();
+      if (best.feature == f) best_slot = s;
       continue;
     }
     NumericBest numeric;
     kernels.scan_numeric(node, feature, scratch, &numeric);
-    if (!(numeric.sum > best.sum)) continue;  // slots are in ascending order of feature: ties keep the first
+    if (!(numeric.sum > best.sum)) continue;
     best.sum = numeric.sum;
     best.feature = f;
     best.bin = numeric.bin;
     best.missing_left = numeric.missing_left != 0;
+    best_slot = s;
+  }
+  if (best_slot < 0) return;
+  const ScanFeature feature = feature_of(best_slot);
+  if (best.bin >= 0) {
     best.set = {};
-    if (feature.count(layout, feature.missing) == 0) best.missing_left = false;
-    numeric_left(node, feature, numeric, best);
-    if (feature.count(layout, feature.missing) == 0)
-      best.missing_left = best.left_count >= node.count - best.left_count;
+    std::fill(best.left.begin(), best.left.end(), 0);
+    add_left(node, feature, best);
   }
-  if (best.feature >= 0 && best.bin < 0) {
-    // A categorical split: where nothing was missing here, missing follows the larger child.
-    const int s = bins.slot_of(best.feature);
-    const ScanFeature feature{histogram.sums + s * slot_bins * layout.lanes,
-                              histogram.counts != nullptr ? histogram.counts + s * slot_bins : nullptr, nullptr,
-                              bins.n_bins(best.feature), t.missing()};
-    if (feature.count(layout, feature.missing) == 0)
-      best.missing_left = best.left_count >= node.count - best.left_count;
-  }
+  // Where nothing was missing in this node, missing values follow the larger child.
+  if (feature.count(*node.layout, feature.missing) == 0)
+    best.missing_left = best.left_count >= node.count - best.left_count;
 }
 
 }  // namespace polyleaf

@@ -68,7 +68,9 @@ struct SplitKernels {
   float (*node_sum)(const ScanNode& node);
   // Curvature of the node: summed over rows, mean over outputs.
   float (*node_curvature)(const ScanNode& node);
-  // What each output adds to sum(candidate) - sum(node), for the candidate chosen.
+  // out[lane] += sums[bin][lane] over the first n_bins bins.
+  void (*add_bins)(const int32_t* sums, int lanes, int n_bins, int32_t* out);
+  // What each output adds to half of sum(candidate) - sum(node), for the candidate chosen.
   void (*output_terms)(const ScanNode& node, const int32_t* left, int32_t left_count, float* out);
 };
 POLYLEAF_DECLARE_KERNELS(SplitKernels, split_kernels)

@@ -48,30 +48,26 @@ struct Candidates {
 // Fills scratch.bins, count, curvature (where one lane serves all outputs) and, for one output, gradient.
 // Empty bins repeat the candidate before them and are left out; bin 0 stays, since with missing values on the
 // left it is a candidate even when empty.
+template <bool CURVATURE, bool GRADIENT>
 Candidates list_candidates(const ScanNode& node, const ScanFeature& feature, bool missing_left, ScanScratch& s) {
   const ChannelLayout& layout = *node.layout;
-  const bool shared = layout.curvature == Curvature::shared || layout.n_outputs == 1;
   const int curvature_lane = layout.curvature_offset;
-  const bool with_curvature = shared && curvature_lane >= 0;
-  const bool with_gradient = layout.n_outputs == 1;
   int32_t count = 0, curvature = 0, gradient = 0;
-  if (missing_left) {
-    const int32_t* at = feature.bin(layout, feature.missing);
-    count = static_cast<int32_t>(feature.count(layout, feature.missing));
-    if (with_curvature) curvature = at[curvature_lane];
-    if (with_gradient) gradient = at[0];
-  }
   int m = 0;
   const auto add = [&](int b) __attribute__((always_inline)) {
     const int32_t* at = feature.bin(layout, b);
     const int32_t c = static_cast<int32_t>(feature.count(layout, b));
     count += c;
-    if (with_curvature) s.curvature[m] = curvature += at[curvature_lane];
-    if (with_gradient) s.gradient[m] = gradient += at[0];
+    if (CURVATURE) s.curvature[m] = curvature += at[curvature_lane];
+    if (GRADIENT) s.gradient[m] = gradient += at[0];
     s.bins[m] = b;
     s.count[m] = count;
     m += (c != 0) | (b == 0);
   };
+  if (missing_left) {
+    add(feature.missing);
+    m = 0;
+  }
   if (feature.touched == nullptr) {
     for (int b = 0; b < feature.n_bins; ++b) add(b);
   } else {
@@ -88,6 +84,17 @@ Candidates list_candidates(const ScanNode& node, const ScanFeature& feature, boo
   while (c.first < m && s.count[c.first] < least) ++c.first;
   while (c.last > c.first && node.count - s.count[c.last - 1] < least) --c.last;
   return c;
+}
+
+Candidates list_candidates(const ScanNode& node, const ScanFeature& feature, bool missing_left, ScanScratch& s) {
+  const Curvature curvature = node.layout->curvature;
+  const bool one = node.layout->n_outputs == 1;
+  const bool in_lane = curvature == Curvature::shared || (one && curvature == Curvature::diagonal);
+  if (one)
+    return in_lane ? list_candidates<true, true>(node, feature, missing_left, s)
+                   : list_candidates<false, true>(node, feature, missing_left, s);
+  return in_lane ? list_candidates<true, false>(node, feature, missing_left, s)
+                 : list_candidates<false, false>(node, feature, missing_left, s);
 }
 
 // Coefficients of both sides for candidates [first, last) where one curvature serves all outputs, and the
@@ -208,10 +215,16 @@ void scan_direction(const S& score, const ScanNode& node, const ScanFeature& fea
   }
 }
 
-// First index of the largest sum in [first, last); -1 where all are -inf.
-int first_largest(const float* sums, int first, int last) {
+// First index of the largest sum in [first, last); -1 where all are -inf or NaN.
+int first_largest(float* sums, int first, int last) {
+  f32x16 lanes = broadcast(kNone);
+  for (int i = last; i < last + 15; ++i) sums[i] = kNone;
+  for (int i = first; i < last; i += 16) {
+    const f32x16 v = load<f32x16>(sums + i);
+    lanes = v > lanes ? v : lanes;
+  }
   float best = kNone;
-  for (int i = first; i < last; ++i) best = sums[i] > best ? sums[i] : best;
+  for (int j = 0; j < 16; ++j) best = lanes[j] > best ? lanes[j] : best;
   if (best == kNone) return -1;
   for (int i = first;; ++i)
     if (sums[i] == best) return i;
@@ -343,9 +356,21 @@ void output_terms(const ScanNode& node, const int32_t* left, int32_t left_count,
   with_score(node, [&](const auto& score) { terms_of(score, node, left, left_count, out); });
 }
 
+void add_bins(const int32_t* sums, int lanes, int n_bins, int32_t* out) {
+  if (lanes == 16) {  // the sum stays in a register
+    i32x16 total = load<i32x16>(out);
+    for (int b = 0; b < n_bins; ++b) total += load<i32x16>(sums + b * 16);
+    store(out, total);
+    return;
+  }
+  for (int b = 0; b < n_bins; ++b)
+    for (int j = 0; j < lanes; j += 4)
+      store(out + j, load<i32x4>(out + j) + load<i32x4>(sums + static_cast<int64_t>(b) * lanes + j));
+}
+
 }  // namespace
 
-const SplitKernels split_kernels = {scan_numeric, candidate_sum, node_sum, node_curvature, output_terms};
+const SplitKernels split_kernels = {scan_numeric, candidate_sum, node_sum, node_curvature, add_bins, output_terms};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

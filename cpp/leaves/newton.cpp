@@ -55,6 +55,29 @@ std::vector<double> leaf_sums(const float* values, int n_columns, const Sample& 
   return result;
 }
 
+namespace {
+
+// Curvature 1 for every row: the rows of each leaf, or the sum of their multipliers.
+std::vector<double> leaf_weights(const Sample& sample, const int32_t* leaf_of_row, int32_t n_leaves, int n_threads) {
+  if (sample.multiplier != nullptr) {
+    const std::vector<float> ones(static_cast<size_t>(sample.n_all), 1.0f);
+    return leaf_sums(ones.data(), 1, sample, leaf_of_row, n_leaves, n_threads);
+  }
+  std::vector<std::vector<int64_t>> counts(n_threads, std::vector<int64_t>(n_leaves, 0));
+  parallel_for(n_threads, Block::count(sample.n_used(), kBlock), [&](int64_t task, int thread) {
+    const Block rows(sample.n_used(), kBlock, task);
+    int64_t* count = counts[thread].data();
+    for (int64_t i = rows.begin; i < rows.end; ++i)
+      ++count[leaf_of_row[sample.rows != nullptr ? sample.rows[i] : i]];
+  });
+  std::vector<double> weights(n_leaves, 0.0);
+  for (const auto& count : counts)
+    for (int32_t leaf = 0; leaf < n_leaves; ++leaf) weights[leaf] += static_cast<double>(count[leaf]);
+  return weights;
+}
+
+}  // namespace
+
 void newton_leaves(const float* g, const float* h, int n_outputs, int h_columns, const Sample& sample,
                    const int32_t* leaf_of_row, int32_t n_leaves, const LeafConfig& config, int n_threads,
                    float* out) {
@@ -64,11 +87,7 @@ void newton_leaves(const float* g, const float* h, int n_outputs, int h_columns,
     H = leaf_sums(h, h_columns, sample, leaf_of_row, n_leaves, n_threads);
   } else {
     h_columns = 1;
-    H.assign(n_leaves, 0.0);
-    for (int64_t i = 0; i < sample.n_used(); ++i) {
-      const int64_t row = sample.rows != nullptr ? sample.rows[i] : i;
-      H[leaf_of_row[row]] += sample.multiplier != nullptr ? static_cast<double>(sample.multiplier[row]) : 1.0;
-    }
+    H = leaf_weights(sample, leaf_of_row, n_leaves, n_threads);
   }
   for (int32_t leaf = 0; leaf < n_leaves; ++leaf)
     for (int k = 0; k < n_outputs; ++k) {
