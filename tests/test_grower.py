@@ -323,7 +323,7 @@ def test_trees_at_random(p, n_threads):
 
 
 @pytest.mark.slow
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500, deadline=None, derandomize=True)
 @given(problems(), st.sampled_from([1, 2, 3]))
 def test_trees_at_random_for_long(p, n_threads):
     assert_core_equals_twin(p, n_threads)
