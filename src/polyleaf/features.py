@@ -441,7 +441,7 @@ def _numbers_from_objects(values: list[Any], name: str, trained: bool) -> NDArra
 
 def _as_frame(X: Any) -> Any:
     """X as a narwhals DataFrame, or None where it is none."""
-    if isinstance(X, list | tuple) or not hasattr(X, "columns"):
+    if not hasattr(type(X), "columns"):  # of the type: some frames compute the attribute
         return None
     import narwhals.stable.v1 as nw
 
