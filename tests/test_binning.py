@@ -304,7 +304,7 @@ def test_transform_checks_the_table():
     mapper = BinMapper().fit(as_features(np.ones((3, 2))))
     with pytest.raises(ValueError, match="X has 3 features, but BinMapper is expecting 2"):
         mapper.transform(as_features(np.ones((3, 3))))
-    with pytest.raises(ValueError, match="held numbers.*read as categories now"):
+    with pytest.raises(ValueError, match=r"held numbers.*read as categories now"):
         mapper.transform(as_features(np.ones((3, 2)), categorical_features=[1]))
 
 
@@ -328,7 +328,8 @@ X[rng.random(X.shape) < 0.1] = np.nan
 X[:, :5] = np.round(X[:, :5])
 X[:, 5] = 1.7e9 + np.arange(4000)
 digest = hashlib.sha256()
-for table in (as_features(X), as_features(X.astype(np.float32)), as_features(sp.csr_matrix(np.nan_to_num(X)))):
+for Z in (X, X.astype(np.float32), sp.csr_matrix(np.nan_to_num(X))):
+    table = as_features(Z)
     for n_threads in (1, 2, 7):
         mapper = BinMapper(subsample=3000).fit(table, np.arange(4000) % 7, n_threads)
         codes = mapper.transform(table, n_threads)

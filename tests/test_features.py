@@ -221,6 +221,11 @@ def test_text_that_is_not_categorical():
     np.testing.assert_array_equal(codes(spelled, categorical_features=None), [[0, 1, 255]])
 
 
+def test_decimals_are_numbers():
+    cents = pl.DataFrame({"a": ["1.50", None, "2.25"]}).with_columns(pl.col("a").cast(pl.Decimal(10, 2)))
+    np.testing.assert_array_equal(codes(cents), [[0, 255, 1]])
+
+
 def test_feature_names():
     assert as_features(np.ones((2, 2)), feature_names=["a", "b"]).feature_names == ("a", "b")
     assert as_features(np.ones((2, 2))).feature_names is None

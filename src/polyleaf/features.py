@@ -269,7 +269,8 @@ class _Reader:
     def read_frame(self, X: Any, frame: Any) -> FeatureTable:
         table = self.start(X, frame.shape, frame.columns)
         mask = self.mask(table)
-        for feature, series in enumerate(frame.iter_columns()):
+        for feature in range(table.n_features):
+            series = frame[:, feature]
             if _is_category_series(series) if mask is None else mask[feature]:
                 table.categories.append(_encode_values(series.to_list(), feature, table))
             else:
@@ -282,12 +283,13 @@ class _Reader:
         import narwhals.stable.v1 as nw
 
         dtype = series.dtype
-        if dtype.is_float() or ((dtype.is_integer() or dtype == nw.Boolean) and series.null_count() == 0):
-            values = series.to_numpy()
+        if dtype.is_numeric() or dtype == nw.Boolean:
+            floating = dtype in (nw.Float32, nw.Float64)
+            values = (series if floating or not series.null_count() else series.cast(nw.Float64)).to_numpy()
             if values.dtype.kind in "fiub":
                 return values
-        if dtype.is_numeric() or dtype == nw.Boolean:
-            return series.cast(nw.Float64).to_numpy().astype(np.float64, copy=False)
+            # Objects: decimals, or nulls that this kind of frame does not turn into NaN.
+            return _numbers_from_objects(values.tolist(), name, trained=self.spec is not None)
         if dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object) or dtype == nw.Unknown:
             return _numbers_from_objects(series.to_list(), name, trained=self.spec is not None)
         raise ValueError(
