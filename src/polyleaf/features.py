@@ -213,19 +213,15 @@ class _Reader:
         values = X if plain else check_array(X, dtype=dtype, ensure_all_finite=False, input_name="X")
         table = self.start(values, values.shape, None)
         mask = self.mask(table)
-        if mask is None or not mask.any():
-            self.add_numbers(table, values, np.arange(table.n_features))
-            return table
-        for feature in np.flatnonzero(mask):
-            table.categories.append(_encode_array(values[:, feature], int(feature), table))
-        if has_text:
-            columns = np.flatnonzero(~mask)
-            if len(columns):
-                numbers = check_array(values[:, columns], ensure_all_finite=False, input_name="X")
-                self.add_numbers(table, numbers, columns)
-            return table
+        if mask is None:
+            mask = np.zeros(table.n_features, dtype=bool)
+        for feature in np.flatnonzero(mask).tolist():
+            table.categories.append(_encode_array(values[:, feature], feature, table))
         for begin, end in _runs(~mask):
-            self.add_numbers(table, values[:, begin:end], np.arange(begin, end))
+            numbers = values[:, begin:end]
+            if has_text:
+                numbers = check_array(numbers, ensure_all_finite=False, input_name="X")
+            self.add_numbers(table, numbers, np.arange(begin, end))
         return table
 
     def may_hold_categories(self) -> bool:
