@@ -82,6 +82,13 @@ def test_small_integers_are_the_same_in_every_dtype(dtype, order):
     np.testing.assert_array_equal(codes(np.asarray(X, dtype=dtype, order=order)), expected)
 
 
+def test_object_array_of_numbers_is_read_with_and_without_a_reference():
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    mapper = BinMapper().fit(as_features(X.astype(object)))
+    for options in ({}, {"reference": mapper}, {"categorical_features": [False] * 3}):
+        np.testing.assert_array_equal(codes(X.astype(object), mapper, **options), codes(X))
+
+
 def test_negative_bytes_swapped_unaligned_and_reversed_arrays():
     X = np.random.default_rng(0).integers(-100, 100, (2000, 3)).astype(np.float64)
     expected = codes(X)
