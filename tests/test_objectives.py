@@ -1,5 +1,4 @@
-"""Objectives against float64 NumPy: losses, finite differences, base scores, leaves, and what must not depend on
-threads or instruction sets."""
+"""Objectives against float64 NumPy; and what must not depend on threads or instruction sets."""
 
 import os
 import subprocess
