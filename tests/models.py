@@ -34,7 +34,9 @@ def random_tree(rng, mapper, n_outputs, n_leaves):
     return _core.Tree.from_arrays(**arrays)
 
 
-def random_model(seed=0, n_outputs=3, n_rounds=6, n_leaves=8, scalar=False, objective="squared_error", **fields):
+def random_model(
+    seed=0, n_outputs=3, n_rounds=6, n_leaves=8, scalar=False, objective="squared_error", **fields
+):
     """A model of `n_rounds` rounds; `scalar`: one tree for each output and round."""
     rng = np.random.default_rng(seed)
     mapper = BinMapper().fit(as_features(example_frame(rng, 400)))
