@@ -5,11 +5,11 @@ import pickle
 
 import numpy as np
 import pytest
+from models import example_table, random_model
+from trees import leaves_of, raw_of
 
 import polyleaf.model
-from models import example_table, random_model
 from polyleaf.model import Model
-from trees import leaves_of, raw_of
 
 N_ROWS = 200
 

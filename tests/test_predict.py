@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trees import leaves_of, random_codes, random_forest, raw_of, tree_arrays
 
 from polyleaf import _core
-from trees import leaves_of, random_codes, random_forest, raw_of, tree_arrays
 
 # Row counts around the sizes at which prediction changes its way: a few rows, slices of 64, blocks of 256.
 ROW_COUNTS = [0, 1, 5, 12, 13, 63, 64, 65, 100, 256, 300, 577]

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from models import example_table, random_model
 from safetensors.numpy import load, save
 
 import polyleaf.serialize as serialize
-from models import example_table, random_model
 from polyleaf.serialize import ModelFileError, load_model, save_model
 
 FILES = Path(__file__).parent / "files"
@@ -93,7 +93,7 @@ def test_newer_versions_are_refused(data, tmp_path):
 
 def test_other_files_are_refused(tmp_path):
     for content in (b"", b"PK", b"\x00" * 100, os.urandom(1000), b"\xff" * 8 + b"{}"):
-        with pytest.raises(ModelFileError, match="no model file at all|not a Polyleaf model"):
+        with pytest.raises(ModelFileError, match=r"no model file at all|not a Polyleaf model"):
             serialize.from_bytes(content)
     with pytest.raises(ModelFileError, match="not a Polyleaf model"):
         serialize.from_bytes(save({"a": np.zeros(3)}))

@@ -19,7 +19,7 @@ from polyleaf import forest
 
 IMPORTANCE_KINDS = ("gain", "split", "cover")
 
-# Codes (one byte per value) that prediction holds at a time: longer tables are binned and predicted in chunks.
+# Codes (one byte per value) held at a time in prediction: longer tables go in chunks.
 _CHUNK_CODES = 1 << 28
 
 

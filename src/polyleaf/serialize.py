@@ -108,7 +108,7 @@ def polyleaf_version() -> str:
         return "unknown"
 
 
-# --- model <-> header and arrays --------------------------------------------------------------------
+# --- model <-> header and arrays ------------------------------------------------------------------
 
 
 def _to_state(model: Model) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -212,8 +212,8 @@ def _read_container(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]
         raise ModelFileError("it does not say which version of the format it has.")
     if written > FORMAT_VERSION:
         raise ModelFileError(
-            f"it has version {written} of the format, written by Polyleaf {about.get('polyleaf_version')}; this "
-            f"Polyleaf reads versions up to {FORMAT_VERSION}. Upgrade Polyleaf to read it."
+            f"it has version {written} of the format, written by Polyleaf {about.get('polyleaf_version')}; "
+            f"this Polyleaf reads versions up to {FORMAT_VERSION}. Upgrade Polyleaf to read it."
         )
     return about, arrays
 
