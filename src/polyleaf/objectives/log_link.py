@@ -11,7 +11,7 @@ Padé approximant of that logarithm, never longer than it and never longer than 
 where a leaf is far above its score; other libraries bound it with ``max_delta_step``. For Tweedie with p =
 1.5 the two are the same.
 
-Held-out Poisson deviance on hourly bike rentals (UCI; one split, XGBoost's trees of depth 6, custom objective):
+Held-out Poisson deviance on hourly bike rentals (UCI; one split; XGBoost's trees of depth 6):
 
     trees                     10     30    100    300
     rate 0.1, symmetric     39.7   10.8   5.66   5.18
