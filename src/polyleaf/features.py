@@ -90,6 +90,24 @@ class FeatureTable:
         mask[[column.feature for column in self.categories]] = True
         return mask
 
+    def rows(self, start: int, stop: int) -> FeatureTable:
+        """Rows ``start .. stop - 1``: views, except of sparse blocks."""
+
+        def sparse_rows(block: SparseBlock) -> SparseBlock:
+            shape = (self.n_rows, len(block.features))
+            part = scipy.sparse.csc_matrix((block.data, block.indices, block.indptr), shape)[start:stop]
+            indices, indptr = part.indices.astype(np.int32, copy=False), part.indptr.astype(np.int64)
+            return SparseBlock(part.data, indices, indptr, block.features)
+
+        return FeatureTable(
+            stop - start,
+            self.n_features,
+            self.feature_names,
+            [DenseBlock(block.values[start:stop], block.features) for block in self.dense],
+            [sparse_rows(block) for block in self.sparse],
+            [CategoryColumn(c.index[start:stop], c.categories, c.feature) for c in self.categories],
+        )
+
     def name_of(self, feature: int) -> str:
         """How messages call a feature: its name in quotes, or its position."""
         return _label(feature, self.feature_names)
