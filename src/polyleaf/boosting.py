@@ -291,15 +291,17 @@ class _Run:
                 del values[n_rounds:]
 
 
+DIAGONAL_UP_TO = 64  # outputs; above, "auto" saves the K curvature channels
+
+
 def structure_curvature(curvature: str, h: np.ndarray | None, n_outputs: int) -> str:
     """The curvature that splits are judged with, once "auto" is settled: "none", "shared" or "diagonal".
 
-    "auto" takes what costs least among what fits: none where the objective's curvature is constant, shared where
-    one column serves all outputs or there is only one output, and otherwise shared too, the mean over outputs:
-    measured on the data sets of docs/design.md section 5, it scores as the diagonal does at half its cost.
+    "auto": none where the objective's curvature is constant; shared where one column serves all outputs, or there
+    is only one, or there are more than `DIAGONAL_UP_TO`; diagonal otherwise. Measured, see docs/design.md section 5.
     """
     if curvature == "none" or h is None:
         return "none"
-    if curvature == "diagonal" and n_outputs > 1:
-        return "diagonal"
-    return "shared"
+    if curvature == "auto":
+        curvature = "diagonal" if 1 < h.shape[1] <= DIAGONAL_UP_TO else "shared"
+    return "diagonal" if curvature == "diagonal" and n_outputs > 1 else "shared"

@@ -32,7 +32,7 @@ class Softmax(Objective):
     ----------
     n_classes : int, optional
         Default: the largest class id of the data set prepared, plus one.
-    softmax_curvature : {"friedman", "diagonal", "residual", "upper"}, default "friedman"
+    softmax_curvature : {"friedman", "diagonal", "residual", "upper"}, default "residual"
         See the top of this file. It is floored at 1e-16, for ``p (1 - p)`` underflows.
     """
 
@@ -43,7 +43,7 @@ class Softmax(Objective):
     probabilities: ClassVar[bool] = True
 
     n_classes: int | None = None
-    softmax_curvature: str = "friedman"
+    softmax_curvature: str = "residual"
 
     def __post_init__(self) -> None:
         if self.softmax_curvature not in CURVATURES:
