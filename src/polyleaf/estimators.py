@@ -28,7 +28,7 @@ from .callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbac
 from .config import BoostConfig
 from .dataset import Dataset
 from .features import as_features
-from .metrics import get_metric
+from .metrics import Metric, get_metrics
 from .model import Model
 from .objectives import Objective, get_objective
 from .targets import Target, TargetEncoding, encode_classification, encode_regression
@@ -269,7 +269,8 @@ class _PolyleafEstimator(BaseEstimator):
         given = _evaluation_data(eval_set, eval_names, eval_sample_weight, X_val, y_val, sample_weight_val)
         if held_out is not None:
             given.append(("validation", *held_out))
-        eval_sets = [self._eval_set(dataset, objective, target.encoding, *data) for data in given]
+        metrics = self._metrics(objective, target.encoding)
+        eval_sets = [self._eval_set(dataset, target.encoding, metrics, *data) for data in given]
         encoding = target.encoding
         model, self.evals_result_ = boost(
             dataset,
@@ -278,7 +279,7 @@ class _PolyleafEstimator(BaseEstimator):
             objective,
             self._config(rounds),
             eval_sets=eval_sets,
-            callbacks=self._all_callbacks(callbacks, rounds, bool(eval_sets)),
+            callbacks=self._all_callbacks(callbacks, rounds, metrics if eval_sets else []),
             init_model=start,
             base_score=self._encoded_base_score(encoding),
             target_scale=self._per_score(encoding.scale),
@@ -359,7 +360,11 @@ class _PolyleafEstimator(BaseEstimator):
             raise ValueError("validation_fraction cannot split a Dataset: pass validation data as eval_set.")
         train, aside = _split_rows(target, self.validation_fraction, self._seed())
         weight = None if np.ndim(sample_weight) == 0 else np.asarray(sample_weight)[aside]
-        return _safe_indexing(X, train), target.take(train), (_safe_indexing(X, aside), _take(y, aside), weight)
+        return (
+            _safe_indexing(X, train),
+            target.take(train),
+            (_safe_indexing(X, aside), _take(y, aside), weight),
+        )
 
     def _dataset(self, X: Any, target: Target, start: Model | None) -> Dataset:
         if isinstance(X, Dataset):
@@ -384,7 +389,14 @@ class _PolyleafEstimator(BaseEstimator):
         )
 
     def _eval_set(
-        self, dataset: Dataset, objective: Any, encoding: TargetEncoding, name: str, X: Any, y: Any, weight: Any
+        self,
+        dataset: Dataset,
+        encoding: TargetEncoding,
+        metrics: list[Metric],
+        name: str,
+        X: Any,
+        y: Any,
+        weight: Any,
     ) -> EvalSet:
         """Evaluation data, binned as the training data is; its target in the user's unit."""
         if isinstance(X, Dataset):
@@ -393,7 +405,7 @@ class _PolyleafEstimator(BaseEstimator):
         target = encoding.encode(y, weight, name=f"y of {name!r}", normalized=False)
         if target.n_rows != codes.shape[1]:
             raise ValueError(f"y of {name!r} has {target.n_rows} rows, its X has {codes.shape[1]}.")
-        return EvalSet(name, codes, target.values, target.weight, self._metrics(objective))
+        return EvalSet(name, codes, target.values, target.weight, metrics)
 
     def _codes(self, X: Any, mapper: Any) -> np.ndarray:
         if isinstance(X, Dataset):
@@ -409,13 +421,11 @@ class _PolyleafEstimator(BaseEstimator):
         """X as a checked FeatureTable that agrees with the training data."""
         return as_features(X, reference=mapper, estimator=self, reset=False, n_threads=self._n_threads())
 
-    def _metrics(self, objective: Any) -> list[Any]:
+    def _metrics(self, objective: Objective, encoding: TargetEncoding) -> list[Metric]:
         chosen = self.eval_metric
-        if chosen is None:
-            return [get_metric(objective.default_metric, **objective.metric_parameters())]
-        if isinstance(chosen, str) or callable(chosen):
-            chosen = [chosen]
-        return [get_metric(metric) for metric in chosen]
+        if chosen is None and objective.name == "custom" and encoding.kind != "regression":
+            chosen = "merror" if encoding.kind == "multiclass" else "error"
+        return get_metrics(chosen, objective)
 
     def _config(self, rounds: int) -> BoostConfig:
         names = {field.name for field in dataclasses.fields(BoostConfig)}
@@ -423,15 +433,18 @@ class _PolyleafEstimator(BaseEstimator):
         settings |= {"n_estimators": rounds, "seed": self._seed(), "n_threads": self._n_threads()}
         return BoostConfig(**settings)
 
-    def _all_callbacks(self, callbacks: Any, rounds: int, evaluated: bool) -> list[Any]:
+    def _all_callbacks(self, callbacks: Any, rounds: int, metrics: list[Metric]) -> list[Any]:
         chosen = as_callbacks(self.callbacks) + as_callbacks(callbacks)
         if self.early_stopping_rounds is not None:
-            if not evaluated:
+            if not metrics:
                 raise ValueError(
                     "early_stopping_rounds needs data to evaluate on: pass eval_set=[(X, y)] or X_val and y_val "
                     "to fit, or set validation_fraction."
                 )
             chosen.append(EarlyStopping(self.early_stopping_rounds))
+        for callback in chosen:
+            if isinstance(callback, EarlyStopping):
+                callback.know(metrics)
         verbose = self.verbose
         if verbose is None:
             interactive = hasattr(sys, "ps1") or sys.flags.interactive
@@ -446,7 +459,9 @@ class _PolyleafEstimator(BaseEstimator):
         score = np.asarray(self.base_score, np.float64).reshape(-1)
         n_outputs = encoding.n_outputs * self._scores_per_output()
         if score.size not in (1, n_outputs) or not np.all(np.isfinite(score)):
-            raise ValueError(f"base_score must be a finite number or {n_outputs} of them, got {self.base_score}.")
+            raise ValueError(
+                f"base_score must be a finite number or {n_outputs} of them, got {self.base_score}."
+            )
         score = np.resize(score, n_outputs)
         offset, scale = self._per_score(encoding.offset), self._per_score(encoding.scale)
         return score if offset is None or scale is None else (score - offset) / scale
@@ -783,8 +798,9 @@ class PolyleafRegressor(RegressorMixin, _PolyleafEstimator):
         return objective
 
     def _scores_per_output(self) -> int:
-        objective = self._make_objective
-        return len(np.atleast_1d(self.quantile_alpha)) if get_objective(self.objective).name == "quantile" else 1
+        return (
+            len(np.atleast_1d(self.quantile_alpha)) if get_objective(self.objective).name == "quantile" else 1
+        )
 
     def _score_names(self, encoding: TargetEncoding) -> list[str] | None:
         names = encoding.output_names
@@ -810,7 +826,9 @@ class PolyleafRegressor(RegressorMixin, _PolyleafEstimator):
         if len(levels) == 1:
             return float(r2_score(y, predicted, sample_weight=sample_weight))
         scores = [
-            d2_pinball_score(y, predicted[:, i :: len(levels)].reshape(np.shape(y)), sample_weight=sample_weight, alpha=a)
+            d2_pinball_score(
+                y, predicted[:, i :: len(levels)].reshape(np.shape(y)), sample_weight=sample_weight, alpha=a
+            )
             for i, a in enumerate(levels)
         ]
         return float(np.mean(scores))
@@ -978,9 +996,17 @@ class PolyleafClassifier(ClassifierMixin, _PolyleafEstimator):
         if objective.name not in ("logistic", "softmax", "squared_hinge", "custom"):
             raise ValueError(f"objective={objective.name!r} is for numbers: use PolyleafRegressor.")
         if objective.name == "softmax" and encoding.kind != "multiclass":
-            what = "y has two classes" if encoding.kind == "binary" else "a multi-label y has several labels per row"
-            raise ValueError(f'objective="softmax" picks one of three classes or more, but {what}: use "logistic".')
-        if self.scale_pos_weight is not None and (objective.name != "logistic" or encoding.kind == "multiclass"):
+            what = (
+                "y has two classes"
+                if encoding.kind == "binary"
+                else "a multi-label y has several labels per row"
+            )
+            raise ValueError(
+                f'objective="softmax" picks one of three classes or more, but {what}: use "logistic".'
+            )
+        if self.scale_pos_weight is not None and (
+            objective.name != "logistic" or encoding.kind == "multiclass"
+        ):
             raise ValueError(
                 "scale_pos_weight is for the logistic objective with two classes or with labels: use class_weight."
             )
@@ -1124,7 +1150,12 @@ def _split_rows(target: Target, fraction: float, seed: int) -> tuple[np.ndarray,
 
 
 def _evaluation_data(
-    eval_set: Any, names: Sequence[str] | None, weights: Sequence[Any] | None, X_val: Any, y_val: Any, weight_val: Any
+    eval_set: Any,
+    names: Sequence[str] | None,
+    weights: Sequence[Any] | None,
+    X_val: Any,
+    y_val: Any,
+    weight_val: Any,
 ) -> list[tuple[str, Any, Any, Any]]:
     """All evaluation data given to `fit`, as (name, X, y, weight)."""
     sets = [] if eval_set is None else [eval_set] if isinstance(eval_set, tuple) else list(eval_set)

@@ -254,19 +254,22 @@ def encode_classification(
     class_weight: Any = None,
     missing: Literal["error", "ignore"] = "error",
     one_vs_rest: bool = False,
+    like: TargetEncoding | None = None,
 ) -> Target:
     """Encode class labels (binary, multi-class) or an indicator matrix (multi-label).
 
     Parameters
     ----------
-    y : array-like or data frame of shape (n_rows,), or indicator matrix (n_rows, n_labels), dense or SciPy
-    sparse
+    y : array-like or data frame of shape (n_rows,), or indicator matrix (n_rows, n_labels)
+        Indicator matrices may be SciPy sparse.
     sample_weight : array-like of shape (n_rows,), or (n_rows, n_labels) for multi-label, optional
     class_weight : dict {label: weight}, "balanced", or list of dicts (multi-label), optional
     missing : {"error", "ignore"}
         Whether NaN in a multi-label y is an error or a value of weight 0.
     one_vs_rest : bool
         Encode multi-class labels as an indicator matrix instead of class ids.
+    like : TargetEncoding, optional
+        Encode as an earlier y was, to go on with its model.
 
     Returns
     -------
