@@ -1,0 +1,481 @@
+"""The command line: ``polyleaf train | predict | evaluate | inspect | demo``, for people with a file.
+
+Owns options, messages and exit codes. Must not know formats (`readers`), the meaning of columns (`schema`) or
+anything of training. Every error is one sentence on the error stream and exit code 2; progress and remarks
+appear on a terminal only.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from .readers import FORMATS, ReadError, read_table
+from .schema import Schema, choose_columns
+from .table import Table
+
+__all__ = ["app", "main", "run"]
+
+_EXAMPLES = """
+[bold]Examples[/bold]
+
+  polyleaf demo
+
+  polyleaf train houses.csv --target price --model houses.polyleaf
+
+  polyleaf train energy.parquet --target heating,cooling --validation 0.2 --early-stopping 20 --model
+  m.polyleaf
+
+  polyleaf train emotions.arff --target last:6 --model m.polyleaf --set subsample=0.8 --rounds 300
+
+  polyleaf predict new.csv --model m.polyleaf --out predictions.csv --proba
+
+  polyleaf evaluate test.csv --model m.polyleaf
+
+  polyleaf inspect m.polyleaf --tree 0
+"""
+_FORMATS = f"Formats, known by their endings: {', '.join(e for known in FORMATS.values() for e in known)}."
+
+app = typer.Typer(
+    name="polyleaf",
+    help=f"Gradient boosted trees for many outputs.\n\n{_FORMATS}",
+    epilog=_EXAMPLES,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help=f"The data. {_FORMATS}")]
+ModelOption = Annotated[Path, typer.Option("--model", "-m", help="The model file.", show_default=False)]
+FormatOption = Annotated[
+    str | None,
+    typer.Option("--format", help=f"Format of the data ({', '.join(FORMATS)}), if its ending lies."),
+]
+
+
+@app.command(epilog=_EXAMPLES)
+def train(
+    file: FileArgument,
+    model: ModelOption,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            "-t",
+            help="What to predict: column names, patterns (label_*), first:N or last:N, separated by commas. "
+            "LIBSVM files say it themselves.",
+        ),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="regression, classification or multilabel. By default guessed: text, or at most 20 "
+            "different whole numbers, in one column are classes; several 0/1 columns are labels; "
+            "the rest is regression."
+        ),
+    ] = None,
+    drop: Annotated[str | None, typer.Option(help="Columns to leave out, written as for --target.")] = None,
+    weight: Annotated[str | None, typer.Option(help="Column with the weight of each row.")] = None,
+    categorical: Annotated[
+        str | None, typer.Option(help="Number columns to treat as categories. Text columns always are.")
+    ] = None,
+    validation: Annotated[
+        str | None,
+        typer.Option(
+            help="Data to watch while training: a file, or the fraction of FILE's rows to hold out."
+        ),
+    ] = None,
+    early_stopping: Annotated[
+        int | None,
+        typer.Option(help="Stop after this many rounds without improvement on the validation data.", min=1),
+    ] = None,
+    rounds: Annotated[int | None, typer.Option("--rounds", "-n", help="Boosting rounds.", min=1)] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option("--learning-rate", "-r", help="Shrinkage of a tree.")
+    ] = None,
+    leaves: Annotated[int | None, typer.Option(help="Most leaves of a tree.")] = None,
+    depth: Annotated[int | None, typer.Option(help="Most levels of a tree.")] = None,
+    objective: Annotated[str | None, typer.Option(help="Loss to minimise; default by the task.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    threads: Annotated[
+        int | None, typer.Option("--threads", "-j", help="Threads; the result is the same.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Any other parameter of the estimator; repeatable."),
+    ] = None,
+    format: FormatOption = None,
+) -> None:
+    """Learn from a file and save the model."""
+    from .dataset import Dataset
+
+    table = read_table(file, format)
+    targets = _targets(table, target)
+    dropped = choose_columns(table, drop, "--drop") if drop else ()
+    weighted = choose_columns(table, weight, "--weight") if weight else ()
+    if len(weighted) > 1:
+        raise ReadError(f"--weight names one column, not {len(weighted)}.")
+    made_categorical = choose_columns(table, categorical, "--categorical") if categorical else ()
+    table = table.with_categorical([name for name in made_categorical if name not in targets])
+    schema = Schema.of(table, targets, task, (*dropped, *weighted))
+    chosen = {
+        "n_estimators": rounds,
+        "learning_rate": learning_rate,
+        "max_leaves": leaves,
+        "max_depth": depth,
+        "objective": objective,
+        "early_stopping_rounds": early_stopping,
+        "n_jobs": threads,
+    }
+    params = {name: value for name, value in chosen.items() if value is not None}
+    params |= {"random_state": seed, "verbose": int(sys.stderr.isatty())}
+    estimator = _new_estimator(schema, params | _parse_settings(settings or []))
+    training, watched = _split(table, validation, early_stopping, seed, format)
+    _check_writable(model)
+    weights = training.column(weighted[0]) if weighted else None
+    X = Dataset(
+        schema.read_features(training), sample_weight=weights, max_bins=estimator.max_bins, n_jobs=threads
+    )
+    eval_set = None
+    if watched is not None:
+        X_watched = Dataset(schema.read_features(watched), reference=X, n_jobs=threads)
+        eval_set = [(X_watched, schema.read_targets(watched))]
+    estimator.fit(X, schema.read_targets(training), sample_weight=weights, eval_set=eval_set)
+    _save(estimator, schema, model)
+    learned_from = f"{_count(training.n_rows, 'row')} and {_count(len(schema.features), 'feature')}"
+    _remark(
+        f"{schema.task} of {_count(len(targets), 'target')} learned from {learned_from} "
+        f"in {_count(_rounds(estimator), 'round')}, saved to {model}"
+    )
+
+
+@app.command(epilog=_EXAMPLES)
+def predict(
+    file: FileArgument,
+    model: ModelOption,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="CSV or Parquet file to write; by default CSV to the output."),
+    ] = None,
+    proba: Annotated[
+        bool, typer.Option("--proba", help="Also the probability of each class or label.")
+    ] = False,
+    threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
+    format: FormatOption = None,
+) -> None:
+    """Predict for each row of a file."""
+    estimator, schema = _load(model, threads)
+    if proba and schema.task == "regression":
+        raise ReadError("--proba needs a model of classes or labels; this one predicts numbers.")
+    X = _binned(schema, read_table(file, format), estimator, threads)
+    columns = _named_columns(schema.targets, estimator.predict(X))
+    if proba:
+        names = (
+            schema.targets if schema.task == "multilabel" else [str(label) for label in estimator.classes_]
+        )
+        columns |= _named_columns([f"proba_{name}" for name in names], estimator.predict_proba(X))
+    _write_columns(columns, out)
+    if out is not None:
+        _remark(f"{_count(X.shape[0], 'prediction')} written to {out}")
+
+
+@app.command(epilog=_EXAMPLES)
+def evaluate(
+    file: FileArgument,
+    model: ModelOption,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
+    format: FormatOption = None,
+) -> None:
+    """Print how well a model predicts a file whose targets are known."""
+    from .evaluation import scores
+
+    estimator, schema = _load(model, threads)
+    table = read_table(file, format)
+    y = schema.read_targets(table)
+    X = _binned(schema, table, estimator, threads)
+    predicted = estimator.predict(X)
+    probabilities = None if schema.task == "regression" else estimator.predict_proba(X)
+    found = scores(schema.task, y, predicted, probabilities, getattr(estimator, "classes_", None))
+    if as_json:
+        print(json.dumps(found))
+        return
+    width = max(map(len, found))
+    for name, value in found.items():
+        print(f"{name:{width}}  {value:.6g}")
+
+
+@app.command(epilog=_EXAMPLES)
+def inspect(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model file.")],
+    tree: Annotated[int | None, typer.Option(help="Show this tree, counted from 0.", min=0)] = None,
+    top: Annotated[int, typer.Option(help="How many features to rank by their gain.", min=1)] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole model as JSON.")] = False,
+) -> None:
+    """Show what a model is: a summary and the features that matter, one tree, or everything as JSON."""
+    from .inspect import dump_json, summary
+
+    estimator, _ = _load(model, None)
+    if as_json:
+        print(json.dumps(dump_json(estimator.model_), default=str))
+    elif tree is not None:
+        trees = dump_json(estimator.model_)["trees"]
+        if tree >= len(trees):
+            raise ReadError(f"--tree {tree}: the model has {_count(len(trees), 'tree')}, counted from 0.")
+        _print_tree(trees[tree])
+    else:
+        print(summary(estimator.model_, n_features=top))
+
+
+@app.command(epilog=_EXAMPLES)
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for models, picture and data; made if absent.")] = Path(
+        "polyleaf_demo"
+    ),
+    quick: Annotated[bool, typer.Option("--quick", help="A few rounds only.")] = False,
+    threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
+) -> None:
+    """Train on three small real data sets, print test scores, save models and draw learning curves."""
+    from .demo import run
+
+    run(out, quick=quick, n_jobs=threads)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(version("polyleaf"))
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options of no command."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave with its exit code: 0, 2 for an error, 130 for Ctrl-C."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code; errors are reported, not raised."""
+    try:
+        return app(args=arguments or ["--help"], prog_name="polyleaf", standalone_mode=False) or 0
+    except (KeyboardInterrupt, typer.Abort):
+        return _complain("interrupted.", code=130)
+    except BrokenPipeError:  # the reader of our output, such as `head`, has left
+        sys.stdout = None
+        return 1
+    except (ValueError, OSError, RuntimeError, MemoryError, ImportError) as error:
+        return _complain(str(error) or type(error).__name__)
+    except Exception as error:
+        # Usage errors: their class moved between versions of typer, their method did not.
+        if not hasattr(error, "format_message"):
+            raise
+        return _complain(error.format_message())
+
+
+def _complain(message: str, code: int = 2) -> int:
+    print(f"polyleaf: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def _remark(message: str) -> None:
+    """Something nice to know: for people, not for scripts."""
+    if sys.stderr.isatty():
+        print(message, file=sys.stderr)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+# ---- train -------------------------------------------------------------------------------------------------
+
+
+def _targets(table: Table, wanted: str | None) -> tuple[str, ...]:
+    if wanted:
+        return choose_columns(table, wanted, "--target")
+    if table.targets:
+        return table.targets
+    raise ReadError("--target is needed: which column, or columns, are to be predicted?")
+
+
+def _parse_settings(settings: list[str]) -> dict[str, Any]:
+    """``["subsample=0.8", "max_depth=null", "objective=huber"]`` -> values as JSON has them, else text."""
+    parsed = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals or not name.strip():
+            raise ReadError(f"--set takes NAME=VALUE, such as subsample=0.8, not {setting!r}.")
+        try:
+            parsed[name.strip()] = json.loads(text.replace("None", "null"))
+        except json.JSONDecodeError:
+            parsed[name.strip()] = {"True": True, "False": False}.get(text, text)
+    return parsed
+
+
+def _new_estimator(schema: Schema, params: dict[str, Any]) -> Any:
+    from .estimators import PolyleafClassifier, PolyleafRegressor
+
+    kind = PolyleafRegressor if schema.task == "regression" else PolyleafClassifier
+    known = kind().get_params()
+    unknown = [name for name in params if name not in known]
+    if unknown:
+        raise ReadError(f"--set: there is no parameter {unknown[0]!r}; there are {', '.join(sorted(known))}.")
+    return kind(**params)
+
+
+def _split(
+    table: Table, validation: str | None, early_stopping: int | None, seed: int, format: str | None
+) -> tuple[Table, Table | None]:
+    """The rows to learn from, and those to watch."""
+    if validation is None:
+        if early_stopping is not None:
+            raise ReadError("--early-stopping needs --validation: a file, or a fraction such as 0.2.")
+        return table, None
+    try:
+        fraction = float(validation)
+    except ValueError:
+        return table, read_table(validation, format)
+    n_held_out = round(fraction * table.n_rows)
+    if not 0 < fraction < 1 or not 0 < n_held_out < table.n_rows:
+        raise ReadError(f"--validation {validation} leaves no row to learn from, or none to watch.")
+    order = np.random.default_rng(seed).permutation(table.n_rows)
+    return table.rows(np.sort(order[n_held_out:])), table.rows(np.sort(order[:n_held_out]))
+
+
+def _rounds(estimator: Any) -> int:
+    best = getattr(estimator, "best_iteration_", None)
+    return estimator.n_estimators if best is None else best + 1
+
+
+# ---- models -----------------------------------------------------------------------------------------------
+
+_SCHEMA = "table"  # where a model's metadata keeps the schema of the file it was trained from
+
+
+def _save(estimator: Any, schema: Schema, path: Path) -> None:
+    model = estimator.model_
+    model.metadata[_SCHEMA] = schema.to_dict()
+    if model.output_names is None and model.n_outputs == len(schema.targets):
+        model.output_names = schema.targets
+    estimator.save_model(path)
+
+
+def _load(path: Path, threads: int | None) -> tuple[Any, Schema]:
+    from .estimators import load_model
+
+    if not path.is_file():
+        raise ReadError(f"There is no model file {str(path)!r}.")
+    estimator = load_model(path)
+    fields = estimator.model_.metadata.get(_SCHEMA)
+    if fields is None:
+        raise ReadError(
+            f"{path} was not trained from a file, so the columns it needs are not known; use it in Python."
+        )
+    return estimator.set_params(n_jobs=threads), Schema.from_dict(fields)
+
+
+def _binned(schema: Schema, table: Table, estimator: Any, threads: int | None) -> Any:
+    """The features of a table as the model saw those it learned from: a `Dataset`."""
+    from .dataset import Dataset
+
+    return Dataset(schema.read_features(table), reference=estimator.model_.mapper, n_jobs=threads)
+
+
+def _print_tree(tree: dict[str, Any]) -> None:
+    """A tree as text: splits with their gain, leaves with their value for each output."""
+    from rich.console import Console
+    from rich.tree import Tree
+
+    nodes = tree["nodes"]
+
+    def describe(node: dict[str, Any]) -> str:
+        rows = _count(node["count"], "row")
+        if "leaf" in node:
+            return f"leaf {node['leaf']}: {' '.join(f'{value:.4g}' for value in node['value'])} ({rows})"
+        return f"{_condition(node)} (gain {node['gain']:.4g}, {rows})"
+
+    def grow(branch: Tree, number: int, answer: str) -> None:
+        node = nodes[number]
+        child = branch.add(f"{answer}{describe(node)}")
+        if "leaf" not in node:
+            grow(child, node["left"], "yes: ")
+            grow(child, node["right"], "no: ")
+
+    of_output = "" if tree["output"] is None else f" of {tree['output']}"
+    root = Tree(f"tree {tree['tree']}{of_output}, round {tree['round']}")
+    grow(root, 0, "")
+    Console(highlight=False, markup=False, soft_wrap=True).print(root)
+
+
+def _condition(node: dict[str, Any]) -> str:
+    if "categories" in node:
+        question = f"{node['feature']} in {{{', '.join(map(str, node['categories']))}}}"
+    elif node["threshold"] is None:
+        question = f"{node['feature']} is known"
+    else:
+        question = f"{node['feature']} <= {node['threshold']:.6g}"
+    return f"{question}{' or missing' if node['missing_left'] else ''}"
+
+
+# ---- files -------------------------------------------------------------------------------------------------
+
+
+def _check_writable(path: Path) -> None:
+    """Say before a long training, not after it, that its result could not be saved."""
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise ReadError(
+            f"{path} cannot be written: {'it is a folder' if path.is_dir() else 'its folder does not exist'}."
+        )
+
+
+def _named_columns(names: list[str] | tuple[str, ...], values: np.ndarray) -> dict[str, np.ndarray]:
+    columns = values.reshape(len(values), -1)
+    if columns.shape[1] != len(names):  # several quantiles of one target
+        names = [f"{name}_{i}" for name in names for i in range(columns.shape[1] // len(names))]
+    return dict(zip(names, columns.T, strict=True))
+
+
+def _write_columns(columns: dict[str, np.ndarray], out: Path | None) -> None:
+    if out is not None and out.suffix.lower() in FORMATS["parquet"]:
+        _write_parquet(columns, out)
+    elif out is not None and out.suffix.lower() not in FORMATS["csv"]:
+        raise ReadError(f"--out writes CSV or Parquet; {out.name!r} ends like neither.")
+    elif out is None:
+        _write_csv(columns, sys.stdout)
+    else:
+        with open(out, "w", newline="", encoding="utf-8") as stream:
+            _write_csv(columns, stream)
+
+
+def _write_csv(columns: dict[str, np.ndarray], stream: Any) -> None:
+    import csv
+
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(columns)
+    # astype(str) gives the shortest text that reads back as the same float32
+    writer.writerows(zip(*(column.astype(str).tolist() for column in columns.values()), strict=True))
+
+
+def _write_parquet(columns: dict[str, np.ndarray], out: Path) -> None:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise ReadError('Writing Parquet needs PyArrow: pip install "polyleaf[arrow]".') from None
+    pq.write_table(
+        pa.table({name: pa.array(np.ascontiguousarray(column)) for name, column in columns.items()}), out
+    )

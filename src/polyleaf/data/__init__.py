@@ -1,0 +1,84 @@
+"""Three small real data sets that come with the package: for the demo, the examples and the tests.
+
+Owns the files beside it (``SOURCES.md`` says where they come from) and how they are read; knows no model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import files
+
+import numpy as np
+
+__all__ = ["NAMES", "SmallData", "load"]
+
+NAMES = ("energy", "letter", "emotions")
+
+
+@dataclass(frozen=True)
+class SmallData:
+    """One data set with its split.
+
+    Attributes
+    ----------
+    name : str
+        One of `NAMES`.
+    X : ndarray of shape (n, n_features), float32
+        Features; none is missing.
+    y : ndarray
+        energy: float32 (n, 2), heating and cooling load in kWh per square metre; letter: str (n,), "A" to
+        "Z"; emotions: uint8 (n, 6), 1 where the emotion applies.
+    feature_names, output_names : tuple of str
+        Names of the columns of `X`, and of the targets, classes or labels.
+    train, test : ndarray of int64
+        Row numbers of the two parts.
+    """
+
+    name: str
+    X: np.ndarray
+    y: np.ndarray
+    feature_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+    train: np.ndarray
+    test: np.ndarray
+
+    def split(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """``X_train, X_test, y_train, y_test``, in the order of scikit-learn's ``train_test_split``."""
+        return self.X[self.train], self.X[self.test], self.y[self.train], self.y[self.test]
+
+
+def load(name: str) -> SmallData:
+    """Read one of the data sets.
+
+    Parameters
+    ----------
+    name : {"energy", "letter", "emotions"}
+        Multi-output regression (768 x 8 -> 2), multi-class (20000 x 16, 26 classes), multi-label (593 x 72,
+        6 labels).
+
+    Returns
+    -------
+    SmallData
+
+    Raises
+    ------
+    ValueError
+        When there is no data set of this name.
+    """
+    if name not in NAMES:
+        raise ValueError(f"There is no data set {name!r} in the package; there are {', '.join(NAMES)}.")
+    with (
+        (files(__name__) / f"{name}.npz").open("rb") as stream,
+        np.load(stream, allow_pickle=False) as arrays,
+    ):
+        y = arrays["y"]
+        outputs = arrays["output_names"]
+        return SmallData(
+            name=name,
+            X=arrays["X"].astype(np.float32),
+            y=outputs[y] if name == "letter" else y,
+            feature_names=tuple(arrays["feature_names"].tolist()),
+            output_names=tuple(outputs.tolist()),
+            train=arrays["train"].astype(np.int64),
+            test=arrays["test"].astype(np.int64),
+        )

@@ -1,0 +1,117 @@
+"""Figures that tell how good predictions are, for each task, and those of a model that ignores the features.
+
+For people: the command line and the demo print them. Training watches `metrics` instead.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["TASKS", "baseline", "scores"]
+
+TASKS = ("regression", "classification", "multilabel")
+
+
+def scores(
+    task: str,
+    y: np.ndarray,
+    predicted: np.ndarray,
+    probabilities: np.ndarray | None = None,
+    classes: np.ndarray | None = None,
+) -> dict[str, float]:
+    """How well predictions agree with the truth.
+
+    Parameters
+    ----------
+    task : {"regression", "classification", "multilabel"}
+    y, predicted : ndarray of shape (n,) or (n, n_outputs)
+        Numbers, labels, or 0/1 indicators. In regression NaN in `y` marks values that are not known.
+    probabilities : ndarray of shape (n, n_classes) or (n, n_labels), optional
+        Adds the log loss (natural logarithm, mean over rows, and over labels).
+    classes : ndarray of shape (n_classes,), optional
+        The label of each column of `probabilities`.
+
+    Returns
+    -------
+    dict of str to float
+        regression: RMSE, MAE and R2, each the mean over outputs; classification: accuracy, macro F1, log
+        loss; multilabel: label accuracy (cells that are right), subset accuracy (rows that are right in every
+        label), micro F1, macro F1, log loss.
+    """
+    if task == "regression":
+        return _regression_scores(y, predicted)
+    if task == "classification":
+        return _classification_scores(y, predicted, probabilities, classes)
+    return _multilabel_scores(y, predicted, probabilities)
+
+
+def baseline(task: str, y_train: np.ndarray, y_test: np.ndarray) -> dict[str, float]:
+    """The `scores` on the test rows of a model that knows only the training targets.
+
+    It predicts each output's mean, the most frequent class, or for each label what holds more often; as
+    probabilities it gives the frequencies.
+    """
+    n = len(y_test)
+    if task == "regression":
+        return scores(task, y_test, np.broadcast_to(np.nanmean(y_train, axis=0), y_test.shape))
+    if task == "classification":
+        classes, counts = np.unique(y_train, return_counts=True)
+        frequencies = np.broadcast_to(counts / counts.sum(), (n, len(classes)))
+        return scores(task, y_test, np.full(n, classes[int(np.argmax(counts))]), frequencies, classes)
+    frequencies = np.broadcast_to(y_train.mean(axis=0), y_test.shape)
+    return scores(task, y_test, (frequencies > 0.5).astype(int), frequencies)
+
+
+def _regression_scores(y: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+    Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+    error = Y - np.asarray(predicted, dtype=np.float64).reshape(Y.shape)
+    squares = np.nansum(error**2, axis=0)
+    spread = np.nansum((Y - np.nanmean(Y, axis=0)) ** 2, axis=0)
+    known = (~np.isnan(Y)).sum(axis=0)
+    # A constant target has no spread: R2 is 1 where it is met, else 0, as scikit-learn has it.
+    explained = np.where(spread > 0, 1 - squares / np.where(spread > 0, spread, 1), (squares == 0) * 1.0)
+    return {
+        "RMSE": float(np.sqrt(squares / known).mean()),
+        "MAE": float(np.nanmean(np.abs(error), axis=0).mean()),
+        "R2": float(explained.mean()),
+    }
+
+
+def _classification_scores(
+    y: np.ndarray, predicted: np.ndarray, probabilities: np.ndarray | None, classes: np.ndarray | None
+) -> dict[str, float]:
+    from sklearn.metrics import f1_score
+
+    found = {
+        "accuracy": float(np.mean(y == predicted)),
+        "macro F1": float(f1_score(y, predicted, average="macro", zero_division=0)),
+    }
+    if probabilities is not None and classes is not None:
+        column = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+        # A class that training never saw has probability zero.
+        of_truth = np.where(classes[column] == y, probabilities[np.arange(len(y)), column], 0.0)
+        found["log loss"] = float(-np.log(_away_from_zero(of_truth)).mean())
+    return found
+
+
+def _multilabel_scores(
+    y: np.ndarray, predicted: np.ndarray, probabilities: np.ndarray | None
+) -> dict[str, float]:
+    from sklearn.metrics import f1_score
+
+    right = np.asarray(y) == np.asarray(predicted)
+    found = {
+        "label accuracy": float(right.mean()),
+        "subset accuracy": float(right.all(axis=1).mean()),
+        "micro F1": float(f1_score(y, predicted, average="micro", zero_division=0)),
+        "macro F1": float(f1_score(y, predicted, average="macro", zero_division=0)),
+    }
+    if probabilities is not None:
+        of_truth = np.where(np.asarray(y) == 1, probabilities, 1 - probabilities)
+        found["log loss"] = float(-np.log(_away_from_zero(of_truth)).mean())
+    return found
+
+
+def _away_from_zero(probabilities: np.ndarray) -> np.ndarray:
+    """So that one row that was thought impossible does not make the mean infinite (as scikit-learn does)."""
+    return np.clip(np.asarray(probabilities, dtype=np.float64), np.finfo(np.float64).eps, 1.0)

@@ -1,0 +1,74 @@
+"""evaluation.py: the printed figures equal scikit-learn's, and the baseline ignores the features."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn import metrics
+
+from polyleaf.evaluation import baseline, scores
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def test_regression(rng):
+    y, p = rng.normal(size=(2, 50, 3))
+    found = scores("regression", y, p)
+    assert found["RMSE"] == pytest.approx(metrics.root_mean_squared_error(y, p))
+    assert found["MAE"] == pytest.approx(metrics.mean_absolute_error(y, p))
+    assert found["R2"] == pytest.approx(metrics.r2_score(y, p))
+    assert scores("regression", y[:, 0], p[:, 0])["R2"] == pytest.approx(metrics.r2_score(y[:, 0], p[:, 0]))
+
+
+def test_regression_where_values_are_missing(rng):
+    y, p = rng.normal(size=(2, 50, 2))
+    y[:10, 0] = np.nan
+    expected = metrics.r2_score(y[10:, 0], p[10:, 0]) / 2 + metrics.r2_score(y[:, 1], p[:, 1]) / 2
+    assert scores("regression", y, p)["R2"] == pytest.approx(expected)
+
+
+def test_regression_of_a_constant():
+    y = np.ones(5)
+    assert scores("regression", y, y)["R2"] == metrics.r2_score(y, y) == 1
+    assert scores("regression", y, y + 1)["R2"] == metrics.r2_score(y, y + 1) == 0
+
+
+def test_classification(rng):
+    classes = np.array(["a", "b", "c"])
+    y = classes[rng.integers(3, size=60)]
+    P = rng.dirichlet(np.ones(3), size=60)
+    predicted = classes[P.argmax(axis=1)]
+    found = scores("classification", y, predicted, P, classes)
+    assert found["accuracy"] == pytest.approx(metrics.accuracy_score(y, predicted))
+    assert found["macro F1"] == pytest.approx(metrics.f1_score(y, predicted, average="macro"))
+    assert found["log loss"] == pytest.approx(metrics.log_loss(y, P, labels=classes))
+
+
+def test_classification_of_a_class_that_was_never_seen():
+    P = np.array([[1.0, 0.0]])
+    for unseen in ("0", "aa", "c"):
+        found = scores("classification", np.array([unseen]), np.array(["a"]), P, np.array(["a", "b"]))
+        assert found["accuracy"] == 0 and 30 < found["log loss"] < 40
+
+
+def test_multilabel(rng):
+    Y = rng.integers(2, size=(40, 4))
+    P = rng.uniform(size=(40, 4))
+    found = scores("multilabel", Y, P > 0.5, P)
+    assert found["label accuracy"] == pytest.approx(1 - metrics.hamming_loss(Y, P > 0.5))
+    assert found["subset accuracy"] == pytest.approx(metrics.accuracy_score(Y, P > 0.5))
+    assert found["micro F1"] == pytest.approx(metrics.f1_score(Y, P > 0.5, average="micro"))
+    expected = np.mean([metrics.log_loss(Y[:, k], P[:, k], labels=[0, 1]) for k in range(4)])
+    assert found["log loss"] == pytest.approx(expected)
+
+
+def test_baselines():
+    y = np.array([[1.0, 10], [3, 30]])
+    assert baseline("regression", y, np.array([[2.0, 20], [4, 20]]))["MAE"] == pytest.approx(0.5)
+    found = baseline("classification", np.array(["a", "b", "b"]), np.array(["b", "a"]))
+    assert found["accuracy"] == 0.5 and found["log loss"] == pytest.approx(-np.log([2 / 3, 1 / 3]).mean())
+    found = baseline("multilabel", np.array([[1, 0], [1, 0], [0, 0]]), np.array([[1, 0], [1, 1]]))
+    assert found["label accuracy"] == 0.75

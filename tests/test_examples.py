@@ -1,0 +1,62 @@
+"""The examples, and those in the README, run as they stand; what they show is what they claim."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+README = re.findall(
+    r"^### (.+?)\n+(?:[^\n#`].*\n+)*```python\n(.*?)^```",
+    (ROOT / "README.md").read_text("utf-8"),
+    re.M | re.S,
+)
+
+# What each example shows, as a condition on what its main() returns.
+SHOWS = {
+    "cgb": lambda found: found["accuracy"] > 0.75,
+    "custom_objective": lambda found: found["asymmetric"] < found["squared"] - 0.1,
+    "early_stopping": lambda found: found["best"] + 20 < found["rounds"] + 1 <= 1000,
+    "gbdt_mo": lambda found: found["rmse"] < 0.25 * found["baseline"],
+    "missing_targets": lambda found: found["ignored"] < min(found["rows dropped"], found["filled"]),
+    "multilabel": lambda found: found["hamming"] < found["hamming of the majority"],
+    "one_output_per_tree": lambda found: max(found.values()) < 3,
+    "quantiles": lambda found: 0.65 < found["inside"] < 0.95 and found["error"] < 0.25 * found["baseline"],
+}
+
+
+def run_main(path: Path) -> dict[str, float]:
+    spec = importlib.util.spec_from_file_location(f"example_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.main()
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example(path, capsys):
+    found = run_main(path)
+    assert SHOWS[path.stem](found), found
+    assert capsys.readouterr().out
+
+
+def test_every_example_is_checked():
+    assert set(SHOWS) == {path.stem for path in EXAMPLES}
+
+
+def test_readme_has_an_example_for_each_task():
+    assert len(README) == 6
+
+
+@pytest.mark.parametrize("title, code", README, ids=[title for title, _ in README])
+def test_readme(title, code, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
