@@ -40,7 +40,7 @@ class EvalSet:
     codes : ndarray of shape (n_features, n_rows), uint8
         From the training data's bin mapper.
     target : ndarray of shape (n_rows, K) float32, or (n_rows,) int32 class ids
-        Encoded as the training target is.
+        Encoded as the training target is, but in the unit of y: metrics are of what the user sees.
     weight : ndarray of shape (n_rows,) or (n_rows, K), float32, or None
     metrics : sequence of Metric
     """
@@ -64,6 +64,9 @@ def boost(
     callbacks: Iterable[Callback] = (),
     init_model: Model | None = None,
     base_score: np.ndarray | None = None,
+    target_scale: np.ndarray | None = None,
+    target_offset: np.ndarray | None = None,
+    output_names: Sequence[str] | None = None,
     model_metadata: dict[str, Any] | None = None,
 ) -> tuple[Model, EvalsLog]:
     """Boost trees on one data set.
@@ -83,6 +86,10 @@ def boost(
         Training goes on from its trees (they are copied, not changed). Its mapper must be the data set's.
     base_score : ndarray of shape (K,), float64, optional
         Instead of the objective's own.
+    target_scale, target_offset : ndarray of shape (K,), float64, optional
+        Where the target is `(y - offset) / scale`: kept in the model, which predicts in the unit of y.
+    output_names : sequence of str, optional
+        Kept in the model.
     model_metadata : dict, optional
         Kept in the model.
 
@@ -97,7 +104,13 @@ def boost(
     Ctrl-C ends the training: the rounds that were complete are kept, and a warning says so.
     """
     check_compatible(config)
-    run = _Run(dataset, target, weight, objective, config, eval_sets, init_model, base_score, model_metadata or {})
+    about = dict(
+        target_scale=target_scale,
+        target_offset=target_offset,
+        output_names=output_names,
+        metadata=model_metadata,
+    )
+    run = _Run(dataset, target, weight, objective, config, eval_sets, init_model, base_score, about)
     model, callbacks = run.model, list(callbacks)
     for callback in callbacks:
         callback.before_training(model)
@@ -134,7 +147,7 @@ class _Run:
         eval_sets: Sequence[EvalSet],
         init_model: Model | None,
         base_score: np.ndarray | None,
-        metadata: dict[str, Any],
+        about: dict[str, Any],
     ) -> None:
         self.config, self.objective, self.eval_sets = config, objective, eval_sets
         self.problem = objective.prepare(target, weight)
@@ -148,7 +161,7 @@ class _Run:
                 objective=objective,
                 base_score=base,
                 feature_names=dataset.feature_names,
-                metadata=metadata,
+                **about,
             )
         self.model.learning_rate = config.learning_rate
         self.problem.set_base(self.model.base_score)
@@ -270,7 +283,7 @@ class _Run:
         first = n_trees - self._trees_of_last_round()
         for e in self.eval_sets:
             forest.predict(e.codes, e.raw, first, n_trees, self.config.n_threads)
-            scores = e.raw + self.model.base_score
+            scores = self.model.in_unit_of_y(e.raw)
             predictions = self.objective.transform(scores)
             for metric in e.metrics:
                 value = metric(e.target, scores if metric.needs == "raw" else predictions, e.weight)
