@@ -170,6 +170,7 @@ class _Run:
         self.g = np.empty((n, k), np.float32)
         self.h = None if shape is None else np.empty(shape, np.float32)
         self.weight = weight
+        self.usable = _rows_of_weight(weight)
         self.grower = _core.Grower(dataset.bins, config.n_threads)
         self.channels = _core.Channels()
         self.n_features = dataset.n_features
@@ -186,7 +187,7 @@ class _Run:
     def step(self, round: int) -> bool:
         """One round: a tree for all outputs, or one for each. False when no tree could be split."""
         self.problem.derivatives(self.raw, self.g, self.h, self.config.n_threads)
-        rows, multiplier = sample_rows(self.config, self.g, round)
+        rows, multiplier = sample_rows(self.config, self.g, round, self.usable)
         features = sample_features(self.config, self.n_features, round)
         if self.config.multi_strategy == "multi_output_tree" or self.raw.shape[1] == 1:
             return self._add_tree(round, -1, self.g, self.h, rows, multiplier, features)
@@ -302,6 +303,14 @@ class _Run:
         for metrics in self.log.values():
             for values in metrics.values():
                 del values[n_rounds:]
+
+
+def _rows_of_weight(weight: np.ndarray | None) -> np.ndarray | None:
+    """Rows that have any weight, uint32 ascending; None: all. A row of weight 0 is as good as absent."""
+    if weight is None:
+        return None
+    used = weight > 0 if weight.ndim == 1 else (weight > 0).any(axis=1)
+    return None if used.all() else np.flatnonzero(used).astype(np.uint32)
 
 
 def structure_curvature(curvature: str, h: np.ndarray | None, n_outputs: int) -> str:

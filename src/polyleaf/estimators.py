@@ -1120,7 +1120,7 @@ def _n_rows(X: Any) -> int:
     """Rows of X as far as can be told before it is read; shape is checked when it is."""
     shape = getattr(X, "shape", None)
     if shape is None:
-        shape = np.shape(X)
+        shape = np.asarray(X).shape
     if len(shape) < 2:
         raise ValueError(
             f"Expected 2D array, got {'scalar' if not shape else '1D'} array instead. Reshape your data either using "

@@ -357,22 +357,14 @@ def _as_numpy(y: Any) -> Any:
         return y.toarray()
     if hasattr(y, "iloc"):
         return y
-    if hasattr(y, "to_numpy"):  # polars, Arrow arrays
-        return np.asarray(y)
     if hasattr(y, "column_names") and hasattr(y, "columns"):  # an Arrow table
         return np.column_stack([np.asarray(column) for column in y.columns])
-    if isinstance(y, list | tuple):
-        return _list_as_numpy(y)
-    return y
-
-
-def _list_as_numpy(y: Any) -> np.ndarray:
     try:
         return np.asarray(y)
     except ValueError:
         raise ValueError(
-            "y is a list of lists of different lengths. Several labels per row go into an indicator matrix "
-            "of 0 and 1: sklearn.preprocessing.MultiLabelBinarizer makes one."
+            "y holds lists of different lengths. Several labels per row go into an indicator matrix of 0 and 1: "
+            "sklearn.preprocessing.MultiLabelBinarizer makes one."
         ) from None
 
 
@@ -385,8 +377,6 @@ def _column_names(y: Any) -> tuple[str, ...] | None:
 
 def _finite(y: Any, name: str, missing: str, dtype: Any) -> np.ndarray:
     """scikit-learn's checks and wording: at most two dimensions, at least one row, finite."""
-    if np.iscomplexobj(y):
-        raise ValueError(f"Complex data not supported: {name} must be real.")
     finite: bool | Literal["allow-nan"] = "allow-nan" if missing == "ignore" else True
     try:
         return check_array(
@@ -493,10 +483,11 @@ def _check_weight(sample_weight: Any, n_rows: int, n_columns: int, name: str) ->
     """float32 `(n_rows,)` or, where `n_columns` > 0 allows it, `(n_rows, n_columns)`."""
     if sample_weight is None:
         return None
+    sample_weight = _as_numpy(sample_weight)
     if np.ndim(sample_weight) == 0:
         sample_weight = np.full(n_rows, sample_weight)
     weight = check_array(
-        _as_numpy(sample_weight),
+        sample_weight,
         dtype=np.float32,
         ensure_2d=False,
         ensure_min_features=0,
