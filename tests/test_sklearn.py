@@ -12,7 +12,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
     [
         PolyleafRegressor(n_estimators=20, n_jobs=1),
         PolyleafClassifier(n_estimators=20, n_jobs=1),
-        PolyleafRegressor(n_estimators=20, n_jobs=1, multi_strategy="one_output_per_tree", min_child_samples=1),
+        PolyleafRegressor(
+            n_estimators=20, n_jobs=1, multi_strategy="one_output_per_tree", min_child_samples=1
+        ),
         PolyleafClassifier(n_estimators=20, n_jobs=1, objective="squared_hinge"),
     ]
 )

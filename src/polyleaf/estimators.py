@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
@@ -31,6 +32,7 @@ from .features import as_features
 from .metrics import Metric, get_metrics
 from .model import Model
 from .objectives import Objective, get_objective
+from .parameters import SHARED_CONSTRAINTS, Constraints, document
 from .targets import Target, TargetEncoding, encode_classification, encode_regression
 from .threads import effective_threads
 
@@ -38,168 +40,11 @@ __all__ = ["PolyleafClassifier", "PolyleafRegressor", "load_model"]
 
 _Self = TypeVar("_Self", bound="_PolyleafEstimator")
 
-_SHARED_DOC = """
-n_estimators : int, default=100
-    Rounds of boosting. Each adds one tree (or one per output, see `multi_strategy`). With `warm_start` the
-    total, with `init_model` the rounds to add.
-learning_rate : float, default=0.1
-    Factor of every leaf value (XGBoost: eta).
-max_depth : int or None, default=None
-    Longest path from the root to a leaf. None: no limit (LightGBM: -1, XGBoost: 0).
-max_leaves : int or None, default=31
-    Leaves per tree (LightGBM: num_leaves). None: no limit, which needs `max_depth`.
-grow_policy : {"lossguide", "depthwise"}, default="lossguide"
-    Split the node of largest gain first (LightGBM; "lossguide" in XGBoost), or level by level.
-max_bins : int, default=255
-    Bins per numeric feature, 2 to 255; missing values have a bin of their own. Unused where X is a
-    :class:`polyleaf.Dataset`.
-reg_lambda : float, default=1.0
-    L2 regularisation of leaf values.
-reg_alpha : float, default=0.0
-    L1 regularisation of leaf values.
-min_split_gain : float, default=0.0
-    Smallest gain of a split, averaged over outputs (XGBoost: gamma).
-min_child_weight : float, default=1e-3
-    Smallest sum of curvature (Hessian) in a leaf, averaged over outputs.
-min_child_samples : int, default=20
-    Smallest number of rows in a leaf; rows of weight 0 do not count.
-max_delta_step : float, default=0.0
-    Largest absolute leaf value before the learning rate. 0: no limit.
-subsample : float, default=1.0
-    Fraction of the rows that each tree sees, drawn without replacement.
-sampling_method : {"uniform", "goss"}, default="uniform"
-    "goss": gradient-based one-side sampling as in LightGBM, with `top_rate` and `other_rate`; not together
-    with `subsample`.
-top_rate, other_rate : float, default=0.2 and 0.1
-    GOSS: fraction of the rows that is kept for its large gradients, and fraction that is drawn from the rest.
-colsample_bytree : float, default=1.0
-    Fraction of the features that each tree sees.
-colsample_bynode : float, default=1.0
-    Fraction of these that each node sees.
-multi_strategy : {"multi_output_tree", "one_output_per_tree"}, default="multi_output_tree"
-    One tree for all outputs with a vector in each leaf, or one tree per output and round (the default of
-    XGBoost, and what LightGBM does).
-curvature : {"auto", "none", "shared", "diagonal"}, default="auto"
-    Second-order statistics that trees are grown on: none (first order), one number per row, or one per row
-    and output. "auto": what the objective has.
-leaf_curvature : {"auto", "none", "shared", "diagonal"}, default="auto"
-    Second-order statistics that leaf values are computed from.
-""".strip("\n")
-
-_SHARED_DOC_2 = """
-base_score : float, array-like of shape (n_outputs,) or None, default=None
-    Raw score that boosting starts from: in the unit of y where there is no link function, otherwise before
-    the link (log-odds, log of the mean). None: the best constant for the training data.
-missing_targets : {"error", "ignore"}, default="error"
-    "ignore": NaN in y is a value that is not known; the row still teaches the other outputs. Not for
-    multi-class.
-categorical_features : "from_dtype", None or array-like, default="from_dtype"
-    Which features are categories without order: the categorical columns of a pandas, polars or Arrow table;
-    none; or a list of names, of indices, or a boolean mask. Unused where X is a :class:`polyleaf.Dataset`.
-max_cat_to_onehot : int, default=4
-    Up to this many categories in a node, splits are one category against the rest; above, sets of categories.
-cat_smooth : float, default=10.0
-    Smoothing of the statistics that categories are ordered by.
-eval_metric : str, callable, list of these or None, default=None
-    What to measure on evaluation sets. A callable takes `(y_true, y_pred)` and returns a number, of which
-    smaller is better for early stopping unless told otherwise. None: the metric that goes with the
-    objective.
-early_stopping_rounds : int or None, default=None
-    Stop when the last metric of the last evaluation set has not improved for so many rounds. Prediction
-    then uses the rounds up to the best one. Needs an evaluation set or `validation_fraction`. For more
-    control use :class:`polyleaf.callbacks.EarlyStopping`.
-validation_fraction : float or None, default=None
-    Set aside this fraction of the training rows (stratified by class where possible) as an evaluation set.
-    None: train on all.
-callbacks : list of callbacks or None, default=None
-    See :mod:`polyleaf.callbacks`. Those passed to `fit` come on top.
-warm_start : bool, default=False
-    Go on from the model of the last `fit`; `n_estimators` is then the total.
-random_state : int, RandomState instance or None, default=None
-    Seed of all sampling. With an int, the same call gives the same model, bit for bit, on any number of
-    threads.
-n_jobs : int or None, default=None
-    Threads. None: all cores (or OMP_NUM_THREADS, where set); -1: all cores.
-verbose : int or None, default=None
-    0: silent. 1: a progress bar (where there is no terminal: about ten lines). n > 1: the metric values
-    every n rounds. None: silent in scripts; in an interactive session a progress bar appears after two
-    seconds.
-histogram_memory : int or None, default=None
-    Most bytes that histograms may take; None: a bound chosen from the size of the problem.
-""".strip("\n")
-
-_ATTRIBUTES_DOC = """
-model_ : polyleaf.Model
-    The forest with its bins.
-n_features_in_ : int
-feature_names_in_ : ndarray of str
-    Only where X had names.
-n_outputs_ : int
-    Outputs of the model: columns of y, labels, quantiles; 1 for one-dimensional targets and classes.
-n_iter_ : int
-    Rounds in the model.
-best_iteration_ : int or None
-    Round of the best score, from 0; None without early stopping.
-best_score_ : float or None
-evals_result_ : dict
-    `{evaluation set: {metric: [value of each round]}}`.
-feature_importances_ : ndarray of shape (n_features_in_,)
-    Share of each feature in the total gain.
-""".strip("\n")
-
-
-def _document(cls: type) -> type:
-    """Fill in the parts of the docstring that both estimators share."""
-    assert cls.__doc__ is not None
-    for mark, text in (
-        ("{shared}", _SHARED_DOC),
-        ("{shared2}", _SHARED_DOC_2),
-        ("{attributes}", _ATTRIBUTES_DOC),
-    ):
-        cls.__doc__ = cls.__doc__.replace(mark, text.replace("\n", "\n    "))
-    return cls
-
 
 class _PolyleafEstimator(BaseEstimator):
     """What regressor and classifier have in common."""
 
-    _parameter_constraints: ClassVar[dict[str, list[Any] | str]] = {
-        "n_estimators": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "max_depth": [Interval(Integral, 1, None, closed="left"), None],
-        "max_leaves": [Interval(Integral, 2, None, closed="left"), None],
-        "grow_policy": [StrOptions({"lossguide", "depthwise"})],
-        "max_bins": [Interval(Integral, 2, 255, closed="both")],
-        "reg_lambda": [Interval(Real, 0, None, closed="left")],
-        "reg_alpha": [Interval(Real, 0, None, closed="left")],
-        "min_split_gain": [Interval(Real, 0, None, closed="left")],
-        "min_child_weight": [Interval(Real, 0, None, closed="left")],
-        "min_child_samples": [Interval(Integral, 0, None, closed="left")],
-        "max_delta_step": [Interval(Real, 0, None, closed="left")],
-        "subsample": [Interval(Real, 0, 1, closed="right")],
-        "sampling_method": [StrOptions({"uniform", "goss"})],
-        "top_rate": [Interval(Real, 0, 1, closed="both")],
-        "other_rate": [Interval(Real, 0, 1, closed="right")],
-        "colsample_bytree": [Interval(Real, 0, 1, closed="right")],
-        "colsample_bynode": [Interval(Real, 0, 1, closed="right")],
-        "multi_strategy": [StrOptions({"multi_output_tree", "one_output_per_tree"})],
-        "curvature": [StrOptions({"auto", "none", "shared", "diagonal"})],
-        "leaf_curvature": [StrOptions({"auto", "none", "shared", "diagonal"})],
-        "base_score": [Real, "array-like", None],
-        "missing_targets": [StrOptions({"error", "ignore"})],
-        "categorical_features": [StrOptions({"from_dtype"}), "array-like", None],
-        "max_cat_to_onehot": [Interval(Integral, 1, None, closed="left")],
-        "cat_smooth": [Interval(Real, 0, None, closed="left")],
-        "eval_metric": [str, callable, list, tuple, None],
-        "early_stopping_rounds": [Interval(Integral, 1, None, closed="left"), None],
-        "validation_fraction": [Interval(Real, 0, 1, closed="neither"), None],
-        "callbacks": "no_validation",
-        "warm_start": ["boolean"],
-        "random_state": ["random_state"],
-        "n_jobs": [Integral, None],
-        "verbose": ["verbose", None],
-        "histogram_memory": [Interval(Integral, 1, None, closed="left"), None],
-    }
+    _parameter_constraints: ClassVar[Constraints] = SHARED_CONSTRAINTS
 
     def __init__(self, objective: Any, **shared: Any):
         self.objective = objective
@@ -301,7 +146,7 @@ class _PolyleafEstimator(BaseEstimator):
             check_is_fitted(init_model)
             init_model = init_model.model_
         elif isinstance(init_model, str | os.PathLike):
-            init_model = Model.load(init_model)
+            init_model = Model.load(Path(init_model))
         if not isinstance(init_model, Model):
             raise TypeError(
                 "init_model must be a polyleaf.Model, a fitted estimator or the path of a model file, "
@@ -329,8 +174,8 @@ class _PolyleafEstimator(BaseEstimator):
         objective = self._make_objective(encoding)
         if encoding.scale is not None and not getattr(objective, "location", False):
             raise ValueError(
-                f"normalize_targets=True moves targets, which objective {objective.name!r} does not allow: it is for "
-                "squared_error, absolute_error, quantile and huber."
+                f"normalize_targets=True moves targets, which objective {objective.name!r} does not allow: "
+                "it is for squared_error, absolute_error, quantile and huber."
             )
         if start is not None and start.objective.to_dict() != objective.to_dict():
             raise ValueError(
@@ -438,8 +283,8 @@ class _PolyleafEstimator(BaseEstimator):
         if self.early_stopping_rounds is not None:
             if not metrics:
                 raise ValueError(
-                    "early_stopping_rounds needs data to evaluate on: pass eval_set=[(X, y)] or X_val and y_val "
-                    "to fit, or set validation_fraction."
+                    "early_stopping_rounds needs data to evaluate on: pass eval_set=[(X, y)] or X_val and "
+                    "y_val to fit, or set validation_fraction."
                 )
             chosen.append(EarlyStopping(self.early_stopping_rounds))
         for callback in chosen:
@@ -613,7 +458,7 @@ class _PolyleafEstimator(BaseEstimator):
             When class labels are neither strings, numbers nor booleans.
         """
         check_is_fitted(self)
-        self.model_.save(path)
+        self.model_.save(Path(path))
 
     @classmethod
     def load_model(cls: type[_Self], path: str | os.PathLike[str]) -> _Self:
@@ -645,7 +490,7 @@ class _PolyleafEstimator(BaseEstimator):
         raise NotImplementedError
 
 
-@_document
+@document
 class PolyleafRegressor(RegressorMixin, _PolyleafEstimator):
     """Gradient boosted trees for one or many numbers.
 
@@ -655,7 +500,7 @@ class PolyleafRegressor(RegressorMixin, _PolyleafEstimator):
         "squared_error", "absolute_error", "quantile", "huber", "poisson", "gamma", "tweedie", "logistic" (y
         in [0, 1]), a name that XGBoost or LightGBM has for these, or a function of `(y_true, raw_scores)`
         that returns `(gradient, curvature)`.
-    {shared}
+    {trees}
     quantile_alpha : float or list of float, default=0.5
         Levels for objective "quantile". Several make several outputs: for y with T columns and A levels,
         predictions are `(n_rows, T * A)`, the levels of the first column first.
@@ -666,7 +511,7 @@ class PolyleafRegressor(RegressorMixin, _PolyleafEstimator):
     normalize_targets : bool, default=False
         Train on outputs of mean 0 and standard deviation 1, so that outputs on large scales do not decide
         the splits alone; predictions and metrics are in the unit of y.
-    {shared2}
+    {training}
 
     Attributes
     ----------
@@ -681,8 +526,8 @@ class PolyleafRegressor(RegressorMixin, _PolyleafEstimator):
     (100, 3)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any] | str]] = {
-        **_PolyleafEstimator._parameter_constraints,
+    _parameter_constraints: ClassVar[Constraints] = {
+        **SHARED_CONSTRAINTS,
         "objective": [str, callable, Objective],
         "quantile_alpha": [Interval(Real, 0, 1, closed="neither"), "array-like"],
         "huber_delta": [Interval(Real, 0, None, closed="neither")],
@@ -847,7 +692,7 @@ def _gives_probabilities(estimator: PolyleafClassifier) -> bool:
     return getattr(estimator.objective, "probabilities", False)
 
 
-@_document
+@document
 class PolyleafClassifier(ClassifierMixin, _PolyleafEstimator):
     """Gradient boosted trees for two classes, many classes, or many labels.
 
@@ -858,7 +703,7 @@ class PolyleafClassifier(ClassifierMixin, _PolyleafEstimator):
         "squared_hinge" (which gives no probabilities) take more classes one against the rest. Or a name
         that XGBoost or LightGBM has for these, or a function of `(y_true, raw_scores)` that returns
         `(gradient, curvature)`, where `y_true` holds class numbers, or 0 and 1.
-    {shared}
+    {trees}
     softmax_curvature : {"friedman", "diagonal", "upper", "residual"}, default="friedman"
         Curvature of the softmax objective: see :mod:`polyleaf.objectives.softmax`.
     class_weight : dict, list of dict, "balanced" or None, default=None
@@ -866,7 +711,7 @@ class PolyleafClassifier(ClassifierMixin, _PolyleafEstimator):
         all labels or a list of these; "balanced" is done for each label.
     scale_pos_weight : float, array-like of shape (n_labels,) or None, default=None
         Weight of the positive class, or of the positives of each label. Objective "logistic" only.
-    {shared2}
+    {training}
 
     Attributes
     ----------
@@ -883,8 +728,8 @@ class PolyleafClassifier(ClassifierMixin, _PolyleafEstimator):
     (150, 3)
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any] | str]] = {
-        **_PolyleafEstimator._parameter_constraints,
+    _parameter_constraints: ClassVar[Constraints] = {
+        **SHARED_CONSTRAINTS,
         "objective": [str, callable, Objective],
         "softmax_curvature": [StrOptions({"friedman", "diagonal", "upper", "residual"})],
         "class_weight": [dict, list, StrOptions({"balanced"}), None],
@@ -1008,7 +853,8 @@ class PolyleafClassifier(ClassifierMixin, _PolyleafEstimator):
             objective.name != "logistic" or encoding.kind == "multiclass"
         ):
             raise ValueError(
-                "scale_pos_weight is for the logistic objective with two classes or with labels: use class_weight."
+                "scale_pos_weight is for the logistic objective with two classes or with labels: "
+                "use class_weight."
             )
         if isinstance(chosen, Objective):
             return chosen
@@ -1034,9 +880,12 @@ class PolyleafClassifier(ClassifierMixin, _PolyleafEstimator):
         return self.classes_[ids]
 
     def decision_function(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:
-        """Raw scores: of the second class (n_rows,) for two classes, otherwise (n_rows, n_classes or n_labels); float64.
+        """Raw scores: a row belongs to the class of the largest, a label holds where its score is above 0.
 
-        A row belongs to the class of the largest score; a label holds where its score is above 0.
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes or n_labels), or (n_rows,) for two classes; float64
+            For two classes the score of the second: above 0 where it is the likelier.
         """
         raw = self._raw(X, iteration_range)
         return raw[:, 0] if self._encoding.kind == "binary" else raw
@@ -1093,7 +942,7 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     ValueError
         When the file is no model file, damaged, or was not written by an estimator.
     """
-    model = Model.load(path)
+    model = Model.load(Path(path))
     name = model.metadata.get("estimator")
     if name not in _ESTIMATORS:
         raise ValueError(
@@ -1121,11 +970,13 @@ def _n_rows(X: Any) -> int:
     shape = getattr(X, "shape", None)
     if shape is None:
         shape = np.asarray(X).shape
+    if len(shape) > 2:
+        raise ValueError(f"Found array with dim {len(shape)}, while dim <= 2 is required: X is {shape}.")
     if len(shape) < 2:
+        found = "1D array" if shape else "scalar array"
         raise ValueError(
-            f"Expected 2D array, got {'scalar' if not shape else '1D'} array instead. Reshape your data either using "
-            "array.reshape(-1, 1) if your data has a single feature or array.reshape(1, -1) if it contains a single "
-            "sample."
+            f"Expected 2D array, got {found} instead. Reshape your data either using array.reshape(-1, 1) if "
+            "your data has a single feature or array.reshape(1, -1) if it contains a single sample."
         )
     return int(shape[0])
 
@@ -1135,16 +986,18 @@ def _take(y: Any, rows: np.ndarray) -> Any:
 
 
 def _split_rows(target: Target, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows to train on and to set aside, ascending; stratified by class where every class has two rows at least."""
+    """Rows to train on and to set aside, ascending; stratified by class where every class has two rows."""
     rows, labels = np.arange(target.n_rows), None
-    if target.encoding.kind in ("binary", "multiclass"):
-        values = target.values
-        labels = values if values.ndim == 1 else values @ np.arange(1, values.shape[1] + 1)
-        if np.unique(labels, return_counts=True)[1].min() < 2:
-            labels = None
     n_aside = min(max(1, round(fraction * target.n_rows)), target.n_rows - 1)
-    if labels is not None and n_aside < len(np.unique(labels)):
-        labels = None
+    if target.encoding.kind in ("binary", "multiclass"):
+        labels = (
+            target.values if target.values.ndim == 1 else target.values @ np.arange(target.values.shape[1])
+        )
+        if target.encoding.kind == "binary":
+            labels = target.values[:, 0]
+        _, counts = np.unique(labels, return_counts=True)
+        if np.any(counts < 2) or n_aside < len(counts) or target.n_rows - n_aside < len(counts):
+            labels = None
     train, aside = train_test_split(rows, test_size=n_aside, random_state=seed % 2**32, stratify=labels)
     return np.sort(train), np.sort(aside)
 

@@ -363,8 +363,8 @@ def _as_numpy(y: Any) -> Any:
         return np.asarray(y)
     except ValueError:
         raise ValueError(
-            "y holds lists of different lengths. Several labels per row go into an indicator matrix of 0 and 1: "
-            "sklearn.preprocessing.MultiLabelBinarizer makes one."
+            "y holds lists of different lengths. Several labels per row go into an indicator matrix of 0 and "
+            "1: sklearn.preprocessing.MultiLabelBinarizer makes one."
         ) from None
 
 
@@ -410,9 +410,9 @@ def _is_multilabel(y: Any, missing: str) -> bool:
     kind = type_of_target(_finite(y, "y", missing, None))
     if kind == "multiclass-multioutput":
         raise ValueError(
-            "y has several columns with other values than 0 and 1. Several labels per row go into "
-            "an indicator matrix of 0 and 1 (sklearn.preprocessing.MultiLabelBinarizer makes one); several multi-class "
-            "targets need one model each (sklearn.multioutput.MultiOutputClassifier)."
+            "y has several columns with other values than 0 and 1. Several labels per row go into an "
+            "indicator matrix of 0 and 1 (sklearn.preprocessing.MultiLabelBinarizer makes one); several "
+            "multi-class targets need one model each (sklearn.multioutput.MultiOutputClassifier)."
         )
     check_classification_targets(y)
     return True
@@ -550,7 +550,7 @@ def _check_two_classes(classes: np.ndarray, ids: np.ndarray, weight: np.ndarray 
 
 
 def _mean_and_deviation(columns: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Weighted mean and standard deviation of each column over the values that are there; 1 for a constant."""
+    """Weighted mean and standard deviation (1 for a constant) of each column, over the values it has."""
     offset, scale = np.zeros(columns.shape[1]), np.ones(columns.shape[1])
     for j in range(columns.shape[1]):
         values = columns[:, j].astype(np.float64)
