@@ -1,1 +1,58 @@
-"""Polyleaf: gradient boosted trees for many outputs."""
+"""Polyleaf: gradient boosted trees for many outputs.
+
+The public names are listed in `__all__`; they are imported when first used, so that `import polyleaf` costs
+nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import callbacks, metrics, objectives, recipes
+    from .binning import BinMapper
+    from .dataset import Dataset
+    from .estimators import PolyleafClassifier, PolyleafRegressor, load_model
+    from .model import Model
+
+    __version__: str
+
+_HOME = {
+    "BinMapper": "binning",
+    "Dataset": "dataset",
+    "Model": "model",
+    "PolyleafClassifier": "estimators",
+    "PolyleafRegressor": "estimators",
+    "load_model": "estimators",
+}
+_MODULES = ("callbacks", "metrics", "objectives", "recipes")
+
+__all__ = [
+    "BinMapper",
+    "Dataset",
+    "Model",
+    "PolyleafClassifier",
+    "PolyleafRegressor",
+    "callbacks",
+    "load_model",
+    "metrics",
+    "objectives",
+    "recipes",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.import_module(".serialize", __name__).polyleaf_version()
+    if name in _MODULES:
+        return importlib.import_module(f".{name}", __name__)
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -28,6 +28,9 @@ __all__ = ["EvalSet", "boost"]
 
 EvalsLog = dict[str, dict[str, list[float]]]
 
+# Outputs up to which curvature="auto" judges splits by K curvatures; above, by their mean: it saves K channels.
+DIAGONAL_UP_TO = 64
+
 
 @dataclass
 class EvalSet:
@@ -40,7 +43,7 @@ class EvalSet:
     codes : ndarray of shape (n_features, n_rows), uint8
         From the training data's bin mapper.
     target : ndarray of shape (n_rows, K) float32, or (n_rows,) int32 class ids
-        Encoded as the training target is.
+        Encoded as the training target is, but in the unit of y: metrics are of what the user sees.
     weight : ndarray of shape (n_rows,) or (n_rows, K), float32, or None
     metrics : sequence of Metric
     """
@@ -64,6 +67,9 @@ def boost(
     callbacks: Iterable[Callback] = (),
     init_model: Model | None = None,
     base_score: np.ndarray | None = None,
+    target_scale: np.ndarray | None = None,
+    target_offset: np.ndarray | None = None,
+    output_names: Sequence[str] | None = None,
     model_metadata: dict[str, Any] | None = None,
 ) -> tuple[Model, EvalsLog]:
     """Boost trees on one data set.
@@ -83,6 +89,10 @@ def boost(
         Training goes on from its trees (they are copied, not changed). Its mapper must be the data set's.
     base_score : ndarray of shape (K,), float64, optional
         Instead of the objective's own.
+    target_scale, target_offset : ndarray of shape (K,), float64, optional
+        Where the target is `(y - offset) / scale`: kept in the model, which predicts in the unit of y.
+    output_names : sequence of str, optional
+        Kept in the model.
     model_metadata : dict, optional
         Kept in the model.
 
@@ -97,7 +107,13 @@ def boost(
     Ctrl-C ends the training: the rounds that were complete are kept, and a warning says so.
     """
     check_compatible(config)
-    run = _Run(dataset, target, weight, objective, config, eval_sets, init_model, base_score, model_metadata or {})
+    about = dict(
+        target_scale=target_scale,
+        target_offset=target_offset,
+        output_names=output_names,
+        metadata=model_metadata,
+    )
+    run = _Run(dataset, target, weight, objective, config, eval_sets, init_model, base_score, about)
     model, callbacks = run.model, list(callbacks)
     for callback in callbacks:
         callback.before_training(model)
@@ -134,7 +150,7 @@ class _Run:
         eval_sets: Sequence[EvalSet],
         init_model: Model | None,
         base_score: np.ndarray | None,
-        metadata: dict[str, Any],
+        about: dict[str, Any],
     ) -> None:
         self.config, self.objective, self.eval_sets = config, objective, eval_sets
         self.problem = objective.prepare(target, weight)
@@ -148,7 +164,7 @@ class _Run:
                 objective=objective,
                 base_score=base,
                 feature_names=dataset.feature_names,
-                metadata=metadata,
+                **about,
             )
         self.model.learning_rate = config.learning_rate
         self.problem.set_base(self.model.base_score)
@@ -157,6 +173,7 @@ class _Run:
         self.g = np.empty((n, k), np.float32)
         self.h = None if shape is None else np.empty(shape, np.float32)
         self.weight = weight
+        self.usable = _rows_of_weight(weight)
         self.grower = _core.Grower(dataset.bins, config.n_threads)
         self.channels = _core.Channels()
         self.n_features = dataset.n_features
@@ -173,7 +190,7 @@ class _Run:
     def step(self, round: int) -> bool:
         """One round: a tree for all outputs, or one for each. False when no tree could be split."""
         self.problem.derivatives(self.raw, self.g, self.h, self.config.n_threads)
-        rows, multiplier = sample_rows(self.config, self.g, round)
+        rows, multiplier = sample_rows(self.config, self.g, round, self.usable)
         features = sample_features(self.config, self.n_features, round)
         if self.config.multi_strategy == "multi_output_tree" or self.raw.shape[1] == 1:
             return self._add_tree(round, -1, self.g, self.h, rows, multiplier, features)
@@ -229,7 +246,9 @@ class _Run:
         multiplier: np.ndarray | None,
         output: int,
     ) -> np.ndarray:
-        renewed = self.problem.renew_leaves(self.raw, leaf_of_row, n_leaves, rows, self.config.n_threads)
+        renewed = self.problem.renew_leaves(
+            self.raw, leaf_of_row, n_leaves, None if rows is None else rows.astype(np.int32), self.config.n_threads
+        )
         if renewed is not None:
             renewed = renewed if output < 0 else np.ascontiguousarray(renewed[:, output : output + 1])
             return renewed * np.float32(self.model.learning_rate)
@@ -270,7 +289,7 @@ class _Run:
         first = n_trees - self._trees_of_last_round()
         for e in self.eval_sets:
             forest.predict(e.codes, e.raw, first, n_trees, self.config.n_threads)
-            scores = e.raw + self.model.base_score
+            scores = self.model.in_unit_of_y(e.raw)
             predictions = self.objective.transform(scores)
             for metric in e.metrics:
                 value = metric(e.target, scores if metric.needs == "raw" else predictions, e.weight)
@@ -291,7 +310,12 @@ class _Run:
                 del values[n_rounds:]
 
 
-DIAGONAL_UP_TO = 64  # outputs; above, "auto" saves the K curvature channels
+def _rows_of_weight(weight: np.ndarray | None) -> np.ndarray | None:
+    """Rows that have any weight, uint32 ascending; None: all. A row of weight 0 is as good as absent."""
+    if weight is None:
+        return None
+    used = weight > 0 if weight.ndim == 1 else (weight > 0).any(axis=1)
+    return None if used.all() else np.flatnonzero(used).astype(np.uint32)
 
 
 def structure_curvature(curvature: str, h: np.ndarray | None, n_outputs: int) -> str:

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .metrics import Metric
     from .model import Model
 
 __all__ = [
@@ -107,6 +108,11 @@ class EarlyStopping(Callback):
         self.save_best = save_best
         self.min_delta = min_delta
         self.maximize = maximize
+        self._known: Sequence[Metric] = ()
+
+    def know(self, metrics: Sequence[Metric]) -> None:
+        """Learn the directions of metrics that have no built-in name; the estimators call this."""
+        self._known = metrics
 
     def before_training(self, model: Model) -> None:
         """Forget an earlier run, so that one object may serve many fits (clones, cross-validation)."""
@@ -161,6 +167,9 @@ class EarlyStopping(Callback):
             return self.maximize
         from .metrics import get_metric
 
+        for known in self._known:
+            if known.name == metric:
+                return known.greater_is_better
         try:
             return get_metric(metric).greater_is_better
         except ValueError:

@@ -245,7 +245,9 @@ class _Reader:
     def may_hold_categories(self) -> bool:
         """Whether an array's text could be asked for as categories."""
         asked = self.categorical_features
-        return asked is not None and not (isinstance(asked, str) and asked == "from_dtype")
+        if asked is None or (isinstance(asked, str) and asked == "from_dtype"):
+            return False
+        return not isinstance(asked, np.ndarray) or asked.dtype != bool or bool(asked.any())
 
     # -- SciPy
 

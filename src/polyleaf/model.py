@@ -206,7 +206,7 @@ class Model:
         for round in range(first_round, last_round):
             first, last = self._tree_range(round, round + 1)
             self.forest.predict(codes, raw, first=first, last=last, n_threads=n_threads)
-            yield self._in_unit_of_y(raw)
+            yield self.in_unit_of_y(raw)
 
     def apply(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
@@ -218,7 +218,8 @@ class Model:
             out[rows] = self.forest.apply(codes, first=first, last=last, n_threads=n_threads)
         return out
 
-    def _in_unit_of_y(self, raw: np.ndarray) -> np.ndarray:
+    def in_unit_of_y(self, raw: np.ndarray) -> np.ndarray:
+        """Sums of leaf values (n_rows, n_outputs), float32 -> raw scores in the unit of y, float64."""
         scores = self.base_score + raw
         if self.target_scale is not None:
             scores *= self.target_scale

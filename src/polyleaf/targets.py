@@ -4,8 +4,9 @@ user's terms.
 Owns the meaning of y: kinds of target, class labels, missing values, weights per row and per output, units.
 Must not know objectives, trees or X.
 
-Regression targets are kept as `(y - offset) / scale` in float32, offset and scale in float64 per output.
-The offset is what lets 1e9 +- 1 be learned in float32; the scale is 1 unless outputs are to be normalised.
+Regression targets stay as they are, float64 if the user has float64: objectives take the base score off
+before they round to float32. Where outputs are to be normalised they are kept as `(y - offset) / scale` in
+float32.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ class TargetEncoding:
     ----------
     kind : {"regression", "binary", "multiclass", "multilabel"}
     n_outputs : int
-        Number of raw scores per row: columns of y, classes (multiclass), or quantiles.
+        Columns of y; classes (multiclass). (Several quantiles make more raw scores than that per row.)
     one_dimensional : bool
         y had one dimension, so predictions have.
     classes : ndarray of shape (n_classes,) or None
         Sorted labels; `arange(n_outputs)` for multi-label; None for regression.
     output_names : tuple of str or None
         Column names, where y was a data frame.
-    offset, scale : ndarray of shape (n_outputs,), float64
-        In the unit of y. Regression only; 0 and 1 otherwise.
+    offset, scale : ndarray of shape (n_outputs,), float64, or None
+        In the unit of y; None where outputs are not normalised.
     one_vs_rest : bool
         Multi-class as an indicator matrix instead of class ids.
     missing : {"error", "ignore"}
@@ -62,8 +63,10 @@ class TargetEncoding:
     one_vs_rest: bool = False
     missing: Literal["error", "ignore"] = "error"
 
-    def encode(self, y: Any, sample_weight: Any = None, *, name: str = "y") -> Target:
-        """Encode a further y (of validation data) as the training y was.
+    def encode(
+        self, y: Any, sample_weight: Any = None, *, name: str = "y", normalized: bool = True
+    ) -> Target:
+        """Encode a further y (of validation data) as the training y was; `normalized=False`: in its own unit.
 
         Raises
         ------
@@ -73,8 +76,9 @@ class TargetEncoding:
         if self.kind == "regression":
             values = _regression_values(y, name, self.missing)
             self._check_shape(values.shape, name)
-            weight = _check_weight(sample_weight, len(values), self._weight_outputs, name)
-            return self._scaled(_as_columns(values, self.n_outputs), weight, name)
+            values = values.reshape(len(values), -1)
+            weight = _check_weight(sample_weight, len(values), self._weight_columns, name)
+            return self._scaled(values, weight) if normalized else _with_missing(values, weight, self)
         if self.kind == "multilabel":
             values = _indicator_values(y, name, self.missing)
             self._check_shape(values.shape, name)
@@ -84,14 +88,8 @@ class TargetEncoding:
         ids = self._class_ids(_label_vector(y, name), name)
         return self._with_ids(ids, _check_weight(sample_weight, len(ids), 0, name))
 
-    def restore(self, predictions: np.ndarray) -> np.ndarray:
-        """Predictions (n, n_outputs) in the encoded unit -> in the unit of y, float64."""
-        if self.offset is None or self.scale is None:
-            return predictions
-        return predictions * self.scale + self.offset
-
     @property
-    def _weight_outputs(self) -> int:
+    def _weight_columns(self) -> int:
         """Columns that weights may have; 0: one weight per row only."""
         return 0 if self.one_dimensional else self.n_outputs
 
@@ -123,21 +121,15 @@ class TargetEncoding:
             return Target(np.eye(self.n_outputs, dtype=np.float32)[ids], weight, self)
         return Target(ids, weight, self)
 
-    def _scaled(self, values: np.ndarray, weight: np.ndarray | None, name: str) -> Target:
-        """float32 `(values - offset) / scale`, a block of rows at a time: float64 copies of y are large."""
-        assert self.offset is not None and self.scale is not None
-        out = np.empty(values.shape, np.float32)
-        limit = _LARGEST_SUM / max(1, len(values))
-        for start in range(0, len(values), 1 << 16):
-            rows = slice(start, start + (1 << 16))
-            scaled = (values[rows] - self.offset) / self.scale
-            if np.nanmax(np.abs(scaled), initial=0.0) > limit:
-                raise ValueError(
-                    f"{name} contains a value too large: with {len(values)} rows, values must stay within "
-                    f"{limit:.3g} of their mean. Divide y by a constant, or set normalize_targets=True."
-                )
-            out[rows] = scaled
-        return _with_missing(out, weight, self)
+    def _scaled(self, values: np.ndarray, weight: np.ndarray | None) -> Target:
+        if self.offset is not None and self.scale is not None:
+            # A block of rows at a time: a float64 copy of y may be large.
+            encoded = np.empty(values.shape, np.float32)
+            for start in range(0, len(values), 1 << 16):
+                rows = slice(start, start + (1 << 16))
+                encoded[rows] = (values[rows] - self.offset) / self.scale
+            values = encoded
+        return _with_missing(values, weight, self)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON types, for a model file.
@@ -187,7 +179,8 @@ class Target:
     Attributes
     ----------
     values : ndarray
-        float32 `(n_rows, n_outputs)`; int32 `(n_rows,)` class ids for multi-class. Missing values are 0.
+        `(n_rows, n_outputs)`, float32 or (regression) float64; int32 `(n_rows,)` class ids for multi-class.
+        Missing values are 0.
     weight : ndarray of float32 or None
         `(n_rows,)` or `(n_rows, n_outputs)`; None: one everywhere. Zero where a value is missing.
     encoding : TargetEncoding
@@ -201,15 +194,17 @@ class Target:
     def n_rows(self) -> int:
         return len(self.values)
 
+    def take(self, rows: np.ndarray) -> Target:
+        """The target of some rows."""
+        return Target(self.values[rows], None if self.weight is None else self.weight[rows], self.encoding)
+
 
 def encode_regression(
     y: Any,
     sample_weight: Any = None,
     *,
     missing: Literal["error", "ignore"] = "error",
-    center: bool = True,
     normalize: bool = False,
-    n_quantiles: int = 1,
 ) -> Target:
     """Encode a regression target.
 
@@ -219,12 +214,9 @@ def encode_regression(
     sample_weight : array-like of shape (n_rows,) or (n_rows, n_columns), optional
     missing : {"error", "ignore"}
         Whether NaN in y is an error or a value of weight 0.
-    center : bool
-        Subtract the mean of each output. Right where the objective depends on differences from y only.
     normalize : bool
-        Divide each output by its standard deviation (weighted, over the values that are there).
-    n_quantiles : int
-        Learn so many quantiles of a single column: it is repeated.
+        Take off the mean of each output and divide by its standard deviation (weighted, over the values
+        that are there).
 
     Returns
     -------
@@ -235,37 +227,24 @@ def encode_regression(
     ValueError
         Where y or the weights are not what they should be.
     """
-    values = _regression_values(y, "y", missing)
-    names = _column_names(y)
-    values, one_dimensional = _ravel_column(values)
-    if n_quantiles > 1 and not one_dimensional:
-        raise ValueError(
-            f"Several quantiles can be learned of one column, but y has {values.shape[1]}: "
-            "pass a single quantile_alpha, or fit one model per column."
-        )
-    weight = _check_weight(sample_weight, len(values), 0 if one_dimensional else values.shape[1], "y")
+    values, one_dimensional = _ravel_column(_regression_values(y, "y", missing))
+    names = None if one_dimensional else _column_names(y)
     columns = values[:, None] if values.ndim == 1 else values
+    weight = _check_weight(sample_weight, len(values), 0 if one_dimensional else columns.shape[1], "y")
     _check_every_output_has_weight(columns, weight, names)
-    offset, scale = _location_and_scale(columns, weight, center, normalize)
-    n_outputs = max(n_quantiles, columns.shape[1])
+    offset, scale = _mean_and_deviation(columns, weight) if normalize else (None, None)
+    if not normalize:
+        _check_spread(columns)
     encoding = TargetEncoding(
         kind="regression",
-        n_outputs=n_outputs,
+        n_outputs=columns.shape[1],
         one_dimensional=one_dimensional,
-        output_names=names if not one_dimensional else None,
-        offset=np.resize(offset, n_outputs),
-        scale=np.resize(scale, n_outputs),
+        output_names=names,
+        offset=offset,
+        scale=scale,
         missing=missing,
     )
-    target = encoding._scaled(_as_columns(values, n_outputs), weight, "y")
-    largest = np.abs(target.values).max(initial=0.0)
-    if 0 < largest < _SMALLEST:
-        warnings.warn(
-            f"y varies by {largest:.3g} at most, too little for float32 sums of squares: "
-            "set normalize_targets=True or multiply y by a constant.",
-            stacklevel=4,
-        )
-    return target
+    return encoding._scaled(columns, weight)
 
 
 def encode_classification(
@@ -273,24 +252,24 @@ def encode_classification(
     sample_weight: Any = None,
     *,
     class_weight: Any = None,
-    scale_pos_weight: Any = None,
     missing: Literal["error", "ignore"] = "error",
     one_vs_rest: bool = False,
+    like: TargetEncoding | None = None,
 ) -> Target:
     """Encode class labels (binary, multi-class) or an indicator matrix (multi-label).
 
     Parameters
     ----------
-    y : array-like or data frame of shape (n_rows,), or indicator matrix (n_rows, n_labels), dense or SciPy
-    sparse
+    y : array-like or data frame of shape (n_rows,), or indicator matrix (n_rows, n_labels)
+        Indicator matrices may be SciPy sparse.
     sample_weight : array-like of shape (n_rows,), or (n_rows, n_labels) for multi-label, optional
     class_weight : dict {label: weight}, "balanced", or list of dicts (multi-label), optional
-    scale_pos_weight : float or array-like of shape (n_labels,), optional
-        Factor of the weight of positive values (binary and multi-label).
     missing : {"error", "ignore"}
         Whether NaN in a multi-label y is an error or a value of weight 0.
     one_vs_rest : bool
         Encode multi-class labels as an indicator matrix instead of class ids.
+    like : TargetEncoding, optional
+        Encode as an earlier y was, to go on with its model.
 
     Returns
     -------
@@ -302,7 +281,7 @@ def encode_classification(
         Where y or the weights are not what they should be.
     """
     if _is_multilabel(y, missing):
-        return _encode_multilabel(y, sample_weight, class_weight, scale_pos_weight, missing)
+        return _encode_multilabel(y, sample_weight, class_weight, missing, like)
     labels = _label_vector(y, "y", warn=True)
     if missing == "ignore":
         raise ValueError(
@@ -310,40 +289,49 @@ def encode_classification(
             "a row whose only class is unknown teaches nothing, so remove it."
         )
     weight = _check_weight(sample_weight, len(labels), 0, "y")
-    classes, ids = _unique(labels, "y")
-    _check_two_classes(classes, ids, weight)
+    if like is None:
+        classes, ids = _unique(labels, "y")
+        _check_two_classes(classes, ids, weight)
+        encoding = _class_encoding(classes, one_vs_rest)
+    else:
+        if like.kind == "multilabel":
+            raise ValueError("The model to go on from has several labels per row, but y is one-dimensional.")
+        encoding, ids = like, like._class_ids(labels, "y")
+    assert encoding.classes is not None
+    factors = _class_factors(class_weight, encoding.classes, ids)
+    if factors is not None:
+        weight = _times(weight, factors[ids].astype(np.float32))
+    return encoding._with_ids(ids.astype(np.int32), weight)
+
+
+def _class_encoding(classes: np.ndarray, one_vs_rest: bool) -> TargetEncoding:
     binary = len(classes) == 2
-    encoding = TargetEncoding(
+    return TargetEncoding(
         kind="binary" if binary else "multiclass",
         n_outputs=1 if binary else len(classes),
         one_dimensional=True,
         classes=classes,
         one_vs_rest=one_vs_rest and not binary,
     )
-    if scale_pos_weight is not None and not binary:
-        raise ValueError(
-            f"scale_pos_weight is for two classes or multi-label targets, but y has {len(classes)} classes: "
-            "use class_weight."
-        )
-    factors = _class_factors(class_weight, classes, ids)
-    if scale_pos_weight is not None:
-        factors = (np.ones(2) if factors is None else factors) * np.array(
-            [1.0, _positive_factors(scale_pos_weight, 1)[0]]
-        )
-    if factors is not None:
-        weight = _times(weight, factors[ids].astype(np.float32))
-    return encoding._with_ids(ids.astype(np.int32), weight)
 
 
 def _encode_multilabel(
-    y: Any, sample_weight: Any, class_weight: Any, scale_pos_weight: Any, missing: Literal["error", "ignore"]
+    y: Any,
+    sample_weight: Any,
+    class_weight: Any,
+    missing: Literal["error", "ignore"],
+    like: TargetEncoding | None,
 ) -> Target:
     values = _indicator_values(y, "y", missing)
     n_labels = values.shape[1]
     weight = _check_weight(sample_weight, len(values), n_labels, "y")
     names = _column_names(y)
     _check_every_output_has_weight(values, weight, names)
-    encoding = TargetEncoding(
+    if like is not None:
+        if like.kind != "multilabel":
+            raise ValueError("The model to go on from has one class per row, but y is an indicator matrix.")
+        like._check_shape(values.shape, "y")
+    encoding = like or TargetEncoding(
         kind="multilabel",
         n_outputs=n_labels,
         one_dimensional=False,
@@ -352,8 +340,6 @@ def _encode_multilabel(
         missing=missing,
     )
     negative, positive = _label_factors(class_weight, values)
-    if scale_pos_weight is not None:
-        positive = positive * _positive_factors(scale_pos_weight, n_labels)
     if np.any(negative != 1) or np.any(positive != 1):
         weight = _times(weight, np.where(values == 1, positive, negative).astype(np.float32))
     return _with_missing(values, weight, encoding)
@@ -371,22 +357,14 @@ def _as_numpy(y: Any) -> Any:
         return y.toarray()
     if hasattr(y, "iloc"):
         return y
-    if hasattr(y, "to_numpy"):  # polars, Arrow arrays
-        return np.asarray(y)
     if hasattr(y, "column_names") and hasattr(y, "columns"):  # an Arrow table
         return np.column_stack([np.asarray(column) for column in y.columns])
-    if isinstance(y, list | tuple):
-        return _list_as_numpy(y)
-    return y
-
-
-def _list_as_numpy(y: Any) -> np.ndarray:
     try:
         return np.asarray(y)
     except ValueError:
         raise ValueError(
-            "y is a list of lists of different lengths. Several labels per row go into an indicator matrix of "
-            "0 and 1: sklearn.preprocessing.MultiLabelBinarizer makes one."
+            "y holds lists of different lengths. Several labels per row go into an indicator matrix of 0 and "
+            "1: sklearn.preprocessing.MultiLabelBinarizer makes one."
         ) from None
 
 
@@ -399,8 +377,6 @@ def _column_names(y: Any) -> tuple[str, ...] | None:
 
 def _finite(y: Any, name: str, missing: str, dtype: Any) -> np.ndarray:
     """scikit-learn's checks and wording: at most two dimensions, at least one row, finite."""
-    if np.iscomplexobj(y):
-        raise ValueError(f"Complex data not supported: {name} must be real.")
     finite: bool | Literal["allow-nan"] = "allow-nan" if missing == "ignore" else True
     try:
         return check_array(
@@ -435,8 +411,8 @@ def _is_multilabel(y: Any, missing: str) -> bool:
     if kind == "multiclass-multioutput":
         raise ValueError(
             "y has several columns with other values than 0 and 1. Several labels per row go into an "
-            "indicator matrix of 0 and 1 (sklearn.preprocessing.MultiLabelBinarizer makes one); several multi-class "
-            "targets need one model each (sklearn.multioutput.MultiOutputClassifier)."
+            "indicator matrix of 0 and 1 (sklearn.preprocessing.MultiLabelBinarizer makes one); several "
+            "multi-class targets need one model each (sklearn.multioutput.MultiOutputClassifier)."
         )
     check_classification_targets(y)
     return True
@@ -487,11 +463,6 @@ def _ravel_column(values: np.ndarray) -> tuple[np.ndarray, bool]:
     return values, values.ndim == 1
 
 
-def _as_columns(values: np.ndarray, n_outputs: int) -> np.ndarray:
-    columns = values[:, None] if values.ndim == 1 else values
-    return np.broadcast_to(columns, (len(columns), n_outputs)) if columns.shape[1] == 1 else columns
-
-
 def _with_missing(values: np.ndarray, weight: np.ndarray | None, encoding: TargetEncoding) -> Target:
     """NaN becomes value 0 of weight 0."""
     if encoding.missing == "error" or not np.isnan(values).any():
@@ -501,7 +472,7 @@ def _with_missing(values: np.ndarray, weight: np.ndarray | None, encoding: Targe
         weight = _times(weight, there[:, 0].astype(np.float32))
     else:
         weight = _times(weight, there.astype(np.float32))
-    return Target(np.where(there, values, np.float32(0)), weight, encoding)
+    return Target(np.where(there, values, values.dtype.type(0)), weight, encoding)
 
 
 # --- weights and units
@@ -512,10 +483,11 @@ def _check_weight(sample_weight: Any, n_rows: int, n_columns: int, name: str) ->
     """float32 `(n_rows,)` or, where `n_columns` > 0 allows it, `(n_rows, n_columns)`."""
     if sample_weight is None:
         return None
+    sample_weight = _as_numpy(sample_weight)
     if np.ndim(sample_weight) == 0:
         sample_weight = np.full(n_rows, sample_weight)
     weight = check_array(
-        _as_numpy(sample_weight),
+        sample_weight,
         dtype=np.float32,
         ensure_2d=False,
         ensure_min_features=0,
@@ -577,20 +549,10 @@ def _check_two_classes(classes: np.ndarray, ids: np.ndarray, weight: np.ndarray 
             )
 
 
-def _location_and_scale(
-    columns: np.ndarray, weight: np.ndarray | None, center: bool, normalize: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Weighted mean and standard deviation of each column over the values that are there; 0 and 1 if not
-    asked for.
-
-    Both are rounded to float32: they only fix a unit, and `y - offset` is then exact for integers of
-    moderate size.
-    """
-    k = columns.shape[1]
-    offset, scale = np.zeros(k), np.ones(k)
-    if not (center or normalize):
-        return offset, scale
-    for j in range(k):
+def _mean_and_deviation(columns: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted mean and standard deviation (1 for a constant) of each column, over the values it has."""
+    offset, scale = np.zeros(columns.shape[1]), np.ones(columns.shape[1])
+    for j in range(columns.shape[1]):
         values = columns[:, j].astype(np.float64)
         there = ~np.isnan(values)
         w = there.astype(np.float64)
@@ -598,14 +560,33 @@ def _location_and_scale(
             w *= weight if weight.ndim == 1 else weight[:, j]
         values[~there] = 0.0
         with np.errstate(over="ignore", invalid="ignore"):
-            mean = np.float64(np.float32((w * values).sum() / w.sum()))
-            if not np.isfinite(mean):
-                raise ValueError("y contains a value too large for float32: divide it by a constant.")
-            offset[j] = mean
-            if normalize:
-                deviation = np.sqrt((w * (values - mean) ** 2).sum() / w.sum())
-                scale[j] = deviation if np.isfinite(deviation) and deviation > 0 else 1.0
+            offset[j] = (w * values).sum() / w.sum()
+            deviation = np.sqrt((w * (values - offset[j]) ** 2).sum() / w.sum())
+        if not np.isfinite(deviation):
+            raise ValueError(
+                f"Output {j} of y contains a value too large to be squared: divide it by a constant."
+            )
+        if deviation > 0:
+            scale[j] = deviation
     return offset, scale
+
+
+def _check_spread(columns: np.ndarray) -> None:
+    """Sums of gradients are squared in float32: outputs must be neither huge nor tiny."""
+    with np.errstate(over="ignore"):
+        spread = np.nanmax(columns, axis=0) - np.nanmin(columns, axis=0)
+    limit = _LARGEST_SUM / len(columns)
+    if spread.max() > limit:
+        raise ValueError(
+            f"y contains a value too large: with {len(columns)} rows, an output must not vary by more than "
+            f"{limit:.3g}. Divide y by a constant, or set normalize_targets=True."
+        )
+    if 0 < spread.max() < _SMALLEST:
+        warnings.warn(
+            f"y varies by {spread.max():.3g} at most, too little for float32 sums of squares: "
+            "set normalize_targets=True or multiply y by a constant.",
+            stacklevel=4,
+        )
 
 
 # --- weights of classes
@@ -650,13 +631,6 @@ def _label_factors(class_weight: Any, values: np.ndarray) -> tuple[np.ndarray, n
         raise ValueError(f"class_weight of a multi-label target has keys 0 and 1, got {unknown[0]!r}.")
     negative = _check_factors([entry.get(0, 1.0) for entry in weights], "class_weight")
     return negative, _check_factors([entry.get(1, 1.0) for entry in weights], "class_weight")
-
-
-def _positive_factors(scale_pos_weight: Any, n_labels: int) -> np.ndarray:
-    factors = _check_factors(scale_pos_weight, "scale_pos_weight")
-    if factors.ndim > 1 or factors.size not in (1, n_labels):
-        raise ValueError(f"scale_pos_weight must be a number or have {n_labels} entries, got {factors.size}.")
-    return np.broadcast_to(factors.reshape(-1), (n_labels,))
 
 
 def _check_factors(factors: Any, name: str) -> np.ndarray:

@@ -1,0 +1,562 @@
+"""The estimators as people use them: shapes, labels, evaluation data, early stopping, continuing, files."""
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import log_loss, mean_squared_error
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
+
+import polyleaf
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, load_model
+from polyleaf.callbacks import Checkpoint, EarlyStopping, LearningRateScheduler
+
+SMALL = dict(n_estimators=15, min_child_samples=5, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def X():
+    X = np.random.default_rng(0).standard_normal((300, 4))
+    X[::17, 2] = np.nan
+    return X
+
+
+@pytest.fixture(scope="module")
+def Y(X):
+    Z = np.nan_to_num(X)
+    noise = 0.1 * np.random.default_rng(1).standard_normal((300, 3))
+    return np.stack([Z[:, 0] * Z[:, 1], np.sin(3 * Z[:, 2]), np.abs(Z[:, 3])], axis=1) + noise
+
+
+def regressor(**changes):
+    return PolyleafRegressor(**{**SMALL, **changes})
+
+
+def classifier(**changes):
+    return PolyleafClassifier(**{**SMALL, **changes})
+
+
+# --- shapes and labels -----------------------------------------------------------------------------
+
+
+def test_one_dimension_in_one_out(X, Y):
+    model = regressor().fit(X, Y[:, 0])
+    assert model.predict(X).shape == (300,) and model.predict(X).dtype == np.float64
+    assert model.n_outputs_ == 1 and model.n_features_in_ == 4 and model.n_iter_ == 15
+    assert model.score(X, Y[:, 0]) > 0.5
+
+
+def test_two_dimensions_in_two_out(X, Y):
+    model = regressor().fit(X, Y)
+    assert model.predict(X).shape == (300, 3) and model.n_outputs_ == 3
+    assert model.predict(X[:1]).shape == (1, 3)
+
+
+def test_large_targets_keep_their_small_differences(X, Y):
+    offset = 1e9
+    near, far = regressor().fit(X, Y), regressor().fit(X, Y + offset)
+    np.testing.assert_allclose(far.predict(X) - offset, near.predict(X), atol=1e-5)
+
+
+@pytest.mark.parametrize("labels", [["no", "yes"], [False, True], [-1, 1], [2.0, 5.0]])
+def test_binary(X, Y, labels):
+    y = np.asarray(labels)[(Y[:, 0] > 0).astype(int)]
+    model = classifier().fit(X, y)
+    assert model.classes_.tolist() == labels
+    probabilities = model.predict_proba(X)
+    assert probabilities.shape == (300, 2)
+    np.testing.assert_allclose(probabilities.sum(1), 1)
+    assert model.decision_function(X).shape == (300,)
+    np.testing.assert_array_equal(model.predict(X), model.classes_[probabilities.argmax(1)])
+    assert model.predict(X).dtype == y.dtype
+    assert model.score(X, y) > 0.9
+
+
+@pytest.mark.parametrize("objective", ["auto", "softmax", "logistic", "squared_hinge"])
+def test_multiclass(X, Y, objective):
+    y = np.array(["a", "b", "c"])[Y.argmax(1)]
+    model = classifier(objective=objective).fit(X, y)
+    assert model.decision_function(X).shape == (300, 3)
+    np.testing.assert_array_equal(model.predict(X), model.classes_[model.decision_function(X).argmax(1)])
+    assert model.score(X, y) > 0.9
+    if objective == "squared_hinge":
+        assert not hasattr(model, "predict_proba") and not hasattr(
+            classifier(objective=objective), "predict_proba"
+        )
+    else:
+        probabilities = model.predict_proba(X)
+        assert probabilities.shape == (300, 3)
+        np.testing.assert_allclose(probabilities.sum(1), 1)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix, lambda y: pd.DataFrame(y, columns=list("abc"))])
+def test_multilabel(X, Y, make):
+    y = (Y > 0).astype(int)
+    model = classifier().fit(X, make(y))
+    assert (
+        model.predict(X).shape == model.predict_proba(X).shape == model.decision_function(X).shape == (300, 3)
+    )
+    np.testing.assert_array_equal(model.predict(X), model.predict_proba(X) > 0.5)
+    assert model.score(X, y) > 0.7
+    assert model.n_outputs_ == 3
+
+
+def test_tags():
+    for estimator in (PolyleafRegressor(), PolyleafClassifier()):
+        tags = get_tags(estimator)
+        assert tags.input_tags.allow_nan and tags.input_tags.sparse and tags.input_tags.categorical
+    assert get_tags(PolyleafRegressor()).target_tags.multi_output and is_regressor(PolyleafRegressor())
+    assert get_tags(PolyleafClassifier()).classifier_tags.multi_label and is_classifier(PolyleafClassifier())
+
+
+# --- objectives and targets ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "objective",
+    ["squared_error", "absolute_error", "quantile", "huber", "poisson", "gamma", "tweedie", "logistic"],
+)
+@pytest.mark.parametrize("strategy", ["multi_output_tree", "one_output_per_tree"])
+def test_regression_objectives(X, Y, objective, strategy):
+    positive = np.exp(np.clip(Y, -2, 2)) / np.exp(2.1)
+    model = regressor(objective=objective, multi_strategy=strategy, n_estimators=40).fit(X, positive)
+    assert model.score(X, positive) > 0.4
+
+
+def test_several_quantiles(X, Y):
+    levels = [0.1, 0.5, 0.9]
+    one = regressor(objective="quantile", quantile_alpha=levels, n_estimators=60).fit(X, Y[:, 0])
+    predicted = one.predict(X)
+    assert predicted.shape == (300, 3)
+    assert np.all(np.diff(predicted, axis=1) >= 0)
+    below = (Y[:, :1] <= predicted).mean(0)
+    np.testing.assert_allclose(below, levels, atol=0.08)
+    assert 0.2 < one.score(X, Y[:, 0]) < 1
+    two = regressor(objective="quantile", quantile_alpha=levels, n_estimators=60).fit(X, Y[:, :2])
+    assert two.predict(X).shape == (300, 6)
+    assert 0.2 < two.score(X, Y[:, :2]) < 1
+    single = regressor(objective="quantile", quantile_alpha=[0.5]).fit(X, Y[:, 0])
+    assert single.predict(X).shape == (300,)
+
+
+def test_parameters_reach_the_objective(X, Y):
+    assert regressor(objective="huber", huber_delta=0.3).fit(X, Y).model_.objective.delta == 0.3
+    tweedie = regressor(objective="tweedie", tweedie_variance_power=1.2).fit(X, np.abs(Y))
+    assert tweedie.model_.objective.variance_power == 1.2
+    softmax = classifier(softmax_curvature="residual").fit(X, Y.argmax(1))
+    assert softmax.model_.objective.softmax_curvature == "residual"
+    low, high = (
+        classifier(scale_pos_weight=w).fit(X, Y[:, 0] > 0).predict_proba(X)[:, 1].mean() for w in (0.2, 5)
+    )
+    assert low < high
+    assert classifier(scale_pos_weight=[1, 2, 3]).fit(X, (Y > 0).astype(int)).n_outputs_ == 3
+
+
+def squared(y_true, y_pred):
+    return y_pred - y_true, None
+
+
+def cross_entropy(y_true, y_pred):
+    p = np.exp(y_pred - y_pred.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    return p - np.eye(p.shape[1])[y_true], 1.5 * p * (1 - p)
+
+
+def test_custom_objectives(X, Y):
+    ours = regressor(base_score=0.0).fit(X, Y)
+    theirs = regressor(objective=squared).fit(X, Y)
+    np.testing.assert_allclose(theirs.predict(X), ours.predict(X), rtol=1e-5, atol=1e-6)
+    y = Y.argmax(1)
+    model = classifier(objective=cross_entropy).fit(X, y, eval_set=[(X, y)])
+    assert model.score(X, y) > 0.9 and not hasattr(model, "predict_proba")
+    assert list(model.evals_result_["validation_0"]) == ["merror"]
+
+
+def test_missing_targets(X, Y):
+    holes = Y.copy()
+    holes[np.random.default_rng(2).random(Y.shape) < 0.3] = np.nan
+    model = regressor(missing_targets="ignore", n_estimators=60).fit(X, holes, eval_set=[(X, holes)])
+    assert model.score(X, Y) > 0.7
+    there = ~np.isnan(holes)
+    rmse = np.sqrt(np.mean((model.predict(X) - Y)[there] ** 2))
+    assert model.evals_result_["validation_0"]["rmse"][-1] == pytest.approx(rmse, rel=1e-6)
+    labels = np.where(np.isnan(holes), np.nan, holes > 0)
+    assert (
+        classifier(missing_targets="ignore", n_estimators=60).fit(X, labels).score(X, (Y > 0).astype(int))
+        > 0.6
+    )
+
+
+def test_rows_without_targets_are_as_good_as_absent(X, Y):
+    y = np.vstack([Y, np.full((50, 3), np.nan)])
+    more = np.vstack([X, X[:50] + 9])
+    ours = regressor(missing_targets="ignore").fit(Dataset(more, reference=Dataset(X)), y)
+    plain = regressor(missing_targets="ignore").fit(X, Y, sample_weight=np.ones((300, 3)))
+    np.testing.assert_allclose(ours.predict(X), plain.predict(X), rtol=1e-6, atol=1e-7)
+
+
+def test_normalized_targets_make_outputs_equal(X, Y):
+    scales = np.array([1.0, 1e6, 1e-6])
+    model = regressor(normalize_targets=True, n_estimators=60).fit(X, Y * scales, eval_set=[(X, Y * scales)])
+    fits = 1 - ((model.predict(X) / scales - Y) ** 2).mean(0) / Y.var(0)
+    assert np.all(fits > 0.7)
+    rmse = np.sqrt(mean_squared_error(Y * scales, model.predict(X)))
+    assert model.evals_result_["validation_0"]["rmse"][-1] == pytest.approx(rmse, rel=1e-6)
+    plain = regressor(n_estimators=60).fit(X, Y * scales)
+    assert 1 - ((plain.predict(X) / scales - Y) ** 2).mean(0)[0] / Y.var(0)[0] < fits[0]
+
+
+def test_base_score(X, Y):
+    assert regressor(base_score=3.0).fit(X, Y).model_.base_score.tolist() == [3.0] * 3
+    model = regressor(base_score=[1, 2, 3], normalize_targets=True).fit(X, Y)
+    np.testing.assert_allclose(model.predict(X, iteration_range=(0, 1)).mean(0), [1, 2, 3], atol=0.5)
+
+
+def test_weights_are_repetitions(X, Y):
+    weight = np.random.default_rng(3).integers(0, 4, 300)
+    weighted = regressor(min_child_samples=1).fit(X, Y, sample_weight=weight)
+    repeated = regressor(min_child_samples=1).fit(X.repeat(weight, 0), Y.repeat(weight, 0))
+    np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), rtol=1e-4, atol=1e-4)
+
+
+def test_class_weight_moves_the_decision(X, Y):
+    y = (Y[:, 0] > 0.7).astype(int)
+    plain = classifier().fit(X, y).predict(X).mean()
+    assert plain < classifier(class_weight={1: 50}).fit(X, y).predict(X).mean()
+    assert plain < classifier(class_weight="balanced").fit(X, y).predict_proba(X)[:, 1].mean()
+
+
+# --- tables and names ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda X, names: pd.DataFrame(X, columns=list(names)),
+        lambda X, names: pl.DataFrame(X, schema=list(names)),
+        lambda X, names: pa.table({name: X[:, i] for i, name in enumerate(names)}),
+    ],
+)
+def test_tables(X, Y, make):
+    model = regressor().fit(make(X, "abcd"), Y)
+    assert model.feature_names_in_.tolist() == list("abcd")
+    np.testing.assert_array_equal(model.predict(make(X, "abcd")), regressor().fit(X, Y).predict(X))
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(make(X, "abdc"))
+
+
+def test_containers_of_numbers(X, Y):
+    expected = regressor().fit(X, Y).predict(X)
+    dense = np.nan_to_num(X)
+    for same in (X.tolist(), np.asfortranarray(X), X.astype(np.float32)):
+        np.testing.assert_allclose(regressor().fit(same, Y).predict(X.astype(np.float32)), expected, atol=0.2)
+    np.testing.assert_array_equal(
+        regressor().fit(sp.csr_array(dense), Y).predict(sp.csc_matrix(dense)),
+        regressor().fit(dense, Y).predict(dense),
+    )
+
+
+def test_categories():
+    rng = np.random.default_rng(0)
+    names = np.array(["red", "green", "blue", "grey", "black", "white"])
+    codes = rng.integers(0, 6, 400)
+    y = np.array([3.0, -1, 3, -1, 3, -1])[codes] + 0.01 * rng.standard_normal(400)
+    table = pd.DataFrame({"colour": pd.Categorical(names[codes]), "x": rng.standard_normal(400)})
+    tree = dict(n_estimators=1, learning_rate=1.0, max_leaves=2, reg_lambda=0.0)
+    model = PolyleafRegressor(**tree).fit(table, y)
+    assert model.score(table, y) > 0.99  # one split of a set of categories does it
+    unseen = pd.DataFrame({"colour": pd.Categorical(["pink"]), "x": [0.0]})
+    assert np.isfinite(model.predict(unseen)).all()
+    by_position = PolyleafRegressor(**tree, categorical_features=[0]).fit(np.c_[codes, table["x"]], y)
+    assert by_position.score(np.c_[codes, table["x"]], y) > 0.99
+
+
+def test_dataset_is_binned_once(X, Y):
+    data = Dataset(X, Y, max_bins=63)
+    expected = regressor(max_bins=63).fit(X, Y)
+    np.testing.assert_array_equal(regressor().fit(data).predict(X), expected.predict(X))
+    np.testing.assert_array_equal(regressor().fit(data, Y).predict(data), expected.predict(X))
+    held_out = Dataset(X[:50], Y[:50], reference=data)
+    model = regressor().fit(data, eval_set=[held_out, (X[:50], Y[:50])])
+    assert model.evals_result_["validation_0"] == model.evals_result_["validation_1"]
+    named = Dataset(pd.DataFrame(X, columns=list("abcd")))
+    assert regressor().fit(named, Y).feature_names_in_.tolist() == list("abcd")
+
+
+# --- evaluation, early stopping, callbacks -----------------------------------------------------------
+
+
+def test_evaluation_results_are_those_of_predictions(X, Y):
+    y = Y.argmax(1)
+    model = classifier().fit(X[:200], y[:200], eval_set=[(X[:200], y[:200])], X_val=X[200:], y_val=y[200:])
+    assert list(model.evals_result_) == ["validation_0", "validation"]
+    losses = [log_loss(y[200:], p) for p in model.staged_predict_proba(X[200:])]
+    np.testing.assert_allclose(model.evals_result_["validation"]["mlogloss"], losses, rtol=1e-5)
+
+
+def test_several_metrics_and_functions(X, Y):
+    def worst(y_true, y_pred):
+        return float(np.abs(y_true - y_pred).max())
+
+    model = regressor(eval_metric=["mae", worst]).fit(X, Y, eval_set=[(X, Y)], eval_names=["train"])
+    assert list(model.evals_result_["train"]) == ["mae", "worst"]
+    assert model.evals_result_["train"]["worst"][-1] == pytest.approx(np.abs(model.predict(X) - Y).max())
+
+
+def test_evaluation_weights(X, Y):
+    weight = np.arange(300.0)
+    model = regressor().fit(X, Y, eval_set=[(X, Y), (X, Y)], eval_sample_weight=[None, weight])
+    expected = np.sqrt(mean_squared_error(Y, model.predict(X), sample_weight=weight))
+    assert model.evals_result_["validation_1"]["rmse"][-1] == pytest.approx(expected)
+    assert model.evals_result_["validation_0"] != model.evals_result_["validation_1"]
+
+
+def test_early_stopping(X, Y):
+    rng = np.random.default_rng(0)
+    noisy = Y[:, 0] + 3 * rng.standard_normal(300)
+    model = regressor(n_estimators=500, early_stopping_rounds=5)
+    model.fit(X[:200], noisy[:200], eval_set=[(X[200:], noisy[200:])])
+    history = model.evals_result_["validation_0"]["rmse"]
+    assert model.best_iteration_ == int(np.argmin(history)) and model.best_score_ == min(history)
+    assert model.n_iter_ == len(history) == model.best_iteration_ + 6 < 500
+    best = (0, model.best_iteration_ + 1)
+    np.testing.assert_array_equal(model.predict(X), model.predict(X, iteration_range=best))
+    assert not np.array_equal(model.predict(X), model.predict(X, iteration_range=(0, 0)))
+    assert len(list(model.staged_predict(X))) == model.best_iteration_ + 1
+
+
+def test_early_stopping_that_maximizes(X, Y):
+    y = Y[:, 0] > 0
+    model = classifier(n_estimators=100, early_stopping_rounds=3, eval_metric=["logloss", "auc"])
+    model.fit(X[:200], y[:200], X_val=X[200:], y_val=y[200:])
+    history = model.evals_result_["validation"]["auc"]
+    assert model.best_score_ == max(history)
+
+    def hits(y_true, y_pred):
+        return "hits", float(((y_pred > 0.5) == y_true).mean()), True
+
+    model.set_params(eval_metric=hits).fit(X[:200], y[:200], X_val=X[200:], y_val=y[200:])
+    assert model.best_score_ == max(model.evals_result_["validation"]["hits"])
+
+
+def test_validation_fraction(X, Y):
+    model = classifier(n_estimators=200, early_stopping_rounds=5, validation_fraction=0.2)
+    model.fit(pd.DataFrame(X), pd.Series(Y.argmax(1)))
+    assert list(model.evals_result_) == ["validation"] and model.best_iteration_ is not None
+    again = clone(model).fit(X, Y.argmax(1))
+    assert again.evals_result_ == model.evals_result_
+    sparse = classifier(validation_fraction=0.5).fit(sp.csr_array(np.nan_to_num(X)), sp.csr_array(Y > 0))
+    assert len(sparse.evals_result_["validation"]["logloss"]) == 15
+
+
+def test_callbacks(X, Y):
+    seen = []
+    model = regressor(callbacks=[LearningRateScheduler([0.5, 0.1])])
+    model.fit(X, Y, callbacks=[lambda model, epoch, log: seen.append(model.learning_rate) or epoch == 3])
+    assert seen == [0.5, 0.1, 0.1, 0.1] and model.n_iter_ == 4
+    model = regressor(n_estimators=100, callbacks=[EarlyStopping(2, save_best=True)])
+    model.fit(X[:100], Y[:100], eval_set=[(X[100:], Y[100:])])
+    assert model.n_iter_ == model.best_iteration_ + 1
+
+
+def test_quiet_by_default_and_talkative_when_asked(X, Y, capsys):
+    regressor().fit(X, Y, eval_set=[(X, Y)])
+    assert capsys.readouterr() == ("", "")
+    regressor(verbose=5).fit(X, Y, eval_set=[(X, Y)])
+    assert [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()] == [
+        "[0]",
+        "[5]",
+        "[10]",
+        "[14]",
+    ]
+    regressor(verbose=1).fit(X, Y, eval_set=[(X, Y)])
+    assert "round 15/15" in capsys.readouterr().err
+
+
+def test_ctrl_c_keeps_the_rounds_so_far(X, Y):
+    def interrupt(model, epoch, log):
+        if epoch == 4:
+            raise KeyboardInterrupt
+
+    with pytest.warns(UserWarning, match="interrupted"):
+        model = regressor().fit(X, Y, callbacks=[interrupt])
+    assert 4 <= model.n_iter_ <= 5
+    assert model.predict(X).shape == (300, 3)
+
+
+# --- going on --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "sampling", [{}, {"subsample": 0.5}, {"sampling_method": "goss"}, {"colsample_bytree": 0.5}]
+)
+def test_going_on_is_as_if_never_stopped(X, Y, tmp_path, sampling):
+    whole = regressor(**sampling).fit(X, Y)
+    half = regressor(**sampling, n_estimators=7).fit(X, Y, callbacks=[Checkpoint(tmp_path, interval=5)])
+    rest = regressor(**sampling, n_estimators=8)
+    for start in (Checkpoint.latest(tmp_path), half, half.model_):
+        np.testing.assert_array_equal(rest.fit(X, Y, init_model=start).predict(X), whole.predict(X))
+    assert half.n_iter_ == 7 and rest.n_iter_ == 15
+    warm = regressor(**sampling, n_estimators=7, warm_start=True).fit(X, Y)
+    np.testing.assert_array_equal(warm.set_params(n_estimators=15).fit(X, Y).predict(X), whole.predict(X))
+
+
+def test_going_on_with_classes_and_units(X, Y):
+    y = np.array(list("xyz"))[Y.argmax(1)]
+    start = classifier().fit(X, y)
+    later = classifier().fit(X[:250], y[:250], init_model=start)
+    assert later.classes_.tolist() == list("xyz") and later.n_iter_ == 30
+    start = regressor(normalize_targets=True).fit(X, Y * 100)
+    later = regressor(normalize_targets=True).fit(X, Y * 100, init_model=start)
+    assert later.score(X, Y * 100) > start.score(X, Y * 100)
+
+
+def test_warm_start_with_nothing_to_do(X, Y):
+    model = regressor(warm_start=True).fit(X, Y)
+    before = model.predict(X)
+    np.testing.assert_array_equal(model.fit(X, Y).predict(X), before)
+    with pytest.raises(ValueError, match="n_estimators=3 is less than the 15"):
+        model.set_params(n_estimators=3).fit(X, Y)
+
+
+# --- prediction --------------------------------------------------------------------------------------
+
+
+def test_stages(X, Y):
+    model = regressor().fit(X, Y)
+    stages = list(model.staged_predict(X))
+    assert len(stages) == 15
+    np.testing.assert_allclose(stages[-1], model.predict(X), rtol=1e-6)
+    np.testing.assert_allclose(stages[4], model.predict(X, iteration_range=(0, 5)), rtol=1e-6)
+
+
+def test_apply_and_importances(X, Y):
+    model = regressor().fit(X, Y)
+    assert model.apply(X).shape == (300, 15) and model.apply(X, iteration_range=(0, 3)).shape == (300, 3)
+    assert model.feature_importances_.shape == (4,)
+    assert model.feature_importances_.sum() == pytest.approx(1)
+    assert model.feature_importance("split").sum() == sum(tree.n_leaves - 1 for tree in trees(model))
+    per_output = model.feature_importance(per_output=True)
+    assert per_output.shape == (3, 4)
+    np.testing.assert_array_equal(per_output.argmax(1) > 1, [False, True, True])
+
+
+def trees(model):
+    return [model.model_.forest.tree(t) for t in range(model.model_.n_trees)]
+
+
+def test_threads_do_not_matter(X, Y):
+    one, many = (regressor(n_jobs=n, subsample=0.7).fit(X, Y).predict(X) for n in (1, 3))
+    np.testing.assert_array_equal(one, many)
+
+
+def test_random_state(X, Y):
+    a, b, c = (regressor(subsample=0.5, random_state=seed).fit(X, Y).predict(X) for seed in (1, 1, 2))
+    assert np.array_equal(a, b) and not np.array_equal(a, c)
+    generator = regressor(subsample=0.5, random_state=np.random.RandomState(0))
+    assert not np.array_equal(generator.fit(X, Y).predict(X), generator.fit(X, Y).predict(X))
+
+
+def test_not_fitted(X):
+    for method in ("predict", "apply", "staged_predict", "save_model", "feature_importance"):
+        with pytest.raises(NotFittedError):
+            getattr(PolyleafRegressor(), method)(X)
+    assert not hasattr(PolyleafRegressor(), "feature_importances_")
+
+
+# --- scikit-learn around it ----------------------------------------------------------------------------
+
+
+def test_pipelines_searches_and_cross_validation(X, Y):
+    X, y = np.nan_to_num(X), Y.argmax(1)
+    pipeline = make_pipeline(StandardScaler(), classifier(n_estimators=5))
+    assert cross_val_predict(pipeline, X, y, cv=3, method="predict_proba").shape == (300, 3)
+    search = GridSearchCV(regressor(), {"max_leaves": [2, 15]}, cv=3, n_jobs=1).fit(X, Y)
+    assert search.best_params_ == {"max_leaves": 15}
+    assert cross_val_score(classifier(n_estimators=5), X, (Y > 0).astype(int), cv=3).min() > 0.2
+
+
+def test_parameters_are_stored_untouched():
+    metric, alpha = ["mae"], [0.1, 0.9]
+    model = PolyleafRegressor(eval_metric=metric, quantile_alpha=alpha)
+    assert model.get_params()["eval_metric"] is metric and model.quantile_alpha is alpha
+    assert clone(model).get_params()["quantile_alpha"] == alpha
+    for estimator in (PolyleafRegressor, PolyleafClassifier):
+        documented = set(estimator.__doc__.split("Attributes\n")[0].replace(",", "\n").split())
+        assert set(estimator().get_params()) <= documented
+
+
+@pytest.mark.parametrize("multi", [False, True])
+def test_pickles_and_files(X, Y, tmp_path, multi):
+    target = {False: Y[:, 0], True: Y}[multi]
+    labels = {False: np.array(list("ab"))[(Y[:, 0] > 0) * 1], True: (Y > 0).astype(int)}[multi]
+    models = [
+        regressor(subsample=0.9, normalize_targets=True).fit(pd.DataFrame(X, columns=list("abcd")), target),
+        classifier(early_stopping_rounds=2).fit(X, labels, eval_set=[(X, labels)]),
+        classifier(objective="logistic").fit(X, Y.argmax(1)),
+    ]
+    for model in models:
+        table = pd.DataFrame(X, columns=list("abcd")) if hasattr(model, "feature_names_in_") else X
+        model.save_model(tmp_path / "model.polyleaf")
+        for other in (
+            pickle.loads(pickle.dumps(model)),
+            load_model(tmp_path / "model.polyleaf"),
+            type(model).load_model(str(tmp_path / "model.polyleaf")),
+        ):
+            assert type(other) is type(model) and other.get_params() == model.get_params()
+            np.testing.assert_array_equal(other.predict(table), model.predict(table))
+            if hasattr(model, "predict_proba"):
+                np.testing.assert_array_equal(other.predict_proba(table), model.predict_proba(table))
+            attributes = {name for name in vars(model) if name.endswith("_") and not name.startswith("_")}
+            assert attributes <= set(vars(other))
+            assert (other.n_iter_, other.best_iteration_) == (model.n_iter_, model.best_iteration_)
+
+
+def test_loading_the_wrong_kind(X, Y, tmp_path):
+    regressor().fit(X, Y).save_model(tmp_path / "model")
+    with pytest.raises(ValueError, match="holds a PolyleafRegressor, not a PolyleafClassifier"):
+        PolyleafClassifier.load_model(tmp_path / "model")
+
+
+def test_custom_objectives_predict_from_files(X, Y, tmp_path):
+    model = regressor(objective=squared).fit(X, Y)
+    model.save_model(tmp_path / "model")
+    np.testing.assert_array_equal(load_model(tmp_path / "model").predict(X), model.predict(X))
+
+
+# --- the package ---------------------------------------------------------------------------------------
+
+
+def test_public_names():
+    assert set(polyleaf.__all__) <= set(dir(polyleaf))
+    for name in polyleaf.__all__:
+        assert getattr(polyleaf, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        polyleaf.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "code", ["import polyleaf", "from polyleaf import PolyleafRegressor, Dataset, recipes, callbacks"]
+)
+def test_extras_are_imported_on_use(code):
+    """What scikit-learn imports by itself does not count."""
+    extras = {"matplotlib", "pandas", "polars", "pyarrow", "rich", "typer", "safetensors"}
+    program = f"""
+import sklearn.base, sklearn.model_selection, sys
+before = set(sys.modules)
+{code}
+print(*(set(sys.modules) - before))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert extras.isdisjoint(done.stdout.split())

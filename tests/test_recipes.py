@@ -1,0 +1,85 @@
+"""Recipes: every one trains every task, and is the method it is named after."""
+
+import numpy as np
+import pytest
+
+from polyleaf import PolyleafClassifier, PolyleafRegressor, recipes
+
+RECIPES = [getattr(recipes, name) for name in recipes.__all__]
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 5))
+    Y = np.stack([X[:, 0] + X[:, 1] ** 2, np.sin(2 * X[:, 2]), X[:, 0] * X[:, 3]], axis=1)
+    return X, Y
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_recipes_are_parameters_of_both_estimators(recipe, data):
+    X, Y = data
+    regressor = PolyleafRegressor(**{**recipe(), "n_estimators": 40}).fit(X, Y)
+    assert regressor.score(X, Y) > 0.6
+    classifier = PolyleafClassifier(**{**recipe(), "n_estimators": 40}).fit(X, Y.argmax(1))
+    assert classifier.score(X, Y.argmax(1)) > 0.8
+    labels = PolyleafClassifier(**{**recipe(), "n_estimators": 40}).fit(X, (Y > 0).astype(int))
+    assert labels.score(X, (Y > 0).astype(int)) > 0.6
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_each_call_makes_a_new_dict(recipe):
+    recipe()["n_estimators"] = "spoiled"
+    assert recipe().get("n_estimators") != "spoiled"
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_docstrings_cite(recipe):
+    assert "arXiv" in recipe.__doc__ or "20" in recipe.__doc__
+
+
+def test_trees_per_round(data):
+    X, Y = data
+    few = {"n_estimators": 5}
+    assert PolyleafRegressor(**recipes.gbdt_mo() | few).fit(X, Y).model_.n_trees == 5
+    assert PolyleafRegressor(**recipes.gbdt_so() | few).fit(X, Y).model_.n_trees == 15
+    assert PolyleafRegressor(**recipes.cgb() | few).fit(X, Y).model_.n_trees == 5
+
+
+def test_one_tree_per_output_is_a_model_per_output(data):
+    X, Y = data
+    parameters = recipes.gbdt_so() | {"n_estimators": 10}
+    together = PolyleafRegressor(**parameters).fit(X, Y).predict(X)
+    apart = [PolyleafRegressor(**parameters).fit(X, y).predict(X) for y in Y.T]
+    np.testing.assert_array_equal(together, np.stack(apart, axis=1))
+
+
+def test_cgb_is_gbdt_mo_for_squared_error(data):
+    """Constant curvature: there is no second step to take (paper, section 3.2)."""
+    X, Y = data
+    same = {key: value for key, value in recipes.cgb().items() if "curvature" not in key}
+    np.testing.assert_array_equal(
+        PolyleafRegressor(**recipes.cgb()).fit(X, Y).predict(X),
+        PolyleafRegressor(**same).fit(X, Y).predict(X),
+    )
+
+
+def test_cgb_takes_the_newton_step_of_its_paper(data):
+    """Eq. 13: the sum of the residuals over the sum of p (1 - p), times Friedman's (K - 1) / K."""
+    X, Y = data
+    y = Y.argmax(1)
+    parameters = {**recipes.cgb(), "n_estimators": 1, "learning_rate": 1.0, "base_score": 0.0}
+    model = PolyleafClassifier(**parameters).fit(X, y)
+    leaf = model.apply(X)[:, 0]
+    step = model.decision_function(X)
+    for j in np.unique(leaf):
+        rows = leaf == j
+        residual = np.eye(3)[y[rows]] - 1 / 3
+        expected = (2 / 3) * residual.sum(0) / (rows.sum() * (1 / 3) * (2 / 3))
+        np.testing.assert_allclose(
+            step[rows], np.broadcast_to(expected, (rows.sum(), 3)), rtol=1e-5, atol=1e-6
+        )
+
+
+def test_cgb_relies_on_the_default_softmax_curvature():
+    assert PolyleafClassifier(**recipes.cgb()).softmax_curvature == "friedman"
