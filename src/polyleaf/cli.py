@@ -21,30 +21,34 @@ from .table import Table
 
 __all__ = ["app", "main", "run"]
 
-_EXAMPLES = """
-[bold]Examples[/bold]
+_EXAMPLES = {
+    "train": (
+        "polyleaf train houses.csv --target price --model houses.polyleaf",
+        "polyleaf train energy.csv -t heating,cooling --validation 0.2 --early-stopping 20 -m m",
+        "polyleaf train emotions.arff -t last:6 -m m --rounds 300 --set subsample=0.8",
+        "polyleaf train visits.parquet -t visits -m m --objective poisson --drop id,date",
+    ),
+    "predict": (
+        "polyleaf predict new.csv --model m --out predictions.csv",
+        "polyleaf predict new.csv --model m --proba | head",
+    ),
+    "evaluate": ("polyleaf evaluate test.csv --model m", "polyleaf evaluate test.csv --model m --json"),
+    "inspect": ("polyleaf inspect m", "polyleaf inspect m --tree 0", "polyleaf inspect m --json > m.json"),
+    "demo": ("polyleaf demo", "polyleaf demo --quick --out /tmp/demo"),
+}
 
-  polyleaf demo
 
-  polyleaf train houses.csv --target price --model houses.polyleaf
+def _examples(*commands: str) -> str:
+    lines = [line for command in commands for line in _EXAMPLES[command]]
+    return "\n\n".join(["[bold]Examples[/bold]", *(f"  {line}" for line in lines)])
 
-  polyleaf train energy.parquet --target heating,cooling --validation 0.2 --early-stopping 20 --model
-  m.polyleaf
 
-  polyleaf train emotions.arff --target last:6 --model m.polyleaf --set subsample=0.8 --rounds 300
-
-  polyleaf predict new.csv --model m.polyleaf --out predictions.csv --proba
-
-  polyleaf evaluate test.csv --model m.polyleaf
-
-  polyleaf inspect m.polyleaf --tree 0
-"""
 _FORMATS = f"Formats, known by their endings: {', '.join(e for known in FORMATS.values() for e in known)}."
 
 app = typer.Typer(
     name="polyleaf",
     help=f"Gradient boosted trees for many outputs.\n\n{_FORMATS}",
-    epilog=_EXAMPLES,
+    epilog=_examples(*_EXAMPLES),
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -58,7 +62,7 @@ FormatOption = Annotated[
 ]
 
 
-@app.command(epilog=_EXAMPLES)
+@app.command(epilog=_examples("train"))
 def train(
     file: FileArgument,
     model: ModelOption,
@@ -154,7 +158,7 @@ def train(
     )
 
 
-@app.command(epilog=_EXAMPLES)
+@app.command(epilog=_examples("predict"))
 def predict(
     file: FileArgument,
     model: ModelOption,
@@ -184,7 +188,7 @@ def predict(
         _remark(f"{_count(X.shape[0], 'prediction')} written to {out}")
 
 
-@app.command(epilog=_EXAMPLES)
+@app.command(epilog=_examples("evaluate"))
 def evaluate(
     file: FileArgument,
     model: ModelOption,
@@ -210,7 +214,7 @@ def evaluate(
         print(f"{name:{width}}  {value:.6g}")
 
 
-@app.command(epilog=_EXAMPLES)
+@app.command(epilog=_examples("inspect"))
 def inspect(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model file.")],
     tree: Annotated[int | None, typer.Option(help="Show this tree, counted from 0.", min=0)] = None,
@@ -232,7 +236,7 @@ def inspect(
         print(summary(estimator.model_, n_features=top))
 
 
-@app.command(epilog=_EXAMPLES)
+@app.command(epilog=_examples("demo"))
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for models, picture and data; made if absent.")] = Path(
         "polyleaf_demo"
