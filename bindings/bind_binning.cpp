@@ -1,7 +1,207 @@
+// Binning at the border: NumPy arrays -> Columns, with the checks that memory safety needs.
+#include <nanobind/stl/optional.h>
+
+#include <algorithm>
+#include <optional>
+#include <stdexcept>
+#include <vector>
+
 #include "arrays.h"
+#include "binning.h"
 
 namespace polyleaf {
+namespace {
 
-void bind_binning(nb::module_& m) { (void)m; }
+using AnyArray = nb::ndarray<nb::ro, nb::device::cpu>;
+
+void require(bool condition, const char* message) {
+  if (!condition) throw std::invalid_argument(message);
+}
+
+ValueType type_of(nb::dlpack::dtype dtype) {
+  using Code = nb::dlpack::dtype_code;
+  const auto code = static_cast<Code>(dtype.code);
+  if (code == Code::Float && dtype.bits == 32) return ValueType::f32;
+  if (code == Code::Float && dtype.bits == 64) return ValueType::f64;
+  const bool is_unsigned = code == Code::UInt;
+  require(is_unsigned || code == Code::Int, "Columns must be float32, float64 or integers of 8 to 64 bits.");
+  switch (dtype.bits) {
+    case 8:
+      return is_unsigned ? ValueType::u8 : ValueType::i8;
+    case 16:
+      return is_unsigned ? ValueType::u16 : ValueType::i16;
+    case 32:
+      return is_unsigned ? ValueType::u32 : ValueType::i32;
+    default:
+      return is_unsigned ? ValueType::u64 : ValueType::i64;
+  }
+}
+
+// Columns, and the arrays they point into.
+struct Table {
+  Columns columns;
+  std::vector<AnyArray> owners;
+  std::vector<uint8_t> seen;
+
+  Table(int64_t n_rows, int64_t n_features) : seen(static_cast<size_t>(n_features), 0) {
+    require(n_rows >= 0 && n_rows <= INT32_MAX, "A table must have at most 2147483647 rows.");
+    columns.n_rows = n_rows;
+  }
+
+  int32_t claim(int64_t feature) {
+    require(feature >= 0 && feature < static_cast<int64_t>(seen.size()), "A feature index is out of range.");
+    require(!seen[feature], "A feature occurs in two blocks.");
+    seen[feature] = 1;
+    return static_cast<int32_t>(feature);
+  }
+
+  // (values (n_rows, k), features (k,))
+  void add_dense(nb::handle block) {
+    const auto values = nb::cast<AnyArray>(block[0]);
+    const auto features =
+        nb::cast<nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(block[1]);
+    require(values.ndim() == 2 && static_cast<int64_t>(values.shape(0)) == columns.n_rows &&
+                values.shape(1) == features.shape(0),
+            "A dense block must be an array (n_rows, number of its features).");
+    const ValueType type = type_of(values.dtype());
+    const auto size = static_cast<ptrdiff_t>(values.itemsize());
+    for (size_t c = 0; c < features.shape(0); ++c)
+      columns.dense.push_back(
+          {claim(features.data()[c]), type,
+           static_cast<const char*>(values.data()) + static_cast<ptrdiff_t>(c) * values.stride(1) * size,
+           static_cast<ptrdiff_t>(values.stride(0)) * size});
+    owners.push_back(values);
+  }
+
+  // (data (nnz,), indices int32 (nnz,), indptr int64 (k + 1,), features (k,)): compressed columns without
+  // duplicates
+  void add_sparse(nb::handle block) {
+    const auto values = nb::cast<AnyArray>(block[0]);
+    const auto rows =
+        nb::cast<nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(block[1]);
+    const auto indptr =
+        nb::cast<nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(block[2]);
+    const auto features =
+        nb::cast<nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(block[3]);
+    const ValueType type = type_of(values.dtype());
+    require(type == ValueType::f32 || type == ValueType::f64, "Sparse values must be float32 or float64.");
+    require(values.ndim() == 1 && (values.shape(0) < 2 || values.stride(0) == 1),
+            "Sparse values must be contiguous.");
+    require(indptr.shape(0) == features.shape(0) + 1, "indptr must have one entry per column and one more.");
+    const auto n_stored = static_cast<int64_t>(std::min(values.shape(0), rows.shape(0)));
+    for (size_t c = 0; c < features.shape(0); ++c) {
+      const int64_t begin = indptr.data()[c], end = indptr.data()[c + 1];
+      require(0 <= begin && begin <= end && end <= n_stored,
+              "indptr of a sparse matrix must ascend from 0 to nnz.");
+      columns.sparse.push_back(
+          {claim(features.data()[c]), type,
+           static_cast<const char*>(values.data()) + begin * static_cast<int64_t>(values.itemsize()),
+           rows.data() + begin, end - begin});
+    }
+    owners.push_back(values);
+    owners.emplace_back(rows);
+    owners.emplace_back(indptr);
+  }
+
+  // (index int32 (n_rows,), code_of uint8 (n_categories,), feature)
+  void add_category(nb::handle block) {
+    const auto index =
+        nb::cast<nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(block[0]);
+    const auto code_of =
+        nb::cast<nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(block[1]);
+    require(static_cast<int64_t>(index.shape(0)) == columns.n_rows,
+            "A categorical column must have n_rows entries.");
+    columns.categories.push_back({claim(nb::cast<int64_t>(block[2])), index.data(), code_of.data(),
+                                  static_cast<int64_t>(code_of.shape(0))});
+    owners.emplace_back(index);
+    owners.emplace_back(code_of);
+  }
+};
+
+nb::tuple find_thresholds_of(nb::list dense, nb::list sparse, int64_t n_rows, int64_t n_features,
+                             std::optional<Array1<const int64_t>> rows,
+                             std::optional<Array1<const int64_t>> weights, int max_bins, int n_threads) {
+  require(max_bins >= 2 && max_bins <= kMaxBins, "max_bins must be between 2 and 255.");
+  Table table(n_rows, n_features);
+  for (nb::handle block : dense) table.add_dense(block);
+  for (nb::handle block : sparse) table.add_sparse(block);
+  Sample sample{n_rows, nullptr, nullptr};
+  if (rows.has_value()) {
+    sample.n = static_cast<int64_t>(rows->shape(0));
+    sample.rows = rows->data();
+    for (int64_t i = 0; i < sample.n; ++i)
+      require(sample.rows[i] >= 0 && sample.rows[i] < n_rows, "A sampled row is out of range.");
+  }
+  if (weights.has_value()) {
+    require(static_cast<int64_t>(weights->shape(0)) == sample.n,
+            "weights must have one entry per sampled row.");
+    sample.weights = weights->data();
+  }
+  std::vector<Thresholds> found;
+  {
+    nb::gil_scoped_release release;
+    found = find_thresholds(table.columns, sample, static_cast<int32_t>(n_features), max_bins, n_threads);
+  }
+  nb::list thresholds;
+  NewArray<bool> wide({static_cast<size_t>(n_features)});
+  for (size_t f = 0; f < found.size(); ++f) {
+    NewArray<double> values({found[f].values.size()});
+    std::copy(found[f].values.begin(), found[f].values.end(), values.data);
+    thresholds.append(values.array);
+    wide.data[f] = found[f].wide;
+  }
+  return nb::make_tuple(thresholds, wide.array);
+}
+
+BinTable make_bin_table(Array1<const double> values, Array1<const int64_t> offsets, Array1<const bool> wide) {
+  const size_t n_features = wide.shape(0);
+  require(offsets.shape(0) == n_features + 1, "offsets must have one entry per feature and one more.");
+  std::vector<Thresholds> thresholds(n_features);
+  for (size_t f = 0; f < n_features; ++f) {
+    const int64_t begin = offsets.data()[f], end = offsets.data()[f + 1];
+    require(
+        0 <= begin && begin <= end && end <= static_cast<int64_t>(values.shape(0)) && end - begin < kMaxBins,
+        "offsets must ascend, by at most 254 thresholds a feature.");
+    thresholds[f].values.assign(values.data() + begin, values.data() + end);
+    thresholds[f].wide = wide.data()[f];
+  }
+  return BinTable(thresholds);
+}
+
+void transform(const BinTable& bins, nb::list dense, nb::list sparse, nb::list categories,
+               Array2<uint8_t> codes, int n_threads) {
+  Table table(static_cast<int64_t>(codes.shape(1)), bins.n_features());
+  require(static_cast<int64_t>(codes.shape(0)) == bins.n_features(),
+          "codes must be an array (n_features, n_rows).");
+  for (nb::handle block : dense) table.add_dense(block);
+  for (nb::handle block : sparse) table.add_sparse(block);
+  for (nb::handle block : categories) table.add_category(block);
+  nb::gil_scoped_release release;
+  bins.transform(table.columns, codes.data(), n_threads);
+}
+
+template <class T>
+bool has_infinite_of(nb::ndarray<const T, nb::ndim<2>, nb::device::cpu> values, int n_threads) {
+  nb::gil_scoped_release release;
+  return has_infinite(values.data(), static_cast<int64_t>(values.shape(0)),
+                      static_cast<int64_t>(values.shape(1)), static_cast<ptrdiff_t>(values.stride(0)),
+                      static_cast<ptrdiff_t>(values.stride(1)), n_threads);
+}
+
+}  // namespace
+
+void bind_binning(nb::module_& m) {
+  m.def("find_thresholds", &find_thresholds_of, nb::arg("dense"), nb::arg("sparse"), nb::arg("n_rows"),
+        nb::arg("n_features"), nb::arg("rows").none(), nb::arg("weights").none(), nb::arg("max_bins"),
+        nb::arg("n_threads"),
+        "Thresholds (a list of float64 arrays) and wide (bool, (n_features,)) of numeric columns.");
+  m.def("has_infinite", &has_infinite_of<float>, nb::arg("values").noconvert(), nb::arg("n_threads"));
+  m.def("has_infinite", &has_infinite_of<double>, nb::arg("values").noconvert(), nb::arg("n_threads"),
+        "Whether a float32 or float64 matrix holds an infinity.");
+  nb::class_<BinTable>(m, "BinTable", "Thresholds of all features, laid out for the search.")
+      .def(nb::new_(&make_bin_table), nb::arg("values"), nb::arg("offsets"), nb::arg("wide"))
+      .def("transform", &transform, nb::arg("dense"), nb::arg("sparse"), nb::arg("categories"),
+           nb::arg("codes").noconvert(), nb::arg("n_threads"), "Writes the codes of a table into `codes`.");
+}
 
 }  // namespace polyleaf

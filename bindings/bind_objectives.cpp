@@ -1,7 +1,203 @@
+// Losses at the border: checks of shapes, then the core with the GIL released.
+#include <nanobind/stl/optional.h>
+
+#include <optional>
+#include <stdexcept>
+#include <string>
+
 #include "arrays.h"
+#include "isa.h"
+#include "objectives.h"
 
 namespace polyleaf {
+namespace {
 
-void bind_objectives(nb::module_& m) { (void)m; }
+using FloatMatrix = Array2<const float>;
+using OptionalMatrix = std::optional<FloatMatrix>;
+
+void require(bool condition, const char* message) {
+  if (!condition) throw std::invalid_argument(message);
+}
+
+int64_t rows(const auto& array) {
+  return static_cast<int64_t>(array.shape(0));
+}
+int64_t columns(const auto& array) {
+  return static_cast<int64_t>(array.shape(1));
+}
+
+// The part of the input that element-wise losses and softmax share.
+LossInput input_of(const FloatMatrix& raw, const OptionalMatrix& weight, const Array1<const float>& offset) {
+  LossInput input;
+  input.n_rows = rows(raw);
+  input.n_outputs = columns(raw);
+  input.raw = raw.data();
+  require(rows(offset) == input.n_outputs, "offset must have one value for each output.");
+  input.offset = offset.data();
+  if (weight) {
+    require(rows(*weight) == input.n_rows, "weight must have one row for each row of raw.");
+    input.weight = weight->data();
+    input.weight_columns = columns(*weight);
+  }
+  return input;
+}
+
+LossInput element_input(const FloatMatrix& raw, const FloatMatrix& target, const OptionalMatrix& weight,
+                        const Array1<const float>& offset, const Array1<const float>& parameter) {
+  LossInput input = input_of(raw, weight, offset);
+  require(rows(target) == input.n_rows && columns(target) == input.n_outputs,
+          "target must be shaped like raw.");
+  require(rows(parameter) == input.n_outputs, "parameter must have one value for each output.");
+  input.target = target.data();
+  input.parameter = parameter.data();
+  return input;
+}
+
+LossInput softmax_input(const FloatMatrix& raw, const Array1<const int32_t>& label,
+                        const OptionalMatrix& weight, const Array1<const float>& offset) {
+  LossInput input = input_of(raw, weight, offset);
+  require(rows(label) == input.n_rows, "label must have one class id for each row of raw.");
+  input.label = label.data();
+  return input;
+}
+
+void loss_derivatives(const LossConfig& config, const FloatMatrix& raw, const FloatMatrix& target,
+                      const OptionalMatrix& weight, const Array1<const float>& offset,
+                      const Array1<const float>& parameter, const Array2<float>& g,
+                      const std::optional<Array2<float>>& h, int n_threads) {
+  const LossInput input = element_input(raw, target, weight, offset, parameter);
+  require(rows(g) == input.n_rows && columns(g) == input.n_outputs, "g must be shaped like raw.");
+  require(!h || rows(*h) == input.n_rows, "h must have one row for each row of raw.");
+  nb::gil_scoped_release release;
+  derivatives(config, input, g.data(), h ? h->data() : nullptr, h ? columns(*h) : 0, n_threads);
+}
+
+double loss_mean(const LossConfig& config, const FloatMatrix& raw, const FloatMatrix& target,
+                 const OptionalMatrix& weight, const Array1<const float>& offset,
+                 const Array1<const float>& parameter, int n_threads) {
+  const LossInput input = element_input(raw, target, weight, offset, parameter);
+  nb::gil_scoped_release release;
+  return mean_loss(config, input, n_threads);
+}
+
+void softmax_loss_derivatives(SoftmaxCurvature curvature, float factor, const FloatMatrix& raw,
+                              const Array1<const int32_t>& label, const OptionalMatrix& weight,
+                              const Array1<const float>& offset, const Array2<float>& g,
+                              const Array2<float>& h, int n_threads) {
+  const LossInput input = softmax_input(raw, label, weight, offset);
+  require(rows(g) == input.n_rows && columns(g) == input.n_outputs, "g must be shaped like raw.");
+  require(rows(h) == input.n_rows && columns(h) == input.n_outputs, "h must be shaped like raw.");
+  nb::gil_scoped_release release;
+  softmax_derivatives(curvature, factor, input, g.data(), h.data(), n_threads);
+}
+
+double softmax_loss_mean(const FloatMatrix& raw, const Array1<const int32_t>& label,
+                         const OptionalMatrix& weight, const Array1<const float>& offset, int n_threads) {
+  const LossInput input = softmax_input(raw, label, weight, offset);
+  nb::gil_scoped_release release;
+  return softmax_mean_loss(input, n_threads);
+}
+
+template <class T>
+void check_weight(const Array2<const T>& values, const OptionalMatrix& weight) {
+  if (!weight) return;
+  require(rows(*weight) == rows(values), "weight must have one row for each row of values.");
+  require(columns(*weight) == 1 || columns(*weight) == columns(values),
+          "weight must have one column, or one for each column of values.");
+}
+
+template <class T>
+auto totals(const Array2<const T>& values, const OptionalMatrix& weight, int n_threads) {
+  check_weight(values, weight);
+  NewArray<double> out({2, values.shape(1)});
+  {
+    nb::gil_scoped_release release;
+    weighted_totals(values.data(), rows(values), columns(values), weight ? weight->data() : nullptr,
+                    weight ? columns(*weight) : 0, out.data, n_threads);
+  }
+  return out.array;
+}
+
+template <class T>
+auto quantiles(const Array2<const T>& values, const OptionalMatrix& weight,
+               const std::optional<Array1<const int32_t>>& leaf_of_row, int32_t n_leaves,
+               const std::optional<Array1<const int32_t>>& used, const Array1<const double>& level,
+               int n_threads) {
+  check_weight(values, weight);
+  require(n_leaves >= 1, "n_leaves must be at least 1.");
+  require(!leaf_of_row || rows(*leaf_of_row) == rows(values),
+          "leaf_of_row must have one id for each row of values.");
+  require(rows(level) == columns(values), "level must have one value for each column of values.");
+  NewArray<T> out({static_cast<size_t>(n_leaves), values.shape(1)});
+  {
+    nb::gil_scoped_release release;
+    const RowsOfLeaves leaves{leaf_of_row ? leaf_of_row->data() : nullptr, n_leaves,
+                              used ? used->data() : nullptr, used ? rows(*used) : rows(values)};
+    leaf_quantiles(values.data(), rows(values), columns(values), weight ? weight->data() : nullptr,
+                   weight ? columns(*weight) : 0, leaves, level.data(), out.data, n_threads);
+  }
+  return out.array;
+}
+
+template <void (*ObjectiveKernels::*kFunction)(const float*, float*, int64_t)>
+auto elementary(const Array1<const float>& x) {
+  NewArray<float> out({x.shape(0)});
+  (POLYLEAF_SELECT(objective_kernels).*kFunction)(x.data(), out.data, rows(x));
+  return out.array;
+}
+
+}  // namespace
+
+void bind_objectives(nb::module_& m) {
+  nb::enum_<LossFamily>(m, "LossFamily")
+      .value("squared_error", LossFamily::squared_error)
+      .value("absolute_error", LossFamily::absolute_error)
+      .value("quantile", LossFamily::quantile)
+      .value("huber", LossFamily::huber)
+      .value("log_link", LossFamily::log_link)
+      .value("logistic", LossFamily::logistic)
+      .value("squared_hinge", LossFamily::squared_hinge);
+  nb::enum_<SoftmaxCurvature>(m, "SoftmaxCurvature")
+      .value("scaled", SoftmaxCurvature::scaled)
+      .value("residual", SoftmaxCurvature::residual);
+  nb::class_<LossConfig>(m, "LossConfig")
+      .def(nb::init<>())
+      .def_rw("family", &LossConfig::family)
+      .def_rw("huber_delta", &LossConfig::huber_delta)
+      .def_rw("variance_power", &LossConfig::variance_power)
+      .def_rw("model_curvature", &LossConfig::model_curvature)
+      .def_rw("data_curvature", &LossConfig::data_curvature);
+
+  m.def("loss_derivatives", &loss_derivatives, nb::arg("config"), nb::arg("raw").noconvert(),
+        nb::arg("target").noconvert(), nb::arg("weight").noconvert().none(), nb::arg("offset").noconvert(),
+        nb::arg("parameter").noconvert(), nb::arg("g").noconvert(), nb::arg("h").noconvert().none(),
+        nb::arg("n_threads"), "Gradient and curvature of an element-wise loss, written into g and h.");
+  m.def("loss_mean", &loss_mean, nb::arg("config"), nb::arg("raw").noconvert(), nb::arg("target").noconvert(),
+        nb::arg("weight").noconvert().none(), nb::arg("offset").noconvert(), nb::arg("parameter").noconvert(),
+        nb::arg("n_threads"), "Weighted mean of an element-wise loss.");
+  m.def("softmax_derivatives", &softmax_loss_derivatives, nb::arg("curvature"), nb::arg("factor"),
+        nb::arg("raw").noconvert(), nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(),
+        nb::arg("offset").noconvert(), nb::arg("g").noconvert(), nb::arg("h"), nb::arg("n_threads"),
+        "Gradient and curvature of softmax cross-entropy, written into g and h.");
+  m.def("softmax_mean", &softmax_loss_mean, nb::arg("raw").noconvert(), nb::arg("label").noconvert(),
+        nb::arg("weight").noconvert().none(), nb::arg("offset").noconvert(), nb::arg("n_threads"),
+        "Weighted mean of softmax cross-entropy.");
+  m.def("weighted_totals", &totals<float>, nb::arg("values").noconvert(),
+        nb::arg("weight").noconvert().none(), nb::arg("n_threads"));
+  m.def("weighted_totals", &totals<double>, nb::arg("values").noconvert(),
+        nb::arg("weight").noconvert().none(), nb::arg("n_threads"),
+        "Sums over rows of weight * value and of weight: float64 (2, n_columns).");
+  m.def("leaf_quantiles", &quantiles<float>, nb::arg("values").noconvert(),
+        nb::arg("weight").noconvert().none(), nb::arg("leaf_of_row").noconvert().none(), nb::arg("n_leaves"),
+        nb::arg("rows").noconvert().none(), nb::arg("level").noconvert(), nb::arg("n_threads"));
+  m.def("leaf_quantiles", &quantiles<double>, nb::arg("values").noconvert(),
+        nb::arg("weight").noconvert().none(), nb::arg("leaf_of_row").noconvert().none(), nb::arg("n_leaves"),
+        nb::arg("rows").noconvert().none(), nb::arg("level").noconvert(), nb::arg("n_threads"),
+        "Lower weighted quantile of each column in each leaf: (n_leaves, n_columns).");
+  m.def("_exp", &elementary<&ObjectiveKernels::exp>, nb::arg("x").noconvert(),
+        "The kernels' exp, for tests.");
+  m.def("_log", &elementary<&ObjectiveKernels::log>, nb::arg("x").noconvert(),
+        "The kernels' log, for tests.");
+}
 
 }  // namespace polyleaf

@@ -1,7 +1,243 @@
+// Tree and Forest for Python: checked arrays in, read-only views out.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+
+#include <optional>
+#include <stdexcept>
+#include <string>
+
 #include "arrays.h"
+#include "forest.h"
+#include "tree.h"
 
 namespace polyleaf {
+namespace {
 
-void bind_predict(nb::module_& m) { (void)m; }
+// A read-only view of memory that `owner` keeps alive.
+template <class T>
+nb::ndarray<nb::numpy, const T> view(const void* data, std::initializer_list<size_t> shape, nb::handle owner,
+                                     std::initializer_list<int64_t> strides = {}) {
+  static const double nothing = 0;
+  return nb::ndarray<nb::numpy, const T>(data != nullptr ? data : &nothing, shape, owner, strides);
+}
+
+// A read-only property for one array of the tree, one entry a node.
+template <class T, class Member>
+void def_nodes(nb::class_<Tree>& cls, const char* name, Member member, const char* doc) {
+  cls.def_prop_ro(
+      name,
+      [member](nb::handle self) {
+        const auto& data = nb::cast<const Tree&>(self).*member;
+        return view<T>(data.data(), {data.size()}, self);
+      },
+      doc);
+}
+
+template <class T, class U>
+std::vector<U> copied(const Array1<const T>& array) {
+  return std::vector<U>(array.data(), array.data() + array.size());
+}
+
+std::shared_ptr<Tree> tree_from_arrays(Array1<const int32_t> feature, Array1<const int32_t> threshold,
+                                       Array1<const bool> missing_left, Array1<const int32_t> left,
+                                       Array1<const int32_t> right, Array1<const int32_t> leaf,
+                                       Array1<const int32_t> category_set, Array2<const uint64_t> categories,
+                                       Array1<const double> gain, Array1<const int64_t> count,
+                                       Array1<const double> cover, Array2<const float> output_gain,
+                                       std::optional<int32_t> n_features) {
+  if (categories.shape(1) != 4)
+    throw std::invalid_argument("`categories` has " + std::to_string(categories.shape(1)) +
+                                " columns; a category set has 4 words of 64 bits.");
+  if (output_gain.shape(0) != feature.size())
+    throw std::invalid_argument("`output_gain` needs one row for each of the " +
+                                std::to_string(feature.size()) + " nodes, but has " +
+                                std::to_string(output_gain.shape(0)) + ".");
+  auto tree = std::make_shared<Tree>();
+  tree->feature = copied<int32_t, int32_t>(feature);
+  tree->threshold = copied<int32_t, int32_t>(threshold);
+  // As bytes: a bool array from a file may hold bytes other than 0 and 1.
+  const uint8_t* bytes = reinterpret_cast<const uint8_t*>(missing_left.data());
+  tree->missing_left.assign(bytes, bytes + missing_left.size());
+  tree->left = copied<int32_t, int32_t>(left);
+  tree->right = copied<int32_t, int32_t>(right);
+  tree->leaf = copied<int32_t, int32_t>(leaf);
+  tree->category_set = copied<int32_t, int32_t>(category_set);
+  tree->categories.resize(categories.shape(0));
+  if (categories.size() > 0) std::memcpy(tree->categories.data(), categories.data(), categories.size() * 8);
+  tree->gain = copied<double, double>(gain);
+  tree->count = copied<int64_t, int64_t>(count);
+  tree->cover = copied<double, double>(cover);
+  tree->output_gain.assign(output_gain.data(), output_gain.data() + output_gain.size());
+  tree->n_outputs = static_cast<int32_t>(output_gain.shape(1));
+  for (int32_t f : tree->feature) tree->n_leaves += f == -1;
+  check_tree(*tree, n_features.value_or(kMaxFeatures));
+  return tree;
+}
+
+void bind_tree(nb::module_& m) {
+  nb::class_<Tree> cls(
+      m, "Tree",
+      "Structure of one tree: splits on feature codes and numbered leaves. Every array has one entry\n"
+      "a node; node 0 is the root, children come after their parent. Arrays are read-only views.");
+  cls.def_prop_ro("n_nodes", &Tree::n_nodes)
+      .def_ro("n_leaves", &Tree::n_leaves)
+      .def_ro("n_outputs", &Tree::n_outputs);
+  def_nodes<int32_t>(cls, "feature", &Tree::feature, "int32; -1: leaf");
+  def_nodes<int32_t>(cls, "threshold", &Tree::threshold,
+                     "int32; last code that goes left; -1: categorical or leaf");
+  def_nodes<bool>(cls, "missing_left", &Tree::missing_left, "bool; where code 255 goes");
+  def_nodes<int32_t>(cls, "left", &Tree::left, "int32; -1: leaf");
+  def_nodes<int32_t>(cls, "right", &Tree::right, "int32; -1: leaf");
+  def_nodes<int32_t>(cls, "leaf", &Tree::leaf, "int32; leaf id; -1: inner node");
+  def_nodes<int32_t>(cls, "category_set", &Tree::category_set,
+                     "int32; row of `categories`; -1: numeric or leaf");
+  def_nodes<double>(cls, "gain", &Tree::gain,
+                    "float64; gain of the split, averaged over outputs; 0 for a leaf");
+  def_nodes<int64_t>(cls, "count", &Tree::count, "int64; training rows of the sample");
+  def_nodes<double>(cls, "cover", &Tree::cover, "float64; summed curvature, mean over outputs");
+  cls.def_prop_ro(
+      "categories",
+      [](nb::handle self) {
+        const Tree& tree = nb::cast<const Tree&>(self);
+        return view<uint64_t>(tree.categories.data(), {tree.categories.size(), 4}, self);
+      },
+      "uint64 (n_sets, 4); bit c: code c goes left");
+  cls.def_prop_ro(
+      "output_gain",
+      [](nb::handle self) {
+        const Tree& tree = nb::cast<const Tree&>(self);
+        return view<float>(tree.output_gain.data(),
+                           {tree.feature.size(), static_cast<size_t>(tree.n_outputs)}, self);
+      },
+      "float32 (n_nodes, n_outputs); what each output contributes to gain * n_outputs");
+  cls.def_static(
+      "from_arrays", &tree_from_arrays, nb::kw_only(), nb::arg("feature"), nb::arg("threshold"),
+      nb::arg("missing_left"), nb::arg("left"), nb::arg("right"), nb::arg("leaf"), nb::arg("category_set"),
+      nb::arg("categories"), nb::arg("gain"), nb::arg("count"), nb::arg("cover"), nb::arg("output_gain"),
+      nb::arg("n_features") = nb::none(),
+      "A tree from arrays of any origin. ValueError unless they describe one tree on n_features features.");
+}
+
+CodeMatrix code_matrix(const Array2<const uint8_t>& codes) {
+  return {codes.data(), static_cast<int64_t>(codes.shape(0)), static_cast<int64_t>(codes.shape(1))};
+}
+
+TreeRange tree_range(const Forest& forest, int32_t first, std::optional<int32_t> last) {
+  return {first, last.value_or(forest.n_trees())};
+}
+
+void append(Forest& forest, std::shared_ptr<Tree> tree, const Array2<const float>& values, int32_t output) {
+  if (values.shape(0) != static_cast<size_t>(tree->n_leaves))
+    throw std::invalid_argument("The tree has " + std::to_string(tree->n_leaves) +
+                                " leaves, but `values` has " + std::to_string(values.shape(0)) + " rows.");
+  if (values.shape(1) > (size_t{1} << 30)) throw std::invalid_argument("`values` has too many columns.");
+  forest.append(std::move(tree), values.data(), static_cast<int32_t>(values.shape(1)), output);
+}
+
+void predict(const Forest& forest, const Array2<const uint8_t>& codes, const Array2<float>& raw,
+             int32_t first, std::optional<int32_t> last, int n_threads) {
+  if (raw.shape(0) != codes.shape(1) || raw.shape(1) != static_cast<size_t>(forest.n_outputs()))
+    throw std::invalid_argument("`raw` must have shape (n_rows, n_outputs) = (" +
+                                std::to_string(codes.shape(1)) + ", " + std::to_string(forest.n_outputs()) +
+                                "), but has shape (" + std::to_string(raw.shape(0)) + ", " +
+                                std::to_string(raw.shape(1)) + ").");
+  const TreeRange range = tree_range(forest, first, last);
+  nb::gil_scoped_release release;
+  forest.predict(code_matrix(codes), raw.data(), range, n_threads);
+}
+
+const double* outputs_data(const Forest& forest, const std::optional<Array1<const double>>& array,
+                           const char* name) {
+  if (!array) return nullptr;
+  if (array->size() != static_cast<size_t>(forest.n_outputs()))
+    throw std::invalid_argument(std::string("`") + name + "` must have one value for each of the " +
+                                std::to_string(forest.n_outputs()) + " outputs, but has " +
+                                std::to_string(array->size()) + ".");
+  return array->data();
+}
+
+nb::ndarray<nb::numpy, double> scores(const Forest& forest, const Array2<const uint8_t>& codes,
+                                      const Array1<const double>& base,
+                                      const std::optional<Array1<const double>>& scale,
+                                      const std::optional<Array1<const double>>& offset, int32_t first,
+                                      std::optional<int32_t> last, int n_threads) {
+  const double* base_data = outputs_data(forest, base, "base");
+  const double* scale_data = outputs_data(forest, scale, "scale");
+  const double* offset_data = outputs_data(forest, offset, "offset");
+  if ((scale_data == nullptr) != (offset_data == nullptr))
+    throw std::invalid_argument("`scale` and `offset` go together; give both or neither.");
+  const TreeRange range = tree_range(forest, first, last);
+  NewArray<double> result({codes.shape(1), static_cast<size_t>(forest.n_outputs())});
+  {
+    nb::gil_scoped_release release;
+    forest.scores(code_matrix(codes), base_data, scale_data, offset_data, result.data, range, n_threads);
+  }
+  return result.array;
+}
+
+nb::ndarray<nb::numpy, int32_t> apply(const Forest& forest, const Array2<const uint8_t>& codes, int32_t first,
+                                      std::optional<int32_t> last, int n_threads) {
+  const TreeRange range = tree_range(forest, first, last);
+  NewArray<int32_t> result(
+      {codes.shape(1), static_cast<size_t>(range.last > first ? range.last - first : 0)});
+  {
+    nb::gil_scoped_release release;
+    forest.apply(code_matrix(codes), result.data, range, n_threads);
+  }
+  return result.array;
+}
+
+int32_t checked_index(const Forest& forest, int32_t t) {
+  if (t < 0 || t >= forest.n_trees())
+    throw nb::index_error(("tree " + std::to_string(t) + " of " + std::to_string(forest.n_trees())).c_str());
+  return t;
+}
+
+// A view of the leaf values without their padding; it keeps them alive, also after a truncate.
+nb::ndarray<nb::numpy, const float> leaf_values(const Forest& forest, int32_t t) {
+  const LeafValues& values = forest.values(checked_index(forest, t));
+  nb::capsule owner(new LeafValues(values), [](void* p) noexcept { delete static_cast<LeafValues*>(p); });
+  return view<float>(values.data.get(),
+                     {static_cast<size_t>(forest.tree(t)->n_leaves), static_cast<size_t>(values.n_values)},
+                     owner, {values.stride, 1});
+}
+
+void bind_forest(nb::module_& m) {
+  nb::class_<Forest>(m, "Forest", "Trees with their leaf values, ready to predict.")
+      .def(nb::init<int32_t>(), nb::arg("n_outputs"))
+      .def("__len__", &Forest::n_trees)
+      .def_prop_ro("n_outputs", &Forest::n_outputs)
+      .def("append", &append, nb::arg("tree"), nb::arg("values"), nb::arg("output") = -1,
+           "Adds a tree. values: float32 (n_leaves, n_outputs), or (n_leaves, 1) where output >= 0.")
+      .def("truncate", &Forest::truncate, nb::arg("n_trees"), "Keeps the first n_trees trees.")
+      .def(
+          "tree",
+          [](const Forest& forest, int32_t t) {
+            return std::const_pointer_cast<Tree>(forest.tree(checked_index(forest, t)));
+          },
+          nb::arg("t"), "Tree t.")
+      .def("values", &leaf_values, nb::arg("t"), "Leaf values of tree t: a read-only view, one row a leaf.")
+      .def(
+          "output", [](const Forest& forest, int32_t t) { return forest.output(checked_index(forest, t)); },
+          nb::arg("t"), "The output that tree t is for; -1: all.")
+      .def(
+          "predict", &predict, nb::arg("codes"), nb::arg("raw").noconvert(), nb::arg("first") = 0,
+          nb::arg("last") = nb::none(), nb::arg("n_threads") = 1,
+          "raw (n_rows, n_outputs) += trees first .. last - 1, in place, in order, in float32. codes: uint8\n"
+          "(n_features, n_rows).")
+      .def("scores", &scores, nb::arg("codes"), nb::arg("base"), nb::arg("scale") = nb::none(),
+           nb::arg("offset") = nb::none(), nb::arg("first") = 0, nb::arg("last") = nb::none(),
+           nb::arg("n_threads") = 1,
+           "float64 (n_rows, n_outputs): (base + float32 sum of trees first .. last - 1) * scale + offset.")
+      .def("apply", &apply, nb::arg("codes"), nb::arg("first") = 0, nb::arg("last") = nb::none(),
+           nb::arg("n_threads") = 1, "Leaf ids, int32 (n_rows, last - first).");
+}
+
+}  // namespace
+
+void bind_predict(nb::module_& m) {
+  bind_tree(m);
+  bind_forest(m);
+}
 
 }  // namespace polyleaf

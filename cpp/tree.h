@@ -1,4 +1,5 @@
-// The structure of one tree: splits on feature codes and numbered leaves. What a leaf holds is not known here.
+// The structure of one tree: splits on feature codes and numbered leaves. What a leaf holds is not known
+// here.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -10,7 +11,9 @@ constexpr int kMissingCode = 255;
 
 using CategorySet = std::array<uint64_t, 4>;  // bit c: code c goes left
 
-inline bool contains(const CategorySet& set, int code) { return (set[code >> 6] >> (code & 63)) & 1; }
+inline bool contains(const CategorySet& set, int code) {
+  return (set[code >> 6] >> (code & 63)) & 1;
+}
 
 // One entry per node in every array. Node 0 is the root; children come after their parent.
 struct Tree {
@@ -21,10 +24,10 @@ struct Tree {
   std::vector<int32_t> leaf;          // leaf id; -1: inner node
   std::vector<int32_t> category_set;  // row of `categories`; -1: numeric or leaf
   std::vector<CategorySet> categories;
-  std::vector<double> gain;         // of the split, averaged over outputs; 0 for a leaf
-  std::vector<int64_t> count;       // training rows of the sample
-  std::vector<double> cover;        // summed curvature (mean over outputs)
-  std::vector<float> output_gain;   // n_nodes x n_outputs: what each output contributes to gain * n_outputs
+  std::vector<double> gain;        // of the split, averaged over outputs; 0 for a leaf
+  std::vector<int64_t> count;      // training rows of the sample
+  std::vector<double> cover;       // summed curvature (mean over outputs)
+  std::vector<float> output_gain;  // n_nodes x n_outputs: what each output contributes to gain * n_outputs
   int32_t n_leaves = 0;
   int32_t n_outputs = 0;
 
@@ -36,5 +39,10 @@ struct Tree {
     return code <= threshold[node];
   }
 };
+
+// Throws std::invalid_argument, in a sentence, unless the arrays agree with each other and describe one tree
+// whose features are < n_features. What passes can be walked without any further check. Trees from files and
+// from Python go through here; trees that the grower made do not need to.
+void check_tree(const Tree& tree, int32_t n_features);
 
 }  // namespace polyleaf

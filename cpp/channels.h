@@ -1,0 +1,86 @@
+// Channels: what one row adds to a bin, as small integers (docs/design.md section 4). A row's channels are
+//   [g_0 .. g_{K-1}] [curvature: none, 1 or K] [1, the count, if a lane is free], padded to 4, 8 or a multiple of 16.
+// Whoever sums them need not know what they mean.
+//
+// Owns: quantisation and its overflow bound. Must not know: features, splits.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "buffer.h"
+#include "isa.h"
+
+namespace polyleaf {
+
+constexpr float kSmallestDerivative = 1e-28f;  // a column whose largest magnitude is below counts as zero
+
+enum class Curvature { unit = 0, shared = 1, diagonal = 2 };
+
+struct ChannelLayout {
+  int n_outputs = 1;
+  Curvature curvature = Curvature::unit;
+  int lanes = 4;              // int16 per row, int32 per bin
+  int curvature_offset = -1;  // first curvature lane; -1: none
+  int count_lane = -1;        // -1: counts are kept in an array beside the sums
+
+  static ChannelLayout make(int n_outputs, Curvature curvature);
+  int n_curvature() const {
+    return curvature == Curvature::unit ? 0 : curvature == Curvature::shared ? 1 : n_outputs;
+  }
+};
+
+// Rows a tree sees: all of them, or the ascending `rows`; `multiplier` (n_all) scales a row's derivatives.
+struct Sample {
+  int64_t n_all = 0;
+  const uint32_t* rows = nullptr;
+  int64_t n_rows = 0;
+  const float* multiplier = nullptr;
+  int64_t n_used() const { return rows != nullptr ? n_rows : n_all; }
+};
+
+struct ChannelKernels {
+  // largest[j] = max(largest[j], max |values_ij * multiplier_i|) over rows i in [begin, end) of the sample
+  void (*largest)(const float* values, int n_columns, const Sample& sample, int64_t begin, int64_t end,
+                  float* largest);
+  // channels[row][offset + j] = q = rint(values_ij * multiplier_i * inverse_j); size_j += |q|; total_j += q.
+  // Lanes after these may be zeroed; count_lane (-1: none) is set to 1 afterwards. `inverse` has 16 zeros behind it.
+  void (*quantise)(const float* values, int n_columns, const Sample& sample, int64_t begin, int64_t end,
+                   const float* inverse, int16_t* channels, int lanes, int offset, int count_lane, int64_t* size, int64_t* total);
+};
+POLYLEAF_DECLARE_KERNELS(ChannelKernels, channel_kernels)
+
+class Channels {
+ public:
+  Channels() = default;
+  Channels(const Channels&) = delete;
+  Channels& operator=(const Channels&) = delete;
+
+  // g: (n_all, K); h: (n_all, 1) for shared, (n_all, K) for diagonal, unused for unit. May be called again for the
+  // next tree: buffers are reused.
+  void quantise(const float* g, const float* h, int n_outputs, Curvature curvature, const Sample& sample,
+                int n_threads);
+
+  const ChannelLayout& layout() const { return layout_; }
+  const Sample& sample() const { return sample_; }
+  const int16_t* row(int64_t i) const { return data_.data() + i * layout_.lanes; }
+  // Sums over the sample, one per lane.
+  const std::vector<int32_t>& totals() const { return totals_; }
+  // step of every lane as a float32, zero for lanes past the last; 16 zeros follow.
+  const float* gradient_step() const { return gradient_step_.data(); }
+  const float* curvature_step() const { return curvature_step_.data(); }
+
+ private:
+  void quantise_part(const float* values, int n_columns, int offset, int count_lane, std::vector<float>& step,
+                     int n_threads);
+  void clear(int n_threads);
+
+  ChannelLayout layout_;
+  Sample sample_;
+  std::vector<uint32_t> rows_;
+  std::vector<float> multiplier_;
+  Buffer<int16_t> data_;
+  std::vector<float> gradient_step_, curvature_step_;
+  std::vector<int32_t> totals_;
+};
+
+}  // namespace polyleaf

@@ -1,0 +1,157 @@
+// Quantisation of derivatives to int16 (channels.h).
+#include "../channels.h"
+
+#include "lanes.h"
+
+namespace polyleaf {
+namespace POLYLEAF_ISA_NAMESPACE {
+namespace {
+
+POLYLEAF_INLINE int64_t row_of(const Sample& sample, int64_t i) { return sample.rows ? sample.rows[i] : i; }
+POLYLEAF_INLINE float multiplier_of(const Sample& sample, int64_t row) {
+  return sample.multiplier ? sample.multiplier[row] : 1.0f;
+}
+
+// Round half to even for |x| < 2^22, the same on every instruction set.
+POLYLEAF_INLINE float round_even(float x) {
+  const float magic = 12582912.0f;  // 1.5 * 2^23
+  return (x + magic) - magic;
+}
+
+POLYLEAF_INLINE f32x16 round_even(f32x16 x) { return (x + 12582912.0f) - 12582912.0f; }
+
+// Magnitudes compared as integers: for non-negative floats the order is the same, and a NaN is larger than
+// infinity, so that it is noticed.
+POLYLEAF_INLINE int32_t magnitude(float x) {
+  int32_t bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  return bits & 0x7fffffff;
+}
+
+// The last block of sixteen columns may be wider than what is left of a row. Reading on into the next row is
+// harmless (what is read there is multiplied by zero or ignored), except after the last row of all.
+POLYLEAF_INLINE bool may_read_sixteen(int64_t row, int column, int n_columns, const Sample& sample) {
+  return row + 1 < sample.n_all || column + 16 <= n_columns;
+}
+
+void largest_of(const float* values, int n_columns, const Sample& sample, int64_t begin, int64_t end,
+                float* largest) {
+  if (n_columns == 1 && !sample.rows && !sample.multiplier) {
+    int32_t best = magnitude(largest[0]);
+    for (int64_t i = begin; i < end; ++i) best = magnitude(values[i]) > best ? magnitude(values[i]) : best;
+    std::memcpy(largest, &best, sizeof(best));
+    return;
+  }
+  for (int c = 0; c < n_columns; c += 16) {
+    const int width = n_columns - c < 16 ? n_columns - c : 16;
+    i32x16 best = {};
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t row = row_of(sample, i);
+      const float* v = values + row * n_columns + c;
+      const float m = multiplier_of(sample, row);
+      f32x16 x = {};
+      if (may_read_sixteen(row, c, n_columns, sample))
+        x = load<f32x16>(v);
+      else
+        std::memcpy(&x, v, sizeof(float) * width);
+      const i32x16 bits = load<i32x16>(reinterpret_cast<const int32_t*>(&(x *= m))) & 0x7fffffff;
+      best = bits > best ? bits : best;
+    }
+    for (int j = 0; j < width; ++j) {
+      const int32_t before = magnitude(largest[c + j]);
+      const int32_t now = best[j] > before ? best[j] : before;
+      std::memcpy(&largest[c + j], &now, sizeof(now));
+    }
+  }
+}
+
+// One column into interleaved lanes, whole data: the single-output case.
+void quantise_column(const float* values, int64_t begin, int64_t end, float inverse, int16_t* channels, int lanes,
+                     int64_t* size, int64_t* total) {
+  constexpr int kRun = 256;
+  int32_t q[kRun];
+  for (int64_t i = begin; i < end; i += kRun) {
+    const int m = static_cast<int>(end - i < kRun ? end - i : kRun);
+    for (int j = 0; j < m; ++j) q[j] = static_cast<int32_t>(round_even(values[i + j] * inverse));
+    int32_t magnitudes = 0, sum = 0;
+    for (int j = 0; j < m; ++j) {
+      magnitudes += q[j] < 0 ? -q[j] : q[j];
+      sum += q[j];
+    }
+    *size += magnitudes;
+    *total += sum;
+    for (int j = 0; j < m; ++j) channels[(i + j) * lanes] = static_cast<int16_t>(q[j]);
+  }
+}
+
+// Sixteen columns at once; the lanes after the last column get zeros.
+void quantise_sixteen(const float* values, int n_columns, int c, const Sample& sample, int64_t begin, int64_t end,
+                      const float* inverse, int16_t* channels, int lanes, int offset, i32x16& magnitudes,
+                      i32x16& sums) {
+  const int width = n_columns - c < 16 ? n_columns - c : 16;
+  const f32x16 scale = load<f32x16>(inverse + c);
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t row = row_of(sample, i);
+    const float* v = values + row * n_columns + c;
+    f32x16 x = {};
+    if (may_read_sixteen(row, c, n_columns, sample))
+      x = load<f32x16>(v);
+    else
+      std::memcpy(&x, v, sizeof(float) * width);
+    const i32x16 q = __builtin_convertvector(round_even(x * multiplier_of(sample, row) * scale), i32x16);
+    magnitudes += q < 0 ? -q : q;
+    sums += q;
+    store(channels + row * lanes + offset + c, __builtin_convertvector(q, i16x16));
+  }
+}
+
+void quantise_few(const float* values, int n_columns, int c, int width, const Sample& sample, int64_t begin,
+                  int64_t end, const float* inverse, int16_t* channels, int lanes, int offset, i32x16& magnitudes,
+                  i32x16& sums) {
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t row = row_of(sample, i);
+    const float m = multiplier_of(sample, row);
+    for (int j = 0; j < width; ++j) {
+      const int32_t q = static_cast<int32_t>(round_even(values[row * n_columns + c + j] * m * inverse[c + j]));
+      magnitudes[j] += q < 0 ? -q : q;
+      sums[j] += q;
+      channels[row * lanes + offset + c + j] = static_cast<int16_t>(q);
+    }
+  }
+}
+
+void quantise(const float* values, int n_columns, const Sample& sample, int64_t begin, int64_t end,
+              const float* inverse, int16_t* channels, int lanes, int offset, int count_lane, int64_t* size,
+              int64_t* total) {
+  if (n_columns == 1 && !sample.rows && !sample.multiplier) {
+    quantise_column(values, begin, end, inverse[0], channels + offset, lanes, size, total);
+  } else {
+    // Sums run in int32 over at most 2048 rows of at most 2^15 each, then in int64.
+    constexpr int kRun = 2048;
+    for (int c = 0; c < n_columns; c += 16)
+      for (int64_t start = begin; start < end; start += kRun) {
+        const int64_t stop = start + kRun < end ? start + kRun : end;
+        const int width = n_columns - c < 16 ? n_columns - c : 16;
+        i32x16 magnitudes = {}, sums = {};
+        if (offset + c + 16 <= lanes)
+          quantise_sixteen(values, n_columns, c, sample, start, stop, inverse, channels, lanes, offset, magnitudes,
+                           sums);
+        else
+          quantise_few(values, n_columns, c, width, sample, start, stop, inverse, channels, lanes, offset,
+                       magnitudes, sums);
+        for (int j = 0; j < width; ++j) {
+          size[c + j] += magnitudes[j];
+          total[c + j] += sums[j];
+        }
+      }
+  }
+  if (count_lane >= 0)
+    for (int64_t i = begin; i < end; ++i) channels[row_of(sample, i) * lanes + count_lane] = 1;
+}
+
+}  // namespace
+
+const ChannelKernels channel_kernels = {largest_of, quantise};
+
+}  // namespace POLYLEAF_ISA_NAMESPACE
+}  // namespace polyleaf

@@ -1,0 +1,313 @@
+// The losses themselves: one struct each, a scalar function that the loop around it vectorises.
+//
+// Derivatives are float32; losses are float64 sums of float32 transcendentals, so squares of large residuals
+// do not overflow. No loss meets NaN or infinity for finite raw scores and targets.
+#include "objectives.h"
+
+#include "vector_math.h"
+
+namespace polyleaf::POLYLEAF_ISA_NAMESPACE {
+namespace {
+
+// Below this a curvature says nothing: p (1 - p) underflows to 0 for |raw| > 87, and a leaf of such rows
+// would divide by zero when lambda is 0.
+constexpr float kLeastCurvature = 1e-16f;
+// Parts of log-link gradients are cut here, so that y * e^-z stays finite and can still be multiplied by a
+// weight.
+constexpr float kLargestPart = 1e30f;
+
+struct Derivative {
+  float g, h;
+};
+
+// l = (z - y)^2 / 2
+struct SquaredError {
+  Derivative derivative(float z, float y, float) const { return {z - y, 1.0f}; }
+  double loss(float z, float y, float) const {
+    const double r = double(z) - double(y);
+    return 0.5 * r * r;
+  }
+};
+
+// l = |z - y|; the curvature 1 is a scale for the split search, leaves are renewed by the median.
+struct AbsoluteError {
+  Derivative derivative(float z, float y, float) const {
+    return {(z > y ? 1.0f : 0.0f) - (z < y ? 1.0f : 0.0f), 1.0f};
+  }
+  double loss(float z, float y, float) const {
+    const double r = double(z) - double(y);
+    return r < 0 ? -r : r;
+  }
+};
+
+// l = level * (y - z) where y > z, (1 - level) * (z - y) elsewhere
+struct Quantile {
+  Derivative derivative(float z, float y, float level) const {
+    return {(z > y ? 1.0f - level : 0.0f) - (z < y ? level : 0.0f), 1.0f};
+  }
+  double loss(float z, float y, float level) const {
+    const double r = double(y) - double(z);
+    return r > 0 ? double(level) * r : (double(level) - 1.0) * r;
+  }
+};
+
+// l = r^2 / 2 where |r| <= delta, delta * (|r| - delta / 2) elsewhere. The curvature 1 is an upper bound, so
+// a Newton step never overshoots.
+struct Huber {
+  float delta;
+  Derivative derivative(float z, float y, float) const {
+    return {at_least(at_most(z - y, delta), -delta), 1.0f};
+  }
+  double loss(float z, float y, float) const {
+    double r = double(z) - double(y);
+    r = r < 0 ? -r : r;
+    const double inside = r < double(delta) ? r : double(delta);
+    return inside * (r - 0.5 * inside);
+  }
+};
+
+// Deviances with a log link, variance = mean^p. With model part b = e^((2-p) z) and data part s = y e^((1-p)
+// z) the gradient is b - s, and the curvature a mixture of b and s. kPower 1: Poisson (s = y), 2: Gamma (b =
+// 1).
+template <int kPower>
+struct LogLink {
+  float one_minus_p, two_minus_p, model_curvature, data_curvature;
+  double inverse_one, inverse_two;  // 1 / (1 - p), 1 / (2 - p); Tweedie only
+  float model(float z) const {
+    return kPower == 2 ? 1.0f : at_most(exp_saturating(two_minus_p * z), kLargestPart);
+  }
+  float data(float z, float y) const {
+    return kPower == 1 ? y : at_most(y * exp_saturating(one_minus_p * z), kLargestPart);
+  }
+  Derivative derivative(float z, float y, float) const {
+    const float b = model(z), s = data(z, y);
+    return {b - s, at_least(model_curvature * b + data_curvature * s, kLeastCurvature)};
+  }
+  double loss(float z, float y, float) const {
+    if constexpr (kPower == 1) return double(model(z)) - double(y) * double(z);
+    if constexpr (kPower == 2) return double(data(z, y)) + double(z);
+    return double(model(z)) * inverse_two - double(data(z, y)) * inverse_one;
+  }
+};
+
+// l = -s y ln p - (1 - y) ln(1 - p), p = 1 / (1 + e^-z), y in [0, 1], s the weight of positives
+struct Logistic {
+  Derivative derivative(float z, float y, float positive) const {
+    // The smaller of p and 1 - p is e / (1 + e): computed so, it keeps its digits.
+    const float e = exp_saturating(-magnitude(z));
+    const float larger = 1.0f / (1.0f + e), smaller = e * larger;
+    const float p = z < 0 ? smaller : larger, not_p = z < 0 ? larger : smaller;
+    const float sy = positive * y, ny = 1.0f - y;
+    return {ny * p - sy * not_p, at_least((ny + sy) * (larger * smaller), kLeastCurvature)};
+  }
+  double loss(float z, float y, float positive) const {
+    const double rest = double(log1p_unit(exp_saturating(-magnitude(z))));
+    const double minus_log_p = (z < 0 ? -double(z) : 0.0) + rest,
+                 minus_log_not_p = (z < 0 ? 0.0 : double(z)) + rest;
+    return double(positive) * double(y) * minus_log_p + (1.0 - double(y)) * minus_log_not_p;
+  }
+};
+
+// l = max(0, 1 - t z)^2 / 2 with t = 2 y - 1 in {-1, +1}. The curvature 1 is an upper bound, reached inside
+// the margin.
+struct SquaredHinge {
+  Derivative derivative(float z, float y, float) const {
+    const float t = 2.0f * y - 1.0f;
+    return {-t * at_least(1.0f - t * z, 0.0f), 1.0f};
+  }
+  double loss(float z, float y, float) const {
+    const double margin = 1.0 - (2.0 * double(y) - 1.0) * double(z);
+    return margin > 0 ? 0.5 * margin * margin : 0.0;
+  }
+};
+
+template <class F>
+void with_loss(const LossConfig& c, F&& f) {
+  const float one = 1.0f - c.variance_power, two = 2.0f - c.variance_power;
+  const double inverse_one = 1.0 / double(one), inverse_two = 1.0 / double(two);
+  switch (c.family) {
+    case LossFamily::squared_error:
+      return f(SquaredError{});
+    case LossFamily::absolute_error:
+      return f(AbsoluteError{});
+    case LossFamily::quantile:
+      return f(Quantile{});
+    case LossFamily::huber:
+      return f(Huber{c.huber_delta});
+    case LossFamily::log_link:
+      if (two == 1.0f) return f(LogLink<1>{one, two, c.model_curvature, c.data_curvature, 0, 0});
+      if (two == 0.0f) return f(LogLink<2>{one, two, c.model_curvature, c.data_curvature, 0, 0});
+      return f(LogLink<0>{one, two, c.model_curvature, c.data_curvature, inverse_one, inverse_two});
+    case LossFamily::logistic:
+      return f(Logistic{});
+    case LossFamily::squared_hinge:
+      return f(SquaredHinge{});
+  }
+}
+
+void derivatives(const LossConfig& config, const LossChunk& chunk, float* g_out, float* h_out) {
+  const float* __restrict raw = chunk.raw, * __restrict target = chunk.target;
+  const float* __restrict offset = chunk.offset, * __restrict parameter = chunk.parameter;
+  float* __restrict g = g_out, * __restrict h = h_out;
+  const int64_t n = chunk.n;
+  with_loss(config, [&](auto loss) {
+    if (h == nullptr) {
+      for (int64_t i = 0; i < n; ++i) g[i] = loss.derivative(raw[i] + offset[i], target[i], parameter[i]).g;
+      return;
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      const Derivative d = loss.derivative(raw[i] + offset[i], target[i], parameter[i]);
+      g[i] = d.g;
+      h[i] = d.h;
+    }
+  });
+}
+
+void losses(const LossConfig& config, const LossChunk& chunk, double* out) {
+  const float* __restrict raw = chunk.raw, * __restrict target = chunk.target;
+  const float* __restrict offset = chunk.offset, * __restrict parameter = chunk.parameter;
+  double* __restrict loss_out = out;
+  const int64_t n = chunk.n;
+  with_loss(config, [&](auto loss) {
+    for (int64_t i = 0; i < n; ++i) loss_out[i] = loss.loss(raw[i] + offset[i], target[i], parameter[i]);
+  });
+}
+
+constexpr int kLanes = 16;
+
+// Softmax works on 16 rows at a time, transposed: scores[k][lane] for class k of row `lane`. Every step is then one
+// vector operation for any number of classes, and the sum over classes runs in order of class.
+struct SoftmaxGroup {
+  float largest[kLanes];
+  float sum[kLanes];
+};
+
+// Reads up to 16 rows (the last one fills the lanes left over), leaves e^(score - largest) in `scores`.
+inline void softmax_group(const SoftmaxChunk& chunk, int64_t first, SoftmaxGroup& group) {
+  const int64_t n_outputs = chunk.n_outputs;
+  float* __restrict scores = chunk.scratch;
+  // In squares of 16 x 16, so that thousands of classes do not stride through more lines than the cache holds.
+  for (int64_t begin = 0; begin < n_outputs; begin += kLanes) {
+    const int64_t end = begin + kLanes < n_outputs ? begin + kLanes : n_outputs;
+    for (int j = 0; j < kLanes; ++j) {
+      const int64_t row = first + j < chunk.n_rows ? first + j : chunk.n_rows - 1;
+      const float* __restrict raw = chunk.raw + row * n_outputs;
+      for (int64_t k = begin; k < end; ++k) scores[k * kLanes + j] = raw[k];
+    }
+  }
+  float largest[kLanes], sum[kLanes], part[kLanes];
+  for (int j = 0; j < kLanes; ++j) largest[j] = scores[j] + chunk.offset[0];
+  for (int64_t k = 0; k < n_outputs; ++k) {
+    const float offset = chunk.offset[k];
+    for (int j = 0; j < kLanes; ++j) {
+      const float z = scores[k * kLanes + j] + offset;
+      scores[k * kLanes + j] = z;
+      largest[j] = at_least(largest[j], z);
+    }
+  }
+  // The sum is kept in parts of 16 classes, so its error does not grow with thousands of them.
+  for (int j = 0; j < kLanes; ++j) sum[j] = 0.0f;
+  for (int64_t begin = 0; begin < n_outputs; begin += kLanes) {
+    const int64_t end = begin + kLanes < n_outputs ? begin + kLanes : n_outputs;
+    for (int j = 0; j < kLanes; ++j) part[j] = 0.0f;
+    for (int64_t k = begin; k < end; ++k)
+      for (int j = 0; j < kLanes; ++j) {
+        const float e = exp_saturating(scores[k * kLanes + j] - largest[j]);
+        scores[k * kLanes + j] = e;
+        part[j] += e;
+      }
+    for (int j = 0; j < kLanes; ++j) sum[j] += part[j];
+  }
+  for (int j = 0; j < kLanes; ++j) {
+    group.largest[j] = largest[j];
+    group.sum[j] = sum[j];
+  }
+}
+
+void softmax_derivatives(SoftmaxCurvature curvature, float factor, const SoftmaxChunk& chunk, float* g, float* h) {
+  const int64_t n_outputs = chunk.n_outputs;
+  float* __restrict p = chunk.scratch;
+  SoftmaxGroup group;
+  for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
+    softmax_group(chunk, first, group);
+    float inverse[kLanes];
+    for (int j = 0; j < kLanes; ++j) inverse[j] = 1.0f / group.sum[j];
+    for (int64_t k = 0; k < n_outputs; ++k)
+      for (int j = 0; j < kLanes; ++j) p[k * kLanes + j] *= inverse[j];
+    const int64_t n_rows = chunk.n_rows - first < kLanes ? chunk.n_rows - first : kLanes;
+    for (int64_t begin = 0; begin < n_outputs; begin += kLanes) {
+      const int64_t end = begin + kLanes < n_outputs ? begin + kLanes : n_outputs;
+      for (int64_t j = 0; j < n_rows; ++j) {
+        float* __restrict gi = g + (first + j) * n_outputs;
+        for (int64_t k = begin; k < end; ++k) gi[k] = p[k * kLanes + j];
+      }
+    }
+  }
+  // Row-major again; what follows is flat.
+  const int64_t n = chunk.n_rows * n_outputs;
+  float *__restrict gradient = g, *__restrict hessian = h;
+  if (curvature == SoftmaxCurvature::scaled)
+    for (int64_t i = 0; i < n; ++i)
+      hessian[i] = at_least(factor * (gradient[i] * (1.0f - gradient[i])), kLeastCurvature);
+  for (int64_t i = 0; i < chunk.n_rows; ++i) gradient[i * n_outputs + chunk.label[i]] -= 1.0f;
+  if (curvature == SoftmaxCurvature::residual)
+    for (int64_t i = 0; i < n; ++i) hessian[i] = at_least(magnitude(gradient[i]), kLeastCurvature);
+}
+
+void softmax_losses(const SoftmaxChunk& chunk, double* loss) {
+  SoftmaxGroup group;
+  for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
+    softmax_group(chunk, first, group);
+    for (int64_t j = 0; j < kLanes && first + j < chunk.n_rows; ++j) {
+      const int64_t row = first + j, label = chunk.label[row];
+      const double z = double(chunk.raw[row * chunk.n_outputs + label] + chunk.offset[label]);
+      loss[row] = double(log_normal(group.sum[j])) + (double(group.largest[j]) - z);
+    }
+  }
+}
+
+void multiply(float* x, const float* weight, int64_t n) {
+  float* __restrict out = x;
+  for (int64_t i = 0; i < n; ++i) out[i] *= weight[i];
+}
+
+void add_weighted(const double* loss, const float* weight, int64_t n, double* sums) {
+  double total[kLanes] = {}, weights[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int j = 0; j < kLanes; ++j) {
+      const double w = double(weight[i + j]);
+      total[j] += w * loss[i + j];
+      weights[j] += w;
+    }
+  for (int j = 0; i + j < n; ++j) {
+    const double w = double(weight[i + j]);
+    total[j] += w * loss[i + j];
+    weights[j] += w;
+  }
+  for (int half = kLanes / 2; half > 0; half /= 2)
+    for (int j = 0; j < half; ++j) {
+      total[j] += total[j + half];
+      weights[j] += weights[j + half];
+    }
+  sums[0] += total[0];
+  sums[1] += weights[0];
+}
+
+void exp_array(const float* x, float* out, int64_t n) {
+  float* __restrict result = out;
+  for (int64_t i = 0; i < n; ++i) result[i] = exp_saturating(x[i]);
+}
+
+void log_array(const float* x, float* out, int64_t n) {
+  float* __restrict result = out;
+  for (int64_t i = 0; i < n; ++i) result[i] = log_normal(x[i]);
+}
+
+}  // namespace
+
+extern const ObjectiveKernels objective_kernels;
+const ObjectiveKernels objective_kernels{derivatives, losses,       softmax_derivatives, softmax_losses,
+                                         multiply,    add_weighted, exp_array,           log_array};
+
+}  // namespace polyleaf::POLYLEAF_ISA_NAMESPACE

@@ -1,0 +1,123 @@
+// Stable two-way partition (partition.h): vpcompress where the CPU has it, branch-free moves elsewhere.
+#include "../partition.h"
+
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
+#include "lanes.h"
+
+namespace polyleaf {
+namespace POLYLEAF_ISA_NAMESPACE {
+namespace {
+
+int64_t decide(const uint64_t* words, int64_t n, const Route& route, uint8_t* bits) {
+  const int shift = 8 * route.slot;
+  int64_t n_left = 0;
+  int64_t i = 0;
+  if (route.set == nullptr) {
+    const uint64_t offset = static_cast<uint64_t>(route.offset), mask = static_cast<uint64_t>(route.mask);
+    const uint64_t threshold = static_cast<uint64_t>(route.threshold);
+#ifdef __AVX512F__
+    const __m512i voffset = _mm512_set1_epi64(static_cast<long long>(offset));
+    const __m512i vmask = _mm512_set1_epi64(static_cast<long long>(mask));
+    const __m512i vthreshold = _mm512_set1_epi64(static_cast<long long>(threshold));
+    const __m128i vshift = _mm_cvtsi32_si128(shift);
+    for (; i + 8 <= n; i += 8) {
+      const __m512i code = _mm512_srl_epi64(_mm512_loadu_si512(words + i), vshift);
+      const __m512i moved = _mm512_and_si512(_mm512_add_epi64(code, voffset), vmask);
+      const __mmask8 left = _mm512_cmple_epu64_mask(moved, vthreshold);
+      bits[i >> 3] = static_cast<uint8_t>(left);
+      n_left += __builtin_popcount(left);
+    }
+#endif
+    for (; i < n; i += 8) {
+      uint32_t byte = 0;
+      for (int j = 0; j < 8 && i + j < n; ++j)
+        byte |= static_cast<uint32_t>((((words[i + j] >> shift) + offset) & mask) <= threshold) << j;
+      bits[i >> 3] = static_cast<uint8_t>(byte);
+      n_left += __builtin_popcount(byte);
+    }
+    return n_left;
+  }
+  for (; i < n; i += 8) {
+    uint32_t byte = 0;
+    for (int j = 0; j < 8 && i + j < n; ++j) {
+      const uint32_t code = (words[i + j] >> shift) & 255;
+      byte |= static_cast<uint32_t>((route.set[code >> 6] >> (code & 63)) & 1) << j;
+    }
+    bits[i >> 3] = static_cast<uint8_t>(byte);
+    n_left += __builtin_popcount(byte);
+  }
+  return n_left;
+}
+
+// Writes to both sides and advances one of them, until one side is full; the rest goes to the other.
+template <class T, class Value>
+POLYLEAF_INLINE void move_rest(Value value, const uint8_t* bits, int64_t i, int64_t n, T* left, T* left_end,
+                               T* right, T* right_end) {
+  for (; i < n && left < left_end && right < right_end; ++i) {
+    const uint32_t goes = (bits[i >> 3] >> (i & 7)) & 1;
+    const T v = value(i);
+    *left = v;
+    *right = v;
+    left += goes;
+    right += 1 - goes;
+  }
+  for (; i < n && left < left_end; ++i) *left++ = value(i);
+  for (; i < n && right < right_end; ++i) *right++ = value(i);
+}
+
+void move_words(const uint64_t* from, const uint8_t* bits, int64_t n, uint64_t* left, int64_t n_left,
+                uint64_t* right) {
+  uint64_t* const left_end = left + n_left;
+  uint64_t* const right_end = right + (n - n_left);
+  int64_t i = 0;
+#ifdef __AVX512F__
+  for (; i + 8 <= n && left + 8 <= left_end && right + 8 <= right_end; i += 8) {
+    const __m512i v = _mm512_loadu_si512(from + i);
+    const __mmask8 k = bits[i >> 3];
+    const int c = __builtin_popcount(k);
+    _mm512_storeu_si512(left, _mm512_maskz_compress_epi64(k, v));
+    _mm512_storeu_si512(right, _mm512_maskz_compress_epi64(static_cast<__mmask8>(~k), v));
+    left += c;
+    right += 8 - c;
+  }
+#endif
+  move_rest([from](int64_t j) { return from[j]; }, bits, i, n, left, left_end, right, right_end);
+}
+
+void move_ids(const uint32_t* from, const uint8_t* bits, int64_t n, uint32_t* left, int64_t n_left,
+              uint32_t* right) {
+  uint32_t* const left_end = left + n_left;
+  uint32_t* const right_end = right + (n - n_left);
+  int64_t i = 0;
+#ifdef __AVX512F__
+  for (; i + 16 <= n && left + 16 <= left_end && right + 16 <= right_end; i += 16) {
+    const __m512i v = _mm512_loadu_si512(from + i);
+    const __mmask16 k = load<uint16_t>(bits + (i >> 3));
+    const int c = __builtin_popcount(k);
+    _mm512_storeu_si512(left, _mm512_maskz_compress_epi32(k, v));
+    _mm512_storeu_si512(right, _mm512_maskz_compress_epi32(static_cast<__mmask16>(~k), v));
+    left += c;
+    right += 16 - c;
+  }
+#endif
+  move_rest([from](int64_t j) { return from[j]; }, bits, i, n, left, left_end, right, right_end);
+}
+
+void number_ids(uint32_t first, const uint8_t* bits, int64_t n, uint32_t* left, int64_t n_left, uint32_t* right) {
+  move_rest([first](int64_t j) { return static_cast<uint32_t>(first + j); }, bits, 0, n, left, left + n_left,
+            right, right + (n - n_left));
+}
+
+void gather_words(const uint64_t* words, const uint32_t* ids, int64_t n, uint64_t* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = words[ids[i]];
+}
+
+}  // namespace
+
+const PartitionKernels partition_kernels = {decide, move_words, move_ids, number_ids, gather_words};
+
+}  // namespace POLYLEAF_ISA_NAMESPACE
+}  // namespace polyleaf

@@ -1,0 +1,376 @@
+// The scan over candidates (split.h): prefix sums in integers, scores in sixteen float lanes.
+#include "../split.h"
+
+#include "../scores/diagonal.h"
+#include "../scores/shared.h"
+#include "lanes.h"
+
+#include <type_traits>
+
+namespace polyleaf {
+namespace POLYLEAF_ISA_NAMESPACE {
+namespace {
+
+constexpr float kNone = -__builtin_inff();
+
+POLYLEAF_INLINE i32x16 splat(int32_t x) { return x - i32x16{}; }
+
+// Lane sums of sixteen vectors at once, each folded exactly as `fold` does.
+POLYLEAF_INLINE f32x16 fold_sixteen(const f32x16* v) {
+#if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
+  const i32x16 low8 = {0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23};
+  const i32x16 low4 = {0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27};
+  const i32x16 low2 = {0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21, 24, 25, 28, 29};
+  const i32x16 low1 = {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30};
+  f32x16 eight[8], four[4], two[2];
+  for (int i = 0; i < 8; ++i)
+    eight[i] = __builtin_shuffle(v[2 * i], v[2 * i + 1], low8) + __builtin_shuffle(v[2 * i], v[2 * i + 1], low8 + 8);
+  for (int i = 0; i < 4; ++i)
+    four[i] = __builtin_shuffle(eight[2 * i], eight[2 * i + 1], low4) +
+              __builtin_shuffle(eight[2 * i], eight[2 * i + 1], low4 + 4);
+  for (int i = 0; i < 2; ++i)
+    two[i] = __builtin_shuffle(four[2 * i], four[2 * i + 1], low2) +
+             __builtin_shuffle(four[2 * i], four[2 * i + 1], low2 + 2);
+  return __builtin_shuffle(two[0], two[1], low1) + __builtin_shuffle(two[0], two[1], low1 + 1);
+#else
+  f32x16 sums;
+  for (int i = 0; i < 16; ++i) sums[i] = fold(v[i]);
+  return sums;
+#endif
+}
+
+// Candidates of one direction: where the running sums stand after each non-empty bin.
+struct Candidates {
+  int n;         // how many
+  int first, last;  // the contiguous range whose children are large enough
+};
+
+// Fills scratch.bins, count, curvature (where one lane serves all outputs) and, for one output, gradient.
+// Empty bins repeat the candidate before them and are left out; bin 0 stays, since with missing values on the
+// left it is a candidate even when empty.
+template <bool CURVATURE, bool GRADIENT>
+Candidates list_candidates(const ScanNode& node, const ScanFeature& feature, bool missing_left, ScanScratch& s) {
+  const ChannelLayout& layout = *node.layout;
+  const int curvature_lane = layout.curvature_offset;
+  int32_t count = 0, curvature = 0, gradient = 0;
+  int m = 0;
+  const auto add = [&](int b) __attribute__((always_inline)) {
+    const int32_t* at = feature.bin(layout, b);
+    const int32_t c = static_cast<int32_t>(feature.count(layout, b));
+    count += c;
+    if (CURVATURE) s.curvature[m] = curvature += at[curvature_lane];
+    if (GRADIENT) s.gradient[m] = gradient += at[0];
+    s.bins[m] = b;
+    s.count[m] = count;
+    m += (c != 0) | (b == 0);
+  };
+  if (missing_left) {
+    add(feature.missing);
+    m = 0;
+  }
+  if (feature.touched == nullptr) {
+    for (int b = 0; b < feature.n_bins; ++b) add(b);
+  } else {
+    for (int word = 0; word < 4; ++word) {
+      uint64_t bits = feature.touched[word] | (word == 0 ? 1 : 0);
+      for (; bits != 0; bits &= bits - 1) {
+        const int b = word * 64 + __builtin_ctzll(bits);
+        if (b < feature.n_bins) add(b);
+      }
+    }
+  }
+  const int32_t least = node.config->min_child_samples;
+  Candidates c{m, 0, m};
+  while (c.first < m && s.count[c.first] < least) ++c.first;
+  while (c.last > c.first && node.count - s.count[c.last - 1] < least) --c.last;
+  return c;
+}
+
+Candidates list_candidates(const ScanNode& node, const ScanFeature& feature, bool missing_left, ScanScratch& s) {
+  const Curvature curvature = node.layout->curvature;
+  const bool one = node.layout->n_outputs == 1;
+  const bool in_lane = curvature == Curvature::shared || (one && curvature == Curvature::diagonal);
+  if (one)
+    return in_lane ? list_candidates<true, true>(node, feature, missing_left, s)
+                   : list_candidates<false, true>(node, feature, missing_left, s);
+  return in_lane ? list_candidates<true, false>(node, feature, missing_left, s)
+                 : list_candidates<false, false>(node, feature, missing_left, s);
+}
+
+// Coefficients of both sides for candidates [first, last) where one curvature serves all outputs, and the
+// candidates whose children are too light, as -inf added to their sum.
+template <class S>
+void shared_coefficients(const S& score, const ScanNode& node, const Candidates& c, ScanScratch& s,
+                         float* penalty) {
+  const bool unit = node.layout->curvature == Curvature::unit;
+  const float step = unit ? 1.0f : node.curvature_step[0];
+  const int32_t total = unit ? node.count : node.totals[node.layout->curvature_offset];
+  const int32_t* left = unit ? s.count : s.curvature;
+  const f32x16 least = broadcast(node.config->min_child_weight);
+  for (int i = c.first; i < c.last; i += 16) {
+    const i32x16 l = load<i32x16>(left + i);
+    const f32x16 hl = to_float(l) * step, hr = to_float(splat(total) - l) * step;
+    store(s.left + i, score.coefficient(hl));
+    store(s.right + i, score.coefficient(hr));
+    const i32x16 heavy = (hl >= least) & (hr >= least);
+    store(penalty + i, heavy ? f32x16{} : broadcast(kNone));
+  }
+}
+
+// One output: sixteen candidates per vector.
+template <class S>
+void scan_narrow(const S& score, const ScanNode& node, const Candidates& c, ScanScratch& s, float* sums) {
+  shared_coefficients(score, node, c, s, sums);
+  const float step = node.gradient_step[0];
+  const i32x16 total = splat(node.totals[0]);
+  for (int i = c.first; i < c.last; i += 16) {
+    const i32x16 l = load<i32x16>(s.gradient + i);
+    const f32x16 gl = to_float(l) * step, gr = to_float(total - l) * step;
+    const f32x16 term = score.pair(gl, gr, load<f32x16>(s.left + i), load<f32x16>(s.right + i));
+    store(sums + i, term + load<f32x16>(sums + i));
+  }
+}
+
+// Many outputs: sixteen outputs per vector, Z vectors held in registers (Z = 0: any number, held in memory).
+template <class S, int Z>
+void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature, bool missing_left,
+               const Candidates& c, ScanScratch& s, float* sums) {
+  const ChannelLayout& layout = *node.layout;
+  const int blocks = Z > 0 ? Z : (layout.n_outputs + 15) / 16;
+  const int offset = layout.curvature_offset;
+  i32x16 g_fixed[Z > 0 ? Z : 1] = {}, h_fixed[Z > 0 && S::kPerOutput ? Z : 1] = {};
+  int32_t* const memory = s.lanes;  // Z = 0: 16 * blocks gradient sums, then as many curvature sums
+  const auto g_at = [&](int z) { return Z > 0 ? g_fixed[z] : load<i32x16>(memory + 16 * z); };
+  const auto h_at = [&](int z) { return Z > 0 ? h_fixed[z] : load<i32x16>(memory + 16 * (blocks + z)); };
+  const auto add_bin = [&](int b) __attribute__((always_inline)) {
+    const int32_t* at = feature.bin(layout, b);
+    for (int z = 0; z < blocks; ++z) {
+      if (Z > 0)
+        g_fixed[z] += load<i32x16>(at + 16 * z);
+      else
+        store(memory + 16 * z, g_at(z) + load<i32x16>(at + 16 * z));
+      if constexpr (S::kPerOutput) {
+        if (Z > 0)
+          h_fixed[z] += load<i32x16>(at + offset + 16 * z);
+        else
+          store(memory + 16 * (blocks + z), h_at(z) + load<i32x16>(at + offset + 16 * z));
+      }
+    }
+  };
+  if (Z == 0) std::memset(memory, 0, sizeof(int32_t) * 32 * blocks);
+  if (missing_left) add_bin(feature.missing);
+  for (int i = 0; i < c.first; ++i) add_bin(s.bins[i]);
+  if constexpr (!S::kPerOutput) shared_coefficients(score, node, c, s, sums);
+  const float least = node.config->min_child_weight;
+  f32x16 terms[16];
+  for (int start = c.first; start < c.last; start += 16) {
+    const int m = c.last - start < 16 ? c.last - start : 16;
+    for (int j = 0; j < m; ++j) {
+      const int i = start + j;
+      add_bin(s.bins[i]);
+      f32x16 v = {}, weight_left = {}, weight_right = {};
+      for (int z = 0; z < blocks; ++z) {
+        const f32x16 step = load<f32x16>(node.gradient_step + 16 * z);
+        const f32x16 gl = to_float(g_at(z)) * step;
+        const f32x16 gr = to_float(load<i32x16>(node.totals + 16 * z) - g_at(z)) * step;
+        f32x16 cl, cr;
+        if constexpr (S::kPerOutput) {
+          const f32x16 h_step = load<f32x16>(node.curvature_step + 16 * z);
+          const f32x16 hl = to_float(h_at(z)) * h_step;
+          const f32x16 hr = to_float(load<i32x16>(node.totals + offset + 16 * z) - h_at(z)) * h_step;
+          weight_left = z == 0 ? hl : weight_left + hl;
+          weight_right = z == 0 ? hr : weight_right + hr;
+          cl = score.coefficient(hl);
+          cr = score.coefficient(hr);
+        } else {
+          cl = broadcast(s.left[i]);
+          cr = broadcast(s.right[i]);
+        }
+        const f32x16 term = score.pair(gl, gr, cl, cr);
+        v = z == 0 ? term : v + term;
+      }
+      terms[j] = v;
+      if constexpr (S::kPerOutput) {
+        const float k = static_cast<float>(layout.n_outputs);
+        const bool heavy = least <= 0 || (fold(weight_left) / k >= least && fold(weight_right) / k >= least);
+        sums[i] = heavy ? 0.0f : kNone;
+      }
+    }
+    for (int j = m; j < 16; ++j) terms[j] = f32x16{};
+    store(sums + start, fold_sixteen(terms) + load<f32x16>(sums + start));
+  }
+}
+
+template <class S>
+void scan_direction(const S& score, const ScanNode& node, const ScanFeature& feature, bool missing_left,
+                    const Candidates& c, ScanScratch& s, float* sums) {
+  if (node.layout->n_outputs == 1) return scan_narrow(score, node, c, s, sums);
+  switch ((node.layout->n_outputs + 15) / 16) {
+    case 1:
+      return scan_wide<S, 1>(score, node, feature, missing_left, c, s, sums);
+    case 2:
+      return scan_wide<S, 2>(score, node, feature, missing_left, c, s, sums);
+    default:
+      return scan_wide<S, 0>(score, node, feature, missing_left, c, s, sums);
+  }
+}
+
+// First index of the largest sum in [first, last); -1 where all are -inf or NaN.
+int first_largest(float* sums, int first, int last) {
+  f32x16 lanes = broadcast(kNone);
+  for (int i = last; i < last + 15; ++i) sums[i] = kNone;
+  for (int i = first; i < last; i += 16) {
+    const f32x16 v = load<f32x16>(sums + i);
+    lanes = v > lanes ? v : lanes;
+  }
+  float best = kNone;
+  for (int j = 0; j < 16; ++j) best = lanes[j] > best ? lanes[j] : best;
+  if (best == kNone) return -1;
+  for (int i = first;; ++i)
+    if (sums[i] == best) return i;
+}
+
+template <class S>
+void scan(const S& score, const ScanNode& node, const ScanFeature& feature, ScanScratch& s, NumericBest* best) {
+  *best = {kNone, -1, 0};
+  const bool has_missing = feature.count(*node.layout, feature.missing) != 0;
+  for (int missing_left = 0; missing_left <= (has_missing ? 1 : 0); ++missing_left) {
+    const Candidates c = list_candidates(node, feature, missing_left != 0, s);
+    if (c.first >= c.last) continue;
+    scan_direction(score, node, feature, missing_left != 0, c, s, s.sums[missing_left]);
+    const int i = first_largest(s.sums[missing_left], c.first, c.last);
+    if (i < 0) continue;
+    const float sum = s.sums[missing_left][i];
+    // Candidates are ordered by (bin, missing right before missing left).
+    if (sum > best->sum || (sum == best->sum && s.bins[i] < best->bin))
+      *best = {sum, s.bins[i], missing_left};
+  }
+}
+
+// Terms of one candidate, or of the node itself (left == nullptr), sixteen outputs at a time.
+template <class S>
+struct Terms {
+  const S& score;
+  const ScanNode& node;
+  const int32_t* left;
+  f32x16 left_shared = {}, right_shared = {};
+
+  Terms(const S& score, const ScanNode& node, const int32_t* left, int32_t left_count)
+      : score(score), node(node), left(left) {
+    const ChannelLayout& layout = *node.layout;
+    if (S::kPerOutput && layout.n_outputs > 1) return;
+    const bool unit = layout.curvature == Curvature::unit;
+    const float step = unit ? 1.0f : node.curvature_step[0];
+    const int32_t total = unit ? node.count : node.totals[layout.curvature_offset];
+    const int32_t part = left == nullptr ? total : unit ? left_count : left[layout.curvature_offset];
+    left_shared = broadcast(static_cast<float>(part) * step);
+    right_shared = broadcast(static_cast<float>(total - part) * step);
+  }
+
+  f32x16 curvature(int z, bool right) const {
+    const ChannelLayout& layout = *node.layout;
+    if (!S::kPerOutput || layout.n_outputs == 1) return right ? right_shared : left_shared;
+    const i32x16 total = load<i32x16>(node.totals + layout.curvature_offset + 16 * z);
+    const i32x16 l = left == nullptr ? total : load<i32x16>(left + layout.curvature_offset + 16 * z);
+    return to_float(right ? total - l : l) * load<f32x16>(node.curvature_step + 16 * z);
+  }
+
+  f32x16 gradient(int z, bool right) const {
+    const i32x16 total = load<i32x16>(node.totals + 16 * z);
+    const i32x16 l = left == nullptr ? total : load<i32x16>(left + 16 * z);
+    return to_float(right ? total - l : l) * load<f32x16>(node.gradient_step + 16 * z);
+  }
+
+  f32x16 operator()(int z) const {
+    const f32x16 cl = score.coefficient(curvature(z, false));
+    if (left == nullptr) return score.single(gradient(z, false), cl);
+    return score.pair(gradient(z, false), gradient(z, true), cl, score.coefficient(curvature(z, true)));
+  }
+};
+
+template <class S>
+float sum_of(const S& score, const ScanNode& node, const int32_t* left, int32_t left_count) {
+  const Terms<S> terms(score, node, left, left_count);
+  const int blocks = (node.layout->n_outputs + 15) / 16;
+  f32x16 v = terms(0), weight_left = terms.curvature(0, false), weight_right = terms.curvature(0, true);
+  for (int z = 1; z < blocks; ++z) {
+    v += terms(z);
+    if (S::kPerOutput) {
+      weight_left += terms.curvature(z, false);
+      weight_right += terms.curvature(z, true);
+    }
+  }
+  const float least = node.config->min_child_weight;
+  if (left != nullptr && least > 0) {
+    const bool many = S::kPerOutput && node.layout->n_outputs > 1;
+    const float k = static_cast<float>(node.layout->n_outputs);
+    const float hl = many ? fold(weight_left) / k : weight_left[0];
+    const float hr = many ? fold(weight_right) / k : weight_right[0];
+    if (!(hl >= least && hr >= least)) return kNone;
+  }
+  return fold(v);
+}
+
+template <class S>
+void terms_of(const S& score, const ScanNode& node, const int32_t* left, int32_t left_count, float* out) {
+  const Terms<S> after(score, node, left, left_count), before(score, node, nullptr, 0);
+  for (int k = 0; k < node.layout->n_outputs; k += 16) {
+    const f32x16 gain = 0.5f * (after(k / 16) - before(k / 16));
+    for (int j = 0; j < 16 && k + j < node.layout->n_outputs; ++j) out[k + j] = gain[j];
+  }
+}
+
+// Calls f with the score that the node's layout and regularisation ask for.
+template <class F>
+auto with_score(const ScanNode& node, F f) {
+  const Regularisation r{node.config->reg_lambda, node.config->reg_alpha, node.config->max_delta_step};
+  const bool plain = r.alpha == 0.0f && r.max_delta_step == 0.0f;
+  if (node.layout->curvature == Curvature::diagonal) return plain ? f(Diagonal{r}) : f(DiagonalRegularised{r});
+  return plain ? f(Shared{r}) : f(SharedRegularised{r});
+}
+
+void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch, NumericBest* best) {
+  with_score(node, [&](const auto& score) { scan(score, node, feature, scratch, best); });
+}
+
+float candidate_sum(const ScanNode& node, const int32_t* left, int32_t left_count) {
+  return with_score(node, [&](const auto& score) { return sum_of(score, node, left, left_count); });
+}
+
+float node_sum(const ScanNode& node) {
+  return with_score(node, [&](const auto& score) { return sum_of(score, node, nullptr, 0); });
+}
+
+float node_curvature(const ScanNode& node) {
+  return with_score(node, [&](const auto& score) {
+    using S = std::decay_t<decltype(score)>;
+    const Terms<S> terms(score, node, nullptr, 0);
+    f32x16 h = terms.curvature(0, false);
+    if (!S::kPerOutput || node.layout->n_outputs == 1) return h[0];
+    for (int z = 1; z < (node.layout->n_outputs + 15) / 16; ++z) h += terms.curvature(z, false);
+    return fold(h) / static_cast<float>(node.layout->n_outputs);
+  });
+}
+
+void output_terms(const ScanNode& node, const int32_t* left, int32_t left_count, float* out) {
+  with_score(node, [&](const auto& score) { terms_of(score, node, left, left_count, out); });
+}
+
+void add_bins(const int32_t* sums, int lanes, int n_bins, int32_t* out) {
+  if (lanes == 16) {  // the sum stays in a register
+    i32x16 total = load<i32x16>(out);
+    for (int b = 0; b < n_bins; ++b) total += load<i32x16>(sums + b * 16);
+    store(out, total);
+    return;
+  }
+  for (int b = 0; b < n_bins; ++b)
+    for (int j = 0; j < lanes; j += 4)
+      store(out + j, load<i32x4>(out + j) + load<i32x4>(sums + static_cast<int64_t>(b) * lanes + j));
+}
+
+}  // namespace
+
+const SplitKernels split_kernels = {scan_numeric, candidate_sum, node_sum, node_curvature, add_bins, output_terms};
+
+}  // namespace POLYLEAF_ISA_NAMESPACE
+}  // namespace polyleaf

@@ -1,0 +1,78 @@
+// exp and log in float32, written so that a plain loop around them vectorises and gives the same bits on
+// every instruction set: only +, -, *, comparisons and bit operations; no table, no fused multiply-add, no
+// libm.
+//
+// The polynomials are weighted minimax fits on the reduced interval; tests/test_objectives.py holds their
+// errors against float64. Owns: elementary functions. Must not know: any loss.
+#pragma once
+#include <cstdint>
+
+namespace polyleaf::POLYLEAF_ISA_NAMESPACE {
+
+inline int32_t float_bits(float x) {
+  return __builtin_bit_cast(int32_t, x);
+}
+inline float bits_float(int32_t x) {
+  return __builtin_bit_cast(float, x);
+}
+inline float magnitude(float x) {
+  return bits_float(float_bits(x) & 0x7fffffff);
+}
+
+// NaN passes through both: the comparison is false, and x is kept.
+inline float at_most(float x, float limit) {
+  return limit < x ? limit : x;
+}
+inline float at_least(float x, float limit) {
+  return limit > x ? limit : x;
+}
+
+// e^x within 1 ulp, saturating: x is clipped to [-87, 88] first. So the result is a normal number whatever x
+// is, which spares the losses zeros to divide by, infinities that turn into NaN, and denormals that cost 100
+// cycles each.
+inline float exp_saturating(float x) {
+  constexpr float kRound =
+      12582912.0f;  // 1.5 * 2^23: a sum with it holds the nearest integer in its low bits
+  x = at_least(at_most(x, 88.0f), -87.0f);
+  const float shifted = x * 1.44269504f + kRound;
+  const float n = shifted - kRound;
+  // ln 2 in two parts: the first has so few bits that n times it is exact.
+  const float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
+  float p = 0.00138144672f;
+  p = p * r + 0.00836878084f;
+  p = p * r + 0.0416683927f;
+  p = p * r + 0.166665196f;
+  p = p * r + 0.49999994f;
+  const float mantissa = 1.0f + (r + (r * r) * p);
+  // 2^n goes straight into the exponent; the bits of kRound above the integer are shifted out.
+  return bits_float(float_bits(mantissa) + (float_bits(shifted) << 23));
+}
+
+// ln x within 1 ulp, for normal x > 0.
+inline float log_normal(float x) {
+  constexpr int32_t kSqrtHalf = 0x3f3504f3;
+  const int32_t bits = float_bits(x) - kSqrtHalf;
+  const float n = static_cast<float>(bits >> 23);
+  const float t =
+      bits_float((bits & 0x007fffff) + kSqrtHalf) - 1.0f;  // x = 2^n (1 + t), 1 + t in [sqrt 1/2, sqrt 2)
+  float p = -0.0763449743f;
+  p = p * t + 0.127615824f;
+  p = p * t + -0.13160184f;
+  p = p * t + 0.142017573f;
+  p = p * t + -0.166233569f;
+  p = p * t + 0.200012267f;
+  p = p * t + -0.250008196f;
+  p = p * t + 0.333333313f;
+  const float t2 = t * t;
+  const float low = n * -2.12194440e-4f + (t2 * t) * p;
+  return n * 0.693359375f + (t + (low - 0.5f * t2));
+}
+
+// ln(1 + x) for 0 <= x <= 1. The rounding error of 1 + x is put back to first order, so that small x keep all
+// their digits: near-certain predictions have losses of 1e-10, which must not be flushed to zero.
+inline float log1p_unit(float x) {
+  const float sum = 1.0f + x;
+  return log_normal(sum) + (x - (sum - 1.0f)) / sum;
+}
+
+}  // namespace polyleaf::POLYLEAF_ISA_NAMESPACE

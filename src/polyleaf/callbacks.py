@@ -1,0 +1,432 @@
+"""What may watch and steer a training run: early stopping, learning rates, checkpoints, progress bar.
+
+Owns the four hooks and the stock callbacks. Must not know how a tree is grown: a callback sees the model so
+far and the metric values so far.
+
+The loop (`boosting.boost`) calls, in order::
+
+    before_training(model)
+    for each round:
+        before_iteration(model, epoch, evals_log)  -> True: stop before this round
+        ... one round ...
+        after_iteration(model, epoch, evals_log)   -> True: stop after this round
+    after_training(model)
+
+`epoch` counts the rounds of the model: a training that goes on from a model of 40 rounds starts at 40.
+`evals_log` is `{data name: {metric name: [value of each round of this run]}}`. `model` is the
+:class:`polyleaf.Model` being trained; `model.learning_rate` may be set and holds from the next round on.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .model import Model
+
+__all__ = [
+    "Callback",
+    "Checkpoint",
+    "EarlyStopping",
+    "EvaluationMonitor",
+    "LearningRateScheduler",
+    "ProgressBar",
+    "as_callbacks",
+]
+
+EvalsLog = dict[str, dict[str, list[float]]]
+
+
+class Callback:
+    """Base class: four hooks that do nothing, named and called like those of XGBoost's `TrainingCallback`."""
+
+    def before_training(self, model: Model) -> Any:
+        """Called once, before the first round. What it returns is ignored."""
+
+    def after_training(self, model: Model) -> Any:
+        """Called once, after the last round, also when a callback or Ctrl-C ended the training."""
+
+    def before_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool | None:
+        """Called before round `epoch`. Returning True ends the training."""
+        return False
+
+    def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool | None:
+        """Called after round `epoch`. Returning True ends the training."""
+        return False
+
+
+class EarlyStopping(Callback):
+    """Stop when a metric has not improved for some rounds.
+
+    Parameters
+    ----------
+    rounds : int
+        Stop after this many rounds without an improvement.
+    metric_name : str, optional
+        Name in `evals_log`. Default: the last metric of the data set.
+    data_name : str, optional
+        Which evaluation set. Default: the last.
+    save_best : bool, default=False
+        Drop the trees after the best round when the training ends. Otherwise they stay in the model and
+        prediction uses those up to the best round unless told otherwise.
+    min_delta : float, default=0
+        Smallest change that counts as an improvement. In the unit of the metric.
+    maximize : bool, optional
+        Whether larger is better. Default: what the metric of that name says.
+
+    Attributes
+    ----------
+    best_iteration : int
+        Round of the best value, from 0; set on the model as well.
+    best_score : float
+        The best value; set on the model as well.
+    """
+
+    def __init__(
+        self,
+        rounds: int,
+        metric_name: str | None = None,
+        data_name: str | None = None,
+        save_best: bool = False,
+        min_delta: float = 0.0,
+        maximize: bool | None = None,
+    ):
+        if rounds < 1:
+            raise ValueError(f"EarlyStopping needs rounds >= 1, got {rounds}.")
+        if min_delta < 0:
+            raise ValueError(f"EarlyStopping needs min_delta >= 0, got {min_delta}.")
+        self.rounds = rounds
+        self.metric_name = metric_name
+        self.data_name = data_name
+        self.save_best = save_best
+        self.min_delta = min_delta
+        self.maximize = maximize
+
+    def before_training(self, model: Model) -> None:
+        """Forget an earlier run, so that one object may serve many fits (clones, cross-validation)."""
+        self.best_iteration: int | None = None
+        self.best_score: float | None = None
+        self._sign: float | None = None
+
+    def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
+        data, metric = self._watched(evals_log)
+        if self._sign is None:
+            self._sign = 1.0 if self._is_maximized(metric) else -1.0
+        value = float(evals_log[data][metric][-1])
+        if self._improves(value):
+            self.best_iteration, self.best_score = epoch, value
+            model.best_iteration, model.best_score = epoch, value
+        # A metric that is NaN from the start never improves: count those rounds as well.
+        since = (
+            epoch - self.best_iteration if self.best_iteration is not None else len(evals_log[data][metric])
+        )
+        return since >= self.rounds
+
+    def after_training(self, model: Model) -> None:
+        if self.save_best and self.best_iteration is not None:
+            model.truncate(self.best_iteration + 1)
+
+    def _improves(self, value: float) -> bool:
+        if math.isnan(value):
+            return False
+        if self.best_score is None:
+            return True
+        assert self._sign is not None
+        return self._sign * (value - self.best_score) > self.min_delta
+
+    def _watched(self, evals_log: EvalsLog) -> tuple[str, str]:
+        if not evals_log:
+            raise ValueError(
+                "Early stopping needs data to evaluate on: pass eval_set=[(X, y)] or X_val and y_val to fit, "
+                "or set validation_fraction."
+            )
+        data = self.data_name if self.data_name is not None else list(evals_log)[-1]
+        if data not in evals_log:
+            raise ValueError(f"Early stopping watches the data set {data!r}; there are {list(evals_log)}.")
+        metric = self.metric_name if self.metric_name is not None else list(evals_log[data])[-1]
+        if metric not in evals_log[data]:
+            raise ValueError(
+                f"Early stopping watches the metric {metric!r}; there are {list(evals_log[data])}."
+            )
+        return data, metric
+
+    def _is_maximized(self, metric: str) -> bool:
+        if self.maximize is not None:
+            return self.maximize
+        from .metrics import get_metric
+
+        try:
+            return get_metric(metric).greater_is_better
+        except ValueError:
+            raise ValueError(
+                f"Early stopping cannot tell whether a larger {metric!r} is better: "
+                "pass EarlyStopping(..., maximize=True) or maximize=False."
+            ) from None
+
+
+class EvaluationMonitor(Callback):
+    """Print the metric values.
+
+    Parameters
+    ----------
+    period : int, default=1
+        Print every so many rounds, and the last.
+    logger : callable, default=print
+        Takes one line of text.
+    """
+
+    def __init__(self, period: int = 1, logger: Callable[[str], Any] = print):
+        if period < 1:
+            raise ValueError(f"EvaluationMonitor needs period >= 1, got {period}.")
+        self.period = period
+        self.logger = logger
+
+    def before_training(self, model: Model) -> None:
+        self._pending: str | None = None
+
+    def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
+        line = f"[{epoch}]" + "".join(f"\t{text}" for text in _newest(evals_log))
+        if epoch % self.period == 0:
+            self.logger(line)
+            self._pending = None
+        else:
+            self._pending = line
+        return False
+
+    def after_training(self, model: Model) -> None:
+        if self._pending is not None:
+            self.logger(self._pending)
+
+
+class LearningRateScheduler(Callback):
+    """Set the learning rate of each round.
+
+    Parameters
+    ----------
+    learning_rates : callable or sequence of float
+        `learning_rates(epoch)`, or the rate of each round; beyond its end the last one holds.
+    """
+
+    def __init__(self, learning_rates: Callable[[int], float] | Sequence[float]):
+        if not callable(learning_rates):
+            learning_rates = [float(rate) for rate in learning_rates]
+            if not learning_rates:
+                raise ValueError("LearningRateScheduler needs at least one learning rate.")
+        self.learning_rates = learning_rates
+
+    def before_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
+        if callable(self.learning_rates):
+            rate = float(self.learning_rates(epoch))
+        else:
+            rate = self.learning_rates[min(epoch, len(self.learning_rates) - 1)]
+        if not (math.isfinite(rate) and rate > 0):
+            raise ValueError(f"The learning rate of round {epoch} is {rate}; it must be a positive number.")
+        model.learning_rate = rate
+        return False
+
+
+class Checkpoint(Callback):
+    """Save the model every so often, so that a training that was interrupted can go on.
+
+    A file appears whole or not at all. To go on, pass `init_model=Checkpoint.latest(directory)` to `fit`
+    with the rounds still to do: the result is the model that the uninterrupted training would have made,
+    bit for bit.
+
+    Parameters
+    ----------
+    directory : str or path
+        Made if it does not exist.
+    interval : int, default=100
+        Save after every so many rounds, and at the end.
+    keep : int or None, default=1
+        How many files to keep, the newest; None: all.
+    name : str, default="checkpoint"
+        Files are called `<name>_<rounds>.polyleaf`.
+    """
+
+    def __init__(
+        self, directory: str | Path, interval: int = 100, keep: int | None = 1, name: str = "checkpoint"
+    ):
+        if interval < 1:
+            raise ValueError(f"Checkpoint needs interval >= 1, got {interval}.")
+        if keep is not None and keep < 1:
+            raise ValueError(f"Checkpoint needs keep >= 1 or None, got {keep}.")
+        self.directory = Path(directory)
+        self.interval = interval
+        self.keep = keep
+        self.name = name
+
+    def before_training(self, model: Model) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._rounds = self._saved = 0
+
+    def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
+        self._rounds = epoch + 1
+        if self._rounds % self.interval == 0:
+            self._save(model)
+        return False
+
+    def after_training(self, model: Model) -> None:
+        if self._rounds > self._saved:
+            self._save(model)
+
+    @staticmethod
+    def latest(directory: str | Path, name: str = "checkpoint") -> Path | None:
+        """The checkpoint with the most rounds in `directory`, or None when there is none."""
+        files = _checkpoints(Path(directory), name)
+        return files[-1] if files else None
+
+    def _save(self, model: Model) -> None:
+        model.save(self.directory / f"{self.name}_{self._rounds}.polyleaf")
+        self._saved = self._rounds
+        if self.keep is not None:
+            for old in _checkpoints(self.directory, self.name)[: -self.keep]:
+                old.unlink(missing_ok=True)
+
+
+def _checkpoints(directory: Path, name: str) -> list[Path]:
+    """Checkpoint files in order of rounds (by number: 1000 comes after 200)."""
+    pattern = re.compile(re.escape(name) + r"_(\d+)\.polyleaf")
+    found = [
+        (match, path) for path in directory.glob("*.polyleaf") if (match := pattern.fullmatch(path.name))
+    ]
+    return [path for _, path in sorted((int(match[1]), path) for match, path in found)]
+
+
+class ProgressBar(Callback):
+    """A progress bar with the newest metric values, on the terminal's error stream.
+
+    Where that stream is no terminal nothing is written, unless `force`: then a plain line about ten times a
+    run.
+
+    Parameters
+    ----------
+    total : int, optional
+        Rounds to do in this run; the estimators fill it in.
+    delay : float, default=0
+        Seconds of training before the bar appears: short work stays quiet.
+    force : bool, default=False
+        Report also where there is no terminal.
+    """
+
+    def __init__(self, total: int | None = None, delay: float = 0.0, force: bool = False):
+        self.total = total
+        self.delay = delay
+        self.force = force
+
+    def before_training(self, model: Model) -> None:
+        self._bar: Any = None
+        self._task: Any = None
+        self._done = 0
+        self._start = time.monotonic()
+        self._on_terminal = sys.stderr is not None and sys.stderr.isatty()
+
+    def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
+        self._done += 1
+        if self._on_terminal:
+            self._update_bar(evals_log)
+        elif self.force:
+            self._print_line(evals_log)
+        return False
+
+    def after_training(self, model: Model) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _update_bar(self, evals_log: EvalsLog) -> None:
+        if self._bar is None:
+            if time.monotonic() - self._start < self.delay:
+                return
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._bar = Progress(
+                TextColumn("boosting"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+                TextColumn("{task.fields[values]}"),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._bar.start()
+            self._task = self._bar.add_task("boosting", total=self.total, values="")
+        self._bar.update(self._task, completed=self._done, values="  ".join(_newest(evals_log)))
+
+    def _print_line(self, evals_log: EvalsLog) -> None:
+        step = max(1, (self.total or 100) // 10)
+        if self._done % step == 0 or self._done == self.total:
+            of = f"/{self.total}" if self.total else ""
+            print("  ".join([f"round {self._done}{of}", *_newest(evals_log)]), file=sys.stderr)
+
+
+class _FunctionCallback(Callback):
+    """A plain function `f(model, epoch, evals_log) -> bool or None`, called after each round."""
+
+    def __init__(self, function: Callable[[Any, int, EvalsLog], Any]):
+        self.function = function
+
+    def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
+        return bool(self.function(model, epoch, evals_log))
+
+
+_HOOKS = ("before_training", "after_training", "before_iteration", "after_iteration")
+
+
+def as_callbacks(callbacks: Any) -> list[Any]:
+    """Turn what a user passes into a list of objects with the four hooks.
+
+    Parameters
+    ----------
+    callbacks : callback, function, iterable of these, or None
+        An object with the four hooks (a :class:`Callback`, or XGBoost's own), or a function
+        `f(model, epoch, evals_log)` called after each round.
+
+    Raises
+    ------
+    TypeError
+        For anything else.
+    """
+    if callbacks is None:
+        return []
+    if callable(callbacks) or _has_hooks(callbacks):
+        callbacks = [callbacks]
+    if not isinstance(callbacks, Iterable):
+        raise TypeError(
+            f"callbacks must be a list of callbacks or functions, got {type(callbacks).__name__}."
+        )
+    return [_as_callback(callback) for callback in callbacks]
+
+
+def _as_callback(callback: Any) -> Any:
+    if isinstance(callback, type):
+        name = callback.__name__
+        raise TypeError(f"callbacks needs an instance, got the class {name}: write {name}(...).")
+    if _has_hooks(callback):
+        return callback
+    if callable(callback):
+        return _FunctionCallback(callback)
+    raise TypeError(
+        f"A callback is a polyleaf.callbacks.Callback or a function (model, epoch, evals_log), "
+        f"got {type(callback).__name__}."
+    )
+
+
+def _has_hooks(callback: Any) -> bool:
+    return not isinstance(callback, type) and all(callable(getattr(callback, hook, None)) for hook in _HOOKS)
+
+
+def _newest(evals_log: EvalsLog) -> list[str]:
+    return [
+        f"{data}-{metric}:{values[-1]:.5f}"
+        for data, metrics in evals_log.items()
+        for metric, values in metrics.items()
+        if values
+    ]

@@ -1,0 +1,373 @@
+"""A trained model: forest, bin mapper and link, and how to predict with them.
+
+Owns: rounds, base scores, prediction in chunks of rows, importances.
+Must not know: how trees are grown, scikit-learn's contract, file formats (`serialize`).
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+import polyleaf._core as _core
+from polyleaf import forest
+
+IMPORTANCE_KINDS = ("gain", "split", "cover")
+
+# Rows that are binned and predicted together: enough for many threads, little enough that the codes of wide
+# tables stay small beside the table itself.
+_CHUNK_ROWS = 1 << 17
+_CHUNK_CODES = 1 << 28
+
+
+class Model:
+    """A forest with all that prediction needs. Training appends to it, round by round.
+
+    Parameters
+    ----------
+    mapper : BinMapper
+        From features to codes.
+    objective : Objective
+        Its link (`transform`) turns raw scores into predictions.
+    base_score : array of shape (n_outputs,), float64
+        Added to the sum of the leaf values.
+    feature_names, output_names : sequence of str, optional
+    learning_rate : float
+        Of the next round; schedules change it. Leaf values hold it already.
+    target_scale, target_offset : array of shape (n_outputs,), float64, optional
+        Where training saw `(y - offset) / scale`: raw scores are brought back to the unit of y. Both or
+        neither.
+    metadata : dict, optional
+        JSON types only: parameters, kind of target ("regression", "binary", "multiclass", "multilabel"),
+        classes.
+
+    Attributes
+    ----------
+    forest : _core.Forest
+    round_of_tree : ndarray of shape (n_trees,), int32
+    best_iteration : int or None
+        Round (from 0) with the best validation score, where there was early stopping.
+    best_score : float or None
+    """
+
+    def __init__(
+        self,
+        *,
+        mapper: Any,
+        objective: Any,
+        base_score: Any,
+        feature_names: Sequence[str] | None = None,
+        output_names: Sequence[str] | None = None,
+        learning_rate: float = 0.1,
+        target_scale: Any = None,
+        target_offset: Any = None,
+        metadata: dict[str, Any] | None = None,
+    ):
+        self.mapper = mapper
+        self.objective = objective
+        self.base_score = np.array(base_score, np.float64, ndmin=1)
+        if self.base_score.ndim != 1 or not np.isfinite(self.base_score).all():
+            raise ValueError("base_score must be a vector of finite numbers, one for each output.")
+        self.feature_names = _names(feature_names, self.n_features, "feature_names")
+        self.output_names = _names(output_names, self.n_outputs, "output_names")
+        self.learning_rate = learning_rate
+        if (target_scale is None) != (target_offset is None):
+            raise ValueError("target_scale and target_offset go together; give both or neither.")
+        self.target_scale = _per_output(target_scale, self.n_outputs, "target_scale")
+        self.target_offset = _per_output(target_offset, self.n_outputs, "target_offset")
+        self.metadata: dict[str, Any] = {} if metadata is None else dict(metadata)
+        self.best_iteration: int | None = None
+        self.best_score: float | None = None
+        self.forest = _core.Forest(self.n_outputs)
+        self._rounds: list[int] = []  # of each tree; rises
+
+    # --- what it holds ----------------------------------------------------------------------------
+
+    @property
+    def n_outputs(self) -> int:
+        """Raw scores per row."""
+        return len(self.base_score)
+
+    @property
+    def n_features(self) -> int:
+        return len(self.mapper.n_bins_)
+
+    @property
+    def n_trees(self) -> int:
+        return len(self.forest)
+
+    @property
+    def n_rounds(self) -> int:
+        """Rounds of boosting: one more than the round of the last tree."""
+        return self._rounds[-1] + 1 if self._rounds else 0
+
+    @property
+    def round_of_tree(self) -> np.ndarray:
+        return np.array(self._rounds, np.int32)
+
+    def feature_name(self, feature: int) -> str:
+        """Name of a feature, or `f<number>` where features have no names."""
+        return f"f{feature}" if self.feature_names is None else self.feature_names[feature]
+
+    def output_name(self, output: int) -> str:
+        """Name of an output, or its number where outputs have no names."""
+        return str(output) if self.output_names is None else self.output_names[output]
+
+    # --- what training does -----------------------------------------------------------------------
+
+    def append(self, tree: _core.Tree, values: np.ndarray, round: int, output: int = -1) -> None:
+        """Add a tree.
+
+        Parameters
+        ----------
+        tree : _core.Tree
+        values : ndarray of shape (n_leaves, n_outputs), or (n_leaves, 1) where output >= 0; float32
+            Leaf values, with the learning rate in them.
+        round : int
+            Of boosting, from 0; not smaller than that of the tree before.
+        output : int
+            The one output that the tree is for; -1: all.
+        """
+        if round < 0 or (self._rounds and round < self._rounds[-1]):
+            raise ValueError(
+                f"A tree of round {round} cannot be added: rounds count from 0 and rise, and the last tree "
+                f"is of round {self._rounds[-1] if self._rounds else None}."
+            )
+        self.forest.append(tree, np.ascontiguousarray(values, np.float32), output)
+        self._rounds.append(round)
+
+    def truncate(self, n_rounds: int) -> None:
+        """Keep the first `n_rounds` rounds."""
+        n_trees = self._tree_range(0, n_rounds)[1]
+        self.forest.truncate(n_trees)
+        del self._rounds[n_trees:]
+        if self.best_iteration is not None and self.best_iteration >= n_rounds:
+            self.best_iteration = self.best_score = None
+
+    # --- prediction -------------------------------------------------------------------------------
+
+    def raw_predict_codes(
+        self, codes: np.ndarray, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
+    ) -> np.ndarray:
+        """Raw scores of binned rows.
+
+        Parameters
+        ----------
+        codes : ndarray of shape (n_features, n_rows), uint8
+        first_round, last_round : int
+            Rounds `first_round .. last_round - 1` are summed; None: up to the last.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_outputs), float64
+            `base_score + sum of leaf values` (the sum in float32, in order of the trees, as in training), in
+            the unit of y.
+        """
+        first, last = self._tree_range(first_round, last_round)
+        return self.forest.scores(
+            codes,
+            self.base_score,
+            scale=self.target_scale,
+            offset=self.target_offset,
+            first=first,
+            last=last,
+            n_threads=n_threads,
+        )
+
+    def raw_predict(
+        self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
+    ) -> np.ndarray:
+        """Raw scores (n_rows, n_outputs), float64, of a FeatureTable; see `raw_predict_codes`."""
+        out = np.empty((table.n_rows, self.n_outputs))
+        for rows, codes in self._chunks(table, n_threads):
+            scores = self.raw_predict_codes(codes, first_round, last_round, n_threads)
+            if len(scores) == len(out):
+                return scores
+            out[rows] = scores
+        return out
+
+    def predict(
+        self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
+    ) -> np.ndarray:
+        """Predictions of a FeatureTable: raw scores through the objective's link, float64."""
+        return self.objective.transform(self.raw_predict(table, first_round, last_round, n_threads))
+
+    def staged_raw(
+        self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
+    ) -> Iterator[np.ndarray]:
+        """Yield raw scores (n_rows, n_outputs), float64, after each of the rounds."""
+        last_round = self.n_rounds if last_round is None else last_round
+        self._tree_range(first_round, last_round)
+        codes = self.mapper.transform(table, n_threads)
+        raw = np.zeros((codes.shape[1], self.n_outputs), np.float32)
+        for round in range(first_round, last_round):
+            first, last = self._tree_range(round, round + 1)
+            self.forest.predict(codes, raw, first=first, last=last, n_threads=n_threads)
+            yield self._in_unit_of_y(raw)
+
+    def apply(
+        self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
+    ) -> np.ndarray:
+        """Leaf ids of a FeatureTable: int32 (n_rows, n_trees)."""
+        first, last = self._tree_range(first_round, last_round)
+        out = np.empty((table.n_rows, last - first), np.int32)
+        for rows, codes in self._chunks(table, n_threads):
+            out[rows] = self.forest.apply(codes, first=first, last=last, n_threads=n_threads)
+        return out
+
+    def _in_unit_of_y(self, raw: np.ndarray) -> np.ndarray:
+        scores = self.base_score + raw
+        if self.target_scale is not None:
+            scores *= self.target_scale
+            scores += self.target_offset
+        return scores
+
+    def _chunks(self, table: Any, n_threads: int) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield (rows, their codes): memory stays bounded however long the table is."""
+        size = max(1 << 10, min(_CHUNK_ROWS, _CHUNK_CODES // max(1, self.n_features)))
+        if table.n_rows <= size:
+            yield slice(None), self.mapper.transform(table, n_threads)
+            return
+        for begin in range(0, table.n_rows, size):
+            rows = slice(begin, min(begin + size, table.n_rows))
+            yield rows, self.mapper.transform(table.rows(rows.start, rows.stop), n_threads)
+
+    def _tree_range(self, first_round: int, last_round: int | None) -> tuple[int, int]:
+        last_round = self.n_rounds if last_round is None else last_round
+        if not 0 <= first_round <= last_round <= self.n_rounds:
+            raise ValueError(
+                f"Rounds {first_round} to {last_round} were asked for, but the model has "
+                f"{self.n_rounds} rounds."
+            )
+        return bisect_left(self._rounds, first_round), bisect_left(self._rounds, last_round)
+
+    # --- inspection -------------------------------------------------------------------------------
+
+    def feature_importance(
+        self, kind: Literal["gain", "split", "cover"] = "gain", per_output: bool = False
+    ) -> np.ndarray:
+        """How much each feature does in the splits of all trees; sums, not normalised.
+
+        Parameters
+        ----------
+        kind : {"gain", "split", "cover"}
+            Gain of the splits, averaged over outputs; number of splits; summed curvature of the rows
+            that they split.
+        per_output : bool
+            Gains of each output for itself; "gain" only, because a split of a vector tree serves all
+            outputs.
+
+        Returns
+        -------
+        ndarray of shape (n_features,), or (n_outputs, n_features); float64
+            The mean of the second over outputs is the first, up to rounding.
+        """
+        if kind not in IMPORTANCE_KINDS:
+            raise ValueError(f"kind={kind!r} is unknown; it must be one of {', '.join(IMPORTANCE_KINDS)}.")
+        if per_output and kind != "gain":
+            raise ValueError(f"Importance per output exists for kind='gain' only, not for kind={kind!r}.")
+        total = np.zeros((self.n_outputs if per_output else 1, self.n_features))
+        for tree, _, output in forest.trees_of(self.forest):
+            inner = tree.feature >= 0
+            features = tree.feature[inner]
+            if per_output:
+                gains = tree.output_gain[inner] if output < 0 else tree.gain[inner][:, None]
+                for k, weights in zip(
+                    [output] if output >= 0 else range(self.n_outputs), gains.T, strict=True
+                ):
+                    total[k] += np.bincount(features, weights, self.n_features)
+                continue
+            weights = None if kind == "split" else getattr(tree, kind)[inner]
+            sums = np.bincount(features, weights, self.n_features)
+            # One output's gain is a share of the mean over outputs.
+            total[0] += sums / self.n_outputs if kind == "gain" and output >= 0 else sums
+        return total if per_output else total[0]
+
+    # --- copies and files -------------------------------------------------------------------------
+
+    def copy(self) -> Model:
+        """A model that can be trained on without changing this one. Trees and mapper are shared."""
+        other = Model.__new__(Model)
+        other.__dict__.update(self.__dict__)
+        other.base_score, other._rounds, other.metadata = self.base_score.copy(), [], dict(self.metadata)
+        other.forest = _core.Forest(self.n_outputs)
+        for (tree, values, output), round in zip(forest.trees_of(self.forest), self._rounds, strict=True):
+            other.append(tree, values, round, output)
+        return other
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to a file that cannot run code; see `polyleaf.serialize.save_model`."""
+        from polyleaf.serialize import save_model
+
+        save_model(self, path)
+
+    @staticmethod
+    def load(path: str | Path) -> Model:
+        """Read a model from a file; see `polyleaf.serialize.load_model`."""
+        from polyleaf.serialize import load_model
+
+        return load_model(path)
+
+    def equals(self, other: Model) -> bool:
+        """Whether both have the same trees, values and settings, bit for bit."""
+        mine, theirs = forest.to_arrays(self.forest), forest.to_arrays(other.forest)
+        return (
+            all(mine[name].tobytes() == theirs[name].tobytes() for name in mine)
+            and self._rounds == other._rounds
+            and self._settings() == other._settings()
+            and _same_mapper(self.mapper, other.mapper)
+        )
+
+    def _settings(self) -> list[Any]:
+        vectors = [
+            None if v is None else v.tolist()
+            for v in (self.base_score, self.target_scale, self.target_offset)
+        ]
+        names = [self.feature_names, self.output_names]
+        best = [self.learning_rate, self.best_iteration, self.best_score]
+        plain = [vectors, names, best, self.metadata, self.objective.to_dict()]
+        return json.loads(json.dumps(plain, default=lambda value: value.tolist()))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"forest": forest.to_arrays(self.forest)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.forest = forest.from_arrays(state["forest"], self.n_outputs, self.n_features)
+
+    def __repr__(self) -> str:
+        return (
+            f"<polyleaf.Model: {self.n_trees} trees in {self.n_rounds} rounds, {self.n_features} features, "
+            f"{self.n_outputs} outputs>"
+        )
+
+
+def _names(names: Sequence[str] | None, size: int, what: str) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    if len(names) != size:
+        raise ValueError(f"{what} has {len(names)} names, but {size} are needed.")
+    return tuple(str(name) for name in names)
+
+
+def _per_output(values: Any, n_outputs: int, what: str) -> np.ndarray | None:
+    if values is None:
+        return None
+    array = np.array(values, np.float64, ndmin=1)
+    if array.shape != (n_outputs,) or not np.isfinite(array).all():
+        raise ValueError(f"{what} must hold {n_outputs} finite numbers, one for each output.")
+    return array
+
+
+def _same_mapper(mine: Any, theirs: Any) -> bool:
+    (meta, arrays), (other_meta, other_arrays) = mine.to_state(), theirs.to_state()
+    return (
+        json.dumps(meta, sort_keys=True) == json.dumps(other_meta, sort_keys=True)
+        and arrays.keys() == other_arrays.keys()
+        and all(arrays[name].tobytes() == other_arrays[name].tobytes() for name in arrays)
+    )

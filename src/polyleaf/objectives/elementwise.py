@@ -1,0 +1,131 @@
+"""Losses that see one score and one target at a time, computed by the core. Owns the binding of such a loss
+to data; must not know any particular one (see location.py, log_link.py, binary.py)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+import polyleaf._core as _core
+from polyleaf.objectives.base import Array, FloatArray, Objective, Problem, as_matrix, as_weight
+
+
+@dataclass(frozen=True)
+class ElementwiseObjective(Objective):
+    """A loss that is a sum over rows and outputs of a function of (score, target, parameter of the
+    output)."""
+
+    # Location families depend on score - target only: the base score is taken off the target, in float64.
+    location: ClassVar[bool] = False
+
+    @abstractmethod
+    def core_config(self) -> _core.LossConfig:
+        """The loss as the core names it."""
+
+    @abstractmethod
+    def check_target(self, target: FloatArray, weight: Array | None) -> None:
+        """Raise ValueError where a target that counts is outside the domain of the loss."""
+
+    @abstractmethod
+    def best_constant(self, problem: ElementwiseProblem, n_threads: int) -> NDArray[np.float64]:
+        """Scores ``(K,)`` that minimise the loss over constants."""
+
+    def outputs_per_target(self) -> int:
+        """Outputs learned for each column of the target: more than one for several quantiles."""
+        return 1
+
+    def output_parameter(self, n_outputs: int) -> NDArray[np.float64]:
+        """The loss's number for each output (quantile level, weight of positives), ``(n_outputs,)``."""
+        return np.ones(n_outputs)
+
+    def leaf_level(self, n_outputs: int) -> NDArray[np.float64] | None:
+        """Quantile level ``(n_outputs,)`` to which leaves are renewed; None: Newton's step is kept."""
+        return None
+
+    def prepare(self, target: Array, weight: Array | None) -> ElementwiseProblem:
+        target = as_matrix(target)
+        weight = as_weight(weight, *target.shape)
+        self.check_target(target, weight)
+        repeats = self.outputs_per_target()
+        if repeats > 1:
+            if weight is not None and weight.shape[1] == target.shape[1] > 1:
+                weight = np.repeat(weight, repeats, axis=1)
+            target = np.repeat(target, repeats, axis=1)
+        return ElementwiseProblem(self, target, weight)
+
+
+class ElementwiseProblem(Problem):
+    """An `ElementwiseObjective` bound to data: ``target`` is float32 or float64 ``(n, K)``."""
+
+    objective: ElementwiseObjective
+
+    def __init__(self, objective: ElementwiseObjective, target: FloatArray, weight: Array | None) -> None:
+        super().__init__(objective, target.shape[0], target.shape[1], weight)
+        self.target = target
+        self._config = objective.core_config()
+        self._parameter = objective.output_parameter(self.n_outputs).astype(np.float32)
+        self._set_kernel_target()
+
+    def _set_kernel_target(self) -> None:
+        target: Array = self.target
+        if self.objective.location and self.base.any():
+            target = target.astype(np.float64) - self.base
+        self._kernel_target = np.ascontiguousarray(target, dtype=np.float32)
+
+    @property
+    def offset(self) -> NDArray[np.float32]:
+        return np.zeros(self.n_outputs, np.float32) if self.objective.location else super().offset
+
+    def base_score(self, n_threads: int = 1) -> NDArray[np.float64]:
+        return self.objective.best_constant(self, n_threads)
+
+    def set_base(self, base: Array) -> None:
+        super().set_base(base)
+        self._set_kernel_target()
+
+    def curvature_shape(self) -> tuple[int, int] | None:
+        if not self.objective.constant_curvature:
+            return (self.n_rows, self.n_outputs)
+        return None if self.weight is None else (self.n_rows, self.weight.shape[1])
+
+    def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
+        _core.loss_derivatives(
+            self._config, raw, self._kernel_target, self.weight, self.offset, self._parameter, g, h, n_threads
+        )
+
+    def loss(self, raw: Array, n_threads: int = 1) -> float:
+        return _core.loss_mean(
+            self._config, raw, self._kernel_target, self.weight, self.offset, self._parameter, n_threads
+        )
+
+    def renew_leaves(
+        self, raw: Array, leaf_of_row: Array, n_leaves: int, rows: Array | None = None, n_threads: int = 1
+    ) -> NDArray[np.float32] | None:
+        level = self.objective.leaf_level(self.n_outputs)
+        if level is None:
+            return None
+        residual = self._kernel_target - raw
+        return _core.leaf_quantiles(residual, self.weight, leaf_of_row, n_leaves, rows, level, n_threads)
+
+    def mean_target(self, n_threads: int) -> NDArray[np.float64]:
+        """Weighted mean of each output ``(K,)``; NaN where an output has no weight."""
+        total, weight = _core.weighted_totals(self.target, self.weight, n_threads)
+        return np.divide(total, weight, out=np.full(self.n_outputs, np.nan), where=weight > 0)
+
+    def target_quantile(self, level: NDArray[np.float64], n_threads: int) -> NDArray[np.float64]:
+        """Lower weighted quantile of each output at `level` ``(K,)``; 0 where an output has no weight."""
+        found = _core.leaf_quantiles(self.target, self.weight, None, 1, None, level, n_threads)
+        return found[0].astype(np.float64)
+
+
+def core_config(family: Any, **values: float) -> _core.LossConfig:
+    """A `LossConfig` of the core with the given fields set."""
+    config = _core.LossConfig()
+    config.family = family
+    for name, value in values.items():
+        setattr(config, name, value)
+    return config

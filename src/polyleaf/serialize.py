@@ -1,0 +1,255 @@
+"""Model files: safetensors with a JSON header (docs/model-format.md), which cannot run code.
+
+Owns: the format, its version, the checksum, writing beside and renaming, refusing what is not valid.
+Must not know: what the mapper's and objective's states mean, how trees are laid out in arrays (`forest`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import stat
+import zlib
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polyleaf import forest
+from polyleaf.model import Model
+
+FORMAT = "polyleaf-model"
+FORMAT_VERSION = 1
+
+_FOREST, _MAPPER = "forest.", "mapper."
+_VECTORS = ("base_score", "target_scale", "target_offset")
+_FIELDS: dict[str, tuple[type, ...]] = {
+    "feature_names": (list, type(None)),
+    "output_names": (list, type(None)),
+    "learning_rate": (int, float),
+    "best_iteration": (int, type(None)),
+    "best_score": (int, float, type(None)),
+    "metadata": (dict,),
+    "objective": (dict,),
+    "mapper": (dict,),
+}
+
+
+class ModelFileError(ValueError):
+    """A file that is not a valid model, or not one that this version can read."""
+
+
+def save_model(model: Model, path: str | Path) -> None:
+    """Write a model to a file.
+
+    The file is written beside `path` and then renamed, so that `path` holds the old file or the new one,
+    whole, at any time. Equal models give equal files.
+
+    Raises
+    ------
+    OSError
+        When the file cannot be written (no space, no permission); the old file is then left as it was.
+    ValueError
+        When the model's metadata holds something that JSON cannot.
+    """
+    _replace_file(Path(path), to_bytes(model))
+
+
+def load_model(path: str | Path) -> Model:
+    """Read a model from a file, of this version of the format or an older one. Nothing in it is trusted.
+
+    Raises
+    ------
+    ModelFileError (a ValueError)
+        When the file is truncated, changed, of a newer version, or not a model at all.
+    OSError
+        When it cannot be read.
+    """
+    try:
+        return from_bytes(Path(path).read_bytes())
+    except ModelFileError as error:
+        raise ModelFileError(f"{os.fspath(path)!r} cannot be loaded: {error}") from error.__cause__
+
+
+def to_bytes(model: Model) -> bytes:
+    """A model in the format of model files."""
+    from safetensors.numpy import save
+
+    header, arrays = _to_state(model)
+    metadata = {
+        "format": FORMAT,
+        "format_version": str(FORMAT_VERSION),
+        "polyleaf_version": polyleaf_version(),
+        "header": header,
+        "checksum": _checksum(header, arrays),
+    }
+    return save(arrays, metadata)
+
+
+def from_bytes(data: bytes) -> Model:
+    """A model from bytes of any origin; the inverse of `to_bytes`. Raises ModelFileError."""
+    metadata, arrays = _read_container(data)
+    header = metadata.get("header", "")
+    if metadata.get("checksum") != _checksum(header, arrays):
+        raise ModelFileError("its content does not match its checksum, so it was damaged; take another copy.")
+    try:
+        return _from_state(json.loads(header), arrays)
+    except Exception as error:  # whatever hostile content trips over, here or in a mapper or an objective
+        raise ModelFileError(f"its content is not a valid model: {error}") from error
+
+
+def polyleaf_version() -> str:
+    """Version of the installed package; "unknown" where it runs without being installed."""
+    try:
+        return version("polyleaf")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+# --- model <-> header and arrays --------------------------------------------------------------------
+
+
+def _to_state(model: Model) -> tuple[str, dict[str, np.ndarray]]:
+    mapper_meta, mapper_arrays = model.mapper.to_state()
+    header = {
+        "feature_names": model.feature_names,
+        "output_names": model.output_names,
+        "learning_rate": model.learning_rate,
+        "best_iteration": model.best_iteration,
+        "best_score": model.best_score,
+        "metadata": model.metadata,
+        "objective": model.objective.to_dict(),
+        "mapper": mapper_meta,
+    }
+    arrays = {name: getattr(model, name) for name in _VECTORS if getattr(model, name) is not None}
+    arrays["round_of_tree"] = model.round_of_tree
+    arrays |= {_FOREST + name: array for name, array in forest.to_arrays(model.forest).items()}
+    arrays |= {_MAPPER + name: np.asarray(array) for name, array in mapper_arrays.items()}
+    arrays = {name: np.require(array, requirements="C") for name, array in sorted(arrays.items())}
+    try:
+        return json.dumps(header, default=_to_json, sort_keys=True), arrays
+    except TypeError as error:
+        raise ValueError(
+            f"The model cannot be saved, because JSON cannot hold its metadata: {error}."
+        ) from error
+
+
+def _from_state(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
+    from polyleaf.binning import BinMapper
+    from polyleaf.objectives import objective_from_dict
+
+    for name, types in _FIELDS.items():
+        if not isinstance(header.get(name), types) or isinstance(header.get(name), bool):
+            raise ValueError(f"The header's {name!r} is missing or of the wrong type.")
+    model = Model(
+        mapper=BinMapper.from_state(header["mapper"], _with_prefix(arrays, _MAPPER)),
+        objective=objective_from_dict(header["objective"]),
+        feature_names=header["feature_names"],
+        output_names=header["output_names"],
+        learning_rate=header["learning_rate"],
+        metadata=header["metadata"],
+        base_score=arrays["base_score"],
+        target_scale=arrays.get("target_scale"),
+        target_offset=arrays.get("target_offset"),
+    )
+    model.best_iteration, model.best_score = header["best_iteration"], header["best_score"]
+    trees = forest.from_arrays(_with_prefix(arrays, _FOREST), model.n_outputs, model.n_features)
+    rounds = arrays["round_of_tree"]
+    if rounds.shape != (len(trees),) or rounds.dtype.kind != "i":
+        raise ValueError("The array 'round_of_tree' must have one integer for each tree.")
+    for round, (tree, values, output) in zip(rounds.tolist(), forest.trees_of(trees), strict=True):
+        _check_splits(tree, model.mapper)
+        model.append(tree, values, round, output)
+    return model
+
+
+def _check_splits(tree: Any, mapper: Any) -> None:
+    """Splits must be such as the mapper's codes have: `forest` has checked all that memory safety needs."""
+    inner = tree.feature >= 0
+    features = tree.feature[inner]
+    categorical = np.asarray(mapper.is_categorical_, bool)[features]
+    if (categorical != (tree.category_set[inner] >= 0)).any():
+        raise ValueError(
+            "A tree splits a numeric feature by categories, or a categorical one by a threshold."
+        )
+    if (tree.threshold[inner] >= np.asarray(mapper.n_bins_)[features]).any():
+        raise ValueError("A tree splits a feature at a bin that it does not have.")
+
+
+def _with_prefix(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    raise TypeError(f"{value!r} is of type {type(value).__name__}")
+
+
+# --- the container --------------------------------------------------------------------------------
+
+
+def _read_container(data: bytes) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    """The metadata and arrays of a safetensors file that says it is a model of a version we know."""
+    from safetensors.numpy import load
+
+    try:
+        # The length of safetensors' own JSON header comes first.
+        size = int.from_bytes(data[:8], "little")
+        metadata = json.loads(data[8 : 8 + size])["__metadata__"] if 0 < size <= len(data) - 8 else {}
+        arrays = load(data)
+    except Exception as error:  # SafetensorError, and whatever else its header leads to
+        raise ModelFileError(f"it is truncated, damaged or no model file at all ({error}).") from error
+    if metadata.get("format") != FORMAT:
+        raise ModelFileError("it is a safetensors file, but not a Polyleaf model.")
+    written = metadata.get("format_version", "")
+    if not written.isascii() or not written.isdigit() or len(written) > 9:
+        raise ModelFileError(f"its format version {written[:20]!r} is not a number.")
+    if int(written) > FORMAT_VERSION:
+        raise ModelFileError(
+            f"it has format version {written}, written by Polyleaf {metadata.get('polyleaf_version')}; this "
+            f"version reads formats up to {FORMAT_VERSION}. Upgrade Polyleaf to read it."
+        )
+    return metadata, arrays
+
+
+def _checksum(header: str, arrays: dict[str, np.ndarray]) -> str:
+    """CRC-32 over the header, and over name, dtype, shape and bytes of each array in order of name."""
+    crc = zlib.crc32(header.encode())
+    for name, array in sorted(arrays.items()):
+        crc = zlib.crc32(f"{name}{array.dtype.str}{array.shape}".encode(), crc)
+        crc = zlib.crc32(array.reshape(-1).view(np.uint8), crc)
+    return f"{crc:08x}"
+
+
+def _replace_file(path: Path, data: bytes) -> None:
+    path = Path(os.path.realpath(path))  # a link keeps pointing to the file
+    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            if path.exists():
+                os.chmod(temporary, stat.S_IMODE(path.stat().st_mode))
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+    _sync_directory(path.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make the rename last through a power cut, where the system can."""
+    with suppress(OSError):
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,686 @@
+"""The user's y and weights -> Target: what the loop learns, and how to turn its answers back into the
+user's terms.
+
+Owns the meaning of y: kinds of target, class labels, missing values, weights per row and per output, units.
+Must not know objectives, trees or X.
+
+Regression targets are kept as `(y - offset) / scale` in float32, offset and scale in float64 per output.
+The offset is what lets 1e9 +- 1 be learned in float32; the scale is 1 unless outputs are to be normalised.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_array
+
+__all__ = ["Target", "TargetEncoding", "encode_classification", "encode_regression"]
+
+Kind = Literal["regression", "binary", "multiclass", "multilabel"]
+
+# Sums of float32 gradients are squared in the split search: above this, n rows of them overflow to infinity.
+_LARGEST_SUM = 1e18
+_SMALLEST = 1e-15  # ... and the squares of smaller ones vanish
+
+
+@dataclass(frozen=True)
+class TargetEncoding:
+    """How y was encoded: enough to encode further y alike and to decode predictions.
+
+    Attributes
+    ----------
+    kind : {"regression", "binary", "multiclass", "multilabel"}
+    n_outputs : int
+        Number of raw scores per row: columns of y, classes (multiclass), or quantiles.
+    one_dimensional : bool
+        y had one dimension, so predictions have.
+    classes : ndarray of shape (n_classes,) or None
+        Sorted labels; `arange(n_outputs)` for multi-label; None for regression.
+    output_names : tuple of str or None
+        Column names, where y was a data frame.
+    offset, scale : ndarray of shape (n_outputs,), float64
+        In the unit of y. Regression only; 0 and 1 otherwise.
+    one_vs_rest : bool
+        Multi-class as an indicator matrix instead of class ids.
+    missing : {"error", "ignore"}
+    """
+
+    kind: Kind
+    n_outputs: int
+    one_dimensional: bool
+    classes: np.ndarray | None = None
+    output_names: tuple[str, ...] | None = None
+    offset: np.ndarray | None = None
+    scale: np.ndarray | None = None
+    one_vs_rest: bool = False
+    missing: Literal["error", "ignore"] = "error"
+
+    def encode(self, y: Any, sample_weight: Any = None, *, name: str = "y") -> Target:
+        """Encode a further y (of validation data) as the training y was.
+
+        Raises
+        ------
+        ValueError
+            Where its shape differs, or it holds labels that training has not seen.
+        """
+        if self.kind == "regression":
+            values = _regression_values(y, name, self.missing)
+            self._check_shape(values.shape, name)
+            weight = _check_weight(sample_weight, len(values), self._weight_outputs, name)
+            return self._scaled(_as_columns(values, self.n_outputs), weight, name)
+        if self.kind == "multilabel":
+            values = _indicator_values(y, name, self.missing)
+            self._check_shape(values.shape, name)
+            return _with_missing(
+                values, _check_weight(sample_weight, len(values), self.n_outputs, name), self
+            )
+        ids = self._class_ids(_label_vector(y, name), name)
+        return self._with_ids(ids, _check_weight(sample_weight, len(ids), 0, name))
+
+    def restore(self, predictions: np.ndarray) -> np.ndarray:
+        """Predictions (n, n_outputs) in the encoded unit -> in the unit of y, float64."""
+        if self.offset is None or self.scale is None:
+            return predictions
+        return predictions * self.scale + self.offset
+
+    @property
+    def _weight_outputs(self) -> int:
+        """Columns that weights may have; 0: one weight per row only."""
+        return 0 if self.one_dimensional else self.n_outputs
+
+    def _check_shape(self, shape: tuple[int, ...], name: str) -> None:
+        expected = 1 if self.one_dimensional else self.n_outputs
+        found = 1 if len(shape) == 1 else shape[1]
+        if found != expected:
+            raise ValueError(f"{name} has {found} column(s), but the model was fitted on {expected}.")
+
+    def _class_ids(self, labels: np.ndarray, name: str) -> np.ndarray:
+        assert self.classes is not None
+        present, inverse = _unique(labels, name)
+        position = {label: i for i, label in enumerate(self.classes.tolist())}
+        unseen = [label for label in present.tolist() if label not in position]
+        if unseen:
+            known = ", ".join(map(repr, self.classes[:10].tolist())) + (
+                ", ..." if len(self.classes) > 10 else ""
+            )
+            raise ValueError(
+                f"{name} holds the label {unseen[0]!r}, which the training labels do not ({known}). "
+                "Remove those rows, or train on data that has every class."
+            )
+        return np.array([position[label] for label in present.tolist()], np.int32)[inverse]
+
+    def _with_ids(self, ids: np.ndarray, weight: np.ndarray | None) -> Target:
+        if self.kind == "binary":
+            return Target(ids.astype(np.float32)[:, None], weight, self)
+        if self.one_vs_rest:
+            return Target(np.eye(self.n_outputs, dtype=np.float32)[ids], weight, self)
+        return Target(ids, weight, self)
+
+    def _scaled(self, values: np.ndarray, weight: np.ndarray | None, name: str) -> Target:
+        """float32 `(values - offset) / scale`, a block of rows at a time: float64 copies of y are large."""
+        assert self.offset is not None and self.scale is not None
+        out = np.empty(values.shape, np.float32)
+        limit = _LARGEST_SUM / max(1, len(values))
+        for start in range(0, len(values), 1 << 16):
+            rows = slice(start, start + (1 << 16))
+            scaled = (values[rows] - self.offset) / self.scale
+            if np.nanmax(np.abs(scaled), initial=0.0) > limit:
+                raise ValueError(
+                    f"{name} contains a value too large: with {len(values)} rows, values must stay within "
+                    f"{limit:.3g} of their mean. Divide y by a constant, or set normalize_targets=True."
+                )
+            out[rows] = scaled
+        return _with_missing(out, weight, self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON types, for a model file.
+
+        Raises
+        ------
+        ValueError
+            When class labels are of a type that JSON cannot hold.
+        """
+        return {
+            "kind": self.kind,
+            "n_outputs": self.n_outputs,
+            "one_dimensional": self.one_dimensional,
+            "classes": None if self.classes is None else _labels_to_json(self.classes),
+            "output_names": None if self.output_names is None else list(self.output_names),
+            "offset": None if self.offset is None else self.offset.tolist(),
+            "scale": None if self.scale is None else self.scale.tolist(),
+            "one_vs_rest": self.one_vs_rest,
+            "missing": self.missing,
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> TargetEncoding:
+        """The inverse of :meth:`to_dict`."""
+
+        def array(name: str) -> np.ndarray | None:
+            return None if fields[name] is None else np.asarray(fields[name], np.float64)
+
+        names, classes = fields["output_names"], fields["classes"]
+        return cls(
+            kind=fields["kind"],
+            n_outputs=int(fields["n_outputs"]),
+            one_dimensional=bool(fields["one_dimensional"]),
+            classes=None if classes is None else _labels_from_json(classes),
+            output_names=None if names is None else tuple(names),
+            offset=array("offset"),
+            scale=array("scale"),
+            one_vs_rest=bool(fields["one_vs_rest"]),
+            missing=fields["missing"],
+        )
+
+
+@dataclass(frozen=True)
+class Target:
+    """An encoded target.
+
+    Attributes
+    ----------
+    values : ndarray
+        float32 `(n_rows, n_outputs)`; int32 `(n_rows,)` class ids for multi-class. Missing values are 0.
+    weight : ndarray of float32 or None
+        `(n_rows,)` or `(n_rows, n_outputs)`; None: one everywhere. Zero where a value is missing.
+    encoding : TargetEncoding
+    """
+
+    values: np.ndarray
+    weight: np.ndarray | None
+    encoding: TargetEncoding
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.values)
+
+
+def encode_regression(
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    missing: Literal["error", "ignore"] = "error",
+    center: bool = True,
+    normalize: bool = False,
+    n_quantiles: int = 1,
+) -> Target:
+    """Encode a regression target.
+
+    Parameters
+    ----------
+    y : array-like or data frame of shape (n_rows,) or (n_rows, n_columns)
+    sample_weight : array-like of shape (n_rows,) or (n_rows, n_columns), optional
+    missing : {"error", "ignore"}
+        Whether NaN in y is an error or a value of weight 0.
+    center : bool
+        Subtract the mean of each output. Right where the objective depends on differences from y only.
+    normalize : bool
+        Divide each output by its standard deviation (weighted, over the values that are there).
+    n_quantiles : int
+        Learn so many quantiles of a single column: it is repeated.
+
+    Returns
+    -------
+    Target
+
+    Raises
+    ------
+    ValueError
+        Where y or the weights are not what they should be.
+    """
+    values = _regression_values(y, "y", missing)
+    names = _column_names(y)
+    values, one_dimensional = _ravel_column(values)
+    if n_quantiles > 1 and not one_dimensional:
+        raise ValueError(
+            f"Several quantiles can be learned of one column, but y has {values.shape[1]}: "
+            "pass a single quantile_alpha, or fit one model per column."
+        )
+    weight = _check_weight(sample_weight, len(values), 0 if one_dimensional else values.shape[1], "y")
+    columns = values[:, None] if values.ndim == 1 else values
+    _check_every_output_has_weight(columns, weight, names)
+    offset, scale = _location_and_scale(columns, weight, center, normalize)
+    n_outputs = max(n_quantiles, columns.shape[1])
+    encoding = TargetEncoding(
+        kind="regression",
+        n_outputs=n_outputs,
+        one_dimensional=one_dimensional,
+        output_names=names if not one_dimensional else None,
+        offset=np.resize(offset, n_outputs),
+        scale=np.resize(scale, n_outputs),
+        missing=missing,
+    )
+    target = encoding._scaled(_as_columns(values, n_outputs), weight, "y")
+    largest = np.abs(target.values).max(initial=0.0)
+    if 0 < largest < _SMALLEST:
+        warnings.warn(
+            f"y varies by {largest:.3g} at most, too little for float32 sums of squares: "
+            "set normalize_targets=True or multiply y by a constant.",
+            stacklevel=4,
+        )
+    return target
+
+
+def encode_classification(
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    class_weight: Any = None,
+    scale_pos_weight: Any = None,
+    missing: Literal["error", "ignore"] = "error",
+    one_vs_rest: bool = False,
+) -> Target:
+    """Encode class labels (binary, multi-class) or an indicator matrix (multi-label).
+
+    Parameters
+    ----------
+    y : array-like or data frame of shape (n_rows,), or indicator matrix (n_rows, n_labels), dense or SciPy
+    sparse
+    sample_weight : array-like of shape (n_rows,), or (n_rows, n_labels) for multi-label, optional
+    class_weight : dict {label: weight}, "balanced", or list of dicts (multi-label), optional
+    scale_pos_weight : float or array-like of shape (n_labels,), optional
+        Factor of the weight of positive values (binary and multi-label).
+    missing : {"error", "ignore"}
+        Whether NaN in a multi-label y is an error or a value of weight 0.
+    one_vs_rest : bool
+        Encode multi-class labels as an indicator matrix instead of class ids.
+
+    Returns
+    -------
+    Target
+
+    Raises
+    ------
+    ValueError
+        Where y or the weights are not what they should be.
+    """
+    if _is_multilabel(y, missing):
+        return _encode_multilabel(y, sample_weight, class_weight, scale_pos_weight, missing)
+    labels = _label_vector(y, "y", warn=True)
+    if missing == "ignore":
+        raise ValueError(
+            'missing_targets="ignore" is for regression and multi-label targets: '
+            "a row whose only class is unknown teaches nothing, so remove it."
+        )
+    weight = _check_weight(sample_weight, len(labels), 0, "y")
+    classes, ids = _unique(labels, "y")
+    _check_two_classes(classes, ids, weight)
+    binary = len(classes) == 2
+    encoding = TargetEncoding(
+        kind="binary" if binary else "multiclass",
+        n_outputs=1 if binary else len(classes),
+        one_dimensional=True,
+        classes=classes,
+        one_vs_rest=one_vs_rest and not binary,
+    )
+    if scale_pos_weight is not None and not binary:
+        raise ValueError(
+            f"scale_pos_weight is for two classes or multi-label targets, but y has {len(classes)} classes: "
+            "use class_weight."
+        )
+    factors = _class_factors(class_weight, classes, ids)
+    if scale_pos_weight is not None:
+        factors = (np.ones(2) if factors is None else factors) * np.array(
+            [1.0, _positive_factors(scale_pos_weight, 1)[0]]
+        )
+    if factors is not None:
+        weight = _times(weight, factors[ids].astype(np.float32))
+    return encoding._with_ids(ids.astype(np.int32), weight)
+
+
+def _encode_multilabel(
+    y: Any, sample_weight: Any, class_weight: Any, scale_pos_weight: Any, missing: Literal["error", "ignore"]
+) -> Target:
+    values = _indicator_values(y, "y", missing)
+    n_labels = values.shape[1]
+    weight = _check_weight(sample_weight, len(values), n_labels, "y")
+    names = _column_names(y)
+    _check_every_output_has_weight(values, weight, names)
+    encoding = TargetEncoding(
+        kind="multilabel",
+        n_outputs=n_labels,
+        one_dimensional=False,
+        classes=np.arange(n_labels),
+        output_names=names,
+        missing=missing,
+    )
+    negative, positive = _label_factors(class_weight, values)
+    if scale_pos_weight is not None:
+        positive = positive * _positive_factors(scale_pos_weight, n_labels)
+    if np.any(negative != 1) or np.any(positive != 1):
+        weight = _times(weight, np.where(values == 1, positive, negative).astype(np.float32))
+    return _with_missing(values, weight, encoding)
+
+
+# --- reading y
+# -------------------------------------------------------------------------------------------------
+
+
+def _as_numpy(y: Any) -> Any:
+    """SciPy, polars and Arrow as NumPy; pandas as it is, because check_array knows its missing values."""
+    if y is None:
+        raise ValueError("This estimator requires y to be passed, but the target y is None.")
+    if scipy.sparse.issparse(y):
+        return y.toarray()
+    if hasattr(y, "iloc"):
+        return y
+    if hasattr(y, "to_numpy"):  # polars, Arrow arrays
+        return np.asarray(y)
+    if hasattr(y, "column_names") and hasattr(y, "columns"):  # an Arrow table
+        return np.column_stack([np.asarray(column) for column in y.columns])
+    if isinstance(y, list | tuple):
+        return _list_as_numpy(y)
+    return y
+
+
+def _list_as_numpy(y: Any) -> np.ndarray:
+    try:
+        return np.asarray(y)
+    except ValueError:
+        raise ValueError(
+            "y is a list of lists of different lengths. Several labels per row go into an indicator matrix of "
+            "0 and 1: sklearn.preprocessing.MultiLabelBinarizer makes one."
+        ) from None
+
+
+def _column_names(y: Any) -> tuple[str, ...] | None:
+    columns = getattr(y, "column_names", None)  # Arrow
+    if columns is None and np.ndim(y) == 2:
+        columns = getattr(y, "columns", None)  # pandas, polars
+    return None if columns is None else tuple(str(column) for column in columns)
+
+
+def _finite(y: Any, name: str, missing: str, dtype: Any) -> np.ndarray:
+    """scikit-learn's checks and wording: at most two dimensions, at least one row, finite."""
+    if np.iscomplexobj(y):
+        raise ValueError(f"Complex data not supported: {name} must be real.")
+    finite: bool | Literal["allow-nan"] = "allow-nan" if missing == "ignore" else True
+    try:
+        return check_array(
+            y, dtype=dtype, ensure_2d=False, ensure_all_finite=finite, input_name=name, ensure_min_features=0
+        )
+    except ValueError as error:
+        if missing == "error" and f"Input {name} contains NaN" in str(error):
+            raise ValueError(
+                f'Input {name} contains NaN. Remove those rows, or set missing_targets="ignore" '
+                "(regression and multi-label) to learn from the values that are there."
+            ) from None
+        raise
+
+
+def _regression_values(y: Any, name: str, missing: str) -> np.ndarray:
+    values = _finite(_as_numpy(y), name, missing, [np.float64, np.float32])
+    if values.ndim > 2 or (values.ndim == 2 and values.shape[1] == 0):
+        raise ValueError(f"{name} must have shape (n_rows,) or (n_rows, n_outputs), got {values.shape}.")
+    return values
+
+
+def _is_multilabel(y: Any, missing: str) -> bool:
+    y = _as_numpy(y)
+    shape = np.shape(y)
+    if len(shape) > 2:
+        raise ValueError(f"y must have shape (n_rows,) or (n_rows, n_labels), got {shape}.")
+    if len(shape) != 2 or shape[1] <= 1:
+        return False
+    if missing == "ignore":
+        return True
+    kind = type_of_target(_finite(y, "y", missing, None))
+    if kind == "multiclass-multioutput":
+        raise ValueError(
+            "y has several columns with other values than 0 and 1. Several labels per row go into an "
+            "indicator matrix of 0 and 1 (sklearn.preprocessing.MultiLabelBinarizer makes one); several multi-class "
+            "targets need one model each (sklearn.multioutput.MultiOutputClassifier)."
+        )
+    check_classification_targets(y)
+    return True
+
+
+def _indicator_values(y: Any, name: str, missing: str) -> np.ndarray:
+    values = _finite(_as_numpy(y), name, missing, np.float32)
+    if values.ndim != 2:
+        raise ValueError(f"{name} must be an indicator matrix (n_rows, n_labels), got shape {values.shape}.")
+    wrong = ~((values == 0) | (values == 1) | np.isnan(values))
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise ValueError(
+            f"{name}[{row}, {column}] is {values[row, column]:g}: an indicator matrix holds 0 and 1 only."
+        )
+    return values
+
+
+def _label_vector(y: Any, name: str, warn: bool = False) -> np.ndarray:
+    labels = _finite(_as_numpy(y), name, "error", None)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = _ravel_column(labels)[0] if warn else labels[:, 0]
+    if labels.ndim != 1:
+        raise ValueError(f"{name} must hold one label per row, got shape {labels.shape}.")
+    _unique(labels, name)  # labels that cannot be sorted get their own message
+    check_classification_targets(labels)
+    return labels
+
+
+def _unique(labels: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        return np.unique(labels, return_inverse=True)
+    except TypeError:
+        types = sorted({type(label).__name__ for label in labels.tolist()})
+        raise ValueError(f"{name} mixes labels of types {', '.join(types)}; use one type.") from None
+
+
+def _ravel_column(values: np.ndarray) -> tuple[np.ndarray, bool]:
+    """A column vector becomes one-dimensional, with scikit-learn's warning."""
+    if values.ndim == 2 and values.shape[1] == 1:
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected. Please change the shape of y to "
+            "(n_samples,), for example using ravel().",
+            DataConversionWarning,
+            stacklevel=5,
+        )
+        values = values[:, 0]
+    return values, values.ndim == 1
+
+
+def _as_columns(values: np.ndarray, n_outputs: int) -> np.ndarray:
+    columns = values[:, None] if values.ndim == 1 else values
+    return np.broadcast_to(columns, (len(columns), n_outputs)) if columns.shape[1] == 1 else columns
+
+
+def _with_missing(values: np.ndarray, weight: np.ndarray | None, encoding: TargetEncoding) -> Target:
+    """NaN becomes value 0 of weight 0."""
+    if encoding.missing == "error" or not np.isnan(values).any():
+        return Target(values, weight, encoding)
+    there = ~np.isnan(values)
+    if encoding.n_outputs == 1:
+        weight = _times(weight, there[:, 0].astype(np.float32))
+    else:
+        weight = _times(weight, there.astype(np.float32))
+    return Target(np.where(there, values, np.float32(0)), weight, encoding)
+
+
+# --- weights and units
+# -----------------------------------------------------------------------------------------
+
+
+def _check_weight(sample_weight: Any, n_rows: int, n_columns: int, name: str) -> np.ndarray | None:
+    """float32 `(n_rows,)` or, where `n_columns` > 0 allows it, `(n_rows, n_columns)`."""
+    if sample_weight is None:
+        return None
+    if np.ndim(sample_weight) == 0:
+        sample_weight = np.full(n_rows, sample_weight)
+    weight = check_array(
+        _as_numpy(sample_weight),
+        dtype=np.float32,
+        ensure_2d=False,
+        ensure_min_features=0,
+        input_name="sample_weight",
+    )
+    allowed = [(n_rows,)] + ([(n_rows, n_columns)] if n_columns else [])
+    if weight.shape not in allowed:
+        raise ValueError(
+            f"sample_weight has shape {weight.shape}, but {name} needs {' or '.join(map(str, allowed))}."
+        )
+    if weight.min() < 0:
+        raise ValueError(
+            f"sample_weight contains negative values (row {int(np.argwhere(weight < 0)[0][0])})."
+        )
+    if not weight.any():
+        raise ValueError("sample_weight is zero everywhere: at least one weight must not be zero.")
+    return weight
+
+
+def _times(weight: np.ndarray | None, factor: np.ndarray) -> np.ndarray:
+    """The product of weights of shapes (n,) and (n, K)."""
+    if weight is None:
+        return factor
+    if weight.ndim < factor.ndim:
+        weight = weight[:, None]
+    return weight * factor
+
+
+def _check_every_output_has_weight(
+    columns: np.ndarray, weight: np.ndarray | None, names: tuple[str, ...] | None
+) -> None:
+    there = ~np.isnan(columns)
+    if weight is not None:
+        there &= (weight if weight.ndim == 2 else weight[:, None]) > 0
+    empty = np.flatnonzero(~there.any(axis=0))
+    if len(empty):
+        which = f"{names[empty[0]]!r}" if names else f"{empty[0]}"
+        raise ValueError(
+            f"Output {which} of y has no value of positive weight, so nothing can be learned for it: "
+            "remove the column."
+        )
+
+
+def _check_two_classes(classes: np.ndarray, ids: np.ndarray, weight: np.ndarray | None) -> None:
+    if len(ids) == 1:
+        raise ValueError(
+            "y has 1 sample (n_samples=1), hence one class: a classifier needs two classes at least."
+        )
+    if len(classes) < 2:
+        raise ValueError(
+            f"y has one class only, {classes.tolist()[0]!r}: a classifier needs two classes at least."
+        )
+    if weight is not None:
+        present = np.unique(ids[weight > 0])
+        if len(present) < 2:
+            raise ValueError(
+                f"Only one class, {classes.tolist()[present[0]]!r}, has rows of positive weight: "
+                "a classifier needs two classes at least."
+            )
+
+
+def _location_and_scale(
+    columns: np.ndarray, weight: np.ndarray | None, center: bool, normalize: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted mean and standard deviation of each column over the values that are there; 0 and 1 if not
+    asked for.
+
+    Both are rounded to float32: they only fix a unit, and `y - offset` is then exact for integers of
+    moderate size.
+    """
+    k = columns.shape[1]
+    offset, scale = np.zeros(k), np.ones(k)
+    if not (center or normalize):
+        return offset, scale
+    for j in range(k):
+        values = columns[:, j].astype(np.float64)
+        there = ~np.isnan(values)
+        w = there.astype(np.float64)
+        if weight is not None:
+            w *= weight if weight.ndim == 1 else weight[:, j]
+        values[~there] = 0.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = np.float64(np.float32((w * values).sum() / w.sum()))
+            if not np.isfinite(mean):
+                raise ValueError("y contains a value too large for float32: divide it by a constant.")
+            offset[j] = mean
+            if normalize:
+                deviation = np.sqrt((w * (values - mean) ** 2).sum() / w.sum())
+                scale[j] = deviation if np.isfinite(deviation) and deviation > 0 else 1.0
+    return offset, scale
+
+
+# --- weights of classes
+# ------------------------------------------------------------------------------------------
+
+
+def _class_factors(class_weight: Any, classes: np.ndarray, ids: np.ndarray) -> np.ndarray | None:
+    """Weight factor of each class, float64 (n_classes,); None: one."""
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, str):
+        return len(ids) / (len(classes) * np.bincount(ids, minlength=len(classes)))
+    if not isinstance(class_weight, Mapping):
+        raise ValueError(
+            'class_weight must be a dict {label: weight} or "balanced"; a list of dicts is for '
+            "multi-label targets."
+        )
+    labels = classes.tolist()
+    unknown = [label for label in class_weight if label not in labels]
+    if unknown:
+        raise ValueError(f"class_weight names the label {unknown[0]!r}, which y does not hold.")
+    return _check_factors([class_weight.get(label, 1.0) for label in labels], "class_weight")
+
+
+def _label_factors(class_weight: Any, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weight factors of the values 0 and 1 of each label, two float64 arrays (n_labels,)."""
+    n_labels = values.shape[1]
+    if class_weight is None:
+        return np.ones(n_labels), np.ones(n_labels)
+    if isinstance(class_weight, str):
+        known = np.count_nonzero(~np.isnan(values), axis=0)
+        ones = np.count_nonzero(values == 1, axis=0)
+        # A label with a single value has nothing to balance.
+        both = (ones > 0) & (ones < known)
+        negative = np.where(both, known / np.maximum(2 * (known - ones), 1), 1.0)
+        return negative, np.where(both, known / np.maximum(2 * ones, 1), 1.0)
+    weights = [class_weight] * n_labels if isinstance(class_weight, Mapping) else list(class_weight)
+    if len(weights) != n_labels:
+        raise ValueError(f"class_weight has {len(weights)} dicts, but y has {n_labels} labels.")
+    unknown = [value for entry in weights for value in entry if value not in (0, 1)]
+    if unknown:
+        raise ValueError(f"class_weight of a multi-label target has keys 0 and 1, got {unknown[0]!r}.")
+    negative = _check_factors([entry.get(0, 1.0) for entry in weights], "class_weight")
+    return negative, _check_factors([entry.get(1, 1.0) for entry in weights], "class_weight")
+
+
+def _positive_factors(scale_pos_weight: Any, n_labels: int) -> np.ndarray:
+    factors = _check_factors(scale_pos_weight, "scale_pos_weight")
+    if factors.ndim > 1 or factors.size not in (1, n_labels):
+        raise ValueError(f"scale_pos_weight must be a number or have {n_labels} entries, got {factors.size}.")
+    return np.broadcast_to(factors.reshape(-1), (n_labels,))
+
+
+def _check_factors(factors: Any, name: str) -> np.ndarray:
+    array = np.asarray(factors, np.float64)
+    if not np.all(np.isfinite(array) & (array >= 0)):
+        raise ValueError(f"{name} must be finite and not negative, got {factors}.")
+    return array
+
+
+# --- labels in files
+# -----------------------------------------------------------------------------------------------
+
+
+def _labels_to_json(classes: np.ndarray) -> dict[str, Any]:
+    labels = classes.tolist()
+    if classes.dtype.kind in "iufbU" or all(isinstance(label, str) for label in labels):
+        return {"dtype": classes.dtype.str if classes.dtype.kind in "iufbU" else "object", "labels": labels}
+    raise ValueError(
+        f"Class labels of type {type(labels[0]).__name__} cannot be written to a model file: "
+        "use strings, numbers or booleans, or pickle the estimator."
+    )
+
+
+def _labels_from_json(fields: Mapping[str, Any]) -> np.ndarray:
+    return np.array(
+        fields["labels"], dtype=object if fields["dtype"] == "object" else np.dtype(fields["dtype"])
+    )

@@ -1,0 +1,55 @@
+"""How many threads to use. Owns the meaning of ``n_jobs``; must not know what the threads do."""
+
+from __future__ import annotations
+
+import functools
+import os
+from numbers import Integral
+
+import joblib
+
+
+@functools.cache
+def _usable_cores() -> int:
+    """Cores this process may use (affinity, container limits); asked once, because it reads files."""
+    return int(joblib.cpu_count())
+
+
+def _from_environment() -> int | None:
+    """First level of ``OMP_NUM_THREADS`` ("4" or "4,2"); None where it is unset or no positive number."""
+    first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return int(first) if first.isdecimal() and int(first) > 0 else None
+
+
+def effective_threads(n_jobs: int | None = None) -> int:
+    """Number of threads that ``n_jobs`` asks for.
+
+    Parameters
+    ----------
+    n_jobs : int or None
+        None: ``OMP_NUM_THREADS`` where it is set (joblib sets it in its workers), otherwise every core this
+        process may use. -1: every core; -2: all but one, and so on, at least one. Positive: that many.
+
+    Returns
+    -------
+    int
+        At least 1.
+
+    Raises
+    ------
+    TypeError
+        Where ``n_jobs`` is no integer.
+    ValueError
+        Where ``n_jobs`` is 0.
+    """
+    if n_jobs is None:
+        return _from_environment() or _usable_cores()
+    if not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool):
+        raise TypeError(f"n_jobs must be an integer or None, got {n_jobs!r}.")
+    if n_jobs == 0:
+        raise ValueError(
+            "n_jobs=0 asks for no thread at all; use None or -1 for all cores, or a positive number."
+        )
+    if n_jobs < 0:
+        return max(1, _usable_cores() + 1 + int(n_jobs))
+    return int(n_jobs)

@@ -1,0 +1,187 @@
+"""Random growth problems; core and twin behind the same calls; brute force over splits.
+
+Owns: what a test needs in order to say "the core and the twin" in one line. Must not know: what is asserted.
+"""
+
+from dataclasses import asdict, dataclass, field, fields, replace
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import reference
+
+KINDS = ("unit", "shared", "diagonal")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Everything that one tree depends on."""
+
+    codes: np.ndarray  # uint8 (F, n)
+    n_bins: np.ndarray  # uint16 (F,)
+    is_categorical: np.ndarray  # bool (F,)
+    g: np.ndarray  # float32 (n, K)
+    h: np.ndarray | None  # float32 (n, 1) or (n, K); None for the unit kind
+    kind: str
+    config: reference.GrowConfig = field(default_factory=reference.GrowConfig)
+    rows: np.ndarray | None = None  # uint32, ascending
+    multiplier: np.ndarray | None = None  # float32 (n,)
+    features: np.ndarray | None = None  # bool (F,)
+
+    def with_config(self, **changes):
+        return replace(self, config=replace(self.config, **changes))
+
+    @property
+    def rows_in_use(self):
+        return np.arange(self.codes.shape[1]) if self.rows is None else self.rows
+
+
+def make_problem(
+    draw, n=200, n_bins=(5, 8, 12, 3), categorical=(), n_outputs=1, kind="unit", missing=0.1, **config
+):
+    """Random problem number `draw`: signal in its first feature, noise elsewhere, bins of unequal size."""
+    rng = np.random.default_rng(draw)
+    codes = np.stack([np.minimum(rng.geometric(min(1, 3 / b), n) - 1, b - 1) for b in n_bins])
+    g = rng.normal(size=(n, n_outputs)) + np.outer(codes[0], rng.normal(size=n_outputs)) / n_bins[0]
+    codes = np.where(rng.random(codes.shape) < missing, reference.MISSING, codes).astype(np.uint8)
+    width = {"unit": None, "shared": 1, "diagonal": n_outputs}[kind]
+    return Problem(
+        codes=codes,
+        n_bins=np.array(n_bins, np.uint16),
+        is_categorical=np.isin(np.arange(len(n_bins)), categorical),
+        g=g.astype(np.float32),
+        h=None if width is None else rng.uniform(0.01, 1, (n, width)).astype(np.float32),
+        kind=kind,
+        config=reference.GrowConfig(**config),
+    )
+
+
+def sampled(problem, draw=0, fraction=0.7, multiplied=True):
+    """The problem on a random part of its rows, some of them with a multiplier (as GOSS gives)."""
+    rng = np.random.default_rng(draw)
+    n = problem.codes.shape[1]
+    rows = np.flatnonzero(rng.random(n) < fraction)
+    multiplier = np.where(rng.random(n) < 0.5, 1, 3.7).astype(np.float32) if multiplied else None
+    return replace(problem, rows=rows.astype(np.uint32), multiplier=multiplier)
+
+
+class Twin:
+    """The NumPy twin."""
+
+    @staticmethod
+    def channels(p, n_threads=1):
+        c = reference.quantise(p.g, p.h, p.kind, p.rows, p.multiplier)
+        return c.dense(), c.gradient_steps, c.curvature_steps
+
+    @staticmethod
+    def grow(p, n_threads=1):
+        """The tree, and the leaf id of every row, in the sample or not."""
+        channels = reference.quantise(p.g, p.h, p.kind, p.rows, p.multiplier)
+        data = p.codes, p.n_bins, p.is_categorical
+        tree = reference.grow(*data, channels, p.config, p.rows, p.features)
+        return tree, reference.leaf_of_row(tree, p.codes)
+
+    @staticmethod
+    def leaves(p, leaf_of_row, n_leaves, learning_rate=1.0, n_threads=1):
+        c = p.config
+        penalties = c.reg_lambda, c.reg_alpha, c.max_delta_step
+        return reference.newton_leaves(
+            p.g, p.h, leaf_of_row, n_leaves, *penalties, learning_rate, p.rows, p.multiplier
+        )
+
+
+class Core:
+    """The C++ core. Imported on use, so that tests of the twin alone run without it."""
+
+    @staticmethod
+    def channels(p, n_threads=1):
+        channels = core_channels(p, n_threads)
+        return channels.dense(), np.asarray(channels.gradient_steps), np.asarray(channels.curvature_steps)
+
+    @staticmethod
+    def grow(p, n_threads=1, **only_core):
+        from polyleaf import _core
+
+        bins = _core.Bins(p.codes, p.n_bins, p.is_categorical, n_threads)
+        grower = _core.Grower(bins, n_threads)
+        config = _core.GrowConfig(**asdict(p.config), **only_core)
+        tree = grower.grow(core_channels(p, n_threads), config, p.features)
+        return as_reference_tree(tree), np.array(grower.leaf_of_row)
+
+    @staticmethod
+    def leaves(p, leaf_of_row, n_leaves, learning_rate=1.0, n_threads=1):
+        from polyleaf import _core
+
+        c = p.config
+        penalties = c.reg_lambda, c.reg_alpha, c.max_delta_step
+        return _core.newton_leaves(
+            p.g, p.h, leaf_of_row, n_leaves, *penalties, learning_rate, p.rows, p.multiplier, n_threads
+        )
+
+
+def core_channels(p, n_threads):
+    from polyleaf import _core
+
+    return _core.Channels(p.g, p.h, p.kind, p.rows, p.multiplier, n_threads)
+
+
+def as_reference_tree(tree):
+    """A copy of a core tree's arrays as a `reference.Tree`."""
+    return reference.Tree(**{f.name: np.array(getattr(tree, f.name)) for f in fields(reference.Tree)})
+
+
+def assert_same_tree(a, b, ignore=()):
+    """Every array equal, in type too."""
+    for f in fields(reference.Tree):
+        if f.name not in ignore:
+            x, y = getattr(a, f.name), getattr(b, f.name)
+            assert x.dtype == y.dtype, f.name
+            np.testing.assert_array_equal(x, y, err_msg=f.name)
+
+
+def boosted(implementation, data, y, derivatives, kind, config, **options):
+    """`reference.boost` with the trees and leaves of one of the two implementations."""
+
+    def fit_tree(codes, n_bins, is_categorical, g, h, kind, config, learning_rate):
+        h_structure = None if kind == "unit" else h
+        structure = Problem(codes, n_bins, is_categorical, g, h_structure, kind, config)
+        tree, leaf_of_row = implementation.grow(structure)
+        leaves = implementation.leaves(replace(structure, h=h), leaf_of_row, tree.n_leaves, learning_rate)
+        return tree, leaf_of_row, leaves
+
+    return reference.boost(data, y, derivatives, kind, config, fit_tree=fit_tree, **options)
+
+
+def exact_gain(p, channels, goes_left, rows=None):
+    """Gain of a split of `rows` as an exact fraction of quantised sums (unit or shared, ridge only)."""
+    rows = np.arange(len(goes_left)) if rows is None else rows
+
+    def score(rows):
+        H = Fraction(len(rows))
+        if p.kind == "shared":
+            H = Fraction(float(channels.curvature_steps[0])) * int(channels.curvatures[rows, 0].sum())
+        sums = channels.gradients[rows].sum(axis=0)
+        G = [Fraction(float(s)) * int(q) for s, q in zip(channels.gradient_steps, sums, strict=True)]
+        return sum(x * x for x in G) / (H + Fraction(p.config.reg_lambda))
+
+    both = score(rows[goes_left]) + score(rows[~goes_left]) - score(rows)
+    return both / 2 / len(channels.gradient_steps)
+
+
+def all_numeric_splits(p, rows):
+    """Every (feature, threshold, missing_left, goes_left) of `rows` with two sides that are not empty."""
+    codes = p.codes[:, rows]
+    for f, n_bins in enumerate(p.n_bins):
+        for threshold, missing_left in product(range(n_bins), (False, True)):
+            goes_left = np.where(codes[f] == reference.MISSING, missing_left, codes[f] <= threshold)
+            if goes_left.any() and not goes_left.all():
+                yield f, threshold, missing_left, goes_left
+
+
+def rows_of_nodes(tree, codes):
+    """For each node, the columns of `codes` (F, n) that pass through it."""
+    rows = [np.arange(codes.shape[1])] + [None] * (tree.n_nodes - 1)
+    for i in np.flatnonzero(tree.feature >= 0):
+        left = reference.goes_left_table(tree, i)[codes[tree.feature[i], rows[i]]]
+        rows[tree.left[i]], rows[tree.right[i]] = rows[i][left], rows[i][~left]
+    return rows

@@ -1,0 +1,240 @@
+"""Callbacks against a stand-in for the loop: each hook is driven by hand, so these tests need no training."""
+
+import math
+import sys
+from pathlib import Path
+
+import pytest
+
+from polyleaf.callbacks import (
+    Callback,
+    Checkpoint,
+    EarlyStopping,
+    EvaluationMonitor,
+    LearningRateScheduler,
+    ProgressBar,
+    as_callbacks,
+)
+
+
+class FakeModel:
+    """What callbacks may touch of a model."""
+
+    learning_rate = 0.1
+    best_iteration = None
+    best_score = None
+    rounds = None
+
+    def truncate(self, n_rounds):
+        self.rounds = n_rounds
+
+    def save(self, path):
+        Path(path).write_text("model")
+
+
+def drive(callbacks, values, first=0, data="valid", metric="loss"):
+    """Run the loop's protocol over metric values; returns (model, number of rounds done)."""
+    model, log = FakeModel(), {data: {metric: []}}
+    callbacks = as_callbacks(callbacks)
+    for callback in callbacks:
+        callback.before_training(model)
+    done = 0
+    for epoch, value in enumerate(values, start=first):
+        if any([callback.before_iteration(model, epoch, log) for callback in callbacks]):
+            break
+        log[data][metric].append(value)
+        done += 1
+        if any([callback.after_iteration(model, epoch, log) for callback in callbacks]):
+            break
+    for callback in callbacks:
+        callback.after_training(model)
+    return model, done
+
+
+def test_early_stopping_counts_rounds_without_improvement():
+    model, done = drive(EarlyStopping(3, maximize=False), [5, 4, 3, 3, 3.5, 3.2, 1])
+    assert (model.best_iteration, model.best_score, done) == (2, 3.0, 6)
+    assert model.rounds is None
+
+
+def test_early_stopping_that_maximizes():
+    model, done = drive(EarlyStopping(2, maximize=True), [0.5, 0.7, 0.6, 0.65, 0.9])
+    assert (model.best_iteration, done) == (1, 4)
+
+
+def test_early_stopping_saves_the_best():
+    assert drive(EarlyStopping(2, maximize=False, save_best=True), [3, 2, 2, 2])[0].rounds == 2
+
+
+def test_early_stopping_min_delta():
+    model, done = drive(EarlyStopping(2, maximize=False, min_delta=0.5), [3, 2.8, 2.6, 2.4])
+    assert (model.best_iteration, done) == (0, 3)
+
+
+def test_early_stopping_in_a_resumed_training():
+    model, done = drive(EarlyStopping(2, maximize=False), [3, 2, 2, 2, 2], first=40)
+    assert (model.best_iteration, done) == (41, 4)
+
+
+def test_early_stopping_on_nan_ends():
+    model, done = drive(EarlyStopping(3, maximize=False), [math.nan] * 10)
+    assert (model.best_iteration, done) == (None, 3)
+
+
+def test_one_early_stopping_serves_many_runs():
+    stopper = EarlyStopping(2, maximize=False)
+    assert drive(stopper, [1, 2, 3])[1] == 3
+    assert drive(stopper, [9, 8, 7, 6])[1] == 4
+
+
+def test_early_stopping_watches_what_it_is_told():
+    stopper = EarlyStopping(1, metric_name="a", data_name="train", maximize=False)
+    stopper.before_training(FakeModel())
+    log = {"train": {"a": [1.0, 2.0], "b": [2.0, 1.0]}, "valid": {"a": [2.0, 1.0]}}
+    stopper.after_iteration(FakeModel(), 0, {"train": {"a": [1.0]}, "valid": {"a": [2.0]}})
+    assert stopper.after_iteration(FakeModel(), 1, log)
+
+
+@pytest.mark.parametrize(
+    ("stopper", "log", "match"),
+    [
+        (EarlyStopping(1), {}, "eval_set"),
+        (EarlyStopping(1, data_name="x"), {"valid": {"rmse": [1.0]}}, r"'x'.*\['valid'\]"),
+        (EarlyStopping(1, metric_name="x"), {"valid": {"rmse": [1.0]}}, r"'x'.*\['rmse'\]"),
+        (EarlyStopping(1), {"valid": {"mine": [1.0]}}, "maximize=True"),
+    ],
+)
+def test_early_stopping_says_what_is_missing(stopper, log, match):
+    stopper.before_training(FakeModel())
+    with pytest.raises(ValueError, match=match):
+        stopper.after_iteration(FakeModel(), 0, log)
+
+
+@pytest.mark.parametrize(("metric", "sign"), [("rmse", -1), ("accuracy", 1)])
+def test_early_stopping_knows_the_direction_of_metrics(metric, sign):
+    values = [sign * value for value in (1.0, 2.0, 3.0)]
+    assert drive(EarlyStopping(1), values, metric=metric)[0].best_iteration == 2
+
+
+def test_monitor_prints_every_period_and_the_last():
+    lines = []
+    drive(EvaluationMonitor(period=2, logger=lines.append), [3.0, 2.0, 1.0, 0.5])
+    assert lines == ["[0]\tvalid-loss:3.00000", "[2]\tvalid-loss:1.00000", "[3]\tvalid-loss:0.50000"]
+
+
+def test_learning_rate_schedules():
+    seen = []
+
+    class Watch(Callback):
+        def after_iteration(self, model, epoch, evals_log):
+            seen.append(model.learning_rate)
+
+    drive([LearningRateScheduler(lambda epoch: 1 / (epoch + 1)), Watch()], [0] * 3)
+    drive([LearningRateScheduler([0.3, 0.2]), Watch()], [0] * 3)
+    assert seen == [1, 1 / 2, 1 / 3, 0.3, 0.2, 0.2]
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, math.nan, math.inf])
+def test_bad_learning_rates(rate):
+    with pytest.raises(ValueError, match="round 0"):
+        drive(LearningRateScheduler([rate]), [0])
+
+
+def test_checkpoints_are_kept_by_number(tmp_path):
+    folder = tmp_path / "new" / "folder"
+    drive(Checkpoint(folder, interval=4, keep=2), [0] * 11)
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "checkpoint_11.polyleaf",
+        "checkpoint_8.polyleaf",
+    ]
+    assert Checkpoint.latest(folder).name == "checkpoint_11.polyleaf"
+    drive(Checkpoint(folder, interval=100, keep=None), [0] * 90, first=11)
+    assert Checkpoint.latest(folder).name == "checkpoint_101.polyleaf"
+    assert len(list(folder.iterdir())) == 4
+
+
+def test_latest_checkpoint_of_nothing(tmp_path):
+    assert Checkpoint.latest(tmp_path) is None
+    (tmp_path / "other_3.polyleaf").touch()
+    assert Checkpoint.latest(tmp_path) is None
+
+
+def test_a_run_without_rounds_saves_nothing(tmp_path):
+    drive(Checkpoint(tmp_path), [])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_bar_is_quiet_where_there_is_no_terminal(capsys):
+    drive(ProgressBar(total=3), [1.0, 2.0, 3.0])
+    out, err = capsys.readouterr()
+    assert out == err == ""
+
+
+def test_forced_progress_bar_writes_lines(capsys):
+    drive(ProgressBar(total=20, force=True), [1.0] * 20)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 10
+    assert lines[-1] == "round 20/20  valid-loss:1.00000"
+
+
+def test_progress_bar_on_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    bar = ProgressBar(total=3)
+    drive(bar, [1.0, 2.0, 3.0])
+    assert bar._task is not None and bar._bar is None
+
+
+def test_short_work_shows_no_bar(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    bar = ProgressBar(total=3, delay=3600)
+    drive(bar, [1.0, 2.0, 3.0])
+    assert bar._task is None
+
+
+def test_plain_functions_are_callbacks():
+    seen = []
+    _, done = drive(lambda model, epoch, log: seen.append(epoch) or epoch == 2, [0] * 9)
+    assert seen == [0, 1, 2] and done == 3
+
+
+def test_objects_with_the_four_hooks_are_callbacks():
+    """XGBoost's callbacks need not inherit from ours."""
+
+    class Foreign:
+        def before_training(self, model):
+            return model
+
+        after_training = before_training
+
+        def before_iteration(self, model, epoch, evals_log):
+            return epoch == 1
+
+        def after_iteration(self, model, epoch, evals_log):
+            return False
+
+    assert drive([Foreign()], [0] * 5)[1] == 1
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "match"),
+    [(3, "list of callbacks"), ([3], "got int"), ([EarlyStopping], r"write EarlyStopping\(")],
+)
+def test_what_is_no_callback(callbacks, match):
+    with pytest.raises(TypeError, match=match):
+        as_callbacks(callbacks)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: EarlyStopping(0),
+        lambda: EarlyStopping(1, min_delta=-1),
+        lambda: EvaluationMonitor(0),
+        lambda: LearningRateScheduler([]),
+        lambda: Checkpoint("x", interval=0),
+        lambda: Checkpoint("x", keep=0),
+    ],
+)
+def test_bad_arguments(make):
+    with pytest.raises(ValueError, match="needs"):
+        make()

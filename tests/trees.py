@@ -1,0 +1,95 @@
+"""Random trees, and the slow and obvious walk that predictions are compared with."""
+
+import numpy as np
+
+from polyleaf import _core
+
+MISSING = 255
+
+
+def tree_arrays(rng, n_features, n_outputs, n_leaves, *, categorical=0.0, chain=False):
+    """Arrays of a random tree; leaf ids are shuffled, so that they do not follow the order of the nodes."""
+    feature, left, right = [-1], [-1], [-1]
+    leaves = [0]
+    while len(leaves) < n_leaves:
+        node = leaves.pop(-1 if chain else rng.integers(len(leaves)))
+        feature[node] = int(rng.integers(n_features))
+        left[node], right[node] = len(feature), len(feature) + 1
+        leaves += [left[node], right[node]]
+        feature += [-1, -1]
+        left += [-1, -1]
+        right += [-1, -1]
+    feature = np.array(feature, np.int32)
+    n, inner = len(feature), feature >= 0
+    is_set = inner & (rng.random(n) < categorical)
+    n_sets = int(is_set.sum())
+    leaf = np.full(n, -1, np.int32)
+    leaf[~inner] = rng.permutation(n_leaves)
+    category_set = np.full(n, -1, np.int32)
+    category_set[is_set] = rng.permutation(n_sets)
+    words = rng.integers(0, 2**63, (n_sets, 4), dtype=np.int64).astype(np.uint64)
+    return {
+        "feature": feature,
+        "threshold": np.where(inner & ~is_set, rng.integers(0, 255, n), -1).astype(np.int32),
+        "missing_left": inner & (rng.random(n) < 0.5),
+        "left": np.array(left, np.int32),
+        "right": np.array(right, np.int32),
+        "leaf": leaf,
+        "category_set": category_set,
+        "categories": words * np.uint64(2) + np.uint64(1),
+        "gain": np.where(inner, rng.random(n), 0.0),
+        "count": rng.integers(1, 1000, n),
+        "cover": rng.random(n),
+        "output_gain": (rng.random((n, n_outputs)) * inner[:, None]).astype(np.float32),
+    }
+
+
+def random_forest(rng, n_features, n_outputs, sizes, *, scalar=0.0, **options):
+    """A forest of random trees, `scalar` of them trees of one output, and what it was made of."""
+    forest, parts = _core.Forest(n_outputs), []
+    for n_leaves in sizes:
+        tree = _core.Tree.from_arrays(**tree_arrays(rng, n_features, n_outputs, n_leaves, **options))
+        output = int(rng.integers(n_outputs)) if rng.random() < scalar else -1
+        values = rng.normal(size=(n_leaves, n_outputs if output < 0 else 1)).astype(np.float32)
+        forest.append(tree, values, output)
+        parts.append((tree, values, output))
+    return forest, parts
+
+
+def random_codes(rng, n_features, n_rows):
+    codes = rng.integers(0, 256, (n_features, n_rows)).astype(np.uint8)
+    codes[rng.random(codes.shape) < 0.1] = MISSING
+    return codes
+
+
+def leaf_of(tree, row):
+    """Leaf id of one row of codes."""
+    node = 0
+    while tree.feature[node] >= 0:
+        code = int(row[tree.feature[node]])
+        if code == MISSING:
+            goes_left = bool(tree.missing_left[node])
+        elif tree.category_set[node] >= 0:
+            words = tree.categories[tree.category_set[node]]
+            goes_left = bool(int(words[code // 64]) >> (code % 64) & 1)
+        else:
+            goes_left = code <= tree.threshold[node]
+        node = (tree.left if goes_left else tree.right)[node]
+    return int(tree.leaf[node])
+
+
+def leaves_of(parts, codes):
+    """int32 (n_rows, n_trees)."""
+    leaves = [[leaf_of(tree, row) for tree, _, _ in parts] for row in codes.T]
+    return np.array(leaves, np.int32).reshape(codes.shape[1], len(parts))
+
+
+def raw_of(parts, leaves, n_outputs):
+    """float32 (n_rows, n_outputs): tree after tree, in order."""
+    raw = np.zeros((len(leaves), n_outputs), np.float32)
+    for t, (_, values, output) in enumerate(parts):
+        if output < 0:
+            raw += values[leaves[:, t]]
+        else:
+            raw[:, output] += values[leaves[:, t], 0]
+    return raw
