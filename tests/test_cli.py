@@ -99,7 +99,7 @@ def test_classes_keep_their_names(folder, capsys):
 
 def test_columns_are_found_by_name(folder, tmp_path):
     with open(folder / "energy_test.csv", encoding="utf-8") as stream:
-        rows = [row[::-1] + ["7"] for row in csv.reader(stream)]
+        rows = [[*row[::-1], "7"] for row in csv.reader(stream)]
     rows[0][-1] = "more"
     write_csv(tmp_path / "t.csv", rows[0], list(zip(*rows[1:], strict=True)))
     for file, out in ((folder / "energy_test.csv", "a.csv"), (tmp_path / "t.csv", "b.csv")):

@@ -97,7 +97,9 @@ def boost(
     Ctrl-C ends the training: the rounds that were complete are kept, and a warning says so.
     """
     check_compatible(config)
-    run = _Run(dataset, target, weight, objective, config, eval_sets, init_model, base_score, model_metadata or {})
+    run = _Run(
+        dataset, target, weight, objective, config, eval_sets, init_model, base_score, model_metadata or {}
+    )
     model, callbacks = run.model, list(callbacks)
     for callback in callbacks:
         callback.before_training(model)
@@ -180,7 +182,11 @@ class _Run:
         grown = False
         for k in range(self.raw.shape[1]):  # all from the same predictions, as GBDT-SO and the peers do
             g = np.ascontiguousarray(self.g[:, k : k + 1])
-            h = self.h if self.h is None or self.h.shape[1] == 1 else np.ascontiguousarray(self.h[:, k : k + 1])
+            h = (
+                self.h
+                if self.h is None or self.h.shape[1] == 1
+                else np.ascontiguousarray(self.h[:, k : k + 1])
+            )
             grown |= self._add_tree(round, k, g, h, rows, multiplier, features)
         return grown
 
