@@ -224,16 +224,16 @@ def inspect(
     """Show what a model is: a summary and the features that matter, one tree, or everything as JSON."""
     from .inspect import dump_json, summary
 
-    estimator, _ = _load(model, None)
+    content = _load_estimator(model).model_
     if as_json:
-        print(json.dumps(dump_json(estimator.model_), default=str))
+        print(json.dumps(dump_json(content), default=str))
     elif tree is not None:
-        trees = dump_json(estimator.model_)["trees"]
+        trees = dump_json(content)["trees"]
         if tree >= len(trees):
             raise ReadError(f"--tree {tree}: the model has {_count(len(trees), 'tree')}, counted from 0.")
         _print_tree(trees[tree])
     else:
-        print(summary(estimator.model_, n_features=top))
+        print(summary(content, n_features=top))
 
 
 @app.command(epilog=_examples("demo"))
@@ -252,9 +252,9 @@ def demo(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from . import __version__
 
-        print(version("polyleaf"))
+        print(__version__)
         raise typer.Exit
 
 
@@ -378,16 +378,21 @@ def _save(estimator: Any, schema: Schema, path: Path) -> None:
     estimator.save_model(path)
 
 
-def _load(path: Path, threads: int | None) -> tuple[Any, Schema]:
+def _load_estimator(path: Path) -> Any:
     from .estimators import load_model
 
     if not path.is_file():
         raise ReadError(f"There is no model file {str(path)!r}.")
-    estimator = load_model(path)
+    return load_model(path)
+
+
+def _load(path: Path, threads: int | None) -> tuple[Any, Schema]:
+    """The estimator in a file that `train` wrote, and how it reads a table."""
+    estimator = _load_estimator(path)
     fields = estimator.model_.metadata.get(_SCHEMA)
     if fields is None:
         raise ReadError(
-            f"{path} was not trained from a file, so the columns it needs are not known; use it in Python."
+            f"{path} was not trained by this command, so its columns are not known; use it in Python."
         )
     return estimator.set_params(n_jobs=threads), Schema.from_dict(fields)
 
