@@ -68,6 +68,26 @@ void Channels::clear(int n_threads) {
   });
 }
 
+std::vector<float> largest_magnitudes(const float* values, int n_columns, const Sample& sample, int n_threads) {
+  const int64_t n_used = sample.n_used();
+  const int padded = round_up(n_columns, 16) + 16;
+  std::vector<float> largest(static_cast<size_t>(n_threads) * padded, 0.0f);
+  parallel_for(n_threads, Block::count(n_used, kBlock), [&](int64_t task, int thread) {
+    const Block rows(n_used, kBlock, task);
+    POLYLEAF_SELECT(channel_kernels)
+        .largest(values, n_columns, sample, rows.begin, rows.end, largest.data() + thread * padded);
+  });
+  for (int t = 0; t < n_threads; ++t)
+    for (int j = 0; j < n_columns; ++j) {
+      const float x = largest[t * padded + j];
+      if (!std::isfinite(x))  // before any comparison: a NaN would lose it
+        throw std::invalid_argument("A derivative is not finite; check the objective, the targets and the weights.");
+      largest[j] = std::max(largest[j], x);
+    }
+  largest.resize(padded);
+  return largest;
+}
+
 // Quantises one group of columns. The scale of a column is 32767 / max, halved until no sum over any rows can
 // leave int32.
 void Channels::quantise_part(const float* values, int n_columns, int offset, int count_lane,
@@ -75,17 +95,8 @@ void Channels::quantise_part(const float* values, int n_columns, int offset, int
   const ChannelKernels& kernels = POLYLEAF_SELECT(channel_kernels);
   const int64_t n_used = sample_.n_used();
   const int64_t n_blocks = Block::count(n_used, kBlock);
-  const int padded = round_up(n_columns, 16) + 16;
-  std::vector<float> largest(static_cast<size_t>(n_threads) * padded, 0.0f);
-  parallel_for(n_threads, n_blocks, [&](int64_t task, int thread) {
-    const Block rows(n_used, kBlock, task);
-    kernels.largest(values, n_columns, sample_, rows.begin, rows.end, largest.data() + thread * padded);
-  });
-  for (int t = 1; t < n_threads; ++t)
-    for (int j = 0; j < n_columns; ++j) {
-      const float other = largest[t * padded + j];
-      if (other > largest[j] || other != other) largest[j] = other;  // a NaN of any thread sticks
-    }
+  const std::vector<float> largest = largest_magnitudes(values, n_columns, sample_, n_threads);
+  const int padded = static_cast<int>(largest.size());
   std::vector<float> inverse(padded, 0.0f);
   step.assign(padded, 0.0f);
   for (int j = 0; j < n_columns; ++j) {

@@ -49,6 +49,10 @@ struct ChannelKernels {
 };
 POLYLEAF_DECLARE_KERNELS(ChannelKernels, channel_kernels)
 
+// Largest |value * multiplier| of every column over the sample; zeros behind them, to a multiple of 16 and 16 more.
+// Throws std::invalid_argument where a value is not finite.
+std::vector<float> largest_magnitudes(const float* values, int n_columns, const Sample& sample, int n_threads);
+
 class Channels {
  public:
   Channels() = default;

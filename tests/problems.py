@@ -65,6 +65,28 @@ def sampled(problem, draw=0, fraction=0.7, multiplied=True):
     return replace(problem, rows=rows.astype(np.uint32), multiplier=multiplier)
 
 
+def tied_problem(codes, g, min_child_samples):
+    """One numeric feature of three bins, one output, one split; lambda 0 keeps exact ties exact."""
+    return Problem(
+        codes=np.array([codes], np.uint8),
+        n_bins=np.array([3], np.uint16),
+        is_categorical=np.zeros(1, bool),
+        g=np.array(g, np.float32)[:, None],
+        h=None,
+        kind="unit",
+        config=reference.GrowConfig(max_leaves=2, reg_lambda=0.0, min_child_samples=min_child_samples),
+    )
+
+
+# Exact ties between missing right and missing left: (problem, expected threshold, expected missing_left).
+MISSING_TIES = [
+    # Two sides of the same bin: right comes first.
+    (tied_problem([0, 0, 2, 2, 255], [-1, -1, 1, 1, 0], 1), 0, False),
+    # Bin 0 with missing is bins 0 and 1 without: the smaller bin comes first.
+    (tied_problem([0, 0, 1, 2, 2, 255], [-4, -4, -1, 3, 3, -1], 3), 0, True),
+]
+
+
 class Twin:
     """The NumPy twin."""
 

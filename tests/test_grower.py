@@ -11,7 +11,7 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import KINDS, Core, Problem, Twin, assert_same_tree, make_problem, sampled
+from problems import KINDS, MISSING_TIES, Core, Problem, Twin, assert_same_tree, make_problem, sampled
 
 OUTPUTS = [1, 2, 3, 5, 16, 17, 33]
 
@@ -108,6 +108,12 @@ def test_missing_values(kind, missing):
     p = make_problem(6, n_bins=(9, 4, 6), categorical=[2], n_outputs=2, kind=kind, missing=missing)
     tree = assert_core_equals_twin(p)
     assert (tree.n_leaves == 1) == (missing == 1.0)
+
+
+def test_ties_over_missing_values():
+    for p, threshold, missing_left in MISSING_TIES:
+        tree = assert_core_equals_twin(p)
+        assert (tree.threshold[0], tree.missing_left[0]) == (threshold, missing_left)
 
 
 @pytest.mark.parametrize("n_outputs", [1, 2, 17])
@@ -317,7 +323,7 @@ def test_trees_at_random(p, n_threads):
 
 
 @pytest.mark.slow
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500, deadline=None, derandomize=True)
 @given(problems(), st.sampled_from([1, 2, 3]))
 def test_trees_at_random_for_long(p, n_threads):
     assert_core_equals_twin(p, n_threads)

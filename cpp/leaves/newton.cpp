@@ -23,16 +23,8 @@ int exponent_above(float largest) {
 std::vector<double> leaf_sums(const float* values, int n_columns, const Sample& sample, const int32_t* leaf_of_row,
                               int32_t n_leaves, int n_threads) {
   const int64_t n_used = sample.n_used(), n_blocks = Block::count(n_used, kBlock);
-  const int padded = n_columns + 16;
-  std::vector<float> largest(static_cast<size_t>(n_threads) * padded, 0.0f);
-  parallel_for(n_threads, n_blocks, [&](int64_t task, int thread) {
-    const Block rows(n_used, kBlock, task);
-    POLYLEAF_SELECT(channel_kernels)
-        .largest(values, n_columns, sample, rows.begin, rows.end, largest.data() + thread * padded);
-  });
-  for (int t = 1; t < n_threads; ++t)
-    for (int j = 0; j < n_columns; ++j) largest[j] = std::max(largest[j], largest[t * padded + j]);
-  std::vector<float> scale(padded, 0.0f);
+  const std::vector<float> largest = largest_magnitudes(values, n_columns, sample, n_threads);
+  std::vector<float> scale(largest.size(), 0.0f);
   std::vector<int> exponent(n_columns, 0);
   for (int j = 0; j < n_columns; ++j) {
     exponent[j] = exponent_above(largest[j]);

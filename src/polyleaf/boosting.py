@@ -144,7 +144,7 @@ class _Run:
         if init_model is not None:
             self.model = init_model.copy()
         else:
-            base = self.problem.base_score() if base_score is None else np.asarray(base_score, np.float64)
+            base = self.problem.base_score(config.n_threads) if base_score is None else np.asarray(base_score, np.float64)
             self.model = Model(
                 mapper=dataset.mapper,
                 objective=objective,
@@ -235,7 +235,7 @@ class _Run:
         multiplier: np.ndarray | None,
         output: int,
     ) -> np.ndarray:
-        renewed = self.problem.renew_leaves(self.raw, leaf_of_row, n_leaves, rows)
+        renewed = self.problem.renew_leaves(self.raw, leaf_of_row, n_leaves, rows, self.config.n_threads)
         if renewed is not None:
             renewed = renewed if output < 0 else np.ascontiguousarray(renewed[:, output : output + 1])
             return renewed * np.float32(self.model.learning_rate)
