@@ -220,6 +220,29 @@ def test_validation_and_early_stopping(folder, tmp_path):
         assert load_model(tmp_path / model).best_iteration_ < 1999
 
 
+def test_quantiles(folder, tmp_path, capsys):
+    polyleaf(
+        *("train", folder / "energy_train.csv", "-t", "*_load", "-m", tmp_path / "m", *FAST),
+        *("--objective", "quantile", "--set", "quantile_alpha=[0.1, 0.9]"),
+    )
+    polyleaf("predict", folder / "energy_test.csv", "-m", tmp_path / "m", "-o", tmp_path / "p.csv")
+    names = ("heating_load_q0.1", "heating_load_q0.9", "cooling_load_q0.1", "cooling_load_q0.9")
+    assert read_table(tmp_path / "p.csv").names == names
+    polyleaf("evaluate", folder / "energy_test.csv", "-m", tmp_path / "m", "--json")
+    found = json.loads(capsys.readouterr().out)
+    assert 0 < found["share below q0.1"] < 0.4 < found["share below q0.9"] <= 1
+
+
+def test_a_model_without_probabilities(folder, tmp_path, capsys):
+    train = ["train", folder / "letter_train.csv", "-t", "letter", "-m", tmp_path / "m", *FAST]
+    polyleaf(*train, "--objective", "squared_hinge")
+    assert "no probabilities" in fails(
+        capsys, "predict", folder / "letter_test.csv", "-m", tmp_path / "m", "--proba"
+    )
+    polyleaf("evaluate", folder / "letter_test.csv", "-m", tmp_path / "m", "--json")
+    assert set(json.loads(capsys.readouterr().out)) == {"accuracy", "macro F1"}
+
+
 def test_inspect_json(folder, capsys):
     polyleaf("inspect", folder / "energy.polyleaf", "--json")
     dumped = json.loads(capsys.readouterr().out)

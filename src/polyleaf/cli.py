@@ -174,15 +174,15 @@ def predict(
 ) -> None:
     """Predict for each row of a file."""
     estimator, schema = _load(model, threads)
-    if proba and schema.task == "regression":
-        raise ReadError("--proba needs a model of classes or labels; this one predicts numbers.")
+    if proba and not hasattr(estimator, "predict_proba"):
+        raise ReadError("--proba: this model gives no probabilities.")
     X = _binned(schema, read_table(file, format), estimator, threads)
-    columns = _named_columns(schema.targets, estimator.predict(X))
+    levels = [f"_q{level:g}" for level in _quantile_levels(estimator)]
+    names = [f"{target}{level}" for target in schema.targets for level in levels or [""]]
+    columns = _named_columns(names, estimator.predict(X))
     if proba:
-        names = (
-            schema.targets if schema.task == "multilabel" else [str(label) for label in estimator.classes_]
-        )
-        columns |= _named_columns([f"proba_{name}" for name in names], estimator.predict_proba(X))
+        columns_of = schema.targets if schema.task == "multilabel" else estimator.classes_
+        columns |= _named_columns([f"proba_{name}" for name in columns_of], estimator.predict_proba(X))
     _write_columns(columns, out)
     if out is not None:
         _remark(f"{_count(X.shape[0], 'prediction')} written to {out}")
@@ -197,15 +197,19 @@ def evaluate(
     format: FormatOption = None,
 ) -> None:
     """Print how well a model predicts a file whose targets are known."""
-    from .evaluation import scores
+    from .evaluation import quantile_scores, scores
 
     estimator, schema = _load(model, threads)
     table = read_table(file, format)
     y = schema.read_targets(table)
     X = _binned(schema, table, estimator, threads)
     predicted = estimator.predict(X)
-    probabilities = None if schema.task == "regression" else estimator.predict_proba(X)
-    found = scores(schema.task, y, predicted, probabilities, getattr(estimator, "classes_", None))
+    levels = _quantile_levels(estimator)
+    if levels:
+        found = quantile_scores(y, predicted, np.array(levels))
+    else:
+        probabilities = estimator.predict_proba(X) if hasattr(estimator, "predict_proba") else None
+        found = scores(schema.task, y, predicted, probabilities, getattr(estimator, "classes_", None))
     if as_json:
         print(json.dumps(found))
         return
@@ -397,6 +401,12 @@ def _load(path: Path, threads: int | None) -> tuple[Any, Schema]:
     return estimator.set_params(n_jobs=threads), Schema.from_dict(fields)
 
 
+def _quantile_levels(estimator: Any) -> tuple[float, ...]:
+    """The levels that a quantile model predicts for each target; empty for other models."""
+    objective = estimator.model_.objective
+    return tuple(np.atleast_1d(objective.alpha)) if objective.name == "quantile" else ()
+
+
 def _binned(schema: Schema, table: Table, estimator: Any, threads: int | None) -> Any:
     """The features of a table as the model saw those it learned from: a `Dataset`."""
     from .dataset import Dataset
@@ -451,11 +461,8 @@ def _check_writable(path: Path) -> None:
         )
 
 
-def _named_columns(names: list[str] | tuple[str, ...], values: np.ndarray) -> dict[str, np.ndarray]:
-    columns = values.reshape(len(values), -1)
-    if columns.shape[1] != len(names):  # several quantiles of one target
-        names = [f"{name}_{i}" for name in names for i in range(columns.shape[1] // len(names))]
-    return dict(zip(names, columns.T, strict=True))
+def _named_columns(names: list[str], values: np.ndarray) -> dict[str, np.ndarray]:
+    return dict(zip(names, values.reshape(len(values), -1).T, strict=True))
 
 
 def _write_columns(columns: dict[str, np.ndarray], out: Path | None) -> None:
