@@ -31,9 +31,9 @@ void require_leaf_ids(const Array1<const int32_t>& leaf_of_row, int32_t n_leaves
   require(n == 0 || largest < static_cast<uint32_t>(n_leaves), "A leaf id is out of range.");
 }
 
-Sample sample_of(int64_t n_all, const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier) {
+RowSample sample_of(int64_t n_all, const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier) {
   require(n_all >= 1, "There must be at least one row.");
-  Sample sample;
+  RowSample sample;
   sample.n_all = n_all;
   if (rows) {
     require(rows->size() >= 1, "A row sample must not be empty.");
@@ -68,7 +68,7 @@ void quantise(Channels& channels, Array2<const float> g, const Optional2<const f
     require(h->shape(1) == (curvature == Curvature::shared ? 1 : g.shape(1)),
             "h must have one column for shared curvature, one per output for diagonal curvature.");
   }
-  const Sample sample = sample_of(static_cast<int64_t>(g.shape(0)), rows, multiplier);
+  const RowSample sample = sample_of(static_cast<int64_t>(g.shape(0)), rows, multiplier);
   nb::gil_scoped_release release;
   channels.quantise(g.data(), h ? h->data() : nullptr, n_outputs, curvature, sample, std::max(1, n_threads));
 }
@@ -155,7 +155,7 @@ void bind_leaves(nb::module_& m) {
       [](Array2<const float> g, Optional2<const float> h, Array1<const int32_t> leaf_of_row, int32_t n_leaves,
          double reg_lambda, double reg_alpha, double max_delta_step, double learning_rate,
          Optional1<const uint32_t> rows, Optional1<const float> multiplier, int n_threads) {
-        const Sample sample = sample_of(static_cast<int64_t>(g.shape(0)), rows, multiplier);
+        const RowSample sample = sample_of(static_cast<int64_t>(g.shape(0)), rows, multiplier);
         require(leaf_of_row.size() == g.shape(0), "leaf_of_row needs one entry per row.");
         require(n_leaves >= 1, "There must be at least one leaf.");
         if (h)

@@ -241,12 +241,18 @@ Thresholds thresholds_of_bytes(const T* values, const int64_t* weights, int64_t 
   return thresholds_of(std::move(distinct), false, max_bins);
 }
 
+// Memory for n sampled values of a column, a multiple of 8 bytes.
+size_t sampled_bytes(ValueType type, int64_t n) {
+  const size_t size = is_byte(type) ? 1 : fits_float(type) ? sizeof(float) : sizeof(double);
+  return (static_cast<size_t>(n) * size + 7) / 8 * 8;
+}
+
 // The values at the sample's rows of up to kSampledFeatures dense columns, one contiguous run per column.
 class SampledColumns {
   // Calls f with the memory of column c, as the type its values are sorted in.
   template <class F>
   auto with_values(int64_t c, F&& f) {
-    char* memory = bytes_.data() + c * sample_.n * static_cast<int64_t>(sizeof(double));
+    char* memory = bytes_.data() + offsets_[c];
     const ValueType type = columns_[c].type;
     if (type == ValueType::u8) return f(reinterpret_cast<uint8_t*>(memory));
     if (type == ValueType::i8) return f(reinterpret_cast<int8_t*>(memory));
@@ -256,8 +262,10 @@ class SampledColumns {
 
  public:
   SampledColumns(const Column* columns, int64_t n_columns, const Sample& sample, int n_threads)
-      : columns_(columns), sample_(sample) {
-    bytes_.reserve(static_cast<size_t>(n_columns * sample.n) * sizeof(double));
+      : columns_(columns), sample_(sample), offsets_(static_cast<size_t>(n_columns) + 1, 0) {
+    for (int64_t c = 0; c < n_columns; ++c)
+      offsets_[c + 1] = offsets_[c] + sampled_bytes(columns[c].type, sample.n);
+    bytes_.reserve(offsets_[n_columns]);
     // Rows outside, columns inside: in a row-major matrix the values of one row share cache lines.
     parallel_for(n_threads, Block::count(sample.n, kBlockRows), [&](int64_t task, int) {
       const Block block(sample.n, kBlockRows, task);
@@ -287,6 +295,7 @@ class SampledColumns {
 
   const Column* columns_;
   Sample sample_;
+  std::vector<size_t> offsets_;
   Buffer<char> bytes_;
 };
 

@@ -32,7 +32,7 @@ ChannelLayout ChannelLayout::make(int n_outputs, Curvature curvature) {
   return layout;
 }
 
-void Channels::quantise(const float* g, const float* h, int n_outputs, Curvature curvature, const Sample& sample,
+void Channels::quantise(const float* g, const float* h, int n_outputs, Curvature curvature, const RowSample& sample,
                         int n_threads) {
   const int lanes_before = layout_.lanes;
   layout_ = ChannelLayout::make(n_outputs, curvature);
@@ -68,7 +68,7 @@ void Channels::clear(int n_threads) {
   });
 }
 
-std::vector<float> largest_magnitudes(const float* values, int n_columns, const Sample& sample, int n_threads) {
+std::vector<float> largest_magnitudes(const float* values, int n_columns, const RowSample& sample, int n_threads) {
   const int64_t n_used = sample.n_used();
   const int padded = round_up(n_columns, 16) + 16;
   std::vector<float> largest(static_cast<size_t>(n_threads) * padded, 0.0f);

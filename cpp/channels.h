@@ -30,7 +30,7 @@ struct ChannelLayout {
 };
 
 // Rows a tree sees: all of them, or the ascending `rows`; `multiplier` (n_all) scales a row's derivatives.
-struct Sample {
+struct RowSample {
   int64_t n_all = 0;
   const uint32_t* rows = nullptr;
   int64_t n_rows = 0;
@@ -40,18 +40,18 @@ struct Sample {
 
 struct ChannelKernels {
   // largest[j] = max(largest[j], max |values_ij * multiplier_i|) over rows i in [begin, end) of the sample
-  void (*largest)(const float* values, int n_columns, const Sample& sample, int64_t begin, int64_t end,
+  void (*largest)(const float* values, int n_columns, const RowSample& sample, int64_t begin, int64_t end,
                   float* largest);
   // channels[row][offset + j] = q = rint(values_ij * multiplier_i * inverse_j); size_j += |q|; total_j += q.
   // Lanes after these may be zeroed; count_lane (-1: none) is set to 1 afterwards. `inverse` has 16 zeros behind it.
-  void (*quantise)(const float* values, int n_columns, const Sample& sample, int64_t begin, int64_t end,
+  void (*quantise)(const float* values, int n_columns, const RowSample& sample, int64_t begin, int64_t end,
                    const float* inverse, int16_t* channels, int lanes, int offset, int count_lane, int64_t* size, int64_t* total);
 };
 POLYLEAF_DECLARE_KERNELS(ChannelKernels, channel_kernels)
 
 // Largest |value * multiplier| of every column over the sample; zeros behind them, to a multiple of 16 and 16 more.
 // Throws std::invalid_argument where a value is not finite.
-std::vector<float> largest_magnitudes(const float* values, int n_columns, const Sample& sample, int n_threads);
+std::vector<float> largest_magnitudes(const float* values, int n_columns, const RowSample& sample, int n_threads);
 
 class Channels {
  public:
@@ -61,11 +61,11 @@ class Channels {
 
   // g: (n_all, K); h: (n_all, 1) for shared, (n_all, K) for diagonal, unused for unit. May be called again for the
   // next tree: buffers are reused.
-  void quantise(const float* g, const float* h, int n_outputs, Curvature curvature, const Sample& sample,
+  void quantise(const float* g, const float* h, int n_outputs, Curvature curvature, const RowSample& sample,
                 int n_threads);
 
   const ChannelLayout& layout() const { return layout_; }
-  const Sample& sample() const { return sample_; }
+  const RowSample& sample() const { return sample_; }
   const int16_t* row(int64_t i) const { return data_.data() + i * layout_.lanes; }
   // Sums over the sample, one per lane.
   const std::vector<int32_t>& totals() const { return totals_; }
@@ -79,7 +79,7 @@ class Channels {
   void clear(int n_threads);
 
   ChannelLayout layout_;
-  Sample sample_;
+  RowSample sample_;
   std::vector<uint32_t> rows_;
   std::vector<float> multiplier_;
   Buffer<int16_t> data_;

@@ -47,16 +47,22 @@ void Grower::start(const Channels& channels, const GrowConfig& config, const uin
     tile_sums_.assign(bins_.n_tiles(), 0);
     tile_counts_.assign(bins_.n_tiles(), 0);
     histogram_ints_ = 0;
-    size_t largest = 0;
+    size_t largest = 0, all_bins = 0;
     for (int t = 0; t < bins_.n_tiles(); ++t) {
       const size_t n_bins = static_cast<size_t>(bins_.tile(t).n_features) * bins_.tile(t).stride();
       largest = std::max(largest, n_bins);
+      all_bins += n_bins;
       tile_sums_[t] = histogram_ints_;
       histogram_ints_ += n_bins * layout_.lanes + 16;  // 16: vectors may read past the last bin
       tile_counts_[t] = histogram_ints_;
       if (layout_.count_lane < 0) histogram_ints_ += n_bins;
       histogram_ints_ = (histogram_ints_ + 15) / 16 * 16;
     }
+    // Subtracting moves every bin of a histogram that has left the cache; building reads rows. Rows at which
+    // both cost the same, from the costs measured in docs/design.md section 5.
+    const double bins_per_feature = static_cast<double>(all_bins) / bins_.n_features();
+    direct_rows_ = std::max<int64_t>(
+        kSparseRows, static_cast<int64_t>(bins_per_feature * 20.0 * layout_.lanes / (layout_.lanes + 12)));
     for (Scratch& s : scratch_) {
       s.sums.reserve(largest * layout_.lanes + 16);
       s.counts.reserve(largest + 16);
@@ -83,7 +89,7 @@ void Grower::start(const Channels& channels, const GrowConfig& config, const uin
 }
 
 void Grower::make_root() {
-  const Sample& sample = channels_->sample();
+  const RowSample& sample = channels_->sample();
   const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
   root_is_sample_ = sample.rows != nullptr;
   Node root;
@@ -144,7 +150,7 @@ void Grower::finish() {
 
 // Rows that the sample left out walk down the finished tree.
 void Grower::route_outside_rows() {
-  const Sample& sample = channels_->sample();
+  const RowSample& sample = channels_->sample();
   parallel_for(n_threads_, Block::count(bins_.n_rows(), kMoveBlock), [&](int64_t task, int) {
     const Block rows(bins_.n_rows(), kMoveBlock, task);
     const uint32_t* next = std::lower_bound(sample.rows, sample.rows + sample.n_rows, rows.begin);
@@ -170,7 +176,7 @@ bool Grower::can_split(const Node& node) const {
 
 // Children of the last level are never scanned, and small children are built directly: neither needs the parent.
 bool Grower::keeps_histogram(const Node& node) const {
-  return (config_->max_depth < 0 || node.depth + 1 < config_->max_depth) && node.rows() > 2 * kSparseRows;
+  return (config_->max_depth < 0 || node.depth + 1 < config_->max_depth) && 3 * node.rows() > 4 * direct_rows_;
 }
 
 int Grower::take_histogram() {
@@ -245,7 +251,7 @@ std::vector<Grower::Job> Grower::plan(const std::vector<int32_t>& nodes) {
     left.histogram = right.histogram = -1;
     const bool left_smaller = left.rows() <= right.rows();
     Node& larger = left_smaller ? right : left;
-    if (parent < 0 || !can_split(larger) || larger.rows() <= kSparseRows) {
+    if (parent < 0 || !can_split(larger) || larger.rows() <= direct_rows_) {
       if (parent >= 0) free_.push_back(parent);
       direct(nodes[p]);
       direct(nodes[p + 1]);

@@ -129,6 +129,7 @@ class Grower {
   std::vector<Buffer<int32_t>> pool_;
   std::vector<int> free_;
   size_t histogram_ints_ = 0;             // of one kept histogram
+  int64_t direct_rows_ = 0;               // up to this size a node is built rather than subtracted
   std::vector<size_t> tile_sums_, tile_counts_;  // where a tile's sums and counts start in it
   struct Scratch {
     Buffer<int32_t> sums;    // one tile, kept zero between sparse jobs

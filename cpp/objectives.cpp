@@ -17,8 +17,8 @@ constexpr int64_t kChunkElements = 1024;
 constexpr int64_t kChunksPerTask = 8;
 constexpr int64_t kLanes = 16;
 
-// How the rows are cut: tasks of whole chunks of whole rows, whatever the number of threads. Chunks are multiples of
-// the 16 rows softmax works on.
+// How the rows are cut: tasks of whole chunks of whole rows, whatever the number of threads. Chunks are
+// multiples of the 16 rows softmax works on.
 struct Cut {
   int64_t n_rows, n_outputs, rows_per_chunk, rows_per_task;
   explicit Cut(const LossInput& input) : n_rows(input.n_rows), n_outputs(input.n_outputs) {

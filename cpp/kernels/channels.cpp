@@ -7,8 +7,8 @@ namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
-POLYLEAF_INLINE int64_t row_of(const Sample& sample, int64_t i) { return sample.rows ? sample.rows[i] : i; }
-POLYLEAF_INLINE float multiplier_of(const Sample& sample, int64_t row) {
+POLYLEAF_INLINE int64_t row_of(const RowSample& sample, int64_t i) { return sample.rows ? sample.rows[i] : i; }
+POLYLEAF_INLINE float multiplier_of(const RowSample& sample, int64_t row) {
   return sample.multiplier ? sample.multiplier[row] : 1.0f;
 }
 
@@ -28,13 +28,13 @@ POLYLEAF_INLINE int32_t magnitude(float x) {
   return bits & 0x7fffffff;
 }
 
-// The last block of sixteen columns may be wider than what is left of a row. Reading on into the next row is
-// harmless (what is read there is multiplied by zero or ignored), except after the last row of all.
-POLYLEAF_INLINE bool may_read_sixteen(int64_t row, int column, int n_columns, const Sample& sample) {
-  return row + 1 < sample.n_all || column + 16 <= n_columns;
+// The last block of sixteen columns may be wider than what is left of a row. Reading on into the next rows is
+// harmless (what is read there is multiplied by zero or ignored), but not past the end of all rows.
+POLYLEAF_INLINE bool may_read_sixteen(int64_t row, int column, int n_columns, const RowSample& sample) {
+  return row * n_columns + column + 16 <= sample.n_all * n_columns;
 }
 
-void largest_of(const float* values, int n_columns, const Sample& sample, int64_t begin, int64_t end,
+void largest_of(const float* values, int n_columns, const RowSample& sample, int64_t begin, int64_t end,
                 float* largest) {
   if (n_columns == 1 && !sample.rows && !sample.multiplier) {
     int32_t best = magnitude(largest[0]);
@@ -85,7 +85,7 @@ void quantise_column(const float* values, int64_t begin, int64_t end, float inve
 }
 
 // Sixteen columns at once; the lanes after the last column get zeros.
-void quantise_sixteen(const float* values, int n_columns, int c, const Sample& sample, int64_t begin, int64_t end,
+void quantise_sixteen(const float* values, int n_columns, int c, const RowSample& sample, int64_t begin, int64_t end,
                       const float* inverse, int16_t* channels, int lanes, int offset, i32x16& magnitudes,
                       i32x16& sums) {
   const int width = n_columns - c < 16 ? n_columns - c : 16;
@@ -105,7 +105,7 @@ void quantise_sixteen(const float* values, int n_columns, int c, const Sample& s
   }
 }
 
-void quantise_few(const float* values, int n_columns, int c, int width, const Sample& sample, int64_t begin,
+void quantise_few(const float* values, int n_columns, int c, int width, const RowSample& sample, int64_t begin,
                   int64_t end, const float* inverse, int16_t* channels, int lanes, int offset, i32x16& magnitudes,
                   i32x16& sums) {
   for (int64_t i = begin; i < end; ++i) {
@@ -120,7 +120,7 @@ void quantise_few(const float* values, int n_columns, int c, int width, const Sa
   }
 }
 
-void quantise(const float* values, int n_columns, const Sample& sample, int64_t begin, int64_t end,
+void quantise(const float* values, int n_columns, const RowSample& sample, int64_t begin, int64_t end,
               const float* inverse, int16_t* channels, int lanes, int offset, int count_lane, int64_t* size,
               int64_t* total) {
   if (n_columns == 1 && !sample.rows && !sample.multiplier) {

@@ -7,7 +7,7 @@ namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
-void sum(const float* values, int n_columns, const Sample& sample, int64_t begin, int64_t end,
+void sum(const float* values, int n_columns, const RowSample& sample, int64_t begin, int64_t end,
          const int32_t* leaf_of_row, const float* scale, int64_t* sums) {
   for (int64_t i = begin; i < end; ++i) {
     const int64_t row = sample.rows ? sample.rows[i] : i;

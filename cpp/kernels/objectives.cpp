@@ -175,8 +175,8 @@ void losses(const LossConfig& config, const LossChunk& chunk, double* out) {
 
 constexpr int kLanes = 16;
 
-// Softmax works on 16 rows at a time, transposed: scores[k][lane] for class k of row `lane`. Every step is then one
-// vector operation for any number of classes, and the sum over classes runs in order of class.
+// Softmax works on 16 rows at a time, transposed: scores[k][lane] for class k of row `lane`. Every step is
+// then one vector operation for any number of classes, and the sum over classes runs in order of class.
 struct SoftmaxGroup {
   float largest[kLanes];
   float sum[kLanes];
@@ -186,7 +186,8 @@ struct SoftmaxGroup {
 inline void softmax_group(const SoftmaxChunk& chunk, int64_t first, SoftmaxGroup& group) {
   const int64_t n_outputs = chunk.n_outputs;
   float* __restrict scores = chunk.scratch;
-  // In squares of 16 x 16, so that thousands of classes do not stride through more lines than the cache holds.
+  // In squares of 16 x 16, so that thousands of classes do not stride through more lines than the cache
+  // holds.
   for (int64_t begin = 0; begin < n_outputs; begin += kLanes) {
     const int64_t end = begin + kLanes < n_outputs ? begin + kLanes : n_outputs;
     for (int j = 0; j < kLanes; ++j) {
@@ -224,7 +225,8 @@ inline void softmax_group(const SoftmaxChunk& chunk, int64_t first, SoftmaxGroup
   }
 }
 
-void softmax_derivatives(SoftmaxCurvature curvature, float factor, const SoftmaxChunk& chunk, float* g, float* h) {
+void softmax_derivatives(SoftmaxCurvature curvature, float factor, const SoftmaxChunk& chunk, float* g,
+                         float* h) {
   const int64_t n_outputs = chunk.n_outputs;
   float* __restrict p = chunk.scratch;
   SoftmaxGroup group;
@@ -245,7 +247,7 @@ void softmax_derivatives(SoftmaxCurvature curvature, float factor, const Softmax
   }
   // Row-major again; what follows is flat.
   const int64_t n = chunk.n_rows * n_outputs;
-  float *__restrict gradient = g, *__restrict hessian = h;
+  float* __restrict gradient = g, * __restrict hessian = h;
   if (curvature == SoftmaxCurvature::scaled)
     for (int64_t i = 0; i < n; ++i)
       hessian[i] = at_least(factor * (gradient[i] * (1.0f - gradient[i])), kLeastCurvature);

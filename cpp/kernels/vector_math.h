@@ -45,7 +45,8 @@ inline float exp_saturating(float x) {
   p = p * r + 0.49999994f;
   const float mantissa = 1.0f + (r + (r * r) * p);
   // 2^n goes straight into the exponent; the bits of kRound above the integer are shifted out.
-  return bits_float(float_bits(mantissa) + (float_bits(shifted) << 23));
+  const uint32_t exponent = static_cast<uint32_t>(float_bits(shifted)) << 23;
+  return bits_float(static_cast<int32_t>(static_cast<uint32_t>(float_bits(mantissa)) + exponent));
 }
 
 // ln x within 1 ulp, for normal x > 0.

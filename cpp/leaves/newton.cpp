@@ -20,7 +20,7 @@ int exponent_above(float largest) {
 
 }  // namespace
 
-std::vector<double> leaf_sums(const float* values, int n_columns, const Sample& sample, const int32_t* leaf_of_row,
+std::vector<double> leaf_sums(const float* values, int n_columns, const RowSample& sample, const int32_t* leaf_of_row,
                               int32_t n_leaves, int n_threads) {
   const int64_t n_used = sample.n_used(), n_blocks = Block::count(n_used, kBlock);
   const std::vector<float> largest = largest_magnitudes(values, n_columns, sample, n_threads);
@@ -50,7 +50,7 @@ std::vector<double> leaf_sums(const float* values, int n_columns, const Sample& 
 namespace {
 
 // Curvature 1 for every row: the rows of each leaf, or the sum of their multipliers.
-std::vector<double> leaf_weights(const Sample& sample, const int32_t* leaf_of_row, int32_t n_leaves, int n_threads) {
+std::vector<double> leaf_weights(const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves, int n_threads) {
   if (sample.multiplier != nullptr) {
     const std::vector<float> ones(static_cast<size_t>(sample.n_all), 1.0f);
     return leaf_sums(ones.data(), 1, sample, leaf_of_row, n_leaves, n_threads);
@@ -70,7 +70,7 @@ std::vector<double> leaf_weights(const Sample& sample, const int32_t* leaf_of_ro
 
 }  // namespace
 
-void newton_leaves(const float* g, const float* h, int n_outputs, int h_columns, const Sample& sample,
+void newton_leaves(const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,
                    const int32_t* leaf_of_row, int32_t n_leaves, const LeafConfig& config, int n_threads,
                    float* out) {
   const std::vector<double> G = leaf_sums(g, n_outputs, sample, leaf_of_row, n_leaves, n_threads);

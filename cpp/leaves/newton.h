@@ -17,7 +17,7 @@ struct LeafConfig {
 
 struct LeafKernels {
   // sums[leaf][j] += trunc(values_ij * multiplier_i * scale_j) over rows [begin, end) of the sample
-  void (*sum)(const float* values, int n_columns, const Sample& sample, int64_t begin, int64_t end,
+  void (*sum)(const float* values, int n_columns, const RowSample& sample, int64_t begin, int64_t end,
               const int32_t* leaf_of_row, const float* scale, int64_t* sums);
   // raw[i] += values[leaf_of_row[i]]
   void (*add)(float* raw, int n_columns, int64_t begin, int64_t end, const int32_t* leaf_of_row,
@@ -30,11 +30,11 @@ POLYLEAF_DECLARE_KERNELS(LeafKernels, leaf_kernels)
 
 // Sums of (n_all, n_columns) values per leaf, float64 (n_leaves, n_columns): exact multiples of 2^-30 of a power of two
 // above the column's largest magnitude.
-std::vector<double> leaf_sums(const float* values, int n_columns, const Sample& sample, const int32_t* leaf_of_row,
+std::vector<double> leaf_sums(const float* values, int n_columns, const RowSample& sample, const int32_t* leaf_of_row,
                               int32_t n_leaves, int n_threads);
 
 // out: (n_leaves, n_outputs) float32. h: (n_all, h_columns) with h_columns 1 or n_outputs, or nullptr: curvature 1.
-void newton_leaves(const float* g, const float* h, int n_outputs, int h_columns, const Sample& sample,
+void newton_leaves(const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,
                    const int32_t* leaf_of_row, int32_t n_leaves, const LeafConfig& config, int n_threads, float* out);
 
 // raw (n, n_columns) gets every row's leaf values; column >= 0: values (n_leaves,) go to that column only.

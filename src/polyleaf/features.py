@@ -213,19 +213,15 @@ class _Reader:
         values = X if plain else check_array(X, dtype=dtype, ensure_all_finite=False, input_name="X")
         table = self.start(values, values.shape, None)
         mask = self.mask(table)
-        if mask is None or not mask.any():
-            self.add_numbers(table, values, np.arange(table.n_features))
-            return table
-        for feature in np.flatnonzero(mask):
-            table.categories.append(_encode_array(values[:, feature], int(feature), table))
-        if has_text:
-            columns = np.flatnonzero(~mask)
-            if len(columns):
-                numbers = check_array(values[:, columns], ensure_all_finite=False, input_name="X")
-                self.add_numbers(table, numbers, columns)
-            return table
+        if mask is None:
+            mask = np.zeros(table.n_features, dtype=bool)
+        for feature in np.flatnonzero(mask).tolist():
+            table.categories.append(_encode_array(values[:, feature], feature, table))
         for begin, end in _runs(~mask):
-            self.add_numbers(table, values[:, begin:end], np.arange(begin, end))
+            numbers = values[:, begin:end]
+            if has_text:
+                numbers = check_array(numbers, ensure_all_finite=False, input_name="X")
+            self.add_numbers(table, numbers, np.arange(begin, end))
         return table
 
     def may_hold_categories(self) -> bool:
@@ -269,7 +265,8 @@ class _Reader:
     def read_frame(self, X: Any, frame: Any) -> FeatureTable:
         table = self.start(X, frame.shape, frame.columns)
         mask = self.mask(table)
-        for feature, series in enumerate(frame.iter_columns()):
+        for feature in range(table.n_features):
+            series = frame[:, feature]
             if _is_category_series(series) if mask is None else mask[feature]:
                 table.categories.append(_encode_values(series.to_list(), feature, table))
             else:
@@ -282,12 +279,13 @@ class _Reader:
         import narwhals.stable.v1 as nw
 
         dtype = series.dtype
-        if dtype.is_float() or ((dtype.is_integer() or dtype == nw.Boolean) and series.null_count() == 0):
-            values = series.to_numpy()
+        if dtype.is_numeric() or dtype == nw.Boolean:
+            floating = dtype in (nw.Float32, nw.Float64)
+            values = (series if floating or not series.null_count() else series.cast(nw.Float64)).to_numpy()
             if values.dtype.kind in "fiub":
                 return values
-        if dtype.is_numeric() or dtype == nw.Boolean:
-            return series.cast(nw.Float64).to_numpy().astype(np.float64, copy=False)
+            # Objects: decimals, or nulls that this kind of frame does not turn into NaN.
+            return _numbers_from_objects(values.tolist(), name, trained=self.spec is not None)
         if dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object) or dtype == nw.Unknown:
             return _numbers_from_objects(series.to_list(), name, trained=self.spec is not None)
         raise ValueError(
@@ -441,7 +439,7 @@ def _numbers_from_objects(values: list[Any], name: str, trained: bool) -> NDArra
 
 def _as_frame(X: Any) -> Any:
     """X as a narwhals DataFrame, or None where it is none."""
-    if isinstance(X, list | tuple) or not hasattr(X, "columns"):
+    if not hasattr(type(X), "columns"):  # of the type: some frames compute the attribute
         return None
     import narwhals.stable.v1 as nw
 

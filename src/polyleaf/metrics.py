@@ -77,7 +77,7 @@ class Metric:
         )
 
 
-# ---------------------------------------------------------------------------------------------- weighted means
+# --- weighted means ---
 
 
 def _matrix(values: Array) -> Array:
@@ -85,7 +85,7 @@ def _matrix(values: Array) -> Array:
     return values[:, None] if values.ndim == 1 else values
 
 
-def _ratio(total: Array, weight: Array) -> NDArray[np.float64]:
+def _ratio(total: Any, weight: Any) -> NDArray[np.float64]:
     return np.divide(total, weight, out=np.full(np.shape(total), np.nan), where=np.asarray(weight) > 0)
 
 
@@ -126,7 +126,7 @@ def _mean_over_outputs(
     return float(np.mean(numbers)) if numbers else float("nan")
 
 
-# -------------------------------------------------------------------------------------------------- regression
+# --- regression ---
 
 
 def mse(y: Array, prediction: Array, weight: Array | None = None) -> float:
@@ -224,7 +224,7 @@ class TweedieDeviance:
         return np.power(y, two) / (one * two) - y * np.power(mean, one) / one + np.power(mean, two) / two
 
 
-# ---------------------------------------------------------------------------------------------- classification
+# --- classification ---
 
 
 def logloss(y: Array, raw: Array, weight: Array | None = None) -> float:
@@ -301,7 +301,8 @@ def _f1_counts(y: Array, raw: Array, weight: Array | None) -> tuple[Array, Array
 def f1_micro(y: Array, raw: Array, weight: Array | None = None) -> float:
     """F1 of all labels or classes counted together."""
     hits, counts = _f1_counts(y, raw, weight)
-    return float(hits.sum() / counts.sum()) if counts.sum() > 0 else 0.0
+    total = float(counts.sum())
+    return float(hits.sum()) / total if total > 0 else 0.0
 
 
 def f1_macro(y: Array, raw: Array, weight: Array | None = None) -> float:
@@ -351,7 +352,7 @@ def _of_two_classes(score: Callable[..., float], y: Array, proba: Array, weight:
     return score(y, proba, sample_weight=weight)
 
 
-# ------------------------------------------------------------------------------------------------------- names
+# --- names ---
 
 _METRICS: dict[str, Metric] = {
     metric.name: metric

@@ -19,9 +19,7 @@ from polyleaf import forest
 
 IMPORTANCE_KINDS = ("gain", "split", "cover")
 
-# Rows that are binned and predicted together: enough for many threads, little enough that the codes of wide
-# tables stay small beside the table itself.
-_CHUNK_ROWS = 1 << 17
+# Codes (one byte per value) held at a time in prediction: longer tables go in chunks.
 _CHUNK_CODES = 1 << 28
 
 
@@ -229,7 +227,7 @@ class Model:
 
     def _chunks(self, table: Any, n_threads: int) -> Iterator[tuple[slice, np.ndarray]]:
         """Yield (rows, their codes): memory stays bounded however long the table is."""
-        size = max(1 << 10, min(_CHUNK_ROWS, _CHUNK_CODES // max(1, self.n_features)))
+        size = max(1, _CHUNK_CODES // max(1, self.n_features))
         if table.n_rows <= size:
             yield slice(None), self.mapper.transform(table, n_threads)
             return

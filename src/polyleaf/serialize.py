@@ -79,24 +79,23 @@ def to_bytes(model: Model) -> bytes:
     from safetensors.numpy import save
 
     header, arrays = _to_state(model)
-    metadata = {
-        "format": FORMAT,
-        "format_version": str(FORMAT_VERSION),
+    about = {
+        "format_version": FORMAT_VERSION,
         "polyleaf_version": polyleaf_version(),
-        "header": header,
         "checksum": _checksum(header, arrays),
+        "model": header,
     }
-    return save(arrays, metadata)
+    # One entry of metadata: safetensors keeps several in no particular order.
+    return save(arrays, {FORMAT: json.dumps(about)})
 
 
 def from_bytes(data: bytes) -> Model:
     """A model from bytes of any origin; the inverse of `to_bytes`. Raises ModelFileError."""
-    metadata, arrays = _read_container(data)
-    header = metadata.get("header", "")
-    if metadata.get("checksum") != _checksum(header, arrays):
-        raise ModelFileError("its content does not match its checksum, so it was damaged; take another copy.")
+    about, arrays = _read_container(data)
     try:
-        return _from_state(json.loads(header), arrays)
+        if about["checksum"] != _checksum(about["model"], arrays):
+            raise ValueError("it does not match its checksum, so the file was damaged; take another copy")
+        return _from_state(about["model"], arrays)
     except Exception as error:  # whatever hostile content trips over, here or in a mapper or an objective
         raise ModelFileError(f"its content is not a valid model: {error}") from error
 
@@ -109,10 +108,10 @@ def polyleaf_version() -> str:
         return "unknown"
 
 
-# --- model <-> header and arrays --------------------------------------------------------------------
+# --- model <-> header and arrays ------------------------------------------------------------------
 
 
-def _to_state(model: Model) -> tuple[str, dict[str, np.ndarray]]:
+def _to_state(model: Model) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     mapper_meta, mapper_arrays = model.mapper.to_state()
     header = {
         "feature_names": model.feature_names,
@@ -130,7 +129,7 @@ def _to_state(model: Model) -> tuple[str, dict[str, np.ndarray]]:
     arrays |= {_MAPPER + name: np.asarray(array) for name, array in mapper_arrays.items()}
     arrays = {name: np.require(array, requirements="C") for name, array in sorted(arrays.items())}
     try:
-        return json.dumps(header, default=_to_json, sort_keys=True), arrays
+        return json.loads(json.dumps(header, default=_to_json)), arrays
     except TypeError as error:
         raise ValueError(
             f"The model cannot be saved, because JSON cannot hold its metadata: {error}."
@@ -194,36 +193,37 @@ def _to_json(value: Any) -> Any:
 # --- the container --------------------------------------------------------------------------------
 
 
-def _read_container(data: bytes) -> tuple[dict[str, str], dict[str, np.ndarray]]:
-    """The metadata and arrays of a safetensors file that says it is a model of a version we know."""
+def _read_container(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What a safetensors file says about its model, of a version that we know; and its arrays."""
     from safetensors.numpy import load
 
     try:
+        arrays = load(data)
         # The length of safetensors' own JSON header comes first.
         size = int.from_bytes(data[:8], "little")
-        metadata = json.loads(data[8 : 8 + size])["__metadata__"] if 0 < size <= len(data) - 8 else {}
-        arrays = load(data)
+        metadata = json.loads(data[8 : 8 + size]).get("__metadata__", {})
+        about = json.loads(metadata[FORMAT]) if FORMAT in metadata else None
     except Exception as error:  # SafetensorError, and whatever else its header leads to
         raise ModelFileError(f"it is truncated, damaged or no model file at all ({error}).") from error
-    if metadata.get("format") != FORMAT:
+    if not isinstance(about, dict):
         raise ModelFileError("it is a safetensors file, but not a Polyleaf model.")
-    written = metadata.get("format_version", "")
-    if not written.isascii() or not written.isdigit() or len(written) > 9:
-        raise ModelFileError(f"its format version {written[:20]!r} is not a number.")
-    if int(written) > FORMAT_VERSION:
+    written = about.get("format_version")
+    if not isinstance(written, int) or written < 1:
+        raise ModelFileError("it does not say which version of the format it has.")
+    if written > FORMAT_VERSION:
         raise ModelFileError(
-            f"it has format version {written}, written by Polyleaf {metadata.get('polyleaf_version')}; this "
-            f"version reads formats up to {FORMAT_VERSION}. Upgrade Polyleaf to read it."
+            f"it has version {written} of the format, written by Polyleaf {about.get('polyleaf_version')}; "
+            f"this Polyleaf reads versions up to {FORMAT_VERSION}. Upgrade Polyleaf to read it."
         )
-    return metadata, arrays
+    return about, arrays
 
 
-def _checksum(header: str, arrays: dict[str, np.ndarray]) -> str:
-    """CRC-32 over the header, and over name, dtype, shape and bytes of each array in order of name."""
-    crc = zlib.crc32(header.encode())
+def _checksum(header: Any, arrays: dict[str, np.ndarray]) -> str:
+    """CRC-32 over the header (JSON, sorted keys), then name, dtype, shape and bytes of each array by name."""
+    crc = zlib.crc32(json.dumps(header, sort_keys=True).encode())
     for name, array in sorted(arrays.items()):
         crc = zlib.crc32(f"{name}{array.dtype.str}{array.shape}".encode(), crc)
-        crc = zlib.crc32(array.reshape(-1).view(np.uint8), crc)
+        crc = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8), crc)
     return f"{crc:08x}"
 
 

@@ -1,0 +1,236 @@
+"""Model files: round trips, versions, damage, hostile content, full disks."""
+
+import json
+import os
+import resource
+import signal
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from models import example_table, random_model
+from safetensors.numpy import load, save
+
+import polyleaf.serialize as serialize
+from polyleaf.serialize import ModelFileError, load_model, save_model
+
+FILES = Path(__file__).parent / "files"
+
+
+def about(data):
+    """What the file says about its model."""
+    size = int.from_bytes(data[:8], "little")
+    return json.loads(json.loads(data[8 : 8 + size])["__metadata__"][serialize.FORMAT])
+
+
+def reseal(data, change):
+    """The file with its header or arrays changed, and a checksum that is right again."""
+    said, arrays = about(data), {k: np.array(v) for k, v in load(data).items()}
+    change(said["model"], arrays)
+    said["checksum"] = serialize._checksum(said["model"], arrays)
+    return save(arrays, {serialize.FORMAT: json.dumps(said)})
+
+
+def with_entries(data, **entries):
+    return save(load(data), {serialize.FORMAT: json.dumps(about(data) | entries)})
+
+
+@pytest.fixture(scope="module")
+def model():
+    model = random_model(n_rounds=3, output_names=["a", "b", "c"], metadata={"kind": "regression"})
+    model.best_iteration, model.best_score = 2, float(np.float32(0.1))
+    return model
+
+
+@pytest.fixture(scope="module")
+def data(model):
+    return serialize.to_bytes(model)
+
+
+@pytest.mark.parametrize("scalar", [False, True])
+@pytest.mark.parametrize("n_rounds", [0, 4])
+@pytest.mark.parametrize("objective", ["squared_error", "softmax"])
+def test_round_trip(tmp_path, scalar, n_rounds, objective):
+    scale = {"target_scale": np.ones(3), "target_offset": np.arange(3.0)} if scalar else {}
+    model = random_model(scalar=scalar, n_rounds=n_rounds, objective=objective, **scale)
+    model.metadata["classes"] = np.array(["x", "y"])
+    save_model(model, tmp_path / "m.polyleaf")
+    loaded = load_model(tmp_path / "m.polyleaf")
+    assert loaded.equals(model)
+    table = example_table(model)
+    assert loaded.predict(table).tobytes() == model.predict(table).tobytes()
+    assert serialize.to_bytes(loaded) == serialize.to_bytes(model)
+
+
+def test_trees_are_a_few_flat_arrays(data):
+    assert len(load(data)) < 30
+
+
+@pytest.mark.parametrize("path", sorted(FILES.glob("*.polyleaf")), ids=lambda path: path.stem)
+def test_files_of_earlier_versions_load_and_predict_the_same(path):
+    model = load_model(path)
+    expected = np.load(path.with_suffix(".npy"))
+    np.testing.assert_array_equal(model.raw_predict(example_table(model, n_rows=20)), expected)
+
+
+def test_there_is_a_file_of_this_format():
+    assert (FILES / f"format-{serialize.FORMAT_VERSION}.polyleaf").exists()
+
+
+def test_newer_versions_are_refused(data, tmp_path):
+    path = tmp_path / "m.polyleaf"
+    path.write_bytes(with_entries(data, format_version=2, polyleaf_version="9.1"))
+    expected = r"m\.polyleaf' cannot be loaded: it has version 2 of the format, .*9\.1.*Upgrade"
+    with pytest.raises(ModelFileError, match=expected):
+        load_model(path)
+    for version in (None, 0, -1, "1", [1]):
+        with pytest.raises(ModelFileError, match="which version"):
+            serialize.from_bytes(with_entries(data, format_version=version))
+
+
+def test_other_files_are_refused(tmp_path):
+    for content in (b"", b"PK", b"\x00" * 100, os.urandom(1000), b"\xff" * 8 + b"{}"):
+        with pytest.raises(ModelFileError, match=r"no model file at all|not a Polyleaf model"):
+            serialize.from_bytes(content)
+    with pytest.raises(ModelFileError, match="not a Polyleaf model"):
+        serialize.from_bytes(save({"a": np.zeros(3)}))
+    with pytest.raises(FileNotFoundError):
+        load_model(tmp_path / "absent")
+
+
+def test_every_truncation_is_refused(data):
+    for size in {*range(0, len(data), 97), len(data) - 1}:
+        with pytest.raises(ModelFileError):
+            serialize.from_bytes(data[:size])
+
+
+@settings(max_examples=300, deadline=None)
+@given(place=st.integers(0, 2**32), bit=st.integers(0, 7))
+def test_flipped_bits_are_refused(data, model, place, bit):
+    damaged = bytearray(data)
+    damaged[place % len(data)] ^= 1 << bit
+    try:
+        loaded = serialize.from_bytes(bytes(damaged))
+    except ModelFileError:
+        return
+    assert loaded.equals(model)  # a flip in the version that wrote it, which nothing depends on
+
+
+@settings(max_examples=300, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_hostile_arrays_are_refused_or_predict(data, seed):
+    """Random entries under a right checksum, as an attacker would write them."""
+    rng = np.random.default_rng(seed)
+
+    def change(header, arrays):
+        for name in rng.choice(sorted(arrays), rng.integers(1, 3)):
+            flat = arrays[name].reshape(-1).view(np.uint8)
+            kind = rng.integers(4)
+            if kind == 0 and len(flat):
+                flat[rng.integers(len(flat))] = rng.integers(256)
+            elif kind == 1 and arrays[name].dtype.kind == "i" and arrays[name].size:
+                arrays[name].flat[rng.integers(arrays[name].size)] = rng.integers(-5, 40)
+            elif kind == 2:
+                arrays[name] = arrays[name][: rng.integers(len(arrays[name]) + 1)]
+            else:
+                arrays[name] = arrays[name].astype(rng.choice(["int32", "float64", "uint8"]))
+
+    try:
+        loaded = serialize.from_bytes(reseal(data, change))
+    except ModelFileError as error:
+        assert str(error)
+        return
+    table = example_table(loaded, n_rows=70)
+    assert loaded.raw_predict(table).shape == (70, 3)
+    assert loaded.apply(table).shape == (70, loaded.n_trees)
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_hostile_headers_are_refused_or_predict(data, seed):
+    rng = np.random.default_rng(seed)
+    odd = [None, True, -1, 2**62, 1e308, "x", [], {}, [None] * 4, {"name": "softmax"}]
+
+    def change(header, arrays):
+        place, path = header, rng.choice(sorted(header))
+        while isinstance(place[path], dict) and place[path] and rng.random() < 0.7:
+            place = place[path]
+            path = rng.choice(sorted(place))
+        place[str(path)] = odd[rng.integers(len(odd))]
+
+    try:
+        loaded = serialize.from_bytes(reseal(data, change))
+    except ModelFileError:
+        return
+    loaded.raw_predict_codes(np.zeros((loaded.n_features, 5), np.uint8))
+
+
+def test_hostile_content_that_is_well_formed(data):
+    def deep(header, arrays):
+        header["metadata"] = json.loads('{"a":' * 900 + "1" + "}" * 900)
+
+    def too_large(header, arrays):
+        arrays["forest.values"][0] = np.inf
+
+    def other_kind(header, arrays):
+        numeric = arrays["forest.threshold"] >= 0
+        arrays["forest.feature"][numeric] = 3
+
+    def bin_of_another(header, arrays):
+        arrays["forest.feature"][arrays["forest.threshold"] >= 0] = 2
+
+    def no_base(header, arrays):
+        del arrays["base_score"]
+
+    def rounds_fall(header, arrays):
+        arrays["round_of_tree"][:] = [2, 1, 0]
+
+    for change, message in [
+        (too_large, "not finite"),
+        (other_kind, "by a threshold"),
+        (bin_of_another, "a bin that it does not have"),
+        (no_base, "base_score"),
+        (rounds_fall, "rounds count from 0 and rise"),
+    ]:
+        with pytest.raises(ModelFileError, match=message):
+            serialize.from_bytes(reseal(data, change))
+    assert serialize.from_bytes(reseal(data, deep)).n_trees == 3
+    with pytest.raises(ModelFileError):
+        serialize.from_bytes(save(load(data), {serialize.FORMAT: "[" * 100_000}))
+
+
+def test_metadata_that_json_cannot_hold(model):
+    other = model.copy()
+    other.metadata["function"] = print
+    with pytest.raises(ValueError, match="JSON cannot hold its metadata"):
+        serialize.to_bytes(other)
+
+
+def test_a_full_disk_leaves_the_old_file(model, tmp_path):
+    path = tmp_path / "m.polyleaf"
+    save_model(model, path)
+    before = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limits[1]))
+        with pytest.raises(OSError, match="File too large"):
+            save_model(random_model(n_rounds=20), path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["m.polyleaf"]
+
+
+def test_saving_keeps_mode_and_link(model, tmp_path):
+    path, link = tmp_path / "m.polyleaf", tmp_path / "link"
+    save_model(model, path)
+    os.chmod(path, 0o640)
+    link.symlink_to(path)
+    save_model(random_model(), link)
+    assert link.is_symlink() and stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert load_model(path).equals(random_model())
