@@ -1,6 +1,6 @@
 """A loss of your own: a function from truth and raw scores to gradient and curvature.
 
-Here an error is three times as costly when the prediction is too low: the predicted load should rather be
+Here an error is ten times as costly when the prediction is too low: the predicted load should rather be
 too high.
 """
 
@@ -9,7 +9,7 @@ import numpy as np
 from polyleaf import PolyleafRegressor
 from polyleaf.data import load
 
-COST_OF_TOO_LOW = 3.0
+COST_OF_TOO_LOW = 10.0
 
 
 def asymmetric_squared_error(y_true: np.ndarray, y_pred: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from polyleaf.evaluation import baseline, scores
+from polyleaf.evaluation import baseline, quantile_scores, scores
 
 
 @pytest.fixture
@@ -34,6 +34,16 @@ def test_regression_of_a_constant():
     y = np.ones(5)
     assert scores("regression", y, y)["R2"] == metrics.r2_score(y, y) == 1
     assert scores("regression", y, y + 1)["R2"] == metrics.r2_score(y, y + 1) == 0
+
+
+def test_quantiles(rng):
+    y, p = rng.normal(size=(30, 2)), rng.normal(size=(30, 2, 3))
+    levels = np.array([0.1, 0.5, 0.9])
+    found = quantile_scores(y, p.reshape(30, 6), levels)
+    for i, level in enumerate(levels):
+        expected = metrics.mean_pinball_loss(y, p[..., i], alpha=level)
+        assert found[f"pinball loss q{level}"] == pytest.approx(expected)
+        assert found[f"share below q{level}"] == pytest.approx((y <= p[..., i]).mean())
 
 
 def test_classification(rng):

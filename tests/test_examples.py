@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,11 +11,16 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-README = re.findall(
-    r"^### (.+?)\n+(?:[^\n#`].*\n+)*```python\n(.*?)^```",
-    (ROOT / "README.md").read_text("utf-8"),
-    re.M | re.S,
-)
+
+
+def readme_examples() -> list[tuple[str, str]]:
+    """Title and code of each section of the README that shows Python."""
+    sections = (ROOT / "README.md").read_text("utf-8").split("\n### ")[1:]
+    found = [(section.partition("\n")[0], section.partition("```python\n")[2]) for section in sections]
+    return [(title, code.partition("```")[0]) for title, code in found if code]
+
+
+README = readme_examples()
 
 # What each example shows, as a condition on what its main() returns.
 SHOWS = {

@@ -197,7 +197,11 @@ class _Run:
         grown = False
         for k in range(self.raw.shape[1]):  # all from the same predictions, as GBDT-SO and the peers do
             g = np.ascontiguousarray(self.g[:, k : k + 1])
-            h = self.h if self.h is None or self.h.shape[1] == 1 else np.ascontiguousarray(self.h[:, k : k + 1])
+            h = (
+                self.h
+                if self.h is None or self.h.shape[1] == 1
+                else np.ascontiguousarray(self.h[:, k : k + 1])
+            )
             grown |= self._add_tree(round, k, g, h, rows, multiplier, features)
         return grown
 

@@ -21,30 +21,34 @@ from .table import Table
 
 __all__ = ["app", "main", "run"]
 
-_EXAMPLES = """
-[bold]Examples[/bold]
+_EXAMPLES = {
+    "train": (
+        "polyleaf train houses.csv --target price --model houses.polyleaf",
+        "polyleaf train energy.csv -t heating,cooling --validation 0.2 --early-stopping 20 -m m",
+        "polyleaf train emotions.arff -t last:6 -m m --rounds 300 --set subsample=0.8",
+        "polyleaf train visits.parquet -t visits -m m --objective poisson --drop id,date",
+    ),
+    "predict": (
+        "polyleaf predict new.csv --model m --out predictions.csv",
+        "polyleaf predict new.csv --model m --proba | head",
+    ),
+    "evaluate": ("polyleaf evaluate test.csv --model m", "polyleaf evaluate test.csv --model m --json"),
+    "inspect": ("polyleaf inspect m", "polyleaf inspect m --tree 0", "polyleaf inspect m --json > m.json"),
+    "demo": ("polyleaf demo", "polyleaf demo --quick --out /tmp/demo"),
+}
 
-  polyleaf demo
 
-  polyleaf train houses.csv --target price --model houses.polyleaf
+def _examples(*commands: str) -> str:
+    lines = [line for command in commands for line in _EXAMPLES[command]]
+    return "\n\n".join(["[bold]Examples[/bold]", *(f"  {line}" for line in lines)])
 
-  polyleaf train energy.parquet --target heating,cooling --validation 0.2 --early-stopping 20 --model
-  m.polyleaf
 
-  polyleaf train emotions.arff --target last:6 --model m.polyleaf --set subsample=0.8 --rounds 300
-
-  polyleaf predict new.csv --model m.polyleaf --out predictions.csv --proba
-
-  polyleaf evaluate test.csv --model m.polyleaf
-
-  polyleaf inspect m.polyleaf --tree 0
-"""
 _FORMATS = f"Formats, known by their endings: {', '.join(e for known in FORMATS.values() for e in known)}."
 
 app = typer.Typer(
     name="polyleaf",
     help=f"Gradient boosted trees for many outputs.\n\n{_FORMATS}",
-    epilog=_EXAMPLES,
+    epilog=_examples(*_EXAMPLES),
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -58,7 +62,7 @@ FormatOption = Annotated[
 ]
 
 
-@app.command(epilog=_EXAMPLES)
+@app.command(epilog=_examples("train"))
 def train(
     file: FileArgument,
     model: ModelOption,
@@ -154,7 +158,7 @@ def train(
     )
 
 
-@app.command(epilog=_EXAMPLES)
+@app.command(epilog=_examples("predict"))
 def predict(
     file: FileArgument,
     model: ModelOption,
@@ -170,21 +174,21 @@ def predict(
 ) -> None:
     """Predict for each row of a file."""
     estimator, schema = _load(model, threads)
-    if proba and schema.task == "regression":
-        raise ReadError("--proba needs a model of classes or labels; this one predicts numbers.")
+    if proba and not hasattr(estimator, "predict_proba"):
+        raise ReadError("--proba: this model gives no probabilities.")
     X = _binned(schema, read_table(file, format), estimator, threads)
-    columns = _named_columns(schema.targets, estimator.predict(X))
+    levels = [f"_q{level:g}" for level in _quantile_levels(estimator)]
+    names = [f"{target}{level}" for target in schema.targets for level in levels or [""]]
+    columns = _named_columns(names, estimator.predict(X))
     if proba:
-        names = (
-            schema.targets if schema.task == "multilabel" else [str(label) for label in estimator.classes_]
-        )
-        columns |= _named_columns([f"proba_{name}" for name in names], estimator.predict_proba(X))
+        columns_of = schema.targets if schema.task == "multilabel" else estimator.classes_
+        columns |= _named_columns([f"proba_{name}" for name in columns_of], estimator.predict_proba(X))
     _write_columns(columns, out)
     if out is not None:
         _remark(f"{_count(X.shape[0], 'prediction')} written to {out}")
 
 
-@app.command(epilog=_EXAMPLES)
+@app.command(epilog=_examples("evaluate"))
 def evaluate(
     file: FileArgument,
     model: ModelOption,
@@ -193,15 +197,19 @@ def evaluate(
     format: FormatOption = None,
 ) -> None:
     """Print how well a model predicts a file whose targets are known."""
-    from .evaluation import scores
+    from .evaluation import quantile_scores, scores
 
     estimator, schema = _load(model, threads)
     table = read_table(file, format)
     y = schema.read_targets(table)
     X = _binned(schema, table, estimator, threads)
     predicted = estimator.predict(X)
-    probabilities = None if schema.task == "regression" else estimator.predict_proba(X)
-    found = scores(schema.task, y, predicted, probabilities, getattr(estimator, "classes_", None))
+    levels = _quantile_levels(estimator)
+    if levels:
+        found = quantile_scores(y, predicted, np.array(levels))
+    else:
+        probabilities = estimator.predict_proba(X) if hasattr(estimator, "predict_proba") else None
+        found = scores(schema.task, y, predicted, probabilities, getattr(estimator, "classes_", None))
     if as_json:
         print(json.dumps(found))
         return
@@ -210,7 +218,7 @@ def evaluate(
         print(f"{name:{width}}  {value:.6g}")
 
 
-@app.command(epilog=_EXAMPLES)
+@app.command(epilog=_examples("inspect"))
 def inspect(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model file.")],
     tree: Annotated[int | None, typer.Option(help="Show this tree, counted from 0.", min=0)] = None,
@@ -220,19 +228,19 @@ def inspect(
     """Show what a model is: a summary and the features that matter, one tree, or everything as JSON."""
     from .inspect import dump_json, summary
 
-    estimator, _ = _load(model, None)
+    content = _load_estimator(model).model_
     if as_json:
-        print(json.dumps(dump_json(estimator.model_), default=str))
+        print(json.dumps(dump_json(content), default=str))
     elif tree is not None:
-        trees = dump_json(estimator.model_)["trees"]
+        trees = dump_json(content)["trees"]
         if tree >= len(trees):
             raise ReadError(f"--tree {tree}: the model has {_count(len(trees), 'tree')}, counted from 0.")
         _print_tree(trees[tree])
     else:
-        print(summary(estimator.model_, n_features=top))
+        print(summary(content, n_features=top))
 
 
-@app.command(epilog=_EXAMPLES)
+@app.command(epilog=_examples("demo"))
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for models, picture and data; made if absent.")] = Path(
         "polyleaf_demo"
@@ -248,9 +256,9 @@ def demo(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from . import __version__
 
-        print(version("polyleaf"))
+        print(__version__)
         raise typer.Exit
 
 
@@ -374,18 +382,29 @@ def _save(estimator: Any, schema: Schema, path: Path) -> None:
     estimator.save_model(path)
 
 
-def _load(path: Path, threads: int | None) -> tuple[Any, Schema]:
+def _load_estimator(path: Path) -> Any:
     from .estimators import load_model
 
     if not path.is_file():
         raise ReadError(f"There is no model file {str(path)!r}.")
-    estimator = load_model(path)
+    return load_model(path)
+
+
+def _load(path: Path, threads: int | None) -> tuple[Any, Schema]:
+    """The estimator in a file that `train` wrote, and how it reads a table."""
+    estimator = _load_estimator(path)
     fields = estimator.model_.metadata.get(_SCHEMA)
     if fields is None:
         raise ReadError(
-            f"{path} was not trained from a file, so the columns it needs are not known; use it in Python."
+            f"{path} was not trained by this command, so its columns are not known; use it in Python."
         )
     return estimator.set_params(n_jobs=threads), Schema.from_dict(fields)
+
+
+def _quantile_levels(estimator: Any) -> tuple[float, ...]:
+    """The levels that a quantile model predicts for each target; empty for other models."""
+    objective = estimator.model_.objective
+    return tuple(np.atleast_1d(objective.alpha)) if objective.name == "quantile" else ()
 
 
 def _binned(schema: Schema, table: Table, estimator: Any, threads: int | None) -> Any:
@@ -442,11 +461,8 @@ def _check_writable(path: Path) -> None:
         )
 
 
-def _named_columns(names: list[str] | tuple[str, ...], values: np.ndarray) -> dict[str, np.ndarray]:
-    columns = values.reshape(len(values), -1)
-    if columns.shape[1] != len(names):  # several quantiles of one target
-        names = [f"{name}_{i}" for name in names for i in range(columns.shape[1] // len(names))]
-    return dict(zip(names, columns.T, strict=True))
+def _named_columns(names: list[str], values: np.ndarray) -> dict[str, np.ndarray]:
+    return dict(zip(names, values.reshape(len(values), -1).T, strict=True))
 
 
 def _write_columns(columns: dict[str, np.ndarray], out: Path | None) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["TASKS", "baseline", "scores"]
+__all__ = ["TASKS", "baseline", "quantile_scores", "scores"]
 
 TASKS = ("regression", "classification", "multilabel")
 
@@ -60,6 +60,34 @@ def baseline(task: str, y_train: np.ndarray, y_test: np.ndarray) -> dict[str, fl
         return scores(task, y_test, np.full(n, classes[int(np.argmax(counts))]), frequencies, classes)
     frequencies = np.broadcast_to(y_train.mean(axis=0), y_test.shape)
     return scores(task, y_test, (frequencies > 0.5).astype(int), frequencies)
+
+
+def quantile_scores(y: np.ndarray, predicted: np.ndarray, levels: np.ndarray) -> dict[str, float]:
+    """How well quantiles were predicted.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n,) or (n, n_targets)
+        NaN where not known.
+    predicted : ndarray of shape (n, n_targets * n_levels)
+        The levels of the first target first.
+    levels : ndarray of shape (n_levels,)
+        Between 0 and 1.
+
+    Returns
+    -------
+    dict of str to float
+        For each level the pinball loss (Koenker and Bassett 1978), and the share of `y` that is not above its
+        prediction, which should be the level; means over all known targets.
+    """
+    Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+    by_level = np.asarray(predicted, dtype=np.float64).reshape(*Y.shape, len(levels))
+    found = {}
+    for i, level in enumerate(levels):
+        error = Y - by_level[..., i]
+        found[f"pinball loss q{level:g}"] = float(np.nanmean(np.maximum(level * error, (level - 1) * error)))
+        found[f"share below q{level:g}"] = float(np.mean(error[~np.isnan(error)] <= 0))
+    return found
 
 
 def _regression_scores(y: np.ndarray, predicted: np.ndarray) -> dict[str, float]:

@@ -18,7 +18,7 @@ def gbdt_mo() -> dict[str, Any]:
 
     Zhang and Jung, "GBDT-MO: Gradient-Boosted Decision Trees for Multiple Outputs", IEEE Transactions on
     Neural Networks and Learning Systems, 2021. Diagonal curvature for structure and leaves (eq. 15 and 16,
-    algorithm 2; "auto" keeps no array where an objective's curvature is constant), leaves grown best first
+    algorithm 2; where an objective's curvature is constant no array is kept), leaves grown best first
     (algorithm 5), L2 regularisation 1 (appendix on hyper-parameters).
 
     Returns
@@ -28,8 +28,8 @@ def gbdt_mo() -> dict[str, Any]:
     """
     return {
         "multi_strategy": "multi_output_tree",
-        "curvature": "auto",
-        "leaf_curvature": "auto",
+        "curvature": "diagonal",
+        "leaf_curvature": "diagonal",
         "grow_policy": "lossguide",
         "reg_lambda": 1.0,
     }
@@ -49,24 +49,31 @@ def gbdt_so() -> dict[str, Any]:
     return {**gbdt_mo(), "multi_strategy": "one_output_per_tree"}
 
 
-def cgb() -> dict[str, Any]:
+def cgb(*, classifier: bool = False) -> dict[str, Any]:
     """C-GB: a tree fitted to the residuals of all outputs by least squares, then a Newton step in each leaf.
 
     Emami and Martínez-Muñoz, "Condensed-Gradient Boosting", arXiv 2211.14599. Splits minimise the squared
     error of the residuals averaged over outputs (eq. 10): a structure grown without curvature. The leaves
     take one Newton-Raphson step with the diagonal curvature (eq. 13; for softmax with the factor (K-1)/K,
-    which is `softmax_curvature="friedman"`, the default); for squared error that step is the mean, so there
-    is no second one. The method has no regularisation (L2 of 0, no smallest curvature, one row may be a
+    which is `softmax_curvature="friedman"`); for squared error that step is the mean, so there is no second
+    one. The method has no regularisation (L2 of 0, no smallest curvature, one row may be a
     leaf) and limits the depth, not the number of leaves. Learning rate 0.1 and 100 rounds are those of the
     paper's timings and depth 5 is the middle of its grid (section 4.2, table 2), which also searches
     `subsample` in 0.5, 0.75 and 1.
 
+    Parameters
+    ----------
+    classifier : bool
+        For `PolyleafClassifier`: adds the curvature of softmax, which regressors do not have.
+
     Returns
     -------
     dict
-        Parameters of `PolyleafRegressor` and `PolyleafClassifier`.
+        Parameters of `PolyleafRegressor`, or of `PolyleafClassifier`.
     """
+    softmax = {"softmax_curvature": "friedman"} if classifier else {}
     return {
+        **softmax,
         "multi_strategy": "multi_output_tree",
         "curvature": "none",
         "leaf_curvature": "diagonal",
