@@ -82,4 +82,4 @@ def test_cgb_takes_the_newton_step_of_its_paper(data):
 
 
 def test_cgb_relies_on_the_default_softmax_curvature():
-    assert PolyleafClassifier(**recipes.cgb()).softmax_curvature == "friedman"
+    assert PolyleafClassifier(**recipes.cgb(classifier=True)).softmax_curvature == "friedman"
