@@ -157,6 +157,7 @@ class _Run:
         n, k = self.problem.n_rows, self.problem.n_outputs
         if init_model is not None:
             self.model = init_model.copy()
+            self.model.best_iteration = self.model.best_score = None  # of the run before, not of what comes now
         else:
             base = self.problem.base_score(config.n_threads) if base_score is None else np.asarray(base_score, np.float64)
             self.model = Model(
