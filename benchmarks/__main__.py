@@ -21,13 +21,21 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure Polyleaf.")
     commands = parser.add_subparsers(required=True)
 
-    p = commands.add_parser("peers", help="Polyleaf beside other libraries, in turn, each run in its own process")
+    p = commands.add_parser(
+        "peers", help="Polyleaf beside other libraries, in turn, each run in its own process"
+    )
     p.set_defaults(command=_peers)
     p.add_argument("--case", default="all", choices=[*cases.CASES, "all"])
-    p.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder of NAME.npz (default: %(default)s)")
-    p.add_argument("--threads", type=_positive, default=2, help="threads of every library (default: %(default)s)")
+    p.add_argument(
+        "--data", type=Path, default=Path("../shared/data"), help="folder of NAME.npz (default: %(default)s)"
+    )
+    p.add_argument(
+        "--threads", type=_positive, default=2, help="threads of every library (default: %(default)s)"
+    )
     p.add_argument("--libraries", help=f"peers, in place of the case's own, of: {', '.join(LIBRARIES)}")
-    p.add_argument("--timeout", type=float, default=3600, help="seconds a measurement may take (default: %(default)s)")
+    p.add_argument(
+        "--timeout", type=float, default=3600, help="seconds a measurement may take (default: %(default)s)"
+    )
     _common(p, repeats=3)
 
     p = commands.add_parser("kernels", help="the parts of the core, on one thread")
@@ -38,12 +46,16 @@ def _parser() -> argparse.ArgumentParser:
     p.set_defaults(command=_compare)
     p.add_argument("before", type=Path)
     p.add_argument("after", type=Path)
-    p.add_argument("--tolerance", type=float, default=0.05, help="relative change that is noise (default: %(default)s)")
+    p.add_argument(
+        "--tolerance", type=float, default=0.05, help="relative change that is noise (default: %(default)s)"
+    )
     return parser
 
 
 def _common(parser: argparse.ArgumentParser, repeats: int) -> None:
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that all works; the times mean nothing")
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes, to see that all works; the times mean nothing"
+    )
     parser.add_argument("--repeats", type=_positive, default=repeats, help="default: %(default)s")
     parser.add_argument("--out", type=Path, help="result file (JSON), for example results/NAME.json")
 
@@ -67,7 +79,9 @@ def _peers(options: argparse.Namespace) -> int:
     for case in peers.run(chosen, options.data, options.repeats, measure, _say):
         done.append(report.summarise(case))
         report.show(case["title"], *report.rows_of(case))
-        _write(options.out, "peers", done, about)  # after every case: nothing is lost when a later one is stopped
+        _write(
+            options.out, "peers", done, about
+        )  # after every case: nothing is lost when a later one is stopped
     failed = [c for case in done for c in case["contenders"] if c["library"] == "polyleaf" and c["error"]]
     return 1 if failed else 0
 

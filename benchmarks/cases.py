@@ -1,4 +1,6 @@
-"""What is compared with what: pure data. Owns sizes and parameters; must not know how anything is run or measured.
+"""What is compared with what: pure data.
+
+Owns sizes and parameters. Must not know how anything is run or measured.
 
 `CASES` maps names to functions of `quick` that give the comparisons; adding a case is adding one function.
 """
@@ -16,7 +18,7 @@ MULTI_OUTPUT_PEERS = (*XGBOOST, "lightgbm", "catboost")
 
 @dataclass(frozen=True)
 class Settings:
-    """Parameters that all libraries get. None: no limit (`max_depth`, `max_leaves`), or the library's own default."""
+    """What all libraries get. None: no limit (`max_depth`, `max_leaves`), or the library's default."""
 
     rounds: int
     max_depth: int | None = None
@@ -66,7 +68,7 @@ def _beside(problem: Problem, settings: Settings, libraries: Sequence[str]) -> t
 
 
 def _same_trees(rounds: int, **limits: int) -> Settings:
-    """For cases about speed: leaves as small as one row and one reg_lambda, so that all grow trees of one size."""
+    """For cases about speed: leaves of one row, one reg_lambda, so that all grow trees of one size."""
     return Settings(rounds, reg_lambda=1.0, min_rows=1, **limits)
 
 
@@ -88,14 +90,18 @@ def mo16(quick: bool) -> list[Case]:
     """Sixteen targets that share structure."""
     settings = _same_trees(3 if quick else 50, max_depth=6, max_leaves=64)
     problem = _targets(quick, 16)
-    return [Case("mo16", "40,000 x 50 -> 16 targets, depth 6", _beside(problem, settings, MULTI_OUTPUT_PEERS))]
+    return [
+        Case("mo16", "40,000 x 50 -> 16 targets, depth 6", _beside(problem, settings, MULTI_OUTPUT_PEERS))
+    ]
 
 
 def one(quick: bool) -> list[Case]:
     """One output, many rows."""
     settings = _same_trees(3 if quick else 50, max_leaves=64)
     peers = ("xgboost", "lightgbm", "catboost", "sklearn")
-    return [Case("one", "1,000,000 x 28, two classes, 64 leaves", _beside(_two_classes(quick), settings, peers))]
+    return [
+        Case("one", "1,000,000 x 28, two classes, 64 leaves", _beside(_two_classes(quick), settings, peers))
+    ]
 
 
 def few(quick: bool) -> list[Case]:
@@ -107,11 +113,13 @@ def few(quick: bool) -> list[Case]:
         {"n": n, "n_test": n_test, "n_features": 50, "n_outputs": n_outputs},
     )
     settings = _same_trees(2 if quick else 10, max_depth=6, max_leaves=64)
-    return [Case("few", "1,000 x 50 -> 50 targets, 10 rounds", _beside(problem, settings, MULTI_OUTPUT_PEERS))]
+    return [
+        Case("few", "1,000 x 50 -> 50 targets, 10 rounds", _beside(problem, settings, MULTI_OUTPUT_PEERS))
+    ]
 
 
 def quality(quick: bool) -> list[Case]:
-    """Real data, early stopping on a validation part; what is not about the trees' size is each library's default."""
+    """Real data and early stopping; whatever is not the size of the trees is each library's default."""
     settings = Settings(5 if quick else 1000, max_depth=6, max_leaves=64, patience=20)
     kinds = {"otto": "multiclass", "letter": "multiclass", "mnist": "multiclass", "rf1": "regression"}
     return [
@@ -134,7 +142,11 @@ def predict(quick: bool) -> list[Case]:
     problem = _targets(quick, 16, n_test=100_000)
     settings = _same_trees(5 if quick else 200, max_depth=6, max_leaves=64)
     contenders = _beside(problem, settings, MULTI_OUTPUT_PEERS)
-    return [Case("predict", "prediction: 100,000 rows, 16 targets, 200 rounds", contenders, focus="predict_seconds")]
+    return [
+        Case(
+            "predict", "prediction: 100,000 rows, 16 targets, 200 rounds", contenders, focus="predict_seconds"
+        )
+    ]
 
 
 def outputs(quick: bool) -> list[Case]:
@@ -153,7 +165,9 @@ def threads(quick: bool) -> list[Case]:
             replace(polyleaf, label=label, settings=replace(polyleaf.settings, threads=n))
             for n, label in ((2, "2 threads"), (1, "1 thread"))
         )
-        cases.append(Case(f"threads-{source.name}", f"threads: {source.title}", contenders, baseline="2 threads"))
+        cases.append(
+            Case(f"threads-{source.name}", f"threads: {source.title}", contenders, baseline="2 threads")
+        )
     return cases
 
 
@@ -182,6 +196,10 @@ def select(name: str, quick: bool, n_threads: int = 2, libraries: Sequence[str] 
             if libraries is not None and any(c.library != "polyleaf" for c in contenders):
                 contenders = _beside(contenders[0].problem, contenders[0].settings, libraries)
             if key != "threads":
-                contenders = tuple(replace(c, settings=replace(c.settings, threads=n_threads)) for c in contenders)
-            cases.append(replace(case, contenders=contenders, title=case.title + (" (quick)" if quick else "")))
+                contenders = tuple(
+                    replace(c, settings=replace(c.settings, threads=n_threads)) for c in contenders
+                )
+            cases.append(
+                replace(case, contenders=contenders, title=case.title + (" (quick)" if quick else ""))
+            )
     return cases

@@ -27,7 +27,7 @@ class Change:
 
     @property
     def verdict(self) -> str:
-        """"worse", "better" or "same"."""
+        """ "worse", "better" or "same"."""
         if self.factor > 1 + self.noise:
             return "worse"
         return "better" if self.factor < 1 / (1 + self.noise) else "same"
@@ -35,7 +35,7 @@ class Change:
 
 @dataclass
 class Comparison:
-    """Changes of Polyleaf, changes of the peers (which tell of the machine), and what could not be compared."""
+    """Changes of Polyleaf, of the peers (they tell of the machine), and what could not be compared."""
 
     changes: list[Change]
     peers: list[Change]
@@ -51,9 +51,10 @@ class Comparison:
 def compare(before: dict[str, Any], after: dict[str, Any], tolerance: float = 0.05) -> Comparison:
     """Compare two result files.
 
-    A figure changed when the ratio of its medians is beyond `tolerance` and beyond the spread, (max - min) / median,
-    of either file's repeats. Contenders of another problem or other settings are not compared. Cases that only one
-    file has were not asked for and are passed over; a contender that has no runs any more is lost.
+    A figure changed when the ratio of its medians is beyond `tolerance` and beyond the spread, (max - min) /
+    median, of either file's repeats. Contenders of another problem or other settings are not compared. Cases
+    that only one file has were not asked for and are passed over; a contender that has no runs any more is
+    lost.
     """
     found = Comparison([], [], [], [])
     cases = {case["name"]: case for case in after["cases"]}
@@ -99,7 +100,16 @@ def rows_of(changes: list[Change]) -> tuple[list[str], list[list[str]]]:
     """Header and cells of a table, the worst first."""
     header = ["verdict", "case", "contender", "measure", "before", "after", "factor (>1: worse)", "noise"]
     rows = [
-        [c.verdict, c.case, c.contender, c.measure, f"{c.before:.4g}", f"{c.after:.4g}", f"{c.factor:.3f}", f"{c.noise:.3f}"]
+        [
+            c.verdict,
+            c.case,
+            c.contender,
+            c.measure,
+            f"{c.before:.4g}",
+            f"{c.after:.4g}",
+            f"{c.factor:.3f}",
+            f"{c.noise:.3f}",
+        ]
         for c in sorted(changes, key=lambda c: -c.factor)
     ]
     return header, rows

@@ -1,6 +1,7 @@
 """Times the parts of the core through `polyleaf._core`, on one thread: nanoseconds per unit of work.
 
-Owns which call is timed and what a unit is (each `Kernel` says what its figure includes). Must not know peers.
+Owns which call is timed and what a unit is (each `Kernel` says what its figure includes). Must not know
+peers.
 """
 
 from __future__ import annotations
@@ -8,9 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
+
 from polyleaf import BinMapper, _core, objectives
 from polyleaf.features import as_features
 
@@ -69,7 +72,9 @@ class Workload:
         return _core.Channels(self.gradients(n_outputs), h, kind, None, None, 1)
 
 
-def run(quick: bool, repeats: int, say: Callable[[str], object] = lambda text: None) -> Iterator[dict[str, Any]]:
+def run(
+    quick: bool, repeats: int, say: Callable[[str], object] = lambda text: None
+) -> Iterator[dict[str, Any]]:
     """Time every kernel; cases as result files have them, whose runs hold `ns_per_unit`."""
     work = Workload(quick)
     for part in (binning, growing, derivatives, leaves, prediction):
@@ -83,7 +88,7 @@ def _nanoseconds(kernel: Kernel) -> float:
     taken = 0.0
     if kernel.subtract is not None:
         taken = _seconds(kernel.subtract)
-    # The two calls of a difference meet different disturbances: on a busy machine it can come out below nothing.
+    # The two calls are disturbed differently: on a busy machine the difference can come out below nothing.
     return max(0.0, _seconds(kernel.call) - taken) * 1e9 / kernel.n_units
 
 
@@ -102,7 +107,13 @@ def _case(kernel: Kernel, work: Workload, runs: list[dict[str, float]]) -> dict[
         "runs": runs,
         "error": None,
     }
-    return {"name": kernel.name, "title": kernel.name, "baseline": "polyleaf", "focus": "ns_per_unit", "contenders": [contender]}
+    return {
+        "name": kernel.name,
+        "title": kernel.name,
+        "baseline": "polyleaf",
+        "focus": "ns_per_unit",
+        "contenders": [contender],
+    }
 
 
 def rows_of(cases: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
@@ -112,7 +123,9 @@ def rows_of(cases: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]
     for case in cases:
         contender = case["contenders"][0]
         ns, settings = contender["summary"]["ns_per_unit"], contender["settings"]
-        rows.append([case["name"], f"{ns['min']:.3f}", f"{ns['median']:.3f}", settings["unit"], settings["includes"]])
+        rows.append(
+            [case["name"], f"{ns['min']:.3f}", f"{ns['median']:.3f}", settings["unit"], settings["includes"]]
+        )
     return header, rows
 
 
@@ -130,21 +143,31 @@ def binning(work: Workload) -> Iterator[Kernel]:
         values,
         lambda: BinMapper(255).fit(work.table, None, 1),
     )
-    yield Kernel("codes", unit, "float32 to uint8 codes", values, lambda: work.mapper.transform(work.table, 1))
+    yield Kernel(
+        "codes", unit, "float32 to uint8 codes", values, partial(work.mapper.transform, work.table, 1)
+    )
     yield Kernel(
         "packing",
         unit,
         "codes to the words of eight features that training reads",
         values,
-        lambda: _core.Bins(work.codes, work.mapper.n_bins_, work.mapper.is_categorical_, 1),
+        partial(_core.Bins, work.codes, work.mapper.n_bins_, work.mapper.is_categorical_, 1),
     )
 
 
 def growing(work: Workload) -> Iterator[Kernel]:
     """Quantised derivatives, the root's histograms with their scan, and the nodes below it."""
-    for n_outputs, kind in ((1, "unit"), (1, "shared"), (4, "unit"), (16, "unit"), (16, "diagonal"), (64, "unit")):
+    yield _partition(work)
+    for n_outputs, kind in (
+        (1, "unit"),
+        (1, "shared"),
+        (4, "unit"),
+        (16, "unit"),
+        (16, "diagonal"),
+        (64, "unit"),
+    ):
         channels = work.channels(n_outputs, kind)
-        name = f"{n_outputs} outputs, {kind} curvature"
+        name = f"{_outputs(n_outputs)}, {kind} curvature"
         g = work.gradients(n_outputs)
         if kind == "unit":
             yield Kernel(
@@ -152,9 +175,28 @@ def growing(work: Workload) -> Iterator[Kernel]:
                 "row x output",
                 "float32 gradients to int16, both passes",
                 work.n_rows * n_outputs,
-                lambda g=g: _core.Channels(g, None, "unit", None, None, 1),
+                partial(_core.Channels, g, None, "unit", None, None, 1),
             )
         yield from _histograms(work, channels, name)
+
+
+def _partition(work: Workload) -> Kernel:
+    channels = work.channels(1, "unit")
+    one_split = _core.GrowConfig(max_leaves=2, max_depth=DEPTH)
+    no_split = _core.GrowConfig(max_leaves=2, max_depth=DEPTH, min_split_gain=1e300)
+    return Kernel(
+        "partition",
+        "row x feature",
+        "one split of all rows less the search for it: the words of all features and the row numbers move "
+        "to the children, and every row's leaf is noted",
+        work.n_rows * work.n_features,
+        partial(work.grower.grow, channels, one_split),
+        subtract=partial(work.grower.grow, channels, no_split),
+    )
+
+
+def _outputs(n: int) -> str:
+    return f"{n} output" + "s" * (n > 1)
 
 
 def _histograms(work: Workload, channels: Any, name: str) -> Iterator[Kernel]:
@@ -167,16 +209,16 @@ def _histograms(work: Workload, channels: Any, name: str) -> Iterator[Kernel]:
         "row x feature",
         "histogram of all rows and the scan of all bins for the best split",
         work.n_rows * work.n_features,
-        lambda: work.grower.grow(channels, only_root),
+        partial(work.grower.grow, channels, only_root),
     )
     yield Kernel(
         f"deep nodes, {name}",
         "row x feature",
-        f"levels 1 to {DEPTH - 1} of a tree less its root: gathering, histogram of the smaller child, subtraction, "
-        f"scan of both children; and the partition of all rows on {DEPTH} levels",
+        f"levels 1 to {DEPTH - 1} of a tree less its root: gathering, histogram of the smaller child, "
+        f"subtraction, scan of both children; and the partition of all rows on {DEPTH} levels",
         rows_in_smaller_children(tree, DEPTH) * work.n_features,
-        lambda: work.grower.grow(channels, whole_tree),
-        subtract=lambda: work.grower.grow(channels, only_root),
+        partial(work.grower.grow, channels, whole_tree),
+        subtract=partial(work.grower.grow, channels, only_root),
     )
 
 
@@ -219,7 +261,7 @@ def derivatives(work: Workload) -> Iterator[Kernel]:
             "row x output",
             "gradient" + ("" if h is None else " and curvature") + " of float32 raw scores",
             work.n_rows * n_outputs,
-            lambda problem=problem, g=g, h=h: problem.derivatives(raw, g, h, 1),
+            partial(problem.derivatives, raw, g, h, 1),
         )
 
 
@@ -227,22 +269,25 @@ def leaves(work: Workload) -> Iterator[Kernel]:
     """Leaf values of a grown tree, and their addition to the raw scores."""
     for n_outputs in (1, 16):
         g = work.gradients(n_outputs)
-        tree = work.grower.grow(_core.Channels(g, None, "unit", None, None, 1), _core.GrowConfig(max_leaves=LEAVES, max_depth=DEPTH))
+        tree = work.grower.grow(
+            _core.Channels(g, None, "unit", None, None, 1),
+            _core.GrowConfig(max_leaves=LEAVES, max_depth=DEPTH),
+        )
         leaf_of_row, n_leaves = work.grower.leaf_of_row.copy(), tree.n_leaves
         values, raw = _core.newton_leaves(g, None, leaf_of_row, n_leaves), np.zeros_like(g)
         yield Kernel(
-            f"leaf values, {n_outputs} outputs",
+            f"leaf values, {_outputs(n_outputs)}",
             "row x output",
             f"exact sums of gradients by leaf ({n_leaves} leaves) and the Newton step",
             g.size,
-            lambda g=g, ids=leaf_of_row, n=n_leaves: _core.newton_leaves(g, None, ids, n),
+            partial(_core.newton_leaves, g, None, leaf_of_row, n_leaves),
         )
         yield Kernel(
-            f"raw scores, {n_outputs} outputs",
+            f"raw scores, {_outputs(n_outputs)}",
             "row x output",
             "adding each row's leaf value",
             g.size,
-            lambda raw=raw, ids=leaf_of_row, v=values: _core.add_leaf_values(raw, ids, v),
+            partial(_core.add_leaf_values, raw, leaf_of_row, values),
         )
 
 
@@ -258,9 +303,9 @@ def prediction(work: Workload) -> Iterator[Kernel]:
             forest.append(tree, _core.newton_leaves(g, None, work.grower.leaf_of_row, tree.n_leaves))
         raw = np.zeros((work.n_rows, n_outputs), np.float32)
         yield Kernel(
-            f"prediction, {n_outputs} outputs",
+            f"prediction, {_outputs(n_outputs)}",
             "row x tree",
             f"walking {n_trees} trees of depth {DEPTH} on codes (binning apart) and adding leaf values",
             work.n_rows * n_trees,
-            lambda forest=forest, raw=raw: forest.predict(work.codes, raw, 0, n_trees, 1),
+            partial(forest.predict, work.codes, raw, 0, n_trees, 1),
         )

@@ -228,11 +228,16 @@ class LightGBM(Library):
         }
 
     def predict(self, X: np.ndarray, rounds: int | None = None) -> np.ndarray:
-        each = [model.predict(X, num_iteration=rounds, num_threads=self.settings.threads) for model in self.model]
+        each = [
+            model.predict(X, num_iteration=rounds, num_threads=self.settings.threads) for model in self.model
+        ]
         return each[0] if len(each) == 1 else np.column_stack(each)
 
     def n_rounds(self) -> int:
-        return max(model.best_iteration if self.settings.patience else model.current_iteration() for model in self.model)
+        return max(
+            model.best_iteration if self.settings.patience else model.current_iteration()
+            for model in self.model
+        )
 
     def model_bytes(self) -> int:
         return sum(len(model.model_to_string()) for model in self.model)
@@ -251,8 +256,12 @@ class CatBoost(Library):
         s = self.settings
         several = data["y"].ndim == 2 and data["y"].shape[1] > 1
         cls = catboost.CatBoostRegressor if self.kind == "regression" else catboost.CatBoostClassifier
-        loss = "MultiRMSE" if several else {"regression": "RMSE", "binary": "Logloss", "multiclass": "MultiClass"}[self.kind]
-        shape = {"depth": s.max_depth}
+        loss = (
+            "MultiRMSE"
+            if several
+            else {"regression": "RMSE", "binary": "Logloss", "multiclass": "MultiClass"}[self.kind]
+        )
+        shape: dict[str, Any] = {"depth": s.max_depth}
         if s.max_depth is None:  # Lossguide knows no unlimited depth: 16 is the most it takes.
             shape = {"grow_policy": "Lossguide", "max_leaves": s.max_leaves, "depth": 16}
         self.model = cls(
@@ -307,7 +316,9 @@ class ScikitLearn(Library):
             max_leaf_nodes=s.max_leaves,
             max_bins=s.max_bins,
             early_stopping=s.patience is not None,
-            **_given(l2_regularization=s.reg_lambda, min_samples_leaf=s.min_rows, n_iter_no_change=s.patience),
+            **_given(
+                l2_regularization=s.reg_lambda, min_samples_leaf=s.min_rows, n_iter_no_change=s.patience
+            ),
         )
         val = {"X_val": data["X_val"], "y_val": data["y_val"].squeeze()} if s.patience else {}
         self.model.fit(data["X"], data["y"].squeeze(), **val)
@@ -315,7 +326,11 @@ class ScikitLearn(Library):
     def predict(self, X: np.ndarray, rounds: int | None = None) -> np.ndarray:
         if rounds is not None:
             raise ValueError("HistGradientBoosting cannot predict with its first rounds alone.")
-        return self.model.predict(X) if self.kind == "regression" else self._probability(self.model.predict_proba(X))
+        return (
+            self.model.predict(X)
+            if self.kind == "regression"
+            else self._probability(self.model.predict_proba(X))
+        )
 
     def n_rounds(self) -> int:
         return int(self.model.n_iter_)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import resource
 import sys
 from pathlib import Path
@@ -17,10 +19,18 @@ def resident() -> int:
 def peak() -> int:
     """Most memory held since the last `forget_peak` (or the start).
 
-    Linux: VmHWM and not ru_maxrss, because the latter is handed on through fork and exec: a small child of a large
-    parent would report the parent.
+    Linux: VmHWM and not ru_maxrss, because the latter is handed on through fork and exec: a small child of a
+    large parent would report the parent.
     """
     return _status("VmHWM") or _usage()
+
+
+def give_back() -> None:
+    """Return free memory to the system, where possible: a fit that reused it would seem to need none."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def forget_peak() -> bool:

@@ -22,7 +22,7 @@ class DataMissing(Exception):
 
 @dataclass(frozen=True)
 class Problem:
-    """Data by name of recipe and its arguments: plain values, so that a result file can say what was measured.
+    """Data by name of recipe and its arguments: plain values, which a result file can hold.
 
     Attributes
     ----------
@@ -39,7 +39,8 @@ class Problem:
     def make(self, folder: Path | None = None) -> Arrays:
         """The arrays: X float32 (n, F); y float32 (n, K) for regression, int64 (n,) for classes.
 
-        `X`, `y`, `X_test`, `y_test`, and for early stopping `X_val`, `y_val`. `DataMissing` where a file is missing.
+        `X`, `y`, `X_test`, `y_test`, and for early stopping `X_val`, `y_val`. `DataMissing` where a file is
+        missing.
         """
         if self.recipe == "file":
             return read(folder, **self.arguments)
@@ -47,7 +48,7 @@ class Problem:
 
 
 def shared_structure(n: int, n_test: int, n_features: int, n_outputs: int) -> Arrays:
-    """Targets that mix the same non-linear factors, so that one tree can serve all of them; normal features."""
+    """Targets that mix the same non-linear factors, so that one tree can serve them all; normal features."""
     rng = np.random.default_rng(16)
     X = rng.standard_normal((n + n_test, n_features), dtype=np.float32)
     factors = np.empty((len(X), 12), np.float32)
@@ -63,7 +64,12 @@ def binary_signal(n: int, n_test: int, n_features: int) -> Arrays:
     """Two classes, not separable: the logit is a sum of steps, waves and interactions of normal features."""
     rng = np.random.default_rng(28)
     X = rng.standard_normal((n + n_test, n_features), dtype=np.float32)
-    logit = X[:, 0] * X[:, 1] + np.sin(3 * X[:, 2]) + np.where(X[:, 3] > 0, X[:, 4], -0.5 * X[:, 5]) + 0.3 * X[:, 6]
+    logit = (
+        X[:, 0] * X[:, 1]
+        + np.sin(3 * X[:, 2])
+        + np.where(X[:, 3] > 0, X[:, 4], -0.5 * X[:, 5])
+        + 0.3 * X[:, 6]
+    )
     y = (rng.random(len(X), dtype=np.float32) < 1 / (1 + np.exp(-2 * logit))).astype(np.int64)
     return _cut(X, y, n)
 
@@ -86,8 +92,9 @@ RECIPES: dict[str, Callable[..., Arrays]] = {
 def read(folder: Path | None, name: str, n_rows: int | None = None) -> Arrays:
     """A real data set, `folder/name.npz`: `X`, `y`, and the rows of its own split where it has one.
 
-    The split is `train_idx` / `test_idx`, or that of the SketchBoost benchmark (`sb_...`), or 80 / 20 at random.
-    15 % of the training rows become the validation part. `n_rows` keeps that many training rows (quick runs).
+    The split is `train_idx` / `test_idx`, or that of the SketchBoost benchmark (`sb_...`), or 80 / 20 at
+    random. 15 % of the training rows become the validation part. `n_rows` keeps that many training rows
+    (quick runs).
     """
     path = Path(folder or ".") / f"{name}.npz"
     if not path.is_file():

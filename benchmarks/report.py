@@ -35,8 +35,8 @@ def spread(values: Sequence[float]) -> Spread:
 def summarise(case: dict[str, Any]) -> dict[str, Any]:
     """The case with `target`, and with `summary` and `ratios` in each contender.
 
-    `ratios[measure]` are contender / baseline, repeat by repeat: the two ran one after the other, so what else the
-    machine did hit both.
+    `ratios[measure]` are contender / baseline, repeat by repeat: the two ran one after the other, so what
+    else the machine did hit both.
     """
     _mark_time_to_target(case)
     baseline = next((c for c in case["contenders"] if c["label"] == case["baseline"]), None)
@@ -54,14 +54,16 @@ def summarise(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _values(contender: dict[str, Any], measure: str) -> list[float]:
-    return [run[measure] for run in contender["runs"] if run.get(measure) is not None]
+    """One value a run; none at all where a run lacks it (a target that was missed once was not reached)."""
+    values = [run.get(measure) for run in contender["runs"]]
+    return [] if None in values else values
 
 
 def _mark_time_to_target(case: dict[str, Any]) -> None:
     """`seconds_to_target` in every run with a curve: when its test score was that of the best peer.
 
-    The target is what the best peer reaches in each of its runs. A contender that never does has None; one without
-    a curve (one model per output) has its whole fit.
+    The target is what the best peer reaches in each of its runs. A contender that never does has None; one
+    without a curve (one model per output) has its whole fit.
     """
     if not any(run.get("curve") for c in case["contenders"] for run in c["runs"]):
         return
@@ -86,13 +88,20 @@ def rows_of(case: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     with_target = "target" in case
     score_name = case["contenders"][0]["score_name"]
     header = ["contender", "fit s (min - max)", "x fit", "predict s", "x predict", score_name, "rounds"]
-    header += ["peak MB above data", "x peak", "model MB"] + (["s to target", "x to target"] if with_target else [])
+    header += ["peak MB above data", "x peak", "model MB"] + (
+        ["s to target", "x to target"] if with_target else []
+    )
     rows = []
     for c in case["contenders"]:
         if not c["runs"]:
             rows.append([c["label"], c["error"] or "no runs"] + [""] * (len(header) - 2))
             continue
-        row = [c["label"], _seconds(c, "fit_seconds"), _ratio(c, "fit_seconds"), _seconds(c, "predict_seconds", False)]
+        row = [
+            c["label"],
+            _seconds(c, "fit_seconds"),
+            _ratio(c, "fit_seconds"),
+            _seconds(c, "predict_seconds", False),
+        ]
         row += [_ratio(c, "predict_seconds"), f"{c['summary']['score']['median']:.5g}"]
         row += [f"{c['summary']['rounds']['median']:.0f}", _megabytes(c, "peak_above_data_bytes")]
         row += [_ratio(c, "peak_above_data_bytes"), _megabytes(c, "model_bytes")]

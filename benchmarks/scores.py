@@ -1,4 +1,7 @@
-"""The score of each task on test data. Owns what is scored and which way is better; must not know who predicted."""
+"""The score of each task on test data.
+
+Owns what is scored and which way is better. Must not know who predicted.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.metrics import log_loss, roc_auc_score
 
 
 def _rmse(y: np.ndarray, predicted: np.ndarray) -> float:
@@ -15,10 +17,14 @@ def _rmse(y: np.ndarray, predicted: np.ndarray) -> float:
 
 
 def _auc(y: np.ndarray, predicted: np.ndarray) -> float:
+    from sklearn.metrics import roc_auc_score
+
     return float(roc_auc_score(y, predicted))
 
 
 def _log_loss(y: np.ndarray, predicted: np.ndarray) -> float:
+    from sklearn.metrics import log_loss
+
     # Libraries give float32 probabilities, whose sum is 1 only nearly: normalised for all of them alike.
     probability = np.asarray(predicted, np.float64)
     probability = probability / probability.sum(axis=1, keepdims=True)
@@ -29,8 +35,8 @@ def _log_loss(y: np.ndarray, predicted: np.ndarray) -> float:
 class Score:
     """How predictions of one task are judged.
 
-    `function(y, predicted)`: for "regression" `predicted` are values (n,) or (n, K), for "binary" the probability
-    of class 1 (n,), for "multiclass" the probabilities (n, K).
+    `function(y, predicted)`: for "regression" `predicted` are values (n,) or (n, K), for "binary" the
+    probability of class 1 (n,), for "multiclass" the probabilities (n, K).
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""One measurement in a process of its own: a job as JSON on standard input, its figures as JSON on standard output.
+"""One measurement in a process of its own: job on standard input, figures on standard output, as JSON.
 
-Owns what is inside the clock: the library is imported, its threads are started by a tiny fit, and the data is in
-memory before it starts. Must not know that other libraries are measured too.
+Owns what is inside the clock: the library is imported, its threads are started by a tiny fit, and the data
+is in memory before it starts. Must not know that other libraries are measured too.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     Parameters
     ----------
     job : dict
-        `library` (key of `LIBRARIES`), `kind`, `settings` (those of `Settings`), `data` (folder of .npy files),
-        `curve_points`.
+        `library` (key of `LIBRARIES`), `kind`, `settings` (those of `Settings`), `data` (folder of .npy
+        files), `curve_points`.
 
     Returns
     -------
     dict
-        `fit_seconds`, `fit_cpu_seconds` (of all threads), `peak_above_data_bytes` (most memory during fit, above what
-        was held before), `peak_bytes`, `predict_seconds`, `score`, `rounds`, `model_bytes`,
+        `fit_seconds`, `fit_cpu_seconds` (of all threads), `peak_above_data_bytes` (most memory during fit,
+        above what was held before), `peak_bytes`, `predict_seconds`, `score`, `rounds`, `model_bytes`,
         `curve` (lists of rounds, seconds since the fit began, test score).
     """
     settings = Settings(**job["settings"])
@@ -46,6 +46,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     _warm_up(cls, job["kind"], settings)
     library = cls(job["kind"], settings)
 
+    memory.give_back()
     memory.forget_peak()
     held = memory.resident()
     start, cpu_start = time.perf_counter(), time.process_time()
@@ -68,7 +69,7 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _warm_up(cls: type[Library], kind: str, settings: Settings) -> None:
-    """A fit and a prediction of no size: imports, thread pools and the first call are nobody's training time."""
+    """A fit and a prediction of no size: imports, thread pools and first calls are nobody's training time."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((64, 4), dtype=np.float32)
     y = X[:, :2].copy() if kind == "regression" else np.arange(64) % (2 if kind == "binary" else 3)
@@ -89,14 +90,18 @@ def _timed(call: Callable[[], np.ndarray]) -> tuple[np.ndarray, float]:
 
 
 def _curve(library: Library, data: problems.Arrays, start: float, n_points: int) -> list[list[float]]:
-    """Test scores of shorter models, and when training had them: [rounds, seconds, score], outside the clock."""
+    """Test scores of shorter models, and when training had them: [rounds, seconds, score]. Not timed."""
     last = library.n_rounds()
     if n_points == 0 or len(library.round_ends) < last:
         return []
     score = SCORES[library.kind].function
     rounds = np.unique(np.geomspace(1, last, n_points).round().astype(int))
     return [
-        [int(r), library.round_ends[r - 1] - start, score(data["y_test"], library.predict(data["X_test"], int(r)))]
+        [
+            int(r),
+            library.round_ends[r - 1] - start,
+            score(data["y_test"], library.predict(data["X_test"], int(r))),
+        ]
         for r in rounds
     ]
 
