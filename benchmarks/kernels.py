@@ -173,9 +173,9 @@ def growing(work: Workload) -> Iterator[Kernel]:
             yield Kernel(
                 f"channels, {name}",
                 "row x output",
-                "float32 gradients to int16, both passes",
+                "float32 gradients to int16, both passes, in memory that is reused",
                 work.n_rows * n_outputs,
-                partial(_core.Channels, g, None, "unit", None, None, 1),
+                partial(_core.Channels().quantise, g, None, "unit", None, None, 1),
             )
         yield from _histograms(work, channels, name)
 
