@@ -59,14 +59,25 @@ void Grower::start(const Channels& channels, const GrowConfig& config, const uin
       if (layout_.count_lane < 0) histogram_ints_ += n_bins;
       histogram_ints_ = (histogram_ints_ + 15) / 16 * 16;
     }
+    const double bins_per_feature = static_cast<double>(all_bins) / bins_.n_features();
+    // Ordering a row by a feature's bins costs about as much as four vectors of sixteen sums; a histogram is
+    // written, read and cleared bin by bin. One output, and one curvature for all, are scanned from
+    // histograms alone.
+    const int vectors = layout_.lanes / 16;
+    const bool can_order = layout_.n_outputs > 1 && layout_.curvature != Curvature::shared && vectors >= 1;
+    ordered_rows_ = can_order ? std::min<int64_t>(60000, static_cast<int64_t>(bins_per_feature * 4 * vectors /
+                                                                              (2.2 + 0.1 * vectors)))
+                              : 0;
     // Subtracting moves every bin of a histogram that has left the cache; building reads rows. Rows at which
     // both cost the same, from the costs measured in docs/design.md section 5.
-    const double bins_per_feature = static_cast<double>(all_bins) / bins_.n_features();
     direct_rows_ = std::max<int64_t>(
-        kSparseRows, static_cast<int64_t>(bins_per_feature * 20.0 * layout_.lanes / (layout_.lanes + 12)));
+        std::max(kSparseRows, ordered_rows_),
+        static_cast<int64_t>(bins_per_feature * 20.0 * layout_.lanes / (layout_.lanes + 12)));
     for (Scratch& s : scratch_) {
       s.sums.reserve(largest * layout_.lanes + 16);
       s.counts.reserve(largest + 16);
+      s.order.reserve(kTileFeatures * static_cast<size_t>(ordered_rows_) + 16);
+      s.start.reserve(2 * kTileFeatures * 256);
       s.lanes.reserve(32 * ((layout_.n_outputs + 15) / 16) + 16);
       s.scan.lanes = s.lanes.data();
       s.clean = false;
@@ -241,8 +252,9 @@ std::vector<Grower::Job> Grower::plan(const std::vector<int32_t>& nodes) {
     if (!can_split(node)) return;
     Job job;
     job.build = i;
+    job.by_rows = node.rows() <= ordered_rows_;
     job.sparse = node.rows() <= kSparseRows;
-    if (keeps_histogram(node)) node.histogram = take_histogram();
+    if (!job.by_rows && keeps_histogram(node)) node.histogram = take_histogram();
     job.keep = node.histogram >= 0;
     jobs.push_back(job);
   };
@@ -362,6 +374,10 @@ void Grower::run_job(const Job& job, int job_index, int tile_index, int thread,
   const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
   Scratch& scratch = scratch_[thread];
 
+  if (job.by_rows && !has_categories(t)) {
+    scan_by_rows(job, t, thread, splits[job_index * 2 * active_tiles_.size() + tile_index]);
+    return;
+  }
   int32_t* sums = job.keep ? pool_[node.histogram].data() + tile_sums_[t] : scratch.sums.data();
   int32_t* count_ints = job.keep ? pool_[node.histogram].data() + tile_counts_[t] : scratch.counts.data();
   uint32_t* counts = counts_apart ? reinterpret_cast<uint32_t*>(count_ints) : nullptr;
@@ -407,6 +423,31 @@ void Grower::run_job(const Job& job, int job_index, int tile_index, int thread,
       std::memset(sums + bin * layout_.lanes, 0, sizeof(int32_t) * layout_.lanes);
       if (counts_apart) counts[bin] = 0;
     }
+}
+
+bool Grower::has_categories(int t) const {
+  const Tile& tile = bins_.tile(t);
+  return std::any_of(tile.features, tile.features + tile.n_features,
+                     [&](int f) { return bins_.is_categorical(f); });
+}
+
+// A small node with many outputs: no histogram is written, its rows are visited in order of each feature's
+// bins.
+void Grower::scan_by_rows(const Job& job, int t, int thread, TileSplit& out) {
+  const Tile& tile = bins_.tile(t);
+  const Node& node = nodes_[job.build];
+  Scratch& scratch = scratch_[thread];
+  const uint64_t* rows = std::as_const(*this).words(node.buffer, t) + node.begin;
+  uint32_t* counts = scratch.start.data() + kTileFeatures * 256;
+  RowsByBin by_bin[kTileFeatures];
+  for (int s = 0; s < tile.n_features; ++s) {
+    uint32_t* start = scratch.start.data() + s * tile.stride();
+    uint16_t* order = scratch.order.data() + s * node.rows();
+    POLYLEAF_SELECT(split_kernels)
+        .order_rows(rows, node.rows(), s, tile.stride(), counts + s * tile.stride(), start, order);
+    by_bin[s] = {job.channels, order, start};
+  }
+  scan(job.build, t, {nullptr, counts, nullptr, by_bin}, thread, out);
 }
 
 ScanNode Grower::scan_node(const Node& node) const {

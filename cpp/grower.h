@@ -80,6 +80,7 @@ class Grower {
     int parent = -1;                    // pool slot of the parent, which becomes the sibling's
     bool keep = false;                  // keep the built histogram for children
     bool sparse = false;                // few rows: only touched bins are looked at and cleared
+    bool by_rows = false;               // few rows for so many outputs: no histogram, rows in order of bins
     const int16_t* channels = nullptr;  // of the rows of `build`, contiguous
     int chunks = 1;                     // row chunks built apart and added up
     size_t first_chunk = 0;             // where they lie in chunk_
@@ -92,12 +93,14 @@ class Grower {
   void gather_channels(std::vector<Job>& jobs);
   void build_chunks(std::vector<Job>& jobs);
   void run_job(const Job& job, int job_index, int tile, int thread, std::vector<TileSplit>& splits);
+  void scan_by_rows(const Job& job, int tile, int thread, TileSplit& out);
   void scan(int32_t node, int tile, const TileHistogram& histogram, int thread, TileSplit& out);
   void choose(int32_t node, const TileSplit* splits, size_t n);
   std::vector<int32_t> apply_splits(const std::vector<int32_t>& batch);
   void finish();
   void route_outside_rows();
 
+  bool has_categories(int tile) const;
   bool can_split(const Node& node) const;
   bool keeps_histogram(const Node& node) const;
   int take_histogram();
@@ -130,13 +133,16 @@ class Grower {
   Buffer<int32_t> leaf_of_row_;
   std::vector<Buffer<int32_t>> pool_;
   std::vector<int> free_;
-  size_t histogram_ints_ = 0;                    // of one kept histogram
-  int64_t direct_rows_ = 0;                      // up to this size a node is built rather than subtracted
+  size_t histogram_ints_ = 0;  // of one kept histogram
+  int64_t ordered_rows_ = 0;   // up to this size rows are ordered by bins rather than summed in them
+  int64_t direct_rows_ = 0;    // up to this size a node is built rather than subtracted
   std::vector<size_t> tile_sums_, tile_counts_;  // where a tile's sums and counts start in it
   struct Scratch {
     Buffer<int32_t> sums;    // one tile, kept zero between sparse jobs
     Buffer<int32_t> counts;  // the same, where the layout keeps counts apart
     Buffer<int32_t> lanes;
+    Buffer<uint16_t> order;  // of the rows of a small node, for each slot of a tile
+    Buffer<uint32_t> start;
     bool clean = false;
     ScanScratch scan;
   };

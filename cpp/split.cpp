@@ -13,15 +13,21 @@ constexpr float kNone = -std::numeric_limits<float>::infinity();
 // Sums of the left child of a numeric split, added up again once the best is known: cheaper than keeping
 // every prefix.
 void add_left(const ScanNode& node, const ScanFeature& feature, TileSplit& split) {
-  const ChannelLayout& layout = *node.layout;
+  const int lanes = node.layout->lanes;
   const SplitKernels& kernels = POLYLEAF_SELECT(split_kernels);
   int64_t count = 0;
-  kernels.add_bins(feature.sums, layout.lanes, split.bin + 1, split.left.data());
-  for (int b = 0; b <= split.bin; ++b) count += feature.count(layout, b);
-  if (split.missing_left) {
-    kernels.add_bins(feature.bin(layout, feature.missing), layout.lanes, 1, split.left.data());
-    count += feature.count(layout, feature.missing);
-  }
+  const auto add = [&](int first, int last) {  // bins first .. last
+    for (int b = first; b <= last; ++b) count += feature.count(*node.layout, b);
+    if (feature.rows != nullptr) {
+      const RowsByBin& rows = *feature.rows;
+      kernels.add_rows(rows, lanes, rows.start[first], rows.start[last] + feature.counts[last],
+                       split.left.data());
+    } else {
+      kernels.add_bins(feature.bin(*node.layout, first), lanes, last - first + 1, split.left.data());
+    }
+  };
+  add(0, split.bin);
+  if (split.missing_left) add(feature.missing, feature.missing);
   split.left_count = static_cast<int32_t>(count);
 }
 
@@ -177,10 +183,12 @@ void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogr
   const SplitKernels& kernels = POLYLEAF_SELECT(split_kernels);
   const auto feature_of = [&](int slot) {
     const int64_t first = static_cast<int64_t>(slot) * t.stride();
-    return ScanFeature{histogram.sums + first * node.layout->lanes,
+    return ScanFeature{histogram.rows == nullptr ? histogram.sums + first * node.layout->lanes : nullptr,
                        histogram.counts != nullptr ? histogram.counts + first : nullptr,
                        histogram.touched != nullptr ? histogram.touched + slot * 4 : nullptr,
-                       bins.n_bins(t.features[slot]), t.missing()};
+                       bins.n_bins(t.features[slot]),
+                       t.missing(),
+                       histogram.rows != nullptr ? histogram.rows + slot : nullptr};
   };
   best.sum = kNone;
   best.feature = -1;

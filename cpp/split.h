@@ -32,13 +32,22 @@ struct ScanNode {
   int32_t count;
 };
 
-// One feature's histogram of that node.
+// A small node's rows in order of one feature's bins, in place of a histogram: order[start[b] + i] is the
+// i-th row of bin b, as an index into `channels`.
+struct RowsByBin {
+  const int16_t* channels;
+  const uint16_t* order;
+  const uint32_t* start;
+};
+
+// One feature's histogram of that node, or its rows by bin.
 struct ScanFeature {
   const int32_t* sums;
   const uint32_t* counts;   // nullptr: the count lane holds them
   const uint64_t* touched;  // 256 bits, bins that may be non-empty; nullptr: any
   int n_bins;
-  int missing;  // index of the missing bin
+  int missing;                      // index of the missing bin
+  const RowsByBin* rows = nullptr;  // set: `sums` is not, `counts` is
 
   uint32_t count(const ChannelLayout& layout, int bin) const {
     return counts != nullptr
@@ -73,6 +82,11 @@ struct SplitKernels {
   float (*node_curvature)(const ScanNode& node);
   // out[lane] += sums[bin][lane] over the first n_bins bins.
   void (*add_bins)(const int32_t* sums, int lanes, int n_bins, int32_t* out);
+  // Counting sort of n < 2^16 rows by the bins of one slot.
+  void (*order_rows)(const uint64_t* words, int64_t n, int slot, int stride, uint32_t* counts,
+                     uint32_t* start, uint16_t* order);
+  // out[lane] += channels of the rows order[first .. last).
+  void (*add_rows)(const RowsByBin& rows, int lanes, uint32_t first, uint32_t last, int32_t* out);
   // What each output adds to half of sum(candidate) - sum(node), for the candidate chosen.
   void (*output_terms)(const ScanNode& node, const int32_t* left, int32_t left_count, float* out);
 };
@@ -90,10 +104,12 @@ struct TileSplit {
 };
 
 // Histogram of a tile: sums [slot][bin][lane], counts [slot][bin] or nullptr, touched [slot][4] or nullptr.
+// Or, where `rows` is set, the rows by bin of each slot, and counts.
 struct TileHistogram {
   const int32_t* sums;
   const uint32_t* counts;
   const uint64_t* touched;
+  const RowsByBin* rows = nullptr;
 };
 
 // allowed[s] != 0: slot s may be used.

@@ -1,6 +1,10 @@
 // The scan over candidates (split.h): prefix sums in integers, scores in sixteen float lanes.
 #include "../split.h"
 
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
 #include <type_traits>
 
 #include "../scores/diagonal.h"
@@ -48,6 +52,15 @@ struct Candidates {
   int first, last;  // the contiguous range whose children are large enough
 };
 
+// The range of the m candidates listed whose children both have enough rows.
+Candidates large_enough(const ScanNode& node, int m, const ScanScratch& s) {
+  const int32_t least = node.config->min_child_samples;
+  Candidates c{m, 0, m};
+  while (c.first < m && s.count[c.first] < least) ++c.first;
+  while (c.last > c.first && node.count - s.count[c.last - 1] < least) --c.last;
+  return c;
+}
+
 // Fills scratch.bins, count, curvature (where one lane serves all outputs) and, for one output, gradient.
 // Empty bins repeat the candidate before them and are left out; bin 0 stays, since with missing values on the
 // left it is a candidate even when empty.
@@ -59,11 +72,10 @@ Candidates list_candidates(const ScanNode& node, const ScanFeature& feature, boo
   int32_t count = 0, curvature = 0, gradient = 0;
   int m = 0;
   const auto add = [&](int b) __attribute__((always_inline)) {
-    const int32_t* at = feature.bin(layout, b);
     const int32_t c = static_cast<int32_t>(feature.count(layout, b));
     count += c;
-    if (CURVATURE) s.curvature[m] = curvature += at[curvature_lane];
-    if (GRADIENT) s.gradient[m] = gradient += at[0];
+    if (CURVATURE) s.curvature[m] = curvature += feature.bin(layout, b)[curvature_lane];
+    if (GRADIENT) s.gradient[m] = gradient += feature.bin(layout, b)[0];
     s.bins[m] = b;
     s.count[m] = count;
     m += (c != 0) | (b == 0);
@@ -83,12 +95,37 @@ Candidates list_candidates(const ScanNode& node, const ScanFeature& feature, boo
       }
     }
   }
-  const int32_t least = node.config->min_child_samples;
-  Candidates c{m, 0, m};
-  while (c.first < m && s.count[c.first] < least) ++c.first;
-  while (c.last > c.first && node.count - s.count[c.last - 1] < least) --c.last;
-  return c;
+  return large_enough(node, m, s);
 }
+
+#ifdef __AVX512F__
+// The same where only counts are wanted and they lie next to each other: sixteen bins at once.
+Candidates list_counted(const ScanNode& node, const ScanFeature& feature, bool missing_left, ScanScratch& s) {
+  const __m512i zero = _mm512_setzero_si512();
+  const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  int32_t before = missing_left ? static_cast<int32_t>(feature.counts[feature.missing]) : 0;
+  int m = 0;
+  for (int b = 0; b < feature.n_bins; b += 16) {
+    const int left = feature.n_bins - b;
+    const __mmask16 valid = static_cast<__mmask16>(left >= 16 ? 0xffff : (1u << left) - 1);
+    const __m512i count = _mm512_maskz_loadu_epi32(valid, feature.counts + b);
+    __m512i sum = count;  // running sums by doubling
+    sum = _mm512_add_epi32(sum, _mm512_alignr_epi32(sum, zero, 15));
+    sum = _mm512_add_epi32(sum, _mm512_alignr_epi32(sum, zero, 14));
+    sum = _mm512_add_epi32(sum, _mm512_alignr_epi32(sum, zero, 12));
+    sum = _mm512_add_epi32(sum, _mm512_alignr_epi32(sum, zero, 8));
+    sum = _mm512_add_epi32(sum, _mm512_set1_epi32(before));
+    __mmask16 kept = _mm512_mask_test_epi32_mask(valid, count, count);
+    if (b == 0) kept = static_cast<__mmask16>(kept | 1);
+    _mm512_storeu_si512(s.count + m, _mm512_maskz_compress_epi32(kept, sum));
+    _mm512_storeu_si512(s.bins + m,
+                        _mm512_maskz_compress_epi32(kept, _mm512_add_epi32(lanes, _mm512_set1_epi32(b))));
+    m += __builtin_popcount(kept);
+    before = _mm_cvtsi128_si32(_mm512_castsi512_si128(_mm512_alignr_epi32(sum, sum, 15)));
+  }
+  return large_enough(node, m, s);
+}
+#endif
 
 Candidates list_candidates(const ScanNode& node, const ScanFeature& feature, bool missing_left,
                            ScanScratch& s) {
@@ -98,6 +135,9 @@ Candidates list_candidates(const ScanNode& node, const ScanFeature& feature, boo
   if (one)
     return in_lane ? list_candidates<true, true>(node, feature, missing_left, s)
                    : list_candidates<false, true>(node, feature, missing_left, s);
+#ifdef __AVX512F__
+  if (!in_lane && feature.counts != nullptr) return list_counted(node, feature, missing_left, s);
+#endif
   return in_lane ? list_candidates<true, false>(node, feature, missing_left, s)
                  : list_candidates<false, false>(node, feature, missing_left, s);
 }
@@ -137,7 +177,8 @@ void scan_narrow(const S& score, const ScanNode& node, const Candidates& c, Scan
 }
 
 // Many outputs: sixteen outputs per vector, Z vectors held in registers (Z = 0: any number, held in memory).
-template <class S, int Z>
+// ROWS: there is no histogram; a bin's sums are added up from the channels of its rows.
+template <class S, int Z, bool ROWS>
 void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature, bool missing_left,
                const Candidates& c, ScanScratch& s, float* sums) {
   const ChannelLayout& layout = *node.layout;
@@ -147,19 +188,36 @@ void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature,
   int32_t* const memory = s.lanes;  // Z = 0: 16 * blocks gradient sums, then as many curvature sums
   const auto g_at = [&](int z) { return Z > 0 ? g_fixed[z] : load<i32x16>(memory + 16 * z); };
   const auto h_at = [&](int z) { return Z > 0 ? h_fixed[z] : load<i32x16>(memory + 16 * (blocks + z)); };
-  const auto add_bin = [&](int b) __attribute__((always_inline)) {
-    const int32_t* at = feature.bin(layout, b);
+  // Adds sixteen gradient sums, and curvature sums where each output has its own, at a time.
+  const auto add_vectors = [&](auto gradient, auto curvature) __attribute__((always_inline)) {
     for (int z = 0; z < blocks; ++z) {
       if (Z > 0)
-        g_fixed[z] += load<i32x16>(at + 16 * z);
+        g_fixed[z] += gradient(z);
       else
-        store(memory + 16 * z, g_at(z) + load<i32x16>(at + 16 * z));
+        store(memory + 16 * z, g_at(z) + gradient(z));
       if constexpr (S::kPerOutput) {
         if (Z > 0)
-          h_fixed[z] += load<i32x16>(at + offset + 16 * z);
+          h_fixed[z] += curvature(z);
         else
-          store(memory + 16 * (blocks + z), h_at(z) + load<i32x16>(at + offset + 16 * z));
+          store(memory + 16 * (blocks + z), h_at(z) + curvature(z));
       }
+    }
+  };
+  const auto add_bin = [&](int b) __attribute__((always_inline)) {
+    if constexpr (ROWS) {
+      const RowsByBin& rows = *feature.rows;
+      for (uint32_t i = rows.start[b]; i < rows.start[b] + feature.counts[b]; ++i) {
+        const int16_t* at = rows.channels + static_cast<int64_t>(rows.order[i]) * layout.lanes;
+        const auto lanes_from = [&](int lane) __attribute__((always_inline)) {
+          return __builtin_convertvector(load<i16x16>(at + lane), i32x16);
+        };
+        add_vectors([&](int z) __attribute__((always_inline)) { return lanes_from(16 * z); },
+                    [&](int z) __attribute__((always_inline)) { return lanes_from(offset + 16 * z); });
+      }
+    } else {
+      const int32_t* at = feature.bin(layout, b);
+      add_vectors([&](int z) __attribute__((always_inline)) { return load<i32x16>(at + 16 * z); },
+                  [&](int z) __attribute__((always_inline)) { return load<i32x16>(at + offset + 16 * z); });
     }
   };
   if (Z == 0) std::memset(memory, 0, sizeof(int32_t) * 32 * blocks);
@@ -206,17 +264,20 @@ void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature,
   }
 }
 
-template <class S>
+template <class S, bool ROWS>
 void scan_direction(const S& score, const ScanNode& node, const ScanFeature& feature, bool missing_left,
                     const Candidates& c, ScanScratch& s, float* sums) {
-  if (node.layout->n_outputs == 1) return scan_narrow(score, node, c, s, sums);
   switch ((node.layout->n_outputs + 15) / 16) {
     case 1:
-      return scan_wide<S, 1>(score, node, feature, missing_left, c, s, sums);
+      return scan_wide<S, 1, ROWS>(score, node, feature, missing_left, c, s, sums);
     case 2:
-      return scan_wide<S, 2>(score, node, feature, missing_left, c, s, sums);
+      return scan_wide<S, 2, ROWS>(score, node, feature, missing_left, c, s, sums);
+    case 3:
+      return scan_wide<S, 3, ROWS>(score, node, feature, missing_left, c, s, sums);
+    case 4:
+      return scan_wide<S, 4, ROWS>(score, node, feature, missing_left, c, s, sums);
     default:
-      return scan_wide<S, 0>(score, node, feature, missing_left, c, s, sums);
+      return scan_wide<S, 0, ROWS>(score, node, feature, missing_left, c, s, sums);
   }
 }
 
@@ -243,7 +304,13 @@ void scan(const S& score, const ScanNode& node, const ScanFeature& feature, Scan
   for (int missing_left = 0; missing_left <= (has_missing ? 1 : 0); ++missing_left) {
     const Candidates c = list_candidates(node, feature, missing_left != 0, s);
     if (c.first >= c.last) continue;
-    scan_direction(score, node, feature, missing_left != 0, c, s, s.sums[missing_left]);
+    float* sums = s.sums[missing_left];
+    if (node.layout->n_outputs == 1)
+      scan_narrow(score, node, c, s, sums);
+    else if (feature.rows != nullptr)
+      scan_direction<S, true>(score, node, feature, missing_left != 0, c, s, sums);
+    else
+      scan_direction<S, false>(score, node, feature, missing_left != 0, c, s, sums);
     const int i = first_largest(s.sums[missing_left], c.first, c.last);
     if (i < 0) continue;
     const float sum = s.sums[missing_left][i];
@@ -363,6 +430,28 @@ void output_terms(const ScanNode& node, const int32_t* left, int32_t left_count,
   with_score(node, [&](const auto& score) { terms_of(score, node, left, left_count, out); });
 }
 
+void order_rows(const uint64_t* words, int64_t n, int slot, int stride, uint32_t* counts, uint32_t* start,
+                uint16_t* order) {
+  for (int b = 0; b < stride; ++b) counts[b] = 0;
+  const int shift = 8 * slot;
+  for (int64_t i = 0; i < n; ++i) ++counts[(words[i] >> shift) & 255];
+  uint32_t next[256];
+  uint32_t before = 0;
+  for (int b = 0; b < stride; ++b) {
+    start[b] = next[b] = before;
+    before += counts[b];
+  }
+  for (int64_t i = 0; i < n; ++i) order[next[(words[i] >> shift) & 255]++] = static_cast<uint16_t>(i);
+}
+
+void add_rows(const RowsByBin& rows, int lanes, uint32_t first, uint32_t last, int32_t* out) {
+  for (uint32_t i = first; i < last; ++i) {
+    const int16_t* at = rows.channels + static_cast<int64_t>(rows.order[i]) * lanes;
+    for (int j = 0; j < lanes; j += 4)
+      store(out + j, load<i32x4>(out + j) + __builtin_convertvector(load<i16x4>(at + j), i32x4));
+  }
+}
+
 void add_bins(const int32_t* sums, int lanes, int n_bins, int32_t* out) {
   if (lanes == 16) {  // the sum stays in a register
     i32x16 total = load<i32x16>(out);
@@ -377,8 +466,8 @@ void add_bins(const int32_t* sums, int lanes, int n_bins, int32_t* out) {
 
 }  // namespace
 
-const SplitKernels split_kernels = {scan_numeric,   candidate_sum, node_sum,
-                                    node_curvature, add_bins,      output_terms};
+const SplitKernels split_kernels = {scan_numeric, candidate_sum, node_sum, node_curvature,
+                                    add_bins,     order_rows,    add_rows, output_terms};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

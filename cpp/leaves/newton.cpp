@@ -8,7 +8,7 @@
 namespace polyleaf {
 namespace {
 
-constexpr int64_t kBlock = 4096;
+constexpr int64_t kBlock = 16384;
 constexpr int kFixedPointBits = 30;
 
 // Exponent of the smallest power of two above `largest`.
@@ -36,7 +36,8 @@ std::vector<double> leaf_sums(const float* values, int n_columns, const RowSampl
     if (sums[thread].empty()) sums[thread].assign(size, 0);
     const Block rows(n_used, kBlock, task);
     POLYLEAF_SELECT(leaf_kernels)
-        .sum(values, n_columns, sample, rows.begin, rows.end, leaf_of_row, scale.data(), sums[thread].data());
+        .sum(values, n_columns, sample, rows.begin, rows.end, leaf_of_row, n_leaves, scale.data(),
+             sums[thread].data());
   });
   std::vector<double> result(size, 0.0);
   for (size_t i = 0; i < size; ++i) {

@@ -18,7 +18,7 @@ struct LeafConfig {
 struct LeafKernels {
   // sums[leaf][j] += trunc(values_ij * multiplier_i * scale_j) over rows [begin, end) of the sample
   void (*sum)(const float* values, int n_columns, const RowSample& sample, int64_t begin, int64_t end,
-              const int32_t* leaf_of_row, const float* scale, int64_t* sums);
+              const int32_t* leaf_of_row, int32_t n_leaves, const float* scale, int64_t* sums);
   // raw[i] += values[leaf_of_row[i]]
   void (*add)(float* raw, int n_columns, int64_t begin, int64_t end, const int32_t* leaf_of_row,
               const float* values);
