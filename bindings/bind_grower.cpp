@@ -31,7 +31,8 @@ void require_leaf_ids(const Array1<const int32_t>& leaf_of_row, int32_t n_leaves
   require(n == 0 || largest < static_cast<uint32_t>(n_leaves), "A leaf id is out of range.");
 }
 
-RowSample sample_of(int64_t n_all, const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier) {
+RowSample sample_of(int64_t n_all, const Optional1<const uint32_t>& rows,
+                    const Optional1<const float>& multiplier) {
   require(n_all >= 1, "There must be at least one row.");
   RowSample sample;
   sample.n_all = n_all;
@@ -54,15 +55,18 @@ Curvature curvature_of(const std::string& kind) {
   if (kind == "unit") return Curvature::unit;
   if (kind == "shared") return Curvature::shared;
   if (kind == "diagonal") return Curvature::diagonal;
-  throw std::invalid_argument("The curvature of channels must be unit, shared or diagonal, not '" + kind + "'.");
+  throw std::invalid_argument("The curvature of channels must be unit, shared or diagonal, not '" + kind +
+                              "'.");
 }
 
-void quantise(Channels& channels, Array2<const float> g, const Optional2<const float>& h, const std::string& kind,
-              const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier, int n_threads) {
+void quantise(Channels& channels, Array2<const float> g, const Optional2<const float>& h,
+              const std::string& kind, const Optional1<const uint32_t>& rows,
+              const Optional1<const float>& multiplier, int n_threads) {
   const Curvature curvature = curvature_of(kind);
   const int n_outputs = static_cast<int>(g.shape(1));
   require(n_outputs >= 1, "There must be at least one output.");
-  require((curvature == Curvature::unit) == !h.has_value(), "h is needed exactly for shared and diagonal curvature.");
+  require((curvature == Curvature::unit) == !h.has_value(),
+          "h is needed exactly for shared and diagonal curvature.");
   if (h) {
     require(h->shape(0) == g.shape(0), "g and h must have the same number of rows.");
     require(h->shape(1) == (curvature == Curvature::shared ? 1 : g.shape(1)),
@@ -85,7 +89,8 @@ nb::ndarray<nb::numpy, int32_t> dense(const Channels& channels) {
   const size_t n = static_cast<size_t>(channels.sample().n_used());
   NewArray<int32_t> out({n, width});
   for (size_t i = 0; i < n; ++i) {
-    const int64_t row = channels.sample().rows != nullptr ? channels.sample().rows[i] : static_cast<int64_t>(i);
+    const int64_t row =
+        channels.sample().rows != nullptr ? channels.sample().rows[i] : static_cast<int64_t>(i);
     std::copy(channels.row(row), channels.row(row) + width, out.data + i * width);
   }
   return out.array;
@@ -103,14 +108,18 @@ void bind_channels(nb::module_& m) {
           },
           nb::arg("g"), nb::arg("h").none(), nb::arg("kind"), nb::arg("rows") = nb::none(),
           nb::arg("multiplier") = nb::none(), nb::arg("n_threads") = 1)
-      .def("quantise", &quantise, nb::arg("g"), nb::arg("h").none(), nb::arg("kind"), nb::arg("rows") = nb::none(),
-           nb::arg("multiplier") = nb::none(), nb::arg("n_threads") = 1,
-           "Fills the channels from g (n, K) and h: None (unit), (n, 1) (shared) or (n, K) (diagonal). Memory is reused.")
+      .def("quantise", &quantise, nb::arg("g"), nb::arg("h").none(), nb::arg("kind"),
+           nb::arg("rows") = nb::none(), nb::arg("multiplier") = nb::none(), nb::arg("n_threads") = 1,
+           "Fills the channels from g (n, K) and h: None (unit), (n, 1) (shared) or (n, K) (diagonal). "
+           "Memory is reused.")
       .def("dense", &dense, "int32 (rows used, K + curvature columns): the quantised values, for tests.")
-      .def_prop_ro("gradient_steps",
-                   [](const Channels& c) { return steps(c.gradient_step(), c.layout().n_outputs); }, nb::rv_policy::move)
-      .def_prop_ro("curvature_steps",
-                   [](const Channels& c) { return steps(c.curvature_step(), c.layout().n_curvature()); }, nb::rv_policy::move)
+      .def_prop_ro(
+          "gradient_steps", [](const Channels& c) { return steps(c.gradient_step(), c.layout().n_outputs); },
+          nb::rv_policy::move)
+      .def_prop_ro(
+          "curvature_steps",
+          [](const Channels& c) { return steps(c.curvature_step(), c.layout().n_curvature()); },
+          nb::rv_policy::move)
       .def_prop_ro("n_lanes", [](const Channels& c) { return c.layout().lanes; });
 }
 
@@ -118,10 +127,10 @@ void bind_config(nb::module_& m) {
   nb::class_<GrowConfig>(m, "GrowConfig", "How one tree grows; see docs/design.md section 4.")
       .def(
           "__init__",
-          [](GrowConfig* self, int max_leaves, int max_depth, bool level_wise, double reg_lambda, double reg_alpha,
-             double min_split_gain, double min_child_weight, int min_child_samples, double max_delta_step,
-             int max_cat_to_onehot, double cat_smooth, double colsample_bynode, uint64_t seed,
-             size_t histogram_memory) {
+          [](GrowConfig* self, int max_leaves, int max_depth, bool level_wise, double reg_lambda,
+             double reg_alpha, double min_split_gain, double min_child_weight, int min_child_samples,
+             double max_delta_step, int max_cat_to_onehot, double cat_smooth, double colsample_bynode,
+             uint64_t seed, size_t histogram_memory) {
             require(max_leaves >= 1, "max_leaves must be at least 1.");
             require(colsample_bynode > 0 && colsample_bynode <= 1, "colsample_bynode must be in (0, 1].");
             require(reg_lambda >= 0 && reg_alpha >= 0 && max_delta_step >= 0 && cat_smooth >= 0,
@@ -144,9 +153,10 @@ void bind_config(nb::module_& m) {
           },
           nb::kw_only(), nb::arg("max_leaves") = 31, nb::arg("max_depth") = -1, nb::arg("level_wise") = false,
           nb::arg("reg_lambda") = 1.0, nb::arg("reg_alpha") = 0.0, nb::arg("min_split_gain") = 0.0,
-          nb::arg("min_child_weight") = 0.0, nb::arg("min_child_samples") = 1, nb::arg("max_delta_step") = 0.0,
-          nb::arg("max_cat_to_onehot") = 4, nb::arg("cat_smooth") = 10.0, nb::arg("colsample_bynode") = 1.0,
-          nb::arg("seed") = 0, nb::arg("histogram_memory") = size_t{1} << 30);
+          nb::arg("min_child_weight") = 0.0, nb::arg("min_child_samples") = 1,
+          nb::arg("max_delta_step") = 0.0, nb::arg("max_cat_to_onehot") = 4, nb::arg("cat_smooth") = 10.0,
+          nb::arg("colsample_bynode") = 1.0, nb::arg("seed") = 0,
+          nb::arg("histogram_memory") = size_t{1} << 30);
 }
 
 void bind_leaves(nb::module_& m) {
@@ -167,13 +177,15 @@ void bind_leaves(nb::module_& m) {
           nb::gil_scoped_release release;
           newton_leaves(g.data(), h ? h->data() : nullptr, static_cast<int>(g.shape(1)),
                         h ? static_cast<int>(h->shape(1)) : 0, sample, leaf_of_row.data(), n_leaves,
-                        {reg_lambda, reg_alpha, max_delta_step, learning_rate}, std::max(1, n_threads), out.data);
+                        {reg_lambda, reg_alpha, max_delta_step, learning_rate}, std::max(1, n_threads),
+                        out.data);
         }
         return out.array;
       },
-      nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"), nb::arg("n_leaves"), nb::arg("reg_lambda") = 1.0,
-      nb::arg("reg_alpha") = 0.0, nb::arg("max_delta_step") = 0.0, nb::arg("learning_rate") = 1.0,
-      nb::arg("rows") = nb::none(), nb::arg("multiplier") = nb::none(), nb::arg("n_threads") = 1,
+      nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"), nb::arg("n_leaves"),
+      nb::arg("reg_lambda") = 1.0, nb::arg("reg_alpha") = 0.0, nb::arg("max_delta_step") = 0.0,
+      nb::arg("learning_rate") = 1.0, nb::arg("rows") = nb::none(), nb::arg("multiplier") = nb::none(),
+      nb::arg("n_threads") = 1,
       "Newton leaf values, float32 (n_leaves, K), times the learning rate (GBDT-MO eq. 15).");
   m.def(
       "add_leaf_values",
@@ -186,10 +198,11 @@ void bind_leaves(nb::module_& m) {
         const int32_t n_leaves = static_cast<int32_t>(values.shape(0));
         require_leaf_ids(leaf_of_row, n_leaves);
         nb::gil_scoped_release release;
-        add_leaf_values(raw.data(), static_cast<int64_t>(raw.shape(0)), static_cast<int>(raw.shape(1)), output,
-                        leaf_of_row.data(), values.data(), std::max(1, n_threads));
+        add_leaf_values(raw.data(), static_cast<int64_t>(raw.shape(0)), static_cast<int>(raw.shape(1)),
+                        output, leaf_of_row.data(), values.data(), std::max(1, n_threads));
       },
-      nb::arg("raw"), nb::arg("leaf_of_row"), nb::arg("values"), nb::arg("output") = -1, nb::arg("n_threads") = 1,
+      nb::arg("raw"), nb::arg("leaf_of_row"), nb::arg("values"), nb::arg("output") = -1,
+      nb::arg("n_threads") = 1,
       "raw[i] += values[leaf_of_row[i]], in place; output >= 0: values (n_leaves, 1) go to that column.");
 }
 
@@ -205,9 +218,9 @@ void bind_grower(nb::module_& m) {
                     "codes must have one row per feature, as n_bins and is_categorical have entries.");
             require(codes.shape(0) >= 1, "There must be at least one feature.");
             nb::gil_scoped_release release;
-            new (self) Bins(codes.data(), static_cast<int64_t>(codes.shape(1)), static_cast<int>(codes.shape(0)),
-                            n_bins.data(), reinterpret_cast<const uint8_t*>(is_categorical.data()),
-                            std::max(1, n_threads));
+            new (self) Bins(codes.data(), static_cast<int64_t>(codes.shape(1)),
+                            static_cast<int>(codes.shape(0)), n_bins.data(),
+                            reinterpret_cast<const uint8_t*>(is_categorical.data()), std::max(1, n_threads));
           },
           nb::arg("codes"), nb::arg("n_bins"), nb::arg("is_categorical"), nb::arg("n_threads") = 1)
       .def_prop_ro("n_rows", &Bins::n_rows)
@@ -219,7 +232,8 @@ void bind_grower(nb::module_& m) {
       .def(nb::init<const Bins&, int>(), nb::arg("bins"), nb::arg("n_threads") = 1, nb::keep_alive<1, 2>())
       .def(
           "grow",
-          [](Grower& self, const Channels& channels, const GrowConfig& config, Optional1<const bool> features) {
+          [](Grower& self, const Channels& channels, const GrowConfig& config,
+             Optional1<const bool> features) {
             require(channels.sample().n_all == self.bins().n_rows(),
                     "The channels must have as many rows as the bins.");
             if (features)
@@ -239,7 +253,8 @@ void bind_grower(nb::module_& m) {
                 grower.leaf_of_row(), {static_cast<size_t>(grower.bins().n_rows())}, self);
           },
           nb::rv_policy::reference,
-          "int32 (n_rows,), read-only view: the leaf of every row in the last tree, overwritten by the next.");
+          "int32 (n_rows,), read-only view: the leaf of every row in the last tree, overwritten by the "
+          "next.");
   bind_leaves(m);
 }
 

@@ -1,8 +1,9 @@
 // The Python module `polyleaf._core`: one bind_* function for each part of the core.
-#include "arrays.h"
-#include "isa.h"
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+
+#include "arrays.h"
+#include "isa.h"
 
 namespace polyleaf {
 void bind_binning(nb::module_& m);
@@ -13,8 +14,9 @@ void bind_predict(nb::module_& m);
 
 NB_MODULE(_core, m) {
   nb::set_leak_warnings(false);
-  m.def("isa", [] { return std::string(polyleaf::isa_name(polyleaf::active_isa())); },
-        "Name of the instruction set in use: baseline, avx2 or avx512.");
+  m.def(
+      "isa", [] { return std::string(polyleaf::isa_name(polyleaf::active_isa())); },
+      "Name of the instruction set in use: baseline, avx2 or avx512.");
   m.def("available_isas", &polyleaf::available_isas, "Instruction sets this CPU can run.");
   polyleaf::bind_binning(m);
   polyleaf::bind_objectives(m);

@@ -45,7 +45,8 @@ Bins::Bins(const uint8_t* codes, int64_t n_rows, int n_features, const uint16_t*
     : n_rows_(n_rows),
       n_bins_(n_bins, n_bins + n_features),
       is_categorical_(is_categorical, is_categorical + n_features) {
-  if (n_rows < 1 || n_rows >= INT32_MAX) throw std::invalid_argument("Bins need between 1 and 2^31 - 2 rows.");
+  if (n_rows < 1 || n_rows >= INT32_MAX)
+    throw std::invalid_argument("Bins need between 1 and 2^31 - 2 rows.");
   for (int f = 0; f < n_features; ++f)
     if (n_bins_[f] > 255) throw std::invalid_argument("A feature has more than 255 value bins.");
   tiles_ = make_tiles(n_bins_);
@@ -81,6 +82,8 @@ Bins::Bins(const uint8_t* codes, int64_t n_rows, int n_features, const uint16_t*
   if (bad) throw std::invalid_argument("A feature code is not below its feature's number of bins.");
 }
 
-size_t Bins::n_bytes() const { return words_.size() * static_cast<size_t>(n_rows_) * sizeof(uint64_t); }
+size_t Bins::n_bytes() const {
+  return words_.size() * static_cast<size_t>(n_rows_) * sizeof(uint64_t);
+}
 
 }  // namespace polyleaf

@@ -1,8 +1,9 @@
-// Feature codes as training reads them: tiles of up to eight features, one uint64 word per row and tile, so that one
-// load feeds eight histogram updates and one move carries eight features to a child.
+// Feature codes as training reads them: tiles of up to eight features, one uint64 word per row and tile, so
+// that one load feeds eight histogram updates and one move carries eight features to a child.
 //
-// Features are grouped by cardinality: within a tile every feature has the same `stride` (4, 16, 64 or 256 bins, the
-// last of them for missing values), so binary features cost histograms 64 times smaller than full ones.
+// Features are grouped by cardinality: within a tile every feature has the same `stride` (4, 16, 64 or 256
+// bins, the last of them for missing values), so binary features cost histograms 64 times smaller than full
+// ones.
 //
 // Owns: packed codes. Must not know: derivatives, trees.
 #pragma once
@@ -25,9 +26,10 @@ struct Tile {
 
 class Bins {
  public:
-  // codes: (n_features, n_rows), code 255 is missing; n_bins: value bins of each feature, 1..255 (0: all missing).
-  Bins(const uint8_t* codes, int64_t n_rows, int n_features, const uint16_t* n_bins, const uint8_t* is_categorical,
-       int n_threads);
+  // codes: (n_features, n_rows), code 255 is missing; n_bins: value bins of each feature, 1..255 (0: all
+  // missing).
+  Bins(const uint8_t* codes, int64_t n_rows, int n_features, const uint16_t* n_bins,
+       const uint8_t* is_categorical, int n_threads);
 
   Bins(const Bins&) = delete;
   Bins& operator=(const Bins&) = delete;

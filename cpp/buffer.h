@@ -1,4 +1,5 @@
-// Aligned memory that grows and is reused over trees. Contents are not initialised and not kept when it grows.
+// Aligned memory that grows and is reused over trees. Contents are not initialised and not kept when it
+// grows.
 #pragma once
 #include <cstddef>
 #include <cstdlib>

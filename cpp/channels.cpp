@@ -12,7 +12,9 @@ namespace {
 
 constexpr int64_t kBlock = 2048;
 
-int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
+int round_up(int n, int multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
 
 }  // namespace
 
@@ -32,8 +34,8 @@ ChannelLayout ChannelLayout::make(int n_outputs, Curvature curvature) {
   return layout;
 }
 
-void Channels::quantise(const float* g, const float* h, int n_outputs, Curvature curvature, const RowSample& sample,
-                        int n_threads) {
+void Channels::quantise(const float* g, const float* h, int n_outputs, Curvature curvature,
+                        const RowSample& sample, int n_threads) {
   const int lanes_before = layout_.lanes;
   layout_ = ChannelLayout::make(n_outputs, curvature);
   sample_ = sample;
@@ -56,7 +58,8 @@ void Channels::quantise(const float* g, const float* h, int n_outputs, Curvature
   quantise_part(g, n_outputs, 0, unit ? layout_.count_lane : -1, gradient_step_, n_threads);
   curvature_step_.assign(n_outputs + 16, 0.0f);
   if (!unit)
-    quantise_part(h, layout_.n_curvature(), layout_.curvature_offset, layout_.count_lane, curvature_step_, n_threads);
+    quantise_part(h, layout_.n_curvature(), layout_.curvature_offset, layout_.count_lane, curvature_step_,
+                  n_threads);
 }
 
 // Lanes that no column fills must be zero; nobody writes anything else there afterwards.
@@ -68,7 +71,8 @@ void Channels::clear(int n_threads) {
   });
 }
 
-std::vector<float> largest_magnitudes(const float* values, int n_columns, const RowSample& sample, int n_threads) {
+std::vector<float> largest_magnitudes(const float* values, int n_columns, const RowSample& sample,
+                                      int n_threads) {
   const int64_t n_used = sample.n_used();
   const int padded = round_up(n_columns, 16) + 16;
   std::vector<float> largest(static_cast<size_t>(n_threads) * padded, 0.0f);
@@ -81,7 +85,8 @@ std::vector<float> largest_magnitudes(const float* values, int n_columns, const 
     for (int j = 0; j < n_columns; ++j) {
       const float x = largest[t * padded + j];
       if (!std::isfinite(x))  // before any comparison: a NaN would lose it
-        throw std::invalid_argument("A derivative is not finite; check the objective, the targets and the weights.");
+        throw std::invalid_argument(
+            "A derivative is not finite; check the objective, the targets and the weights.");
       largest[j] = std::max(largest[j], x);
     }
   largest.resize(padded);
@@ -101,7 +106,8 @@ void Channels::quantise_part(const float* values, int n_columns, int offset, int
   step.assign(padded, 0.0f);
   for (int j = 0; j < n_columns; ++j) {
     if (!std::isfinite(largest[j]))
-      throw std::invalid_argument("A derivative is not finite; check the objective, the targets and the weights.");
+      throw std::invalid_argument(
+          "A derivative is not finite; check the objective, the targets and the weights.");
     if (largest[j] < kSmallestDerivative) continue;
     inverse[j] = 32767.0f / largest[j];
     step[j] = largest[j] / 32767.0f;
@@ -113,7 +119,8 @@ void Channels::quantise_part(const float* values, int n_columns, int offset, int
     parallel_for(n_threads, n_blocks, [&](int64_t task, int thread) {
       const Block rows(n_used, kBlock, task);
       kernels.quantise(values, n_columns, sample_, rows.begin, rows.end, inverse.data(), data_.data(),
-                       layout_.lanes, offset, count_lane, size.data() + thread * padded, total.data() + thread * padded);
+                       layout_.lanes, offset, count_lane, size.data() + thread * padded,
+                       total.data() + thread * padded);
     });
     for (int t = 1; t < n_threads; ++t)
       for (int j = 0; j < n_columns; ++j) {

@@ -1,5 +1,6 @@
 // Channels: what one row adds to a bin, as small integers (docs/design.md section 4). A row's channels are
-//   [g_0 .. g_{K-1}] [curvature: none, 1 or K] [1, the count, if a lane is free], padded to 4, 8 or a multiple of 16.
+//   [g_0 .. g_{K-1}] [curvature: none, 1 or K] [1, the count, if a lane is free], padded to 4, 8 or a
+//   multiple of 16.
 // Whoever sums them need not know what they mean.
 //
 // Owns: quantisation and its overflow bound. Must not know: features, splits.
@@ -43,15 +44,18 @@ struct ChannelKernels {
   void (*largest)(const float* values, int n_columns, const RowSample& sample, int64_t begin, int64_t end,
                   float* largest);
   // channels[row][offset + j] = q = rint(values_ij * multiplier_i * inverse_j); size_j += |q|; total_j += q.
-  // Lanes after these may be zeroed; count_lane (-1: none) is set to 1 afterwards. `inverse` has 16 zeros behind it.
+  // Lanes after these may be zeroed; count_lane (-1: none) is set to 1 afterwards. `inverse` has 16 zeros
+  // behind it.
   void (*quantise)(const float* values, int n_columns, const RowSample& sample, int64_t begin, int64_t end,
-                   const float* inverse, int16_t* channels, int lanes, int offset, int count_lane, int64_t* size, int64_t* total);
+                   const float* inverse, int16_t* channels, int lanes, int offset, int count_lane,
+                   int64_t* size, int64_t* total);
 };
 POLYLEAF_DECLARE_KERNELS(ChannelKernels, channel_kernels)
 
-// Largest |value * multiplier| of every column over the sample; zeros behind them, to a multiple of 16 and 16 more.
-// Throws std::invalid_argument where a value is not finite.
-std::vector<float> largest_magnitudes(const float* values, int n_columns, const RowSample& sample, int n_threads);
+// Largest |value * multiplier| of every column over the sample; zeros behind them, to a multiple of 16 and 16
+// more. Throws std::invalid_argument where a value is not finite.
+std::vector<float> largest_magnitudes(const float* values, int n_columns, const RowSample& sample,
+                                      int n_threads);
 
 class Channels {
  public:
@@ -59,8 +63,8 @@ class Channels {
   Channels(const Channels&) = delete;
   Channels& operator=(const Channels&) = delete;
 
-  // g: (n_all, K); h: (n_all, 1) for shared, (n_all, K) for diagonal, unused for unit. May be called again for the
-  // next tree: buffers are reused.
+  // g: (n_all, K); h: (n_all, 1) for shared, (n_all, K) for diagonal, unused for unit. May be called again
+  // for the next tree: buffers are reused.
   void quantise(const float* g, const float* h, int n_outputs, Curvature curvature, const RowSample& sample,
                 int n_threads);
 

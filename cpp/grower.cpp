@@ -11,9 +11,9 @@
 namespace polyleaf {
 namespace {
 
-constexpr int64_t kMoveBlock = 8192;    // rows one task moves
-constexpr int64_t kChunkRows = 16384;   // least rows of a histogram chunk
-constexpr int64_t kSparseRows = 192;    // nodes up to this size are built and scanned by touched bins
+constexpr int64_t kMoveBlock = 8192;   // rows one task moves
+constexpr int64_t kChunkRows = 16384;  // least rows of a histogram chunk
+constexpr int64_t kSparseRows = 192;   // nodes up to this size are built and scanned by touched bins
 constexpr double kLeastRelativeGain = 1.0 / (1 << 20);  // below this float32 cannot tell gain from rounding
 
 }  // namespace
@@ -34,7 +34,8 @@ Tree Grower::grow(const Channels& channels, const GrowConfig& config, const uint
   return std::move(tree_);
 }
 
-// ------------------------------------------------------------------------------------------------ start and end
+// ------------------------------------------------------------------------------------------------ start and
+// end
 
 void Grower::start(const Channels& channels, const GrowConfig& config, const uint8_t* features) {
   channels_ = &channels;
@@ -161,7 +162,8 @@ void Grower::route_outside_rows() {
       }
       int32_t node = 0;
       while (tree_.left[node] >= 0)
-        node = tree_.goes_left(node, bins_.code(tree_.feature[node], i)) ? tree_.left[node] : tree_.right[node];
+        node =
+            tree_.goes_left(node, bins_.code(tree_.feature[node], i)) ? tree_.left[node] : tree_.right[node];
       leaf_of_row_[i] = tree_.leaf[node];
     }
   });
@@ -174,9 +176,11 @@ bool Grower::can_split(const Node& node) const {
   return (config_->max_depth < 0 || node.depth < config_->max_depth) && node.rows() >= 2 * least;
 }
 
-// Children of the last level are never scanned, and small children are built directly: neither needs the parent.
+// Children of the last level are never scanned, and small children are built directly: neither needs the
+// parent.
 bool Grower::keeps_histogram(const Node& node) const {
-  return (config_->max_depth < 0 || node.depth + 1 < config_->max_depth) && 3 * node.rows() > 4 * direct_rows_;
+  return (config_->max_depth < 0 || node.depth + 1 < config_->max_depth) &&
+         3 * node.rows() > 4 * direct_rows_;
 }
 
 int Grower::take_histogram() {
@@ -195,7 +199,8 @@ void Grower::drop_histogram(Node& node) {
   node.histogram = -1;
 }
 
-// `nodes`: the root, or children in pairs (left, right). Finds their best splits and offers them to the schedule.
+// `nodes`: the root, or children in pairs (left, right). Finds their best splits and offers them to the
+// schedule.
 void Grower::evaluate(const std::vector<int32_t>& nodes) {
   // Every new node is a leaf until it is split.
   for (int32_t i : nodes) {
@@ -220,7 +225,8 @@ void Grower::evaluate(const std::vector<int32_t>& nodes) {
   const int64_t n_tiles = static_cast<int64_t>(active_tiles_.size());
   std::vector<TileSplit> splits(jobs.size() * 2 * n_tiles);
   parallel_for(n_threads_, static_cast<int64_t>(jobs.size()) * n_tiles, [&](int64_t task, int thread) {
-    run_job(jobs[task / n_tiles], static_cast<int>(task / n_tiles), static_cast<int>(task % n_tiles), thread, splits);
+    run_job(jobs[task / n_tiles], static_cast<int>(task / n_tiles), static_cast<int>(task % n_tiles), thread,
+            splits);
   });
   for (size_t j = 0; j < jobs.size(); ++j) {
     choose(jobs[j].build, &splits[j * 2 * n_tiles], n_tiles);
@@ -336,15 +342,18 @@ void Grower::build_chunks(std::vector<Job>& jobs) {
     std::memset(buffer.data(), 0, sizeof(int32_t) * n_bins * (layout_.lanes + 1));
     const int64_t begin = node.rows() * piece.chunk / job.chunks;
     const int64_t end = node.rows() * (piece.chunk + 1) / job.chunks;
-    uint32_t* counts =
-        layout_.count_lane < 0 ? reinterpret_cast<uint32_t*>(buffer.data() + n_bins * layout_.lanes) : nullptr;
-    kernels.build(std::as_const(*this).words(node.buffer, t) + node.begin + begin, job.channels + begin * layout_.lanes, end - begin,
-                  tile.n_features, tile.log2_stride, layout_.lanes, buffer.data(), counts);
+    uint32_t* counts = layout_.count_lane < 0
+                           ? reinterpret_cast<uint32_t*>(buffer.data() + n_bins * layout_.lanes)
+                           : nullptr;
+    kernels.build(std::as_const(*this).words(node.buffer, t) + node.begin + begin,
+                  job.channels + begin * layout_.lanes, end - begin, tile.n_features, tile.log2_stride,
+                  layout_.lanes, buffer.data(), counts);
   });
 }
 
 // Builds one tile of a job's histogram, subtracts it from the parent's, and scans both.
-void Grower::run_job(const Job& job, int job_index, int tile_index, int thread, std::vector<TileSplit>& splits) {
+void Grower::run_job(const Job& job, int job_index, int tile_index, int thread,
+                     std::vector<TileSplit>& splits) {
   const int t = active_tiles_[tile_index];
   const Tile& tile = bins_.tile(t);
   const Node& node = nodes_[job.build];
@@ -359,18 +368,22 @@ void Grower::run_job(const Job& job, int job_index, int tile_index, int thread, 
   if (!job.sparse || !scratch.clean) {
     const size_t size = job.sparse ? scratch.sums.size() : n_bins * layout_.lanes;
     std::memset(sums, 0, sizeof(int32_t) * size);
-    if (counts_apart) std::memset(count_ints, 0, sizeof(int32_t) * (job.sparse ? scratch.counts.size() : n_bins));
+    if (counts_apart)
+      std::memset(count_ints, 0, sizeof(int32_t) * (job.sparse ? scratch.counts.size() : n_bins));
   }
   if (!job.keep) scratch.clean = job.sparse;
 
   const uint64_t* rows = std::as_const(*this).words(node.buffer, t) + node.begin;
   if (job.chunks == 1) {
-    kernels.build(rows, job.channels, node.rows(), tile.n_features, tile.log2_stride, layout_.lanes, sums, counts);
+    kernels.build(rows, job.channels, node.rows(), tile.n_features, tile.log2_stride, layout_.lanes, sums,
+                  counts);
   } else {
     for (int c = 0; c < job.chunks; ++c) {
-      const Buffer<int32_t>& part = chunk_[job.first_chunk + static_cast<size_t>(tile_index) * job.chunks + c];
+      const Buffer<int32_t>& part =
+          chunk_[job.first_chunk + static_cast<size_t>(tile_index) * job.chunks + c];
       kernels.add(sums, part.data(), static_cast<int64_t>(n_bins) * layout_.lanes);
-      if (counts_apart) kernels.add(count_ints, part.data() + n_bins * layout_.lanes, static_cast<int64_t>(n_bins));
+      if (counts_apart)
+        kernels.add(count_ints, part.data() + n_bins * layout_.lanes, static_cast<int64_t>(n_bins));
     }
   }
   const size_t n_tiles = active_tiles_.size();
@@ -380,8 +393,9 @@ void Grower::run_job(const Job& job, int job_index, int tile_index, int thread, 
     int32_t* parent_counts = pool_[job.parent].data() + tile_counts_[t];
     kernels.subtract(parent, sums, static_cast<int64_t>(n_bins) * layout_.lanes);
     if (counts_apart) kernels.subtract(parent_counts, count_ints, static_cast<int64_t>(n_bins));
-    scan(job.subtract, t, {parent, counts_apart ? reinterpret_cast<uint32_t*>(parent_counts) : nullptr, nullptr},
-         thread, splits[(job_index * 2 + 1) * n_tiles + tile_index]);
+    scan(job.subtract, t,
+         {parent, counts_apart ? reinterpret_cast<uint32_t*>(parent_counts) : nullptr, nullptr}, thread,
+         splits[(job_index * 2 + 1) * n_tiles + tile_index]);
   }
   uint64_t touched[kTileFeatures * 4] = {};
   if (job.sparse) kernels.touch(rows, node.rows(), tile.n_features, touched);
@@ -410,7 +424,8 @@ void Grower::allowed_features(int32_t node, std::vector<uint8_t>& allowed) const
   std::vector<std::pair<uint64_t, int>> order;
   for (int f = 0; f < bins_.n_features(); ++f)
     if (features_[f]) order.emplace_back(hash(config_->seed, node, f), f);
-  const size_t keep = static_cast<size_t>(std::ceil(config_->colsample_bynode * static_cast<double>(order.size())));
+  const size_t keep =
+      static_cast<size_t>(std::ceil(config_->colsample_bynode * static_cast<double>(order.size())));
   std::sort(order.begin(), order.end());
   for (size_t i = keep; i < order.size(); ++i) allowed[order[i].second] = 0;
 }
@@ -437,7 +452,8 @@ void Grower::choose(int32_t id, const TileSplit* splits, size_t n) {
   if (best != nullptr) {
     const double sum = best->sum, difference = sum - parent;
     node.gain = 0.5 * difference / layout_.n_outputs;
-    if (std::isfinite(sum) && node.gain > config_->split.min_split_gain && difference > kLeastRelativeGain * sum) {
+    if (std::isfinite(sum) && node.gain > config_->split.min_split_gain &&
+        difference > kLeastRelativeGain * sum) {
       node.split = *best;
       schedule_.push(id, node.gain);
       return;
@@ -452,7 +468,9 @@ const uint64_t* Grower::words(int buffer, int tile) const {
   return buffer == 0 && !root_is_sample_ ? bins_.words(tile) : words_[buffer][tile].data();
 }
 
-uint64_t* Grower::words(int buffer, int tile) { return words_[buffer][tile].data(); }
+uint64_t* Grower::words(int buffer, int tile) {
+  return words_[buffer][tile].data();
+}
 
 Route Grower::route_of(const TileSplit& split) const {
   const Tile& tile = bins_.tile(bins_.tile_of(split.feature));
@@ -464,7 +482,8 @@ Route Grower::route_of(const TileSplit& split) const {
   return route;
 }
 
-// Splits the nodes of a batch: rows move to the children, the tree gets its nodes. Returns the children in pairs.
+// Splits the nodes of a batch: rows move to the children, the tree gets its nodes. Returns the children in
+// pairs.
 std::vector<int32_t> Grower::apply_splits(const std::vector<int32_t>& batch) {
   const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
   struct Piece {

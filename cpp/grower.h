@@ -1,22 +1,24 @@
 // The grower. Read this file first.
 //
-// Vocabulary (docs/design.md section 1): *channels* are small integers per row; a *histogram* sums them per bin without
-// knowing what they mean; a *score* reads summed channels and says how good a split is; the *schedule* says which frontier
-// nodes are split next; the *tree* holds structure and numbered leaves; what a leaf pays out is fitted afterwards
-// (leaves/) from unquantised derivatives.
+// Vocabulary (docs/design.md section 1): *channels* are small integers per row; a *histogram* sums them per
+// bin without knowing what they mean; a *score* reads summed channels and says how good a split is; the
+// *schedule* says which frontier nodes are split next; the *tree* holds structure and numbered leaves; what a
+// leaf pays out is fitted afterwards (leaves/) from unquantised derivatives.
 //
 // One tree, as GBDT-MO's Algorithm 5 with batches:
 //
 //   evaluate(root)
 //   while batch = schedule.next():
 //     children = apply_splits(batch)        # stable partition: a node's words and row ids stay contiguous
-//     evaluate(children)                    # per pair: build the smaller child, subtract for the larger, scan both
+//     evaluate(children)                    # per pair: build the smaller child, subtract for the larger,
+//     scan both
 //   number the leaves
 //
-// A node's histogram is kept only while children may be made from it, and only within a memory budget; nodes without
-// a kept parent histogram, and small nodes, are built directly.
+// A node's histogram is kept only while children may be made from it, and only within a memory budget; nodes
+// without a kept parent histogram, and small nodes, are built directly.
 //
-// Owns: the growth of one tree and the memory it needs, reused over trees. Must not know: objectives, leaf values.
+// Owns: the growth of one tree and the memory it needs, reused over trees. Must not know: objectives, leaf
+// values.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -64,7 +66,7 @@ class Grower {
     int depth = 0;
     int histogram = -1;  // slot of the pool, -1: not kept
     bool has_words = true;
-    std::vector<int32_t> totals;  // lanes
+    std::vector<int32_t> totals;   // lanes
     std::vector<uint8_t> allowed;  // features this node may use, where they are sampled per node
     TileSplit split;
     double gain = 0;
@@ -73,11 +75,11 @@ class Grower {
 
   // How the histograms of up to two sibling nodes come about.
   struct Job {
-    int32_t build = -1;     // node whose rows are read
-    int32_t subtract = -1;  // its sibling, whose histogram is the parent's minus that; -1: none
-    int parent = -1;        // pool slot of the parent, which becomes the sibling's
-    bool keep = false;      // keep the built histogram for children
-    bool sparse = false;    // few rows: only touched bins are looked at and cleared
+    int32_t build = -1;                 // node whose rows are read
+    int32_t subtract = -1;              // its sibling, whose histogram is the parent's minus that; -1: none
+    int parent = -1;                    // pool slot of the parent, which becomes the sibling's
+    bool keep = false;                  // keep the built histogram for children
+    bool sparse = false;                // few rows: only touched bins are looked at and cleared
     const int16_t* channels = nullptr;  // of the rows of `build`, contiguous
     int chunks = 1;                     // row chunks built apart and added up
     size_t first_chunk = 0;             // where they lie in chunk_
@@ -128,8 +130,8 @@ class Grower {
   Buffer<int32_t> leaf_of_row_;
   std::vector<Buffer<int32_t>> pool_;
   std::vector<int> free_;
-  size_t histogram_ints_ = 0;             // of one kept histogram
-  int64_t direct_rows_ = 0;               // up to this size a node is built rather than subtracted
+  size_t histogram_ints_ = 0;                    // of one kept histogram
+  int64_t direct_rows_ = 0;                      // up to this size a node is built rather than subtracted
   std::vector<size_t> tile_sums_, tile_counts_;  // where a tile's sums and counts start in it
   struct Scratch {
     Buffer<int32_t> sums;    // one tile, kept zero between sparse jobs

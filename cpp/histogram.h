@@ -1,5 +1,7 @@
-// Histograms: integer sums of channels, per tile `[slot][bin][lane]` int32, and, where the layout keeps counts apart,
-// `[slot][bin]` uint32. Building, subtracting and clearing are all they can do; what a lane means is not known here.
+// Histograms: integer sums of channels, per tile `[slot][bin][lane]` int32, and, where the layout keeps
+// counts apart,
+// `[slot][bin]` uint32. Building, subtracting and clearing are all they can do; what a lane means is not
+// known here.
 #pragma once
 #include <cstdint>
 

@@ -13,8 +13,8 @@ bool cpu_has(Isa isa) {
     case Isa::baseline:
       return true;
     case Isa::avx2:
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-             __builtin_cpu_supports("popcnt");
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+             __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
     case Isa::avx512:
       return cpu_has(Isa::avx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
@@ -32,9 +32,10 @@ Isa choose() {
     for (Isa isa : {Isa::baseline, Isa::avx2, Isa::avx512}) {
       if (std::string(forced) != isa_name(isa)) continue;
       if (!cpu_has(isa))
-        throw std::invalid_argument(std::string("POLYLEAF_ISA=") + forced +
-                                    " asks for an instruction set that this CPU lacks; unset it to let Polyleaf "
-                                    "choose.");
+        throw std::invalid_argument(
+            std::string("POLYLEAF_ISA=") + forced +
+            " asks for an instruction set that this CPU lacks; unset it to let Polyleaf "
+            "choose.");
       return isa;
     }
     throw std::invalid_argument(std::string("POLYLEAF_ISA=") + forced +

@@ -92,7 +92,8 @@ class Pool {
 
   void loop(int index, uint64_t seen) {
     for (;;) {
-      for (int spins = 0; spins < kSpins && generation_.load(std::memory_order_acquire) == seen; ++spins) relax();
+      for (int spins = 0; spins < kSpins && generation_.load(std::memory_order_acquire) == seen; ++spins)
+        relax();
       Job* job = nullptr;
       {
         std::unique_lock<std::mutex> lock(mutex_);
@@ -117,8 +118,8 @@ class Pool {
   int active_ = 0;
 };
 
-// Never destroyed: detached workers may outlive static destructors. After a fork the child starts afresh, because
-// threads do not survive it.
+// Never destroyed: detached workers may outlive static destructors. After a fork the child starts afresh,
+// because threads do not survive it.
 Pool* pool_instance = nullptr;
 std::once_flag pool_once;
 

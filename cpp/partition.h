@@ -1,5 +1,5 @@
-// Moving a node's rows to its children: the words of all tiles and the row ids stay contiguous per node and keep
-// their order (stable), so the result does not depend on how rows are cut into blocks.
+// Moving a node's rows to its children: the words of all tiles and the row ids stay contiguous per node and
+// keep their order (stable), so the result does not depend on how rows are cut into blocks.
 #pragma once
 #include <cstdint>
 

@@ -1,7 +1,8 @@
-// Which frontier nodes are split next: an order and a stop rule, nothing else. Returns batches of independent nodes.
+// Which frontier nodes are split next: an order and a stop rule, nothing else. Returns batches of independent
+// nodes.
 //
-// Best-first is GBDT-MO's Algorithm 5. When no limit on leaves can bind, its order does not matter and whole levels
-// are grown at once.
+// Best-first is GBDT-MO's Algorithm 5. When no limit on leaves can bind, its order does not matter and whole
+// levels are grown at once.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -32,7 +33,8 @@ class Schedule {
     };
     const size_t most = std::min<size_t>(whole_frontier_ ? frontier_.size() : 1, std::max(leaves_left_, 0));
     const size_t n = std::min(most, frontier_.size());
-    if (n < frontier_.size()) std::partial_sort(frontier_.begin(), frontier_.begin() + n, frontier_.end(), better);
+    if (n < frontier_.size())
+      std::partial_sort(frontier_.begin(), frontier_.begin() + n, frontier_.end(), better);
     std::vector<int32_t> batch;
     for (size_t i = 0; i < n; ++i) batch.push_back(frontier_[i].node);
     std::sort(batch.begin(), batch.end());

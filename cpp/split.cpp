@@ -10,7 +10,8 @@ namespace {
 
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
-// Sums of the left child of a numeric split, added up again once the best is known: cheaper than keeping every prefix.
+// Sums of the left child of a numeric split, added up again once the best is known: cheaper than keeping
+// every prefix.
 void add_left(const ScanNode& node, const ScanFeature& feature, TileSplit& split) {
   const ChannelLayout& layout = *node.layout;
   const SplitKernels& kernels = POLYLEAF_SELECT(split_kernels);
@@ -43,7 +44,8 @@ void place_categories(const ScanNode& node, const ScanFeature& feature, std::vec
   for (size_t i = 0; i < n; ++i) {
     const int32_t* at = feature.bin(layout, categories[i].bin);
     for (int k = 0; k < K; ++k) {
-      const int lane = layout.curvature == Curvature::diagonal ? layout.curvature_offset + k : layout.curvature_offset;
+      const int lane =
+          layout.curvature == Curvature::diagonal ? layout.curvature_offset + k : layout.curvature_offset;
       const int step = layout.curvature == Curvature::diagonal ? k : 0;
       const double h = layout.curvature == Curvature::unit
                            ? static_cast<double>(categories[i].count)
@@ -99,7 +101,11 @@ void place_categories(const ScanNode& node, const ScanFeature& feature, std::vec
 class CategoricalScan {
  public:
   CategoricalScan(const ScanNode& node, const ScanFeature& feature, int feature_id, TileSplit& best)
-      : node_(node), feature_(feature), feature_id_(feature_id), best_(best), left_(node.layout->lanes + 16, 0) {}
+      : node_(node),
+        feature_(feature),
+        feature_id_(feature_id),
+        best_(best),
+        left_(node.layout->lanes + 16, 0) {}
 
   void run() {
     for (int b = 0; b <= feature_.missing; ++b) {

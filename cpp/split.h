@@ -1,5 +1,6 @@
-// The best split of one node over the features of one tile. Sums are exact integers; scores are float32 in one fixed
-// order (docs/design.md section 4), so the answer is the same for any thread count and instruction set.
+// The best split of one node over the features of one tile. Sums are exact integers; scores are float32 in
+// one fixed order (docs/design.md section 4), so the answer is the same for any thread count and instruction
+// set.
 //
 // Owns: candidates and their order. Must not know: rows, trees, which node comes next.
 #pragma once
@@ -40,8 +41,9 @@ struct ScanFeature {
   int missing;  // index of the missing bin
 
   uint32_t count(const ChannelLayout& layout, int bin) const {
-    return counts != nullptr ? counts[bin]
-                             : static_cast<uint32_t>(sums[static_cast<int64_t>(bin) * layout.lanes + layout.count_lane]);
+    return counts != nullptr
+               ? counts[bin]
+               : static_cast<uint32_t>(sums[static_cast<int64_t>(bin) * layout.lanes + layout.count_lane]);
   }
   const int32_t* bin(const ChannelLayout& layout, int bin) const {
     return sums + static_cast<int64_t>(bin) * layout.lanes;
@@ -62,7 +64,8 @@ struct ScanScratch {
 };
 
 struct SplitKernels {
-  void (*scan_numeric)(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch, NumericBest* best);
+  void (*scan_numeric)(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch,
+                       NumericBest* best);
   // Score sum of a candidate whose left child has these sums; -inf where a child is too light.
   float (*candidate_sum)(const ScanNode& node, const int32_t* left, int32_t left_count);
   float (*node_sum)(const ScanNode& node);

@@ -3,12 +3,12 @@
 import numpy as np
 import pandas as pd
 import polyleaf._core as _core
-from polyleaf.binning import BinMapper
-from polyleaf.features import as_features
-from polyleaf.objectives import get_objective
 from trees import tree_arrays
 
+from polyleaf.binning import BinMapper
+from polyleaf.features import as_features
 from polyleaf.model import Model
+from polyleaf.objectives import get_objective
 
 
 def example_frame(rng, n_rows):

@@ -68,7 +68,12 @@ def test_cgb_takes_the_newton_step_of_its_paper(data):
     """Eq. 13: the sum of the residuals over the sum of p (1 - p), times Friedman's (K - 1) / K."""
     X, Y = data
     y = Y.argmax(1)
-    parameters = {**recipes.cgb(), "n_estimators": 1, "learning_rate": 1.0, "base_score": 0.0}
+    parameters = {
+        **recipes.cgb(classifier=True),
+        "n_estimators": 1,
+        "learning_rate": 1.0,
+        "base_score": 0.0,
+    }
     model = PolyleafClassifier(**parameters).fit(X, y)
     leaf = model.apply(X)[:, 0]
     step = model.decision_function(X)
@@ -81,5 +86,5 @@ def test_cgb_takes_the_newton_step_of_its_paper(data):
         )
 
 
-def test_cgb_relies_on_the_default_softmax_curvature():
+def test_cgb_names_the_softmax_curvature_of_its_paper():
     assert PolyleafClassifier(**recipes.cgb(classifier=True)).softmax_curvature == "friedman"

@@ -7,7 +7,9 @@ namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
-POLYLEAF_INLINE int64_t row_of(const RowSample& sample, int64_t i) { return sample.rows ? sample.rows[i] : i; }
+POLYLEAF_INLINE int64_t row_of(const RowSample& sample, int64_t i) {
+  return sample.rows ? sample.rows[i] : i;
+}
 POLYLEAF_INLINE float multiplier_of(const RowSample& sample, int64_t row) {
   return sample.multiplier ? sample.multiplier[row] : 1.0f;
 }
@@ -18,7 +20,9 @@ POLYLEAF_INLINE float round_even(float x) {
   return (x + magic) - magic;
 }
 
-POLYLEAF_INLINE f32x16 round_even(f32x16 x) { return (x + 12582912.0f) - 12582912.0f; }
+POLYLEAF_INLINE f32x16 round_even(f32x16 x) {
+  return (x + 12582912.0f) - 12582912.0f;
+}
 
 // Magnitudes compared as integers: for non-negative floats the order is the same, and a NaN is larger than
 // infinity, so that it is noticed.
@@ -66,8 +70,8 @@ void largest_of(const float* values, int n_columns, const RowSample& sample, int
 }
 
 // One column into interleaved lanes, whole data: the single-output case.
-void quantise_column(const float* values, int64_t begin, int64_t end, float inverse, int16_t* channels, int lanes,
-                     int64_t* size, int64_t* total) {
+void quantise_column(const float* values, int64_t begin, int64_t end, float inverse, int16_t* channels,
+                     int lanes, int64_t* size, int64_t* total) {
   constexpr int kRun = 256;
   int32_t q[kRun];
   for (int64_t i = begin; i < end; i += kRun) {
@@ -85,9 +89,9 @@ void quantise_column(const float* values, int64_t begin, int64_t end, float inve
 }
 
 // Sixteen columns at once; the lanes after the last column get zeros.
-void quantise_sixteen(const float* values, int n_columns, int c, const RowSample& sample, int64_t begin, int64_t end,
-                      const float* inverse, int16_t* channels, int lanes, int offset, i32x16& magnitudes,
-                      i32x16& sums) {
+void quantise_sixteen(const float* values, int n_columns, int c, const RowSample& sample, int64_t begin,
+                      int64_t end, const float* inverse, int16_t* channels, int lanes, int offset,
+                      i32x16& magnitudes, i32x16& sums) {
   const int width = n_columns - c < 16 ? n_columns - c : 16;
   const f32x16 scale = load<f32x16>(inverse + c);
   for (int64_t i = begin; i < end; ++i) {
@@ -105,14 +109,15 @@ void quantise_sixteen(const float* values, int n_columns, int c, const RowSample
   }
 }
 
-void quantise_few(const float* values, int n_columns, int c, int width, const RowSample& sample, int64_t begin,
-                  int64_t end, const float* inverse, int16_t* channels, int lanes, int offset, i32x16& magnitudes,
-                  i32x16& sums) {
+void quantise_few(const float* values, int n_columns, int c, int width, const RowSample& sample,
+                  int64_t begin, int64_t end, const float* inverse, int16_t* channels, int lanes, int offset,
+                  i32x16& magnitudes, i32x16& sums) {
   for (int64_t i = begin; i < end; ++i) {
     const int64_t row = row_of(sample, i);
     const float m = multiplier_of(sample, row);
     for (int j = 0; j < width; ++j) {
-      const int32_t q = static_cast<int32_t>(round_even(values[row * n_columns + c + j] * m * inverse[c + j]));
+      const int32_t q =
+          static_cast<int32_t>(round_even(values[row * n_columns + c + j] * m * inverse[c + j]));
       magnitudes[j] += q < 0 ? -q : q;
       sums[j] += q;
       channels[row * lanes + offset + c + j] = static_cast<int16_t>(q);
@@ -134,8 +139,8 @@ void quantise(const float* values, int n_columns, const RowSample& sample, int64
         const int width = n_columns - c < 16 ? n_columns - c : 16;
         i32x16 magnitudes = {}, sums = {};
         if (offset + c + 16 <= lanes)
-          quantise_sixteen(values, n_columns, c, sample, start, stop, inverse, channels, lanes, offset, magnitudes,
-                           sums);
+          quantise_sixteen(values, n_columns, c, sample, start, stop, inverse, channels, lanes, offset,
+                           magnitudes, sums);
         else
           quantise_few(values, n_columns, c, width, sample, start, stop, inverse, channels, lanes, offset,
                        magnitudes, sums);

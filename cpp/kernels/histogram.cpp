@@ -65,10 +65,11 @@ void build_stride(const uint64_t* words, const int16_t* channels, int64_t n, int
   const bool with_counts = counts != nullptr;
   if (lanes == 4) return build_narrow<i16x4, i32x4, LOG2_STRIDE>(words, channels, n, n_features, sums);
   if (lanes == 8) return build_narrow<i16x8, i32x8, LOG2_STRIDE>(words, channels, n, n_features, sums);
-#define POLYLEAF_WIDE(Z)                                                                                     \
-  if (lanes == 16 * Z)                                                                                       \
-    return with_counts ? build_wide<Z, LOG2_STRIDE, true>(words, channels, n, n_features, sums, counts, lanes) \
-                       : build_wide<Z, LOG2_STRIDE, false>(words, channels, n, n_features, sums, counts, lanes);
+#define POLYLEAF_WIDE(Z)                                                                               \
+  if (lanes == 16 * Z)                                                                                 \
+    return with_counts                                                                                 \
+               ? build_wide<Z, LOG2_STRIDE, true>(words, channels, n, n_features, sums, counts, lanes) \
+               : build_wide<Z, LOG2_STRIDE, false>(words, channels, n, n_features, sums, counts, lanes);
   POLYLEAF_WIDE(1)
   POLYLEAF_WIDE(2)
   POLYLEAF_WIDE(3)
@@ -77,8 +78,8 @@ void build_stride(const uint64_t* words, const int16_t* channels, int64_t n, int
   build_blocked<LOG2_STRIDE>(words, channels, n, n_features, sums, counts, lanes);
 }
 
-void build(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int log2_stride, int lanes,
-           int32_t* sums, uint32_t* counts) {
+void build(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int log2_stride,
+           int lanes, int32_t* sums, uint32_t* counts) {
   switch (log2_stride) {
     case 2:
       return build_stride<2>(words, channels, n, n_features, lanes, sums, counts);

@@ -1,5 +1,5 @@
-// Vectors of sixteen lanes, whatever the instruction set: one zmm, two ymm or four xmm registers. Sums over outputs
-// use these virtual lanes and one fixed fold, so every instruction set computes the same bits.
+// Vectors of sixteen lanes, whatever the instruction set: one zmm, two ymm or four xmm registers. Sums over
+// outputs use these virtual lanes and one fixed fold, so every instruction set computes the same bits.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -32,8 +32,12 @@ POLYLEAF_INLINE void store(T* to, V v) {
   std::memcpy(to, &v, sizeof(V));
 }
 
-POLYLEAF_INLINE f32x16 broadcast(float x) { return x - f32x16{}; }
-POLYLEAF_INLINE f32x16 to_float(i32x16 v) { return __builtin_convertvector(v, f32x16); }
+POLYLEAF_INLINE f32x16 broadcast(float x) {
+  return x - f32x16{};
+}
+POLYLEAF_INLINE f32x16 to_float(i32x16 v) {
+  return __builtin_convertvector(v, f32x16);
+}
 
 // Sum of the lanes: 16 -> 8 -> 4 -> 2 -> 1, lane i with lane i + half.
 POLYLEAF_INLINE float fold(f32x16 v) {

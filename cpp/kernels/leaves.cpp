@@ -1,6 +1,5 @@
 // Fixed-point leaf sums and the addition of leaf values to raw scores (leaves/newton.h).
 #include "../leaves/newton.h"
-
 #include "lanes.h"
 
 namespace polyleaf {
@@ -18,7 +17,8 @@ void sum(const float* values, int n_columns, const RowSample& sample, int64_t be
   }
 }
 
-void add(float* raw, int n_columns, int64_t begin, int64_t end, const int32_t* leaf_of_row, const float* values) {
+void add(float* raw, int n_columns, int64_t begin, int64_t end, const int32_t* leaf_of_row,
+         const float* values) {
   for (int64_t i = begin; i < end; ++i) {
     const float* v = values + static_cast<int64_t>(leaf_of_row[i]) * n_columns;
     float* out = raw + i * n_columns;

@@ -106,7 +106,8 @@ void move_ids(const uint32_t* from, const uint8_t* bits, int64_t n, uint32_t* le
   move_rest([from](int64_t j) { return from[j]; }, bits, i, n, left, left_end, right, right_end);
 }
 
-void number_ids(uint32_t first, const uint8_t* bits, int64_t n, uint32_t* left, int64_t n_left, uint32_t* right) {
+void number_ids(uint32_t first, const uint8_t* bits, int64_t n, uint32_t* left, int64_t n_left,
+                uint32_t* right) {
   move_rest([first](int64_t j) { return static_cast<uint32_t>(first + j); }, bits, 0, n, left, left + n_left,
             right, right + (n - n_left));
 }

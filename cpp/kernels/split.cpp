@@ -1,11 +1,11 @@
 // The scan over candidates (split.h): prefix sums in integers, scores in sixteen float lanes.
 #include "../split.h"
 
+#include <type_traits>
+
 #include "../scores/diagonal.h"
 #include "../scores/shared.h"
 #include "lanes.h"
-
-#include <type_traits>
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
@@ -13,7 +13,9 @@ namespace {
 
 constexpr float kNone = -__builtin_inff();
 
-POLYLEAF_INLINE i32x16 splat(int32_t x) { return x - i32x16{}; }
+POLYLEAF_INLINE i32x16 splat(int32_t x) {
+  return x - i32x16{};
+}
 
 // Lane sums of sixteen vectors at once, each folded exactly as `fold` does.
 POLYLEAF_INLINE f32x16 fold_sixteen(const f32x16* v) {
@@ -24,7 +26,8 @@ POLYLEAF_INLINE f32x16 fold_sixteen(const f32x16* v) {
   const i32x16 low1 = {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30};
   f32x16 eight[8], four[4], two[2];
   for (int i = 0; i < 8; ++i)
-    eight[i] = __builtin_shuffle(v[2 * i], v[2 * i + 1], low8) + __builtin_shuffle(v[2 * i], v[2 * i + 1], low8 + 8);
+    eight[i] =
+        __builtin_shuffle(v[2 * i], v[2 * i + 1], low8) + __builtin_shuffle(v[2 * i], v[2 * i + 1], low8 + 8);
   for (int i = 0; i < 4; ++i)
     four[i] = __builtin_shuffle(eight[2 * i], eight[2 * i + 1], low4) +
               __builtin_shuffle(eight[2 * i], eight[2 * i + 1], low4 + 4);
@@ -41,7 +44,7 @@ POLYLEAF_INLINE f32x16 fold_sixteen(const f32x16* v) {
 
 // Candidates of one direction: where the running sums stand after each non-empty bin.
 struct Candidates {
-  int n;         // how many
+  int n;            // how many
   int first, last;  // the contiguous range whose children are large enough
 };
 
@@ -49,7 +52,8 @@ struct Candidates {
 // Empty bins repeat the candidate before them and are left out; bin 0 stays, since with missing values on the
 // left it is a candidate even when empty.
 template <bool CURVATURE, bool GRADIENT>
-Candidates list_candidates(const ScanNode& node, const ScanFeature& feature, bool missing_left, ScanScratch& s) {
+Candidates list_candidates(const ScanNode& node, const ScanFeature& feature, bool missing_left,
+                           ScanScratch& s) {
   const ChannelLayout& layout = *node.layout;
   const int curvature_lane = layout.curvature_offset;
   int32_t count = 0, curvature = 0, gradient = 0;
@@ -86,7 +90,8 @@ Candidates list_candidates(const ScanNode& node, const ScanFeature& feature, boo
   return c;
 }
 
-Candidates list_candidates(const ScanNode& node, const ScanFeature& feature, bool missing_left, ScanScratch& s) {
+Candidates list_candidates(const ScanNode& node, const ScanFeature& feature, bool missing_left,
+                           ScanScratch& s) {
   const Curvature curvature = node.layout->curvature;
   const bool one = node.layout->n_outputs == 1;
   const bool in_lane = curvature == Curvature::shared || (one && curvature == Curvature::diagonal);
@@ -231,7 +236,8 @@ int first_largest(float* sums, int first, int last) {
 }
 
 template <class S>
-void scan(const S& score, const ScanNode& node, const ScanFeature& feature, ScanScratch& s, NumericBest* best) {
+void scan(const S& score, const ScanNode& node, const ScanFeature& feature, ScanScratch& s,
+          NumericBest* best) {
   *best = {kNone, -1, 0};
   const bool has_missing = feature.count(*node.layout, feature.missing) != 0;
   for (int missing_left = 0; missing_left <= (has_missing ? 1 : 0); ++missing_left) {
@@ -325,7 +331,8 @@ template <class F>
 auto with_score(const ScanNode& node, F f) {
   const Regularisation r{node.config->reg_lambda, node.config->reg_alpha, node.config->max_delta_step};
   const bool plain = r.alpha == 0.0f && r.max_delta_step == 0.0f;
-  if (node.layout->curvature == Curvature::diagonal) return plain ? f(Diagonal{r}) : f(DiagonalRegularised{r});
+  if (node.layout->curvature == Curvature::diagonal)
+    return plain ? f(Diagonal{r}) : f(DiagonalRegularised{r});
   return plain ? f(Shared{r}) : f(SharedRegularised{r});
 }
 
@@ -370,7 +377,8 @@ void add_bins(const int32_t* sums, int lanes, int n_bins, int32_t* out) {
 
 }  // namespace
 
-const SplitKernels split_kernels = {scan_numeric, candidate_sum, node_sum, node_curvature, add_bins, output_terms};
+const SplitKernels split_kernels = {scan_numeric,   candidate_sum, node_sum,
+                                    node_curvature, add_bins,      output_terms};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

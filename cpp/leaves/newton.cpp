@@ -20,8 +20,8 @@ int exponent_above(float largest) {
 
 }  // namespace
 
-std::vector<double> leaf_sums(const float* values, int n_columns, const RowSample& sample, const int32_t* leaf_of_row,
-                              int32_t n_leaves, int n_threads) {
+std::vector<double> leaf_sums(const float* values, int n_columns, const RowSample& sample,
+                              const int32_t* leaf_of_row, int32_t n_leaves, int n_threads) {
   const int64_t n_used = sample.n_used(), n_blocks = Block::count(n_used, kBlock);
   const std::vector<float> largest = largest_magnitudes(values, n_columns, sample, n_threads);
   std::vector<float> scale(largest.size(), 0.0f);
@@ -50,7 +50,8 @@ std::vector<double> leaf_sums(const float* values, int n_columns, const RowSampl
 namespace {
 
 // Curvature 1 for every row: the rows of each leaf, or the sum of their multipliers.
-std::vector<double> leaf_weights(const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves, int n_threads) {
+std::vector<double> leaf_weights(const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
+                                 int n_threads) {
   if (sample.multiplier != nullptr) {
     const std::vector<float> ones(static_cast<size_t>(sample.n_all), 1.0f);
     return leaf_sums(ones.data(), 1, sample, leaf_of_row, n_leaves, n_threads);
@@ -84,7 +85,8 @@ void newton_leaves(const float* g, const float* h, int n_outputs, int h_columns,
   for (int32_t leaf = 0; leaf < n_leaves; ++leaf)
     for (int k = 0; k < n_outputs; ++k) {
       const double sum = G[static_cast<size_t>(leaf) * n_outputs + k];
-      const double c = H[static_cast<size_t>(leaf) * h_columns + (h_columns == 1 ? 0 : k)] + config.reg_lambda;
+      const double c =
+          H[static_cast<size_t>(leaf) * h_columns + (h_columns == 1 ? 0 : k)] + config.reg_lambda;
       const double shrunk = std::max(std::fabs(sum) - config.reg_alpha, 0.0);
       double w = c > 0 ? -std::copysign(shrunk, sum) / c : 0.0;
       if (config.max_delta_step > 0) w = std::clamp(w, -config.max_delta_step, config.max_delta_step);

@@ -1,8 +1,10 @@
-// What a score is. A score reads summed channels of the left and right child, sixteen outputs (or sixteen candidates)
-// at a time, and says how much the loss would fall; `solve` of the leaf problem is the same formula's argument
-// (leaves/newton.cpp). Included by kernels only, inside the namespace of an instruction set.
+// What a score is. A score reads summed channels of the left and right child, sixteen outputs (or sixteen
+// candidates) at a time, and says how much the loss would fall; `solve` of the leaf problem is the same
+// formula's argument (leaves/newton.cpp). Included by kernels only, inside the namespace of an instruction
+// set.
 //
-// To add one: a header here that satisfies the concept, one line in kernels/split.cpp, one twin in tests/reference.py.
+// To add one: a header here that satisfies the concept, one line in kernels/split.cpp, one twin in
+// tests/reference.py.
 #pragma once
 #include <concepts>
 
@@ -17,10 +19,10 @@ struct Regularisation {
 
 template <class S>
 concept Score = requires(const S s, f32x16 g, f32x16 h) {
-  { S::kPerOutput } -> std::convertible_to<bool>;     // curvature differs between outputs
-  { s.coefficient(h) } -> std::same_as<f32x16>;       // from summed curvature to what `pair` wants
-  { s.pair(g, g, h, h) } -> std::same_as<f32x16>;     // terms of (left, right), with their coefficients
-  { s.single(g, h) } -> std::same_as<f32x16>;         // terms of one node
+  { S::kPerOutput } -> std::convertible_to<bool>;  // curvature differs between outputs
+  { s.coefficient(h) } -> std::same_as<f32x16>;    // from summed curvature to what `pair` wants
+  { s.pair(g, g, h, h) } -> std::same_as<f32x16>;  // terms of (left, right), with their coefficients
+  { s.single(g, h) } -> std::same_as<f32x16>;      // terms of one node
 };
 
 // A term of one side where plain division is not enough: L1 and limited steps.

@@ -1,7 +1,7 @@
 """The boosting loop: derivatives -> tree -> leaf values -> raw scores -> callbacks.
 
-Owns the order in which the parts are called. Must not know how any of them works: losses are objectives, splits and
-leaves are the core's, what a user passed is the estimators' business.
+Owns the order in which the parts are called. Must not know how any of them works: losses are objectives,
+splits and leaves are the core's, what a user passed is the estimators' business.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from . import _core
+import polyleaf._core as _core
+
 from .config import DEFAULT_HISTOGRAM_MEMORY, BoostConfig, check_compatible
 from .model import Model
 from .sampling import sample_features, sample_rows
@@ -28,7 +29,8 @@ __all__ = ["EvalSet", "boost"]
 
 EvalsLog = dict[str, dict[str, list[float]]]
 
-# Outputs up to which curvature="auto" judges splits by K curvatures; above, by their mean: it saves K channels.
+# Outputs up to which curvature="auto" judges splits by K curvatures; above, by their mean, which saves K
+# channels.
 DIAGONAL_UP_TO = 64
 
 
@@ -137,6 +139,15 @@ def boost(
     return model, run.log
 
 
+class _Draw(NamedTuple):
+    """What chance gave one round: the rows and features its trees see; None: all."""
+
+    round: int
+    rows: np.ndarray | None
+    multiplier: np.ndarray | None
+    features: np.ndarray | None
+
+
 class _Run:
     """The state of one training: raw scores, derivatives, and the core's reusable memory."""
 
@@ -158,11 +169,12 @@ class _Run:
         if init_model is not None:
             self.model = init_model.copy()
         else:
-            base = self.problem.base_score(config.n_threads) if base_score is None else np.asarray(base_score, np.float64)
+            if base_score is None:
+                base_score = self.problem.base_score(config.n_threads)
             self.model = Model(
                 mapper=dataset.mapper,
                 objective=objective,
-                base_score=base,
+                base_score=base_score,
                 feature_names=dataset.feature_names,
                 **about,
             )
@@ -188,39 +200,27 @@ class _Run:
     # ------------------------------------------------------------------------------------------ one round
 
     def step(self, round: int) -> bool:
-        """One round: a tree for all outputs, or one for each. False when no tree could be split."""
-        self.problem.derivatives(self.raw, self.g, self.h, self.config.n_threads)
-        rows, multiplier = sample_rows(self.config, self.g, round, self.usable)
-        features = sample_features(self.config, self.n_features, round)
-        if self.config.multi_strategy == "multi_output_tree" or self.raw.shape[1] == 1:
-            return self._add_tree(round, -1, self.g, self.h, rows, multiplier, features)
-        grown = False
-        for k in range(self.raw.shape[1]):  # all from the same predictions, as GBDT-SO and the peers do
-            g = np.ascontiguousarray(self.g[:, k : k + 1])
-            h = (
-                self.h
-                if self.h is None or self.h.shape[1] == 1
-                else np.ascontiguousarray(self.h[:, k : k + 1])
-            )
-            grown |= self._add_tree(round, k, g, h, rows, multiplier, features)
-        return grown
+        """One round: a tree for all outputs, or one for each. False when growth has come to an end."""
+        config = self.config
+        self.problem.derivatives(self.raw, self.g, self.h, config.n_threads)
+        rows, multiplier = sample_rows(config, self.g, round, self.usable)
+        draw = _Draw(round, rows, multiplier, sample_features(config, self.n_features, round))
+        if config.multi_strategy == "multi_output_tree" or self.raw.shape[1] == 1:
+            grown = self._add_tree(draw, -1, self.g, self.h)
+        else:  # all from the same predictions, as GBDT-SO and the peers do
+            columns = range(self.raw.shape[1])
+            grown = any([self._add_tree(draw, k, _column(self.g, k), _column(self.h, k)) for k in columns])
+        # Where rows or features are drawn, the next draw may be luckier.
+        drawn = rows is not self.usable or draw.features is not None or config.colsample_bynode < 1.0
+        return grown or drawn
 
-    def _add_tree(
-        self,
-        round: int,
-        output: int,
-        g: np.ndarray,
-        h: np.ndarray | None,
-        rows: np.ndarray | None,
-        multiplier: np.ndarray | None,
-        features: np.ndarray | None,
-    ) -> bool:
-        kind, h_structure = self._structure_curvature(h, g.shape[1], multiplier)
-        self.channels.quantise(g, h_structure, kind, rows, multiplier, self.config.n_threads)
-        tree = self.grower.grow(self.channels, self._grow_config(round, output), features)
+    def _add_tree(self, draw: _Draw, output: int, g: np.ndarray, h: np.ndarray | None) -> bool:
+        kind, h_structure = self._structure_curvature(h, g.shape[1], draw.multiplier)
+        self.channels.quantise(g, h_structure, kind, draw.rows, draw.multiplier, self.config.n_threads)
+        tree = self.grower.grow(self.channels, self._grow_config(draw.round, output), draw.features)
         leaf_of_row = self.grower.leaf_of_row
-        values = self._leaf_values(g, h, leaf_of_row, tree.n_leaves, rows, multiplier, output)
-        self.model.append(tree, values, round, output)
+        values = self._leaf_values(draw, output, g, h, leaf_of_row, tree.n_leaves)
+        self.model.append(tree, values, draw.round, output)
         _core.add_leaf_values(self.raw, leaf_of_row, values, output, self.config.n_threads)
         return tree.n_leaves > 1
 
@@ -237,34 +237,42 @@ class _Run:
             return "shared", np.ascontiguousarray(ones, np.float32).reshape(-1, 1)
         assert h is not None
         if wanted == "shared":
-            return "shared", h if h.shape[1] == 1 else h.mean(axis=1, keepdims=True, dtype=np.float32)
+            return "shared", _mean_over_outputs(h)
         return "diagonal", h if h.shape[1] == n_outputs else np.repeat(h, n_outputs, axis=1)
 
     def _leaf_values(
         self,
+        draw: _Draw,
+        output: int,
         g: np.ndarray,
         h: np.ndarray | None,
         leaf_of_row: np.ndarray,
         n_leaves: int,
-        rows: np.ndarray | None,
-        multiplier: np.ndarray | None,
-        output: int,
     ) -> np.ndarray:
-        renewed = self.problem.renew_leaves(
-            self.raw, leaf_of_row, n_leaves, None if rows is None else rows.astype(np.int32), self.config.n_threads
-        )
-        if renewed is not None:
-            renewed = renewed if output < 0 else np.ascontiguousarray(renewed[:, output : output + 1])
-            return renewed * np.float32(self.model.learning_rate)
-        if self.config.leaf_curvature == "none":
-            h = None if self.weight is None or self.weight.ndim != 1 else self.weight.reshape(-1, 1)
-        elif self.config.leaf_curvature == "shared" and h is not None and h.shape[1] > 1:
-            h = h.mean(axis=1, keepdims=True, dtype=np.float32)
+        """Values of one tree's leaves (n_leaves, K or 1), float32, with the learning rate in them."""
         c = self.config
+        rows = None if draw.rows is None else draw.rows.astype(np.int32)
+        renewed = self.problem.renew_leaves(self.raw, leaf_of_row, n_leaves, rows, c.n_threads)
+        if renewed is not None:
+            renewed = renewed if output < 0 else _column(renewed, output)
+            return renewed * np.float32(self.model.learning_rate)
+        if c.leaf_curvature == "none":
+            h = None if self.weight is None or self.weight.ndim != 1 else self.weight.reshape(-1, 1)
+        elif c.leaf_curvature == "shared" and h is not None:
+            h = _mean_over_outputs(h)
         return _core.newton_leaves(
-            g, h, leaf_of_row, n_leaves, c.reg_lambda, c.reg_alpha, c.max_delta_step, self.model.learning_rate,
-            rows, multiplier, c.n_threads,
-        )  # fmt: skip
+            g,
+            h,
+            leaf_of_row,
+            n_leaves,
+            reg_lambda=c.reg_lambda,
+            reg_alpha=c.reg_alpha,
+            max_delta_step=c.max_delta_step,
+            learning_rate=self.model.learning_rate,
+            rows=draw.rows,
+            multiplier=draw.multiplier,
+            n_threads=c.n_threads,
+        )
 
     def _grow_config(self, round: int, output: int) -> _core.GrowConfig:
         c = self.config
@@ -314,6 +322,22 @@ class _Run:
                 del values[n_rounds:]
 
 
+def _column(matrix: np.ndarray | None, k: int) -> Any:
+    """Column k as an array (n, 1) of its own; a single column serves every k."""
+    if matrix is None or matrix.shape[1] == 1:
+        return matrix
+    return np.ascontiguousarray(matrix[:, k : k + 1])
+
+
+def _mean_over_outputs(h: np.ndarray) -> np.ndarray:
+    """Mean of each row (n, 1), added column by column: one order of additions on every processor."""
+    total = h[:, :1].copy()
+    for k in range(1, h.shape[1]):
+        total += h[:, k : k + 1]
+    total *= np.float32(1.0 / h.shape[1])
+    return total
+
+
 def _rows_of_weight(weight: np.ndarray | None) -> np.ndarray | None:
     """Rows that have any weight, uint32 ascending; None: all. A row of weight 0 is as good as absent."""
     if weight is None:
@@ -325,8 +349,9 @@ def _rows_of_weight(weight: np.ndarray | None) -> np.ndarray | None:
 def structure_curvature(curvature: str, h: np.ndarray | None, n_outputs: int) -> str:
     """The curvature that splits are judged with, once "auto" is settled: "none", "shared" or "diagonal".
 
-    "auto": none where the objective's curvature is constant; shared where one column serves all outputs, or there
-    is only one, or there are more than `DIAGONAL_UP_TO`; diagonal otherwise. Measured, see docs/design.md section 5.
+    "auto": none where the objective's curvature is constant; shared where one column serves all outputs, or
+    there is only one, or there are more than `DIAGONAL_UP_TO`; diagonal otherwise. Measured, see docs/design.md
+    section 5.
     """
     if curvature == "none" or h is None:
         return "none"

@@ -29,9 +29,10 @@ class BoostConfig:
     multi_strategy : {"multi_output_tree", "one_output_per_tree"}
         One tree whose leaves hold all outputs (GBDT-MO), or one tree for each output (GBDT-SO).
     curvature, leaf_curvature : {"auto", "none", "shared", "diagonal"}
-        Curvature the structure is grown on, and the leaves are fitted with. "none": one per row (first order;
-        C-GB's squared error of residuals, eq. 10); "shared": one per row, its mean over outputs; "diagonal": one
-        per row and output. "auto": what the objective has for leaves, and see `structure_curvature` for splits.
+        Curvature the structure is grown on, and the leaves are fitted with. "none": 1 per row (first order;
+        C-GB's squared error of residuals, eq. 10); "shared": one per row, its mean over outputs; "diagonal":
+        one per row and output. "auto": for leaves what the objective has, for splits see
+        `boosting.structure_curvature`.
     max_leaves, max_depth : int or None
         None: no limit (not both).
     grow_policy : {"lossguide", "depthwise"}
@@ -59,7 +60,7 @@ class BoostConfig:
     n_threads : int
         Threads; the model does not depend on it.
     histogram_memory : int or None
-        Bytes of histograms kept for subtraction (None: 1 GiB). Less memory means more work, never another model.
+        Bytes of histograms kept for subtraction (None: 1 GiB). Less means more work, never another model.
     """
 
     n_estimators: int = 100
@@ -99,12 +100,13 @@ def check_compatible(config: BoostConfig) -> None:
         )
     if config.max_leaves is None and config.max_depth is not None and config.max_depth > 30:
         raise ValueError(
-            f"max_depth={config.max_depth} with max_leaves=None allows over a thousand million leaves; set max_leaves as well."
+            f"max_depth={config.max_depth} with max_leaves=None allows over a thousand million leaves; set "
+            "max_leaves as well."
         )
     if config.sampling_method == "goss" and config.subsample < 1.0:
         raise ValueError(
-            'sampling_method="goss" chooses the rows itself (top_rate, other_rate), so subsample must be 1.0; '
-            f"it is {config.subsample}."
+            'sampling_method="goss" chooses the rows itself (top_rate, other_rate), so subsample must be '
+            f"1.0; it is {config.subsample}."
         )
     if config.sampling_method == "goss" and config.top_rate + config.other_rate > 1.0:
         raise ValueError(

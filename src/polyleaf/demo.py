@@ -162,7 +162,7 @@ def _train(job: _Job, out: Path, params: dict[str, Any], start_job: Callable) ->
     curves = [next(iter(metrics.items())) for metrics in model.evals_result_.values()]
     return DemoResult(
         job=job,
-        n_rounds=(model.best_iteration_ or 0) + 1,
+        n_rounds=model.model_.n_rounds if model.best_iteration_ is None else model.best_iteration_ + 1,
         found=scores(job.task, y_test, predicted, probabilities, getattr(model, "classes_", None)),
         without=baseline(job.task, y, y_test),
         history=dict(zip(("train", "validation"), (values for _, values in curves), strict=True)),

@@ -1,6 +1,6 @@
 """Named compositions of the parts: each returns a dict of estimator parameters and cites its paper.
 
-Owns the choice of parts, nothing else: `PolyleafClassifier(**recipes.cgb(classifier=True))`. A recipe names only the
+Owns the choice of parts, nothing else: `PolyleafRegressor(**recipes.cgb())`. A recipe names only the
 parameters that make the method what it is, and those whose value its paper states; everything else stays at
 the estimator's default. To change a parameter, merge dicts: `PolyleafRegressor(**{**recipes.cgb(),
 "max_depth": 8})`.

@@ -1,6 +1,6 @@
-// The core's own tests, for the sanitizers (scripts/sanitize): they drive every part through its memory and threads.
-// That results are right is what the Python tests against tests/reference.py show; here results are only compared
-// between thread counts and with what can be said in a line.
+// The core's own tests, for the sanitizers (scripts/sanitize): they drive every part through its memory and
+// threads. That results are right is what the Python tests against tests/reference.py show; here results are
+// only compared between thread counts and with what can be said in a line.
 #include <atomic>
 #include <cmath>
 #include <cstdio>
@@ -24,12 +24,12 @@ namespace {
 
 using namespace polyleaf;
 
-#define CHECK(condition)                                                        \
-  do {                                                                          \
-    if (!(condition)) {                                                         \
+#define CHECK(condition)                                                            \
+  do {                                                                              \
+    if (!(condition)) {                                                             \
       std::fprintf(stderr, "%s:%d: %s is false\n", __FILE__, __LINE__, #condition); \
-      std::exit(1);                                                             \
-    }                                                                           \
+      std::exit(1);                                                                 \
+    }                                                                               \
   } while (false)
 
 void test_parallel() {
@@ -127,8 +127,8 @@ void test_grow(const Problem& p, Curvature curvature, const GrowConfig& config, 
       check_tree(tree, grower.leaf_of_row(), p.n);
     }
     std::vector<float> values(static_cast<size_t>(tree.n_leaves) * p.n_outputs);
-    newton_leaves(p.g.data(), h, p.n_outputs, h_columns, sample, grower.leaf_of_row(), tree.n_leaves, {}, n_threads,
-                  values.data());
+    newton_leaves(p.g.data(), h, p.n_outputs, h_columns, sample, grower.leaf_of_row(), tree.n_leaves, {},
+                  n_threads, values.data());
     std::vector<int32_t> leaves(grower.leaf_of_row(), grower.leaf_of_row() + p.n);
     if (n_threads == 1) {
       first = values;
@@ -209,8 +209,9 @@ void test_objectives() {
   input.label = label.data();
   input.offset = offset.data();
   input.parameter = parameter.data();
-  for (LossFamily family : {LossFamily::squared_error, LossFamily::absolute_error, LossFamily::quantile,
-                            LossFamily::huber, LossFamily::log_link, LossFamily::logistic, LossFamily::squared_hinge}) {
+  for (LossFamily family :
+       {LossFamily::squared_error, LossFamily::absolute_error, LossFamily::quantile, LossFamily::huber,
+        LossFamily::log_link, LossFamily::logistic, LossFamily::squared_hinge}) {
     LossConfig config;
     config.family = family;
     derivatives(config, input, g.data(), has_unit_curvature(family) ? nullptr : h.data(), k, 3);
