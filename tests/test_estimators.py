@@ -20,7 +20,7 @@ from sklearn.utils import get_tags
 
 import polyleaf
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, load_model
-from polyleaf.callbacks import Checkpoint, EarlyStopping, LearningRateScheduler
+from polyleaf.callbacks import Checkpoint, EarlyStopping, LearningRateScheduler, ProgressBar
 
 SMALL = dict(n_estimators=15, min_child_samples=5, random_state=0)
 
@@ -384,6 +384,19 @@ def test_quiet_by_default_and_talkative_when_asked(X, Y, capsys):
     assert "round 15/15" in capsys.readouterr().err
 
 
+def test_an_error_in_training_takes_the_progress_bar_away(X, Y, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    bar = ProgressBar()
+
+    def fail(model, epoch, log):
+        assert bar._bar is not None
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        regressor().fit(X, Y, callbacks=[bar, fail])
+    assert bar._bar is None
+
+
 def test_ctrl_c_keeps_the_rounds_so_far(X, Y):
     def interrupt(model, epoch, log):
         if epoch == 4:
@@ -420,6 +433,15 @@ def test_going_on_with_classes_and_units(X, Y):
     start = regressor(normalize_targets=True).fit(X, Y * 100)
     later = regressor(normalize_targets=True).fit(X, Y * 100, init_model=start)
     assert later.score(X, Y * 100) > start.score(X, Y * 100)
+
+
+def test_going_on_from_an_early_stop_uses_the_new_rounds(X, Y):
+    start = regressor(n_estimators=100, early_stopping_rounds=1)
+    start.fit(X[:60], Y[:60], eval_set=[(X[60:], Y[60:])])
+    later = regressor().fit(X, Y, init_model=start)
+    assert later.best_iteration_ is None
+    assert later.score(X, Y) > start.score(X, Y)
+    np.testing.assert_array_equal(later.predict(X), later.predict(X, iteration_range=(0, start.n_iter_ + 15)))
 
 
 def test_warm_start_with_nothing_to_do(X, Y):

@@ -168,6 +168,7 @@ class _Run:
         n, k = self.problem.n_rows, self.problem.n_outputs
         if init_model is not None:
             self.model = init_model.copy()
+            self.model.best_iteration = self.model.best_score = None  # of the run before
         else:
             if base_score is None:
                 base_score = self.problem.base_score(config.n_threads)

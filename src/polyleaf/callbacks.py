@@ -328,9 +328,9 @@ class ProgressBar(Callback):
         self.total = total
         self.delay = delay
         self.force = force
+        self._bar: Any = None
 
     def before_training(self, model: Model) -> None:
-        self._bar: Any = None
         self._task: Any = None
         self._done = 0
         self._start = time.monotonic()
@@ -345,6 +345,10 @@ class ProgressBar(Callback):
         return False
 
     def after_training(self, model: Model) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take the bar off the terminal; also where training ended with an error."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

@@ -53,8 +53,6 @@ class BoostConfig:
         Categorical features with at most this many categories in a node are split one against the rest.
     cat_smooth : float
         Added to the curvature of a category when categories are ordered.
-    early_stopping_rounds : int or None
-        Rounds without improvement after which training ends.
     seed : int
         Of row and feature draws.
     n_threads : int
@@ -85,7 +83,6 @@ class BoostConfig:
     colsample_bynode: float = 1.0
     max_cat_to_onehot: int = 4
     cat_smooth: float = 10.0
-    early_stopping_rounds: int | None = None
     seed: int = 0
     n_threads: int = 1
     histogram_memory: int | None = None

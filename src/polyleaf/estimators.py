@@ -117,25 +117,27 @@ class _PolyleafEstimator(BaseEstimator):
         metrics = self._metrics(objective, target.encoding)
         eval_sets = [self._eval_set(dataset, target.encoding, metrics, *data) for data in given]
         encoding = target.encoding
-        model, self.evals_result_ = boost(
-            dataset,
-            target.values,
-            target.weight,
-            objective,
-            self._config(rounds),
-            eval_sets=eval_sets,
-            callbacks=self._all_callbacks(callbacks, rounds, metrics if eval_sets else []),
-            init_model=start,
-            base_score=self._encoded_base_score(encoding),
-            target_scale=self._per_score(encoding.scale),
-            target_offset=self._per_score(encoding.offset),
-            output_names=self._score_names(encoding),
-            model_metadata={
-                "estimator": type(self).__name__,
-                "parameters": _plain_parameters(self.get_params(deep=False)),
-                **encoding.to_dict(),
-            },
-        )
+        all_callbacks = self._all_callbacks(callbacks, rounds, metrics if eval_sets else [])
+        try:
+            model, self.evals_result_ = boost(
+                dataset,
+                target.values,
+                target.weight,
+                objective,
+                self._config(rounds),
+                eval_sets=eval_sets,
+                callbacks=all_callbacks,
+                init_model=start,
+                base_score=self._encoded_base_score(encoding),
+                target_scale=self._per_score(encoding.scale),
+                target_offset=self._per_score(encoding.offset),
+                output_names=self._score_names(encoding),
+                model_metadata=self._metadata(encoding),
+            )
+        finally:
+            for callback in all_callbacks:
+                if isinstance(callback, ProgressBar):
+                    callback.close()
         self._adopt(model, encoding)
         return self
 
@@ -317,6 +319,11 @@ class _PolyleafEstimator(BaseEstimator):
     def _per_score(self, per_output: np.ndarray | None) -> np.ndarray | None:
         """One number per output -> one per raw score (several quantiles of an output stand side by side)."""
         return None if per_output is None else np.repeat(per_output, self._scores_per_output())
+
+    def _metadata(self, encoding: TargetEncoding) -> dict[str, Any]:
+        """What a model file holds besides the model, so that the estimator can be made again."""
+        parameters = _plain_parameters(self.get_params(deep=False))
+        return {"estimator": type(self).__name__, "parameters": parameters, **encoding.to_dict()}
 
     def _seed(self) -> int:
         """An int stands for itself, so that a training that is taken up again goes on as it would have."""

@@ -1,0 +1,205 @@
+"""What is compared with what: pure data.
+
+Owns sizes and parameters. Must not know how anything is run or measured.
+
+`CASES` maps names to functions of `quick` that give the comparisons; adding a case is adding one function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from .problems import Problem
+
+XGBOOST = ("xgboost-multi-output-tree", "xgboost-one-output-per-tree")
+MULTI_OUTPUT_PEERS = (*XGBOOST, "lightgbm", "catboost")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all libraries get. None: no limit (`max_depth`, `max_leaves`), or the library's default."""
+
+    rounds: int
+    max_depth: int | None = None
+    max_leaves: int | None = None
+    learning_rate: float = 0.1
+    max_bins: int = 255
+    reg_lambda: float | None = None
+    min_rows: int | None = None
+    patience: int | None = None
+    threads: int = 2
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One library on one problem."""
+
+    label: str
+    library: str
+    problem: Problem
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class Case:
+    """Contenders measured in turn.
+
+    Attributes
+    ----------
+    baseline : str
+        Label of the contender that the others are divided by.
+    focus : str
+        The measure that the case is about: "fit_seconds", "predict_seconds" or "peak_above_data_bytes".
+    curve_points : int
+        How many shorter models are scored on the test part, to know when a score was reached. 0: none.
+    """
+
+    name: str
+    title: str
+    contenders: tuple[Contender, ...]
+    baseline: str = "polyleaf"
+    focus: str = "fit_seconds"
+    curve_points: int = 0
+
+
+def _beside(problem: Problem, settings: Settings, libraries: Sequence[str]) -> tuple[Contender, ...]:
+    return tuple(Contender(name, name, problem, settings) for name in ("polyleaf", *libraries))
+
+
+def _same_trees(rounds: int, **limits: int) -> Settings:
+    """For cases about speed: leaves of one row, one reg_lambda, so that all grow trees of one size."""
+    return Settings(rounds, reg_lambda=1.0, min_rows=1, **limits)
+
+
+def _targets(quick: bool, n_outputs: int, n_test: int = 10_000) -> Problem:
+    n, n_test, n_features = (1_500, 500, 10) if quick else (40_000, n_test, 50)
+    return Problem(
+        "regression",
+        "shared_structure",
+        {"n": n, "n_test": n_test, "n_features": n_features, "n_outputs": n_outputs},
+    )
+
+
+def _two_classes(quick: bool) -> Problem:
+    n, n_test = (5_000, 1_000) if quick else (1_000_000, 100_000)
+    return Problem("binary", "binary_signal", {"n": n, "n_test": n_test, "n_features": 28})
+
+
+def mo16(quick: bool) -> list[Case]:
+    """Sixteen targets that share structure."""
+    settings = _same_trees(3 if quick else 50, max_depth=6, max_leaves=64)
+    problem = _targets(quick, 16)
+    return [
+        Case("mo16", "40,000 x 50 -> 16 targets, depth 6", _beside(problem, settings, MULTI_OUTPUT_PEERS))
+    ]
+
+
+def one(quick: bool) -> list[Case]:
+    """One output, many rows."""
+    settings = _same_trees(3 if quick else 50, max_leaves=64)
+    peers = ("xgboost", "lightgbm", "catboost", "sklearn")
+    return [
+        Case("one", "1,000,000 x 28, two classes, 64 leaves", _beside(_two_classes(quick), settings, peers))
+    ]
+
+
+def few(quick: bool) -> list[Case]:
+    """Few rows, many outputs (XGBoost's issue 9870)."""
+    n, n_test, n_outputs = (200, 50, 5) if quick else (1_000, 500, 50)
+    problem = Problem(
+        "regression",
+        "linear_targets",
+        {"n": n, "n_test": n_test, "n_features": 50, "n_outputs": n_outputs},
+    )
+    settings = _same_trees(2 if quick else 10, max_depth=6, max_leaves=64)
+    return [
+        Case("few", "1,000 x 50 -> 50 targets, 10 rounds", _beside(problem, settings, MULTI_OUTPUT_PEERS))
+    ]
+
+
+def quality(quick: bool) -> list[Case]:
+    """Real data and early stopping; whatever is not the size of the trees is each library's default."""
+    settings = Settings(5 if quick else 1000, max_depth=6, max_leaves=64, patience=20)
+    kinds = {"otto": "multiclass", "letter": "multiclass", "mnist": "multiclass", "rf1": "regression"}
+    return [
+        Case(
+            f"quality-{name}",
+            f"{name}: test score with early stopping",
+            _beside(
+                Problem(kind, "file", {"name": name, "n_rows": 1_000 if quick else None}),
+                settings,
+                MULTI_OUTPUT_PEERS,
+            ),
+            curve_points=4 if quick else 30,
+        )
+        for name, kind in kinds.items()
+    ]
+
+
+def predict(quick: bool) -> list[Case]:
+    """Prediction; the models are trained on fewer rows."""
+    problem = _targets(quick, 16, n_test=100_000)
+    settings = _same_trees(5 if quick else 200, max_depth=6, max_leaves=64)
+    contenders = _beside(problem, settings, MULTI_OUTPUT_PEERS)
+    return [
+        Case(
+            "predict", "prediction: 100,000 rows, 16 targets, 200 rounds", contenders, focus="predict_seconds"
+        )
+    ]
+
+
+def outputs(quick: bool) -> list[Case]:
+    """What outputs cost in Polyleaf."""
+    settings = _same_trees(3 if quick else 50, max_depth=6, max_leaves=64)
+    contenders = tuple(Contender(f"{k} outputs", "polyleaf", _targets(quick, k), settings) for k in (16, 64))
+    return [Case("outputs", "cost in outputs, 40,000 x 50", contenders, baseline="16 outputs")]
+
+
+def threads(quick: bool) -> list[Case]:
+    """What a second thread gives in Polyleaf."""
+    cases = []
+    for source in (mo16(quick)[0], one(quick)[0]):
+        polyleaf = source.contenders[0]
+        contenders = tuple(
+            replace(polyleaf, label=label, settings=replace(polyleaf.settings, threads=n))
+            for n, label in ((2, "2 threads"), (1, "1 thread"))
+        )
+        cases.append(
+            Case(f"threads-{source.name}", f"threads: {source.title}", contenders, baseline="2 threads")
+        )
+    return cases
+
+
+def memory(quick: bool) -> list[Case]:
+    """Peak memory of training, above the data."""
+    settings = _same_trees(3 if quick else 10, max_leaves=64)
+    contenders = _beside(_two_classes(quick), settings, ("lightgbm", "xgboost"))
+    return [Case("memory", "peak memory, 1,000,000 x 28", contenders, focus="peak_above_data_bytes")]
+
+
+CASES: dict[str, Callable[[bool], list[Case]]] = {
+    f.__name__: f for f in (mo16, one, few, quality, predict, outputs, threads, memory)
+}
+
+
+def select(name: str, quick: bool, n_threads: int = 2, libraries: Sequence[str] | None = None) -> list[Case]:
+    """The cases of a name ("all": every one), on `n_threads` threads, with `libraries` as the peers.
+
+    `threads` keeps its own numbers of threads; cases of Polyleaf alone are not affected by `libraries`.
+    """
+    chosen = CASES if name == "all" else {name: CASES[name]}
+    cases = []
+    for key, make in chosen.items():
+        for case in make(quick):
+            contenders = case.contenders
+            if libraries is not None and any(c.library != "polyleaf" for c in contenders):
+                contenders = _beside(contenders[0].problem, contenders[0].settings, libraries)
+            if key != "threads":
+                contenders = tuple(
+                    replace(c, settings=replace(c.settings, threads=n_threads)) for c in contenders
+                )
+            cases.append(
+                replace(case, contenders=contenders, title=case.title + (" (quick)" if quick else ""))
+            )
+    return cases

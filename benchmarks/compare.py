@@ -1,0 +1,115 @@
+"""Two result files: what of Polyleaf got slower, larger or worse by more than the noise.
+
+Owns what counts as noise. Must not know how anything was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+LOWER_IS_BETTER = ("fit_seconds", "predict_seconds", "peak_above_data_bytes", "model_bytes", "ns_per_unit")
+SCORE_TOLERANCE = 0.002  # scores do not depend on how busy the machine is
+
+
+@dataclass(frozen=True)
+class Change:
+    """One figure in both files. `factor` > 1: worse in the second."""
+
+    case: str
+    contender: str
+    measure: str
+    before: float
+    after: float
+    factor: float
+    noise: float
+
+    @property
+    def verdict(self) -> str:
+        """ "worse", "better" or "same"."""
+        if self.factor > 1 + self.noise:
+            return "worse"
+        return "better" if self.factor < 1 / (1 + self.noise) else "same"
+
+
+@dataclass
+class Comparison:
+    """Changes of Polyleaf, of the peers (they tell of the machine), and what could not be compared."""
+
+    changes: list[Change]
+    peers: list[Change]
+    lost: list[str]
+    not_comparable: list[str]
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether a figure of Polyleaf got worse, or is no longer there."""
+        return bool(self.lost) or any(change.verdict == "worse" for change in self.changes)
+
+
+def compare(before: dict[str, Any], after: dict[str, Any], tolerance: float = 0.05) -> Comparison:
+    """Compare two result files.
+
+    A figure changed when the ratio of its medians is beyond `tolerance` and beyond the spread, (max - min) /
+    median, of either file's repeats. Contenders of another problem or other settings are not compared. Cases
+    that only one file has were not asked for and are passed over; a contender that has no runs any more is
+    lost.
+    """
+    found = Comparison([], [], [], [])
+    cases = {case["name"]: case for case in after["cases"]}
+    for case in before["cases"]:
+        if case["name"] not in cases:
+            continue
+        now = {c["label"]: c for c in cases[case["name"]]["contenders"]}
+        for old in case["contenders"]:
+            _compare_contender(case["name"], old, now.get(old["label"]), tolerance, found)
+    return found
+
+
+def _compare_contender(
+    case: str, old: dict[str, Any], new: dict[str, Any] | None, tolerance: float, found: Comparison
+) -> None:
+    name = f"{case}, {old['label']}"
+    ours = old["library"] == "polyleaf"
+    if not old["runs"]:
+        return
+    if new is None or not new["runs"]:
+        if ours:
+            found.lost.append(f"{name}: {'absent' if new is None else new['error']}")
+    elif (old["problem"], old["settings"]) != (new["problem"], new["settings"]):
+        found.not_comparable.append(name)
+    else:
+        (found.changes if ours else found.peers).extend(_changes(case, old, new, tolerance))
+
+
+def _changes(case: str, old: dict[str, Any], new: dict[str, Any], tolerance: float) -> Iterator[Change]:
+    for measure in (*LOWER_IS_BETTER, "score"):
+        a, b = old["summary"].get(measure), new["summary"].get(measure)
+        if a is None or b is None or a["median"] <= 0 or b["median"] <= 0:
+            continue
+        least = SCORE_TOLERANCE if measure == "score" else tolerance
+        noise = max(least, *((s["max"] - s["min"]) / s["median"] for s in (a, b)))
+        factor = b["median"] / a["median"]
+        if measure == "score" and old["higher_is_better"]:
+            factor = 1 / factor
+        yield Change(case, old["label"], measure, a["median"], b["median"], factor, noise)
+
+
+def rows_of(changes: list[Change]) -> tuple[list[str], list[list[str]]]:
+    """Header and cells of a table, the worst first."""
+    header = ["verdict", "case", "contender", "measure", "before", "after", "factor (>1: worse)", "noise"]
+    rows = [
+        [
+            c.verdict,
+            c.case,
+            c.contender,
+            c.measure,
+            f"{c.before:.4g}",
+            f"{c.after:.4g}",
+            f"{c.factor:.3f}",
+            f"{c.noise:.3f}",
+        ]
+        for c in sorted(changes, key=lambda c: -c.factor)
+    ]
+    return header, rows

@@ -1,0 +1,311 @@
+"""Times the parts of the core through `polyleaf._core`, on one thread: nanoseconds per unit of work.
+
+Owns which call is timed and what a unit is (each `Kernel` says what its figure includes). Must not know
+peers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from polyleaf import BinMapper, _core, objectives
+from polyleaf.features import as_features
+
+DEPTH = 6
+LEAVES = 2**DEPTH
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One timed call.
+
+    Attributes
+    ----------
+    name, unit, includes : str
+    n_units : int
+        Units of work in one call.
+    call : callable
+    subtract : callable, optional
+        Timed right before `call`, and taken off: for what can only be reached through something else.
+    """
+
+    name: str
+    unit: str
+    includes: str
+    n_units: int
+    call: Callable[[], object]
+    subtract: Callable[[], object] | None = None
+
+
+class Workload:
+    """Rows, features and derivatives of the size that the kernels are timed on.
+
+    Gradients follow the features smoothly, so that trees are as balanced as on real data of that kind.
+    """
+
+    def __init__(self, quick: bool):
+        self.n_rows, self.n_features = (2_000, 16) if quick else (400_000, 32)
+        rng = np.random.default_rng(0)
+        self.X = rng.standard_normal((self.n_rows, self.n_features), dtype=np.float32)
+        self.table = as_features(self.X, n_threads=1)
+        self.mapper = BinMapper(255).fit(self.table, None, 1)
+        self.codes = self.mapper.transform(self.table, 1)
+        self.bins = _core.Bins(self.codes, self.mapper.n_bins_, self.mapper.is_categorical_, 1)
+        self.grower = _core.Grower(self.bins, 1)
+        self.rng = rng
+
+    def gradients(self, n_outputs: int) -> np.ndarray:
+        """float32 (n_rows, n_outputs), no noise of its own."""
+        weights = self.rng.standard_normal((8, n_outputs), dtype=np.float32)
+        return np.ascontiguousarray(np.tanh(self.X[:, :8]) @ weights)
+
+    def channels(self, n_outputs: int, kind: str) -> Any:
+        """Quantised derivatives; curvature, where the kind has any, is uniform in [0.05, 0.25]."""
+        columns = {"unit": 0, "shared": 1, "diagonal": n_outputs}[kind]
+        h = self.rng.uniform(0.05, 0.25, (self.n_rows, columns)).astype(np.float32) if columns else None
+        return _core.Channels(self.gradients(n_outputs), h, kind, None, None, 1)
+
+
+def run(
+    quick: bool, repeats: int, say: Callable[[str], object] = lambda text: None
+) -> Iterator[dict[str, Any]]:
+    """Time every kernel; cases as result files have them, whose runs hold `ns_per_unit`."""
+    work = Workload(quick)
+    for part in (binning, growing, derivatives, leaves, prediction):
+        for kernel in part(work):
+            runs = [{"ns_per_unit": _nanoseconds(kernel)} for _ in range(repeats)]
+            say(f"{kernel.name}: {min(r['ns_per_unit'] for r in runs):.3f} ns per {kernel.unit}")
+            yield _case(kernel, work, runs)
+
+
+def _nanoseconds(kernel: Kernel) -> float:
+    taken = 0.0
+    if kernel.subtract is not None:
+        taken = _seconds(kernel.subtract)
+    # The two calls are disturbed differently: on a busy machine the difference can come out below nothing.
+    return max(0.0, _seconds(kernel.call) - taken) * 1e9 / kernel.n_units
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def _case(kernel: Kernel, work: Workload, runs: list[dict[str, float]]) -> dict[str, Any]:
+    contender = {
+        "label": "polyleaf",
+        "library": "polyleaf",
+        "problem": {"n_rows": work.n_rows, "n_features": work.n_features},
+        "settings": {"threads": 1, "unit": kernel.unit, "includes": kernel.includes},
+        "runs": runs,
+        "error": None,
+    }
+    return {
+        "name": kernel.name,
+        "title": kernel.name,
+        "baseline": "polyleaf",
+        "focus": "ns_per_unit",
+        "contenders": [contender],
+    }
+
+
+def rows_of(cases: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Header and cells of the table: the best run, which is the least disturbed one, and the median."""
+    header = ["kernel", "best ns", "median ns", "per", "what is included"]
+    rows = []
+    for case in cases:
+        contender = case["contenders"][0]
+        ns, settings = contender["summary"]["ns_per_unit"], contender["settings"]
+        rows.append(
+            [case["name"], f"{ns['min']:.3f}", f"{ns['median']:.3f}", settings["unit"], settings["includes"]]
+        )
+    return header, rows
+
+
+# ----------------------------------------------------------------------------------------------- the parts
+
+
+def binning(work: Workload) -> Iterator[Kernel]:
+    """Features to codes to packed words."""
+    values = work.n_rows * work.n_features
+    unit = "row x feature"
+    yield Kernel(
+        "thresholds",
+        unit,
+        "choosing 255 quantile bins from float32 columns; from a sample of 200,000 rows where there are more",
+        values,
+        lambda: BinMapper(255).fit(work.table, None, 1),
+    )
+    yield Kernel(
+        "codes", unit, "float32 to uint8 codes", values, partial(work.mapper.transform, work.table, 1)
+    )
+    yield Kernel(
+        "packing",
+        unit,
+        "codes to the words of eight features that training reads",
+        values,
+        partial(_core.Bins, work.codes, work.mapper.n_bins_, work.mapper.is_categorical_, 1),
+    )
+
+
+def growing(work: Workload) -> Iterator[Kernel]:
+    """Quantised derivatives, the root's histograms with their scan, and the nodes below it."""
+    yield _partition(work)
+    for n_outputs, kind in (
+        (1, "unit"),
+        (1, "shared"),
+        (4, "unit"),
+        (16, "unit"),
+        (16, "diagonal"),
+        (64, "unit"),
+    ):
+        channels = work.channels(n_outputs, kind)
+        name = f"{_outputs(n_outputs)}, {kind} curvature"
+        g = work.gradients(n_outputs)
+        if kind == "unit":
+            yield Kernel(
+                f"channels, {name}",
+                "row x output",
+                "float32 gradients to int16, both passes, in memory that is reused",
+                work.n_rows * n_outputs,
+                partial(_core.Channels().quantise, g, None, "unit", None, None, 1),
+            )
+        yield from _histograms(work, channels, name)
+
+
+def _partition(work: Workload) -> Kernel:
+    channels = work.channels(1, "unit")
+    one_split = _core.GrowConfig(max_leaves=2, max_depth=DEPTH)
+    no_split = _core.GrowConfig(max_leaves=2, max_depth=DEPTH, min_split_gain=1e300)
+    return Kernel(
+        "partition",
+        "row x feature",
+        "one split of all rows less the search for it: the words of all features and the row numbers move "
+        "to the children, and every row's leaf is noted",
+        work.n_rows * work.n_features,
+        partial(work.grower.grow, channels, one_split),
+        subtract=partial(work.grower.grow, channels, no_split),
+    )
+
+
+def _outputs(n: int) -> str:
+    return f"{n} output" + "s" * (n > 1)
+
+
+def _histograms(work: Workload, channels: Any, name: str) -> Iterator[Kernel]:
+    # A gain that no split has: the root is built and scanned, and nothing comes after.
+    only_root = _core.GrowConfig(max_leaves=2, max_depth=1, min_split_gain=1e300)
+    whole_tree = _core.GrowConfig(max_leaves=LEAVES, max_depth=DEPTH)
+    tree = work.grower.grow(channels, whole_tree)
+    yield Kernel(
+        f"root, {name}",
+        "row x feature",
+        "histogram of all rows and the scan of all bins for the best split",
+        work.n_rows * work.n_features,
+        partial(work.grower.grow, channels, only_root),
+    )
+    yield Kernel(
+        f"deep nodes, {name}",
+        "row x feature",
+        f"levels 1 to {DEPTH - 1} of a tree less its root: gathering, histogram of the smaller child, "
+        f"subtraction, scan of both children; and the partition of all rows on {DEPTH} levels",
+        rows_in_smaller_children(tree, DEPTH) * work.n_features,
+        partial(work.grower.grow, channels, whole_tree),
+        subtract=partial(work.grower.grow, channels, only_root),
+    )
+
+
+def rows_in_smaller_children(tree: Any, max_depth: int) -> int:
+    """Rows whose histograms must be built below the root (the larger child's comes from subtraction).
+
+    Children at `max_depth` are leaves and have none.
+    """
+    left, right, count = tree.left, tree.right, tree.count
+    depth = np.zeros(len(left), np.int64)
+    rows = 0
+    for node in range(len(left)):  # children come after their parent
+        if left[node] < 0:
+            continue
+        depth[[left[node], right[node]]] = depth[node] + 1
+        if depth[node] + 1 < max_depth:
+            rows += min(count[left[node]], count[right[node]])
+    return max(1, int(rows))
+
+
+def derivatives(work: Workload) -> Iterator[Kernel]:
+    """Gradient and curvature of built-in objectives, 16 outputs."""
+    n_outputs = 16
+    raw = work.gradients(n_outputs)
+    targets = {
+        "squared_error": work.gradients(n_outputs),
+        "logistic": (work.gradients(n_outputs) > 0).astype(np.float32),
+        "softmax": work.rng.integers(0, n_outputs, work.n_rows).astype(np.int32),
+    }
+    for name, target in targets.items():
+        objective = objectives.get_objective(name)
+        if name == "softmax":
+            objective = objectives.Softmax(n_classes=n_outputs)
+        problem = objective.prepare(target, None)
+        problem.set_base(problem.base_score(1))
+        shape = problem.curvature_shape()
+        g, h = np.empty_like(raw), None if shape is None else np.empty(shape, np.float32)
+        yield Kernel(
+            f"derivatives, {name}, {n_outputs} outputs",
+            "row x output",
+            "gradient" + ("" if h is None else " and curvature") + " of float32 raw scores",
+            work.n_rows * n_outputs,
+            partial(problem.derivatives, raw, g, h, 1),
+        )
+
+
+def leaves(work: Workload) -> Iterator[Kernel]:
+    """Leaf values of a grown tree, and their addition to the raw scores."""
+    for n_outputs in (1, 16):
+        g = work.gradients(n_outputs)
+        tree = work.grower.grow(
+            _core.Channels(g, None, "unit", None, None, 1),
+            _core.GrowConfig(max_leaves=LEAVES, max_depth=DEPTH),
+        )
+        leaf_of_row, n_leaves = work.grower.leaf_of_row.copy(), tree.n_leaves
+        values, raw = _core.newton_leaves(g, None, leaf_of_row, n_leaves), np.zeros_like(g)
+        yield Kernel(
+            f"leaf values, {_outputs(n_outputs)}",
+            "row x output",
+            f"exact sums of gradients by leaf ({n_leaves} leaves) and the Newton step",
+            g.size,
+            partial(_core.newton_leaves, g, None, leaf_of_row, n_leaves),
+        )
+        yield Kernel(
+            f"raw scores, {_outputs(n_outputs)}",
+            "row x output",
+            "adding each row's leaf value",
+            g.size,
+            partial(_core.add_leaf_values, raw, leaf_of_row, values),
+        )
+
+
+def prediction(work: Workload) -> Iterator[Kernel]:
+    """A small forest on codes."""
+    n_trees = 20
+    for n_outputs in (1, 16):
+        forest = _core.Forest(n_outputs)
+        for _ in range(n_trees):
+            g = work.gradients(n_outputs)
+            channels = _core.Channels(g, None, "unit", None, None, 1)
+            tree = work.grower.grow(channels, _core.GrowConfig(max_leaves=LEAVES, max_depth=DEPTH))
+            forest.append(tree, _core.newton_leaves(g, None, work.grower.leaf_of_row, tree.n_leaves))
+        raw = np.zeros((work.n_rows, n_outputs), np.float32)
+        yield Kernel(
+            f"prediction, {_outputs(n_outputs)}",
+            "row x tree",
+            f"walking {n_trees} trees of depth {DEPTH} on codes (binning apart) and adding leaf values",
+            work.n_rows * n_trees,
+            partial(forest.predict, work.codes, raw, 0, n_trees, 1),
+        )

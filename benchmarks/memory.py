@@ -1,0 +1,58 @@
+"""The memory of this process, in bytes. Owns how the system is asked; must not know what is measured."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import resource
+import sys
+from pathlib import Path
+
+_PROC = Path("/proc/self")
+
+
+def resident() -> int:
+    """Memory held now; where the system does not say (not Linux), the peak so far."""
+    return _status("VmRSS") or _usage()
+
+
+def peak() -> int:
+    """Most memory held since the last `forget_peak` (or the start).
+
+    Linux: VmHWM and not ru_maxrss, because the latter is handed on through fork and exec: a small child of a
+    large parent would report the parent.
+    """
+    return _status("VmHWM") or _usage()
+
+
+def give_back() -> None:
+    """Return free memory to the system, where possible: a fit that reused it would seem to need none."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+def forget_peak() -> bool:
+    """Start the peak anew from what is held now. False where the system cannot."""
+    try:
+        (_PROC / "clear_refs").write_text("5")
+    except OSError:
+        return False
+    return True
+
+
+def _status(name: str) -> int | None:
+    try:
+        lines = (_PROC / "status").read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        if line.startswith(name + ":"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def _usage() -> int:
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -1,0 +1,136 @@
+"""Runs cases: every measurement in a process of its own, the contenders in turn, over and over.
+
+Owns processes and their order. Must not know libraries (libraries.py), figures or tables (report.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from . import problems
+from .cases import Case, Contender
+from .libraries import is_installed
+from .scores import SCORES
+
+ROOT = Path(__file__).resolve().parent.parent
+Measure = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class Failed(Exception):
+    """A measurement that gave no figures; the message says why."""
+
+
+def in_own_process(timeout: float) -> Measure:
+    """A `measure` that runs worker.py, with as many OpenMP threads as the job says."""
+
+    def measure(job: dict[str, Any]) -> dict[str, Any]:
+        n = str(job["settings"]["threads"])
+        environment = os.environ | {f"{name}_NUM_THREADS": n for name in ("OMP", "OPENBLAS", "MKL")}
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", f"{__package__}.worker"],
+                input=json.dumps(job),
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                cwd=ROOT,
+                env=environment,
+            )
+        except subprocess.TimeoutExpired:
+            raise Failed(f"took longer than {timeout:.0f} s") from None
+        if done.returncode != 0:
+            lines = done.stderr.strip().splitlines() or ["no message"]
+            raise Failed(f"exit code {done.returncode}: {lines[-1]}")
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return measure
+
+
+def run(
+    cases: Sequence[Case],
+    folder: Path | None,
+    repeats: int,
+    measure: Measure,
+    say: Callable[[str], object] = lambda text: None,
+) -> Iterator[dict[str, Any]]:
+    """Measure cases, one after the other.
+
+    Yields
+    ------
+    dict
+        A case as result files have it: `name`, `title`, `baseline`, `focus`, `contenders`; each of these has
+        `label`, `library`, `problem`, `settings`, `score_name`, `higher_is_better`, `runs` (what
+        `worker.measure` gives, one a repeat) and `error` (None, or why there are fewer runs).
+    """
+    for case in cases:
+        say(f"{case.name}: {case.title}")
+        with tempfile.TemporaryDirectory(prefix="polyleaf-benchmark-") as scratch:
+            try:
+                data = _prepare(case, folder, Path(scratch))
+            except problems.DataMissing as missing:
+                say(f"  skipped: {missing}")
+                continue
+            yield _run_case(case, data, repeats, measure, say)
+
+
+def _prepare(case: Case, folder: Path | None, scratch: Path) -> dict[str, str]:
+    """Write each problem's data once; the folder of each contender."""
+    made: list[problems.Problem] = []
+    folders = {}
+    for contender in case.contenders:
+        if contender.problem not in made:
+            problems.save(contender.problem.make(folder), scratch / str(len(made)))
+            made.append(contender.problem)
+        folders[contender.label] = str(scratch / str(made.index(contender.problem)))
+    return folders
+
+
+def _run_case(
+    case: Case, data: dict[str, str], repeats: int, measure: Measure, say: Callable[[str], object]
+) -> dict[str, Any]:
+    records = [_record(contender) for contender in case.contenders]
+    for repeat in range(repeats):
+        for record in records:
+            if record["error"] is not None:
+                continue
+            job = {
+                "library": record["library"],
+                "kind": record["problem"]["kind"],
+                "settings": record["settings"],
+                "data": data[record["label"]],
+                "curve_points": case.curve_points,
+            }
+            try:
+                figures = measure(job)
+            except Failed as failure:
+                record["error"] = str(failure)
+                say(f"  {repeat + 1}/{repeats} {record['label']}: {failure}")
+                continue
+            record["runs"].append(figures)
+            say(f"  {repeat + 1}/{repeats} {record['label']}: fit {figures['fit_seconds']:.3f} s")
+    return {
+        "name": case.name,
+        "title": case.title,
+        "baseline": case.baseline,
+        "focus": case.focus,
+        "contenders": records,
+    }
+
+
+def _record(contender: Contender) -> dict[str, Any]:
+    score = SCORES[contender.problem.kind]
+    return {
+        **asdict(contender),
+        "score_name": score.name,
+        "higher_is_better": score.higher_is_better,
+        "runs": [],
+        "error": None if is_installed(contender.library) else "not installed",
+    }

@@ -1,0 +1,134 @@
+"""The data of the cases: made from a seed, or read from a folder of .npz files.
+
+Owns the recipes and the split into training, validation and test part. Must not know libraries or clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray]
+PARTS = ("X", "y", "X_val", "y_val", "X_test", "y_test")
+
+
+class DataMissing(Exception):
+    """The file of a real data set is not in the data folder."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Data by name of recipe and its arguments: plain values, which a result file can hold.
+
+    Attributes
+    ----------
+    kind : "regression", "binary" or "multiclass"
+    recipe : str
+        Key of `RECIPES`, or "file".
+    arguments : dict
+    """
+
+    kind: str
+    recipe: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+    def make(self, folder: Path | None = None) -> Arrays:
+        """The arrays: X float32 (n, F); y float32 (n, K) for regression, int64 (n,) for classes.
+
+        `X`, `y`, `X_test`, `y_test`, and for early stopping `X_val`, `y_val`. `DataMissing` where a file is
+        missing.
+        """
+        if self.recipe == "file":
+            return read(folder, **self.arguments)
+        return RECIPES[self.recipe](**self.arguments)
+
+
+def shared_structure(n: int, n_test: int, n_features: int, n_outputs: int) -> Arrays:
+    """Targets that mix the same non-linear factors, so that one tree can serve them all; normal features."""
+    rng = np.random.default_rng(16)
+    X = rng.standard_normal((n + n_test, n_features), dtype=np.float32)
+    factors = np.empty((len(X), 12), np.float32)
+    for j in range(factors.shape[1]):
+        a, b, c = (X[:, k] for k in rng.choice(n_features, 3, replace=False))
+        factors[:, j] = (np.sin(2 * a) + b, a * b, np.where(a > 0.3, b, c), np.abs(a) - np.exp(-b * b))[j % 4]
+    y = factors @ rng.standard_normal((factors.shape[1], n_outputs), dtype=np.float32)
+    y += 0.5 * rng.standard_normal(y.shape, dtype=np.float32)
+    return _cut(X, y, n)
+
+
+def binary_signal(n: int, n_test: int, n_features: int) -> Arrays:
+    """Two classes, not separable: the logit is a sum of steps, waves and interactions of normal features."""
+    rng = np.random.default_rng(28)
+    X = rng.standard_normal((n + n_test, n_features), dtype=np.float32)
+    logit = (
+        X[:, 0] * X[:, 1]
+        + np.sin(3 * X[:, 2])
+        + np.where(X[:, 3] > 0, X[:, 4], -0.5 * X[:, 5])
+        + 0.3 * X[:, 6]
+    )
+    y = (rng.random(len(X), dtype=np.float32) < 1 / (1 + np.exp(-2 * logit))).astype(np.int64)
+    return _cut(X, y, n)
+
+
+def linear_targets(n: int, n_test: int, n_features: int, n_outputs: int) -> Arrays:
+    """scikit-learn's make_regression, as in XGBoost's issue 9870."""
+    from sklearn.datasets import make_regression
+
+    X, y = make_regression(n_samples=n + n_test, n_features=n_features, n_targets=n_outputs, random_state=0)
+    return _cut(X.astype(np.float32), y.astype(np.float32), n)
+
+
+RECIPES: dict[str, Callable[..., Arrays]] = {
+    "shared_structure": shared_structure,
+    "binary_signal": binary_signal,
+    "linear_targets": linear_targets,
+}
+
+
+def read(folder: Path | None, name: str, n_rows: int | None = None) -> Arrays:
+    """A real data set, `folder/name.npz`: `X`, `y`, and the rows of its own split where it has one.
+
+    The split is `train_idx` / `test_idx`, or that of the SketchBoost benchmark (`sb_...`), or 80 / 20 at
+    random. 15 % of the training rows become the validation part. `n_rows` keeps that many training rows
+    (quick runs).
+    """
+    path = Path(folder or ".") / f"{name}.npz"
+    if not path.is_file():
+        raise DataMissing(f"{path} does not exist; name the folder that holds it with --data.")
+    with np.load(path, allow_pickle=False) as file:
+        X, y = file["X"].astype(np.float32), file["y"]
+        train, test = _own_split(file, len(X))
+    y = y.astype(np.int64) if y.dtype.kind in "iub" else y.astype(np.float32)
+    train = np.random.default_rng(15).permutation(train)[:n_rows]
+    n_val = max(1, round(0.15 * len(train)))
+    val, train = train[:n_val], train[n_val:]
+    parts = {"": train, "_val": val, "_test": test}
+    return {f"{a}{part}": values[rows] for part, rows in parts.items() for a, values in (("X", X), ("y", y))}
+
+
+def _own_split(file: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    for prefix in ("", "sb_"):
+        if f"{prefix}train_idx" in file:
+            return file[f"{prefix}train_idx"], file[f"{prefix}test_idx"]
+    rows = np.random.default_rng(0).permutation(n_rows)
+    return rows[n_rows // 5 :], rows[: n_rows // 5]
+
+
+def _cut(X: np.ndarray, y: np.ndarray, n: int) -> Arrays:
+    return {"X": X[:n], "y": y[:n], "X_test": X[n:], "y_test": y[n:]}
+
+
+def save(arrays: Arrays, folder: Path) -> None:
+    """Write the parts as .npy files, from which every process reads the same bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, values in arrays.items():
+        np.save(folder / f"{name}.npy", values)
+
+
+def load(folder: Path) -> Arrays:
+    """What `save` wrote, in memory."""
+    return {name: np.load(folder / f"{name}.npy") for name in PARTS if (folder / f"{name}.npy").is_file()}

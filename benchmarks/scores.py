@@ -1,0 +1,55 @@
+"""The score of each task on test data.
+
+Owns what is scored and which way is better. Must not know who predicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+
+def _rmse(y: np.ndarray, predicted: np.ndarray) -> float:
+    error = np.asarray(predicted, np.float64).reshape(y.shape) - y
+    return float(np.sqrt(np.mean(error * error)))
+
+
+def _auc(y: np.ndarray, predicted: np.ndarray) -> float:
+    from sklearn.metrics import roc_auc_score
+
+    return float(roc_auc_score(y, predicted))
+
+
+def _log_loss(y: np.ndarray, predicted: np.ndarray) -> float:
+    from sklearn.metrics import log_loss
+
+    # Libraries give float32 probabilities, whose sum is 1 only nearly: normalised for all of them alike.
+    probability = np.asarray(predicted, np.float64)
+    probability = probability / probability.sum(axis=1, keepdims=True)
+    return float(log_loss(y, probability, labels=np.arange(probability.shape[1])))
+
+
+@dataclass(frozen=True)
+class Score:
+    """How predictions of one task are judged.
+
+    `function(y, predicted)`: for "regression" `predicted` are values (n,) or (n, K), for "binary" the
+    probability of class 1 (n,), for "multiclass" the probabilities (n, K).
+    """
+
+    name: str
+    function: Callable[[np.ndarray, np.ndarray], float]
+    higher_is_better: bool
+
+    def reached(self, value: float, target: float) -> bool:
+        """Whether `value` is at least as good as `target`."""
+        return value >= target if self.higher_is_better else value <= target
+
+
+SCORES = {
+    "regression": Score("RMSE", _rmse, higher_is_better=False),
+    "binary": Score("AUC", _auc, higher_is_better=True),
+    "multiclass": Score("log loss", _log_loss, higher_is_better=False),
+}

@@ -1,0 +1,116 @@
+"""One measurement in a process of its own: job on standard input, figures on standard output, as JSON.
+
+Owns what is inside the clock: the library is imported, its threads are started by a tiny fit, and the data
+is in memory before it starts. Must not know that other libraries are measured too.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import memory, problems
+from .cases import Settings
+from .libraries import LIBRARIES, Library
+from .scores import SCORES
+
+PREDICTIONS = 3  # timed; the median counts
+
+
+def measure(job: dict[str, Any]) -> dict[str, Any]:
+    """Fit, predict and score once.
+
+    Parameters
+    ----------
+    job : dict
+        `library` (key of `LIBRARIES`), `kind`, `settings` (those of `Settings`), `data` (folder of .npy
+        files), `curve_points`.
+
+    Returns
+    -------
+    dict
+        `fit_seconds`, `fit_cpu_seconds` (of all threads), `peak_above_data_bytes` (most memory during fit,
+        above what was held before), `peak_bytes`, `predict_seconds`, `score`, `rounds`, `model_bytes`,
+        `curve` (lists of rounds, seconds since the fit began, test score).
+    """
+    settings = Settings(**job["settings"])
+    cls = LIBRARIES[job["library"]]
+    data = problems.load(Path(job["data"]))
+    _warm_up(cls, job["kind"], settings)
+    library = cls(job["kind"], settings)
+
+    memory.give_back()
+    memory.forget_peak()
+    held = memory.resident()
+    start, cpu_start = time.perf_counter(), time.process_time()
+    library.fit(data)
+    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
+    peak = memory.peak()
+
+    predicted, predict_seconds = _timed(lambda: library.predict(data["X_test"]))
+    return {
+        "fit_seconds": seconds,
+        "fit_cpu_seconds": cpu_seconds,
+        "peak_above_data_bytes": max(0, peak - held),
+        "peak_bytes": peak,
+        "predict_seconds": predict_seconds,
+        "score": SCORES[job["kind"]].function(data["y_test"], predicted),
+        "rounds": library.n_rounds(),
+        "model_bytes": library.model_bytes(),
+        "curve": _curve(library, data, start, job["curve_points"]),
+    }
+
+
+def _warm_up(cls: type[Library], kind: str, settings: Settings) -> None:
+    """A fit and a prediction of no size: imports, thread pools and first calls are nobody's training time."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((64, 4), dtype=np.float32)
+    y = X[:, :2].copy() if kind == "regression" else np.arange(64) % (2 if kind == "binary" else 3)
+    if cls.__name__ == "ScikitLearn" and kind == "regression":
+        y = y[:, :1]
+    tiny = cls(kind, Settings(rounds=2, max_depth=2, max_leaves=4, threads=settings.threads))
+    tiny.fit({"X": X, "y": y})
+    tiny.predict(X)
+
+
+def _timed(call: Callable[[], np.ndarray]) -> tuple[np.ndarray, float]:
+    seconds = []
+    for _ in range(PREDICTIONS):
+        start = time.perf_counter()
+        result = call()
+        seconds.append(time.perf_counter() - start)
+    return result, statistics.median(seconds)
+
+
+def _curve(library: Library, data: problems.Arrays, start: float, n_points: int) -> list[list[float]]:
+    """Test scores of shorter models, and when training had them: [rounds, seconds, score]. Not timed."""
+    last = library.n_rounds()
+    if n_points == 0 or len(library.round_ends) < last:
+        return []
+    score = SCORES[library.kind].function
+    rounds = np.unique(np.geomspace(1, last, n_points).round().astype(int))
+    return [
+        [
+            int(r),
+            library.round_ends[r - 1] - start,
+            score(data["y_test"], library.predict(data["X_test"], int(r))),
+        ]
+        for r in rounds
+    ]
+
+
+def main() -> None:
+    """Libraries may print: only the last line is the result."""
+    result = measure(json.load(sys.stdin))
+    print("\n" + json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
