@@ -38,7 +38,7 @@ class _Job:
 _JOBS = (
     _Job(
         "energy",
-        "Energy: heating and cooling load",
+        "Energy: 2 targets",
         "regression",
         {"n_estimators": 800, "learning_rate": 0.1, "max_leaves": 16, "min_child_samples": 5},
         ("RMSE", "R2"),
@@ -52,7 +52,7 @@ _JOBS = (
     ),
     _Job(
         "emotions",
-        "Emotions in music: 6 labels",
+        "Emotions: 6 labels",
         "multilabel",
         {"n_estimators": 300, "learning_rate": 0.05, "max_leaves": 8, "colsample_bytree": 0.5},
         ("log loss", "micro F1"),
@@ -129,7 +129,8 @@ def run(
     _write_csv(out)
     console.print(_score_table(results))
     console.print("Models were saved, loaded again, and predict exactly the same.")
-    console.print(f"Models, learning curves ({picture.name}) and two CSV files are in {out}/. Go on with")
+    console.print(f"In {out}/: models, learning curves ({picture.name}), two CSV files.", soft_wrap=True)
+    console.print("Go on with")
     mine = out / "mine.polyleaf"
     for command in (
         f"polyleaf train {out / 'energy_train.csv'} --target heating_load,cooling_load --model {mine}",
