@@ -351,8 +351,8 @@ def structure_curvature(curvature: str, h: np.ndarray | None, n_outputs: int) ->
     """The curvature that splits are judged with, once "auto" is settled: "none", "shared" or "diagonal".
 
     "auto": none where the objective's curvature is constant; shared where one column serves all outputs, or
-    there is only one, or there are more than `DIAGONAL_UP_TO`; diagonal otherwise. Measured, see docs/design.md
-    section 5.
+    there is only one, or there are more than `DIAGONAL_UP_TO`; diagonal otherwise. Measured: see section 5 of
+    docs/design.md.
     """
     if curvature == "none" or h is None:
         return "none"
