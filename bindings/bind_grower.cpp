@@ -3,12 +3,14 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <atomic>
 #include <optional>
 #include <stdexcept>
 #include <string>
 
 #include "../cpp/grower.h"
 #include "../cpp/leaves/newton.h"
+#include "../cpp/parallel.h"
 #include "arrays.h"
 
 namespace polyleaf {
@@ -23,12 +25,18 @@ void require(bool condition, const char* message) {
   if (!condition) throw std::invalid_argument(message);
 }
 
-void require_leaf_ids(const Array1<const int32_t>& leaf_of_row, int32_t n_leaves) {
+void require_leaf_ids(const Array1<const int32_t>& leaf_of_row, int32_t n_leaves, int n_threads) {
   const int32_t* ids = leaf_of_row.data();
-  const size_t n = leaf_of_row.size();
-  uint32_t largest = 0;  // a negative id is a large unsigned one
-  for (size_t i = 0; i < n; ++i) largest = std::max(largest, static_cast<uint32_t>(ids[i]));
-  require(n == 0 || largest < static_cast<uint32_t>(n_leaves), "A leaf id is out of range.");
+  const int64_t n = static_cast<int64_t>(leaf_of_row.size()), block = 1 << 16;
+  std::atomic<bool> bad{false};
+  parallel_for(n_threads, Block::count(n, block), [&](int64_t task, int) {
+    const Block rows(n, block, task);
+    uint32_t largest = 0;  // a negative id is a large unsigned one
+    for (int64_t i = rows.begin; i < rows.end; ++i)
+      largest = std::max(largest, static_cast<uint32_t>(ids[i]));
+    if (largest >= static_cast<uint32_t>(n_leaves)) bad = true;
+  });
+  require(!bad, "A leaf id is out of range.");
 }
 
 RowSample sample_of(int64_t n_all, const Optional1<const uint32_t>& rows,
@@ -171,7 +179,7 @@ void bind_leaves(nb::module_& m) {
         if (h)
           require(h->shape(0) == g.shape(0) && (h->shape(1) == 1 || h->shape(1) == g.shape(1)),
                   "h must have g's rows, and one column or one per output.");
-        require_leaf_ids(leaf_of_row, n_leaves);
+        require_leaf_ids(leaf_of_row, n_leaves, std::max(1, n_threads));
         NewArray<float> out({static_cast<size_t>(n_leaves), g.shape(1)});
         {
           nb::gil_scoped_release release;
@@ -196,7 +204,7 @@ void bind_leaves(nb::module_& m) {
                             : values.shape(1) == raw.shape(1),
                 "Leaf values do not fit the raw scores.");
         const int32_t n_leaves = static_cast<int32_t>(values.shape(0));
-        require_leaf_ids(leaf_of_row, n_leaves);
+        require_leaf_ids(leaf_of_row, n_leaves, std::max(1, n_threads));
         nb::gil_scoped_release release;
         add_leaf_values(raw.data(), static_cast<int64_t>(raw.shape(0)), static_cast<int>(raw.shape(1)),
                         output, leaf_of_row.data(), values.data(), std::max(1, n_threads));
