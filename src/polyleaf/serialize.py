@@ -223,7 +223,7 @@ def _checksum(header: Any, arrays: dict[str, np.ndarray]) -> str:
     crc = zlib.crc32(json.dumps(header, sort_keys=True).encode())
     for name, array in sorted(arrays.items()):
         crc = zlib.crc32(f"{name}{array.dtype.str}{array.shape}".encode(), crc)
-        crc = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8), crc)
+        crc = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, crc)
     return f"{crc:08x}"
 
 
