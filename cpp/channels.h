@@ -25,6 +25,7 @@ struct ChannelLayout {
   int count_lane = -1;        // -1: counts are kept in an array beside the sums
 
   static ChannelLayout make(int n_outputs, Curvature curvature);
+  bool operator==(const ChannelLayout&) const = default;
   int n_curvature() const {
     return curvature == Curvature::unit ? 0 : curvature == Curvature::shared ? 1 : n_outputs;
   }

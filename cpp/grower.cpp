@@ -34,54 +34,14 @@ Tree Grower::grow(const Channels& channels, const GrowConfig& config, const uint
   return std::move(tree_);
 }
 
-// ------------------------------------------------------------------------------------------------ start and
-// end
+// ---------------------------------------------------------------------------------------- start and end
 
 void Grower::start(const Channels& channels, const GrowConfig& config, const uint8_t* features) {
   channels_ = &channels;
   config_ = &config;
-  const bool same_layout = layout_.lanes == channels.layout().lanes &&
-                           layout_.count_lane == channels.layout().count_lane && histogram_ints_ != 0;
-  layout_ = channels.layout();
-  if (!same_layout) {
-    pool_.clear();
-    tile_sums_.assign(bins_.n_tiles(), 0);
-    tile_counts_.assign(bins_.n_tiles(), 0);
-    histogram_ints_ = 0;
-    size_t largest = 0, all_bins = 0;
-    for (int t = 0; t < bins_.n_tiles(); ++t) {
-      const size_t n_bins = static_cast<size_t>(bins_.tile(t).n_features) * bins_.tile(t).stride();
-      largest = std::max(largest, n_bins);
-      all_bins += n_bins;
-      tile_sums_[t] = histogram_ints_;
-      histogram_ints_ += n_bins * layout_.lanes + 16;  // 16: vectors may read past the last bin
-      tile_counts_[t] = histogram_ints_;
-      if (layout_.count_lane < 0) histogram_ints_ += n_bins;
-      histogram_ints_ = (histogram_ints_ + 15) / 16 * 16;
-    }
-    const double bins_per_feature = static_cast<double>(all_bins) / bins_.n_features();
-    // Ordering a row by a feature's bins costs about as much as four vectors of sixteen sums; a histogram is
-    // written, read and cleared bin by bin. One output, and one curvature for all, are scanned from
-    // histograms alone.
-    const int vectors = layout_.lanes / 16;
-    const bool can_order = layout_.n_outputs > 1 && layout_.curvature != Curvature::shared && vectors >= 1;
-    ordered_rows_ = can_order ? std::min<int64_t>(60000, static_cast<int64_t>(bins_per_feature * 4 * vectors /
-                                                                              (2.2 + 0.1 * vectors)))
-                              : 0;
-    // Subtracting moves every bin of a histogram that has left the cache; building reads rows. Rows at which
-    // both cost the same, from the costs measured in docs/design.md section 5.
-    direct_rows_ = std::max<int64_t>(
-        std::max(kSparseRows, ordered_rows_),
-        static_cast<int64_t>(bins_per_feature * 20.0 * layout_.lanes / (layout_.lanes + 12)));
-    for (Scratch& s : scratch_) {
-      s.sums.reserve(largest * layout_.lanes + 16);
-      s.counts.reserve(largest + 16);
-      s.order.reserve(kTileFeatures * static_cast<size_t>(ordered_rows_) + 16);
-      s.start.reserve(2 * kTileFeatures * 256);
-      s.lanes.reserve(32 * ((layout_.n_outputs + 15) / 16) + 16);
-      s.scan.lanes = s.lanes.data();
-      s.clean = false;
-    }
+  if (!(layout_ == channels.layout()) || histogram_ints_ == 0) {
+    layout_ = channels.layout();
+    lay_out_memory();
   }
   free_.clear();
   for (size_t i = 0; i < pool_.size(); ++i) free_.push_back(static_cast<int>(i));
@@ -98,6 +58,48 @@ void Grower::start(const Channels& channels, const GrowConfig& config, const uin
   nodes_.clear();
   tree_ = Tree();
   tree_.n_outputs = layout_.n_outputs;
+}
+
+// Sizes of histograms and scratch, and which nodes are worth a histogram, for channels of this layout.
+void Grower::lay_out_memory() {
+  pool_.clear();
+  tile_sums_.assign(bins_.n_tiles(), 0);
+  tile_counts_.assign(bins_.n_tiles(), 0);
+  histogram_ints_ = 0;
+  size_t largest = 0, all_bins = 0;
+  for (int t = 0; t < bins_.n_tiles(); ++t) {
+    const size_t n_bins = static_cast<size_t>(bins_.tile(t).n_features) * bins_.tile(t).stride();
+    largest = std::max(largest, n_bins);
+    all_bins += n_bins;
+    tile_sums_[t] = histogram_ints_;
+    histogram_ints_ += n_bins * layout_.lanes + 16;  // 16: vectors may read past the last bin
+    tile_counts_[t] = histogram_ints_;
+    if (layout_.count_lane < 0) histogram_ints_ += n_bins;
+    histogram_ints_ = (histogram_ints_ + 15) / 16 * 16;
+  }
+  const double bins_per_feature = static_cast<double>(all_bins) / bins_.n_features();
+  // Ordering a row by a feature's bins costs about as much as four vectors of sixteen sums; a histogram is
+  // written, read and cleared bin by bin. One output, and one curvature for all, are scanned from
+  // histograms alone.
+  const int vectors = layout_.lanes / 16;
+  const bool can_order = layout_.n_outputs > 1 && layout_.curvature != Curvature::shared && vectors >= 1;
+  ordered_rows_ = can_order ? std::min<int64_t>(60000, static_cast<int64_t>(bins_per_feature * 4 * vectors /
+                                                                            (2.2 + 0.1 * vectors)))
+                            : 0;
+  // Subtracting moves every bin of a histogram that has left the cache; building reads rows. Rows at which
+  // both cost the same, from the costs measured in docs/design.md section 5.
+  direct_rows_ =
+      std::max<int64_t>(std::max(kSparseRows, ordered_rows_),
+                        static_cast<int64_t>(bins_per_feature * 20.0 * layout_.lanes / (layout_.lanes + 12)));
+  for (Scratch& s : scratch_) {
+    s.sums.reserve(largest * layout_.lanes + 16);
+    s.counts.reserve(largest + 16);
+    s.order.reserve(kTileFeatures * static_cast<size_t>(ordered_rows_) + 16);
+    s.start.reserve(2 * kTileFeatures * 256);
+    s.lanes.reserve(32 * ((layout_.n_outputs + 15) / 16) + 16);
+    s.scan.lanes = s.lanes.data();
+    s.clean = false;
+  }
 }
 
 void Grower::make_root() {

@@ -87,6 +87,7 @@ class Grower {
   };
 
   void start(const Channels& channels, const GrowConfig& config, const uint8_t* features);
+  void lay_out_memory();
   void make_root();
   void evaluate(const std::vector<int32_t>& nodes);
   std::vector<Job> plan(const std::vector<int32_t>& nodes);

@@ -121,11 +121,16 @@ class Core:
         return channels.dense(), np.asarray(channels.gradient_steps), np.asarray(channels.curvature_steps)
 
     @staticmethod
-    def grow(p, n_threads=1, **only_core):
+    def grower(p, n_threads=1):
         from polyleaf import _core
 
-        bins = _core.Bins(p.codes, p.n_bins, p.is_categorical, n_threads)
-        grower = _core.Grower(bins, n_threads)
+        return _core.Grower(_core.Bins(p.codes, p.n_bins, p.is_categorical, n_threads), n_threads)
+
+    @staticmethod
+    def grow(p, n_threads=1, grower=None, **only_core):
+        from polyleaf import _core
+
+        grower = grower or Core.grower(p, n_threads)
         config = _core.GrowConfig(**asdict(p.config), **only_core)
         tree = grower.grow(core_channels(p, n_threads), config, p.features)
         return as_reference_tree(tree), np.array(grower.leaf_of_row)

@@ -327,3 +327,14 @@ def test_trees_at_random(p, n_threads):
 @given(problems(), st.sampled_from([1, 2, 3]))
 def test_trees_at_random_for_long(p, n_threads):
     assert_core_equals_twin(p, n_threads)
+
+
+def test_one_grower_serves_channels_of_every_kind():
+    """Memory is laid out again where the channels change, even between layouts of as many lanes."""
+    problems = [
+        make_problem(31, n=300, n_bins=(200, 9), n_outputs=k, kind=kind) for kind in KINDS for k in (9, 14)
+    ]
+    grower = Core.grower(problems[0], 2)
+    for p in [*problems, *reversed(problems)]:
+        p = replace(p, codes=problems[0].codes)
+        assert_same_tree(Core.grow(p, 2, grower)[0], Twin.grow(p)[0])
