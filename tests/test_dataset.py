@@ -75,3 +75,11 @@ def test_codes_too_large_to_allocate():
 def test_bins_are_made_once(X):
     data = Dataset(X)
     assert data.bins is data.bins
+
+
+def test_packed_data_keep_their_shape_and_bins():
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    data, packed = Dataset(X), Dataset(X)
+    packed.pack()
+    assert packed.shape == data.shape and packed.codes.size == 0
+    assert packed.bins.n_rows == data.bins.n_rows and packed.bins.nbytes == data.bins.nbytes

@@ -90,6 +90,7 @@ class Dataset:
             mapper.fit(table, sample_weight, n_threads)
         self.mapper: BinMapper = mapper
         self.codes: NDArray[np.uint8] = mapper.transform(table, n_threads)
+        self._shape = table.n_rows, table.n_features
         self.y = y
         self.sample_weight = sample_weight
         self.n_jobs = n_jobs
@@ -98,12 +99,12 @@ class Dataset:
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        return int(self.codes.shape[1])
+        return self._shape[0]
 
     @property
     def n_features(self) -> int:
         """Number of features."""
-        return int(self.codes.shape[0])
+        return self._shape[1]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -127,6 +128,14 @@ class Dataset:
             n_threads = effective_threads(self.n_jobs)
             self._bins = _core.Bins(self.codes, self.mapper.n_bins_, self.mapper.is_categorical_, n_threads)
         return self._bins
+
+    def pack(self) -> None:
+        """Keep only what the grower reads. For data of one training: it halves what stays in memory.
+
+        `codes` is empty afterwards, so the data set can no longer be evaluated, gone on from, or pickled.
+        """
+        _ = self.bins
+        self.codes = np.empty((self.n_features, 0), np.uint8)
 
     def __len__(self) -> int:
         return self.n_rows

@@ -231,9 +231,12 @@ class _PolyleafEstimator(BaseEstimator):
             reset=True,
             n_threads=self._n_threads(),
         )
-        return Dataset(
+        dataset = Dataset(
             table, sample_weight=target.weight, max_bins=self.max_bins, reference=mapper, n_jobs=self.n_jobs
         )
+        if start is None:
+            dataset.pack()
+        return dataset
 
     def _eval_set(
         self,
