@@ -582,3 +582,17 @@ print(*(set(sys.modules) - before))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert extras.isdisjoint(done.stdout.split())
+
+
+def test_metrics_of_each_output():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 4))
+    Y = np.stack([X[:, 0], 5 * X[:, 1]], axis=1)
+    model = PolyleafRegressor(n_estimators=6).fit(X, Y, eval_set=[(X, Y)], eval_names=["seen"])
+    each = model.evals_result_per_output_["seen"]["rmse"]
+    assert each.shape == (6, 2)
+    together = np.sqrt(np.square(each).mean(axis=1))
+    np.testing.assert_allclose(together, model.evals_result_["seen"]["rmse"], rtol=1e-6)
+    np.testing.assert_allclose(each[-1], np.sqrt(np.square(model.predict(X) - Y).mean(axis=0)), rtol=1e-6)
+    alone = PolyleafRegressor(n_estimators=2).fit(X, Y[:, 0], eval_set=[(X, Y[:, 0])])
+    assert alone.evals_result_per_output_ == {"validation_0": {}}

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["EvalSet", "boost"]
 
 EvalsLog = dict[str, dict[str, list[float]]]
+OutputsLog = dict[str, dict[str, list[np.ndarray]]]
 
 # Outputs up to which curvature="auto" judges splits by K curvatures; above, by their mean, which saves K
 # channels.
@@ -73,7 +74,7 @@ def boost(
     target_offset: np.ndarray | None = None,
     output_names: Sequence[str] | None = None,
     model_metadata: dict[str, Any] | None = None,
-) -> tuple[Model, EvalsLog]:
+) -> tuple[Model, EvalsLog, OutputsLog]:
     """Boost trees on one data set.
 
     Parameters
@@ -103,6 +104,9 @@ def boost(
     model : Model
     evals_log : dict
         `{data name: {metric name: [value of each round]}}`.
+    outputs_log : dict
+        The same for each output, arrays (K,), of the metrics for which that means something; empty for a
+        single output.
 
     Notes
     -----
@@ -136,7 +140,7 @@ def boost(
         )
     for callback in callbacks:
         callback.after_training(model)
-    return model, run.log
+    return model, run.log, run.outputs_log
 
 
 class _Draw(NamedTuple):
@@ -191,7 +195,9 @@ class _Run:
         self.channels = _core.Channels()
         self.n_features = dataset.n_features
         self.log: EvalsLog = {e.name: {m.name: [] for m in e.metrics} for e in eval_sets}
+        self.outputs_log: OutputsLog = {e.name: {} for e in eval_sets}
         forest = self.model.forest
+        self.first_round, self.trees_scored = self.model.n_rounds, len(forest)
         if len(forest) > 0:
             forest.predict(dataset.codes, self.raw, 0, len(forest), config.n_threads)
         for e in eval_sets:
@@ -298,29 +304,29 @@ class _Run:
 
     def evaluate(self) -> None:
         """Score every evaluation set with the trees it has not seen yet."""
-        forest, n_trees = self.model.forest, len(self.model.forest)
-        first = n_trees - self._trees_of_last_round()
+        forest = self.model.forest
         for e in self.eval_sets:
-            forest.predict(e.codes, e.raw, first, n_trees, self.config.n_threads)
+            forest.predict(e.codes, e.raw, self.trees_scored, len(forest), self.config.n_threads)
             scores = self.model.in_unit_of_y(e.raw)
             predictions = self.objective.transform(scores)
             for metric in e.metrics:
-                value = metric(e.target, scores if metric.needs == "raw" else predictions, e.weight)
-                self.log[e.name][metric.name].append(float(value))
-
-    def _trees_of_last_round(self) -> int:
-        rounds = np.asarray(self.model.round_of_tree)
-        return int(np.count_nonzero(rounds == rounds[-1]))
+                data = e.target, scores if metric.needs == "raw" else predictions, e.weight
+                self.log[e.name][metric.name].append(float(metric(*data)))
+                values = metric.per_output(*data) if scores.shape[1] > 1 else None
+                if values is not None:
+                    self.outputs_log[e.name].setdefault(metric.name, []).append(values)
+        self.trees_scored = len(forest)
 
     def drop_incomplete_round(self, round: int) -> None:
         """After Ctrl-C: forget trees and scores of a round that was not finished."""
         per_round = self.raw.shape[1] if self.config.multi_strategy == "one_output_per_tree" else 1
         if np.count_nonzero(np.asarray(self.model.round_of_tree) == round) < per_round:
             self.model.truncate(round)
-        n_rounds = self.model.n_rounds
-        for metrics in self.log.values():
-            for values in metrics.values():
-                del values[n_rounds:]
+        complete = self.model.n_rounds - self.first_round
+        for log in (self.log, self.outputs_log):
+            for metrics in log.values():
+                for values in metrics.values():
+                    del values[complete:]
 
 
 def _column(matrix: np.ndarray | None, k: int) -> Any:

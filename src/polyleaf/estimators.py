@@ -119,7 +119,7 @@ class _PolyleafEstimator(BaseEstimator):
         encoding = target.encoding
         all_callbacks = self._all_callbacks(callbacks, rounds, metrics if eval_sets else [])
         try:
-            model, self.evals_result_ = boost(
+            model, self.evals_result_, per_output = boost(
                 dataset,
                 target.values,
                 target.weight,
@@ -139,6 +139,10 @@ class _PolyleafEstimator(BaseEstimator):
                 if isinstance(callback, ProgressBar):
                     callback.close()
         self._adopt(model, encoding)
+        self.evals_result_per_output_ = {
+            name: {metric: np.array(rows) for metric, rows in metrics.items()}
+            for name, metrics in per_output.items()
+        }
         return self
 
     def _starting_model(self, init_model: Any) -> Model | None:
@@ -964,6 +968,7 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     estimator._take_feature_names(model.n_features, model.feature_names)
     estimator._adopt(model, TargetEncoding.from_dict(model.metadata))
     estimator.evals_result_ = {}
+    estimator.evals_result_per_output_ = {}
     return estimator
 
 

@@ -159,6 +159,9 @@ best_iteration_ : int or None
 best_score_ : float or None
 evals_result_ : dict
     `{evaluation set: {metric: [value of each round]}}`.
+evals_result_per_output_ : dict
+    `{evaluation set: {metric: ndarray of shape (rounds, n_outputs)}}`, where there are several outputs and
+    the metric means something for one of them alone.
 feature_importances_ : ndarray of shape (n_features_in_,)
     Share of each feature in the total gain.
 """.strip("\n")
