@@ -127,8 +127,7 @@ void bind_channels(nb::module_& m) {
       .def_prop_ro(
           "curvature_steps",
           [](const Channels& c) { return steps(c.curvature_step(), c.layout().n_curvature()); },
-          nb::rv_policy::move)
-      .def_prop_ro("n_lanes", [](const Channels& c) { return c.layout().lanes; });
+          nb::rv_policy::move);
 }
 
 void bind_config(nb::module_& m) {

@@ -87,14 +87,17 @@ void move_words(const uint64_t* from, const uint8_t* bits, int64_t n, uint64_t* 
   move_rest([from](int64_t j) { return from[j]; }, bits, i, n, left, left_end, right, right_end);
 }
 
-void move_ids(const uint32_t* from, const uint8_t* bits, int64_t n, uint32_t* left, int64_t n_left,
-              uint32_t* right) {
+// Row ids, sixteen at a time where there is vpcompress: `at(i)` is the id of row i, `sixteen(i)` those of i
+// .. i + 15.
+template <class At, class Sixteen>
+POLYLEAF_INLINE void move_values(At at, [[maybe_unused]] Sixteen sixteen, const uint8_t* bits, int64_t n,
+                                 uint32_t* left, int64_t n_left, uint32_t* right) {
   uint32_t* const left_end = left + n_left;
   uint32_t* const right_end = right + (n - n_left);
   int64_t i = 0;
 #ifdef __AVX512F__
   for (; i + 16 <= n && left + 16 <= left_end && right + 16 <= right_end; i += 16) {
-    const __m512i v = _mm512_loadu_si512(from + i);
+    const __m512i v = (__m512i)sixteen(i);
     const __mmask16 k = load<uint16_t>(bits + (i >> 3));
     const int c = __builtin_popcount(k);
     _mm512_storeu_si512(left, _mm512_maskz_compress_epi32(k, v));
@@ -103,28 +106,21 @@ void move_ids(const uint32_t* from, const uint8_t* bits, int64_t n, uint32_t* le
     right += 16 - c;
   }
 #endif
-  move_rest([from](int64_t j) { return from[j]; }, bits, i, n, left, left_end, right, right_end);
+  move_rest(at, bits, i, n, left, left_end, right, right_end);
+}
+
+void move_ids(const uint32_t* from, const uint8_t* bits, int64_t n, uint32_t* left, int64_t n_left,
+              uint32_t* right) {
+  move_values([from](int64_t i) { return from[i]; }, [from](int64_t i) { return load<i32x16>(from + i); },
+              bits, n, left, n_left, right);
 }
 
 void number_ids(uint32_t first, const uint8_t* bits, int64_t n, uint32_t* left, int64_t n_left,
                 uint32_t* right) {
-  uint32_t* const left_end = left + n_left;
-  uint32_t* const right_end = right + (n - n_left);
-  int64_t i = 0;
-#ifdef __AVX512F__
-  const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-  for (; i + 16 <= n && left + 16 <= left_end && right + 16 <= right_end; i += 16) {
-    const __m512i v = _mm512_add_epi32(lanes, _mm512_set1_epi32(static_cast<int>(first + i)));
-    const __mmask16 k = load<uint16_t>(bits + (i >> 3));
-    const int c = __builtin_popcount(k);
-    _mm512_storeu_si512(left, _mm512_maskz_compress_epi32(k, v));
-    _mm512_storeu_si512(right, _mm512_maskz_compress_epi32(static_cast<__mmask16>(~k), v));
-    left += c;
-    right += 16 - c;
-  }
-#endif
-  move_rest([first](int64_t j) { return static_cast<uint32_t>(first + j); }, bits, i, n, left, left_end,
-            right, right_end);
+  const i32x16 lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  move_values([first](int64_t i) { return static_cast<uint32_t>(first + i); },
+              [first, lanes](int64_t i) { return lanes + static_cast<int32_t>(first + i); }, bits, n, left,
+              n_left, right);
 }
 
 void gather_words(const uint64_t* words, const uint32_t* ids, int64_t n, uint64_t* out) {

@@ -398,9 +398,8 @@ template <class F>
 auto with_score(const ScanNode& node, F f) {
   const Regularisation r{node.config->reg_lambda, node.config->reg_alpha, node.config->max_delta_step};
   const bool plain = r.alpha == 0.0f && r.max_delta_step == 0.0f;
-  if (node.layout->curvature == Curvature::diagonal)
-    return plain ? f(Diagonal{r}) : f(DiagonalRegularised{r});
-  return plain ? f(Shared{r}) : f(SharedRegularised{r});
+  if (node.layout->curvature == Curvature::diagonal) return plain ? f(Diagonal{r}) : f(Regularised<true>{r});
+  return plain ? f(Shared{r}) : f(Regularised<false>{r});
 }
 
 void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch, NumericBest* best) {

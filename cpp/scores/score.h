@@ -40,5 +40,19 @@ POLYLEAF_INLINE f32x16 regularised_term(f32x16 g, f32x16 c, const Regularisation
   return (2.0f * kept) * w - (c * w) * w;  // the signs of t and w cancel
 }
 
+// The score of both kinds of curvature where plain division is not enough.
+template <bool PER_OUTPUT>
+struct Regularised {
+  static constexpr bool kPerOutput = PER_OUTPUT;
+  Regularisation r;
+  POLYLEAF_METHOD f32x16 coefficient(f32x16 h) const { return h + r.lambda; }
+  POLYLEAF_METHOD f32x16 pair(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr) const {
+    return regularised_term(gl, cl, r) + regularised_term(gr, cr, r);
+  }
+  POLYLEAF_METHOD f32x16 single(f32x16 g, f32x16 c) const { return regularised_term(g, c, r); }
+};
+
+static_assert(Score<Regularised<false>> && Score<Regularised<true>>);
+
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

@@ -20,17 +20,7 @@ struct Shared {
   POLYLEAF_METHOD f32x16 single(f32x16 g, f32x16 c) const { return (g * g) * c; }
 };
 
-struct SharedRegularised {
-  static constexpr bool kPerOutput = false;
-  Regularisation r;
-  POLYLEAF_METHOD f32x16 coefficient(f32x16 h) const { return h + r.lambda; }
-  POLYLEAF_METHOD f32x16 pair(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr) const {
-    return regularised_term(gl, cl, r) + regularised_term(gr, cr, r);
-  }
-  POLYLEAF_METHOD f32x16 single(f32x16 g, f32x16 c) const { return regularised_term(g, c, r); }
-};
-
-static_assert(Score<Shared> && Score<SharedRegularised>);
+static_assert(Score<Shared>);
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf
