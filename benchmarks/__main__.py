@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from . import cases, compare, kernels, peers, report
+from . import cases, compare, defaults, kernels, papers, peers, report, results
+from .frame import runner, tables
+from .frame.context import Context
+from .frame.paper import Paper, Table
+from .frame.store import Store
 from .libraries import LIBRARIES
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; the exit code."""
     options = _parser().parse_args(arguments)
+    if "repeats" in options and options.repeats is None:
+        options.repeats = 1 if options.quick else options.usual_repeats
+    with suppress(ValueError):  # not in the main thread
+        # A program that is ended ends the measurement it waits for: otherwise that would run on.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     return options.command(options)
 
 
@@ -26,12 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     p.set_defaults(command=_peers)
     p.add_argument("--case", default="all", choices=[*cases.CASES, "all"])
-    p.add_argument(
-        "--data", type=Path, default=Path("../shared/data"), help="folder of NAME.npz (default: %(default)s)"
-    )
-    p.add_argument(
-        "--threads", type=_positive, default=2, help="threads of every library (default: %(default)s)"
-    )
+    _data_and_threads(p)
     p.add_argument("--libraries", help=f"peers, in place of the case's own, of: {', '.join(LIBRARIES)}")
     p.add_argument(
         "--timeout", type=float, default=3600, help="seconds a measurement may take (default: %(default)s)"
@@ -41,6 +47,30 @@ def _parser() -> argparse.ArgumentParser:
     p = commands.add_parser("kernels", help="the parts of the core, on one thread")
     p.set_defaults(command=_kernels)
     _common(p, repeats=7)
+
+    known = papers.all_papers()
+    p = commands.add_parser(
+        "papers", help="the papers' tables, their figures beside ours; goes on where it was stopped"
+    )
+    p.set_defaults(command=_papers)
+    p.add_argument("name", nargs="*", metavar="NAME", help=f"of: {', '.join(known)} (default: all)")
+    p.add_argument("--table", action="append", help='only this table or figure, for example "Table V"')
+    _study(p, "papers")
+
+    p = commands.add_parser("defaults", help="the libraries out of the box; goes on where it was stopped")
+    p.set_defaults(command=_defaults)
+    _study(p, "defaults")
+
+    p = commands.add_parser("results", help="writes the page of results, with tables and plots")
+    p.set_defaults(command=_results)
+    p.add_argument(
+        "--from",
+        dest="folder",
+        type=Path,
+        default=Path("results"),
+        help="result files (default: %(default)s)",
+    )
+    p.add_argument("--to", type=Path, default=Path("docs/results.md"), help="default: %(default)s")
 
     p = commands.add_parser("compare", help="what got slower or worse; exit code 1 when something did")
     p.set_defaults(command=_compare)
@@ -52,11 +82,33 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _data_and_threads(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data", type=Path, default=Path("../shared/data"), help="folder of NAME.npz (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--threads", type=_positive, default=2, help="threads of every library (default: %(default)s)"
+    )
+
+
+def _study(parser: argparse.ArgumentParser, name: str) -> None:
+    _data_and_threads(parser)
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes, to see that all works; the figures mean nothing"
+    )
+    parser.add_argument("--out", type=Path, help=f"finished runs (default: results/{name}.jsonl)")
+    parser.add_argument("--again", action="store_true", help="do runs anew that are done")
+    parser.add_argument(
+        "--timeout", type=float, default=6 * 3600, help="seconds a run may take (default: %(default)s)"
+    )
+
+
 def _common(parser: argparse.ArgumentParser, repeats: int) -> None:
     parser.add_argument(
         "--quick", action="store_true", help="small sizes, to see that all works; the times mean nothing"
     )
-    parser.add_argument("--repeats", type=_positive, default=repeats, help="default: %(default)s")
+    parser.add_argument("--repeats", type=_positive, help=f"default: {repeats}, with --quick 1")
+    parser.set_defaults(usual_repeats=repeats)
     parser.add_argument("--out", type=Path, help="result file (JSON), for example results/NAME.json")
 
 
@@ -94,14 +146,74 @@ def _kernels(options: argparse.Namespace) -> int:
     return 0
 
 
+def _papers(options: argparse.Namespace) -> int:
+    known = papers.all_papers()
+    unknown = sorted(set(options.name) - set(known))
+    if unknown:
+        print(f"{', '.join(unknown)}: not among {', '.join(known)}.", file=sys.stderr)
+        return 2
+    chosen = [paper for name, paper in known.items() if not options.name or name in options.name]
+    return _run_studies(chosen, "papers", options, options.table)
+
+
+def _defaults(options: argparse.Namespace) -> int:
+    return _run_studies([defaults.PAPER], "defaults", options)
+
+
+def _run_studies(
+    studies: list[Paper], name: str, options: argparse.Namespace, only: list[str] | None = None
+) -> int:
+    """Do the runs that are missing, then show the tables; exit code 1 where a run failed."""
+    if only:
+        studies = [chosen for study in studies if (chosen := study.only(only)).tables]
+        if not studies:
+            print(f"--table: no table or figure is called {' or '.join(only)}.", file=sys.stderr)
+            return 2
+    suffix = "-quick" if options.quick else ""
+    context = Context(options.data, options.quick, options.threads)
+    # Quick runs are so short that starting processes would take most of their time.
+    measure = runner.in_this_process if options.quick else runner.in_own_process(context, options.timeout)
+    try:
+        store = Store(options.out or Path(f"results/{name}{suffix}.jsonl"))
+        failed = []
+        for study in studies:
+            failed += runner.run(study.tasks(), context, store, measure, again=options.again)
+            _show(study, store)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 1 if failed else 0
+
+
+def _show(study: Paper, store: Store) -> None:
+    for table in study.tables:
+        if isinstance(table, Table):
+            filled = tables.fill(study, table, store)
+            report.show(f"{study.key}, {table.name}: {table.title}", filled.header, filled.rows)
+            for line in filter(None, (tables.count(filled.verdicts), *filled.notes)):
+                print(line)
+
+
+def _results(options: argparse.Namespace) -> int:
+    kept = Store(options.folder / "papers.jsonl")
+    studies = [(paper, kept) for paper in papers.all_papers().values()]
+    studies.append((defaults.PAPER, Store(options.folder / "defaults.jsonl")))
+    files = [options.folder / f"{kind}.json" for kind in ("peers", "kernels")]
+    text = results.page(
+        studies, [report.read(path) for path in files if path.is_file()], options.to.parent / "images"
+    )
+    options.to.parent.mkdir(parents=True, exist_ok=True)
+    options.to.write_text(text)
+    return 0
+
+
 def _compare(options: argparse.Namespace) -> int:
     try:
-        before, after = report.read(options.before), report.read(options.after)
+        found, processors = _compare_files(options.before, options.after, options.tolerance)
     except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
-    found = compare.compare(before, after, options.tolerance)
-    if before["environment"].get("cpu") != after["environment"].get("cpu"):
+    if len(processors) > 1:
         _say("Another processor: times are not comparable.")
     for name in found.not_comparable:
         _say(f"Not comparable, another problem or other settings: {name}")
@@ -112,6 +224,20 @@ def _compare(options: argparse.Namespace) -> int:
     if moved:
         report.show("Peers that moved too: the machine or their versions differ", *compare.rows_of(moved))
     return 1 if found.is_worse else 0
+
+
+def _compare_files(before: Path, after: Path, tolerance: float) -> tuple[compare.Comparison, set[str | None]]:
+    """What changed, and the processors that both were measured on."""
+    if before.suffix == after.suffix == ".jsonl":
+        if missing := [str(path) for path in (before, after) if not path.is_file()]:
+            raise FileNotFoundError(f"{' and '.join(missing)}: no such file.")
+        a, b = Store(before), Store(after)
+        studies = [*papers.all_papers().values(), defaults.PAPER]
+        found = compare.compare_studies(a, b, studies, tolerance)
+        return found, {about.get("cpu") for about in a.environments + b.environments}
+    old, new = report.read(before), report.read(after)
+    found = compare.compare(old, new, tolerance)
+    return found, {about["environment"].get("cpu") for about in (old, new)}
 
 
 def _write(path: Path | None, kind: str, done: list[dict[str, Any]], about: dict[str, Any]) -> None:

@@ -8,17 +8,24 @@ Owns sizes and parameters. Must not know how anything is run or measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from polyleaf import recipes
 
 from .problems import Problem
 
 XGBOOST = ("xgboost-multi-output-tree", "xgboost-one-output-per-tree")
-MULTI_OUTPUT_PEERS = (*XGBOOST, "lightgbm", "catboost")
+MULTI_OUTPUT_PEERS = (*XGBOOST, "lightgbm", "lightgbm-quantized", "catboost", "omnigbdt")
+ALL_PEERS = (*MULTI_OUTPUT_PEERS, "sklearn")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What all libraries get. None: no limit (`max_depth`, `max_leaves`), or the library's default."""
+    """What all libraries get. None: no limit (`max_depth`, `max_leaves`), or the library's default.
+
+    `own` are parameters under the library's own names, over all others.
+    """
 
     rounds: int
     max_depth: int | None = None
@@ -29,6 +36,7 @@ class Settings:
     min_rows: int | None = None
     patience: int | None = None
     threads: int = 2
+    own: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -50,7 +58,8 @@ class Case:
     baseline : str
         Label of the contender that the others are divided by.
     focus : str
-        The measure that the case is about: "fit_seconds", "predict_seconds" or "peak_above_data_bytes".
+        The measure that the case is about: "fit_seconds", "round_seconds", "predict_seconds" or
+        "peak_above_data_bytes".
     curve_points : int
         How many shorter models are scored on the test part, to know when a score was reached. 0: none.
     """
@@ -98,7 +107,7 @@ def mo16(quick: bool) -> list[Case]:
 def one(quick: bool) -> list[Case]:
     """One output, many rows."""
     settings = _same_trees(3 if quick else 50, max_leaves=64)
-    peers = ("xgboost", "lightgbm", "catboost", "sklearn")
+    peers = ("xgboost", "lightgbm", "lightgbm-quantized", "catboost", "sklearn")
     return [
         Case("one", "1,000,000 x 28, two classes, 64 leaves", _beside(_two_classes(quick), settings, peers))
     ]
@@ -113,27 +122,39 @@ def few(quick: bool) -> list[Case]:
         {"n": n, "n_test": n_test, "n_features": 50, "n_outputs": n_outputs},
     )
     settings = _same_trees(2 if quick else 10, max_depth=6, max_leaves=64)
-    return [
-        Case("few", "1,000 x 50 -> 50 targets, 10 rounds", _beside(problem, settings, MULTI_OUTPUT_PEERS))
-    ]
+    peers = (*ALL_PEERS, "mbtr")
+    return [Case("few", "1,000 x 50 -> 50 targets, 10 rounds", _beside(problem, settings, peers))]
+
+
+# The real sets of `quality`: what they are, and who else is worth the time.
+_QUALITY = {
+    "otto": ("multiclass", ()),
+    "letter": ("multiclass", ("sklearn",)),
+    "mnist": ("multiclass", ()),
+    "leaf99": ("multiclass", ("sklearn",)),  # few rows, many classes
+    "rf1": ("regression", ("sklearn", "lightgbm-linear")),
+    "oes10": ("regression", ("sklearn", "lightgbm-linear")),  # few rows, many features
+    "casp": ("regression", ("sklearn", "lightgbm-linear")),  # one target
+    "yeast_ml": ("multilabel", ("sklearn",)),
+    "corel5k": ("multilabel", ()),  # 374 labels
+}
 
 
 def quality(quick: bool) -> list[Case]:
     """Real data and early stopping; whatever is not the size of the trees is each library's default."""
     settings = Settings(5 if quick else 1000, max_depth=6, max_leaves=64, patience=20)
-    kinds = {"otto": "multiclass", "letter": "multiclass", "mnist": "multiclass", "rf1": "regression"}
     return [
         Case(
             f"quality-{name}",
             f"{name}: test score with early stopping",
             _beside(
-                Problem(kind, "file", {"name": name, "n_rows": 1_000 if quick else None}),
+                Problem(kind, "file", {"name": name, "n_rows": 400 if quick else None}),
                 settings,
-                MULTI_OUTPUT_PEERS,
+                (*MULTI_OUTPUT_PEERS, *more),
             ),
             curve_points=4 if quick else 30,
         )
-        for name, kind in kinds.items()
+        for name, (kind, more) in _QUALITY.items()
     ]
 
 
@@ -154,6 +175,38 @@ def outputs(quick: bool) -> list[Case]:
     settings = _same_trees(3 if quick else 50, max_depth=6, max_leaves=64)
     contenders = tuple(Contender(f"{k} outputs", "polyleaf", _targets(quick, k), settings) for k in (16, 64))
     return [Case("outputs", "cost in outputs, 40,000 x 50", contenders, baseline="16 outputs")]
+
+
+def leaves(quick: bool) -> list[Case]:
+    """What full and block curvature, and layers that are boosted, cost in Polyleaf."""
+    kinds = {
+        "diagonal": {"refresh": "round"},
+        "diagonal, by layers": {},
+        "full": recipes.tfbt_full(),
+        "full, by layers": {**recipes.tfbt_full(), "refresh": "layer"},
+        "block of 2": {"curvature": "block", "leaf_curvature": "block", "refresh": "round"},
+    }
+    cases = []
+    for n_classes, depth in ((10, 4), (26, 4), (10, 6), (26, 6)):
+        n, n_test, n_features = (600, 200, 10) if quick else (40_000, 10_000, 50)
+        sizes = {"n": n, "n_test": n_test, "n_features": n_features, "n_classes": n_classes}
+        problem = Problem("multiclass", "classes_of_structure", sizes)
+        settings = _same_trees(3 if quick else 20, max_depth=depth)
+        contenders = tuple(
+            Contender(
+                label, "polyleaf", problem, replace(settings, own=_of_trees({**recipes.tfbt(), **kind}))
+            )
+            for label, kind in kinds.items()
+        )
+        name, title = f"leaves-{n_classes}-{depth}", f"40,000 x 50, {n_classes} classes, depth {depth}"
+        cases.append(Case(name, title, contenders, baseline="diagonal", focus="round_seconds"))
+    return cases
+
+
+def _of_trees(parameters: dict[str, Any]) -> dict[str, Any]:
+    """A recipe without what `Settings` say."""
+    said = ("learning_rate", "max_depth", "max_leaves", "reg_lambda", "min_child_samples")
+    return {name: value for name, value in parameters.items() if name not in said}
 
 
 def threads(quick: bool) -> list[Case]:
@@ -179,7 +232,7 @@ def memory(quick: bool) -> list[Case]:
 
 
 CASES: dict[str, Callable[[bool], list[Case]]] = {
-    f.__name__: f for f in (mo16, one, few, quality, predict, outputs, threads, memory)
+    f.__name__: f for f in (mo16, one, few, quality, predict, outputs, leaves, threads, memory)
 }
 
 

@@ -5,11 +5,18 @@ Owns what counts as noise. Must not know how anything was measured.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-LOWER_IS_BETTER = ("fit_seconds", "predict_seconds", "peak_above_data_bytes", "model_bytes", "ns_per_unit")
+from .frame.paper import Paper, Subject, Table
+from .frame.store import Store
+from .frame.verdict import Value, value_of
+
+LOWER_IS_BETTER = (
+    "fit_seconds", "round_seconds", "predict_seconds", "peak_above_data_bytes", "model_bytes", "ns_per_unit",
+)  # fmt: skip
 SCORE_TOLERANCE = 0.002  # scores do not depend on how busy the machine is
 
 
@@ -94,6 +101,41 @@ def _changes(case: str, old: dict[str, Any], new: dict[str, Any], tolerance: flo
         if measure == "score" and old["higher_is_better"]:
             factor = 1 / factor
         yield Change(case, old["label"], measure, a["median"], b["median"], factor, noise)
+
+
+def compare_studies(before: Store, after: Store, studies: Iterable[Paper], tolerance: float) -> Comparison:
+    """Compare the runs of two files cell by cell: of the tables' methods, those that are Polyleaf's are ours.
+
+    A score changed when the ratio of its means is beyond `SCORE_TOLERANCE` and beyond two standard errors of
+    their difference; seconds when it is beyond `tolerance` and those.
+    """
+    found = Comparison([], [], [], [])
+    for study in studies:
+        for table in study.tables:
+            for method, subject in table.cells() if isinstance(table, Table) else ():
+                key = study.task(table, method, subject).key
+                old, new = (value_of(s.figures(key), subject.figure) for s in (before, after))
+                where = (f"{study.key}, {table.name}", method, subject.title)
+                if old is None:
+                    continue
+                if new is None:
+                    if method in table.ours and after.problem_of(key):
+                        found.lost.append(f"{', '.join(where)}: {after.problem_of(key)}")
+                elif old.mean > 0 < new.mean and (subject.better or subject.unit == "s"):
+                    change = _cell_change(where, subject, old, new, tolerance)
+                    (found.changes if method in table.ours else found.peers).append(change)
+    return found
+
+
+def _cell_change(
+    where: tuple[str, str, str], subject: Subject, old: Value, new: Value, tolerance: float
+) -> Change:
+    error = 2 * math.hypot(old.error or 0.0, new.error or 0.0) / min(old.mean, new.mean)
+    factor = new.mean / old.mean
+    least = SCORE_TOLERANCE if subject.better else tolerance
+    return Change(
+        *where, old.mean, new.mean, 1 / factor if subject.better == "higher" else factor, max(least, error)
+    )
 
 
 def rows_of(changes: list[Change]) -> tuple[list[str], list[list[str]]]:

@@ -77,7 +77,7 @@ def run(
 ) -> Iterator[dict[str, Any]]:
     """Time every kernel; cases as result files have them, whose runs hold `ns_per_unit`."""
     work = Workload(quick)
-    for part in (binning, growing, derivatives, leaves, prediction):
+    for part in (binning, growing, derivatives, leaves, prediction, other_leaves):
         for kernel in part(work):
             runs = [{"ns_per_unit": _nanoseconds(kernel)} for _ in range(repeats)]
             say(f"{kernel.name}: {min(r['ns_per_unit'] for r in runs):.3f} ns per {kernel.unit}")
@@ -309,3 +309,55 @@ def prediction(work: Workload) -> Iterator[Kernel]:
             work.n_rows * n_trees,
             partial(forest.predict, work.codes, raw, 0, n_trees, 1),
         )
+
+
+def other_leaves(work: Workload) -> Iterator[Kernel]:
+    """Forests whose leaves are sparse, or linear: random payloads on trees that were grown."""
+    n_trees, n_rows = 100, min(work.n_rows, 20_000)
+    codes = np.ascontiguousarray(work.codes[:, :n_rows])
+    channels = _core.Channels(work.gradients(1), None, "unit", None, None, 1)
+    tree = work.grower.grow(channels, _core.GrowConfig(max_leaves=LEAVES, max_depth=DEPTH))
+    n_held = 20
+    for n_outputs in (1_000, 100_000):
+        forest = _core.Forest(n_outputs)
+        for _ in range(n_trees):
+            forest.append(tree, _sparse_leaves(work, tree.n_leaves, n_held, n_outputs))
+        yield Kernel(
+            f"top 5, sparse leaves, {n_outputs} outputs",
+            "row x tree x output held",
+            f"walking {n_trees} trees of depth {DEPTH}, merging leaves of {n_held} outputs, ranking",
+            n_rows * n_trees * n_held,
+            partial(forest.topk, codes, None, 5),
+        )
+    n_regressors, features = 5, np.ascontiguousarray(work.X[:n_rows].T)
+    for n_outputs in (1, 16):
+        forest = _core.Forest(n_outputs)
+        for _ in range(n_trees):
+            forest.append(tree, _linear_leaves(work, tree.n_leaves, n_regressors, n_outputs))
+        raw = np.zeros((n_rows, n_outputs), np.float32)
+        yield Kernel(
+            f"prediction, linear leaves, {_outputs(n_outputs)}",
+            "row x tree",
+            f"walking {n_trees} trees of depth {DEPTH} and adding functions of {n_regressors} features",
+            n_rows * n_trees,
+            partial(forest.predict, codes, raw, features=features),
+        )
+
+
+def _chosen(work: Workload, n_leaves: int, n_entries: int, limit: int) -> tuple[np.ndarray, np.ndarray]:
+    """indptr, and for each leaf `n_entries` numbers below `limit`, ascending."""
+    chosen = [np.sort(work.rng.choice(limit, n_entries, replace=False)) for _ in range(n_leaves)]
+    return np.arange(n_leaves + 1, dtype=np.int64) * n_entries, np.concatenate(chosen).astype(np.int32)
+
+
+def _sparse_leaves(work: Workload, n_leaves: int, n_entries: int, n_outputs: int) -> Any:
+    indptr, outputs = _chosen(work, n_leaves, n_entries, n_outputs)
+    values = work.rng.standard_normal(len(outputs), dtype=np.float32)
+    return _core.SparseLeaves(indptr, outputs, values, n_outputs)
+
+
+def _linear_leaves(work: Workload, n_leaves: int, n_entries: int, n_outputs: int) -> Any:
+    indptr, features = _chosen(work, n_leaves, n_entries, work.n_features)
+    weights = work.rng.standard_normal((len(features), n_outputs), dtype=np.float32)
+    centre, values = np.zeros(len(features), np.float32), np.zeros((n_leaves, n_outputs), np.float32)
+    return _core.LinearLeaves(indptr, features, weights, centre, values, values - 5, values + 5)

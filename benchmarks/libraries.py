@@ -66,6 +66,11 @@ def _given(**parameters: Any) -> dict[str, Any]:
     return {name: value for name, value in parameters.items() if value is not None}
 
 
+def _columns(y: np.ndarray) -> np.ndarray:
+    """As (n, K), classes and single targets too."""
+    return y.reshape(len(y), -1)
+
+
 def _file_size(save: Any) -> int:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model"
@@ -81,17 +86,18 @@ class Polyleaf(Library):
 
         s = self.settings
         cls = polyleaf.PolyleafRegressor if self.kind == "regression" else polyleaf.PolyleafClassifier
-        self.model = cls(
-            n_estimators=s.rounds,
-            learning_rate=s.learning_rate,
-            max_depth=s.max_depth,
-            max_leaves=s.max_leaves,
-            max_bins=s.max_bins,
-            early_stopping_rounds=s.patience,
-            n_jobs=s.threads,
-            verbose=0,
+        parameters = {
+            "n_estimators": s.rounds,
+            "learning_rate": s.learning_rate,
+            "max_depth": s.max_depth,
+            "max_leaves": s.max_leaves,
+            "max_bins": s.max_bins,
+            "early_stopping_rounds": s.patience,
+            "n_jobs": s.threads,
+            "verbose": 0,
             **_given(reg_lambda=s.reg_lambda, min_child_samples=s.min_rows),
-        )
+        }
+        self.model = cls(**(parameters | s.own))
         eval_set = [(data["X_val"], data["y_val"])] if s.patience else None
         self.model.fit(data["X"], data["y"], eval_set=eval_set, callbacks=[self._note])
 
@@ -130,12 +136,15 @@ class XGBoost(Library):
             n_jobs=s.threads,
             verbosity=0,
             callbacks=[_xgboost_clock(self)],
-            **_given(
-                multi_strategy=self.multi_strategy,
-                reg_lambda=s.reg_lambda,
-                # It limits the summed curvature, not rows: of squared error this is the number of rows.
-                min_child_weight=s.min_rows if self.kind == "regression" else None,
-                early_stopping_rounds=s.patience,
+            **(
+                _given(
+                    multi_strategy=self.multi_strategy,
+                    reg_lambda=s.reg_lambda,
+                    # It limits the summed curvature, not rows: of squared error this is the number of rows.
+                    min_child_weight=s.min_rows if self.kind == "regression" else None,
+                    early_stopping_rounds=s.patience,
+                )
+                | s.own
             ),
         )
         eval_set = [(data["X_val"], data["y_val"])] if s.patience else None
@@ -175,7 +184,7 @@ class XGBoostOneOutputPerTree(XGBoost):
 
 
 class LightGBM(Library):
-    """One model per target, all on one Dataset that is binned once; one model for classes."""
+    """One model per target or label, all on one Dataset that is binned once; one model for classes."""
 
     module = "lightgbm"
     extra: dict[str, Any] = {}  # noqa: RUF012
@@ -183,12 +192,12 @@ class LightGBM(Library):
     def fit(self, data: Arrays) -> None:
         import lightgbm
 
-        y = data["y"].reshape(len(data["y"]), -1)
+        y = _columns(data["y"])
         self.n_classes = int(y.max()) + 1 if self.kind == "multiclass" else 1
         train = lightgbm.Dataset(data["X"], label=y[:, 0], params=self._parameters(), free_raw_data=False)
         val, y_val = None, None
         if self.settings.patience:
-            y_val = data["y_val"].reshape(len(data["y_val"]), -1)
+            y_val = _columns(data["y_val"])
             val = train.create_valid(data["X_val"], label=y_val[:, 0])
         self.model = []
         for j in range(y.shape[1]):
@@ -215,7 +224,7 @@ class LightGBM(Library):
     def _parameters(self) -> dict[str, Any]:
         s = self.settings
         return {
-            "objective": self.kind,
+            "objective": "binary" if self.kind == "multilabel" else self.kind,
             "num_class": self.n_classes,
             "learning_rate": s.learning_rate,
             "num_leaves": s.max_leaves,
@@ -225,6 +234,7 @@ class LightGBM(Library):
             "verbosity": -1,
             **_given(lambda_l2=s.reg_lambda, min_data_in_leaf=s.min_rows),
             **self.extra,
+            **s.own,
         }
 
     def predict(self, X: np.ndarray, rounds: int | None = None) -> np.ndarray:
@@ -247,20 +257,33 @@ class LightGBMQuantized(LightGBM):
     extra = {"use_quantized_grad": True}  # noqa: RUF012
 
 
+class LightGBMLinear(LightGBM):
+    """Linear models in the leaves."""
+
+    extra = {"linear_tree": True}  # noqa: RUF012
+
+
 class CatBoost(Library):
+    """Labels that never vary are refused, so they are left out and predicted as they are."""
+
     module = "catboost"
 
     def fit(self, data: Arrays) -> None:
         import catboost
 
         s = self.settings
-        several = data["y"].ndim == 2 and data["y"].shape[1] > 1
+        y = data["y"]
+        self.first, self.varies = y[:1], np.ones(y.shape[1:], bool)
+        if self.kind == "multilabel":
+            self.varies = y.min(axis=0) < y.max(axis=0)
+            y = y[:, self.varies]
         cls = catboost.CatBoostRegressor if self.kind == "regression" else catboost.CatBoostClassifier
-        loss = (
-            "MultiRMSE"
-            if several
-            else {"regression": "RMSE", "binary": "Logloss", "multiclass": "MultiClass"}[self.kind]
-        )
+        loss = {
+            "regression": "MultiRMSE" if y.ndim == 2 and y.shape[1] > 1 else "RMSE",
+            "binary": "Logloss",
+            "multiclass": "MultiClass",
+            "multilabel": "MultiLogloss",
+        }[self.kind]
         shape: dict[str, Any] = {"depth": s.max_depth}
         if s.max_depth is None:  # Lossguide knows no unlimited depth: 16 is the most it takes.
             shape = {"grow_policy": "Lossguide", "max_leaves": s.max_leaves, "depth": 16}
@@ -273,16 +296,24 @@ class CatBoost(Library):
             allow_writing_files=False,
             verbose=False,
             **shape,
-            **_given(l2_leaf_reg=s.reg_lambda, early_stopping_rounds=s.patience),
+            **(_given(l2_leaf_reg=s.reg_lambda, early_stopping_rounds=s.patience) | s.own),
         )
-        eval_set = (data["X_val"], data["y_val"]) if s.patience else None
-        self.model.fit(data["X"], data["y"], eval_set=eval_set, callbacks=[_CatBoostClock(self)])
+        eval_set = None
+        if s.patience:
+            y_val = data["y_val"][:, self.varies] if self.kind == "multilabel" else data["y_val"]
+            eval_set = (data["X_val"], y_val)
+        self.model.fit(data["X"], y, eval_set=eval_set, callbacks=[_CatBoostClock(self)])
 
     def predict(self, X: np.ndarray, rounds: int | None = None) -> np.ndarray:
         end = {"ntree_end": rounds or 0, "thread_count": self.settings.threads}
         if self.kind == "regression":
             return self.model.predict(X, **end)
-        return self._probability(self.model.predict_proba(X, **end))
+        probability = self._probability(self.model.predict_proba(X, **end))
+        if self.varies.all():
+            return probability
+        whole = np.repeat(self.first.astype(float), len(X), axis=0)
+        whole[:, self.varies] = probability
+        return whole
 
     def n_rounds(self) -> int:
         return int(self.model.tree_count_)
@@ -300,40 +331,149 @@ class _CatBoostClock:
 
 
 class ScikitLearn(Library):
-    """HistGradientBoosting; its threads are those of OMP_NUM_THREADS. It tells nobody when a round ends."""
+    """HistGradientBoosting, one model per target or label; its threads are those of OMP_NUM_THREADS.
+
+    It tells nobody when a round ends.
+    """
 
     module = "sklearn"
 
     def fit(self, data: Arrays) -> None:
+        y, y_val = _columns(data["y"]), _columns(data["y_val"]) if self.settings.patience else None
+        self.model = []
+        for k in range(y.shape[1]):
+            val = {} if y_val is None else {"X_val": data["X_val"], "y_val": y_val[:, k]}
+            if self.kind == "multilabel" and y[:, k].min() == y[:, k].max():
+                self.model.append(float(y[0, k]))  # one class is refused
+            else:
+                self.model.append(self._new().fit(data["X"], y[:, k], **val))
+
+    def _new(self) -> Any:
         from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
         s = self.settings
         cls = HistGradientBoostingRegressor if self.kind == "regression" else HistGradientBoostingClassifier
-        self.model = cls(
+        given = _given(
+            l2_regularization=s.reg_lambda, min_samples_leaf=s.min_rows, n_iter_no_change=s.patience
+        )
+        return cls(
             max_iter=s.rounds,
             learning_rate=s.learning_rate,
             max_depth=s.max_depth,
             max_leaf_nodes=s.max_leaves,
             max_bins=s.max_bins,
             early_stopping=s.patience is not None,
-            **_given(
-                l2_regularization=s.reg_lambda, min_samples_leaf=s.min_rows, n_iter_no_change=s.patience
-            ),
+            **(given | s.own),
         )
-        val = {"X_val": data["X_val"], "y_val": data["y_val"].squeeze()} if s.patience else {}
-        self.model.fit(data["X"], data["y"].squeeze(), **val)
 
     def predict(self, X: np.ndarray, rounds: int | None = None) -> np.ndarray:
         if rounds is not None:
             raise ValueError("HistGradientBoosting cannot predict with its first rounds alone.")
-        return (
-            self.model.predict(X)
-            if self.kind == "regression"
-            else self._probability(self.model.predict_proba(X))
-        )
+        each = [self._predict_one(model, X) for model in self.model]
+        return each[0] if len(each) == 1 else np.column_stack(each)
+
+    def _predict_one(self, model: Any, X: np.ndarray) -> np.ndarray:
+        if isinstance(model, float):
+            return np.full(len(X), model)
+        if self.kind == "regression":
+            return model.predict(X)
+        probability = model.predict_proba(X)
+        return probability if self.kind == "multiclass" else probability[:, 1]
 
     def n_rounds(self) -> int:
-        return int(self.model.n_iter_)
+        return max(int(model.n_iter_) for model in self.model if not isinstance(model, float))
+
+    def model_bytes(self) -> int:
+        return len(pickle.dumps(self.model))
+
+
+class OmniGBDT(Library):
+    """GBDT-MO's authors' program, packaged: doubles, no missing values, raw scores of classes and labels.
+
+    Its rounds are not told one by one.
+    """
+
+    module = "omnigbdt"
+
+    def fit(self, data: Arrays) -> None:
+        import omnigbdt
+
+        s = self.settings
+        if np.isnan(data["X"]).any():
+            raise ValueError("it has no place for missing values")
+        y = self._targets(data["y"])
+        parameters = {
+            "loss": {"regression": b"mse", "multiclass": b"ce"}.get(self.kind, b"bce"),
+            "lr": s.learning_rate,
+            "max_depth": 64 if s.max_depth is None else s.max_depth,
+            "max_leaves": s.max_leaves,
+            "max_bins": s.max_bins,
+            "early_stop": s.patience or 0,
+            "num_threads": s.threads,
+            "verbose": False,
+            "gamma": 0.0,
+            **_given(reg_l2=s.reg_lambda, min_samples=s.min_rows),
+        }
+        n_outputs = int(y.max()) + 1 if self.kind == "multiclass" else y.shape[1]
+        self.model = omnigbdt.MultiOutputGBDT(out_dim=n_outputs, params=parameters | s.own)
+        val = (data["X_val"].astype(np.float64), self._targets(data["y_val"])) if s.patience else None
+        self.model.set_data((data["X"].astype(np.float64), y), val)
+        self.model.train(s.rounds)
+
+    def _targets(self, y: np.ndarray) -> np.ndarray:
+        if self.kind == "multiclass":
+            return y.astype(np.int32)
+        return np.ascontiguousarray(_columns(y), np.float64 if self.kind == "regression" else np.int32)
+
+    def predict(self, X: np.ndarray, rounds: int | None = None) -> np.ndarray:
+        raw = self.model.predict(X.astype(np.float64), rounds or 0)
+        if self.kind == "regression":
+            return raw
+        if self.kind == "multiclass":
+            p = np.exp(raw - raw.max(axis=1, keepdims=True))
+            return p / p.sum(axis=1, keepdims=True)
+        p = 1 / (1 + np.exp(-raw))
+        return p[:, 0] if self.kind == "binary" else p
+
+    def n_rounds(self) -> int:
+        return self._dumped().count("Booster[")
+
+    def model_bytes(self) -> int:
+        return len(self._dumped())
+
+    def _dumped(self) -> str:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model"
+            self.model.dump(str(path).encode())
+            return path.read_text()
+
+
+class MBTR(Library):
+    """Multivariate boosted trees in NumPy and Numba: squared error only, no limit on depth or leaves."""
+
+    module = "mbtr"
+
+    def fit(self, data: Arrays) -> None:
+        from mbtr.mbtr import MBT
+
+        s = self.settings
+        if self.kind != "regression":
+            raise ValueError("it knows regression only")
+        parameters = {
+            "n_boosts": s.rounds,
+            "learning_rate": s.learning_rate,
+            "n_q": s.max_bins,
+            "early_stopping_rounds": s.patience or s.rounds,
+            **_given(lambda_weights=s.reg_lambda, min_leaf=s.min_rows),
+        }
+        self.model = MBT(**(parameters | s.own))
+        self.model.fit(data["X"].astype(np.float64), _columns(data["y"]).astype(np.float64))
+
+    def predict(self, X: np.ndarray, rounds: int | None = None) -> np.ndarray:
+        return self.model.predict(X.astype(np.float64), n=rounds)
+
+    def n_rounds(self) -> int:
+        return len(self.model.trees)
 
     def model_bytes(self) -> int:
         return len(pickle.dumps(self.model))
@@ -346,8 +486,11 @@ LIBRARIES: dict[str, type[Library]] = {
     "xgboost-one-output-per-tree": XGBoostOneOutputPerTree,
     "lightgbm": LightGBM,
     "lightgbm-quantized": LightGBMQuantized,
+    "lightgbm-linear": LightGBMLinear,
     "catboost": CatBoost,
     "sklearn": ScikitLearn,
+    "omnigbdt": OmniGBDT,
+    "mbtr": MBTR,
 }
 
 

@@ -1,55 +1,31 @@
 """Runs cases: every measurement in a process of its own, the contenders in turn, over and over.
 
-Owns processes and their order. Must not know libraries (libraries.py), figures or tables (report.py).
+Owns their order. Must not know libraries (libraries.py), processes (processes.py), figures or tables
+(report.py).
 """
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from . import problems
+from . import problems, processes, sets
 from .cases import Case, Contender
 from .libraries import is_installed
+from .processes import Failed
 from .scores import SCORES
 
-ROOT = Path(__file__).resolve().parent.parent
 Measure = Callable[[dict[str, Any]], dict[str, Any]]
-
-
-class Failed(Exception):
-    """A measurement that gave no figures; the message says why."""
 
 
 def in_own_process(timeout: float) -> Measure:
     """A `measure` that runs worker.py, with as many OpenMP threads as the job says."""
 
     def measure(job: dict[str, Any]) -> dict[str, Any]:
-        n = str(job["settings"]["threads"])
-        environment = os.environ | {f"{name}_NUM_THREADS": n for name in ("OMP", "OPENBLAS", "MKL")}
-        try:
-            done = subprocess.run(
-                [sys.executable, "-m", f"{__package__}.worker"],
-                input=json.dumps(job),
-                capture_output=True,
-                text=True,
-                timeout=timeout,
-                cwd=ROOT,
-                env=environment,
-            )
-        except subprocess.TimeoutExpired:
-            raise Failed(f"took longer than {timeout:.0f} s") from None
-        if done.returncode != 0:
-            lines = done.stderr.strip().splitlines() or ["no message"]
-            raise Failed(f"exit code {done.returncode}: {lines[-1]}")
-        return json.loads(done.stdout.splitlines()[-1])
+        return processes.call(f"{__package__}.worker", job, job["settings"]["threads"], timeout)
 
     return measure
 
@@ -75,7 +51,7 @@ def run(
         with tempfile.TemporaryDirectory(prefix="polyleaf-benchmark-") as scratch:
             try:
                 data = _prepare(case, folder, Path(scratch))
-            except problems.DataMissing as missing:
+            except sets.DataMissing as missing:
                 say(f"  skipped: {missing}")
                 continue
             yield _run_case(case, data, repeats, measure, say)

@@ -12,12 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from . import sets
+
 Arrays = dict[str, np.ndarray]
 PARTS = ("X", "y", "X_val", "y_val", "X_test", "y_test")
-
-
-class DataMissing(Exception):
-    """The file of a real data set is not in the data folder."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,7 @@ class Problem:
 
     Attributes
     ----------
-    kind : "regression", "binary" or "multiclass"
+    kind : "regression", "binary", "multiclass" or "multilabel"
     recipe : str
         Key of `RECIPES`, or "file".
     arguments : dict
@@ -39,8 +37,8 @@ class Problem:
     def make(self, folder: Path | None = None) -> Arrays:
         """The arrays: X float32 (n, F); y float32 (n, K) for regression, int64 (n,) for classes.
 
-        `X`, `y`, `X_test`, `y_test`, and for early stopping `X_val`, `y_val`. `DataMissing` where a file is
-        missing.
+        `X`, `y`, `X_test`, `y_test`, and for early stopping `X_val`, `y_val`. `sets.DataMissing` where
+        a file is missing.
         """
         if self.recipe == "file":
             return read(folder, **self.arguments)
@@ -58,6 +56,14 @@ def shared_structure(n: int, n_test: int, n_features: int, n_outputs: int) -> Ar
     y = factors @ rng.standard_normal((factors.shape[1], n_outputs), dtype=np.float32)
     y += 0.5 * rng.standard_normal(y.shape, dtype=np.float32)
     return _cut(X, y, n)
+
+
+def classes_of_structure(n: int, n_test: int, n_features: int, n_classes: int) -> Arrays:
+    """Classes about as frequent as each other: the largest of as many targets of `shared_structure`."""
+    made = shared_structure(n, n_test, n_features, n_classes)
+    y = np.concatenate([made["y"], made["y_test"]])
+    y = ((y - y.mean(axis=0)) / y.std(axis=0)).argmax(axis=1)
+    return _cut(np.concatenate([made["X"], made["X_test"]]), y, n)
 
 
 def binary_signal(n: int, n_test: int, n_features: int) -> Arrays:
@@ -84,6 +90,7 @@ def linear_targets(n: int, n_test: int, n_features: int, n_outputs: int) -> Arra
 
 RECIPES: dict[str, Callable[..., Arrays]] = {
     "shared_structure": shared_structure,
+    "classes_of_structure": classes_of_structure,
     "binary_signal": binary_signal,
     "linear_targets": linear_targets,
 }
@@ -92,30 +99,17 @@ RECIPES: dict[str, Callable[..., Arrays]] = {
 def read(folder: Path | None, name: str, n_rows: int | None = None) -> Arrays:
     """A real data set, `folder/name.npz`: `X`, `y`, and the rows of its own split where it has one.
 
-    The split is `train_idx` / `test_idx`, or that of the SketchBoost benchmark (`sb_...`), or 80 / 20 at
-    random. 15 % of the training rows become the validation part. `n_rows` keeps that many training rows
-    (quick runs).
+    Without a split of its own it is 80 / 20 at random. 15 % of the training rows become the validation part.
+    `n_rows` keeps that many training rows (quick runs).
     """
-    path = Path(folder or ".") / f"{name}.npz"
-    if not path.is_file():
-        raise DataMissing(f"{path} does not exist; name the folder that holds it with --data.")
-    with np.load(path, allow_pickle=False) as file:
-        X, y = file["X"].astype(np.float32), file["y"]
-        train, test = _own_split(file, len(X))
-    y = y.astype(np.int64) if y.dtype.kind in "iub" else y.astype(np.float32)
+    found = sets.load(folder, name)
+    rows = np.random.default_rng(0).permutation(len(found.y))
+    train, test = found.parts or (rows[len(rows) // 5 :], rows[: len(rows) // 5])
     train = np.random.default_rng(15).permutation(train)[:n_rows]
     n_val = max(1, round(0.15 * len(train)))
-    val, train = train[:n_val], train[n_val:]
-    parts = {"": train, "_val": val, "_test": test}
-    return {f"{a}{part}": values[rows] for part, rows in parts.items() for a, values in (("X", X), ("y", y))}
-
-
-def _own_split(file: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    for prefix in ("", "sb_"):
-        if f"{prefix}train_idx" in file:
-            return file[f"{prefix}train_idx"], file[f"{prefix}test_idx"]
-    rows = np.random.default_rng(0).permutation(n_rows)
-    return rows[n_rows // 5 :], rows[: n_rows // 5]
+    parts = {"": train[n_val:], "_val": train[:n_val], "_test": test}
+    whole = {"X": found.X, "y": found.y}
+    return {f"{a}{part}": values[rows] for part, rows in parts.items() for a, values in whole.items()}
 
 
 def _cut(X: np.ndarray, y: np.ndarray, n: int) -> Arrays:

@@ -20,9 +20,11 @@ from typing import Any
 from .scores import Score
 
 FORMAT = 1
-RATIOS = ("fit_seconds", "predict_seconds", "peak_above_data_bytes", "seconds_to_target")
+RATIOS = ("fit_seconds", "predict_seconds", "peak_above_data_bytes", "seconds_to_target", "round_seconds")
 SUMMARIES = (*RATIOS, "fit_cpu_seconds", "peak_bytes", "score", "rounds", "model_bytes", "ns_per_unit")
-PACKAGES = ("polyleaf", "xgboost", "lightgbm", "catboost", "scikit-learn", "numpy", "scipy")
+PACKAGES = (
+    "polyleaf", "xgboost", "lightgbm", "catboost", "scikit-learn", "omnigbdt", "mbtr", "numpy", "scipy",
+)  # fmt: skip
 
 Spread = dict[str, float]  # median, min, max
 
@@ -85,12 +87,12 @@ def _mark_time_to_target(case: dict[str, Any]) -> None:
 
 def rows_of(case: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Header and cells of a summarised case of libraries."""
-    with_target = "target" in case
+    with_target, with_rounds = "target" in case, case["focus"] == "round_seconds"
     score_name = case["contenders"][0]["score_name"]
     header = ["contender", "fit s (min - max)", "x fit", "predict s", "x predict", score_name, "rounds"]
-    header += ["peak MB above data", "x peak", "model MB"] + (
-        ["s to target", "x to target"] if with_target else []
-    )
+    header += ["peak MB above data", "x peak", "model MB"]
+    header += ["s to target", "x to target"] if with_target else []
+    header += ["s a round", "x round"] if with_rounds else []
     rows = []
     for c in case["contenders"]:
         if not c["runs"]:
@@ -106,6 +108,7 @@ def rows_of(case: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
         row += [f"{c['summary']['rounds']['median']:.0f}", _megabytes(c, "peak_above_data_bytes")]
         row += [_ratio(c, "peak_above_data_bytes"), _megabytes(c, "model_bytes")]
         row += [_seconds(c, "seconds_to_target"), _ratio(c, "seconds_to_target")] if with_target else []
+        row += [_seconds(c, "round_seconds"), _ratio(c, "round_seconds")] if with_rounds else []
         rows.append(row)
     return header, rows
 
@@ -146,8 +149,13 @@ def show(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> No
 
 def markdown(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table under a heading."""
-    lines = [header, ["---"] * len(header), *rows]
-    return f"\n### {title}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return f"\n### {title}\n\n{lines_of(header, rows)}"
+
+
+def lines_of(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [[cell.replace("|", "\\|") for cell in line] for line in (header, ["---"] * len(header), *rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 # ----------------------------------------------------------------------------------------------- result files

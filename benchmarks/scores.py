@@ -31,12 +31,17 @@ def _log_loss(y: np.ndarray, predicted: np.ndarray) -> float:
     return float(log_loss(y, probability, labels=np.arange(probability.shape[1])))
 
 
+def _label_log_loss(y: np.ndarray, predicted: np.ndarray) -> float:
+    p = np.clip(np.asarray(predicted, np.float64), 1e-7, 1 - 1e-7)  # float32 does not come closer to 1
+    return float(-np.mean(np.where(y == 1, np.log(p), np.log1p(-p))))
+
+
 @dataclass(frozen=True)
 class Score:
     """How predictions of one task are judged.
 
     `function(y, predicted)`: for "regression" `predicted` are values (n,) or (n, K), for "binary" the
-    probability of class 1 (n,), for "multiclass" the probabilities (n, K).
+    probability of class 1 (n,), for "multiclass" and "multilabel" the probabilities (n, K).
     """
 
     name: str
@@ -49,6 +54,7 @@ class Score:
 
 
 SCORES = {
+    "multilabel": Score("log loss", _label_log_loss, higher_is_better=False),
     "regression": Score("RMSE", _rmse, higher_is_better=False),
     "binary": Score("AUC", _auc, higher_is_better=True),
     "multiclass": Score("log loss", _log_loss, higher_is_better=False),

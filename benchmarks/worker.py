@@ -11,6 +11,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +39,13 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     dict
         `fit_seconds`, `fit_cpu_seconds` (of all threads), `peak_above_data_bytes` (most memory during fit,
         above what was held before), `peak_bytes`, `predict_seconds`, `score`, `rounds`, `model_bytes`,
-        `curve` (lists of rounds, seconds since the fit began, test score).
+        `round_seconds` (median over the rounds after the first; None where the library tells nobody when a
+        round ends), `curve` (lists of rounds, seconds since the fit began, test score).
     """
     settings = Settings(**job["settings"])
     cls = LIBRARIES[job["library"]]
     data = problems.load(Path(job["data"]))
-    _warm_up(cls, job["kind"], settings)
+    warm_up(cls, job["kind"], settings)
     library = cls(job["kind"], settings)
 
     memory.give_back()
@@ -64,17 +66,21 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
         "score": SCORES[job["kind"]].function(data["y_test"], predicted),
         "rounds": library.n_rounds(),
         "model_bytes": library.model_bytes(),
+        "round_seconds": _round_seconds(library.round_ends),
         "curve": _curve(library, data, start, job["curve_points"]),
     }
 
 
-def _warm_up(cls: type[Library], kind: str, settings: Settings) -> None:
+def warm_up(cls: type[Library], kind: str, settings: Settings) -> None:
     """A fit and a prediction of no size: imports, thread pools and first calls are nobody's training time."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((64, 4), dtype=np.float32)
-    y = X[:, :2].copy() if kind == "regression" else np.arange(64) % (2 if kind == "binary" else 3)
-    if cls.__name__ == "ScikitLearn" and kind == "regression":
-        y = y[:, :1]
+    y = {
+        "regression": X[:, :2].copy(),
+        "multilabel": (X[:, :2] > 0).astype(np.int64),
+        "binary": np.arange(64) % 2,
+        "multiclass": np.arange(64) % 3,
+    }[kind]
     tiny = cls(kind, Settings(rounds=2, max_depth=2, max_leaves=4, threads=settings.threads))
     tiny.fit({"X": X, "y": y})
     tiny.predict(X)
@@ -89,13 +95,17 @@ def _timed(call: Callable[[], np.ndarray]) -> tuple[np.ndarray, float]:
     return result, statistics.median(seconds)
 
 
+def _round_seconds(ends: list[float]) -> float | None:
+    return statistics.median(b - a for a, b in pairwise(ends)) if len(ends) > 1 else None
+
+
 def _curve(library: Library, data: problems.Arrays, start: float, n_points: int) -> list[list[float]]:
     """Test scores of shorter models, and when training had them: [rounds, seconds, score]. Not timed."""
     last = library.n_rounds()
     if n_points == 0 or len(library.round_ends) < last:
         return []
     score = SCORES[library.kind].function
-    rounds = np.unique(np.geomspace(1, last, n_points).round().astype(int))
+    rounds = curve_rounds(last, n_points)
     return [
         [
             int(r),
@@ -104,6 +114,11 @@ def _curve(library: Library, data: problems.Arrays, start: float, n_points: int)
         ]
         for r in rounds
     ]
+
+
+def curve_rounds(last: int, n_points: int) -> np.ndarray:
+    """At most `n_points` numbers of rounds from 1 to `last`, evenly spaced on a logarithmic scale."""
+    return np.unique(np.geomspace(1, last, n_points).round().astype(int))
 
 
 def main() -> None:

@@ -3,15 +3,19 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <atomic>
 #include <optional>
 #include <stdexcept>
 #include <string>
 
+#include "../cpp/exact_search.h"
 #include "../cpp/grower.h"
+#include "../cpp/histogram_search.h"
+#include "../cpp/leaves/leaf_block.h"
 #include "../cpp/leaves/newton.h"
-#include "../cpp/parallel.h"
+#include "../cpp/linear_channels.h"
+#include "../cpp/verified_search.h"
 #include "arrays.h"
+#include "sample.h"
 
 namespace polyleaf {
 namespace {
@@ -25,46 +29,13 @@ void require(bool condition, const char* message) {
   if (!condition) throw std::invalid_argument(message);
 }
 
-void require_leaf_ids(const Array1<const int32_t>& leaf_of_row, int32_t n_leaves, int n_threads) {
-  const int32_t* ids = leaf_of_row.data();
-  const int64_t n = static_cast<int64_t>(leaf_of_row.size()), block = 1 << 16;
-  std::atomic<bool> bad{false};
-  parallel_for(n_threads, Block::count(n, block), [&](int64_t task, int) {
-    const Block rows(n, block, task);
-    uint32_t largest = 0;  // a negative id is a large unsigned one
-    for (int64_t i = rows.begin; i < rows.end; ++i)
-      largest = std::max(largest, static_cast<uint32_t>(ids[i]));
-    if (largest >= static_cast<uint32_t>(n_leaves)) bad = true;
-  });
-  require(!bad, "A leaf id is out of range.");
-}
-
-RowSample sample_of(int64_t n_all, const Optional1<const uint32_t>& rows,
-                    const Optional1<const float>& multiplier) {
-  require(n_all >= 1, "There must be at least one row.");
-  RowSample sample;
-  sample.n_all = n_all;
-  if (rows) {
-    require(rows->size() >= 1, "A row sample must not be empty.");
-    sample.rows = rows->data();
-    sample.n_rows = static_cast<int64_t>(rows->size());
-    for (int64_t i = 0; i < sample.n_rows; ++i)
-      require(sample.rows[i] < n_all && (i == 0 || sample.rows[i - 1] < sample.rows[i]),
-              "A row sample must be ascending row numbers below the number of rows.");
-  }
-  if (multiplier) {
-    require(static_cast<int64_t>(multiplier->size()) == n_all, "A multiplier needs one entry per row.");
-    sample.multiplier = multiplier->data();
-  }
-  return sample;
-}
-
 Curvature curvature_of(const std::string& kind) {
   if (kind == "unit") return Curvature::unit;
   if (kind == "shared") return Curvature::shared;
   if (kind == "diagonal") return Curvature::diagonal;
-  throw std::invalid_argument("The curvature of channels must be unit, shared or diagonal, not '" + kind +
-                              "'.");
+  if (kind == "full") return Curvature::full;
+  throw std::invalid_argument("The curvature of channels must be unit, shared, diagonal or full, not '" +
+                              kind + "'.");
 }
 
 void quantise(Channels& channels, Array2<const float> g, const Optional2<const float>& h,
@@ -74,11 +45,16 @@ void quantise(Channels& channels, Array2<const float> g, const Optional2<const f
   const int n_outputs = static_cast<int>(g.shape(1));
   require(n_outputs >= 1, "There must be at least one output.");
   require((curvature == Curvature::unit) == !h.has_value(),
-          "h is needed exactly for shared and diagonal curvature.");
+          "h is needed exactly for curvatures other than unit.");
   if (h) {
     require(h->shape(0) == g.shape(0), "g and h must have the same number of rows.");
-    require(h->shape(1) == (curvature == Curvature::shared ? 1 : g.shape(1)),
-            "h must have one column for shared curvature, one per output for diagonal curvature.");
+    ChannelLayout layout;
+    layout.n_outputs = n_outputs;
+    layout.curvature = curvature;
+    require(static_cast<int>(h->shape(1)) == layout.n_curvature(),
+            "h must have one column for shared curvature, one per output for diagonal curvature, and K (K + "
+            "1) / 2 "
+            "for full curvature.");
   }
   const RowSample sample = sample_of(static_cast<int64_t>(g.shape(0)), rows, multiplier);
   nb::gil_scoped_release release;
@@ -118,8 +94,8 @@ void bind_channels(nb::module_& m) {
           nb::arg("multiplier") = nb::none(), nb::arg("n_threads") = 1)
       .def("quantise", &quantise, nb::arg("g"), nb::arg("h").none(), nb::arg("kind"),
            nb::arg("rows") = nb::none(), nb::arg("multiplier") = nb::none(), nb::arg("n_threads") = 1,
-           "Fills the channels from g (n, K) and h: None (unit), (n, 1) (shared) or (n, K) (diagonal). "
-           "Memory is reused.")
+           "Fills the channels from g (n, K) and h: None (unit), (n, 1) (shared), (n, K) (diagonal) or "
+           "(n, K (K + 1) / 2) (full: lower triangles, row after row). Memory is reused.")
       .def("dense", &dense, "int32 (rows used, K + curvature columns): the quantised values, for tests.")
       .def_prop_ro(
           "gradient_steps", [](const Channels& c) { return steps(c.gradient_step(), c.layout().n_outputs); },
@@ -137,7 +113,7 @@ void bind_config(nb::module_& m) {
           [](GrowConfig* self, int max_leaves, int max_depth, bool level_wise, double reg_lambda,
              double reg_alpha, double min_split_gain, double min_child_weight, int min_child_samples,
              double max_delta_step, int max_cat_to_onehot, double cat_smooth, double colsample_bynode,
-             uint64_t seed, size_t histogram_memory) {
+             uint64_t seed, size_t histogram_memory, bool post_prune, int block_size) {
             require(max_leaves >= 1, "max_leaves must be at least 1.");
             require(colsample_bynode > 0 && colsample_bynode <= 1, "colsample_bynode must be in (0, 1].");
             require(reg_lambda >= 0 && reg_alpha >= 0 && max_delta_step >= 0 && cat_smooth >= 0,
@@ -149,6 +125,8 @@ void bind_config(nb::module_& m) {
             self->colsample_bynode = colsample_bynode;
             self->seed = seed;
             self->histogram_memory = histogram_memory;
+            self->post_prune = post_prune;
+            self->split.block_size = block_size;
             self->split.reg_lambda = static_cast<float>(reg_lambda);
             self->split.reg_alpha = static_cast<float>(reg_alpha);
             self->split.max_delta_step = static_cast<float>(max_delta_step);
@@ -163,54 +141,210 @@ void bind_config(nb::module_& m) {
           nb::arg("min_child_weight") = 0.0, nb::arg("min_child_samples") = 1,
           nb::arg("max_delta_step") = 0.0, nb::arg("max_cat_to_onehot") = 4, nb::arg("cat_smooth") = 10.0,
           nb::arg("colsample_bynode") = 1.0, nb::arg("seed") = 0,
-          nb::arg("histogram_memory") = size_t{1} << 30);
+          nb::arg("histogram_memory") = size_t{1} << 30, nb::arg("post_prune") = false,
+          nb::arg("block_size") = 0);
 }
 
 void bind_leaves(nb::module_& m) {
+  nb::class_<LeafConfig>(m, "LeafConfig", "What bounds the step of a leaf.")
+      .def(
+          "__init__",
+          [](LeafConfig* self, double reg_lambda, double reg_alpha, double max_delta_step,
+             double learning_rate) {
+            require(reg_lambda >= 0 && reg_alpha >= 0 && max_delta_step >= 0,
+                    "reg_lambda, reg_alpha and max_delta_step must not be negative.");
+            new (self) LeafConfig{reg_lambda, reg_alpha, max_delta_step, learning_rate};
+          },
+          nb::kw_only(), nb::arg("reg_lambda") = 1.0, nb::arg("reg_alpha") = 0.0,
+          nb::arg("max_delta_step") = 0.0, nb::arg("learning_rate") = 1.0);
   m.def(
       "newton_leaves",
       [](Array2<const float> g, Optional2<const float> h, Array1<const int32_t> leaf_of_row, int32_t n_leaves,
          double reg_lambda, double reg_alpha, double max_delta_step, double learning_rate,
-         Optional1<const uint32_t> rows, Optional1<const float> multiplier, int n_threads) {
+         Optional1<const uint32_t> rows, Optional1<const float> multiplier, int n_threads, int block_size) {
         const RowSample sample = sample_of(static_cast<int64_t>(g.shape(0)), rows, multiplier);
+        const size_t k = g.shape(1);
         require(leaf_of_row.size() == g.shape(0), "leaf_of_row needs one entry per row.");
         require(n_leaves >= 1, "There must be at least one leaf.");
         if (h)
-          require(h->shape(0) == g.shape(0) && (h->shape(1) == 1 || h->shape(1) == g.shape(1)),
-                  "h must have g's rows, and one column or one per output.");
-        require_leaf_ids(leaf_of_row, n_leaves, std::max(1, n_threads));
+          require(h->shape(0) == g.shape(0) &&
+                      (h->shape(1) == 1 || h->shape(1) == k || h->shape(1) == k * (k + 1) / 2),
+                  "h must have g's rows, and one column, one per output, or K (K + 1) / 2.");
+        check_leaf_ids(leaf_of_row.data(), static_cast<int64_t>(leaf_of_row.size()), n_leaves,
+                       std::max(1, n_threads));
         NewArray<float> out({static_cast<size_t>(n_leaves), g.shape(1)});
         {
           nb::gil_scoped_release release;
           newton_leaves(g.data(), h ? h->data() : nullptr, static_cast<int>(g.shape(1)),
                         h ? static_cast<int>(h->shape(1)) : 0, sample, leaf_of_row.data(), n_leaves,
-                        {reg_lambda, reg_alpha, max_delta_step, learning_rate}, std::max(1, n_threads),
-                        out.data);
+                        {reg_lambda, reg_alpha, max_delta_step, learning_rate, block_size},
+                        std::max(1, n_threads), out.data);
         }
         return out.array;
       },
       nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"), nb::arg("n_leaves"),
       nb::arg("reg_lambda") = 1.0, nb::arg("reg_alpha") = 0.0, nb::arg("max_delta_step") = 0.0,
       nb::arg("learning_rate") = 1.0, nb::arg("rows") = nb::none(), nb::arg("multiplier") = nb::none(),
-      nb::arg("n_threads") = 1,
+      nb::arg("n_threads") = 1, nb::arg("block_size") = 0,
       "Newton leaf values, float32 (n_leaves, K), times the learning rate (GBDT-MO eq. 15).");
-  m.def(
-      "add_leaf_values",
-      [](Array2<float> raw, Array1<const int32_t> leaf_of_row, Array2<const float> values, int output,
-         int n_threads) {
-        require(raw.shape(0) == leaf_of_row.size(), "raw and leaf_of_row must have the same number of rows.");
-        require(output >= 0 ? values.shape(1) == 1 && output < static_cast<int>(raw.shape(1))
-                            : values.shape(1) == raw.shape(1),
-                "Leaf values do not fit the raw scores.");
-        const int32_t n_leaves = static_cast<int32_t>(values.shape(0));
-        require_leaf_ids(leaf_of_row, n_leaves, std::max(1, n_threads));
-        nb::gil_scoped_release release;
-        add_leaf_values(raw.data(), static_cast<int64_t>(raw.shape(0)), static_cast<int>(raw.shape(1)),
-                        output, leaf_of_row.data(), values.data(), std::max(1, n_threads));
-      },
-      nb::arg("raw"), nb::arg("leaf_of_row"), nb::arg("values"), nb::arg("output") = -1,
-      nb::arg("n_threads") = 1,
-      "raw[i] += values[leaf_of_row[i]], in place; output >= 0: values (n_leaves, 1) go to that column.");
+}
+
+// A grower with the searches that it may need; their memory is reused over trees.
+struct TreeGrower {
+  TreeGrower(const Bins& bins, int n_threads)
+      : grower(bins, n_threads),
+        histograms(bins, n_threads),
+        verified(bins, histograms, n_threads),
+        exact(bins, n_threads) {}
+  Grower grower;
+  HistogramSearch histograms;
+  VerifiedSearch verified;
+  ExactSearch exact;
+
+  Search& search(const Channels& channels) {
+    require(channels.sample().n_all == grower.bins().n_rows(),
+            "The channels must have as many rows as the bins.");
+    histograms.use(channels);
+    return histograms;
+  }
+  Search& search(LinearChannels& channels) {
+    require(channels.sample().n_all == grower.bins().n_rows(),
+            "The channels must have as many rows as the bins.");
+    histograms.use(channels);
+    return histograms;
+  }
+  const uint8_t* flags(const Optional1<const bool>& features) const {
+    if (!features) return nullptr;
+    require(static_cast<int>(features->size()) == grower.bins().n_features(),
+            "features needs one flag per feature.");
+    return reinterpret_cast<const uint8_t*>(features->data());
+  }
+};
+
+void check_sparse(const TreeGrower& self, const SparseRows& gradients, const Optional1<const float>& weight,
+                  int32_t leaf_k) {
+  require(gradients.n_rows() == self.grower.bins().n_rows(),
+          "The gradients must have as many rows as the bins.");
+  require(!weight || static_cast<int64_t>(weight->size()) == gradients.n_rows(),
+          "Weights need one entry per row.");
+  require(leaf_k >= 1, "leaf_k must be at least 1.");
+}
+
+nb::ndarray<nb::numpy, const int32_t, nb::ndim<1>> leaf_of_row(nb::handle self) {
+  const Grower& grower = nb::cast<const TreeGrower&>(self).grower;
+  return {grower.leaf_of_row(), {static_cast<size_t>(grower.bins().n_rows())}, self};
+}
+
+void bind_growers(nb::module_& m) {
+  nb::class_<TreeGrower>(m, "Grower", "Grows trees on one Bins; memory is reused over trees.")
+      .def(nb::init<const Bins&, int>(), nb::arg("bins"), nb::arg("n_threads") = 1, nb::keep_alive<1, 2>())
+      .def(
+          "grow",
+          [](TreeGrower& self, const Channels& channels, const GrowConfig& config,
+             Optional1<const bool> features) {
+            Search& search = self.search(channels);
+            const uint8_t* flags = self.flags(features);
+            nb::gil_scoped_release release;
+            return self.grower.grow(search, config, flags);
+          },
+          nb::arg("channels"), nb::arg("config"), nb::arg("features") = nb::none(),
+          "One tree. `features`: bool (n_features,), the features it may use.")
+      .def(
+          "grow",
+          [](TreeGrower& self, LinearChannels& channels, const GrowConfig& config,
+             Optional1<const bool> features) {
+            Search& search = self.search(channels);
+            const uint8_t* flags = self.flags(features);
+            nb::gil_scoped_release release;
+            return self.grower.grow(search, config, flags);
+          },
+          nb::arg("channels"), nb::arg("config"), nb::arg("features") = nb::none(),
+          "The same, whose splits look ahead to linear leaves.")
+      .def(
+          "grow_sparse",
+          [](TreeGrower& self, const SparseRows& gradients, Optional1<const float> weight,
+             const Channels& sketch, const GrowConfig& config, Optional1<const bool> features,
+             const LeafConfig& step, int32_t leaf_k) {
+            self.search(sketch);
+            check_sparse(self, gradients, weight, leaf_k);
+            const uint8_t* flags = self.flags(features);
+            nb::gil_scoped_release release;
+            self.verified.use(gradients, weight ? weight->data() : nullptr, sketch.sample(), {step, leaf_k});
+            return self.grower.grow(self.verified, config, flags);
+          },
+          nb::arg("gradients"), nb::arg("weight").none(), nb::arg("sketch"), nb::arg("config"),
+          nb::arg("features").none(), nb::arg("step"), nb::arg("leaf_k"),
+          "One tree on sparse gradients: splits are proposed by channels of a sketch of them, and judged by "
+          "exact sums over the leaf_k outputs that gain most.")
+      .def(
+          "grow_sparse_exactly",
+          [](TreeGrower& self, const SparseRows& gradients, Optional1<const float> weight,
+             Optional1<const uint32_t> rows, Optional1<const float> multiplier, const GrowConfig& config,
+             Optional1<const bool> features, const LeafConfig& step, int32_t leaf_k, double threshold_step) {
+            check_sparse(self, gradients, weight, leaf_k);
+            require(threshold_step >= 0 && threshold_step < 1, "threshold_step must be in [0, 1).");
+            for (int f = 0; f < self.grower.bins().n_features(); ++f)
+              require(!self.grower.bins().is_categorical(f), "Exact search is for numeric features only.");
+            const RowSample sample = sample_of(gradients.n_rows(), rows, multiplier);
+            const uint8_t* flags = self.flags(features);
+            nb::gil_scoped_release release;
+            self.exact.use(gradients, weight ? weight->data() : nullptr, sample,
+                           {step, leaf_k, threshold_step});
+            return self.grower.grow(self.exact, config, flags);
+          },
+          nb::arg("gradients"), nb::arg("weight").none(), nb::arg("rows").none(),
+          nb::arg("multiplier").none(), nb::arg("config"), nb::arg("features").none(), nb::arg("step"),
+          nb::arg("leaf_k"), nb::arg("threshold_step") = 0.05,
+          "The same by exact sums of every feature, with thresholds at every threshold_step of a node's rows "
+          "(GBDT-SPARSE, Algorithm 1).")
+      .def(
+          "begin",
+          [](TreeGrower& self, const Channels& channels, const GrowConfig& config,
+             Optional1<const bool> features) {
+            Search& search = self.search(channels);
+            const uint8_t* flags = self.flags(features);
+            nb::gil_scoped_release release;
+            self.grower.begin(search, config, flags);
+            self.grower.evaluate(false);
+          },
+          nb::arg("channels"), nb::arg("config"), nb::arg("features") = nb::none(),
+          "Starts a tree that is grown layer by layer: `split`, new derivatives, `evaluate`, ..., `finish`.")
+      .def(
+          "split", [](TreeGrower& self) { return self.grower.split(); },
+          nb::call_guard<nb::gil_scoped_release>(),
+          "Splits the nodes whose turn it is; False where growth has ended.")
+      .def(
+          "evaluate",
+          [](TreeGrower& self, const Channels& channels) {
+            self.search(channels);
+            nb::gil_scoped_release release;
+            self.grower.evaluate(true);
+          },
+          nb::arg("channels"),
+          "Finds the best splits of the nodes that the last `split` made, by new channels.")
+      .def(
+          "number_leaves", [](TreeGrower& self) { return self.grower.number_leaves(); },
+          nb::call_guard<nb::gil_scoped_release>(), "The tree so far; fills `leaf_of_row`.")
+      .def(
+          "finish", [](TreeGrower& self) { return self.grower.finish(); },
+          nb::call_guard<nb::gil_scoped_release>(), "The tree; fills `leaf_of_row`.")
+      .def_prop_ro(
+          "may_split", [](const TreeGrower& self) { return self.grower.may_split(); },
+          "False where the nodes that the last `split` made cannot have children.")
+      .def_prop_ro(
+          "node_of_leaf",
+          [](const TreeGrower& self) {
+            const std::vector<int32_t>& nodes = self.grower.node_of_leaf();
+            NewArray<int32_t> out({nodes.size()});
+            std::copy(nodes.begin(), nodes.end(), out.data);
+            return out.array;
+          },
+          nb::rv_policy::move,
+          "int32 (n_leaves,): node of each leaf, by the numbers that nodes had before any were cut.")
+      .def_prop_ro(
+          "leaf_of_row", &leaf_of_row, nb::rv_policy::reference,
+          "int32 (n_rows,), read-only view: the leaf of every row in the last tree, overwritten by the "
+          "next.");
 }
 
 }  // namespace
@@ -235,33 +369,7 @@ void bind_grower(nb::module_& m) {
       .def_prop_ro("nbytes", &Bins::n_bytes);
   bind_channels(m);
   bind_config(m);
-  nb::class_<Grower>(m, "Grower", "Grows trees on one Bins; memory is reused over trees.")
-      .def(nb::init<const Bins&, int>(), nb::arg("bins"), nb::arg("n_threads") = 1, nb::keep_alive<1, 2>())
-      .def(
-          "grow",
-          [](Grower& self, const Channels& channels, const GrowConfig& config,
-             Optional1<const bool> features) {
-            require(channels.sample().n_all == self.bins().n_rows(),
-                    "The channels must have as many rows as the bins.");
-            if (features)
-              require(static_cast<int>(features->size()) == self.bins().n_features(),
-                      "features needs one flag per feature.");
-            nb::gil_scoped_release release;
-            return self.grow(channels, config,
-                             features ? reinterpret_cast<const uint8_t*>(features->data()) : nullptr);
-          },
-          nb::arg("channels"), nb::arg("config"), nb::arg("features") = nb::none(),
-          "One tree. `features`: bool (n_features,), the features it may use.")
-      .def_prop_ro(
-          "leaf_of_row",
-          [](nb::handle self) {
-            const Grower& grower = nb::cast<const Grower&>(self);
-            return nb::ndarray<nb::numpy, const int32_t, nb::ndim<1>>(
-                grower.leaf_of_row(), {static_cast<size_t>(grower.bins().n_rows())}, self);
-          },
-          nb::rv_policy::reference,
-          "int32 (n_rows,), read-only view: the leaf of every row in the last tree, overwritten by the "
-          "next.");
+  bind_growers(m);
   bind_leaves(m);
 }
 

@@ -26,7 +26,7 @@ int64_t columns(const auto& array) {
   return static_cast<int64_t>(array.shape(1));
 }
 
-// The part of the input that element-wise losses and softmax share.
+// The part of the input that element-wise losses and those of classes share.
 LossInput input_of(const FloatMatrix& raw, const OptionalMatrix& weight, const Array1<const float>& offset) {
   LossInput input;
   input.n_rows = rows(raw);
@@ -53,8 +53,8 @@ LossInput element_input(const FloatMatrix& raw, const FloatMatrix& target, const
   return input;
 }
 
-LossInput softmax_input(const FloatMatrix& raw, const Array1<const int32_t>& label,
-                        const OptionalMatrix& weight, const Array1<const float>& offset) {
+LossInput class_input(const FloatMatrix& raw, const Array1<const int32_t>& label,
+                      const OptionalMatrix& weight, const Array1<const float>& offset) {
   LossInput input = input_of(raw, weight, offset);
   require(rows(label) == input.n_rows, "label must have one class id for each row of raw.");
   input.label = label.data();
@@ -80,22 +80,47 @@ double loss_mean(const LossConfig& config, const FloatMatrix& raw, const FloatMa
   return mean_loss(config, input, n_threads);
 }
 
+void require_like(const Array2<float>& array, const FloatMatrix& raw, int64_t n_columns,
+                  const char* message) {
+  require(rows(array) == rows(raw) && columns(array) == n_columns, message);
+}
+
 void softmax_loss_derivatives(SoftmaxCurvature curvature, float factor, const FloatMatrix& raw,
                               const Array1<const int32_t>& label, const OptionalMatrix& weight,
                               const Array1<const float>& offset, const Array2<float>& g,
                               const Array2<float>& h, int n_threads) {
-  const LossInput input = softmax_input(raw, label, weight, offset);
-  require(rows(g) == input.n_rows && columns(g) == input.n_outputs, "g must be shaped like raw.");
-  require(rows(h) == input.n_rows && columns(h) == input.n_outputs, "h must be shaped like raw.");
+  const LossInput input = class_input(raw, label, weight, offset);
+  require_like(g, raw, input.n_outputs, "g must be shaped like raw.");
+  require_like(h, raw, input.n_outputs, "h must be shaped like raw.");
   nb::gil_scoped_release release;
   softmax_derivatives(curvature, factor, input, g.data(), h.data(), n_threads);
 }
 
-double softmax_loss_mean(const FloatMatrix& raw, const Array1<const int32_t>& label,
-                         const OptionalMatrix& weight, const Array1<const float>& offset, int n_threads) {
-  const LossInput input = softmax_input(raw, label, weight, offset);
+void exponential_loss_derivatives(ClassLoss loss, const FloatMatrix& raw, const Array1<const int32_t>& label,
+                                  const OptionalMatrix& weight, const Array1<const float>& offset,
+                                  const Array2<float>& g, const Array2<float>& h, int n_threads) {
+  const LossInput input = class_input(raw, label, weight, offset);
+  require_like(g, raw, input.n_outputs, "g must be shaped like raw.");
+  require_like(h, raw, input.n_outputs, "h must be shaped like raw.");
   nb::gil_scoped_release release;
-  return softmax_mean_loss(input, n_threads);
+  exponential_derivatives(loss, input, g.data(), h.data(), n_threads);
+}
+
+void class_loss_hessians(ClassLoss loss, const FloatMatrix& raw, const Array1<const int32_t>& label,
+                         const OptionalMatrix& weight, const Array1<const float>& offset,
+                         const Array2<float>& g, const Array2<float>& h, int n_threads) {
+  const LossInput input = class_input(raw, label, weight, offset);
+  require_like(g, raw, input.n_outputs, "g must be shaped like raw.");
+  require_like(h, raw, packed_size(input.n_outputs), "h must have K (K + 1) / 2 columns for K outputs.");
+  nb::gil_scoped_release release;
+  class_hessians(loss, input, g.data(), h.data(), n_threads);
+}
+
+double class_loss_mean(ClassLoss loss, const FloatMatrix& raw, const Array1<const int32_t>& label,
+                       const OptionalMatrix& weight, const Array1<const float>& offset, int n_threads) {
+  const LossInput input = class_input(raw, label, weight, offset);
+  nb::gil_scoped_release release;
+  return class_mean_loss(loss, input, n_threads);
 }
 
 template <class T>
@@ -157,6 +182,10 @@ void bind_objectives(nb::module_& m) {
       .value("log_link", LossFamily::log_link)
       .value("logistic", LossFamily::logistic)
       .value("squared_hinge", LossFamily::squared_hinge);
+  nb::enum_<ClassLoss>(m, "ClassLoss")
+      .value("softmax", ClassLoss::softmax)
+      .value("exponential", ClassLoss::exponential)
+      .value("margin", ClassLoss::margin);
   nb::enum_<SoftmaxCurvature>(m, "SoftmaxCurvature")
       .value("scaled", SoftmaxCurvature::scaled)
       .value("residual", SoftmaxCurvature::residual);
@@ -177,11 +206,20 @@ void bind_objectives(nb::module_& m) {
         nb::arg("n_threads"), "Weighted mean of an element-wise loss.");
   m.def("softmax_derivatives", &softmax_loss_derivatives, nb::arg("curvature"), nb::arg("factor"),
         nb::arg("raw").noconvert(), nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(),
-        nb::arg("offset").noconvert(), nb::arg("g").noconvert(), nb::arg("h"), nb::arg("n_threads"),
-        "Gradient and curvature of softmax cross-entropy, written into g and h.");
-  m.def("softmax_mean", &softmax_loss_mean, nb::arg("raw").noconvert(), nb::arg("label").noconvert(),
-        nb::arg("weight").noconvert().none(), nb::arg("offset").noconvert(), nb::arg("n_threads"),
-        "Weighted mean of softmax cross-entropy.");
+        nb::arg("offset").noconvert(), nb::arg("g").noconvert(), nb::arg("h").noconvert(),
+        nb::arg("n_threads"),
+        "Gradient and diagonal curvature of softmax cross-entropy, written into g and h.");
+  m.def("exponential_derivatives", &exponential_loss_derivatives, nb::arg("loss"), nb::arg("raw").noconvert(),
+        nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(), nb::arg("offset").noconvert(),
+        nb::arg("g").noconvert(), nb::arg("h").noconvert(), nb::arg("n_threads"),
+        "Gradient and diagonal curvature of the exponential and the margin loss, written into g and h.");
+  m.def("class_hessians", &class_loss_hessians, nb::arg("loss"), nb::arg("raw").noconvert(),
+        nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(), nb::arg("offset").noconvert(),
+        nb::arg("g").noconvert(), nb::arg("h").noconvert(), nb::arg("n_threads"),
+        "Gradient and packed Hessian (n, K (K + 1) / 2) of a loss of classes, written into g and h.");
+  m.def("class_mean", &class_loss_mean, nb::arg("loss"), nb::arg("raw").noconvert(),
+        nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(), nb::arg("offset").noconvert(),
+        nb::arg("n_threads"), "Weighted mean of a loss of classes.");
   m.def("weighted_totals", &totals<float>, nb::arg("values").noconvert(),
         nb::arg("weight").noconvert().none(), nb::arg("n_threads"));
   m.def("weighted_totals", &totals<double>, nb::arg("values").noconvert(),

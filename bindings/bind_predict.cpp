@@ -8,18 +8,11 @@
 
 #include "arrays.h"
 #include "forest.h"
+#include "leaf_blocks.h"
 #include "tree.h"
 
 namespace polyleaf {
 namespace {
-
-// A read-only view of memory that `owner` keeps alive.
-template <class T>
-nb::ndarray<nb::numpy, const T> view(const void* data, std::initializer_list<size_t> shape, nb::handle owner,
-                                     std::initializer_list<int64_t> strides = {}) {
-  static const double nothing = 0;
-  return nb::ndarray<nb::numpy, const T>(data != nullptr ? data : &nothing, shape, owner, strides);
-}
 
 // A read-only property for one array of the tree, one entry a node.
 template <class T, class Member>
@@ -118,6 +111,15 @@ void bind_tree(nb::module_& m) {
       "A tree from arrays of any origin. ValueError unless they describe one tree on n_features features.");
 }
 
+// Hands a vector over to NumPy.
+template <class T>
+nb::ndarray<nb::numpy, T> moved(std::vector<T>&& data) {
+  auto* owned = new std::vector<T>(std::move(data));
+  nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  static T nothing{};
+  return nb::ndarray<nb::numpy, T>(owned->empty() ? &nothing : owned->data(), {owned->size()}, owner);
+}
+
 CodeMatrix code_matrix(const Array2<const uint8_t>& codes) {
   return {codes.data(), static_cast<int64_t>(codes.shape(0)), static_cast<int64_t>(codes.shape(1))};
 }
@@ -126,16 +128,8 @@ TreeRange tree_range(const Forest& forest, int32_t first, std::optional<int32_t>
   return {first, last.value_or(forest.n_trees())};
 }
 
-void append(Forest& forest, std::shared_ptr<Tree> tree, const Array2<const float>& values, int32_t output) {
-  if (values.shape(0) != static_cast<size_t>(tree->n_leaves))
-    throw std::invalid_argument("The tree has " + std::to_string(tree->n_leaves) +
-                                " leaves, but `values` has " + std::to_string(values.shape(0)) + " rows.");
-  if (values.shape(1) > (size_t{1} << 30)) throw std::invalid_argument("`values` has too many columns.");
-  forest.append(std::move(tree), values.data(), static_cast<int32_t>(values.shape(1)), output);
-}
-
 void predict(const Forest& forest, const Array2<const uint8_t>& codes, const Array2<float>& raw,
-             int32_t first, std::optional<int32_t> last, int n_threads) {
+             int32_t first, std::optional<int32_t> last, int n_threads, const AnyFeatures& features) {
   if (raw.shape(0) != codes.shape(1) || raw.shape(1) != static_cast<size_t>(forest.n_outputs()))
     throw std::invalid_argument("`raw` must have shape (n_rows, n_outputs) = (" +
                                 std::to_string(codes.shape(1)) + ", " + std::to_string(forest.n_outputs()) +
@@ -143,7 +137,7 @@ void predict(const Forest& forest, const Array2<const uint8_t>& codes, const Arr
                                 std::to_string(raw.shape(1)) + ").");
   const TreeRange range = tree_range(forest, first, last);
   nb::gil_scoped_release release;
-  forest.predict(code_matrix(codes), raw.data(), range, n_threads);
+  forest.predict(code_matrix(codes), feature_matrix(features), raw.data(), range, n_threads);
 }
 
 const double* outputs_data(const Forest& forest, const std::optional<Array1<const double>>& array,
@@ -156,23 +150,62 @@ const double* outputs_data(const Forest& forest, const std::optional<Array1<cons
   return array->data();
 }
 
+ScoreUnit score_unit(const Forest& forest, const std::optional<Array1<const double>>& base,
+                     const std::optional<Array1<const double>>& scale,
+                     const std::optional<Array1<const double>>& offset) {
+  const ScoreUnit unit{outputs_data(forest, base, "base"), outputs_data(forest, scale, "scale"),
+                       outputs_data(forest, offset, "offset")};
+  if ((unit.scale == nullptr) != (unit.offset == nullptr))
+    throw std::invalid_argument("`scale` and `offset` go together; give both or neither.");
+  if (unit.scale != nullptr && unit.base == nullptr)
+    throw std::invalid_argument("`scale` and `offset` need a `base`.");
+  return unit;
+}
+
 nb::ndarray<nb::numpy, double> scores(const Forest& forest, const Array2<const uint8_t>& codes,
                                       const Array1<const double>& base,
                                       const std::optional<Array1<const double>>& scale,
                                       const std::optional<Array1<const double>>& offset, int32_t first,
-                                      std::optional<int32_t> last, int n_threads) {
-  const double* base_data = outputs_data(forest, base, "base");
-  const double* scale_data = outputs_data(forest, scale, "scale");
-  const double* offset_data = outputs_data(forest, offset, "offset");
-  if ((scale_data == nullptr) != (offset_data == nullptr))
-    throw std::invalid_argument("`scale` and `offset` go together; give both or neither.");
+                                      std::optional<int32_t> last, int n_threads,
+                                      const AnyFeatures& features) {
+  const ScoreUnit unit = score_unit(forest, base, scale, offset);
   const TreeRange range = tree_range(forest, first, last);
   NewArray<double> result({codes.shape(1), static_cast<size_t>(forest.n_outputs())});
   {
     nb::gil_scoped_release release;
-    forest.scores(code_matrix(codes), base_data, scale_data, offset_data, result.data, range, n_threads);
+    forest.scores(code_matrix(codes), feature_matrix(features), unit, result.data, range, n_threads);
   }
   return result.array;
+}
+
+nb::tuple topk(const Forest& forest, const Array2<const uint8_t>& codes,
+               const std::optional<Array1<const double>>& base, int32_t k,
+               const std::optional<Array1<const double>>& scale,
+               const std::optional<Array1<const double>>& offset, int32_t first, std::optional<int32_t> last,
+               int n_threads, const AnyFeatures& features) {
+  const ScoreUnit unit = score_unit(forest, base, scale, offset);
+  const TreeRange range = tree_range(forest, first, last);
+  const size_t n_columns = static_cast<size_t>(std::max(0, k));
+  NewArray<int32_t> outputs({codes.shape(1), n_columns});
+  NewArray<double> scores({codes.shape(1), n_columns});
+  {
+    nb::gil_scoped_release release;
+    forest.topk(code_matrix(codes), feature_matrix(features), unit, k, outputs.data, scores.data, range,
+                n_threads);
+  }
+  return nb::make_tuple(outputs.array, scores.array);
+}
+
+nb::tuple sparse_scores(const Forest& forest, const Array2<const uint8_t>& codes, int32_t first,
+                        std::optional<int32_t> last, int n_threads, const AnyFeatures& features) {
+  const TreeRange range = tree_range(forest, first, last);
+  CompressedRows rows;
+  {
+    nb::gil_scoped_release release;
+    rows = forest.sparse_scores(code_matrix(codes), feature_matrix(features), range, n_threads);
+  }
+  return nb::make_tuple(moved(std::move(rows.begin)), moved(std::move(rows.outputs)),
+                        moved(std::move(rows.values)));
 }
 
 nb::ndarray<nb::numpy, int32_t> apply(const Forest& forest, const Array2<const uint8_t>& codes, int32_t first,
@@ -193,22 +226,32 @@ int32_t checked_index(const Forest& forest, int32_t t) {
   return t;
 }
 
-// A view of the leaf values without their padding; it keeps them alive, also after a truncate.
-nb::ndarray<nb::numpy, const float> leaf_values(const Forest& forest, int32_t t) {
-  const LeafValues& values = forest.values(checked_index(forest, t));
-  nb::capsule owner(new LeafValues(values), [](void* p) noexcept { delete static_cast<LeafValues*>(p); });
-  return view<float>(values.data.get(),
-                     {static_cast<size_t>(forest.tree(t)->n_leaves), static_cast<size_t>(values.n_values)},
-                     owner, {values.stride, 1});
+const char* kind_name(LeafKind kind) {
+  return kind == LeafKind::dense ? "dense" : kind == LeafKind::sparse ? "sparse" : "linear";
+}
+
+void append(Forest& forest, std::shared_ptr<Tree> tree, const AnyLeaves& leaves, int32_t output) {
+  forest.append(std::move(tree), leaf_block(leaves), output);
+}
+
+// Dense leaves as a view without their padding, which keeps them alive also after a truncate; others as they
+// are.
+nb::object leaves_of(const Forest& forest, int32_t t) {
+  const auto block = std::const_pointer_cast<LeafBlock>(forest.leaves(checked_index(forest, t)));
+  if (block->kind() != LeafKind::dense) return nb::cast(block);
+  nb::capsule owner(new std::shared_ptr<LeafBlock>(block),
+                    [](void* p) noexcept { delete static_cast<std::shared_ptr<LeafBlock>*>(p); });
+  return nb::cast(vectors(block->view().values, block->n_leaves(), *block, owner));
 }
 
 void bind_forest(nb::module_& m) {
-  nb::class_<Forest>(m, "Forest", "Trees with their leaf values, ready to predict.")
+  nb::class_<Forest>(m, "Forest", "Trees with their leaves, ready to predict.")
       .def(nb::init<int32_t>(), nb::arg("n_outputs"))
       .def("__len__", &Forest::n_trees)
       .def_prop_ro("n_outputs", &Forest::n_outputs)
-      .def("append", &append, nb::arg("tree"), nb::arg("values"), nb::arg("output") = -1,
-           "Adds a tree. values: float32 (n_leaves, n_outputs), or (n_leaves, 1) where output >= 0.")
+      .def("append", &append, nb::arg("tree"), nb::arg("leaves"), nb::arg("output") = -1,
+           "Adds a tree. leaves: float32 (n_leaves, n_outputs), or (n_leaves, 1) where output >= 0; or\n"
+           "SparseLeaves; or LinearLeaves.")
       .def("truncate", &Forest::truncate, nb::arg("n_trees"), "Keeps the first n_trees trees.")
       .def(
           "tree",
@@ -216,19 +259,49 @@ void bind_forest(nb::module_& m) {
             return std::const_pointer_cast<Tree>(forest.tree(checked_index(forest, t)));
           },
           nb::arg("t"), "Tree t.")
-      .def("values", &leaf_values, nb::arg("t"), "Leaf values of tree t: a read-only view, one row a leaf.")
+      .def("values", &leaves_of, nb::arg("t"),
+           "Leaves of tree t: a read-only view, one row a leaf; or SparseLeaves; or LinearLeaves.")
+      .def(
+          "kind",
+          [](const Forest& forest, int32_t t) {
+            return kind_name(forest.leaves(checked_index(forest, t))->kind());
+          },
+          nb::arg("t"), "What the leaves of tree t are: dense, sparse or linear.")
       .def(
           "output", [](const Forest& forest, int32_t t) { return forest.output(checked_index(forest, t)); },
           nb::arg("t"), "The output that tree t is for; -1: all.")
       .def(
+          "regressors",
+          [](const Forest& forest, int32_t first, std::optional<int32_t> last) {
+            return moved(forest.regressors(tree_range(forest, first, last)));
+          },
+          nb::arg("first") = 0, nb::arg("last") = nb::none(),
+          "Features that linear leaves of trees first .. last - 1 read: int32, ascending.")
+      .def(
           "predict", &predict, nb::arg("codes"), nb::arg("raw").noconvert(), nb::arg("first") = 0,
           nb::arg("last") = nb::none(), nb::arg("n_threads") = 1,
+          nb::arg("features").noconvert() = nb::none(),
           "raw (n_rows, n_outputs) += trees first .. last - 1, in place, in order, in float32. codes: uint8\n"
-          "(n_features, n_rows).")
+          "(n_features, n_rows); features: float32 (n_features, n_rows), where leaves are linear.")
       .def("scores", &scores, nb::arg("codes"), nb::arg("base"), nb::arg("scale") = nb::none(),
            nb::arg("offset") = nb::none(), nb::arg("first") = 0, nb::arg("last") = nb::none(),
-           nb::arg("n_threads") = 1,
+           nb::arg("n_threads") = 1, nb::arg("features").noconvert() = nb::none(),
            "float64 (n_rows, n_outputs): (base + float32 sum of trees first .. last - 1) * scale + offset.")
+      .def("topk", &topk, nb::arg("codes"), nb::arg("base").none(), nb::arg("k"),
+           nb::arg("scale") = nb::none(), nb::arg("offset") = nb::none(), nb::arg("first") = 0,
+           nb::arg("last") = nb::none(), nb::arg("n_threads") = 1,
+           nb::arg("features").noconvert() = nb::none(),
+           "outputs int32 (n_rows, k), scores float64 (n_rows, k): the outputs with the highest `scores`, "
+           "highest\n"
+           "first, ties by number. base None: raw sums, and only outputs that a leaf of the row holds. Where "
+           "there\n"
+           "are fewer than k: -1 and -inf.")
+      .def("sparse_scores", &sparse_scores, nb::arg("codes"), nb::arg("first") = 0,
+           nb::arg("last") = nb::none(), nb::arg("n_threads") = 1,
+           nb::arg("features").noconvert() = nb::none(),
+           "indptr int64 (n_rows + 1,), outputs int32 (nnz,), values float32 (nnz,): the sums of the outputs "
+           "that a\n"
+           "leaf of the row holds, ascending in each row. ValueError where leaves hold all outputs.")
       .def("apply", &apply, nb::arg("codes"), nb::arg("first") = 0, nb::arg("last") = nb::none(),
            nb::arg("n_threads") = 1, "Leaf ids, int32 (n_rows, last - first).");
 }

@@ -9,7 +9,13 @@ namespace polyleaf {
 void bind_binning(nb::module_& m);
 void bind_objectives(nb::module_& m);
 void bind_grower(nb::module_& m);
+void bind_leaf_blocks(nb::module_& m);
+void bind_linear(nb::module_& m);
 void bind_predict(nb::module_& m);
+void bind_sketch(nb::module_& m);
+void bind_sparse(nb::module_& m);
+void bind_csr_product(nb::module_& m);
+void bind_sparse_text(nb::module_& m);
 }  // namespace polyleaf
 
 NB_MODULE(_core, m) {
@@ -21,5 +27,11 @@ NB_MODULE(_core, m) {
   polyleaf::bind_binning(m);
   polyleaf::bind_objectives(m);
   polyleaf::bind_grower(m);
+  polyleaf::bind_leaf_blocks(m);
+  polyleaf::bind_linear(m);
   polyleaf::bind_predict(m);
+  polyleaf::bind_sketch(m);
+  polyleaf::bind_sparse(m);
+  polyleaf::bind_csr_product(m);
+  polyleaf::bind_sparse_text(m);
 }

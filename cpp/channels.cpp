@@ -18,12 +18,13 @@ int round_up(int n, int multiple) {
 
 }  // namespace
 
-ChannelLayout ChannelLayout::make(int n_outputs, Curvature curvature) {
+ChannelLayout ChannelLayout::make(int n_outputs, Curvature curvature, int regressors) {
   ChannelLayout layout;
   layout.n_outputs = n_outputs;
   layout.curvature = curvature;
-  const int without_count = n_outputs + layout.n_curvature();
-  if (without_count < 8) {
+  layout.regressors = regressors;
+  const int without_count = n_outputs + layout.n_curvature() + layout.n_products();
+  if (without_count < 8 && curvature != Curvature::full) {
     layout.lanes = without_count < 4 ? 4 : 8;
     layout.count_lane = without_count;
   } else {
@@ -56,7 +57,7 @@ void Channels::quantise(const float* g, const float* h, int n_outputs, Curvature
   if (layout_.count_lane >= 0) totals_[layout_.count_lane] = static_cast<int32_t>(sample_.n_used());
   const bool unit = curvature == Curvature::unit;
   quantise_part(g, n_outputs, 0, unit ? layout_.count_lane : -1, gradient_step_, n_threads);
-  curvature_step_.assign(n_outputs + 16, 0.0f);
+  curvature_step_.assign(layout_.n_curvature() + 16, 0.0f);
   if (!unit)
     quantise_part(h, layout_.n_curvature(), layout_.curvature_offset, layout_.count_lane, curvature_step_,
                   n_threads);

@@ -1,6 +1,6 @@
 // Channels: what one row adds to a bin, as small integers (docs/design.md section 4). A row's channels are
-//   [g_0 .. g_{K-1}] [curvature: none, 1 or K] [1, the count, if a lane is free], padded to 4, 8 or a
-//   multiple of 16.
+//   [g_0 .. g_{K-1}] [curvature: none, 1, K or the lower triangle of K x K, row after row] [1, the count, if
+//   a lane is free], padded to 4, 8 or a multiple of 16.
 // Whoever sums them need not know what they mean.
 //
 // Owns: quantisation and its overflow bound. Must not know: features, splits.
@@ -10,12 +10,18 @@
 
 #include "buffer.h"
 #include "isa.h"
+#include "sample.h"
 
 namespace polyleaf {
 
 constexpr float kSmallestDerivative = 1e-28f;  // a column whose largest magnitude is below counts as zero
 
-enum class Curvature { unit = 0, shared = 1, diagonal = 2 };
+enum class Curvature { unit = 0, shared = 1, diagonal = 2, full = 3 };
+
+// Where entry (i, j), j <= i, of a packed lower triangle lies.
+constexpr int packed(int i, int j) {
+  return i * (i + 1) / 2 + j;
+}
 
 struct ChannelLayout {
   int n_outputs = 1;
@@ -23,21 +29,30 @@ struct ChannelLayout {
   int lanes = 4;              // int16 per row, int32 per bin
   int curvature_offset = -1;  // first curvature lane; -1: none
   int count_lane = -1;        // -1: counts are kept in an array beside the sums
+  // Linear leaves (linear_channels.h): products with p regressors z of the node follow the curvature: h z_i
+  // (p lanes), h z_i z_j (lower triangle), g_k z_i (all outputs of the first regressor first). -1: constant
+  // leaves.
+  int regressors = -1;
 
-  static ChannelLayout make(int n_outputs, Curvature curvature);
+  static ChannelLayout make(int n_outputs, Curvature curvature, int regressors = -1);
   bool operator==(const ChannelLayout&) const = default;
   int n_curvature() const {
-    return curvature == Curvature::unit ? 0 : curvature == Curvature::shared ? 1 : n_outputs;
+    switch (curvature) {
+      case Curvature::unit:
+        return 0;
+      case Curvature::shared:
+        return 1;
+      case Curvature::diagonal:
+        return n_outputs;
+      default:
+        return n_outputs * (n_outputs + 1) / 2;
+    }
   }
-};
-
-// Rows a tree sees: all of them, or the ascending `rows`; `multiplier` (n_all) scales a row's derivatives.
-struct RowSample {
-  int64_t n_all = 0;
-  const uint32_t* rows = nullptr;
-  int64_t n_rows = 0;
-  const float* multiplier = nullptr;
-  int64_t n_used() const { return rows != nullptr ? n_rows : n_all; }
+  bool linear() const { return regressors >= 0; }
+  int first_product() const { return n_outputs + n_curvature(); }
+  int second_moments() const { return first_product() + regressors; }
+  int gradient_products() const { return second_moments() + regressors * (regressors + 1) / 2; }
+  int n_products() const { return linear() ? regressors * (regressors + 3) / 2 + regressors * n_outputs : 0; }
 };
 
 struct ChannelKernels {
@@ -64,7 +79,7 @@ class Channels {
   Channels(const Channels&) = delete;
   Channels& operator=(const Channels&) = delete;
 
-  // g: (n_all, K); h: (n_all, 1) for shared, (n_all, K) for diagonal, unused for unit. May be called again
+  // g: (n_all, K); h: (n_all, layout().n_curvature()), unused for unit. May be called again
   // for the next tree: buffers are reused.
   void quantise(const float* g, const float* h, int n_outputs, Curvature curvature, const RowSample& sample,
                 int n_threads);

@@ -2,9 +2,7 @@
 #include "forest.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <mutex>
-#include <new>
 #include <queue>
 #include <stdexcept>
 #include <string>
@@ -15,25 +13,6 @@ namespace {
 // Inner nodes in the top of a tree with more than kMaxExits leaves. Evaluating one more level for every row
 // costs as much as the whole top before it, while walking costs each row one step a level: the two meet here.
 constexpr int kTopNodes = 127;
-
-// Floats from one leaf vector to the next: what the kernels take.
-int32_t padded(int32_t n_values) {
-  for (int32_t width : {1, 2, 4, 8})
-    if (n_values <= width) return width;
-  return (n_values + 15) / 16 * 16;
-}
-
-LeafValues padded_copy(const float* values, int32_t n_leaves, int32_t n_values) {
-  const int32_t stride = padded(n_values);
-  const size_t bytes = (static_cast<size_t>(n_leaves) * stride * sizeof(float) + 63) / 64 * 64;
-  float* data = static_cast<float*>(std::aligned_alloc(64, bytes));
-  if (data == nullptr) throw std::bad_alloc();
-  std::fill(data, data + bytes / sizeof(float), 0.0f);
-  for (int32_t l = 0; l < n_leaves; ++l)
-    std::copy(values + static_cast<size_t>(l) * n_values, values + static_cast<size_t>(l + 1) * n_values,
-              data + static_cast<size_t>(l) * stride);
-  return {std::shared_ptr<float[]>(data, [](float* p) { std::free(p); }), n_values, stride};
-}
 
 int shift_of(const Tree& tree, int32_t node) {
   return tree.category_set[node] < 0 && tree.missing_left[node];
@@ -173,24 +152,40 @@ std::vector<uint32_t> write_nodes(const Tree& tree, const std::vector<uint32_t>&
   return position;
 }
 
+void check_leaves(const Tree& tree, const LeafBlock& leaves, int32_t output, int32_t n_outputs) {
+  if (output < -1 || output >= n_outputs)
+    throw std::invalid_argument("The tree is for output " + std::to_string(output) + " of a forest with " +
+                                std::to_string(n_outputs) + " outputs; -1 means all of them.");
+  if (leaves.n_leaves() != tree.n_leaves)
+    throw std::invalid_argument("The tree has " + std::to_string(tree.n_leaves) + " leaves, but there are " +
+                                std::to_string(leaves.n_leaves()) + " payloads.");
+  if (output >= 0 && leaves.kind() == LeafKind::sparse)
+    throw std::invalid_argument(
+        "Sparse leaves say themselves which outputs they hold, so their tree must be for all of them "
+        "(output=-1), not for output " +
+        std::to_string(output) + ".");
+  const int32_t needed = output < 0 ? n_outputs : 1;
+  if (leaves.n_columns() != needed)
+    throw std::invalid_argument("The leaves are for " + std::to_string(leaves.n_columns()) +
+                                " outputs where " + std::to_string(needed) + " are needed.");
+}
+
 }  // namespace
 
-Forest::Forest(int32_t n_outputs) : n_outputs_(n_outputs), width_(padded(n_outputs)) {
+const Forest::Entry Forest::kNoEntry{nullptr, nullptr, -1, 0, 0, 0, 0, 0, 0};
+
+Forest::Forest(int32_t n_outputs)
+    : n_outputs_(n_outputs), width_(static_cast<int32_t>(padded_columns(n_outputs))) {
   if (n_outputs < 1) throw std::invalid_argument("A forest needs at least one output.");
 }
 
-void Forest::append(std::shared_ptr<const Tree> tree, const float* values, int32_t n_values, int32_t output) {
-  if (output < -1 || output >= n_outputs_)
-    throw std::invalid_argument("The tree is for output " + std::to_string(output) + " of a forest with " +
-                                std::to_string(n_outputs_) + " outputs; -1 means all of them.");
-  if (n_values != (output < 0 ? n_outputs_ : 1))
-    throw std::invalid_argument("The leaf values have " + std::to_string(n_values) + " columns where " +
-                                std::to_string(output < 0 ? n_outputs_ : 1) + " are needed.");
+void Forest::append(std::shared_ptr<const Tree> tree, std::shared_ptr<const LeafBlock> leaves,
+                    int32_t output) {
+  check_leaves(*tree, *leaves, output, n_outputs_);
   const int32_t n_features = 1 + *std::max_element(tree->feature.begin(), tree->feature.end());
   if (static_cast<uint32_t>(n_features) > kMaxFeatures)
     throw std::invalid_argument("The tree splits on feature " + std::to_string(n_features - 1) +
                                 "; a forest can read the first 4194304 features only.");
-  const LeafValues leaves = padded_copy(values, tree->n_leaves, n_values);
 
   std::unique_lock<std::shared_mutex> lock(mutex_);
   if (nodes_.size() + tree->n_nodes() > size_t{1} << 31)
@@ -201,9 +196,11 @@ void Forest::append(std::shared_ptr<const Tree> tree, const float* values, int32
   compiled.exit_begin = static_cast<uint32_t>(exits_.size());
   compiled.whole = tree->n_leaves <= kMaxExits;
   // One output: a vector is a scalar.
-  compiled.output = n_outputs_ == 1 ? 0 : output;
+  compiled.output = n_outputs_ == 1 && leaves->kind() != LeafKind::sparse ? 0 : output;
   compiled.n_leaves = static_cast<uint32_t>(tree->n_leaves);
-  compiled.values = leaves.data.get();
+  compiled.kind = leaves->kind();
+  compiled.values = leaves->view().values;
+  compiled.leaves = &leaves->view();
 
   const std::vector<uint32_t> sets = write_sets(*tree, sets_);
   compiled.has_categories = std::any_of(sets.begin(), sets.end(), [](uint32_t s) { return s != kNumeric; });
@@ -213,9 +210,10 @@ void Forest::append(std::shared_ptr<const Tree> tree, const float* values, int32
   for (int32_t node : exits) exits_.push_back(positions[node]);
   compiled.n_top = static_cast<uint32_t>(tops_.size()) - compiled.top_begin;
 
-  const int32_t n_features_so_far = entries_.empty() ? 0 : entries_.back().n_features;
-  entries_.push_back({std::move(tree), leaves, output, std::max(n_features, n_features_so_far), nodes_.size(),
-                      tops_.size(), exits_.size(), sets_.size()});
+  const Entry& last = entries_.empty() ? kNoEntry : entries_.back();
+  const int32_t n_regressors = std::max(leaves->n_features(), last.n_regressors);
+  entries_.push_back({std::move(tree), std::move(leaves), output, std::max(n_features, last.n_features),
+                      n_regressors, nodes_.size(), tops_.size(), exits_.size(), sets_.size()});
   compiled_.push_back(compiled);
 }
 
@@ -224,8 +222,7 @@ void Forest::truncate(int32_t n_trees) {
   if (n_trees < 0 || n_trees > this->n_trees())
     throw std::invalid_argument("Cannot keep " + std::to_string(n_trees) + " trees of a forest that has " +
                                 std::to_string(this->n_trees()) + ".");
-  const Entry none{nullptr, {}, -1, 0, 0, 0, 0, 0};
-  const Entry& last = n_trees == 0 ? none : entries_[n_trees - 1];
+  const Entry& last = n_trees == 0 ? kNoEntry : entries_[n_trees - 1];
   nodes_.resize(last.nodes_end);
   payload_.resize(last.nodes_end);
   tops_.resize(last.tops_end);

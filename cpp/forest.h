@@ -1,15 +1,18 @@
-// The trees of a model with their leaf values, ready to predict.
+// The trees of a model with their leaves, ready to predict.
 //
-// Owns: trees, padded leaf values, and their compiled form (kernels/predict.h). Thread-safe: predictions run
+// Owns: trees, their leaf blocks, and their compiled form (kernels/predict.h). Thread-safe: predictions run
 // side by side, append and truncate wait for them. Must not know: where codes come from, rounds, base scores'
 // meaning.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <shared_mutex>
 #include <vector>
 
 #include "kernels/predict.h"
+#include "leaves/leaf_block.h"
+#include "score_unit.h"
 #include "tree.h"
 
 namespace polyleaf {
@@ -20,57 +23,96 @@ struct CodeMatrix {
   int64_t n_features, n_rows;
 };
 
-// Leaf values of one tree: (n_leaves, n_values) with rows `stride` floats apart; padding is 0.
-struct LeafValues {
-  std::shared_ptr<float[]> data;
-  int32_t n_values, stride;
-};
-
 // Trees first .. last - 1.
 struct TreeRange {
   int32_t first, last;
 };
 
+// A sparse matrix (n_rows, n_outputs) in compressed rows; outputs ascend within a row.
+struct CompressedRows {
+  std::vector<int64_t> begin;
+  std::vector<int32_t> outputs;
+  std::vector<float> values;
+};
+
+class Tile;
+class PayloadSums;
+
 class Forest {
  public:
   explicit Forest(int32_t n_outputs);
 
-  // values: (tree.n_leaves, n_outputs), or (tree.n_leaves, 1) for a tree of one output (output >= 0; -1: of
-  // all).
-  void append(std::shared_ptr<const Tree> tree, const float* values, int32_t n_values, int32_t output);
+  // output >= 0: the leaves are of one column, for that output; -1: of all outputs.
+  void append(std::shared_ptr<const Tree> tree, std::shared_ptr<const LeafBlock> leaves, int32_t output);
   void truncate(int32_t n_trees);  // keeps the first n_trees
 
   int32_t n_outputs() const { return n_outputs_; }
   int32_t n_trees() const { return static_cast<int32_t>(entries_.size()); }
   const std::shared_ptr<const Tree>& tree(int32_t t) const { return entries_.at(t).tree; }
-  const LeafValues& values(int32_t t) const { return entries_.at(t).values; }
+  const std::shared_ptr<const LeafBlock>& leaves(int32_t t) const { return entries_.at(t).leaves; }
   int32_t output(int32_t t) const { return entries_.at(t).output; }
 
-  // raw (n_rows, n_outputs) += leaf vectors, tree after tree in order, in float32.
-  void predict(const CodeMatrix& codes, float* raw, TreeRange range, int n_threads) const;
-  // scores (n_rows, n_outputs) = (base + float32 sum of the leaf vectors from 0) * scale + offset, in
-  // float64. scale and offset may be null: 1 and 0.
-  void scores(const CodeMatrix& codes, const double* base, const double* scale, const double* offset,
-              double* scores, TreeRange range, int n_threads) const;
+  // Features that linear leaves of the range read, ascending.
+  std::vector<int32_t> regressors(TreeRange range) const;
+
+  // raw (n_rows, n_outputs) += leaf payloads, tree after tree in order, in float32. `features` are what
+  // linear leaves read.
+  void predict(const CodeMatrix& codes, const FeatureMatrix& features, float* raw, TreeRange range,
+               int n_threads) const;
+  // scores (n_rows, n_outputs), from the float32 sums of the leaf payloads from 0.
+  void scores(const CodeMatrix& codes, const FeatureMatrix& features, const ScoreUnit& unit, double* scores,
+              TreeRange range, int n_threads) const;
+  // outputs, scores (n_rows, k): the k outputs of each row with the highest scores, highest first, ties by
+  // number. Without a base only outputs that a leaf of the row holds take part; with one all of them do.
+  // Where there are fewer than k: -1, -inf.
+  void topk(const CodeMatrix& codes, const FeatureMatrix& features, const ScoreUnit& unit, int32_t k,
+            int32_t* outputs, double* scores, TreeRange range, int n_threads) const;
+  // The float32 sums of the outputs that a leaf of the row holds. No tree may be for all outputs unless its
+  // leaves are sparse.
+  CompressedRows sparse_scores(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,
+                               int n_threads) const;
   // leaves (n_rows, number of trees): the leaf id of each row in each tree.
   void apply(const CodeMatrix& codes, int32_t* leaves, TreeRange range, int n_threads) const;
 
  private:
   struct Entry {
     std::shared_ptr<const Tree> tree;
-    LeafValues values;
+    std::shared_ptr<const LeafBlock> leaves;
     int32_t output;
-    int32_t n_features;  // that this tree and those before it read: 1 + the largest feature
+    // What this tree and those before it read: 1 + the largest feature, of splits and of linear leaves.
+    int32_t n_features, n_regressors;
     size_t nodes_end, tops_end, exits_end, sets_end;
   };
+  static const Entry kNoEntry;
 
+  void check(TreeRange range) const;
   void check(const CodeMatrix& codes, TreeRange range) const;
+  void check(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range) const;
   ForestArrays arrays() const;
   template <class Visit>
-  void for_blocks(const CodeMatrix& codes, TreeRange range, int n_threads, const Visit& visit) const;
+  void for_blocks(const CodeMatrix& codes, TreeRange range, int block_rows, int n_threads,
+                  const Visit& visit) const;
+  struct BlockRows {
+    int64_t first;
+    int n_rows, thread;
+  };
+  // visit(rows, tile): the sums of each block of rows, from 0 or from `start`.
+  using TileVisit = std::function<void(const BlockRows& rows, Tile& tile)>;
+  void for_tiles(const CodeMatrix& codes, const FeatureMatrix& features, const float* start, TreeRange range,
+                 int n_threads, const TileVisit& visit) const;
+  // visit(rows, leaves): the leaf ids of each block of rows, [row][tree].
+  using LeavesVisit = std::function<void(const BlockRows& rows, const uint32_t* leaves)>;
+  void for_leaves(const CodeMatrix& codes, TreeRange range, int n_threads, const LeavesVisit& visit) const;
+  // visit(row, thread, sums): the sums of each row. Only where holds_few(range).
+  using SumsVisit = std::function<void(int64_t row, int thread, PayloadSums& sums)>;
+  void for_sums(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range, int n_threads,
+                const SumsVisit& visit) const;
+  bool holds_few(TreeRange range) const;        // outputs: every tree has sparse leaves, or is for one output
+  int64_t most_entries(TreeRange range) const;  // of the leaves of one row
+  std::vector<int32_t> outputs_of_trees(TreeRange range) const;
 
   int32_t n_outputs_;
-  int32_t width_;  // floats of a padded leaf vector
+  int32_t width_;  // floats of a padded vector of all outputs
   mutable std::shared_mutex mutex_;
   std::vector<Entry> entries_;
   std::vector<CompiledTree> compiled_;  // beside entries_

@@ -19,6 +19,8 @@ struct HistogramKernels {
   void (*add)(int32_t* a, const int32_t* b, int64_t n);
   // Copies the channels of rows ids[0..n) next to each other.
   void (*gather)(const int16_t* channels, const uint32_t* ids, int64_t n, int lanes, int16_t* out);
+  // out[lane] += channels of `n` contiguous rows.
+  void (*sum)(const int16_t* channels, int64_t n, int lanes, int32_t* out);
   // Marks the bins that `n` rows touch: bit `bin` of touched[slot * 4 .. slot * 4 + 4).
   void (*touch)(const uint64_t* words, int64_t n, int n_features, uint64_t* touched);
 };

@@ -21,7 +21,9 @@ constexpr int64_t kLanes = 16;
 // multiples of the 16 rows softmax works on.
 struct Cut {
   int64_t n_rows, n_outputs, rows_per_chunk, rows_per_task;
-  explicit Cut(const LossInput& input) : n_rows(input.n_rows), n_outputs(input.n_outputs) {
+  explicit Cut(const LossInput& input) : Cut(input.n_rows, input.n_outputs) {}
+  // `n_outputs`: floats that are written for a row.
+  Cut(int64_t n_rows, int64_t n_outputs) : n_rows(n_rows), n_outputs(n_outputs) {
     rows_per_chunk = std::max<int64_t>(1, kChunkElements / n_outputs / kLanes) * kLanes;
     rows_per_task = rows_per_chunk * kChunksPerTask;
   }
@@ -72,6 +74,9 @@ void check_input(const LossInput& input) {
 }
 
 void check_labels(const LossInput& input) {
+  check_input(input);
+  if (input.weight != nullptr && input.weight_columns != 1)
+    throw std::invalid_argument("A loss of classes takes one weight for each row.");
   for (int64_t i = 0; i < input.n_rows; ++i)
     if (input.label[i] < 0 || input.label[i] >= input.n_outputs)
       throw std::invalid_argument("A class id is outside 0 .. number of classes - 1.");
@@ -83,7 +88,7 @@ LossChunk chunk_of(const LossInput& input, int64_t row, int64_t n, const Buffer<
   return {n * input.n_outputs, input.raw + at, input.target + at, offset.data(), parameter.data()};
 }
 
-SoftmaxChunk softmax_chunk_of(const LossInput& input, int64_t row, int64_t n, float* scratch) {
+ClassChunk class_chunk_of(const LossInput& input, int64_t row, int64_t n, float* scratch) {
   return {n, input.n_outputs, input.raw + row * input.n_outputs, input.label + row, input.offset, scratch};
 }
 
@@ -146,24 +151,49 @@ void derivatives(const LossConfig& config, const LossInput& input, float* g, flo
   });
 }
 
-void softmax_derivatives(SoftmaxCurvature curvature, float factor, const LossInput& input, float* g, float* h,
-                         int n_threads) {
-  check_input(input);
+namespace {
+
+// Calls kernel(chunk, g, h) for every chunk of rows, and applies the weights. h: (n_rows, h_columns).
+template <class F>
+void class_derivatives(const LossInput& input, float* g, float* h, int64_t h_columns, int n_threads,
+                       F&& kernel) {
   check_labels(input);
   const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
-  const Cut cut(input);
-  auto scores = scratch_of_threads(n_threads, input.n_outputs * kLanes);
+  const int64_t k = input.n_outputs;
+  const Cut cut(input.n_rows, h_columns);
+  auto scratch = scratch_of_threads(n_threads, class_scratch(k));
   auto space = scratch_of_threads(n_threads, cut.elements());
   cut.for_each_chunk(n_threads, [&](int64_t, int thread, int64_t row, int64_t n) {
-    const int64_t k = input.n_outputs;
-    float *gi = g + row * k, *hi = h + row * k;
-    kernels.softmax_derivatives(curvature, factor, softmax_chunk_of(input, row, n, scores[thread].data()), gi,
-                                hi);
+    float *gi = g + row * k, *hi = h + row * h_columns;
+    kernel(class_chunk_of(input, row, n, scratch[thread].data()), gi, hi);
     if (input.weight == nullptr) return;
-    const float* weight = weights_of(input, row, n, k, space[thread].data());
-    kernels.multiply(gi, weight, n * k);
-    kernels.multiply(hi, weight, n * k);
+    kernels.multiply(gi, weights_of(input, row, n, k, space[thread].data()), n * k);
+    kernels.multiply(hi, weights_of(input, row, n, h_columns, space[thread].data()), n * h_columns);
   });
+}
+
+}  // namespace
+
+void softmax_derivatives(SoftmaxCurvature curvature, float factor, const LossInput& input, float* g, float* h,
+                         int n_threads) {
+  const auto kernel = POLYLEAF_SELECT(objective_kernels).softmax_derivatives;
+  class_derivatives(
+      input, g, h, input.n_outputs, n_threads,
+      [&](const ClassChunk& chunk, float* gi, float* hi) { kernel(curvature, factor, chunk, gi, hi); });
+}
+
+void exponential_derivatives(ClassLoss loss, const LossInput& input, float* g, float* h, int n_threads) {
+  if (loss == ClassLoss::softmax)
+    throw std::invalid_argument("The exponential losses are exponential and margin.");
+  const auto kernel = POLYLEAF_SELECT(objective_kernels).exponential_derivatives;
+  class_derivatives(input, g, h, input.n_outputs, n_threads,
+                    [&](const ClassChunk& chunk, float* gi, float* hi) { kernel(loss, chunk, gi, hi); });
+}
+
+void class_hessians(ClassLoss loss, const LossInput& input, float* g, float* h, int n_threads) {
+  const auto kernel = POLYLEAF_SELECT(objective_kernels).class_hessians;
+  class_derivatives(input, g, h, packed_size(input.n_outputs), n_threads,
+                    [&](const ClassChunk& chunk, float* gi, float* hi) { kernel(loss, chunk, gi, hi); });
 }
 
 double mean_loss(const LossConfig& config, const LossInput& input, int n_threads) {
@@ -176,15 +206,12 @@ double mean_loss(const LossConfig& config, const LossInput& input, int n_threads
   });
 }
 
-double softmax_mean_loss(const LossInput& input, int n_threads) {
-  check_input(input);
+double class_mean_loss(ClassLoss loss, const LossInput& input, int n_threads) {
   check_labels(input);
-  if (input.weight != nullptr && input.weight_columns != 1)
-    throw std::invalid_argument("Softmax takes one weight for each row.");
   const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
-  auto scores = scratch_of_threads(n_threads, input.n_outputs * kLanes);
+  auto scratch = scratch_of_threads(n_threads, class_scratch(input.n_outputs));
   return mean_over_chunks(input, 1, n_threads, [&](int thread, int64_t row, int64_t n, double* out) {
-    kernels.softmax_losses(softmax_chunk_of(input, row, n, scores[thread].data()), out);
+    kernels.class_losses(loss, class_chunk_of(input, row, n, scratch[thread].data()), out);
   });
 }
 

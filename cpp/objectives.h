@@ -2,8 +2,9 @@
 // scores and renewed leaves.
 //
 // Two shapes of loss exist here. Element-wise ones (`LossConfig`) see one raw score and one target at a time,
-// so any number of outputs is one flat array to them. Softmax sees a row at a time. A new element-wise loss
-// is one struct in kernels/objectives.cpp, one name in LossFamily, and one class in src/polyleaf/objectives/.
+// so any number of outputs is one flat array to them. Those of one of several classes (`ClassLoss`) see a row
+// at a time. A new element-wise loss is one struct in kernels/objectives.cpp, one name in LossFamily, and one
+// class in src/polyleaf/objectives/.
 //
 // Matrices are row-major (n_rows, n_outputs). `offset` (n_outputs) is added to the raw scores before the loss
 // sees them (the base score, where the loss could not take it off the target). Results are the same bits for
@@ -38,8 +39,17 @@ struct LossConfig {
   float data_curvature = 0.5f;
 };
 
-// How the curvature of softmax is written down (all are diagonal; see src/polyleaf/objectives/softmax.py).
+// Losses of one of several classes. See src/polyleaf/objectives/softmax.py and exponential.py.
+enum class ClassLoss : int32_t { softmax, exponential, margin };
+
+// How the diagonal curvature of softmax is written down.
 enum class SoftmaxCurvature : int32_t { scaled, residual };  // factor * p * (1 - p) | |p - y|
+
+// Entries of a Hessian of n outputs, packed: the lower triangle row by row, (i, j), j <= i, at i (i + 1) / 2
+// + j.
+inline int64_t packed_size(int64_t n_outputs) {
+  return n_outputs * (n_outputs + 1) / 2;
+}
 
 // Rows, their weights (nullptr: all 1) and scores. `weight_columns`: 1 or n_outputs.
 struct LossInput {
@@ -47,7 +57,7 @@ struct LossInput {
   int64_t n_outputs = 0;
   const float* raw = nullptr;
   const float* target = nullptr;   // element-wise losses
-  const int32_t* label = nullptr;  // softmax: class ids in [0, n_outputs)
+  const int32_t* label = nullptr;  // class losses: class ids in [0, n_outputs)
   const float* weight = nullptr;
   int64_t weight_columns = 0;
   const float* offset = nullptr;     // n_outputs
@@ -64,10 +74,14 @@ void derivatives(const LossConfig& config, const LossInput& input, float* g, flo
                  int n_threads);
 void softmax_derivatives(SoftmaxCurvature curvature, float factor, const LossInput& input, float* g, float* h,
                          int n_threads);
+// Of ClassLoss::exponential and ClassLoss::margin; h (n_rows, n_outputs) is the diagonal.
+void exponential_derivatives(ClassLoss loss, const LossInput& input, float* g, float* h, int n_threads);
+// g as above, and h (n_rows, packed_size(n_outputs)): all second derivatives.
+void class_hessians(ClassLoss loss, const LossInput& input, float* g, float* h, int n_threads);
 
-// Weighted mean of the loss over rows and outputs (softmax: over rows); 0 where no row has weight.
+// Weighted mean of the loss over rows and outputs (class losses: over rows); 0 where no row has weight.
 double mean_loss(const LossConfig& config, const LossInput& input, int n_threads);
-double softmax_mean_loss(const LossInput& input, int n_threads);
+double class_mean_loss(ClassLoss loss, const LossInput& input, int n_threads);
 
 // totals (2, n_columns): sums of weight * value, and of weight. Fixed blocks, added in order.
 template <class T>
@@ -96,20 +110,26 @@ struct LossChunk {
   const float* offset = nullptr;
   const float* parameter = nullptr;
 };
-struct SoftmaxChunk {
+struct ClassChunk {
   int64_t n_rows = 0;
   int64_t n_outputs = 0;
   const float* raw = nullptr;
   const int32_t* label = nullptr;
   const float* offset = nullptr;
-  float* scratch = nullptr;  // 16 * n_outputs
+  float* scratch = nullptr;  // class_scratch(n_outputs)
 };
+// Floats that a chunk needs: two groups of 16 rows, a row and a packed Hessian, each to the next 16.
+inline int64_t class_scratch(int64_t n_outputs) {
+  return 2 * 16 * n_outputs + n_outputs + packed_size(n_outputs) + 3 * 16;
+}
 struct ObjectiveKernels {
   void (*derivatives)(const LossConfig&, const LossChunk&, float* g,
                       float* h);  // h may be nullptr: unit curvature
   void (*losses)(const LossConfig&, const LossChunk&, double* loss);
-  void (*softmax_derivatives)(SoftmaxCurvature, float factor, const SoftmaxChunk&, float* g, float* h);
-  void (*softmax_losses)(const SoftmaxChunk&, double* loss);
+  void (*softmax_derivatives)(SoftmaxCurvature, float factor, const ClassChunk&, float* g, float* h);
+  void (*exponential_derivatives)(ClassLoss, const ClassChunk&, float* g, float* h);
+  void (*class_hessians)(ClassLoss, const ClassChunk&, float* g, float* h);
+  void (*class_losses)(ClassLoss, const ClassChunk&, double* loss);
   void (*multiply)(float* x, const float* weight, int64_t n);
   // sums[0] += sum of loss * weight, sums[1] += sum of weight, in 16 lanes folded in a fixed order.
   void (*add_weighted)(const double* loss, const float* weight, int64_t n, double* sums);

@@ -1,9 +1,17 @@
-// Moving a node's rows to its children: the words of all tiles and the row ids stay contiguous per node and
-// keep their order (stable), so the result does not depend on how rows are cut into blocks.
+// Rows by node: the words of a node's rows, tile by tile, and their ids lie next to each other. A split moves
+// them to the children and keeps their order (stable), so nothing depends on how rows are cut into blocks.
+//
+// Owns: the copies of words and ids, reused over trees. Must not know: derivatives, trees, how splits are
+// found.
 #pragma once
 #include <cstdint>
+#include <vector>
 
+#include "bins.h"
+#include "buffer.h"
 #include "isa.h"
+#include "sample.h"
+#include "tree.h"
 
 namespace polyleaf {
 
@@ -31,5 +39,74 @@ struct PartitionKernels {
   void (*gather_words)(const uint64_t* words, const uint32_t* ids, int64_t n, uint64_t* out);
 };
 POLYLEAF_DECLARE_KERNELS(PartitionKernels, partition_kernels)
+
+// The rows of one node: places [begin, end) of one copy.
+struct RowRange {
+  int64_t begin = 0, end = 0;
+  int copy = 0;  // 0: the root's; 1 or 2 below it, in turn
+  int64_t size() const { return end - begin; }
+};
+
+class Partition {
+ public:
+  Partition(const Bins& bins, int n_threads);
+
+  Partition(const Partition&) = delete;
+  Partition& operator=(const Partition&) = delete;
+
+  // The root's rows: the sample. Only the words of `tiles` will be asked for.
+  RowRange start(const RowSample& sample, const std::vector<int>& tiles);
+
+  // Whether the tree's rows are those of `sample`.
+  bool has(const RowSample& sample) const;
+  // The rows of another sample, grouped by `leaf_of_row` (n_all), ascending in each group; a range per leaf.
+  std::vector<RowRange> regroup(const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves);
+
+  // One node and what parts its rows; `divide` fills in `left` and `right`.
+  struct Division {
+    RowRange rows;
+    int feature = -1;
+    int threshold = -1;    // last code that goes left; -1: `set` tells
+    CategorySet set = {};  // codes that go left, as the model sees them
+    bool missing_left = false;
+    int64_t n_left = 0;
+    bool with_words = true;  // false: only ids move, the children's words are never read
+    RowRange left, right;
+  };
+  void divide(std::vector<Division>& divisions);
+  // Which of the division's rows first .. last - 1 (counted from the first of its range) go left: bit i % 8
+  // of bits[i / 8] is that of row first + i. Returns how many do.
+  int64_t decide(const Division& division, int64_t first, int64_t last, uint8_t* bits) const;
+
+  // Of the first row of a range; word i is that of the i-th row.
+  const uint64_t* words(const RowRange& rows, int tile) const { return copy(rows.copy, tile) + rows.begin; }
+  // Row ids of a range; nullptr where row i of the range is row begin + i.
+  const uint32_t* ids(const RowRange& rows) const {
+    return rows.copy == 0 && !is_sample_ ? nullptr : ids_[rows.copy].data() + rows.begin;
+  }
+
+  const Bins& bins() const { return bins_; }
+  const RowSample& sample() const { return sample_; }
+  const std::vector<int>& tiles() const { return tiles_; }
+  int n_threads() const { return n_threads_; }
+
+ private:
+  const uint64_t* copy(int copy, int tile) const {
+    return copy == 0 && !is_sample_ ? bins_.words(tile) : words_[copy][tile].data();
+  }
+  void take(const RowSample& sample);
+  void gather_root();
+  Route route_of(const Division& division, CategorySet& set) const;
+
+  const Bins& bins_;
+  const int n_threads_;
+  RowSample sample_;
+  bool is_sample_ = false;      // copy 0 has words and ids of its own
+  std::vector<uint32_t> rows_;  // of the sample
+  std::vector<int> tiles_;
+  std::vector<Buffer<uint64_t>> words_[3];  // per tile; [0] only where is_sample_
+  Buffer<uint32_t> ids_[3];
+  Buffer<uint8_t> bits_;
+};
 
 }  // namespace polyleaf

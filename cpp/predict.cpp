@@ -2,6 +2,7 @@
 // writes what was asked for. Every row adds its leaf vectors tree after tree in order, whatever the blocks
 // and threads.
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -9,6 +10,7 @@
 #include "buffer.h"
 #include "forest.h"
 #include "parallel.h"
+#include "tile.h"
 
 namespace polyleaf {
 namespace {
@@ -21,13 +23,6 @@ constexpr int64_t kFewRows = 12;
 // A thread takes at least so many rows x trees at a time.
 constexpr int64_t kTaskWork = 1 << 14;
 
-// The last rows of a block are padded to a multiple of this, so that kernels need no tails.
-constexpr int kPadRows = 8;
-
-int round_up(int n, int multiple) {
-  return (n + multiple - 1) / multiple * multiple;
-}
-
 // Rows [row, row + n_rows) of the codes: feature f of row r of the block is data[f * stride + r].
 struct BlockCodes {
   const uint8_t* data;
@@ -37,71 +32,11 @@ struct BlockCodes {
   bool few;  // walk row by row; otherwise rows can be read up to a whole slice
 };
 
-// Raw scores of one block. Vector trees need a row's outputs side by side, trees of one output need an
-// output's rows side by side; a forest rarely has both, so the layout changes only where the kind of tree
-// does.
-class Tile {
- public:
-  // Zeros, laid out for trees of one output (columns) or of all.
-  void reset(int n_rows, int n_outputs, int width, bool columns) {
-    n_rows_ = n_rows;
-    n_padded_ = round_up(n_rows, kPadRows);
-    n_outputs_ = n_outputs;
-    width_ = width;
-    columns_ = columns;
-    clear(data_);
-  }
-  void use(bool columns) {
-    if (columns == columns_) return;
-    clear(other_);
-    for (int r = 0; r < n_rows_; ++r)
-      for (int k = 0; k < n_outputs_; ++k) other_[index(r, k, columns)] = data_[index(r, k, columns_)];
-    data_.swap(other_);
-    columns_ = columns;
-  }
-  // To and from dense rows of n_outputs values; `put(value, output)` makes what is stored.
-  void load(const float* rows) {
-    for (int r = 0; r < n_rows_; ++r, rows += n_outputs_)
-      if (columns_)
-        for (int k = 0; k < n_outputs_; ++k) data_[index(r, k, true)] = rows[k];
-      else
-        std::copy_n(rows, n_outputs_, data_.data() + index(r, 0, false));
-  }
-  template <class T, class Put>
-  void save(T* rows, const Put& put) const {
-    const size_t step = columns_ ? static_cast<size_t>(n_padded_) : 1;
-    for (int r = 0; r < n_rows_; ++r, rows += n_outputs_) {
-      const float* from = data_.data() + index(r, 0, columns_);
-      if (step == 1)
-        for (int k = 0; k < n_outputs_; ++k) rows[k] = put(from[k], k);
-      else
-        for (int k = 0; k < n_outputs_; ++k) rows[k] = put(from[k * step], k);
-    }
-  }
-  float* rows() { return data_.data(); }
-  float* column(int output) { return data_.data() + index(0, output, true); }
-
- private:
-  size_t index(int row, int output, bool columns) const {
-    return columns ? static_cast<size_t>(output) * n_padded_ + row
-                   : static_cast<size_t>(row) * width_ + output;
-  }
-  void clear(Buffer<float>& data) {
-    const size_t size =
-        static_cast<size_t>(n_padded_) * width_;  // n_outputs <= width: enough for both layouts
-    data.reserve(size);
-    std::fill_n(data.data(), size, 0.0f);
-  }
-
-  int n_rows_ = 0, n_padded_ = 0, n_outputs_ = 0, width_ = 0;
-  bool columns_ = false;
-  Buffer<float> data_, other_;
-};
-
 // What one thread needs; allocated when the thread has its first block.
 struct Worker {
   Buffer<uint8_t> top, codes;
   Buffer<uint32_t> leaves;  // [tree of the group][kBlockRows]
+  Buffer<uint32_t> by_row;  // [row][tree]
   Tile tile;
 
   uint8_t* top_scratch() {
@@ -166,49 +101,95 @@ void find_leaves(const ForestArrays& forest, const CompiledTree* trees, int n_tr
                               leaves + t * kBlockRows + r);
 }
 
+// Adds trees of one layout and one kind of leaves, whose leaf ids have been found, to the worker's tile.
+void add_group(const CompiledTree* trees, int n_trees, int width, const BlockCodes& block,
+               const FeatureMatrix& features, Worker& worker) {
+  const PredictKernels& dense = POLYLEAF_SELECT(predict_kernels);
+  const LeafBlockKernels& kernels = POLYLEAF_SELECT(leaf_block_kernels);
+  const int n_padded = round_up(block.n_rows, kPadRows);
+  const bool columns = trees[0].output >= 0;
+  worker.tile.use(columns);
+  if (trees[0].kind == LeafKind::dense && !columns)
+    return dense.add_vectors(trees, n_trees, worker.leaves.data(), n_padded, width, worker.tile.rows());
+  for (int t = 0; t < n_trees; ++t) {
+    const LeafView& view = *trees[t].leaves;
+    const uint32_t* leaves = worker.leaves.data() + t * kBlockRows;
+    float* scores = columns ? worker.tile.column(trees[t].output) : worker.tile.rows();
+    const int row_step = columns ? 1 : width;
+    if (view.kind == LeafKind::dense)
+      dense.add_scalars(view.values, leaves, n_padded, scores);
+    else if (view.kind == LeafKind::sparse)
+      kernels.add_sparse(view, leaves, block.n_rows, scores, row_step);
+    else
+      kernels.add_linear(view, leaves, block.n_rows, features.from_row(block.row), features.n_rows, scores,
+                         row_step);
+  }
+}
+
 // Adds the trees of the range to the worker's tile.
 void add_trees(const ForestArrays& forest, const CompiledTree* trees, TreeRange range, int width,
-               const BlockCodes& block, Worker& worker) {
-  const PredictKernels& kernels = POLYLEAF_SELECT(predict_kernels);
-  const int n_padded = round_up(block.n_rows, kPadRows);
+               const BlockCodes& block, const FeatureMatrix& features, Worker& worker) {
+  const auto alike = [](const CompiledTree& a, const CompiledTree& b) {
+    return (a.output >= 0) == (b.output >= 0) && a.kind == b.kind;
+  };
   for (int32_t first = range.first; first < range.last;) {
-    const bool columns = trees[first].output >= 0;
     int32_t last = first + 1;
-    while (last < range.last && last - first < kGroup && (trees[last].output >= 0) == columns) ++last;
+    while (last < range.last && last - first < kGroup && alike(trees[first], trees[last])) ++last;
     find_leaves(forest, trees + first, last - first, block, worker);
-    worker.tile.use(columns);
-    if (columns)
-      for (int32_t t = first; t < last; ++t)
-        kernels.add_scalars(trees[t].values, worker.leaves.data() + (t - first) * kBlockRows, n_padded,
-                            worker.tile.column(trees[t].output));
-    else
-      kernels.add_vectors(trees + first, last - first, worker.leaves.data(), n_padded, width,
-                          worker.tile.rows());
+    add_group(trees + first, last - first, width, block, features, worker);
     first = last;
   }
 }
 
 }  // namespace
 
-void Forest::check(const CodeMatrix& codes, TreeRange range) const {
+void Forest::check(TreeRange range) const {
   if (range.first < 0 || range.first > range.last || range.last > n_trees())
     throw std::invalid_argument("Trees " + std::to_string(range.first) + " to " + std::to_string(range.last) +
                                 " were asked for, but the forest has " + std::to_string(n_trees()) +
                                 " trees.");
+}
+
+void Forest::check(const CodeMatrix& codes, TreeRange range) const {
+  check(range);
   const int32_t needed = range.last == 0 ? 0 : entries_[range.last - 1].n_features;
   if (codes.n_features < needed)
     throw std::invalid_argument("The codes have " + std::to_string(codes.n_features) +
                                 " features, but the trees read " + std::to_string(needed) + ".");
 }
 
+void Forest::check(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range) const {
+  check(codes, range);
+  if (range.last == 0 || entries_[range.last - 1].n_regressors == 0) return;
+  int32_t needed = 0;
+  for (int32_t t = range.first; t < range.last; ++t)
+    needed = std::max(needed, entries_[t].leaves->n_features());
+  check_features(features, needed, codes.n_rows);
+}
+
+std::vector<int32_t> Forest::regressors(TreeRange range) const {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  check(range);
+  std::vector<int32_t> all, merged;
+  if (range.last == 0 || entries_[range.last - 1].n_regressors == 0) return all;
+  for (int32_t t = range.first; t < range.last; ++t) {
+    const auto* linear = dynamic_cast<const LinearLeaves*>(entries_[t].leaves.get());
+    if (linear == nullptr) continue;
+    const std::vector<int32_t>& more = linear->regressors();
+    merged.clear();
+    std::set_union(all.begin(), all.end(), more.begin(), more.end(), std::back_inserter(merged));
+    all.swap(merged);
+  }
+  return all;
+}
+
 template <class Visit>
-void Forest::for_blocks(const CodeMatrix& codes, TreeRange range, int n_threads, const Visit& visit) const {
+void Forest::for_blocks(const CodeMatrix& codes, TreeRange range, int block_rows, int n_threads,
+                        const Visit& visit) const {
   const int64_t n_trees = range.last - range.first;
   int64_t n_tops = 0;
   for (int32_t t = range.first; t < range.last; ++t) n_tops += compiled_[t].n_top;
   const bool in_place = codes.n_features > n_tops;
-  // A tile of very many outputs would leave the cache.
-  const int block_rows = n_outputs_ <= 1024 ? kBlockRows : kSliceRows;
   const int64_t task_rows =
       std::max<int64_t>(kBlockRows, kTaskWork / std::max<int64_t>(1, n_trees) / kBlockRows * kBlockRows);
   n_threads = static_cast<int>(std::clamp<int64_t>(n_threads, 1, Block::count(codes.n_rows, task_rows) + 1));
@@ -217,54 +198,72 @@ void Forest::for_blocks(const CodeMatrix& codes, TreeRange range, int n_threads,
     const Block rows(codes.n_rows, task_rows, task);
     Worker& worker = workers[thread];
     for_each_block(codes, rows.begin, rows.end, block_rows, in_place, worker,
-                   [&](const BlockCodes& block) { visit(block, worker); });
+                   [&](const BlockCodes& block) { visit(block, thread, worker); });
   });
 }
 
-void Forest::predict(const CodeMatrix& codes, float* raw, TreeRange range, int n_threads) const {
-  std::shared_lock<std::shared_mutex> lock(mutex_);
-  check(codes, range);
-  if (range.first == range.last) return;
-  const bool columns = compiled_[range.first].output >= 0;
-  for_blocks(codes, range, n_threads, [&](const BlockCodes& block, Worker& worker) {
-    float* rows = raw + block.row * n_outputs_;
+void Forest::for_tiles(const CodeMatrix& codes, const FeatureMatrix& features, const float* start,
+                       TreeRange range, int n_threads, const TileVisit& visit) const {
+  const bool columns = range.first < range.last && compiled_[range.first].output >= 0;
+  // A tile of very many outputs would leave the cache, and one of a million must not fill the memory.
+  const int block_rows = n_outputs_ <= 1024 ? kBlockRows : n_outputs_ <= 32768 ? kSliceRows : kPadRows;
+  for_blocks(codes, range, block_rows, n_threads, [&](const BlockCodes& block, int thread, Worker& worker) {
     worker.tile.reset(block.n_rows, n_outputs_, width_, columns);
-    worker.tile.load(rows);
-    add_trees(arrays(), compiled_.data(), range, width_, block, worker);
-    worker.tile.save(rows, [](float value, int) { return value; });
+    if (start != nullptr) worker.tile.load(start + block.row * n_outputs_);
+    add_trees(arrays(), compiled_.data(), range, width_, block, features, worker);
+    visit({block.row, block.n_rows, thread}, worker.tile);
   });
 }
 
-void Forest::scores(const CodeMatrix& codes, const double* base, const double* scale, const double* offset,
+void Forest::for_leaves(const CodeMatrix& codes, TreeRange range, int n_threads,
+                        const LeavesVisit& visit) const {
+  const int n_trees = range.last - range.first;
+  // All leaf ids of a block are held at a time.
+  const int block_rows = n_trees <= kBlockRows ? kBlockRows : kSliceRows;
+  for_blocks(codes, range, block_rows, n_threads, [&](const BlockCodes& block, int thread, Worker& worker) {
+    worker.by_row.reserve(static_cast<size_t>(block.n_rows) * n_trees);
+    for (int32_t first = 0; first < n_trees; first += kGroup) {
+      const int n = std::min(kGroup, n_trees - first);
+      find_leaves(arrays(), compiled_.data() + range.first + first, n, block, worker);
+      for (int r = 0; r < block.n_rows; ++r)
+        for (int t = 0; t < n; ++t)
+          worker.by_row[static_cast<size_t>(r) * n_trees + first + t] = worker.leaves[t * kBlockRows + r];
+    }
+    visit({block.row, block.n_rows, thread}, worker.by_row.data());
+  });
+}
+
+void Forest::predict(const CodeMatrix& codes, const FeatureMatrix& features, float* raw, TreeRange range,
+                     int n_threads) const {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  check(codes, features, range);
+  if (range.first == range.last) return;
+  for_tiles(codes, features, raw, range, n_threads, [&](const BlockRows& rows, Tile& tile) {
+    tile.save(raw + rows.first * n_outputs_, [](int, float sum) { return sum; });
+  });
+}
+
+void Forest::scores(const CodeMatrix& codes, const FeatureMatrix& features, const ScoreUnit& unit,
                     double* scores, TreeRange range, int n_threads) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
-  check(codes, range);
-  const bool columns = range.first < range.last && compiled_[range.first].output >= 0;
-  for_blocks(codes, range, n_threads, [&](const BlockCodes& block, Worker& worker) {
-    worker.tile.reset(block.n_rows, n_outputs_, width_, columns);
-    add_trees(arrays(), compiled_.data(), range, width_, block, worker);
-    double* rows = scores + block.row * n_outputs_;
-    if (scale != nullptr)
-      worker.tile.save(rows,
-                       [&](float sum, int k) { return (base[k] + double{sum}) * scale[k] + offset[k]; });
+  check(codes, features, range);
+  for_tiles(codes, features, nullptr, range, n_threads, [&](const BlockRows& rows, Tile& tile) {
+    double* to = scores + rows.first * n_outputs_;
+    if (unit.scale != nullptr)  // asked once, not for every sum
+      tile.save(to, [&](int k, float sum) {
+        return (unit.base[k] + double{sum}) * unit.scale[k] + unit.offset[k];
+      });
     else
-      worker.tile.save(rows, [&](float sum, int k) { return base[k] + double{sum}; });
+      tile.save(to, [&](int k, float sum) { return unit.base[k] + double{sum}; });
   });
 }
 
 void Forest::apply(const CodeMatrix& codes, int32_t* leaves, TreeRange range, int n_threads) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, range);
-  const int64_t n_columns = range.last - range.first;
-  for_blocks(codes, range, n_threads, [&](const BlockCodes& block, Worker& worker) {
-    for (int32_t first = range.first; first < range.last; first += kGroup) {
-      const int n_trees = std::min(kGroup, range.last - first);
-      find_leaves(arrays(), compiled_.data() + first, n_trees, block, worker);
-      for (int r = 0; r < block.n_rows; ++r)
-        for (int t = 0; t < n_trees; ++t)
-          leaves[(block.row + r) * n_columns + (first - range.first) + t] =
-              static_cast<int32_t>(worker.leaves[t * kBlockRows + r]);
-    }
+  const int64_t n_trees = range.last - range.first;
+  for_leaves(codes, range, n_threads, [&](const BlockRows& rows, const uint32_t* found) {
+    std::copy_n(found, rows.n_rows * n_trees, leaves + rows.first * n_trees);
   });
 }
 

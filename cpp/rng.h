@@ -4,8 +4,9 @@
 
 namespace polyleaf {
 
-// The finaliser of splitmix64 (Steele, Lea, Flood 2014).
-inline uint64_t hash(uint64_t seed, uint64_t a, uint64_t b) {
+// The finaliser of splitmix64 (Steele, Lea, Flood 2014). Static: kernels of each instruction set have their
+// own.
+static inline uint64_t hash(uint64_t seed, uint64_t a, uint64_t b) {
   uint64_t z = seed + 0x9E3779B97F4A7C15ull * (a + 1) + 0xD1B54A32D192ED03ull * (b + 1);
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;

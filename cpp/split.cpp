@@ -14,7 +14,7 @@ constexpr float kNone = -std::numeric_limits<float>::infinity();
 // every prefix.
 void add_left(const ScanNode& node, const ScanFeature& feature, TileSplit& split) {
   const int lanes = node.layout->lanes;
-  const SplitKernels& kernels = POLYLEAF_SELECT(split_kernels);
+  const SumKernels& kernels = POLYLEAF_SELECT(sum_kernels);
   int64_t count = 0;
   const auto add = [&](int first, int last) {  // bins first .. last
     for (int b = first; b <= last; ++b) count += feature.count(*node.layout, b);
@@ -29,6 +29,21 @@ void add_left(const ScanNode& node, const ScanFeature& feature, TileSplit& split
   add(0, split.bin);
   if (split.missing_left) add(feature.missing, feature.missing);
   split.left_count = static_cast<int32_t>(count);
+}
+
+// What the slopes of the winner will be solved from.
+void keep_products(const ScanNode& node, const ScanFeature& feature, TileSplit& split) {
+  const ChannelLayout& layout = *node.layout;
+  const int32_t* absent = feature.bin(layout, feature.missing);
+  split.absent.assign(absent, absent + layout.lanes);
+  split.n_absent = static_cast<int32_t>(feature.count(layout, feature.missing));
+  const bool joins = split.bin >= 0 && feature.means != nullptr;
+  const size_t n = joins ? static_cast<size_t>(layout.n_outputs + 2 + layout.regressors) : 0;
+  split.left_products.assign(n, 0.0);
+  split.products.assign(n, 0.0);
+  if (joins)
+    POLYLEAF_SELECT(linear_kernels)
+        .products(node, feature, split.bin, split.left_products.data(), split.products.data());
 }
 
 // One category of a node: a non-empty bin, its place on the line that orders categories.
@@ -50,12 +65,13 @@ void place_categories(const ScanNode& node, const ScanFeature& feature, std::vec
   for (size_t i = 0; i < n; ++i) {
     const int32_t* at = feature.bin(layout, categories[i].bin);
     for (int k = 0; k < K; ++k) {
-      const int lane =
-          layout.curvature == Curvature::diagonal ? layout.curvature_offset + k : layout.curvature_offset;
-      const int step = layout.curvature == Curvature::diagonal ? k : 0;
+      const int own = layout.curvature == Curvature::diagonal ? k
+                      : layout.curvature == Curvature::full   ? packed(k, k)
+                                                              : 0;
       const double h = layout.curvature == Curvature::unit
                            ? static_cast<double>(categories[i].count)
-                           : static_cast<double>(at[lane]) * static_cast<double>(node.curvature_step[step]);
+                           : static_cast<double>(at[layout.curvature_offset + own]) *
+                                 static_cast<double>(node.curvature_step[own]);
       const double g = static_cast<double>(at[k]) * static_cast<double>(node.gradient_step[k]);
       const double denominator = h + node.config->cat_smooth;
       deviation[i * K + k] = denominator > 0 ? g / denominator : 0.0;
@@ -154,7 +170,7 @@ class CategoricalScan {
   void consider() {
     const int32_t least = node_.config->min_child_samples;
     if (count_ < least || node_.count - count_ < least) return;
-    const float sum = POLYLEAF_SELECT(split_kernels).candidate_sum(node_, left_.data(), count_);
+    const float sum = scores_of(*node_.layout).candidate_sum(node_, left_.data(), count_);
     if (!(sum > best_.sum)) return;
     best_.sum = sum;
     best_.feature = feature_id_;
@@ -177,10 +193,25 @@ class CategoricalScan {
 
 }  // namespace
 
+size_t moment_doubles(const ChannelLayout& layout) {
+  // Rows of 272 candidates: a product with x for every gradient, curvature and regressor, a sum for every
+  // lane.
+  return layout.linear() ? 272 * static_cast<size_t>(layout.n_outputs + 3 + layout.regressors + layout.lanes)
+                         : 0;
+}
+
+size_t workspace_floats(const ChannelLayout& layout) {
+  if (layout.linear()) return layout.lanes;
+  if (layout.curvature != Curvature::full) return 0;
+  const size_t k = layout.n_outputs, lanes = layout.lanes;
+  // Sixteen candidates: their sums as rows and by lane, and one system of equations with its solution.
+  return 16 * (2 * lanes + k * (k + 1) / 2 + 3 * k) + lanes + k + 64;
+}
+
 void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogram, const ScanNode& node,
                         const uint8_t* allowed, ScanScratch& scratch, TileSplit& best) {
   const Tile& t = bins.tile(tile);
-  const SplitKernels& kernels = POLYLEAF_SELECT(split_kernels);
+  const ScoreKernels& scores = scores_of(*node.layout);
   const auto feature_of = [&](int slot) {
     const int64_t first = static_cast<int64_t>(slot) * t.stride();
     return ScanFeature{histogram.rows == nullptr ? histogram.sums + first * node.layout->lanes : nullptr,
@@ -188,7 +219,10 @@ void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogr
                        histogram.touched != nullptr ? histogram.touched + slot * 4 : nullptr,
                        bins.n_bins(t.features[slot]),
                        t.missing(),
-                       histogram.rows != nullptr ? histogram.rows + slot : nullptr};
+                       histogram.rows != nullptr ? histogram.rows + slot : nullptr,
+                       node.linear != nullptr && node.linear->joins[t.features[slot]]
+                           ? node.linear->table->means(t.features[slot])
+                           : nullptr};
   };
   best.sum = kNone;
   best.feature = -1;
@@ -204,7 +238,7 @@ void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogr
       continue;
     }
     NumericBest numeric;
-    kernels.scan_numeric(node, feature, scratch, &numeric);
+    scores.scan_numeric(node, feature, scratch, &numeric);
     if (!(numeric.sum > best.sum)) continue;
     best.sum = numeric.sum;
     best.feature = f;
@@ -222,6 +256,7 @@ void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogr
   // Where nothing was missing in this node, missing values follow the larger child.
   if (feature.count(*node.layout, feature.missing) == 0)
     best.missing_left = best.left_count >= node.count - best.left_count;
+  if (node.linear != nullptr) keep_products(node, feature, best);
 }
 
 }  // namespace polyleaf

@@ -10,6 +10,7 @@
 #include "bins.h"
 #include "channels.h"
 #include "isa.h"
+#include "linear_table.h"
 #include "tree.h"
 
 namespace polyleaf {
@@ -20,6 +21,17 @@ struct SplitConfig {
   double min_split_gain = 0.0;
   int max_cat_to_onehot = 4;
   double cat_smooth = 10.0;
+  int block_size = 0;  // full curvature: outputs that a node solves for, those of largest gradient; 0: all
+};
+
+// What linear scores know of a node besides its channels (docs/linear-leaves.md).
+struct LinearScan {
+  double slope_ridge = 0;      // on the slope of a candidate's feature
+  std::vector<double> ridge;   // on those of the node's own regressors
+  std::vector<double> noise;   // what rounding may have taken from their second moments, per row
+  std::vector<float> step;     // of every lane
+  std::vector<uint8_t> joins;  // features that are regressors of the children when split on
+  const LinearTable* table = nullptr;
 };
 
 // A node as the scan sees it: its totals, and how channels are to be read.
@@ -27,9 +39,11 @@ struct ScanNode {
   const SplitConfig* config;
   const ChannelLayout* layout;
   const float* gradient_step;   // K floats, zeros after them
-  const float* curvature_step;  // K floats, zeros after them
+  const float* curvature_step;  // one float per curvature lane, zeros after them
   const int32_t* totals;        // `lanes` sums; 16 readable ints follow
   int32_t count;
+  float* workspace;                    // workspace_floats() of the layout
+  const LinearScan* linear = nullptr;  // nullptr: constant leaves
 };
 
 // A small node's rows in order of one feature's bins, in place of a histogram: order[start[b] + i] is the
@@ -48,6 +62,7 @@ struct ScanFeature {
   int n_bins;
   int missing;                      // index of the missing bin
   const RowsByBin* rows = nullptr;  // set: `sums` is not, `counts` is
+  const double* means = nullptr;    // of the bins, where the feature is a regressor of the children
 
   uint32_t count(const ChannelLayout& layout, int bin) const {
     return counts != nullptr
@@ -69,10 +84,12 @@ struct ScanScratch {
   alignas(64) int32_t count[272], curvature[272], gradient[272];
   alignas(64) float left[272], right[272], sums[2][272];
   int32_t bins[272];
-  int32_t* lanes;  // running sums when they do not fit registers: 32 * ceil(n_outputs / 16) ints
+  int32_t* lanes;   // running sums when they do not fit registers: 32 * ceil(n_outputs / 16) ints
+  double* moments;  // the same for linear leaves: moment_doubles() of the layout
 };
 
-struct SplitKernels {
+// What reads sums: one table for scores whose terms are separate by output, one for full curvature.
+struct ScoreKernels {
   void (*scan_numeric)(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch,
                        NumericBest* best);
   // Score sum of a candidate whose left child has these sums; -inf where a child is too light.
@@ -80,6 +97,37 @@ struct SplitKernels {
   float (*node_sum)(const ScanNode& node);
   // Curvature of the node: summed over rows, mean over outputs.
   float (*node_curvature)(const ScanNode& node);
+  // What each output adds to half of sum(candidate) - sum(node), for the candidate chosen.
+  void (*output_terms)(const ScanNode& node, const int32_t* left, int32_t left_count, float* out);
+};
+POLYLEAF_DECLARE_KERNELS(ScoreKernels, separable_scores)
+POLYLEAF_DECLARE_KERNELS(ScoreKernels, full_scores)
+POLYLEAF_DECLARE_KERNELS(ScoreKernels, linear_scores)  // without output_terms: see LinearKernels::solve
+
+inline const ScoreKernels& scores_of(const ChannelLayout& layout) {
+  if (layout.linear()) return POLYLEAF_SELECT(linear_scores);
+  return layout.curvature == Curvature::full ? POLYLEAF_SELECT(full_scores)
+                                             : POLYLEAF_SELECT(separable_scores);
+}
+// Floats, and doubles, that a layout's scores need for one thread.
+size_t workspace_floats(const ChannelLayout& layout);
+size_t moment_doubles(const ChannelLayout& layout);
+
+// What the winner of a search for linear leaves is asked for.
+struct LinearKernels {
+  // Sums of products with the bin means, in channels' integers: g of every output, h, h x^2, hz of every
+  // regressor; over the bins up to `last`, and over all.
+  void (*products)(const ScanNode& node, const ScanFeature& feature, int last, double* left, double* whole);
+  // The slopes (1 + p, K) of one side: of the feature split on, then of the node's regressors; the feature's
+  // mean; what each output adds to the score. `there`: sums over rows whose feature is not missing;
+  // products nullptr: the feature is no regressor.
+  void (*solve)(const ScanNode& node, const int32_t* lanes, int32_t count, const int32_t* there,
+                int32_t count_there, const double* products, double* slopes, double* middle, double* terms);
+};
+POLYLEAF_DECLARE_KERNELS(LinearKernels, linear_kernels)
+
+// What moves sums about, whatever they mean.
+struct SumKernels {
   // out[lane] += sums[bin][lane] over the first n_bins bins.
   void (*add_bins)(const int32_t* sums, int lanes, int n_bins, int32_t* out);
   // Counting sort of n < 2^16 rows by the bins of one slot.
@@ -87,10 +135,8 @@ struct SplitKernels {
                      uint32_t* start, uint16_t* order);
   // out[lane] += channels of the rows order[first .. last).
   void (*add_rows)(const RowsByBin& rows, int lanes, uint32_t first, uint32_t last, int32_t* out);
-  // What each output adds to half of sum(candidate) - sum(node), for the candidate chosen.
-  void (*output_terms)(const ScanNode& node, const int32_t* left, int32_t left_count, float* out);
 };
-POLYLEAF_DECLARE_KERNELS(SplitKernels, split_kernels)
+POLYLEAF_DECLARE_KERNELS(SumKernels, sum_kernels)
 
 // The best candidate of a tile. `left` are the exact sums of the left child.
 struct TileSplit {
@@ -101,6 +147,11 @@ struct TileSplit {
   CategorySet set = {};  // codes as the model sees them (missing is 255)
   int32_t left_count = 0;
   std::vector<int32_t> left;  // lanes
+  // Linear leaves: products of the feature's bin means with sums left and in all (empty where the feature is
+  // no regressor), and the sums over rows where the feature is missing.
+  std::vector<double> left_products, products;
+  std::vector<int32_t> absent;
+  int32_t n_absent = 0;
 };
 
 // Histogram of a tile: sums [slot][bin][lane], counts [slot][bin] or nullptr, touched [slot][4] or nullptr.

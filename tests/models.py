@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import polyleaf._core as _core
-from trees import tree_arrays
+from trees import random_leaves, tree_arrays
 
 from polyleaf.binning import BinMapper
 from polyleaf.features import as_features
@@ -34,10 +34,21 @@ def random_tree(rng, mapper, n_outputs, n_leaves):
     return _core.Tree.from_arrays(**arrays)
 
 
+NUMERIC = 3
+"""Features of `example_frame` that are numeric; they come first."""
+
+
 def random_model(
-    seed=0, n_outputs=3, n_rounds=6, n_leaves=8, scalar=False, objective="squared_error", **fields
+    seed=0,
+    n_outputs=3,
+    n_rounds=6,
+    n_leaves=8,
+    scalar=False,
+    objective="squared_error",
+    kinds=("dense",),
+    **fields,
 ):
-    """A model of `n_rounds` rounds; `scalar`: one tree for each output and round."""
+    """A model of `n_rounds` rounds, with leaves of `kinds` in turn; `scalar`: one tree for each output."""
     rng = np.random.default_rng(seed)
     mapper = BinMapper().fit(as_features(example_frame(rng, 400)))
     fields = {"base_score": rng.normal(size=n_outputs), "feature_names": mapper.feature_names_} | fields
@@ -46,7 +57,8 @@ def random_model(
         for output in range(n_outputs) if scalar else [-1]:
             width = 1 if scalar else n_outputs
             tree = random_tree(rng, mapper, width, n_leaves)
-            model.append(tree, rng.normal(size=(n_leaves, width)).astype(np.float32), round, output)
+            leaves = random_leaves(rng, kinds[round % len(kinds)], n_leaves, width, NUMERIC)
+            model.append(tree, leaves, round, output)
     return model
 
 

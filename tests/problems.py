@@ -21,7 +21,7 @@ class Problem:
     n_bins: np.ndarray  # uint16 (F,)
     is_categorical: np.ndarray  # bool (F,)
     g: np.ndarray  # float32 (n, K)
-    h: np.ndarray | None  # float32 (n, 1) or (n, K); None for the unit kind
+    h: np.ndarray | None  # float32 (n, 1), (n, K) or (n, K (K + 1) / 2); None for the unit kind
     kind: str
     config: reference.GrowConfig = field(default_factory=reference.GrowConfig)
     rows: np.ndarray | None = None  # uint32, ascending
@@ -44,16 +44,24 @@ def make_problem(
     codes = np.stack([np.minimum(rng.geometric(min(1, 3 / b), n) - 1, b - 1) for b in n_bins])
     g = rng.normal(size=(n, n_outputs)) + np.outer(codes[0], rng.normal(size=n_outputs)) / n_bins[0]
     codes = np.where(rng.random(codes.shape) < missing, reference.MISSING, codes).astype(np.uint8)
-    width = {"unit": None, "shared": 1, "diagonal": n_outputs}[kind]
+    width = {"unit": None, "shared": 1, "diagonal": n_outputs, "full": None}[kind]
+    h = None if width is None else rng.uniform(0.01, 1, (n, width)).astype(np.float32)
     return Problem(
         codes=codes,
         n_bins=np.array(n_bins, np.uint16),
         is_categorical=np.isin(np.arange(len(n_bins)), categorical),
         g=g.astype(np.float32),
-        h=None if width is None else rng.uniform(0.01, 1, (n, width)).astype(np.float32),
+        h=triangles(rng, n, n_outputs) if kind == "full" else h,
         kind=kind,
         config=reference.GrowConfig(**config),
     )
+
+
+def triangles(rng, n, n_outputs, rank=2):
+    """Packed lower triangles of random positive semi-definite matrices, float32 (n, K (K + 1) / 2)."""
+    factors = rng.normal(size=(n, n_outputs, rank))
+    full = factors @ factors.transpose(0, 2, 1)
+    return np.ascontiguousarray(full[:, *np.tril_indices(n_outputs)], np.float32)
 
 
 def sampled(problem, draw=0, fraction=0.7, multiplied=True):
@@ -104,11 +112,21 @@ class Twin:
         return tree, reference.leaf_of_row(tree, p.codes)
 
     @staticmethod
+    def grow_by_layers(layers, n_threads=1):
+        """The tree whose layers are grown by the derivatives of `layers` in turn."""
+        channels = iter([reference.quantise(p.g, p.h, p.kind, p.rows, p.multiplier) for p in layers])
+        p = layers[0]
+        data = p.codes, p.n_bins, p.is_categorical
+        options = p.config, p.rows, p.features, lambda nodes: next(channels)
+        tree = reference.grow(*data, next(channels), *options)
+        return tree, reference.leaf_of_row(tree, p.codes)
+
+    @staticmethod
     def leaves(p, leaf_of_row, n_leaves, learning_rate=1.0, n_threads=1):
         c = p.config
         penalties = c.reg_lambda, c.reg_alpha, c.max_delta_step
         return reference.newton_leaves(
-            p.g, p.h, leaf_of_row, n_leaves, *penalties, learning_rate, p.rows, p.multiplier
+            p.g, p.h, leaf_of_row, n_leaves, *penalties, learning_rate, p.rows, p.multiplier, c.block_size
         )
 
 
@@ -136,13 +154,35 @@ class Core:
         return as_reference_tree(tree), np.array(grower.leaf_of_row)
 
     @staticmethod
+    def grow_by_layers(layers, n_threads=1):
+        from polyleaf import _core
+
+        p, grower = layers[0], Core.grower(layers[0], n_threads)
+        channels = iter([core_channels(p, n_threads) for p in layers])
+        alive = [next(channels)]
+        grower.begin(alive[0], _core.GrowConfig(**asdict(p.config)), p.features)
+        while grower.split() and grower.may_split:
+            alive.append(next(channels))
+            grower.evaluate(alive[-1])
+        return as_reference_tree(grower.finish()), np.array(grower.leaf_of_row)
+
+    @staticmethod
     def leaves(p, leaf_of_row, n_leaves, learning_rate=1.0, n_threads=1):
         from polyleaf import _core
 
         c = p.config
         penalties = c.reg_lambda, c.reg_alpha, c.max_delta_step
         return _core.newton_leaves(
-            p.g, p.h, leaf_of_row, n_leaves, *penalties, learning_rate, p.rows, p.multiplier, n_threads
+            p.g,
+            p.h,
+            leaf_of_row,
+            n_leaves,
+            *penalties,
+            learning_rate,
+            p.rows,
+            p.multiplier,
+            n_threads,
+            c.block_size,
         )
 
 

@@ -44,13 +44,15 @@ class GrowConfig:
     cat_smooth: float = 10.0
     colsample_bynode: float = 1.0
     seed: int = 0
+    post_prune: bool = False  # split whatever the gain, and cut back at the end
+    block_size: int = 0  # full curvature: outputs that a node solves for; 0: all
 
 
 @dataclass(frozen=True)
 class Channels:
     """Quantised derivatives of the rows in use, in the order of `rows`: physical value = integer * step."""
 
-    kind: str  # "unit", "shared" or "diagonal"
+    kind: str  # "unit", "shared", "diagonal" or "full"
     gradients: np.ndarray  # int64 (n_used, K)
     curvatures: np.ndarray  # int64 (n_used, m)
     gradient_steps: np.ndarray  # float32 (K,)
@@ -119,6 +121,7 @@ class Node:
 
     positions: np.ndarray  # of its rows among the rows in use
     depth: int
+    cover: float  # by the derivatives it was made with
     split: Split | None = None  # the best admissible one; None: the node stays a leaf
     children: tuple[int, ...] = field(default=())
 
@@ -127,7 +130,9 @@ class Node:
 
 
 def quantise(g, h, kind, rows=None, multiplier=None):
-    """Integers for float32 gradients `g` (n, K) and curvatures `h` (n, 1), (n, K) or None: a `Channels`.
+    """Integers for float32 gradients `g` (n, K) and curvatures `h` (n, m) or None: a `Channels`.
+
+    m is 1 (shared), K (diagonal) or K (K + 1) / 2 (full: the lower triangle, row after row).
 
     `rows` (n_used,) are the rows in use (None: all), `multiplier` float32 (n,) their sampling multipliers.
     The unit kind counts a row as 1 whatever its multiplier.
@@ -211,15 +216,29 @@ def lane_sum(terms):
 
 
 def gradient_and_curvature(sums, channels):
-    """Float32 G (C, K) and H: (C, 1) for unit (the count) and shared, (C, K) for diagonal."""
+    """Float32 G (C, K) and H: (C, 1) for unit (the count) and shared, else (C, m)."""
     G = sums.gradients.astype(F32) * channels.gradient_steps
     if channels.kind == "unit":
         return G, sums.count.astype(F32)[:, None]
     return G, sums.curvatures.astype(F32) * channels.curvature_steps
 
 
+def packed_diagonal(n_outputs):
+    """Where entries (i, i) lie in a packed lower triangle."""
+    i = np.arange(n_outputs)
+    return i * (i + 3) // 2
+
+
+def diagonal_curvature(H, kind, n_outputs):
+    """What each output, or all of them, has for itself: H without what is off the diagonal."""
+    return H[..., packed_diagonal(n_outputs)] if kind == "full" else H
+
+
 def mean_curvature(H):
-    """Float32 (C,): H or its mean over outputs, what `min_child_weight` is compared with; also the cover."""
+    """Float32 (C,): H or its mean over outputs, what `min_child_weight` is compared with; also the cover.
+
+    Of a full curvature: its diagonal's.
+    """
     return H[:, 0] if H.shape[1] == 1 else lane_sum(H) / F32(H.shape[1])
 
 
@@ -257,6 +276,74 @@ def split_terms(G_left, H_left, G_right, H_right, kind, config):
         return leaf_terms(G_left, H_left, kind, config) + leaf_terms(G_right, H_right, kind, config)
     a, b = H_left + F32(config.reg_lambda), H_right + F32(config.reg_lambda)
     return divide((G_left * G_left) * b + (G_right * G_right) * a, a * b)
+
+
+LEAST_PIVOT = F32(
+    2.0**-13
+)  # relative to its diagonal entry; below, a direction counts as having no curvature
+
+
+LEAST_LEAF_PIVOT = 2.0**-20  # the same for leaf values, in float64
+
+
+def block_outputs(G, config):
+    """Outputs that a node solves for, ascending: the `block_size` of largest |G| (K,), the first on ties.
+
+    TFBT, section IV (as AOSO-LogitBoost: Sun, Reid and Zhou, 2012): the others stay as they are.
+    """
+    n_outputs = len(G)
+    size = n_outputs if config.block_size <= 0 else min(config.block_size, n_outputs)
+    return np.sort(np.argsort(-np.abs(G), kind="stable")[:size])
+
+
+def full_sum(G, H, outputs, ridge, least_pivot=LEAST_PIVOT):
+    """(C,): G' (H + ridge I)^-1 G over `outputs` (TFBT, eq. 7 without the half), by elimination.
+
+    G (C, K), H (C, K (K + 1) / 2), in their dtype throughout. A pivot that has all but vanished stands for a
+    direction without curvature (for softmax without ridge: all scores raised alike) and adds nothing.
+    """
+    A, y, diagonal = eliminated(G, H, outputs, ridge, least_pivot)
+    total = np.zeros(len(G), G.dtype)
+    for j in range(len(outputs)):
+        total = total + (y[j] * y[j]) * inverse_pivot(A[j, j], diagonal[j], least_pivot)
+    return total
+
+
+def eliminated(G, H, outputs, ridge, least_pivot):
+    """Elimination without exchanges: pivots on the diagonal of A, the right-hand side in y, diag(H)."""
+    m, dtype = len(outputs), G.dtype
+    A = np.empty((m, m, len(G)), dtype)
+    for i, a in enumerate(outputs):
+        for j, b in enumerate(outputs[: i + 1]):
+            A[i, j] = H[:, a * (a + 1) // 2 + b]
+        A[i, i] += dtype.type(ridge)
+    y, diagonal = G[:, outputs].T.copy(), np.array([A[i, i] for i in range(m)])
+    for j in range(m):
+        inverse = inverse_pivot(A[j, j], diagonal[j], least_pivot)
+        for i in range(j + 1, m):
+            factor = A[i, j] * inverse
+            y[i] -= factor * y[j]
+            for p in range(j + 1, i + 1):
+                A[i, p] -= factor * A[p, j]
+    return A, y, diagonal
+
+
+def inverse_pivot(pivot, diagonal, least_pivot):
+    kept = pivot > least_pivot * diagonal
+    return np.where(kept, pivot.dtype.type(1) / np.where(kept, pivot, 1), 0).astype(pivot.dtype)
+
+
+def full_solution(G, H, outputs, ridge, least_pivot=LEAST_PIVOT):
+    """(C, K): (H + ridge I)^-1 G over `outputs` (TFBT, eq. 6 without the sign), 0 elsewhere."""
+    A, y, diagonal = eliminated(G, H, outputs, ridge, least_pivot)
+    w = np.zeros_like(G)
+    m = len(outputs)
+    for j in reversed(range(m)):
+        rest = y[j]
+        for i in range(j + 1, m):
+            rest = rest - A[i, j] * w[:, outputs[i]]
+        w[:, outputs[j]] = rest * inverse_pivot(A[j, j], diagonal[j], least_pivot)
+    return w
 
 
 # ------------------------------------------------------------------------------------------------- candidates
@@ -315,6 +402,7 @@ def category_deviations(sums, channels, config):
     H = n[:, None]
     if channels.kind != "unit":
         H = sums.curvatures[present] * channels.curvature_steps.astype(np.float64)
+        H = diagonal_curvature(H, channels.kind, G.shape[1])
     H = H + config.cat_smooth
     r = np.where(H == 0, 0.0, G / np.where(H == 0, 1.0, H))
     return r - ordered_sum(n[:, None] * r) / ordered_sum(n)
@@ -347,7 +435,7 @@ def best_split(codes, n_bins, is_categorical, channels, config, features):
             continue
         best_sum, c = scores.max(), int(scores.argmax())
         gain = 0.5 * (float(best_sum) - float(parent_sum)) / len(parent_terms)
-        output_gain = F32(0.5) * (terms[c] - parent_terms)
+        output_gain = F32(0.5) * (terms(c) - parent_terms)
         goes_left = with_default_direction(candidates[c], sums.count)
         threshold = -1 if is_categorical[f] else int(candidates[c, :MISSING].sum()) - 1
         best = Split(int(f), threshold, goes_left, gain, output_gain)
@@ -357,6 +445,10 @@ def best_split(codes, n_bins, is_categorical, channels, config, features):
 def parent_score(channels, config):
     """Float32 sum and terms (K,) of the node as one leaf."""
     G, H = gradient_and_curvature(total(channels), channels)
+    if channels.kind == "full":
+        outputs = block_outputs(G[0], config)
+        ridge = F32(config.reg_lambda)
+        return full_sum(G, H, outputs, ridge)[0], (G * full_solution(G, H, outputs, ridge))[0]
     terms = leaf_terms(G, H, channels.kind, config)
     return lane_sum(terms)[0], terms[0]
 
@@ -371,15 +463,27 @@ def total(channels):
 
 
 def score_candidates(sums, candidates, channels, config):
-    """Float32 score sums (C,), -inf where a child is too small or the sum is NaN; and their terms (C, K)."""
+    """Float32 score sums (C,), -inf where a child is too small or the sum is NaN; and a function that gives
+    the terms (K,) of one of them."""
     present = sums.count > 0
     left = Sums(*(candidates[:, present].astype(np.int64) @ part[present] for part in sums.parts()))
     right = total(channels) - left
     G_left, H_left = gradient_and_curvature(left, channels)
     G_right, H_right = gradient_and_curvature(right, channels)
-    terms = split_terms(G_left, H_left, G_right, H_right, channels.kind, config)
-    scores = lane_sum(terms)
-    allowed = is_large_enough(left.count, H_left, config) & is_large_enough(right.count, H_right, config)
+    if channels.kind == "full":
+        G_parent, _ = gradient_and_curvature(total(channels), channels)
+        outputs, ridge = block_outputs(G_parent[0], config), F32(config.reg_lambda)
+        scores = full_sum(G_left, H_left, outputs, ridge) + full_sum(G_right, H_right, outputs, ridge)
+
+        def terms(c):
+            sides = [(G_left[c : c + 1], H_left[c : c + 1]), (G_right[c : c + 1], H_right[c : c + 1])]
+            one, other = (G * full_solution(G, H, outputs, ridge) for G, H in sides)
+            return (one + other)[0]
+    else:
+        all_terms = split_terms(G_left, H_left, G_right, H_right, channels.kind, config)
+        scores, terms = lane_sum(all_terms), all_terms.__getitem__
+    own = [diagonal_curvature(H, channels.kind, G_left.shape[1]) for H in (H_left, H_right)]
+    allowed = is_large_enough(left.count, own[0], config) & is_large_enough(right.count, own[1], config)
     return np.where(allowed & ~np.isnan(scores), scores, -F32(np.inf)), terms
 
 
@@ -391,6 +495,8 @@ def is_large_enough(count, H, config):
 def is_worthwhile(best_sum, parent_sum, gain, config):
     """Whether the gain, averaged over outputs (GBDT-MO, appendix B), passes its threshold and is no noise."""
     difference = float(best_sum) - float(parent_sum)
+    if config.post_prune:
+        return np.isfinite(best_sum)
     return gain > config.min_split_gain and difference > GAIN_RESOLUTION * float(best_sum)
 
 
@@ -431,45 +537,106 @@ def next_batch(gains, n_leaves, config):
     return ranked[: min(1, room)]
 
 
-def grow(codes, n_bins, is_categorical, channels, config, rows=None, features=None):
+class ChannelSearch:
+    """Best splits from channels that a row keeps in every node (the core's HistogramSearch)."""
+
+    def __init__(self, data, channels, config):
+        self.data, self.channels, self.config = data, channels, config
+        self.n_outputs = len(channels.gradient_steps)
+
+    def cover(self, positions, parent):
+        """Summed curvature of rows that the split of node `parent` (None: the root) has put together."""
+        return cover_of(take(self.channels, positions))
+
+    def look(self, i, positions, may_use):
+        """The best `Split` of node `i`, or None."""
+        codes, n_bins, is_categorical = self.data
+        of_node = take(self.channels, positions)
+        return best_split(codes[:, positions], n_bins, is_categorical, of_node, self.config, may_use)
+
+    def divide(self, i, split, children):
+        """Node `i` was split; `children` are two pairs (id, positions), left first."""
+
+
+def grow(codes, n_bins, is_categorical, channels, config, rows=None, features=None, renew=None):
     """Grow one `Tree` (GBDT-MO, Algorithm 5).
 
-    `codes` uint8 (F, n), `channels` of the `rows` in use (None: all), `features` bool (F,): allowed.
+    `codes` uint8 (F, n), `channels` of the `rows` in use (None: all), or a search of another kind (a class
+    like `ChannelSearch`, on its own codes), `features` bool (F,): allowed. `renew(nodes)` gives new channels
+    after every batch of splits, before the new nodes are looked at (TFBT, section V).
     """
     codes = codes if rows is None else codes[:, rows]
     allowed = np.arange(len(codes)) if features is None else np.flatnonzero(features)
+    data = codes, n_bins, is_categorical
+    search = channels if hasattr(channels, "look") else ChannelSearch(data, channels, config)
 
-    def make_node(node, positions, depth):
-        if depth == config.max_depth:
-            return Node(positions, depth)
-        of_node = take(channels, positions)
-        may_use = node_features(allowed, node, config)
-        split = best_split(codes[:, positions], n_bins, is_categorical, of_node, config, may_use)
-        return Node(positions, depth, split)
+    def make_node(positions, depth, parent):
+        return Node(positions, depth, search.cover(positions, parent))
 
-    nodes, order = [make_node(0, np.arange(codes.shape[1]), 0)], []
+    def look_at(i):
+        if nodes[i].depth != config.max_depth:
+            nodes[i].split = search.look(i, nodes[i].positions, node_features(allowed, i, config))
+
+    nodes, order = [make_node(np.arange(codes.shape[1]), 0, None)], []
+    look_at(0)
     while True:
         gains = {i: v.split.gain for i, v in enumerate(nodes) if v.split is not None and not v.children}
         batch = next_batch(gains, len(order) + 1, config)
         if not batch:
-            return to_tree(nodes, order, channels)
+            if config.post_prune:
+                nodes, order = pruned(nodes, order, config)
+            return to_tree(nodes, order, search.n_outputs)
+        first = len(nodes)
         for i in batch:
             parent = nodes[i]
             goes_left = parent.split.goes_left[codes[parent.split.feature, parent.positions]]
             parent.children = (len(nodes), len(nodes) + 1)
             for side in (goes_left, ~goes_left):
-                nodes.append(make_node(len(nodes), parent.positions[side], parent.depth + 1))
+                nodes.append(make_node(parent.positions[side], parent.depth + 1, i))
+            search.divide(i, parent.split, [(c, nodes[c].positions) for c in parent.children])
             order.append(i)
+        if renew is not None:
+            search = ChannelSearch(data, renew(nodes), config)
+        for i in range(first, len(nodes)):
+            look_at(i)
 
 
-def to_tree(nodes, order, channels):
+def cover_of(channels):
+    """Float64: summed curvature of all rows of `channels`, mean over outputs."""
+    H = gradient_and_curvature(total(channels), channels)[1]
+    return float(mean_curvature(diagonal_curvature(H, channels.kind, len(channels.gradient_steps)))[0])
+
+
+def pruned(nodes, order, config):
+    """The nodes that remain, and their order of splitting, where subtrees gain nothing (TFBT, eq. 8).
+
+    A subtree is worth the gains of its splits, each less `min_split_gain`; it is cut where that is not above
+    0. Nodes keep their order.
+    """
+    worth = [0.0] * len(nodes)
+    for i in reversed(range(len(nodes))):
+        if nodes[i].children:
+            left, right = nodes[i].children
+            worth[i] = (nodes[i].split.gain - config.min_split_gain) + (worth[left] + worth[right])
+            if not worth[i] > 0:
+                worth[i], nodes[i].children = 0.0, ()
+    kept = [0]
+    for i in kept:  # grows on the way
+        kept.extend(nodes[i].children)
+    kept.sort()
+    number = {old: new for new, old in enumerate(kept)}
+    for i in kept:
+        nodes[i].children = tuple(number[c] for c in nodes[i].children)
+    split = [number[i] for i in order if i in number and nodes[i].children]
+    return [nodes[i] for i in kept], split
+
+
+def to_tree(nodes, order, n_outputs):
     """The grown `nodes` as arrays; `order` lists the split nodes as they were split."""
-    n_nodes, n_outputs = len(nodes), len(channels.gradient_steps)
-    tree = empty_tree(n_nodes, n_outputs)
+    tree = empty_tree(len(nodes), n_outputs)
     for i, node in enumerate(nodes):
-        sums = total(take(channels, node.positions))
-        tree.count[i] = sums.count[0]
-        tree.cover[i] = mean_curvature(gradient_and_curvature(sums, channels)[1])[0]
+        tree.count[i] = len(node.positions)
+        tree.cover[i] = node.cover
     sets = []
     for i in order:
         split = nodes[i].split
@@ -563,20 +730,221 @@ def newton_leaves(
     learning_rate=1.0,
     rows=None,
     multiplier=None,
+    block_size=0,
 ):
-    """Float32 (n_leaves, K): one Newton step a leaf and output (GBDT-MO, eq. 15; C-GB, eq. 13).
+    """Float32 (n_leaves, K): one Newton step a leaf and output (GBDT-MO, eq. 15; C-GB, eq. 13; TFBT, eq. 6).
 
-    `g` float32 (n, K), `h` (n, 1), (n, K) or None: curvature 1, times the multiplier like any other.
+    `g` float32 (n, K), `h` (n, 1), (n, K), (n, K (K + 1) / 2) or None: curvature 1, times the multiplier like
+    any other. With the triangle a leaf solves for its `block_size` outputs of largest |G| (0: all).
     """
     h = np.ones((len(g), 1), F32) if h is None else h
     leaves = leaf_of_row if rows is None else leaf_of_row[rows]
     G = leaf_sums(used(g, rows, multiplier), leaves, n_leaves)
-    H = leaf_sums(used(h, rows, multiplier), leaves, n_leaves) + reg_lambda
+    H = leaf_sums(used(h, rows, multiplier), leaves, n_leaves)
+    if h.shape[1] > max(1, g.shape[1]):
+        w = np.zeros_like(G)
+        for leaf in range(n_leaves):
+            outputs = block_outputs(G[leaf], GrowConfig(block_size=block_size))
+            one = slice(leaf, leaf + 1)
+            w[one] = -full_solution(G[one], H[one], outputs, reg_lambda, LEAST_LEAF_PIVOT)
+        return (w * learning_rate).astype(F32)
+    H = H + reg_lambda
     t = np.sign(G) * np.maximum(np.abs(G) - reg_alpha, 0.0)
     w = np.where(H == 0, 0.0, -t / np.where(H == 0, 1.0, H))
     if max_delta_step > 0:
         w = np.clip(w, -max_delta_step, max_delta_step)
     return (w * learning_rate).astype(F32)
+
+
+# ---------------------------------------------------------------------------------------------- leaf payloads
+
+
+@dataclass(frozen=True)
+class SparseLeaves:
+    """Leaves that hold some outputs; leaf l has the entries `indptr[l] .. indptr[l + 1] - 1`."""
+
+    indptr: np.ndarray  # int64 (n_leaves + 1,)
+    outputs: np.ndarray  # int32 (n_entries,), ascending in each leaf
+    values: np.ndarray  # float32 (n_entries,)
+    n_outputs: int
+
+
+@dataclass(frozen=True)
+class LinearLeaves:
+    """Leaves that are linear in a few raw features."""
+
+    indptr: np.ndarray  # int64 (n_leaves + 1,)
+    features: np.ndarray  # int32 (n_entries,), ascending in each leaf
+    weights: np.ndarray  # float32 (n_entries, K)
+    centre: np.ndarray  # float32 (n_entries,)
+    intercept: np.ndarray  # float32 (n_leaves, K)
+    lower: np.ndarray  # float32 (n_leaves, K), -inf: no bound
+    upper: np.ndarray  # float32 (n_leaves, K), inf: no bound
+
+    @property
+    def n_outputs(self):
+        return self.intercept.shape[1]
+
+
+def payloads(leaves, leaf_of_row, features=None):
+    """Float32 (n, K): what each row's leaf adds to its raw scores.
+
+    `leaves` is a matrix (n_leaves, K), a `SparseLeaves` or a `LinearLeaves`, which reads `features`, float32
+    (n_features, n), NaN where missing.
+    """
+    if isinstance(leaves, np.ndarray):
+        return leaves[leaf_of_row]
+    if hasattr(leaves, "outputs"):
+        rows = [sparse_payload(leaves, leaf) for leaf in leaf_of_row]
+    else:
+        rows = [linear_payload(leaves, leaf, features[:, i]) for i, leaf in enumerate(leaf_of_row)]
+    return np.array(rows, F32).reshape(len(leaf_of_row), leaves.n_outputs)
+
+
+def sparse_payload(leaves, leaf):
+    """Float32 (K,), 0 for the outputs that the leaf does not hold."""
+    entries = slice(leaves.indptr[leaf], leaves.indptr[leaf + 1])
+    payload = np.zeros(leaves.n_outputs, F32)
+    payload[leaves.outputs[entries]] = leaves.values[entries]
+    return payload
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def linear_payload(leaves, leaf, x):
+    """Float32 (K,): the leaf's linear function of one row x, held within its bounds (GBDT-PL, section 4)."""
+    payload = leaves.intercept[leaf].copy()
+    for e in range(leaves.indptr[leaf], leaves.indptr[leaf + 1]):
+        value = x[leaves.features[e]]
+        shift = F32(0) if np.isnan(value) else value - leaves.centre[e]
+        payload += leaves.weights[e] * shift
+    payload = np.where(np.isnan(payload), leaves.intercept[leaf], payload)  # inf - inf
+    largest = np.finfo(F32).max
+    return np.clip(np.clip(payload, leaves.lower[leaf], leaves.upper[leaf]), -largest, largest)
+
+
+def holds(leaves, leaf_of_row, n_outputs, output=-1):
+    """Bool (n, n_outputs): the outputs that each row's leaf has a say in."""
+    held = np.zeros((len(leaf_of_row), n_outputs), bool)
+    for i, leaf in enumerate(leaf_of_row):
+        if hasattr(leaves, "outputs"):
+            held[i, leaves.outputs[leaves.indptr[leaf] : leaves.indptr[leaf + 1]]] = True
+        else:
+            held[i, slice(None) if output < 0 else output] = True
+    return held
+
+
+def top_outputs(scores, takes_part, k):
+    """The k outputs of each row with the highest scores, ties by number, and these scores.
+
+    int32 and float64 (n, k); -1 and -inf where there are fewer. `scores` is float64 (n, K); only outputs with
+    `takes_part` (n, K) are ranked.
+    """
+    outputs, best = np.full((len(scores), k), -1, np.int32), np.full((len(scores), k), -np.inf)
+    for i, row in enumerate(scores):
+        ranked = sorted(np.flatnonzero(takes_part[i]), key=lambda output: (-row[output], output))[:k]
+        outputs[i, : len(ranked)], best[i, : len(ranked)] = ranked, row[ranked]
+    return outputs, best
+
+
+# --------------------------------------------------------------------------------------------------- sketches
+
+ROWS_OF_ENERGY = 2048  # rows whose squares are summed before they join the total
+ROWS_OF_PRODUCT, PARTS_OF_PRODUCT = 1024, 16  # least rows, and most parts, of a transposed product
+
+
+def random_sign(seed, k, j):
+    """+1 or -1 for output k and column j: one bit of a hash of (seed, k, j // 64)."""
+    return F32(1 - 2 * (feature_hash(seed, k, j // 64) >> (j % 64) & 1))
+
+
+def bucket_and_sign(seed, k, n_buckets):
+    """Where count-sketch puts output k, and with which sign (Charikar, Chen and Farach-Colton, 2002)."""
+    z = feature_hash(seed, k, 0)
+    return (z >> 32) * n_buckets >> 32, F32(1 - 2 * (z & 1))
+
+
+def project(values, matrix, scale):
+    """Float32 (n, d): `values` (n, K) times `matrix` (K, d), terms in order of k from +0; times `scale`."""
+    out = np.zeros((len(values), matrix.shape[1]), F32)
+    for k in range(values.shape[1]):
+        out = out + values[:, k : k + 1] * matrix[k]
+    return out * F32(scale)
+
+
+def signed_projection(values, d, seed, scale):
+    """`project` on random signs (Achlioptas, 2003)."""
+    signs = [[random_sign(seed, k, j) for j in range(d)] for k in range(values.shape[1])]
+    return project(values, np.array(signs, F32), scale)
+
+
+def count_sketch(values, d, seed, scale):
+    """Float32 (n, d): every output is added to one bucket with a sign, in order of k; then times `scale`."""
+    out = np.zeros((len(values), d), F32)
+    for k in range(values.shape[1]):
+        bucket, sign = bucket_and_sign(seed, k, d)
+        out[:, bucket] = out[:, bucket] + values[:, k] * sign
+    return out * F32(scale)
+
+
+def column_energy(values):
+    """Float64 (K,): sums of squares, row after row within blocks, block after block."""
+    total = np.zeros(values.shape[1])
+    for start in range(0, len(values), ROWS_OF_ENERGY):
+        part = np.zeros(values.shape[1])
+        for row in values[start : start + ROWS_OF_ENERGY].astype(np.float64):
+            part = part + row * row
+        total = total + part
+    return total
+
+
+def row_means(values):
+    """Float32 (n, 1): mean over outputs in virtual lanes."""
+    return (lane_sum(values) * F32(1.0 / values.shape[1]))[:, None]
+
+
+def orthonormal(matrix):
+    """Gram-Schmidt, twice, in float64; a column that depends on those before it becomes 0."""
+    q = matrix.astype(np.float64).copy()
+    for j in range(q.shape[1]):
+        before = np.sqrt(ordered_dot(q[:, j], q[:, j]))
+        for _ in range(2):
+            for i in range(j):
+                q[:, j] = q[:, j] - ordered_dot(q[:, i], q[:, j]) * q[:, i]
+        after = np.sqrt(ordered_dot(q[:, j], q[:, j]))
+        q[:, j] = q[:, j] * (1.0 / after) if after > 1e-6 * before else 0.0
+    return q
+
+
+def ordered_dot(a, b):
+    """Float64 sum of products, one after the other."""
+    total = np.float64(0)
+    for x, y in zip(a, b, strict=True):
+        total = total + x * y
+    return total
+
+
+def transposed_product(values, factors):
+    """Float64 (K, d): values' times factors; float32 in order of row within parts, float64 over the parts."""
+    n = len(values)
+    size = max(ROWS_OF_PRODUCT, -(-n // PARTS_OF_PRODUCT))
+    total = np.zeros((values.shape[1], factors.shape[1]))
+    for start in range(0, n, size):
+        part = np.zeros(total.shape, F32)
+        for row, factor in zip(values[start : start + size], factors[start : start + size], strict=True):
+            part = part + np.outer(row, factor)
+        total = total + part
+    return total
+
+
+def subspace_projection(values, d, seed, n_iterations, scale):
+    """`project` on a basis of the leading right singular vectors: subspace iteration (Halko et al., 2011)."""
+    n_outputs = values.shape[1]
+    signs = [[random_sign(seed, k, j) for j in range(d)] for k in range(n_outputs)]
+    basis = orthonormal(np.array(signs, F32))
+    for _ in range(n_iterations):
+        factors = project(values, basis.astype(F32), 1)
+        basis = orthonormal(transposed_product(values, factors))
+    return project(values, basis.astype(F32), scale)
 
 
 # --------------------------------------------------------------------------------------------------- boosting
@@ -600,6 +968,50 @@ def softmax(y, score):
     return p - y, p * (1 - p) * (y.shape[1] / (y.shape[1] - 1))
 
 
+def packed(H):
+    """(n, K (K + 1) / 2): the lower triangles of `H` (n, K, K), row by row."""
+    return H[:, *np.tril_indices(H.shape[1])]
+
+
+def softmax_hessian(p):
+    """Float32 diag(p) - p p', packed, of float32 probabilities (n, K), floored on the diagonal.
+
+    1 - p is the sum of the probabilities before and of those after, each in order from its end.
+    """
+    before, after = np.zeros_like(p), np.zeros_like(p)
+    before[:, 1:] = np.cumsum(p, axis=1)[:, :-1]
+    after[:, :-1] = np.cumsum(p[:, ::-1], axis=1)[:, ::-1][:, 1:]
+    H = -(p[:, :, None] * p[:, None, :])
+    return with_diagonal(H, p * (before + after))
+
+
+def exponential_hessian(e, label, n_classes):
+    """Float32 e v v', packed, of the losses e (n,): v is 1 - 1/K for the class of a row, -1/K elsewhere."""
+    other = F32(1) / F32(n_classes)
+    own = F32(1) - other
+    is_own = np.arange(n_classes) == label[:, None]
+    pair = np.where(is_own[:, :, None] | is_own[:, None, :], -(own * other), other * other)
+    diagonal = np.where(is_own, own * own, other * other)
+    return with_diagonal(pair * e[:, None, None], diagonal * e[:, None])
+
+
+def margin_hessian(e, total, label):
+    """Float32, packed, of the factors e (n, K) of the other classes and their sums `total` (n,)."""
+    rows, n_classes = np.arange(len(e)), e.shape[1]
+    H = np.zeros((len(e), n_classes, n_classes), F32)
+    H[rows, label] = H[rows, :, label] = F32(-0.25) * e
+    diagonal = F32(0.25) * e
+    diagonal[rows, label] = F32(0.25) * total
+    return with_diagonal(H, diagonal)
+
+
+def with_diagonal(H, diagonal):
+    """`H` (n, K, K) with that diagonal (n, K), floored as curvatures are, packed."""
+    i = np.arange(H.shape[1])
+    H[:, i, i] = np.maximum(diagonal, F32(1e-16))
+    return packed(H)
+
+
 def fit_tree(codes, n_bins, is_categorical, g, h, kind, config, learning_rate):
     """One tree: structure from `kind` channels, leaf values from all of g and h (C-GB, Algorithm 1).
 
@@ -609,6 +1021,46 @@ def fit_tree(codes, n_bins, is_categorical, g, h, kind, config, learning_rate):
     leaves = leaf_of_row(tree, codes)
     penalties = config.reg_lambda, config.reg_alpha, config.max_delta_step
     return tree, leaves, newton_leaves(g, h, leaves, tree.n_leaves, *penalties, learning_rate)
+
+
+def fit_tree_by_layers(codes, n_bins, is_categorical, derivatives, raw, kind, config, learning_rate):
+    """One tree whose every layer is a step of boosting (TFBT, section V).
+
+    `derivatives(raw)` gives g and h at raw scores float32 (n, K). The children that a layer makes take a step
+    by the derivatives that their split was found with, and add it to what their ancestors gave; then
+    derivatives are renewed and the children are looked at. The root takes no step, unless it cannot be split
+    at all.
+
+    Returns the tree, the leaf id of each row, and the leaf values float32 (n_leaves, K): the sums of steps.
+    """
+    penalties = config.reg_lambda, config.reg_alpha, config.max_delta_step, learning_rate
+    block = {"block_size": config.block_size}
+    g, h = derivatives(raw)
+    given = {}  # rows of a node -> sum of the steps down to it
+
+    def renew(nodes):
+        nonlocal g, h
+        leaves = [i for i, node in enumerate(nodes) if not node.children]
+        leaf_of = np.empty(len(raw), np.int64)
+        for leaf, i in enumerate(leaves):
+            leaf_of[nodes[i].positions] = leaf
+        steps = newton_leaves(g, h, leaf_of, len(leaves), *penalties, **block)
+        parent = {child: node for node in nodes for child in node.children}
+        for leaf, i in enumerate(leaves):
+            rows = nodes[i].positions.tobytes()
+            if rows not in given:
+                given[rows] = given[parent[i].positions.tobytes()] + steps[leaf]
+        now = raw + np.array([given[nodes[i].positions.tobytes()] for i in leaves])[leaf_of]
+        g, h = derivatives(now)
+        return quantise(g, h, kind)
+
+    given[np.arange(len(raw)).tobytes()] = np.zeros(raw.shape[1], F32)
+    tree = grow(codes, n_bins, is_categorical, quantise(g, h, kind), config, renew=renew)
+    leaf_of = leaf_of_row(tree, codes)
+    if len(given) == 1:
+        return tree, leaf_of, newton_leaves(g, h, leaf_of, 1, *penalties, **block)
+    values = [given[np.flatnonzero(leaf_of == leaf).tobytes()] for leaf in range(tree.n_leaves)]
+    return tree, leaf_of, np.array(values)
 
 
 def boost(data, y, derivatives, kind, config, n_rounds, learning_rate=0.1, base=0.0, fit_tree=fit_tree):
@@ -625,3 +1077,20 @@ def boost(data, y, derivatives, kind, config, n_rounds, learning_rate=0.1, base=
         scores.append(raw.astype(np.float64) + base)
         trees.append(tree)
     return np.array(scores), trees
+
+
+# -------------------------------------------------------------------------------------------- sparse products
+
+RUN_OF_PRODUCT = 256  # stored terms that are summed before they join the total
+
+
+def csr_product(indptr, indices, data, matrix):
+    """Float32 (n, d): CSR rows times `matrix` (m, d), in stored order, run after run."""
+    out = np.zeros((len(indptr) - 1, matrix.shape[1]), F32)
+    for i in range(len(out)):
+        for start in range(indptr[i], indptr[i + 1], RUN_OF_PRODUCT):
+            part = np.zeros(matrix.shape[1], F32)
+            for at in range(start, min(start + RUN_OF_PRODUCT, indptr[i + 1])):
+                part = part + data[at] * matrix[indices[at]]
+            out[i] = out[i] + part
+    return out

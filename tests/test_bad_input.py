@@ -7,6 +7,7 @@ import scipy.sparse as sp
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.callbacks import EarlyStopping
+from polyleaf.objectives import Custom, SquaredError
 
 NAN, INF = np.nan, np.inf
 RNG = np.random.default_rng(0)
@@ -125,7 +126,7 @@ def test_bad_weights(weight, match):
         ({"subsample": 0.0}, "subsample"),
         ({"sampling_method": "goss", "subsample": 0.5}, "goss"),
         ({"sampling_method": "goss", "top_rate": 0.7, "other_rate": 0.5}, "top_rate"),
-        ({"curvature": "full"}, "curvature"),
+        ({"curvature": "half"}, "curvature"),
         ({"multi_strategy": "both"}, "multi_strategy"),
         ({"objective": "squared"}, "Did you mean|squared_error"),
         ({"eval_metric": "rmsee"}, "Did you mean 'rmse'"),
@@ -172,6 +173,84 @@ def test_bad_parameters(make, parameters, match):
     ],
 )
 def test_parts_that_do_not_go_together(estimator, y, match):
+    with pytest.raises(ValueError, match=match):
+        estimator.fit(X, y)
+
+
+def bent(y, scores, **changes):
+    """Derivatives with Hessians (n, 2, 2) that one thing is wrong with."""
+    hessian = np.tile(np.array([[2.0, 0.5], [0.5, 1.0]]), (len(scores), 1, 1))
+    for place, value in changes.items():
+        row, i, j = map(int, place.strip("_").split("_"))
+        hessian[row, i, j] = value
+    return scores - y, hessian
+
+
+@pytest.mark.parametrize(
+    ("hessian", "match"),
+    [
+        (lambda y, z: bent(y, z, _7_0_1=0.2), r"not symmetric at row 7: entry \(0, 1\) is 0.2.*transpose"),
+        (lambda y, z: bent(y, z, _3_1_1=NAN), "not finite: nan at row 3, output"),
+        (lambda y, z: bent(y, z, _3_1_1=INF), "not finite: inf at row 3"),
+        (lambda y, z: bent(y, z, _5_1_1=-1.0), r"negative curvature.*row 5.*curvature="),
+        (lambda y, z: (z - y, np.ones((60, 3, 3))), r"shape \(60, 3, 3\); expected"),
+        (lambda y, z: (z - y, np.ones((60, 2))), r'needs the Hessians, \(60, 2, 2\).*curvature="diagonal"'),
+        (
+            lambda y, z: (bent(y, z)[0][:, :1], bent(y, z)[1]),
+            r"of shape \(60, 1\); expected \(60, 2\)",
+        ),
+        (lambda y, z: bent(y, z)[1], "must return two things, .gradient, curvature."),
+    ],
+)
+@pytest.mark.parametrize("curvature", ["full", "block"])
+def test_bad_hessians(hessian, match, curvature):
+    for refresh in ("round", "layer"):
+        estimator = regressor(
+            objective=hessian, curvature=curvature, refresh=refresh, grow_policy="depthwise"
+        )
+        with pytest.raises(ValueError, match=match):
+            estimator.fit(X, Y)
+        assert not hasattr(estimator, "model_")
+
+
+def test_rows_that_curve_both_ways_are_no_error():
+    """Sums of Hessians are what is solved; where one of these is not positive, its direction is left out."""
+    estimator = regressor(
+        objective=lambda y, z: (z - y, np.tile([[1.0, 9.0], [9.0, 1.0]], (60, 1, 1))), curvature="full"
+    )
+    assert np.isfinite(estimator.fit(X, Y).predict(X)).all()
+
+
+def test_hessians_for_those_who_do_not_use_them():
+    with pytest.raises(ValueError, match=r"Hessians \(60, 2, 2\).*curvature=\"full\""):
+        regressor(objective=bent).fit(X, Y)
+    with pytest.raises(ValueError, match=r'has no full Hessian.*"diagonal"'):
+        regressor(objective=WithoutHessian(), curvature="full").fit(X, Y)
+
+
+def narrow(y, scores):
+    """Derivatives of two scores, whatever their number."""
+    return scores[:, :2] - y, None
+
+
+class WithoutHessian(SquaredError):
+    name = "without"
+    full_curvature = False
+
+
+@pytest.mark.parametrize(
+    ("estimator", "y", "match"),
+    [
+        (classifier(objective="exponential"), L[:, 0], "three classes or more, but y has two classes"),
+        (classifier(objective="exponential"), L, "multi-label"),
+        (classifier(objective="exponential_margin"), L[:, 0], "three classes or more"),
+        (regressor(objective="exponential"), Y, "PolyleafClassifier"),
+        (regressor(objective=Custom(narrow, n_outputs=5)), Y, r"expected \(60, 5\)"),
+        (classifier(objective=Custom(lambda y, z: (z, None), n_outputs=2)), C, "n_outputs=2, but y needs 3"),
+        (classifier(base_score=[0.0, 0.0]), C, "3 of them"),
+    ],
+)
+def test_encodings_of_the_wrong_width(estimator, y, match):
     with pytest.raises(ValueError, match=match):
         estimator.fit(X, y)
 

@@ -7,8 +7,9 @@ import json
 
 import numpy as np
 import pytest
+from layers import bits
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor, __version__, data, load_model
+from polyleaf import PolyleafClassifier, PolyleafRegressor, __version__, data, load_model, recipes
 from polyleaf.cli import run
 from polyleaf.readers import read_table
 
@@ -285,3 +286,39 @@ def test_a_model_made_in_python_says_that_its_columns_are_not_known(tmp_path, fo
     assert "use it in Python" in fails(capsys, "predict", folder / "energy_test.csv", "-m", tmp_path / "m")
     polyleaf("inspect", tmp_path / "m")
     assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "parameters"),
+    [
+        (["--recipe", "tfbt"], recipes.tfbt()),
+        (["--recipe", "tfbt_full", "--depth", "3"], {**recipes.tfbt_full(), "max_depth": 3}),
+        (["--recipe", "cgb", "--set", "min_child_samples=5"],
+         {**recipes.cgb(classifier=True), "min_child_samples": 5}),
+        (["--recipe", "gbdt_so", "--set", "refresh=tree"], {**recipes.gbdt_so(), "refresh": "tree"}),
+        (["--set", "curvature=block", "--set", "block_size=3", "--set", "pruning=post"],
+         {"curvature": "block", "block_size": 3, "pruning": "post"}),
+        (["--recipe", "tfbt", "--set", "rows_per_layer=[0.25, 0.5, 1.0]"],
+         {**recipes.tfbt(), "rows_per_layer": [0.25, 0.5, 1.0]}),
+    ],
+)  # fmt: skip
+def test_recipes_and_settings_reach_the_estimator(folder, tmp_path, options, parameters):
+    file = folder / "letter_train.csv"
+    polyleaf("train", file, "-t", "letter", "-m", tmp_path / "m", "--rounds", "3", *options)
+    estimator = load_model(tmp_path / "m")
+    letter = data.load("letter")
+    X, y = letter.X[letter.train[:1500]], letter.y[letter.train[:1500]]
+    given = {**parameters, "n_estimators": 3, "random_state": 0}
+    expected = PolyleafClassifier(**given).fit(X, y)
+    assert bits(estimator) == bits(expected)
+
+
+def test_recipes_of_regression(folder, tmp_path, capsys):
+    file = folder / "energy_train.csv"
+    polyleaf("train", file, "-t", "*_load", "-m", tmp_path / "m", "--recipe", "tfbt", "--rounds", "5")
+    assert load_model(tmp_path / "m").refresh == "layer"
+    arguments = ("train", file, "-t", "*_load", "-m", tmp_path / "n")
+    assert "there is no recipe 'tfbtt'; there are cgb," in fails(capsys, *arguments, "--recipe", "tfbtt")
+    assert "for classes" in fails(capsys, *arguments, "--recipe", "samme")
+    assert 'refresh="layer"' in fails(capsys, *arguments, "--set", "rows_per_layer=[0.5]")
+    assert not (tmp_path / "n").exists()

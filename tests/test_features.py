@@ -277,3 +277,25 @@ def test_estimators_keep_scikit_learns_books():
 def test_a_table_passes_through():
     table = as_features(pandas_frame())
     assert isinstance(table, FeatureTable) and as_features(table) is table
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.uint8])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_numbers_are_the_raw_values_by_feature(dtype, order):
+    X = np.asarray(np.random.default_rng(0).integers(0, 200, (30, 4)), dtype=dtype, order=order)
+    numbers = as_features(X).numbers()
+    assert numbers.dtype == np.float32 and numbers.flags.c_contiguous
+    np.testing.assert_array_equal(numbers, X.T)
+    only = np.array([False, True, False, True])
+    np.testing.assert_array_equal(as_features(X).numbers(only), np.where(only[:, None], X.T, 0))
+
+
+def test_numbers_of_every_kind_of_column():
+    frame = pd.DataFrame(
+        {"x": [1.5, np.nan, 1e300], "c": pd.Categorical(["a", "b", "a"]), "y": [-1e300, 0.0, 3.0]}
+    )
+    largest = np.finfo(np.float32).max
+    expected = [[1.5, np.nan, largest], [np.nan] * 3, [-largest, 0.0, 3.0]]
+    np.testing.assert_array_equal(as_features(frame).numbers(), np.array(expected, np.float32))
+    sparse = sp.csc_matrix(np.array([[0.0, 2.0], [np.nan, 0.0]]))
+    np.testing.assert_array_equal(as_features(sparse).numbers(), [[0, np.nan], [2, 0]])

@@ -11,7 +11,17 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import KINDS, MISSING_TIES, Core, Problem, Twin, assert_same_tree, make_problem, sampled
+from problems import (
+    KINDS,
+    MISSING_TIES,
+    Core,
+    Problem,
+    Twin,
+    assert_same_tree,
+    make_problem,
+    rows_of_nodes,
+    sampled,
+)
 
 OUTPUTS = [1, 2, 3, 5, 16, 17, 33, 70]
 
@@ -77,6 +87,109 @@ def test_trees_at_every_number_of_outputs(kind, n_outputs):
     tree = assert_core_equals_twin(p)
     assert tree.n_leaves > 5
     assert_core_equals_twin(sampled(p, multiplied=kind != "unit"), n_threads=2)
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2, 3, 5, 16, 17])
+@pytest.mark.parametrize("block_size", [0, 1, 2, 3])
+def test_trees_of_full_curvature(n_outputs, block_size):
+    p = make_problem(
+        3,
+        n=300,
+        n_bins=(9, 30, 5, 7),
+        categorical=[2, 3],
+        n_outputs=n_outputs,
+        kind="full",
+        block_size=block_size,
+        min_child_weight=0.5,
+    )
+    tree = assert_core_equals_twin(p)
+    assert tree.n_leaves > 5
+    assert_core_equals_twin(sampled(p), n_threads=2)
+    assert_core_equals_twin(p.with_config(reg_lambda=0.0, max_depth=3, max_leaves=8))
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "full"])
+@pytest.mark.parametrize("level_wise", [False, True])
+@pytest.mark.parametrize("min_split_gain", [0.0, 0.3])
+def test_trees_that_are_cut_back(kind, level_wise, min_split_gain):
+    p = make_problem(
+        12,
+        n=300,
+        n_bins=(9, 30, 5, 7),
+        categorical=[2, 3],
+        n_outputs=3,
+        kind=kind,
+        level_wise=level_wise,
+        reg_lambda=20.0,
+        min_split_gain=min_split_gain,
+        max_depth=6,
+        max_leaves=40,
+    )
+    before, _ = Core.grow(p)
+    full = assert_core_equals_twin(p.with_config(post_prune=True))
+    sample = assert_core_equals_twin(sampled(p).with_config(post_prune=True), n_threads=2)
+    for tree in (full, sample):
+        inner = tree.feature >= 0
+        worth = np.zeros(tree.n_nodes)
+        for i in reversed(range(tree.n_nodes)):
+            if inner[i]:
+                worth[i] = tree.gain[i] - min_split_gain + worth[tree.left[i]] + worth[tree.right[i]]
+        assert (worth[inner] > 0).all()
+    assert (full.gain[full.feature >= 0] < min_split_gain).any() or full.n_leaves <= before.n_leaves
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "full"])
+@pytest.mark.parametrize("n_outputs", [1, 3, 17])
+@pytest.mark.parametrize("options", [{}, {"colsample_bynode": 0.5}, {"max_leaves": 9}, {"post_prune": True}])
+def test_layers_of_renewed_derivatives(kind, n_outputs, options):
+    """Every layer by derivatives of its own, unrelated to those before."""
+    layers = [
+        make_problem(
+            20,
+            n=500,
+            n_bins=(9, 30, 5, 7),
+            categorical=[2],
+            n_outputs=n_outputs,
+            kind=kind,
+            **{"max_depth": 4, "max_leaves": 16, "level_wise": True, "min_split_gain": 0.05, **options},
+        )
+    ]
+    for draw in range(21, 25):
+        other = make_problem(draw, n=500, n_bins=(9, 30, 5, 7), n_outputs=n_outputs, kind=kind)
+        layers.append(replace(layers[0], g=other.g, h=other.h))
+    for p in (layers, [sampled(layer) for layer in layers]):
+        twin, twin_leaves = Twin.grow_by_layers(p)
+        assert twin.n_leaves > 4
+        for n_threads in (1, 2):
+            core, core_leaves = Core.grow_by_layers(p, n_threads)
+            assert_same_tree(core, twin)
+            np.testing.assert_array_equal(core_leaves, twin_leaves)
+
+
+def test_layers_of_different_rows():
+    """A layer on other rows than those above: rows are grouped by the nodes they reach."""
+    p = make_problem(
+        20, n=500, n_bins=(9, 30, 5, 7), categorical=[2], n_outputs=3, max_depth=4, level_wise=True
+    )
+    everything = np.arange(500, dtype=np.uint32)
+    samples = [everything[:100], everything[::2], None, everything]
+    core, leaves = Core.grow_by_layers([replace(p, rows=rows) for rows in samples])
+    again, other = Core.grow_by_layers([replace(p, rows=rows) for rows in samples], n_threads=3)
+    assert_same_tree(core, again)
+    np.testing.assert_array_equal(leaves, other)
+    np.testing.assert_array_equal(leaves, reference.leaf_of_row(core, p.codes))
+    depth = np.zeros(core.n_nodes, int)
+    for i in np.flatnonzero(core.feature >= 0):
+        depth[core.left[i]] = depth[core.right[i]] = depth[i] + 1
+    nodes = rows_of_nodes(core, p.codes)
+    # A node counts the rows of the layer that made it.
+    of_layer = [everything if rows is None else rows for rows in [samples[0], *samples]]
+    for i in range(core.n_nodes):
+        assert core.count[i] == np.isin(nodes[i], of_layer[depth[i]]).sum()
+    whole, whole_leaves = Core.grow(p)
+    same, same_leaves = Core.grow_by_layers([p] * 4)
+    assert_same_tree(same, whole)
+    np.testing.assert_array_equal(same_leaves, whole_leaves)
 
 
 @pytest.mark.parametrize("n_features", [1, 7, 8, 9, 17])

@@ -24,20 +24,44 @@ def follow(nodes, row):
         else:
             goes_left = node["threshold"] is None or np.float32(value) <= node["threshold"]
         node = by_id[node["left" if goes_left else "right"]]
-    return node["value"]
+    return node
 
 
-@pytest.mark.parametrize("scalar", [False, True])
-def test_dump_predicts_like_the_model(scalar):
-    model = random_model(scalar=scalar, output_names=["a", "b", "c"])
+def add_payload(raw, columns, leaf, row, names):
+    """What a dumped leaf adds to the raw scores of its outputs, the positions `columns`."""
+    if "value_outputs" in leaf:
+        raw[[names.index(name) for name in leaf["value_outputs"]]] += leaf["value"]
+        return
+    value = np.array(leaf["value"])
+    for name, centre, coefficients in zip(
+        leaf.get("regressors", []), leaf.get("centre", []), leaf.get("coefficients", []), strict=True
+    ):
+        if not pd.isna(row[name]):
+            value += np.array(coefficients) * (row[name] - centre)
+    if "lower" in leaf:
+        lower, upper = (
+            [infinite if bound is None else bound for bound in leaf[side]]
+            for side, infinite in (("lower", -np.inf), ("upper", np.inf))
+        )
+        value = np.clip(value, lower, upper)
+    raw[columns] += value
+
+
+@pytest.mark.parametrize(
+    ("scalar", "kinds"),
+    [(False, ("dense",)), (True, ("dense",)), (False, ("sparse", "linear", "dense")), (True, ("linear",))],
+)
+def test_dump_predicts_like_the_model(scalar, kinds):
+    model = random_model(scalar=scalar, kinds=kinds, output_names=["a", "b", "c"])
     frame = example_frame(np.random.default_rng(5), 60)
     dump = json.loads(json.dumps(dump_json(model)))
     expected = model.raw_predict(as_features(frame, reference=model.mapper))
     for row, prediction in zip(frame.to_dict("records"), expected, strict=True):
         raw = np.array(dump["base_score"])
         for tree in dump["trees"]:
-            outputs = slice(None) if tree["output"] is None else dump["output_names"].index(tree["output"])
-            raw[outputs] += np.squeeze(follow(tree["nodes"], row))
+            names = dump["output_names"]
+            columns = list(range(3)) if tree["output"] is None else [names.index(tree["output"])]
+            add_payload(raw, columns, follow(tree["nodes"], row), row, names)
         np.testing.assert_allclose(raw, prediction, rtol=1e-5, atol=1e-5)
 
 
@@ -52,9 +76,13 @@ def test_deep_trees_are_dumped():
     assert len(dump_json(model)["trees"][0]["nodes"]) == 5999
 
 
-def test_node_tables_agree():
-    model = random_model(scalar=True)
+@pytest.mark.parametrize(
+    ("scalar", "kinds"), [(True, ("dense",)), (False, ("sparse", "linear")), (True, ("linear",))]
+)
+def test_node_tables_agree(scalar, kinds):
+    model = random_model(scalar=scalar, kinds=kinds)
     plain = nodes_table(model, "dict")
+    assert ("value_outputs" in plain) == ("sparse" in kinds) and ("centre" in plain) == ("linear" in kinds)
     assert len(plain["tree"]) == size_report(model)["nodes"]
     for kind in ("pandas", "polars", "pyarrow"):
         table = nodes_table(model, kind)
@@ -83,6 +111,18 @@ def test_size_report():
     assert 3 <= report["depth"]["max"] <= 4
     depths = nodes_table(model, "dict")["depth"]
     assert report["depth"]["max"] == max(depths)
+
+
+def test_size_report_of_sparse_and_linear_leaves():
+    model = random_model(n_rounds=4, kinds=("sparse", "linear"))
+    report = size_report(model)
+    assert report["kinds"] == {"sparse": 2, "linear": 2}
+    entries = [
+        len(tree.leaves.outputs if tree.kind == "sparse" else tree.leaves.features) for tree in model.trees
+    ]
+    assert report["entries_per_leaf"] == pytest.approx(sum(entries) / report["leaves"])
+    assert "2 trees have sparse leaves, 2 trees have linear leaves" in summary(model)
+    assert size_report(random_model())["kinds"] == {"dense": 6}
 
 
 def test_summary_names_the_strongest_feature():

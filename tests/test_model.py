@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+import reference
 from models import example_table, random_model
 from trees import leaves_of, raw_of
 
@@ -22,18 +23,24 @@ def parts_of(model, first=0, last=None):
     ]
 
 
-def slow_raw(model, codes):
-    parts = parts_of(model)
-    return model.base_score + raw_of(parts, leaves_of(parts, codes), model.n_outputs)
+def slow_raw(model, table):
+    parts, codes = parts_of(model), model.mapper.transform(table, 1)
+    return model.base_score + raw_of(parts, leaves_of(parts, codes), model.n_outputs, table.numbers())
 
 
-@pytest.mark.parametrize("scalar", [False, True])
-def test_raw_predict_is_base_plus_the_trees(scalar):
-    model = random_model(scalar=scalar)
+ALL_KINDS = ("sparse", "linear", "dense")
+
+
+@pytest.mark.parametrize(
+    ("scalar", "kinds"),
+    [(False, ("dense",)), (True, ("dense",)), (False, ALL_KINDS), (True, ("linear", "dense"))],
+)
+def test_raw_predict_is_base_plus_the_trees(scalar, kinds):
+    model = random_model(scalar=scalar, kinds=kinds)
     table = example_table(model)
     raw = model.raw_predict(table, n_threads=2)
     assert raw.dtype == np.float64 and raw.shape == (N_ROWS, 3)
-    np.testing.assert_array_equal(raw, slow_raw(model, model.mapper.transform(table, 1)))
+    np.testing.assert_array_equal(raw, slow_raw(model, table))
 
 
 def test_target_scale_and_offset():
@@ -52,9 +59,9 @@ def test_the_link_is_applied():
     np.testing.assert_allclose(model.predict(table), 1 / (1 + np.exp(-model.raw_predict(table))), rtol=1e-12)
 
 
-@pytest.mark.parametrize("scalar", [False, True])
-def test_rounds(scalar):
-    model = random_model(scalar=scalar, n_rounds=5)
+@pytest.mark.parametrize(("scalar", "kinds"), [(False, ALL_KINDS), (True, ("dense",))])
+def test_rounds(scalar, kinds):
+    model = random_model(scalar=scalar, n_rounds=5, kinds=kinds)
     table = example_table(model)
     per_round = 3 if scalar else 1
     assert (model.n_rounds, model.n_trees) == (5, 5 * per_round)
@@ -71,13 +78,75 @@ def test_rounds(scalar):
         next(model.staged_raw(table, 3, 2))
 
 
-def test_chunks_change_nothing(monkeypatch):
-    model = random_model()
+@pytest.mark.parametrize("kinds", [("dense",), ("sparse",), ALL_KINDS])
+def test_chunks_change_nothing(monkeypatch, kinds):
+    model = random_model(kinds=kinds)
     table = example_table(model)
-    raw, leaves = model.raw_predict(table), model.apply(table)
-    monkeypatch.setattr(polyleaf.model, "_CHUNK_CODES", 4 * 30)
-    np.testing.assert_array_equal(model.raw_predict(table), raw)
-    np.testing.assert_array_equal(model.apply(table), leaves)
+
+    def predictions():
+        found = [model.raw_predict(table), model.apply(table), *model.predict_topk(table, 2)]
+        return found + ([model.predict_sparse(table).toarray()] if kinds == ("sparse",) else [])
+
+    whole = predictions()
+    monkeypatch.setattr(polyleaf.model, "_CHUNK_BYTES", 4 * 30)
+    for part, expected in zip(predictions(), whole, strict=True):
+        np.testing.assert_array_equal(part, expected)
+
+
+def test_linear_leaves_need_the_features():
+    model = random_model(kinds=("linear",))
+    table = example_table(model)
+    codes = model.mapper.transform(table)
+    with pytest.raises(ValueError, match="only their bins were given; predict from X"):
+        model.raw_predict_codes(codes)
+    raw = model.raw_predict_codes(codes, features=model.regressors_of(table))
+    np.testing.assert_array_equal(raw, model.raw_predict(table))
+    assert random_model().regressors_of(table) is None
+    constant = random_model(kinds=("dense", "linear"), n_rounds=2)
+    np.testing.assert_array_equal(  # the first round is dense
+        constant.raw_predict_codes(codes, last_round=1), constant.raw_predict(table, last_round=1)
+    )
+
+
+@pytest.mark.parametrize("kinds", [("dense",), ("sparse",), ALL_KINDS])
+@pytest.mark.parametrize("unit", ["raw", "based", "scaled"])
+def test_predict_topk_sorts_the_raw_scores(kinds, unit):
+    scale = {"target_scale": np.array([1.0, 2, 3]), "target_offset": np.array([0.0, 5, -1])}
+    base = {} if unit == "based" else {"base_score": np.zeros(3)}
+    model = random_model(kinds=kinds, n_rounds=2, **base, **(scale if unit == "scaled" else {}))
+    table = example_table(model)
+    raw = model.raw_predict(table)
+    held = np.ones(raw.shape, bool)
+    if kinds == ("sparse",) and unit == "raw":  # only there is an output without votes left out
+        held = raw != 0
+    expected = reference.top_outputs(raw, held, 2)
+    for found, wanted in zip(model.predict_topk(table, 2, n_threads=2), expected, strict=True):
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found, wanted)
+    with pytest.raises(ValueError, match="k must be at least 1, but is -1"):
+        model.predict_topk(table, -1)
+
+
+@pytest.mark.parametrize("unit", ["raw", "based", "scaled"])
+def test_predict_sparse_stores_what_leaves_hold(unit):
+    scale = {"target_scale": np.full(40, 2.0), "target_offset": np.arange(40.0)}
+    base = {} if unit == "based" else {"base_score": np.zeros(40)}
+    model = random_model(
+        kinds=("sparse",), n_outputs=40, n_rounds=3, **base, **(scale if unit == "scaled" else {})
+    )
+    table = example_table(model)
+    sparse, raw = model.predict_sparse(table), model.raw_predict(table)
+    assert sparse.shape == raw.shape and sparse.dtype == np.float64 and sparse.has_canonical_format
+    rows, outputs = sparse.nonzero()
+    np.testing.assert_array_equal(
+        sparse.data, raw[np.repeat(np.arange(N_ROWS), np.diff(sparse.indptr)), sparse.indices]
+    )
+    absent = np.ones(raw.shape, bool)
+    absent[rows, outputs] = False
+    nothing = np.tile(model.in_unit_of_y(np.zeros((1, 40), np.float32)), (N_ROWS, 1))
+    np.testing.assert_array_equal(raw[absent], nothing[absent])
+    with pytest.raises(ValueError, match="only where leaves are"):
+        random_model().predict_sparse(table)
 
 
 def test_append_checks_rounds():
@@ -131,10 +200,12 @@ def test_importance_refuses_what_means_nothing():
         random_model().feature_importance("split", per_output=True)
 
 
-@pytest.mark.parametrize("scalar", [False, True])
+@pytest.mark.parametrize(("scalar", "kinds"), [(False, ("dense",)), (True, ("dense",)), (False, ALL_KINDS)])
 @pytest.mark.parametrize("duplicate", [Model.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
-def test_copies(scalar, duplicate):
-    model = random_model(scalar=scalar, output_names=["a", "b", "c"], metadata={"kind": "regression"})
+def test_copies(scalar, kinds, duplicate):
+    model = random_model(
+        scalar=scalar, kinds=kinds, output_names=["a", "b", "c"], metadata={"kind": "regression"}
+    )
     model.best_iteration = 4
     other = duplicate(model)
     assert other.equals(model)
@@ -160,6 +231,8 @@ def test_equals_sees_every_difference():
         assert not other.equals(model)
     assert not random_model(seed=1).equals(model)
     assert not random_model(objective="huber").equals(model)
+    assert not random_model(kinds=("linear",)).equals(model)
+    assert not random_model(kinds=("sparse",)).equals(random_model(kinds=("sparse", "sparse", "linear")))
 
 
 def test_wrong_fields_are_refused():

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import polyleaf._core as _core
 import pytest
+import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,10 +16,12 @@ from polyleaf.objectives import (
     Objective,
     Quantile,
     Softmax,
+    SquaredError,
     get_objective,
     objective_from_dict,
     objective_names,
 )
+from polyleaf.objectives.base import packed_diagonal, packed_size
 
 # Each objective with the parameters it is tested with, and the target it takes.
 ELEMENTWISE = {
@@ -93,6 +96,14 @@ def run(problem, raw, n_threads=1):
     shape = problem.curvature_shape()
     h = None if shape is None else np.full(shape, np.nan, np.float32)
     problem.derivatives(raw, g, h, n_threads)
+    return g, h
+
+
+def hessians(problem, raw, n_threads=1):
+    """Gradient and packed Hessian, in arrays filled with NaN first."""
+    g = np.full_like(raw, np.nan)
+    h = np.full((len(raw), packed_size(raw.shape[1])), np.nan, np.float32)
+    problem.full_curvature(raw, g, h, n_threads)
     return g, h
 
 
@@ -213,6 +224,85 @@ def test_extreme_scores_give_finite_numbers(case):
     assert np.isfinite(g).all()
     assert h is None or (np.isfinite(h).all() and (h > 0).all())
     assert np.isfinite(problem.loss(raw))
+
+
+# --- full Hessians ---
+
+
+@pytest.mark.parametrize("case", ELEMENTWISE)
+@pytest.mark.parametrize("weight", [None, "rows", "outputs"])
+def test_full_hessian_of_a_separable_loss_is_its_curvature_on_the_diagonal(case, weight):
+    objective, kind = elementwise(case)
+    y, raw = draw_target(kind, 50, 3), draw_raw(50, 3)
+    w = np.random.default_rng(4).random((50, 3)).astype(np.float32)
+    problem = objective.prepare(y, {None: None, "rows": w[:, 0], "outputs": w}[weight])
+    g, h = run(problem, raw)
+    g_full, h_full = hessians(problem, raw)
+    assert g_full.tobytes() == g.tobytes()
+    expected = np.broadcast_to(np.float32(1) if h is None else h, (50, 3))
+    np.testing.assert_array_equal(h_full[:, packed_diagonal(3)], expected)
+    assert (np.delete(h_full, packed_diagonal(3), axis=1) == 0).all()
+
+
+@pytest.mark.parametrize("k", [2, 3, 16, 17, 40])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_softmax_hessian(k, weighted):
+    n = 101
+    rng = np.random.default_rng(k)
+    label, raw = rng.integers(0, k, n).astype(np.int32), draw_raw(n, k, scale=4.0)
+    weight = rng.random(n).astype(np.float32) if weighted else None
+    problem = Softmax(k, "diagonal").prepare(label, weight)
+    problem.set_base(rng.standard_normal(k))
+    g, h = hessians(problem, raw)
+    assert g.tobytes() == run(problem, raw)[0].tobytes()
+    z = raw + problem.base
+    p = np.exp(z - z.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    H = np.einsum("ni,ij->nij", p, np.eye(k)) - p[:, :, None] * p[:, None, :]
+    H *= 1 if weight is None else weight[:, None, None]
+    np.testing.assert_allclose(h, reference.packed(H), rtol=1e-5, atol=2e-7)
+    np.testing.assert_allclose(h[:, packed_diagonal(k)], run(problem, raw)[1], rtol=1e-5, atol=2e-7)
+
+
+@pytest.mark.parametrize("k", [2, 5, 16, 33])
+def test_softmax_hessian_has_the_bits_of_the_twin(k):
+    raw = draw_raw(45, k, scale=6.0)
+    with_label = [Softmax(k).prepare(np.full(45, label, np.int32), None) for label in (0, 1)]
+    p, other = (run(problem, raw)[0] for problem in with_label)
+    p[:, 0] = other[:, 0]  # the gradient of a class that is not the label is its probability
+    _, h = hessians(with_label[0], raw)
+    np.testing.assert_array_equal(h, reference.softmax_hessian(p))
+
+
+def test_softmax_hessian_stays_positive_semi_definite_where_a_class_is_all_but_certain():
+    raw = np.array([[0.0, -20.0, -21.0], [0.0, -40.0, -87.0], [30.0, 30.0, -30.0]], np.float32)
+    _, h = hessians(Softmax(3).prepare(np.zeros(3, np.int32), None), raw)
+    for packed, row in zip(h.astype(np.float64), raw, strict=True):
+        H = np.zeros((3, 3))
+        H[np.tril_indices(3)] = packed
+        H = H + np.tril(H, -1).T
+        eigenvalues = np.linalg.eigvalsh(H)
+        assert eigenvalues[0] >= -1e-6 * eigenvalues[-1], row
+        p = np.exp(row - row.max(), dtype=np.float64)
+        np.testing.assert_allclose(H[0, 0], max(p[0] * p[1:].sum() / p.sum() ** 2, 1e-16), rtol=1e-5)
+
+
+def test_objectives_without_a_full_hessian_say_so():
+    class Coupled(SquaredError):
+        separable = False
+
+    problem = Coupled().prepare(np.zeros((4, 2)), None)
+    with pytest.raises(ValueError, match=r'has no full Hessian, which curvature="full".*"diagonal"'):
+        hessians(problem, np.zeros((4, 2), np.float32))
+
+
+def test_full_hessians_need_arrays_of_their_shape():
+    problem = Softmax(3).prepare(np.zeros(4, np.int32), None)
+    raw = np.zeros((4, 3), np.float32)
+    with pytest.raises(ValueError, match=r"K \(K \+ 1\) / 2 columns"):
+        problem.full_curvature(raw, raw.copy(), raw.copy())
+    with pytest.raises(ValueError, match="g must be shaped"):
+        problem.full_curvature(raw, np.zeros((3, 3), np.float32), np.zeros((4, 6), np.float32))
 
 
 # --- weights ---
@@ -382,10 +472,9 @@ def test_levels_that_float_arithmetic_rounds_up_hit_the_row_meant():
 def test_only_absolute_error_and_quantile_renew_leaves():
     leaf = np.zeros(8, np.int32)
     for name in objective_names():
-        if name == "softmax":
-            problem = Softmax().prepare((np.arange(8) % 2).astype(np.int32), None)
-        else:
-            problem = get_objective(name).prepare(draw_target("binary", 8, 1) * 0 + 1, None)
+        objective = get_objective(name)
+        ids = (np.arange(8) % 2).astype(np.int32)
+        problem = objective.prepare(ids if objective.class_ids else np.ones((8, 1), np.float32), None)
         renewed = problem.renew_leaves(np.zeros((8, problem.n_outputs), np.float32), leaf, 1)
         assert (renewed is not None) == (name in ("absolute_error", "quantile"))
 
@@ -632,6 +721,77 @@ def test_custom_errors(returned, message):
         run(problem, np.zeros((4, 2), np.float32))
 
 
+def softmax_hessians(y, z):
+    """Gradient (n, K) and Hessians (n, K, K) as a user would write them."""
+    p = np.exp(z - z.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    g = p.copy()
+    g[np.arange(len(y)), y] -= 1
+    return g, np.einsum("ni,ij->nij", p, np.eye(p.shape[1])) - p[:, :, None] * p[:, None, :]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_custom_hessians_equal_the_built_in(weighted):
+    label, raw = np.arange(50, dtype=np.int32) % 4, draw_raw(50, 4)
+    weight = np.linspace(0, 2, 50).astype(np.float32) if weighted else None
+    custom, built_in = (get_objective(of).prepare(label, weight) for of in (softmax_hessians, "softmax"))
+    for mine, theirs in zip(hessians(custom, raw), hessians(built_in, raw), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-7)
+    with pytest.raises(ValueError, match=r'Hessians \(50, 4, 4\), which only curvature="full".*\(50, 4\)'):
+        run(custom, raw)
+
+
+def test_custom_full_curvature_of_what_has_none():
+    y, raw = draw_target("real", 20, 3), draw_raw(20, 3)
+    g, h = hessians(get_objective(lambda y, z: (z - y, None)).prepare(y, np.full(20, 2.0)), raw)
+    np.testing.assert_allclose(g, 2 * (raw - y), rtol=1e-6)
+    np.testing.assert_array_equal(h, np.broadcast_to(np.float32([2, 0, 2, 0, 0, 2]), (20, 6)))
+    with pytest.raises(ValueError, match=r'needs the Hessians, \(20, 3, 3\).*curvature="diagonal"'):
+        hessians(get_objective(lambda y, z: (z - y, np.ones_like(z))).prepare(y, None), raw)
+    one = get_objective(lambda y, z: (z - y, np.full(20, 0.5))).prepare(y[:, :1], None)
+    assert (hessians(one, raw[:, :1].copy())[1] == 0.5).all()
+    weight = np.ones((20, 3), np.float32)
+    with pytest.raises(ValueError, match="weights of single outputs"):
+        hessians(get_objective(lambda y, z: (z, np.tile(np.eye(3), (20, 1, 1)))).prepare(y, weight), raw)
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({(2, 0, 1): 0.5}, r"not symmetric at row 2: entry \(0, 1\) is 0\.5, but \(1, 0\) is 0\..*\(H \+ H"),
+        ({(3, 1, 1): np.nan}, r"curvature that is not finite: nan at row 3, output \(1, 1\)"),
+        ({(1, 1, 1): -2.0}, r"negative curvature, -2, at row 1: .*curvature=\"absolute\"\)"),
+    ],
+)
+def test_custom_hessians_that_are_none(entries, message):
+    H = np.tile(np.eye(2), (4, 1, 1))
+    for place, value in entries.items():
+        H[place] = value
+    problem = get_objective(lambda y, z: (z, H)).prepare(np.zeros((4, 2)), None)
+    with pytest.raises(ValueError, match=message):
+        hessians(problem, np.zeros((4, 2), np.float32))
+
+
+def test_custom_curvature_is_mended_as_asked():
+    indefinite = np.tile(np.array([[1.0, 2.0], [2.0, 1.0]]), (3, 1, 1))  # eigenvalues 3 and -1
+
+    def both(y, z):
+        return z, indefinite
+
+    def diagonal(y, z):
+        return z, np.tile([1.0, -2.0], (3, 1))
+
+    raw, y = np.zeros((3, 2), np.float32), np.zeros((3, 2))
+    expected = {"absolute": ([2, 1, 2], [1, 2]), "clip": ([1.5, 1.5, 1.5], [1, 0])}
+    for choice, (full, own) in expected.items():
+        assert np.allclose(hessians(Custom(both, curvature=choice).prepare(y, None), raw)[1], full)
+        assert np.allclose(run(Custom(diagonal, curvature=choice).prepare(y, None), raw)[1], own)
+    problem = Custom(diagonal, curvature="none").prepare(y, None)
+    assert problem.curvature_shape() is None
+    assert objective_from_dict(Custom(both, curvature="clip").to_dict()) == Custom(None, None, "clip")
+    assert "curvature" not in Custom(both).to_dict()  # as files of earlier versions have it
+
+
 def test_custom_from_a_file_predicts_but_does_not_train():
     objective = objective_from_dict(get_objective(lambda y, z: (z, None)).to_dict())
     assert isinstance(objective, Custom)
@@ -681,6 +841,14 @@ for curvature in SOFTMAX:
     for n, k in ((5001, 2), (999, 10), (77, 1500)):
         label = np.random.default_rng(9).integers(0, k, n).astype(np.int32)
         add(Softmax(k, curvature).prepare(label, np.linspace(0, 1, n)), draw_raw(n, k, scale=5.0))
+for name in ("softmax", "exponential", "exponential_margin"):
+    for n, k in ((5001, 2), (999, 10), (77, 150)):
+        label = np.random.default_rng(9).integers(0, k, n).astype(np.int32)
+        problem = get_objective(name, n_classes=k).prepare(label, np.linspace(0, 1, n))
+        raw = draw_raw(n, k, scale=5.0)
+        add(problem, raw)
+        for a in hessians(problem, raw, {n_threads}):
+            digest.update(a.tobytes())
 print(core.isa(), digest.hexdigest())
 """
 

@@ -262,9 +262,9 @@ def test_wrong_calls_are_refused():
     needed = int(tree.feature.max()) + 1
     for call, message in [
         (lambda: forest.append(tree, values, 3), "output 3 of a forest with 3"),
-        (lambda: forest.append(tree, values, 0), "3 columns where 1"),
-        (lambda: forest.append(tree, values[:, :2].copy()), "2 columns where 3"),
-        (lambda: forest.append(tree, values[:5]), "6 leaves, but `values` has 5"),
+        (lambda: forest.append(tree, values, 0), "for 3 outputs where 1"),
+        (lambda: forest.append(tree, values[:, :2].copy()), "for 2 outputs where 3"),
+        (lambda: forest.append(tree, values[:5]), "6 leaves, but there are 5 payloads"),
         (lambda: forest.predict(codes[: needed - 1], raw), f"the trees read {needed}"),
         (lambda: forest.predict(codes, raw[:4]), r"\(5, 3\), but has shape \(4, 3\)"),
         (lambda: forest.predict(codes, raw, first=0, last=2), "the forest has 1 trees"),

@@ -1,11 +1,16 @@
 """Recipes: every one trains every task, and is the method it is named after."""
 
+import inspect
+
 import numpy as np
 import pytest
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor, recipes
 
 RECIPES = [getattr(recipes, name) for name in recipes.__all__]
+OF_CLASSES = [recipes.gamble, recipes.gd_mcboost, recipes.samme]
+# gbdt_sparse is for sparse targets: tests/test_sparse_targets.py.
+OF_BOTH = [recipe for recipe in RECIPES if recipe not in [*OF_CLASSES, recipes.gbdt_sparse]]
 
 
 @pytest.fixture(scope="module")
@@ -16,21 +21,62 @@ def data():
     return X, Y
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+def parameters_of(recipe, classifier):
+    """The recipe for that estimator, 40 rounds."""
+    takes = inspect.signature(recipe).parameters
+    return recipe(**({"classifier": classifier} if takes else {})) | {"n_estimators": 40}
+
+
+@pytest.mark.parametrize("recipe", OF_BOTH)
 def test_recipes_are_parameters_of_both_estimators(recipe, data):
     X, Y = data
-    regressor = PolyleafRegressor(**{**recipe(), "n_estimators": 40}).fit(X, Y)
+    regressor = PolyleafRegressor(**parameters_of(recipe, False)).fit(X, Y)
     assert regressor.score(X, Y) > 0.6
-    classifier = PolyleafClassifier(**{**recipe(), "n_estimators": 40}).fit(X, Y.argmax(1))
+    classifier = PolyleafClassifier(**parameters_of(recipe, True)).fit(X, Y.argmax(1))
     assert classifier.score(X, Y.argmax(1)) > 0.8
-    labels = PolyleafClassifier(**{**recipe(), "n_estimators": 40}).fit(X, (Y > 0).astype(int))
+    labels = PolyleafClassifier(**parameters_of(recipe, True)).fit(X, (Y > 0).astype(int))
     assert labels.score(X, (Y > 0).astype(int)) > 0.6
+
+
+@pytest.mark.parametrize("recipe", OF_CLASSES)
+def test_recipes_of_multi_class_losses(recipe, data):
+    X, Y = data
+    model = PolyleafClassifier(**parameters_of(recipe, True)).fit(X, Y.argmax(1))
+    assert model.score(X, Y.argmax(1)) > 0.8
+    p = model.predict_proba(X)
+    np.testing.assert_allclose(p.sum(1), 1)
+    assert (p.argmax(1) == model.predict(X)).all()
+    others = (PolyleafClassifier, Y > 0), (PolyleafClassifier, Y[:, 0] > 0), (PolyleafRegressor, Y)
+    for estimator, y in others:
+        with pytest.raises(ValueError, match="objective='exponential"):
+            estimator(**recipe()).fit(X, y)
+
+
+@pytest.mark.parametrize("recipe", [recipes.samme, recipes.gd_mcboost])
+@pytest.mark.parametrize("leaf_curvature", ["none", "shared"])
+def test_scores_sum_to_zero_by_themselves_where_outputs_share_their_curvature(recipe, leaf_curvature, data):
+    X, Y = data
+    parameters = recipe() | {"n_estimators": 10, "leaf_curvature": leaf_curvature, "learning_rate": 0.05}
+    model = PolyleafClassifier(**parameters).fit(X, Y.argmax(1))
+    for t in range(10):
+        values = model.model_.forest.values(t)
+        assert np.abs(values.sum(1)).max() <= 1e-6 * np.abs(values).max()
+    scores = model.decision_function(X)
+    assert np.abs(scores.sum(1)).max() <= 1e-5 * np.abs(scores).max()
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_each_call_makes_a_new_dict(recipe):
     recipe()["n_estimators"] = "spoiled"
     assert recipe().get("n_estimators") != "spoiled"
+
+
+def test_tfbt_is_the_setting_of_its_paper():
+    stated = {"learning_rate": 0.3, "max_depth": 4, "reg_lambda": 1.0, "softmax_curvature": "diagonal"}
+    for recipe, refresh, kind in ((recipes.tfbt, "layer", "diagonal"), (recipes.tfbt_full, "round", "full")):
+        expected = stated | {"refresh": refresh, "curvature": kind, "leaf_curvature": kind}
+        assert expected.items() <= recipe().items()
+        assert "softmax_curvature" not in recipe(classifier=False)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

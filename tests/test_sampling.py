@@ -12,7 +12,13 @@ from polyleaf.sampling import sample_features, sample_rows
 
 def config(**changes):
     values = dict(
-        subsample=1.0, sampling_method="uniform", top_rate=0.2, other_rate=0.1, colsample_bytree=1.0, seed=7
+        subsample=1.0,
+        rows_per_layer=None,
+        sampling_method="uniform",
+        top_rate=0.2,
+        other_rate=0.1,
+        colsample_bytree=1.0,
+        seed=7,
     )
     return SimpleNamespace(**{**values, **changes})
 
@@ -135,3 +141,10 @@ def test_rows_and_features_are_drawn_independently():
     rows, _ = sample_rows(config(subsample=0.5), gradients(100), 0)
     features = np.flatnonzero(sample_features(config(colsample_bytree=0.5), 100, 0))
     assert not np.array_equal(rows, features)
+
+
+def test_layers_see_more_and_more_of_the_same_rows():
+    c = config(rows_per_layer=[0.1, 50, 1.0])
+    layers = [sample_rows(c, gradients(200), 4, None, layer)[0] for layer in range(4)]
+    assert [None if rows is None else len(rows) for rows in layers] == [20, 50, None, None]
+    assert np.isin(layers[0], layers[1]).all()

@@ -38,9 +38,12 @@ def with_entries(data, **entries):
     return save(load(data), {serialize.FORMAT: json.dumps(about(data) | entries)})
 
 
-@pytest.fixture(scope="module")
-def model():
-    model = random_model(n_rounds=3, output_names=["a", "b", "c"], metadata={"kind": "regression"})
+@pytest.fixture(
+    scope="module", params=[("dense",), ("sparse", "linear", "dense")], ids=["dense", "all kinds"]
+)
+def model(request):
+    names = ["a", "b", "c"]
+    model = random_model(n_rounds=3, kinds=request.param, output_names=names, metadata={"kind": "regression"})
     model.best_iteration, model.best_score = 2, float(np.float32(0.1))
     return model
 
@@ -50,12 +53,16 @@ def data(model):
     return serialize.to_bytes(model)
 
 
-@pytest.mark.parametrize("scalar", [False, True])
+@pytest.mark.parametrize(
+    ("scalar", "kinds"),
+    [(scalar, kinds) for scalar in (False, True) for kinds in (("dense",), ("linear",), ("linear", "dense"))]
+    + [(False, ("sparse",)), (False, ("linear", "dense", "sparse"))],
+)
 @pytest.mark.parametrize("n_rounds", [0, 4])
 @pytest.mark.parametrize("objective", ["squared_error", "softmax"])
-def test_round_trip(tmp_path, scalar, n_rounds, objective):
+def test_round_trip(tmp_path, kinds, scalar, n_rounds, objective):
     scale = {"target_scale": np.ones(3), "target_offset": np.arange(3.0)} if scalar else {}
-    model = random_model(scalar=scalar, n_rounds=n_rounds, objective=objective, **scale)
+    model = random_model(scalar=scalar, n_rounds=n_rounds, objective=objective, kinds=kinds, **scale)
     model.metadata["classes"] = np.array(["x", "y"])
     save_model(model, tmp_path / "m.polyleaf")
     loaded = load_model(tmp_path / "m.polyleaf")
@@ -66,24 +73,46 @@ def test_round_trip(tmp_path, scalar, n_rounds, objective):
 
 
 def test_trees_are_a_few_flat_arrays(data):
-    assert len(load(data)) < 30
+    assert len(load(data)) < 40
 
 
-@pytest.mark.parametrize("path", sorted(FILES.glob("*.polyleaf")), ids=lambda path: path.stem)
-def test_files_of_earlier_versions_load_and_predict_the_same(path):
+def test_a_file_has_the_oldest_version_that_can_hold_it():
+    for kinds, version in [(("dense",), 1), (("dense", "sparse"), 2), (("linear",), 2)]:
+        data = serialize.to_bytes(random_model(n_rounds=2, kinds=kinds))
+        assert about(data)["format_version"] == version
+        assert ("forest.leaf_kind" in load(data)) == (version == 2)
+
+
+@pytest.mark.parametrize("leaf_dtype", ["float16", "int8"])
+@pytest.mark.parametrize("kinds", [("sparse",), ("linear",), ("sparse", "linear", "dense")])
+def test_values_of_every_kind_are_rounded_once(leaf_dtype, kinds):
+    model = random_model(n_rounds=3, kinds=kinds)
+    data = serialize.to_bytes(model, leaf_dtype)
+    loaded = serialize.from_bytes(data)
+    assert serialize.to_bytes(loaded, leaf_dtype) == data
+    table, step = example_table(model), {"float16": 2.0**-10, "int8": 1 / 50}[leaf_dtype]
+    np.testing.assert_allclose(loaded.raw_predict(table), model.raw_predict(table), atol=3 * 4 * step)
+
+
+def test_sparse_leaves_take_the_room_of_their_entries():
+    dense, sparse = (random_model(n_outputs=500, n_rounds=2, kinds=(kind,)) for kind in ("dense", "sparse"))
+    values = [load(serialize.to_bytes(model))["forest.values"] for model in (dense, sparse)]
+    assert values[0].size == 2 * 8 * 500 and values[1].size <= 2 * 8 * 5
+
+
+@pytest.mark.parametrize("version", range(1, serialize.FORMAT_VERSION + 1))
+def test_files_of_every_version_load_and_predict_the_same(version):
+    path = FILES / f"format-{version}.polyleaf"
     model = load_model(path)
     expected = np.load(path.with_suffix(".npy"))
     np.testing.assert_array_equal(model.raw_predict(example_table(model, n_rows=20)), expected)
-
-
-def test_there_is_a_file_of_this_format():
-    assert (FILES / f"format-{serialize.FORMAT_VERSION}.polyleaf").exists()
+    assert about(serialize.to_bytes(model))["format_version"] == version
 
 
 def test_newer_versions_are_refused(data, tmp_path):
     path = tmp_path / "m.polyleaf"
-    path.write_bytes(with_entries(data, format_version=2, polyleaf_version="9.1"))
-    expected = r"m\.polyleaf' cannot be loaded: it has version 2 of the format, .*9\.1.*Upgrade"
+    path.write_bytes(with_entries(data, format_version=3, polyleaf_version="9.1"))
+    expected = r"m\.polyleaf' cannot be loaded: it has version 3 of the format, .*9\.1.*Upgrade"
     with pytest.raises(ModelFileError, match=expected):
         load_model(path)
     for version in (None, 0, -1, "1", [1]):
@@ -136,7 +165,8 @@ def test_hostile_arrays_are_refused_or_predict(data, seed):
             elif kind == 2:
                 arrays[name] = arrays[name][: rng.integers(len(arrays[name]) + 1)]
             else:
-                arrays[name] = arrays[name].astype(rng.choice(["int32", "float64", "uint8"]))
+                with np.errstate(invalid="ignore"):  # bounds may be infinite
+                    arrays[name] = arrays[name].astype(rng.choice(["int32", "float64", "uint8"]))
 
     try:
         loaded = serialize.from_bytes(reseal(data, change))
@@ -165,7 +195,8 @@ def test_hostile_headers_are_refused_or_predict(data, seed):
         loaded = serialize.from_bytes(reseal(data, change))
     except ModelFileError:
         return
-    loaded.raw_predict_codes(np.zeros((loaded.n_features, 5), np.uint8))
+    shape = loaded.n_features, 5
+    loaded.raw_predict_codes(np.zeros(shape, np.uint8), features=np.zeros(shape, np.float32))
 
 
 def test_hostile_content_that_is_well_formed(data):
@@ -188,7 +219,51 @@ def test_hostile_content_that_is_well_formed(data):
     def rounds_fall(header, arrays):
         arrays["round_of_tree"][:] = [2, 1, 0]
 
+    def negative_count(header, arrays):
+        arrays["forest.leaf_entries"][0] = -1
+
+    def entries_of_others(header, arrays):
+        arrays["forest.leaf_entries"][0] += 1
+
+    def descending(header, arrays):
+        arrays["forest.entry"][:] = 1
+
+    def other_output(header, arrays):
+        arrays["forest.entry"][:] = 7
+
+    def unknown_kind(header, arrays):
+        arrays["forest.leaf_kind"][0] = 3
+
+    def kind_of_another(header, arrays):
+        arrays["forest.leaf_kind"][:] = arrays["forest.leaf_kind"][::-1]
+
+    def regressor_with_categories(header, arrays):
+        of_linear = arrays["forest.leaf_entries"][8:] > 0
+        arrays["forest.entry"][np.cumsum(arrays["forest.leaf_entries"])[8:][of_linear] - 1] = 3
+
+    def infinite_weight(header, arrays):
+        arrays["forest.weights"][0] = np.inf
+
+    def bounds_crossed(header, arrays):
+        arrays["forest.lower"][0] = np.inf
+
+    def part_of_them(header, arrays):
+        del arrays["forest.centre"]
+
+    of_kinds = [
+        (negative_count, "negative number"),
+        (entries_of_others, "too (short|long)|longer than its trees need|ascending order"),
+        (descending, "ascending order"),
+        (other_output, "outside 0 .. 2"),
+        (unknown_kind, "a kind of leaves that does not exist"),
+        (kind_of_another, "too short|longer than its trees need"),
+        (regressor_with_categories, "reads a categorical feature"),
+        (infinite_weight, "weights holds a number that is not finite"),
+        (bounds_crossed, "lower must not be above upper"),
+        (part_of_them, "'centre' is missing"),
+    ]
     for change, message in [
+        *(of_kinds if "forest.leaf_kind" in load(data) else []),
         (too_large, "not finite"),
         (other_kind, "by a threshold"),
         (bin_of_another, "a bin that it does not have"),

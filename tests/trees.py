@@ -1,6 +1,7 @@
 """Random trees, and the slow and obvious walk that predictions are compared with."""
 
 import numpy as np
+import reference
 
 from polyleaf import _core
 
@@ -44,16 +45,66 @@ def tree_arrays(rng, n_features, n_outputs, n_leaves, *, categorical=0.0, chain=
     }
 
 
-def random_forest(rng, n_features, n_outputs, sizes, *, scalar=0.0, **options):
+def random_leaves(rng, kind, n_leaves, n_outputs, n_features):
+    """Random leaves of one kind, as `Forest.append` takes them."""
+    if kind == "dense":
+        return rng.normal(size=(n_leaves, n_outputs)).astype(np.float32)
+    # Most leaves have a few entries; some none.
+    limit = n_outputs if kind == "sparse" else n_features
+    picked = [np.sort(rng.permutation(limit)[: rng.integers(0, 6)]) for _ in range(n_leaves)]
+    indptr = np.cumsum([0, *map(len, picked)], dtype=np.int64)
+    entries = np.concatenate(picked).astype(np.int32)
+    if kind == "sparse":
+        return _core.SparseLeaves(
+            indptr, entries, rng.normal(size=len(entries)).astype(np.float32), n_outputs
+        )
+
+    def vectors(n, scale=1.0):
+        return (scale * rng.normal(size=(n, n_outputs))).astype(np.float32)
+
+    intercept, reach = vectors(n_leaves), np.abs(vectors(n_leaves, 3.0))
+    free = rng.random(intercept.shape) < 0.3
+    return _core.LinearLeaves(
+        indptr,
+        entries,
+        vectors(len(entries)),
+        rng.normal(size=len(entries)).astype(np.float32),
+        intercept,
+        np.where(free, -np.inf, intercept - reach).astype(np.float32),
+        np.where(free, np.inf, intercept + reach).astype(np.float32),
+    )
+
+
+def random_forest(rng, n_features, n_outputs, sizes, *, scalar=0.0, kinds=("dense",), **options):
     """A forest of random trees, `scalar` of them trees of one output, and what it was made of."""
     forest, parts = _core.Forest(n_outputs), []
     for n_leaves in sizes:
         tree = _core.Tree.from_arrays(**tree_arrays(rng, n_features, n_outputs, n_leaves, **options))
-        output = int(rng.integers(n_outputs)) if rng.random() < scalar else -1
-        values = rng.normal(size=(n_leaves, n_outputs if output < 0 else 1)).astype(np.float32)
-        forest.append(tree, values, output)
-        parts.append((tree, values, output))
+        kind = str(rng.choice(kinds))
+        output = int(rng.integers(n_outputs)) if kind != "sparse" and rng.random() < scalar else -1
+        leaves = random_leaves(rng, kind, n_leaves, n_outputs if output < 0 else 1, n_features)
+        forest.append(tree, leaves, output)
+        parts.append((tree, leaves, output))
     return forest, parts
+
+
+def sparse_forest(rng, n_outputs, n_trees, n_leaves, n_entries):
+    """Sparse trees whose leaves hold n_entries outputs each."""
+    forest = _core.Forest(n_outputs)
+    indptr = np.arange(n_leaves + 1, dtype=np.int64) * n_entries
+    for _ in range(n_trees):
+        picked = [np.sort(rng.choice(n_outputs, n_entries, replace=False)) for _ in range(n_leaves)]
+        values = rng.normal(size=n_leaves * n_entries).astype(np.float32)
+        leaves = _core.SparseLeaves(indptr, np.concatenate(picked).astype(np.int32), values, n_outputs)
+        forest.append(_core.Tree.from_arrays(**tree_arrays(rng, 5, 1, n_leaves)), leaves)
+    return forest
+
+
+def random_features(rng, n_features, n_rows, missing=0.1):
+    """Raw features, float32 (n_features, n_rows)."""
+    x = rng.normal(size=(n_features, n_rows)).astype(np.float32)
+    x[rng.random(x.shape) < missing] = np.nan
+    return x
 
 
 def random_codes(rng, n_features, n_rows):
@@ -84,12 +135,10 @@ def leaves_of(parts, codes):
     return np.array(leaves, np.int32).reshape(codes.shape[1], len(parts))
 
 
-def raw_of(parts, leaves, n_outputs):
+def raw_of(parts, leaves, n_outputs, features=None):
     """float32 (n_rows, n_outputs): tree after tree, in order."""
     raw = np.zeros((len(leaves), n_outputs), np.float32)
-    for t, (_, values, output) in enumerate(parts):
-        if output < 0:
-            raw += values[leaves[:, t]]
-        else:
-            raw[:, output] += values[leaves[:, t], 0]
+    for t, (_, payloads, output) in enumerate(parts):
+        columns = slice(None) if output < 0 else slice(output, output + 1)
+        raw[:, columns] += reference.payloads(payloads, leaves[:, t], features)
     return raw

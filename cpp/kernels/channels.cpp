@@ -38,34 +38,70 @@ POLYLEAF_INLINE bool may_read_sixteen(int64_t row, int column, int n_columns, co
   return row * n_columns + column + 16 <= sample.n_all * n_columns;
 }
 
+// Up to 16 Z columns: the maxima stay in registers.
+template <int Z>
+void largest_of_few(const float* values, int n_columns, const RowSample& sample, int64_t begin, int64_t end,
+                    float* largest) {
+  i32x16 best[Z] = {};
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t row = row_of(sample, i);
+    const float* v = values + row * n_columns;
+    const float m = multiplier_of(sample, row);
+    f32x16 x[Z] = {};
+    if (may_read_sixteen(row, 16 * (Z - 1), n_columns, sample))
+      std::memcpy(&x, v, sizeof(x));
+    else
+      std::memcpy(&x, v, sizeof(float) * n_columns);
+    for (int z = 0; z < Z; ++z) {
+      x[z] *= m;
+      i32x16 bits;
+      std::memcpy(&bits, &x[z], sizeof(bits));
+      bits &= 0x7fffffff;
+      best[z] = bits > best[z] ? bits : best[z];
+    }
+  }
+  for (int j = 0; j < n_columns; ++j) {
+    const int32_t before = magnitude(largest[j]), found = best[j / 16][j % 16];
+    const int32_t now = found > before ? found : before;
+    std::memcpy(&largest[j], &now, sizeof(now));
+  }
+}
+
+// More columns: row after row, as memory lies; the maxima of a run of columns stay in the first cache.
+void largest_of_many(const float* values, int n_columns, const RowSample& sample, int64_t begin, int64_t end,
+                     float* largest) {
+  constexpr int kRun = 1024;
+  int32_t best[kRun];
+  for (int c = 0; c < n_columns; c += kRun) {
+    const int width = n_columns - c < kRun ? n_columns - c : kRun;
+    std::memcpy(best, largest + c, sizeof(int32_t) * width);
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t row = row_of(sample, i);
+      const float* v = values + row * n_columns + c;
+      const float m = multiplier_of(sample, row);
+      for (int j = 0; j < width; ++j) {
+        const int32_t bits = magnitude(v[j] * m);
+        best[j] = bits > best[j] ? bits : best[j];
+      }
+    }
+    std::memcpy(largest + c, best, sizeof(int32_t) * width);
+  }
+}
+
 void largest_of(const float* values, int n_columns, const RowSample& sample, int64_t begin, int64_t end,
                 float* largest) {
   if (n_columns == 1 && !sample.rows && !sample.multiplier) {
     int32_t best = magnitude(largest[0]);
     for (int64_t i = begin; i < end; ++i) best = magnitude(values[i]) > best ? magnitude(values[i]) : best;
     std::memcpy(largest, &best, sizeof(best));
-    return;
-  }
-  for (int c = 0; c < n_columns; c += 16) {
-    const int width = n_columns - c < 16 ? n_columns - c : 16;
-    i32x16 best = {};
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t row = row_of(sample, i);
-      const float* v = values + row * n_columns + c;
-      const float m = multiplier_of(sample, row);
-      f32x16 x = {};
-      if (may_read_sixteen(row, c, n_columns, sample))
-        x = load<f32x16>(v);
-      else
-        std::memcpy(&x, v, sizeof(float) * width);
-      const i32x16 bits = load<i32x16>(reinterpret_cast<const int32_t*>(&(x *= m))) & 0x7fffffff;
-      best = bits > best ? bits : best;
-    }
-    for (int j = 0; j < width; ++j) {
-      const int32_t before = magnitude(largest[c + j]);
-      const int32_t now = best[j] > before ? best[j] : before;
-      std::memcpy(&largest[c + j], &now, sizeof(now));
-    }
+  } else if (n_columns <= 16) {
+    largest_of_few<1>(values, n_columns, sample, begin, end, largest);
+  } else if (n_columns <= 32) {
+    largest_of_few<2>(values, n_columns, sample, begin, end, largest);
+  } else if (n_columns <= 64) {
+    largest_of_few<4>(values, n_columns, sample, begin, end, largest);
+  } else {
+    largest_of_many(values, n_columns, sample, begin, end, largest);
   }
 }
 
@@ -131,11 +167,12 @@ void quantise(const float* values, int n_columns, const RowSample& sample, int64
   if (n_columns == 1 && !sample.rows && !sample.multiplier) {
     quantise_column(values, begin, end, inverse[0], channels + offset, lanes, size, total);
   } else {
-    // Sums run in int32 over at most 2048 rows of at most 2^15 each, then in int64.
-    constexpr int kRun = 2048;
-    for (int c = 0; c < n_columns; c += 16)
-      for (int64_t start = begin; start < end; start += kRun) {
-        const int64_t stop = start + kRun < end ? start + kRun : end;
+    // Sums run in int32 over at most 2048 rows of at most 2^15 each, then in int64. Wide rows go in shorter
+    // runs, which stay in the second cache while their columns are gone through.
+    const int64_t run = n_columns <= 64 ? 2048 : n_columns <= 512 ? 256 : 64;
+    for (int64_t start = begin; start < end; start += run)
+      for (int c = 0; c < n_columns; c += 16) {
+        const int64_t stop = start + run < end ? start + run : end;
         const int width = n_columns - c < 16 ? n_columns - c : 16;
         i32x16 magnitudes = {}, sums = {};
         if (offset + c + 16 <= lanes)

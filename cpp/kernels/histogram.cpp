@@ -123,6 +123,19 @@ void gather(const int16_t* channels, const uint32_t* ids, int64_t n, int lanes, 
   }
 }
 
+template <class Row, class Sum>
+void sum_lanes(const int16_t* channels, int64_t n, int lanes, int32_t* out) {
+  Sum total = load<Sum>(out);
+  for (int64_t i = 0; i < n; ++i) total += __builtin_convertvector(load<Row>(channels + i * lanes), Sum);
+  store(out, total);
+}
+
+void sum(const int16_t* channels, int64_t n, int lanes, int32_t* out) {
+  if (lanes == 4) return sum_lanes<i16x4, i32x4>(channels, n, lanes, out);
+  if (lanes == 8) return sum_lanes<i16x8, i32x8>(channels, n, lanes, out);
+  for (int j = 0; j < lanes; j += 16) sum_lanes<i16x16, i32x16>(channels + j, n, lanes, out + j);
+}
+
 void touch(const uint64_t* words, int64_t n, int n_features, uint64_t* touched) {
   for (int64_t i = 0; i < n; ++i)
     for (int f = 0; f < n_features; ++f) {
@@ -133,7 +146,7 @@ void touch(const uint64_t* words, int64_t n, int n_features, uint64_t* touched) 
 
 }  // namespace
 
-const HistogramKernels histogram_kernels = {build, subtract, add, gather, touch};
+const HistogramKernels histogram_kernels = {build, subtract, add, gather, sum, touch};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

@@ -1,4 +1,4 @@
-// Fixed-point leaf sums and the addition of leaf values to raw scores (leaves/newton.h).
+// Fixed-point leaf sums (leaves/newton.h).
 #include "../leaves/newton.h"
 #include "lanes.h"
 
@@ -37,23 +37,9 @@ void sum(const float* values, int n_columns, const RowSample& sample, int64_t be
   }
 }
 
-void add(float* raw, int n_columns, int64_t begin, int64_t end, const int32_t* leaf_of_row,
-         const float* values) {
-  for (int64_t i = begin; i < end; ++i) {
-    const float* v = values + static_cast<int64_t>(leaf_of_row[i]) * n_columns;
-    float* out = raw + i * n_columns;
-    for (int j = 0; j < n_columns; ++j) out[j] += v[j];
-  }
-}
-
-void add_column(float* raw, int n_columns, int column, int64_t begin, int64_t end, const int32_t* leaf_of_row,
-                const float* values) {
-  for (int64_t i = begin; i < end; ++i) raw[i * n_columns + column] += values[leaf_of_row[i]];
-}
-
 }  // namespace
 
-const LeafKernels leaf_kernels = {sum, add, add_column};
+const LeafKernels leaf_kernels = {sum};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

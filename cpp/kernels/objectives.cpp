@@ -175,17 +175,12 @@ void losses(const LossConfig& config, const LossChunk& chunk, double* out) {
 
 constexpr int kLanes = 16;
 
-// Softmax works on 16 rows at a time, transposed: scores[k][lane] for class k of row `lane`. Every step is
-// then one vector operation for any number of classes, and the sum over classes runs in order of class.
-struct SoftmaxGroup {
-  float largest[kLanes];
-  float sum[kLanes];
-};
-
-// Reads up to 16 rows (the last one fills the lanes left over), leaves e^(score - largest) in `scores`.
-inline void softmax_group(const SoftmaxChunk& chunk, int64_t first, SoftmaxGroup& group) {
+// Losses of classes work on 16 rows at a time, transposed: scores[k * 16 + lane] for class k of row `lane`.
+// Every step is then one vector operation for any number of classes, and sums over classes run in order of
+// class. Reads up to 16 rows (the last one fills the lanes left over) and adds the offset.
+inline void read_group(const ClassChunk& chunk, int64_t first, float* scores_out) {
   const int64_t n_outputs = chunk.n_outputs;
-  float* __restrict scores = chunk.scratch;
+  float* __restrict scores = scores_out;
   // In squares of 16 x 16, so that thousands of classes do not stride through more lines than the cache
   // holds.
   for (int64_t begin = 0; begin < n_outputs; begin += kLanes) {
@@ -196,16 +191,41 @@ inline void softmax_group(const SoftmaxChunk& chunk, int64_t first, SoftmaxGroup
       for (int64_t k = begin; k < end; ++k) scores[k * kLanes + j] = raw[k];
     }
   }
-  float largest[kLanes], sum[kLanes], part[kLanes];
-  for (int j = 0; j < kLanes; ++j) largest[j] = scores[j] + chunk.offset[0];
   for (int64_t k = 0; k < n_outputs; ++k) {
     const float offset = chunk.offset[k];
-    for (int j = 0; j < kLanes; ++j) {
-      const float z = scores[k * kLanes + j] + offset;
-      scores[k * kLanes + j] = z;
-      largest[j] = at_least(largest[j], z);
+    for (int j = 0; j < kLanes; ++j) scores[k * kLanes + j] += offset;
+  }
+}
+
+// The inverse of `read_group`, without the offset.
+inline void write_group(const float* scores, int64_t n_rows, int64_t n_outputs, float* rows) {
+  for (int64_t begin = 0; begin < n_outputs; begin += kLanes) {
+    const int64_t end = begin + kLanes < n_outputs ? begin + kLanes : n_outputs;
+    for (int64_t j = 0; j < n_rows; ++j) {
+      float* __restrict row = rows + j * n_outputs;
+      for (int64_t k = begin; k < end; ++k) row[k] = scores[k * kLanes + j];
     }
   }
+}
+
+inline int64_t rows_of_group(const ClassChunk& chunk, int64_t first) {
+  return chunk.n_rows - first < kLanes ? chunk.n_rows - first : kLanes;
+}
+
+struct SoftmaxGroup {
+  float largest[kLanes];
+  float sum[kLanes];
+};
+
+// Leaves e^(score - largest) in `chunk.scratch`.
+inline void softmax_group(const ClassChunk& chunk, int64_t first, SoftmaxGroup& group) {
+  const int64_t n_outputs = chunk.n_outputs;
+  float* __restrict scores = chunk.scratch;
+  read_group(chunk, first, scores);
+  float largest[kLanes], sum[kLanes], part[kLanes];
+  for (int j = 0; j < kLanes; ++j) largest[j] = scores[j];
+  for (int64_t k = 0; k < n_outputs; ++k)
+    for (int j = 0; j < kLanes; ++j) largest[j] = at_least(largest[j], scores[k * kLanes + j]);
   // The sum is kept in parts of 16 classes, so its error does not grow with thousands of them.
   for (int j = 0; j < kLanes; ++j) sum[j] = 0.0f;
   for (int64_t begin = 0; begin < n_outputs; begin += kLanes) {
@@ -225,25 +245,23 @@ inline void softmax_group(const SoftmaxChunk& chunk, int64_t first, SoftmaxGroup
   }
 }
 
-void softmax_derivatives(SoftmaxCurvature curvature, float factor, const SoftmaxChunk& chunk, float* g,
+// Leaves the probabilities in `chunk.scratch`.
+inline void probability_group(const ClassChunk& chunk, int64_t first) {
+  SoftmaxGroup group;
+  softmax_group(chunk, first, group);
+  float* __restrict p = chunk.scratch;
+  float inverse[kLanes];
+  for (int j = 0; j < kLanes; ++j) inverse[j] = 1.0f / group.sum[j];
+  for (int64_t k = 0; k < chunk.n_outputs; ++k)
+    for (int j = 0; j < kLanes; ++j) p[k * kLanes + j] *= inverse[j];
+}
+
+void softmax_derivatives(SoftmaxCurvature curvature, float factor, const ClassChunk& chunk, float* g,
                          float* h) {
   const int64_t n_outputs = chunk.n_outputs;
-  float* __restrict p = chunk.scratch;
-  SoftmaxGroup group;
   for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
-    softmax_group(chunk, first, group);
-    float inverse[kLanes];
-    for (int j = 0; j < kLanes; ++j) inverse[j] = 1.0f / group.sum[j];
-    for (int64_t k = 0; k < n_outputs; ++k)
-      for (int j = 0; j < kLanes; ++j) p[k * kLanes + j] *= inverse[j];
-    const int64_t n_rows = chunk.n_rows - first < kLanes ? chunk.n_rows - first : kLanes;
-    for (int64_t begin = 0; begin < n_outputs; begin += kLanes) {
-      const int64_t end = begin + kLanes < n_outputs ? begin + kLanes : n_outputs;
-      for (int64_t j = 0; j < n_rows; ++j) {
-        float* __restrict gi = g + (first + j) * n_outputs;
-        for (int64_t k = begin; k < end; ++k) gi[k] = p[k * kLanes + j];
-      }
-    }
+    probability_group(chunk, first);
+    write_group(chunk.scratch, rows_of_group(chunk, first), n_outputs, g + first * n_outputs);
   }
   // Row-major again; what follows is flat.
   const int64_t n = chunk.n_rows * n_outputs;
@@ -256,7 +274,172 @@ void softmax_derivatives(SoftmaxCurvature curvature, float factor, const Softmax
     for (int64_t i = 0; i < n; ++i) hessian[i] = at_least(magnitude(gradient[i]), kLeastCurvature);
 }
 
-void softmax_losses(const SoftmaxChunk& chunk, double* loss) {
+// Rows of a packed matrix are written 16 entries at a time: what runs past the end of one is written again by
+// the next, so the inner loop has no remainder. Up to 15 floats behind `out` are overwritten.
+inline void softmax_hessian(const float* p, const float* others, int64_t n_outputs, float* out) {
+  for (int64_t i = 0, at = 0; i < n_outputs; at += ++i) {
+    const float minus = -p[i];
+    for (int64_t begin = 0; begin < i; begin += kLanes)
+      for (int j = 0; j < kLanes; ++j) out[at + begin + j] = minus * p[begin + j];
+    out[at + i] = at_least(p[i] * others[i * kLanes], kLeastCurvature);
+  }
+}
+
+// diag(p) - p p'. 1 - p is taken as the sum of the other probabilities, which keeps its digits where p is
+// next to 1: the matrix then stays one whose rows sum to zero, positive semi-definite up to rounding.
+void softmax_hessians(const ClassChunk& chunk, float* g, float* h) {
+  const int64_t n_outputs = chunk.n_outputs, size = packed_size(n_outputs);
+  const float* __restrict p = chunk.scratch;
+  float* __restrict others = chunk.scratch + kLanes * n_outputs;
+  float* row = others + kLanes * n_outputs;
+  float* packed = row + n_outputs + kLanes;
+  for (int j = 0; j < kLanes; ++j) row[n_outputs + j] = 0.0f;
+  for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
+    probability_group(chunk, first);
+    float sum[kLanes] = {};
+    for (int64_t k = 0; k < n_outputs; ++k)
+      for (int j = 0; j < kLanes; ++j) {
+        others[k * kLanes + j] = sum[j];
+        sum[j] += p[k * kLanes + j];
+      }
+    for (int j = 0; j < kLanes; ++j) sum[j] = 0.0f;
+    for (int64_t k = n_outputs - 1; k >= 0; --k)
+      for (int j = 0; j < kLanes; ++j) {
+        others[k * kLanes + j] += sum[j];
+        sum[j] += p[k * kLanes + j];
+      }
+    for (int64_t j = 0; j < rows_of_group(chunk, first); ++j) {
+      float* gi = g + (first + j) * n_outputs;
+      for (int64_t k = 0; k < n_outputs; ++k) row[k] = p[k * kLanes + j];
+      __builtin_memcpy(gi, row, static_cast<size_t>(n_outputs) * sizeof(float));
+      gi[chunk.label[first + j]] -= 1.0f;
+      float* hi = h + (first + j) * size;
+      const bool no_room = (chunk.n_rows - 1 - first - j) * size < kLanes;  // what follows is not ours
+      softmax_hessian(row, others + j, n_outputs, no_room ? packed : hi);
+      if (no_room) __builtin_memcpy(hi, packed, static_cast<size_t>(size) * sizeof(float));
+    }
+  }
+}
+
+// l = e^(mean of the scores - score of the class): one factor a row, e.
+inline void exponential_group(const ClassChunk& chunk, int64_t first, float* e) {
+  float* __restrict scores = chunk.scratch;
+  read_group(chunk, first, scores);
+  float sum[kLanes] = {}, own[kLanes] = {};
+  for (int64_t k = 0; k < chunk.n_outputs; ++k)
+    for (int j = 0; j < kLanes; ++j) sum[j] += scores[k * kLanes + j];
+  for (int64_t j = 0; j < rows_of_group(chunk, first); ++j)
+    own[j] = scores[chunk.label[first + j] * kLanes + j];
+  const float n_outputs = static_cast<float>(chunk.n_outputs);
+  for (int j = 0; j < kLanes; ++j) e[j] = at_most(exp_saturating(sum[j] / n_outputs - own[j]), kLargestPart);
+}
+
+// l = sum over the other classes k of e^((score k - score of the class) / 2): a factor for each of them, left
+// in `chunk.scratch`; 0 for the class itself.
+inline void margin_group(const ClassChunk& chunk, int64_t first, float* total) {
+  float* __restrict scores = chunk.scratch;
+  read_group(chunk, first, scores);
+  const int64_t n_rows = rows_of_group(chunk, first);
+  float own[kLanes] = {}, sum[kLanes] = {};
+  for (int64_t j = 0; j < n_rows; ++j) own[j] = scores[chunk.label[first + j] * kLanes + j];
+  for (int64_t k = 0; k < chunk.n_outputs; ++k)
+    for (int j = 0; j < kLanes; ++j) {
+      float& z = scores[k * kLanes + j];
+      z = at_most(exp_saturating(0.5f * (z - own[j])), kLargestPart);
+    }
+  for (int64_t j = 0; j < n_rows; ++j) scores[chunk.label[first + j] * kLanes + j] = 0.0f;
+  for (int64_t k = 0; k < chunk.n_outputs; ++k)
+    for (int j = 0; j < kLanes; ++j) sum[j] += scores[k * kLanes + j];
+  for (int j = 0; j < kLanes; ++j) total[j] = sum[j];
+}
+
+// Rows [first, first + 16) of the gradients and, unless it is nullptr, of the diagonal of the Hessians.
+inline void exponential_rows(const ClassChunk& chunk, int64_t first, const float* e, float* g, float* h) {
+  const int64_t n_outputs = chunk.n_outputs;
+  const float other = 1.0f / static_cast<float>(n_outputs), own = 1.0f - other;
+  for (int64_t j = 0; j < rows_of_group(chunk, first); ++j) {
+    const int64_t at = (first + j) * n_outputs, label = at + chunk.label[first + j];
+    for (int64_t k = at; k < at + n_outputs; ++k) g[k] = other * e[j];
+    g[label] = -(own * e[j]);
+    if (h == nullptr) continue;
+    for (int64_t k = at; k < at + n_outputs; ++k) h[k] = at_least((other * other) * e[j], kLeastCurvature);
+    h[label] = at_least((own * own) * e[j], kLeastCurvature);
+  }
+}
+
+inline void margin_rows(const ClassChunk& chunk, int64_t first, const float* total, float* g, float* h) {
+  const int64_t n_outputs = chunk.n_outputs, n_rows = rows_of_group(chunk, first);
+  write_group(chunk.scratch, n_rows, n_outputs, g + first * n_outputs);
+  for (int64_t j = 0; j < n_rows; ++j) {
+    const int64_t at = (first + j) * n_outputs, label = at + chunk.label[first + j];
+    if (h != nullptr) {
+      for (int64_t k = at; k < at + n_outputs; ++k) h[k] = at_least(0.25f * g[k], kLeastCurvature);
+      h[label] = at_least(0.25f * total[j], kLeastCurvature);
+    }
+    for (int64_t k = at; k < at + n_outputs; ++k) g[k] *= 0.5f;
+    g[label] = -0.5f * total[j];
+  }
+}
+
+// The factors of a group of rows: one a row, or (margin) their sum over classes, with each in
+// `chunk.scratch`.
+inline void factor_group(ClassLoss loss, const ClassChunk& chunk, int64_t first, float* factors) {
+  if (loss == ClassLoss::exponential) return exponential_group(chunk, first, factors);
+  margin_group(chunk, first, factors);
+}
+
+inline void factor_rows(ClassLoss loss, const ClassChunk& chunk, int64_t first, const float* factors,
+                        float* g, float* h) {
+  if (loss == ClassLoss::exponential) return exponential_rows(chunk, first, factors, g, h);
+  margin_rows(chunk, first, factors, g, h);
+}
+
+void exponential_derivatives(ClassLoss loss, const ClassChunk& chunk, float* g, float* h) {
+  float factors[kLanes];
+  for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
+    factor_group(loss, chunk, first, factors);
+    factor_rows(loss, chunk, first, factors, g, h);
+  }
+}
+
+// e v v', v the code of the class: 1 - 1 / K for itself, -1 / K for the others.
+inline void exponential_hessian(float e, int64_t label, int64_t n_outputs, float* packed) {
+  const float other = 1.0f / static_cast<float>(n_outputs), own = 1.0f - other;
+  const float plain = (other * other) * e, mixed = -((own * other) * e);
+  for (int64_t i = 0, at = 0; i < n_outputs; at += ++i) {
+    for (int64_t j = 0; j < i; ++j) packed[at + j] = i == label || j == label ? mixed : plain;
+    packed[at + i] = at_least(i == label ? (own * own) * e : plain, kLeastCurvature);
+  }
+}
+
+// The other classes couple with the class only. `e`: the factors of one row, 16 apart.
+inline void margin_hessian(const float* e, float total, int64_t label, int64_t n_outputs, float* packed) {
+  for (int64_t i = 0, at = 0; i < n_outputs; at += ++i) {
+    for (int64_t j = 0; j < i; ++j)
+      packed[at + j] = i == label ? -0.25f * e[j * kLanes] : j == label ? -0.25f * e[i * kLanes] : 0.0f;
+    packed[at + i] = at_least(0.25f * (i == label ? total : e[i * kLanes]), kLeastCurvature);
+  }
+}
+
+void class_hessians(ClassLoss loss, const ClassChunk& chunk, float* g, float* h) {
+  if (loss == ClassLoss::softmax) return softmax_hessians(chunk, g, h);
+  const int64_t n_outputs = chunk.n_outputs, size = packed_size(n_outputs);
+  float factors[kLanes];
+  for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
+    factor_group(loss, chunk, first, factors);
+    factor_rows(loss, chunk, first, factors, g, nullptr);
+    for (int64_t j = 0; j < rows_of_group(chunk, first); ++j) {
+      const int64_t label = chunk.label[first + j];
+      float* packed = h + (first + j) * size;
+      if (loss == ClassLoss::exponential)
+        exponential_hessian(factors[j], label, n_outputs, packed);
+      else
+        margin_hessian(chunk.scratch + j, factors[j], label, n_outputs, packed);
+    }
+  }
+}
+
+void softmax_losses(const ClassChunk& chunk, double* loss) {
   SoftmaxGroup group;
   for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
     softmax_group(chunk, first, group);
@@ -265,6 +448,15 @@ void softmax_losses(const SoftmaxChunk& chunk, double* loss) {
       const double z = double(chunk.raw[row * chunk.n_outputs + label] + chunk.offset[label]);
       loss[row] = double(log_normal(group.sum[j])) + (double(group.largest[j]) - z);
     }
+  }
+}
+
+void class_losses(ClassLoss loss, const ClassChunk& chunk, double* out) {
+  if (loss == ClassLoss::softmax) return softmax_losses(chunk, out);
+  float factors[kLanes];
+  for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
+    factor_group(loss, chunk, first, factors);
+    for (int64_t j = 0; j < rows_of_group(chunk, first); ++j) out[first + j] = double(factors[j]);
   }
 }
 
@@ -309,7 +501,15 @@ void log_array(const float* x, float* out, int64_t n) {
 }  // namespace
 
 extern const ObjectiveKernels objective_kernels;
-const ObjectiveKernels objective_kernels{derivatives, losses,       softmax_derivatives, softmax_losses,
-                                         multiply,    add_weighted, exp_array,           log_array};
+const ObjectiveKernels objective_kernels{derivatives,
+                                         losses,
+                                         softmax_derivatives,
+                                         exponential_derivatives,
+                                         class_hessians,
+                                         class_losses,
+                                         multiply,
+                                         add_weighted,
+                                         exp_array,
+                                         log_array};
 
 }  // namespace polyleaf::POLYLEAF_ISA_NAMESPACE

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "isa.h"
+#include "kernels/leaf_block.h"
 
 namespace polyleaf {
 
@@ -43,9 +44,11 @@ struct CompiledTree {
   uint32_t exit_begin;  // of the exits; used when the top is not the whole tree
   bool whole;           // the top is the whole tree: its exits are the leaf ids
   bool has_categories;
-  int32_t output;  // -1: a leaf is a vector
+  int32_t output;  // -1: a leaf is for all outputs
   uint32_t n_leaves;
-  const float* values;  // leaf l at l * stride; stride 1 where output >= 0
+  LeafKind kind;
+  const float* values;     // of dense leaves: leaf l at l * stride; stride 1 where output >= 0
+  const LeafView* leaves;  // of one column where output >= 0
 };
 
 struct ForestArrays {
@@ -69,11 +72,12 @@ struct PredictKernels {
   // Leaf ids of one row in n_trees <= kLanes trees. Feature f is codes[f * stride]; at least one feature.
   void (*leaves_of_row)(const ForestArrays& forest, const CompiledTree* trees, int n_trees,
                         const uint8_t* codes, int64_t stride, uint32_t* leaves);
-  // tile[r][k] += leaf vector of tree 0, then of tree 1, ...; leaves[t * kBlockRows + r]. width: floats of a
-  // padded leaf vector and of a row of the tile (2, 4, 8 or a multiple of 16). n_rows is a multiple of 8.
+  // Dense leaves: tile[r][k] += leaf vector of tree 0, then of tree 1, ...; leaves[t * kBlockRows + r].
+  // width: floats of a padded leaf vector and of a row of the tile (2, 4, 8 or a multiple of 16). n_rows is a
+  // multiple of 8.
   void (*add_vectors)(const CompiledTree* trees, int n_trees, const uint32_t* leaves, int n_rows, int width,
                       float* tile);
-  // column[r] += value of leaf leaves[r].
+  // Dense leaves of one output: column[r] += value of leaf leaves[r].
   void (*add_scalars)(const float* values, const uint32_t* leaves, int n_rows, float* column);
 };
 

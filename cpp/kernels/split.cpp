@@ -1,25 +1,16 @@
 // The scan over candidates (split.h): prefix sums in integers, scores in sixteen float lanes.
 #include "../split.h"
 
-#ifdef __AVX512F__
-#include <immintrin.h>
-#endif
-
 #include <type_traits>
 
 #include "../scores/diagonal.h"
 #include "../scores/shared.h"
+#include "candidates.h"
 #include "lanes.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
-
-constexpr float kNone = -__builtin_inff();
-
-POLYLEAF_INLINE i32x16 splat(int32_t x) {
-  return x - i32x16{};
-}
 
 // Lane sums of sixteen vectors at once, each folded exactly as `fold` does.
 POLYLEAF_INLINE f32x16 fold_sixteen(const f32x16* v) {
@@ -44,102 +35,6 @@ POLYLEAF_INLINE f32x16 fold_sixteen(const f32x16* v) {
   for (int i = 0; i < 16; ++i) sums[i] = fold(v[i]);
   return sums;
 #endif
-}
-
-// Candidates of one direction: where the running sums stand after each non-empty bin.
-struct Candidates {
-  int n;            // how many
-  int first, last;  // the contiguous range whose children are large enough
-};
-
-// The range of the m candidates listed whose children both have enough rows.
-Candidates large_enough(const ScanNode& node, int m, const ScanScratch& s) {
-  const int32_t least = node.config->min_child_samples;
-  Candidates c{m, 0, m};
-  while (c.first < m && s.count[c.first] < least) ++c.first;
-  while (c.last > c.first && node.count - s.count[c.last - 1] < least) --c.last;
-  return c;
-}
-
-// Fills scratch.bins, count, curvature (where one lane serves all outputs) and, for one output, gradient.
-// Empty bins repeat the candidate before them and are left out; bin 0 stays, since with missing values on the
-// left it is a candidate even when empty.
-template <bool CURVATURE, bool GRADIENT>
-Candidates list_candidates(const ScanNode& node, const ScanFeature& feature, bool missing_left,
-                           ScanScratch& s) {
-  const ChannelLayout& layout = *node.layout;
-  const int curvature_lane = layout.curvature_offset;
-  int32_t count = 0, curvature = 0, gradient = 0;
-  int m = 0;
-  const auto add = [&](int b) __attribute__((always_inline)) {
-    const int32_t c = static_cast<int32_t>(feature.count(layout, b));
-    count += c;
-    if (CURVATURE) s.curvature[m] = curvature += feature.bin(layout, b)[curvature_lane];
-    if (GRADIENT) s.gradient[m] = gradient += feature.bin(layout, b)[0];
-    s.bins[m] = b;
-    s.count[m] = count;
-    m += (c != 0) | (b == 0);
-  };
-  if (missing_left) {
-    add(feature.missing);
-    m = 0;
-  }
-  if (feature.touched == nullptr) {
-    for (int b = 0; b < feature.n_bins; ++b) add(b);
-  } else {
-    for (int word = 0; word < 4; ++word) {
-      uint64_t bits = feature.touched[word] | (word == 0 ? 1 : 0);
-      for (; bits != 0; bits &= bits - 1) {
-        const int b = word * 64 + __builtin_ctzll(bits);
-        if (b < feature.n_bins) add(b);
-      }
-    }
-  }
-  return large_enough(node, m, s);
-}
-
-#ifdef __AVX512F__
-// The same where only counts are wanted and they lie next to each other: sixteen bins at once.
-Candidates list_counted(const ScanNode& node, const ScanFeature& feature, bool missing_left, ScanScratch& s) {
-  const __m512i zero = _mm512_setzero_si512();
-  const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-  int32_t before = missing_left ? static_cast<int32_t>(feature.counts[feature.missing]) : 0;
-  int m = 0;
-  for (int b = 0; b < feature.n_bins; b += 16) {
-    const int left = feature.n_bins - b;
-    const __mmask16 valid = static_cast<__mmask16>(left >= 16 ? 0xffff : (1u << left) - 1);
-    const __m512i count = _mm512_maskz_loadu_epi32(valid, feature.counts + b);
-    __m512i sum = count;  // running sums by doubling
-    sum = _mm512_add_epi32(sum, _mm512_alignr_epi32(sum, zero, 15));
-    sum = _mm512_add_epi32(sum, _mm512_alignr_epi32(sum, zero, 14));
-    sum = _mm512_add_epi32(sum, _mm512_alignr_epi32(sum, zero, 12));
-    sum = _mm512_add_epi32(sum, _mm512_alignr_epi32(sum, zero, 8));
-    sum = _mm512_add_epi32(sum, _mm512_set1_epi32(before));
-    __mmask16 kept = _mm512_mask_test_epi32_mask(valid, count, count);
-    if (b == 0) kept = static_cast<__mmask16>(kept | 1);
-    _mm512_storeu_si512(s.count + m, _mm512_maskz_compress_epi32(kept, sum));
-    _mm512_storeu_si512(s.bins + m,
-                        _mm512_maskz_compress_epi32(kept, _mm512_add_epi32(lanes, _mm512_set1_epi32(b))));
-    m += __builtin_popcount(kept);
-    before = _mm_cvtsi128_si32(_mm512_castsi512_si128(_mm512_alignr_epi32(sum, sum, 15)));
-  }
-  return large_enough(node, m, s);
-}
-#endif
-
-Candidates list_candidates(const ScanNode& node, const ScanFeature& feature, bool missing_left,
-                           ScanScratch& s) {
-  const Curvature curvature = node.layout->curvature;
-  const bool one = node.layout->n_outputs == 1;
-  const bool in_lane = curvature == Curvature::shared || (one && curvature == Curvature::diagonal);
-  if (one)
-    return in_lane ? list_candidates<true, true>(node, feature, missing_left, s)
-                   : list_candidates<false, true>(node, feature, missing_left, s);
-#ifdef __AVX512F__
-  if (!in_lane && feature.counts != nullptr) return list_counted(node, feature, missing_left, s);
-#endif
-  return in_lane ? list_candidates<true, false>(node, feature, missing_left, s)
-                 : list_candidates<false, false>(node, feature, missing_left, s);
 }
 
 // Coefficients of both sides for candidates [first, last) where one curvature serves all outputs, and the
@@ -281,43 +176,21 @@ void scan_direction(const S& score, const ScanNode& node, const ScanFeature& fea
   }
 }
 
-// First index of the largest sum in [first, last); -1 where all are -inf or NaN.
-int first_largest(float* sums, int first, int last) {
-  f32x16 lanes = broadcast(kNone);
-  for (int i = last; i < last + 15; ++i) sums[i] = kNone;
-  for (int i = first; i < last; i += 16) {
-    const f32x16 v = load<f32x16>(sums + i);
-    lanes = v > lanes ? v : lanes;
-  }
-  float best = kNone;
-  for (int j = 0; j < 16; ++j) best = lanes[j] > best ? lanes[j] : best;
-  if (best == kNone) return -1;
-  for (int i = first;; ++i)
-    if (sums[i] == best) return i;
-}
-
 template <class S>
 void scan(const S& score, const ScanNode& node, const ScanFeature& feature, ScanScratch& s,
           NumericBest* best) {
-  *best = {kNone, -1, 0};
-  const bool has_missing = feature.count(*node.layout, feature.missing) != 0;
-  for (int missing_left = 0; missing_left <= (has_missing ? 1 : 0); ++missing_left) {
-    const Candidates c = list_candidates(node, feature, missing_left != 0, s);
-    if (c.first >= c.last) continue;
-    float* sums = s.sums[missing_left];
-    if (node.layout->n_outputs == 1)
-      scan_narrow(score, node, c, s, sums);
-    else if (feature.rows != nullptr)
-      scan_direction<S, true>(score, node, feature, missing_left != 0, c, s, sums);
-    else
-      scan_direction<S, false>(score, node, feature, missing_left != 0, c, s, sums);
-    const int i = first_largest(s.sums[missing_left], c.first, c.last);
-    if (i < 0) continue;
-    const float sum = s.sums[missing_left][i];
-    // Candidates are ordered by (bin, missing right before missing left).
-    if (sum > best->sum || (sum == best->sum && s.bins[i] < best->bin))
-      *best = {sum, s.bins[i], missing_left};
-  }
+  const Curvature curvature = node.layout->curvature;
+  const bool one = node.layout->n_outputs == 1;
+  const bool in_lane = curvature == Curvature::shared || (one && curvature == Curvature::diagonal);
+  scan_both_ways(node, feature, in_lane, one, s, best,
+                 [&](bool missing_left, const Candidates& c, float* sums) {
+                   if (one)
+                     scan_narrow(score, node, c, s, sums);
+                   else if (feature.rows != nullptr)
+                     scan_direction<S, true>(score, node, feature, missing_left, c, s, sums);
+                   else
+                     scan_direction<S, false>(score, node, feature, missing_left, c, s, sums);
+                 });
 }
 
 // Terms of one candidate, or of the node itself (left == nullptr), sixteen outputs at a time.
@@ -465,8 +338,8 @@ void add_bins(const int32_t* sums, int lanes, int n_bins, int32_t* out) {
 
 }  // namespace
 
-const SplitKernels split_kernels = {scan_numeric, candidate_sum, node_sum, node_curvature,
-                                    add_bins,     order_rows,    add_rows, output_terms};
+const ScoreKernels separable_scores = {scan_numeric, candidate_sum, node_sum, node_curvature, output_terms};
+const SumKernels sum_kernels = {add_bins, order_rows, add_rows};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

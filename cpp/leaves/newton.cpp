@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "../parallel.h"
 
@@ -70,41 +71,75 @@ std::vector<double> leaf_weights(const RowSample& sample, const int32_t* leaf_of
   return weights;
 }
 
+// Outputs that a leaf solves for, ascending: the `size` of largest |G|, the first on ties.
+std::vector<int> block_outputs(const double* G, int n_outputs, int size) {
+  std::vector<int> outputs(n_outputs);
+  std::iota(outputs.begin(), outputs.end(), 0);
+  if (size <= 0 || size >= n_outputs) return outputs;
+  std::stable_sort(outputs.begin(), outputs.end(),
+                   [&](int a, int b) { return std::fabs(G[a]) > std::fabs(G[b]); });
+  outputs.resize(size);
+  std::sort(outputs.begin(), outputs.end());
+  return outputs;
+}
+
+constexpr double kLeastPivot = 1.0 / (1 << 20);  // relative to its diagonal entry, as in scores/full.h
+
+// One leaf's w = -(H + lambda I)^-1 G over some outputs, 0 for the others; elimination as in scores/full.h.
+void solve_full(const double* G, const double* H, int n_outputs, const LeafConfig& config, float* out) {
+  const std::vector<int> outputs = block_outputs(G, n_outputs, config.block_size);
+  const int m = static_cast<int>(outputs.size());
+  std::vector<double> A(packed(m, 0)), y(m), inverse(m);
+  for (int i = 0; i < m; ++i) {
+    y[i] = G[outputs[i]];
+    for (int j = 0; j <= i; ++j) A[packed(i, j)] = H[packed(outputs[i], outputs[j])];
+    A[packed(i, i)] += config.reg_lambda;
+    inverse[i] = A[packed(i, i)] * kLeastPivot;
+  }
+  for (int j = 0; j < m; ++j) {
+    const double pivot = A[packed(j, j)];
+    inverse[j] = pivot > inverse[j] ? 1.0 / pivot : 0.0;
+    for (int i = j + 1; i < m; ++i) {
+      const double factor = A[packed(i, j)] * inverse[j];
+      y[i] -= factor * y[j];
+      for (int p = j + 1; p <= i; ++p) A[packed(i, p)] -= factor * A[packed(p, j)];
+    }
+  }
+  for (int j = m - 1; j >= 0; --j) {
+    for (int i = j + 1; i < m; ++i) y[j] -= A[packed(i, j)] * y[i];
+    y[j] *= inverse[j];
+  }
+  std::fill(out, out + n_outputs, 0.0f);
+  for (int i = 0; i < m; ++i) out[outputs[i]] = static_cast<float>(-y[i] * config.learning_rate);
+}
+
 }  // namespace
+
+std::vector<double> curvature_sums(const float* h, int h_columns, const RowSample& sample,
+                                   const int32_t* leaf_of_row, int32_t n_leaves, int n_threads) {
+  return h != nullptr ? leaf_sums(h, h_columns, sample, leaf_of_row, n_leaves, n_threads)
+                      : leaf_weights(sample, leaf_of_row, n_leaves, n_threads);
+}
 
 void newton_leaves(const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,
                    const int32_t* leaf_of_row, int32_t n_leaves, const LeafConfig& config, int n_threads,
                    float* out) {
   const std::vector<double> G = leaf_sums(g, n_outputs, sample, leaf_of_row, n_leaves, n_threads);
-  std::vector<double> H;
-  if (h != nullptr) {
-    H = leaf_sums(h, h_columns, sample, leaf_of_row, n_leaves, n_threads);
-  } else {
-    h_columns = 1;
-    H = leaf_weights(sample, leaf_of_row, n_leaves, n_threads);
+  const std::vector<double> H = curvature_sums(h, h_columns, sample, leaf_of_row, n_leaves, n_threads);
+  if (h == nullptr) h_columns = 1;
+  if (h_columns > std::max(1, n_outputs)) {
+    for (int32_t leaf = 0; leaf < n_leaves; ++leaf)
+      solve_full(G.data() + static_cast<size_t>(leaf) * n_outputs,
+                 H.data() + static_cast<size_t>(leaf) * h_columns, n_outputs, config,
+                 out + static_cast<size_t>(leaf) * n_outputs);
+    return;
   }
   for (int32_t leaf = 0; leaf < n_leaves; ++leaf)
     for (int k = 0; k < n_outputs; ++k) {
-      const double sum = G[static_cast<size_t>(leaf) * n_outputs + k];
-      const double c =
-          H[static_cast<size_t>(leaf) * h_columns + (h_columns == 1 ? 0 : k)] + config.reg_lambda;
-      const double shrunk = std::max(std::fabs(sum) - config.reg_alpha, 0.0);
-      double w = c > 0 ? -std::copysign(shrunk, sum) / c : 0.0;
-      if (config.max_delta_step > 0) w = std::clamp(w, -config.max_delta_step, config.max_delta_step);
-      out[static_cast<size_t>(leaf) * n_outputs + k] = static_cast<float>(w * config.learning_rate);
+      const NewtonStep step(G[static_cast<size_t>(leaf) * n_outputs + k],
+                            H[static_cast<size_t>(leaf) * h_columns + (h_columns == 1 ? 0 : k)], config);
+      out[static_cast<size_t>(leaf) * n_outputs + k] = static_cast<float>(step.w * config.learning_rate);
     }
-}
-
-void add_leaf_values(float* raw, int64_t n, int n_columns, int column, const int32_t* leaf_of_row,
-                     const float* values, int n_threads) {
-  const LeafKernels& kernels = POLYLEAF_SELECT(leaf_kernels);
-  parallel_for(n_threads, Block::count(n, kBlock), [&](int64_t task, int) {
-    const Block rows(n, kBlock, task);
-    if (column >= 0)
-      kernels.add_column(raw, n_columns, column, rows.begin, rows.end, leaf_of_row, values);
-    else
-      kernels.add(raw, n_columns, rows.begin, rows.end, leaf_of_row, values);
-  });
 }
 
 }  // namespace polyleaf

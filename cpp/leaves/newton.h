@@ -1,8 +1,10 @@
-// Newton leaves: w = -G / (H + lambda) per leaf and output (GBDT-MO eq. 15, C-GB eq. 13), from exact
-// fixed-point sums of the unquantised derivatives. Also adding leaf values to raw scores.
+// Newton leaves: w = -(H + lambda)^-1 G per leaf (GBDT-MO eq. 15, C-GB eq. 13, TFBT eq. 6), from exact
+// fixed-point sums of the unquantised derivatives.
 //
 // Owns: the leaf problem of dense leaves. Must not know: how the structure was found.
 #pragma once
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -13,18 +15,13 @@ namespace polyleaf {
 
 struct LeafConfig {
   double reg_lambda = 1.0, reg_alpha = 0.0, max_delta_step = 0.0, learning_rate = 1.0;
+  int block_size = 0;  // full curvature: outputs that a leaf solves for, those of largest gradient; 0: all
 };
 
 struct LeafKernels {
   // sums[leaf][j] += trunc(values_ij * multiplier_i * scale_j) over rows [begin, end) of the sample
   void (*sum)(const float* values, int n_columns, const RowSample& sample, int64_t begin, int64_t end,
               const int32_t* leaf_of_row, int32_t n_leaves, const float* scale, int64_t* sums);
-  // raw[i] += values[leaf_of_row[i]]
-  void (*add)(float* raw, int n_columns, int64_t begin, int64_t end, const int32_t* leaf_of_row,
-              const float* values);
-  // the same for one column of a wider raw matrix
-  void (*add_column)(float* raw, int n_columns, int column, int64_t begin, int64_t end,
-                     const int32_t* leaf_of_row, const float* values);
 };
 POLYLEAF_DECLARE_KERNELS(LeafKernels, leaf_kernels)
 
@@ -33,14 +30,29 @@ POLYLEAF_DECLARE_KERNELS(LeafKernels, leaf_kernels)
 std::vector<double> leaf_sums(const float* values, int n_columns, const RowSample& sample,
                               const int32_t* leaf_of_row, int32_t n_leaves, int n_threads);
 
-// out: (n_leaves, n_outputs) float32. h: (n_all, h_columns) with h_columns 1 or n_outputs, or nullptr:
-// curvature 1.
+// Summed curvature per leaf, float64 (n_leaves, h_columns): of h, or, where that is nullptr, one column of
+// the rows of each leaf (the sum of their multipliers).
+std::vector<double> curvature_sums(const float* h, int h_columns, const RowSample& sample,
+                                   const int32_t* leaf_of_row, int32_t n_leaves, int n_threads);
+
+// The step of one output from its summed derivatives, before the learning rate, and how much it lowers twice
+// the loss.
+struct NewtonStep {
+  double w, worth;
+  NewtonStep(double gradient, double curvature, const LeafConfig& config) {
+    const double c = curvature + config.reg_lambda;
+    const double shrunk = std::max(std::fabs(gradient) - config.reg_alpha, 0.0);
+    double size = c > 0 ? shrunk / c : 0.0;
+    if (config.max_delta_step > 0) size = std::min(size, config.max_delta_step);
+    w = c > 0 ? -std::copysign(size, gradient) : 0.0;
+    worth = (2.0 * shrunk - c * size) * size;
+  }
+};
+
+// out: (n_leaves, n_outputs) float32. h: (n_all, h_columns) with h_columns 1, n_outputs or that of a packed
+// lower triangle (TFBT eq. 6), or nullptr: curvature 1.
 void newton_leaves(const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,
                    const int32_t* leaf_of_row, int32_t n_leaves, const LeafConfig& config, int n_threads,
                    float* out);
-
-// raw (n, n_columns) gets every row's leaf values; column >= 0: values (n_leaves,) go to that column only.
-void add_leaf_values(float* raw, int64_t n, int n_columns, int column, const int32_t* leaf_of_row,
-                     const float* values, int n_threads);
 
 }  // namespace polyleaf

@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import callbacks, metrics, objectives, recipes
+    from . import callbacks, metrics, multilabel_files, objectives, projections, recipes, sketches
     from .binning import BinMapper
     from .dataset import Dataset
     from .estimators import PolyleafClassifier, PolyleafRegressor, load_model
@@ -26,7 +26,15 @@ _HOME = {
     "PolyleafRegressor": "estimators",
     "load_model": "estimators",
 }
-_MODULES = ("callbacks", "metrics", "objectives", "recipes")
+_MODULES = (
+    "callbacks",
+    "metrics",
+    "multilabel_files",
+    "objectives",
+    "projections",
+    "recipes",
+    "sketches",
+)
 
 __all__ = [
     "BinMapper",
@@ -37,8 +45,11 @@ __all__ = [
     "callbacks",
     "load_model",
     "metrics",
+    "multilabel_files",
     "objectives",
+    "projections",
     "recipes",
+    "sketches",
 ]
 
 

@@ -7,7 +7,7 @@ splits and leaves are the core's, what a user passed is the estimators' business
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,24 +15,25 @@ import numpy as np
 
 import polyleaf._core as _core
 
-from .config import DEFAULT_HISTOGRAM_MEMORY, BoostConfig, check_compatible
+from .config import BoostConfig, check_compatible
+from .derivatives import Derivatives
+from .leaves import ConstantLeaves, LinearLeaves
 from .model import Model
 from .sampling import sample_features, sample_rows
+from .sketches import get_sketch
 
 if TYPE_CHECKING:
     from .callbacks import Callback
     from .dataset import Dataset
+    from .forest import Leaves
     from .metrics import Metric
     from .objectives import Objective
+    from .projections import Projection
 
 __all__ = ["EvalSet", "boost"]
 
 EvalsLog = dict[str, dict[str, list[float]]]
 OutputsLog = dict[str, dict[str, list[np.ndarray]]]
-
-# Outputs up to which curvature="auto" judges splits by K curvatures; above, by their mean, which saves K
-# channels.
-DIAGONAL_UP_TO = 64
 
 
 @dataclass
@@ -49,6 +50,8 @@ class EvalSet:
         Encoded as the training target is, but in the unit of y: metrics are of what the user sees.
     weight : ndarray of shape (n_rows,) or (n_rows, K), float32, or None
     metrics : sequence of Metric
+    features : ndarray of shape (n_features, n_rows), float32, or None
+        Raw features, where leaves read them.
     """
 
     name: str
@@ -56,6 +59,7 @@ class EvalSet:
     target: np.ndarray
     weight: np.ndarray | None
     metrics: Sequence[Metric]
+    features: np.ndarray | None = None
     raw: np.ndarray = field(init=False, repr=False)
 
 
@@ -73,6 +77,7 @@ def boost(
     target_scale: np.ndarray | None = None,
     target_offset: np.ndarray | None = None,
     output_names: Sequence[str] | None = None,
+    projection: Projection | None = None,
     model_metadata: dict[str, Any] | None = None,
 ) -> tuple[Model, EvalsLog, OutputsLog]:
     """Boost trees on one data set.
@@ -81,7 +86,8 @@ def boost(
     ----------
     dataset : Dataset
         Binned features.
-    target : ndarray of shape (n_rows, K) float32, or (n_rows,) int32 class ids
+    target : ndarray of shape (n_rows, K) float32, or (n_rows,) int32 class ids, or csr_matrix
+        A csr_matrix for split_search "exact" and "sketch" (see `SparseRun`).
     weight : ndarray of shape (n_rows,) or (n_rows, K), float32, or None
     objective : Objective
     config : BoostConfig
@@ -96,6 +102,8 @@ def boost(
         Where the target is `(y - offset) / scale`: kept in the model, which predicts in the unit of y.
     output_names : sequence of str, optional
         Kept in the model.
+    projection : Projection, optional
+        What made the features that the data set holds. Kept in the model.
     model_metadata : dict, optional
         Kept in the model.
 
@@ -117,10 +125,15 @@ def boost(
         target_scale=target_scale,
         target_offset=target_offset,
         output_names=output_names,
+        projection=projection,
         metadata=model_metadata,
     )
-    run = _Run(dataset, target, weight, objective, config, eval_sets, init_model, base_score, about)
+    kind = _Run
+    if config.split_search != "histogram":
+        from .sparse_run import SparseRun as kind
+    run = kind(dataset, target, weight, objective, config, eval_sets, init_model, base_score, about)
     model, callbacks = run.model, list(callbacks)
+    run.layer_watchers = [c.after_layer for c in callbacks if getattr(c, "watches_layers", False)]
     for callback in callbacks:
         callback.before_training(model)
     first = model.n_rounds
@@ -143,7 +156,7 @@ def boost(
     return model, run.log, run.outputs_log
 
 
-class _Draw(NamedTuple):
+class Draw(NamedTuple):
     """What chance gave one round: the rows and features its trees see; None: all."""
 
     round: int
@@ -168,8 +181,7 @@ class _Run:
         about: dict[str, Any],
     ) -> None:
         self.config, self.objective, self.eval_sets = config, objective, eval_sets
-        self.problem = objective.prepare(target, weight)
-        n, k = self.problem.n_rows, self.problem.n_outputs
+        self.problem = self._prepare(target, weight)
         if init_model is not None:
             self.model = init_model.copy()
             self.model.best_iteration = self.model.best_score = None  # of the run before
@@ -185,119 +197,155 @@ class _Run:
             )
         self.model.learning_rate = config.learning_rate
         self.problem.set_base(self.model.base_score)
-        self.raw = np.zeros((n, k), np.float32)
-        shape = self.problem.curvature_shape()
-        self.g = np.empty((n, k), np.float32)
-        self.h = None if shape is None else np.empty(shape, np.float32)
-        self.weight = weight
-        self.usable = _rows_of_weight(weight)
+        self.weight, self.usable = weight, _rows_of_weight(weight)
         self.grower = _core.Grower(dataset.bins, config.n_threads)
         self.channels = _core.Channels()
         self.n_features = dataset.n_features
+        self.layer_watchers: list[Callable[..., Any]] = []
         self.log: EvalsLog = {e.name: {m.name: [] for m in e.metrics} for e in eval_sets}
         self.outputs_log: OutputsLog = {e.name: {} for e in eval_sets}
-        forest = self.model.forest
-        self.first_round, self.trees_scored = self.model.n_rounds, len(forest)
-        if len(forest) > 0:
-            forest.predict(dataset.codes, self.raw, 0, len(forest), config.n_threads)
+        self.first_round, self.trees_scored = self.model.n_rounds, len(self.model.forest)
         for e in eval_sets:
+            for metric in e.metrics:
+                metric.know_training(target, self.problem.n_outputs)
+        self._score_first(dataset)
+
+    def _prepare(self, target: np.ndarray, weight: np.ndarray | None) -> Any:
+        return self.objective.prepare(target, weight)
+
+    def _score_first(self, dataset: Dataset) -> None:
+        """Raw scores of all rows by the trees that are there already, and room for their derivatives."""
+        config, n, k = self.config, self.problem.n_rows, self.problem.n_outputs
+        sketch = get_sketch(config.sketch, config.sketch_dim, n, k)
+        self.raw = np.zeros((n, k), np.float32)
+        self.derivatives = Derivatives(self.problem, config, self.weight, sketch)
+        self.before = np.empty_like(self.raw) if config.refresh == "layer" else self.raw
+        self.stale = True  # the raw scores have changed since the derivatives were computed
+        self.leaves = ConstantLeaves(self.problem, self.derivatives, config)
+        if config.leaf == "linear":
+            self.leaves = LinearLeaves(self.problem, self.derivatives, config, dataset, self.weight)
+            if config.looks_ahead:
+                self.channels = _core.LinearChannels(self.leaves.table)
+        forest = self.model.forest
+        if len(forest) > 0:
+            features = dataset.raw_features() if len(forest.regressors(0, len(forest))) else None
+            forest.predict(dataset.codes, self.raw, 0, len(forest), config.n_threads, features)
+        for e in self.eval_sets:
             e.raw = np.zeros((e.codes.shape[1], k), np.float32)
-            forest.predict(e.codes, e.raw, 0, len(forest), config.n_threads)
+            forest.predict(e.codes, e.raw, 0, len(forest), config.n_threads, e.features)
 
     # ------------------------------------------------------------------------------------------ one round
 
     def step(self, round: int) -> bool:
         """One round: a tree for all outputs, or one for each. False when growth has come to an end."""
         config = self.config
-        self.problem.derivatives(self.raw, self.g, self.h, config.n_threads)
-        rows, multiplier = sample_rows(config, self.g, round, self.usable)
-        draw = _Draw(round, rows, multiplier, sample_features(config, self.n_features, round))
-        if config.multi_strategy == "multi_output_tree" or self.raw.shape[1] == 1:
-            grown = self._add_tree(draw, -1, self.g, self.h)
-        else:  # all from the same predictions, as GBDT-SO and the peers do
-            columns = range(self.raw.shape[1])
-            grown = any([self._add_tree(draw, k, _column(self.g, k), _column(self.h, k)) for k in columns])
+        vector = config.multi_strategy == "multi_output_tree" or self.raw.shape[1] == 1
+        self._renew()
+        draw, grown = self._draw(round), False
+        for output in [-1] if vector else range(self.raw.shape[1]):
+            if config.refresh != "round":
+                self._renew()
+            grow = self._grow_by_layers if config.refresh == "layer" else self._grow
+            tree, leaves = grow(draw, output)
+            self.model.append(tree, leaves, round, output)
+            grown |= tree.n_leaves > 1
         # Where rows or features are drawn, the next draw may be luckier.
-        drawn = rows is not self.usable or draw.features is not None or config.colsample_bynode < 1.0
+        drawn = draw.rows is not self.usable or draw.features is not None or config.colsample_bynode < 1.0
         return grown or drawn
 
-    def _add_tree(self, draw: _Draw, output: int, g: np.ndarray, h: np.ndarray | None) -> bool:
-        kind, h_structure = self._structure_curvature(h, g.shape[1], draw.multiplier)
-        self.channels.quantise(g, h_structure, kind, draw.rows, draw.multiplier, self.config.n_threads)
+    def _grow(self, draw: Draw, output: int) -> tuple[_core.Tree, Leaves]:
+        """A tree grown at one go, and its leaves; the raw scores have them added."""
+        self._quantise(draw, output)
         tree = self.grower.grow(self.channels, self._grow_config(draw.round, output), draw.features)
-        leaf_of_row = self.grower.leaf_of_row
-        values = self._leaf_values(draw, output, g, h, leaf_of_row, tree.n_leaves)
-        self.model.append(tree, values, draw.round, output)
-        _core.add_leaf_values(self.raw, leaf_of_row, values, output, self.config.n_threads)
-        return tree.n_leaves > 1
+        leaves = self._leaves(draw, output, tree)
+        self._add(leaves, output)
+        return tree, leaves
 
-    def _structure_curvature(
-        self, h: np.ndarray | None, n_outputs: int, multiplier: np.ndarray | None
-    ) -> tuple[str, np.ndarray | None]:
-        """Kind of channels, and the curvature they hold: statistics of the structure, not of the leaves."""
-        wanted = structure_curvature(self.config.curvature, h, n_outputs)
-        if wanted == "none":
-            weighted = self.weight is not None and self.weight.ndim == 1
-            if not weighted and multiplier is None:
-                return "unit", None
-            ones = self.weight if weighted else np.ones(len(self.raw), np.float32)
-            return "shared", np.ascontiguousarray(ones, np.float32).reshape(-1, 1)
-        assert h is not None
-        if wanted == "shared":
-            return "shared", _mean_over_outputs(h)
-        return "diagonal", h if h.shape[1] == n_outputs else np.repeat(h, n_outputs, axis=1)
+    def _grow_by_layers(self, draw: Draw, output: int) -> tuple[_core.Tree, np.ndarray]:
+        """A tree whose every layer is a step of boosting (TFBT, section V).
 
-    def _leaf_values(
-        self,
-        draw: _Draw,
-        output: int,
-        g: np.ndarray,
-        h: np.ndarray | None,
-        leaf_of_row: np.ndarray,
-        n_leaves: int,
-    ) -> np.ndarray:
-        """Values of one tree's leaves (n_leaves, K or 1), float32, with the learning rate in them."""
-        c = self.config
-        rows = None if draw.rows is None else draw.rows.astype(np.int32)
-        renewed = self.problem.renew_leaves(self.raw, leaf_of_row, n_leaves, rows, c.n_threads)
-        if renewed is not None:
-            renewed = renewed if output < 0 else _column(renewed, output)
-            return renewed * np.float32(self.model.learning_rate)
-        if c.leaf_curvature == "none":
-            h = None if self.weight is None or self.weight.ndim != 1 else self.weight.reshape(-1, 1)
-        elif c.leaf_curvature == "shared" and h is not None:
-            h = _mean_over_outputs(h)
-        return _core.newton_leaves(
-            g,
-            h,
-            leaf_of_row,
-            n_leaves,
-            reg_lambda=c.reg_lambda,
-            reg_alpha=c.reg_alpha,
-            max_delta_step=c.max_delta_step,
-            learning_rate=self.model.learning_rate,
-            rows=draw.rows,
-            multiplier=draw.multiplier,
-            n_threads=c.n_threads,
-        )
+        A node adds its own step to what its ancestors gave; the leaves of the finished tree hold the sums.
+        """
+        np.copyto(self.before, self.raw)
+        self._quantise(draw, output)
+        self.grower.begin(self.channels, self._grow_config(draw.round, output), draw.features)
+        steps = np.zeros((1, 1 if output >= 0 else self.raw.shape[1]), np.float32)  # of each node, summed
+        layer = 0
+        while self.grower.split():
+            layer += 1
+            tree = self.grower.number_leaves()
+            steps = _summed_steps(steps, tree, self._leaves(draw, output, tree))
+            np.copyto(self.raw, self.before)
+            self._add(steps[self.grower.node_of_leaf], output)
+            if not self.grower.may_split:
+                break
+            self._show_layer(draw.round, output, tree, steps)
+            self._renew()
+            draw = self._draw(draw.round, layer)
+            self._quantise(draw, output)
+            self.grower.evaluate(self.channels)
+        tree = self.grower.finish()
+        if layer == 0:  # nothing to split: one step for all rows, as a whole tree of one leaf takes
+            leaves = self._leaves(draw, output, tree)
+        else:
+            leaves = steps[self.grower.node_of_leaf]
+        if layer == 0 or self.config.pruning == "post":
+            np.copyto(self.raw, self.before)
+            self._add(leaves, output)
+        return tree, leaves
+
+    # ------------------------------------------------------------------------------------------ its parts
+
+    def _renew(self) -> None:
+        """Derivatives at the raw scores."""
+        if self.stale:
+            self.derivatives.renew(self.raw)
+        self.stale = False
+
+    def _draw(self, round: int, layer: int = 0) -> Draw:
+        rows, multiplier = sample_rows(self.config, self.derivatives.g, round, self.usable, layer)
+        return Draw(round, rows, multiplier, sample_features(self.config, self.n_features, round))
+
+    def _quantise(self, draw: Draw, output: int) -> None:
+        kind, g, h = self.derivatives.structure(output, draw.round, draw.multiplier)
+        if isinstance(self.leaves, LinearLeaves) and isinstance(self.channels, _core.LinearChannels):
+            self.leaves.renew(self.channels, kind, g, h, draw)
+        else:
+            self.channels.quantise(g, h, kind, draw.rows, draw.multiplier, self.config.n_threads)
+
+    def _leaves(self, draw: Draw, output: int, tree: _core.Tree) -> Leaves:
+        learning_rate = self.model.learning_rate
+        return self.leaves.fit(tree, self.grower.leaf_of_row, self.raw, draw, output, learning_rate)
+
+    def _add(self, leaves: Leaves, output: int) -> None:
+        leaf_of_row, features = self.grower.leaf_of_row, self.leaves.features
+        _core.add_leaf_values(self.raw, leaf_of_row, leaves, output, self.config.n_threads, features)
+        self.stale = True
+
+    def _is_sketched(self) -> bool:
+        return self.derivatives.sketch is not None
 
     def _grow_config(self, round: int, output: int) -> _core.GrowConfig:
         c = self.config
+        # An L1 penalty and a largest step belong to one output's leaf value; a column of a sketch has none.
+        reg_alpha, max_delta_step = (0.0, 0.0) if self._is_sketched() else (c.reg_alpha, c.max_delta_step)
         return _core.GrowConfig(
             max_leaves=c.max_leaves if c.max_leaves is not None else 2**31 - 1,
             max_depth=c.max_depth if c.max_depth is not None else -1,
             level_wise=c.grow_policy == "depthwise",
             reg_lambda=c.reg_lambda,
-            reg_alpha=c.reg_alpha,
+            reg_alpha=reg_alpha,
             min_split_gain=c.min_split_gain,
             min_child_weight=c.min_child_weight,
             min_child_samples=c.min_child_samples,
-            max_delta_step=c.max_delta_step,
+            max_delta_step=max_delta_step,
             max_cat_to_onehot=c.max_cat_to_onehot,
             cat_smooth=c.cat_smooth,
             colsample_bynode=c.colsample_bynode,
             seed=int(np.random.SeedSequence([c.seed, round, output + 1]).generate_state(1, np.uint64)[0]),
-            histogram_memory=c.histogram_memory or DEFAULT_HISTOGRAM_MEMORY,
+            histogram_memory=c.histogram_memory_bytes,
+            post_prune=c.pruning == "post",
+            block_size=c.block_size if c.curvature == "block" else 0,
         )
 
     # ------------------------------------------------------------------------------------------ around it
@@ -306,16 +354,36 @@ class _Run:
         """Score every evaluation set with the trees it has not seen yet."""
         forest = self.model.forest
         for e in self.eval_sets:
-            forest.predict(e.codes, e.raw, self.trees_scored, len(forest), self.config.n_threads)
-            scores = self.model.in_unit_of_y(e.raw)
-            predictions = self.objective.transform(scores)
-            for metric in e.metrics:
-                data = e.target, scores if metric.needs == "raw" else predictions, e.weight
+            trees = self.trees_scored, len(forest)
+            forest.predict(e.codes, e.raw, *trees, self.config.n_threads, e.features)
+            for metric, data in self._measured(e, e.raw):
                 self.log[e.name][metric.name].append(float(metric(*data)))
-                values = metric.per_output(*data) if scores.shape[1] > 1 else None
+                values = metric.per_output(*data) if e.raw.shape[1] > 1 else None
                 if values is not None:
                     self.outputs_log[e.name].setdefault(metric.name, []).append(values)
         self.trees_scored = len(forest)
+
+    def _measured(self, e: EvalSet, raw: np.ndarray) -> Iterator[tuple[Metric, tuple[Any, ...]]]:
+        """Every metric of an evaluation set, with what it is to be called on."""
+        scores = self.model.in_unit_of_y(raw)
+        predictions = self.objective.transform(scores)
+        for metric in e.metrics:
+            yield metric, (e.target, scores if metric.needs == "raw" else predictions, e.weight)
+
+    def _show_layer(self, round: int, output: int, tree: _core.Tree, steps: np.ndarray) -> None:
+        """Tell callbacks that watch layers what the tree is worth so far; trees of all outputs only."""
+        if output >= 0 or not self.layer_watchers:
+            return
+        leaves = steps[self.grower.node_of_leaf]
+        so_far = _core.Forest(self.raw.shape[1])
+        so_far.append(tree, leaves, -1)
+        values: dict[str, dict[str, float]] = {}
+        for e in self.eval_sets:
+            raw = e.raw.copy()
+            so_far.predict(e.codes, raw, 0, 1, self.config.n_threads)
+            values[e.name] = {metric.name: float(metric(*data)) for metric, data in self._measured(e, raw)}
+        for after_layer in self.layer_watchers:
+            after_layer(self.model, round, values, tree, leaves)
 
     def drop_incomplete_round(self, round: int) -> None:
         """After Ctrl-C: forget trees and scores of a round that was not finished."""
@@ -329,20 +397,17 @@ class _Run:
                     del values[complete:]
 
 
-def _column(matrix: np.ndarray | None, k: int) -> Any:
-    """Column k as an array (n, 1) of its own; a single column serves every k."""
-    if matrix is None or matrix.shape[1] == 1:
-        return matrix
-    return np.ascontiguousarray(matrix[:, k : k + 1])
+def _summed_steps(sums: np.ndarray, tree: _core.Tree, steps: np.ndarray) -> np.ndarray:
+    """What each node of a tree adds, ancestors included: (n_nodes, K or 1), float32.
 
-
-def _mean_over_outputs(h: np.ndarray) -> np.ndarray:
-    """Mean of each row (n, 1), added column by column: one order of additions on every processor."""
-    total = h[:, :1].copy()
-    for k in range(1, h.shape[1]):
-        total += h[:, k : k + 1]
-    total *= np.float32(1.0 / h.shape[1])
-    return total
+    `sums` is that of the nodes that were there before; `steps` are those of the leaves, of which the new ones
+    count.
+    """
+    inner = np.flatnonzero(tree.left >= 0)
+    parent = np.zeros(tree.n_nodes, np.intp)
+    parent[tree.left[inner]] = parent[tree.right[inner]] = inner
+    new = np.arange(len(sums), tree.n_nodes)
+    return np.concatenate([sums, sums[parent[new]] + steps[tree.leaf[new]]])
 
 
 def _rows_of_weight(weight: np.ndarray | None) -> np.ndarray | None:
@@ -351,17 +416,3 @@ def _rows_of_weight(weight: np.ndarray | None) -> np.ndarray | None:
         return None
     used = weight > 0 if weight.ndim == 1 else (weight > 0).any(axis=1)
     return None if used.all() else np.flatnonzero(used).astype(np.uint32)
-
-
-def structure_curvature(curvature: str, h: np.ndarray | None, n_outputs: int) -> str:
-    """The curvature that splits are judged with, once "auto" is settled: "none", "shared" or "diagonal".
-
-    "auto": none where the objective's curvature is constant; shared where one column serves all outputs, or
-    there is only one, or there are more than `DIAGONAL_UP_TO`; diagonal otherwise. Measured: see section 5 of
-    docs/design.md.
-    """
-    if curvature == "none" or h is None:
-        return "none"
-    if curvature == "auto":
-        curvature = "diagonal" if 1 < h.shape[1] <= DIAGONAL_UP_TO else "shared"
-    return "diagonal" if curvature == "diagonal" and n_outputs > 1 else "shared"

@@ -12,6 +12,9 @@ The loop (`boosting.boost`) calls, in order::
         after_iteration(model, epoch, evals_log)   -> True: stop after this round
     after_training(model)
 
+and, for callbacks whose `watches_layers` is true, `after_layer(model, epoch, values, tree, leaves)` after
+every layer but the last of a tree that is grown with `refresh="layer"`.
+
 `epoch` counts the rounds of the model: a training that goes on from a model of 40 rounds starts at 40.
 `evals_log` is `{data name: {metric name: [value of each round of this run]}}`. `model` is the
 :class:`polyleaf.Model` being trained; `model.learning_rate` may be set and holds from the next round on.
@@ -45,7 +48,15 @@ EvalsLog = dict[str, dict[str, list[float]]]
 
 
 class Callback:
-    """Base class: four hooks that do nothing, named and called like those of XGBoost's `TrainingCallback`."""
+    """Base class: four hooks that do nothing, named and called like those of XGBoost's `TrainingCallback`.
+
+    Attributes
+    ----------
+    watches_layers : bool
+        Whether `after_layer` is to be called; every call scores the evaluation sets once more.
+    """
+
+    watches_layers = False
 
     def before_training(self, model: Model) -> Any:
         """Called once, before the first round. What it returns is ignored."""
@@ -61,9 +72,21 @@ class Callback:
         """Called after round `epoch`. Returning True ends the training."""
         return False
 
+    def after_layer(
+        self, model: Model, epoch: int, values: dict[str, dict[str, float]], tree: Any, leaves: Any
+    ) -> Any:
+        """Called after a layer of the tree of round `epoch`, which is not in the model yet.
+
+        `values` is `{data name: {metric name: value}}` with the tree so far; `tree` and `leaves` are what
+        `model.append` takes. What it returns is ignored.
+        """
+
 
 class EarlyStopping(Callback):
     """Stop when a metric has not improved for some rounds.
+
+    Trees that are boosted layer by layer are watched layer by layer: where the best value was reached inside
+    a tree, that tree is cut back to it when the training ends, and the trees after it are dropped.
 
     Parameters
     ----------
@@ -88,6 +111,8 @@ class EarlyStopping(Callback):
     best_score : float
         The best value; set on the model as well.
     """
+
+    watches_layers = True
 
     def __init__(
         self,
@@ -119,14 +144,20 @@ class EarlyStopping(Callback):
         self.best_iteration: int | None = None
         self.best_score: float | None = None
         self._sign: float | None = None
+        self._best_layer: tuple[Any, Any] | None = None  # tree and leaves, where the best is inside a tree
+
+    def after_layer(self, model: Model, epoch: int, values: Any, tree: Any, leaves: Any) -> None:
+        """Keep the tree so far where it is the best yet."""
+        data, metric = self._watched(values)
+        value = values[data][metric]
+        if self._improves(value, metric):
+            self.best_iteration, self.best_score, self._best_layer = epoch, value, (tree, leaves)
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
         data, metric = self._watched(evals_log)
-        if self._sign is None:
-            self._sign = 1.0 if self._is_maximized(metric) else -1.0
         value = float(evals_log[data][metric][-1])
-        if self._improves(value):
-            self.best_iteration, self.best_score = epoch, value
+        if self._improves(value, metric):
+            self.best_iteration, self.best_score, self._best_layer = epoch, value, None
             model.best_iteration, model.best_score = epoch, value
         # A metric that is NaN from the start never improves: count those rounds as well.
         since = (
@@ -135,15 +166,23 @@ class EarlyStopping(Callback):
         return since >= self.rounds
 
     def after_training(self, model: Model) -> None:
-        if self.save_best and self.best_iteration is not None:
+        if self.best_iteration is None:
+            return
+        if self._best_layer is not None:
+            tree, leaves = self._best_layer
+            model.truncate(self.best_iteration)
+            model.append(tree, leaves, self.best_iteration)
+            model.best_iteration, model.best_score = self.best_iteration, self.best_score
+        elif self.save_best:
             model.truncate(self.best_iteration + 1)
 
-    def _improves(self, value: float) -> bool:
+    def _improves(self, value: float, metric: str) -> bool:
+        if self._sign is None:
+            self._sign = 1.0 if self._is_maximized(metric) else -1.0
         if math.isnan(value):
             return False
         if self.best_score is None:
             return True
-        assert self._sign is not None
         return self._sign * (value - self.best_score) > self.min_delta
 
     def _watched(self, evals_log: EvalsLog) -> tuple[str, str]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import sys
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
+from . import recipes
 from .readers import FORMATS, ReadError, read_table
 from .schema import Schema, choose_columns
 from .table import Table
@@ -27,6 +29,8 @@ _EXAMPLES = {
         "polyleaf train energy.csv -t heating,cooling --validation 0.2 --early-stopping 20 -m m",
         "polyleaf train emotions.arff -t last:6 -m m --rounds 300 --set subsample=0.8",
         "polyleaf train visits.parquet -t visits -m m --objective poisson --drop id,date",
+        "polyleaf train letters.csv -t letter -m m --recipe tfbt --rounds 50",
+        "polyleaf train letters.csv -t letter -m m --depth 4 --set grow_policy=depthwise --set refresh=layer",
     ),
     "predict": (
         "polyleaf predict new.csv --model m --out predictions.csv",
@@ -98,6 +102,13 @@ def train(
         int | None,
         typer.Option(help="Stop after this many rounds without improvement on the validation data.", min=1),
     ] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Parameters of a method from the literature: {', '.join(sorted(recipes.__all__))}. "
+            "Options given beside it count more."
+        ),
+    ] = None,
     rounds: Annotated[int | None, typer.Option("--rounds", "-n", help="Boosting rounds.", min=1)] = None,
     learning_rate: Annotated[
         float | None, typer.Option("--learning-rate", "-r", help="Shrinkage of a tree.")
@@ -109,6 +120,18 @@ def train(
     threads: Annotated[
         int | None, typer.Option("--threads", "-j", help="Threads; the result is the same.")
     ] = None,
+    leaf_dtype: Annotated[
+        str,
+        typer.Option(
+            help="How the file holds leaf values: float32, or smaller and rounded as float16 or int8.",
+        ),
+    ] = "float32",
+    statistics: Annotated[
+        bool,
+        typer.Option(
+            help="Keep gains, row counts and curvatures of nodes in the file; importances need them."
+        ),
+    ] = True,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Any other parameter of the estimator; repeatable."),
@@ -117,7 +140,9 @@ def train(
 ) -> None:
     """Learn from a file and save the model."""
     from .dataset import Dataset
+    from .leaf_storage import check_leaf_dtype
 
+    check_leaf_dtype(leaf_dtype)
     table = read_table(file, format)
     targets = _targets(table, target)
     dropped = choose_columns(table, drop, "--drop") if drop else ()
@@ -138,7 +163,8 @@ def train(
     }
     params = {name: value for name, value in chosen.items() if value is not None}
     params |= {"random_state": seed, "verbose": int(sys.stderr.isatty())}
-    estimator = _new_estimator(schema, params | _parse_settings(settings or []))
+    params = _recipe(recipe, schema) | params | _parse_settings(settings or [])
+    estimator = _new_estimator(schema, params)
     training, watched = _split(table, validation, early_stopping, seed, format)
     _check_writable(model)
     weights = training.column(weighted[0]) if weighted else None
@@ -150,7 +176,7 @@ def train(
         X_watched = Dataset(schema.read_features(watched), reference=X, n_jobs=threads)
         eval_set = [(X_watched, schema.read_targets(watched))]
     estimator.fit(X, schema.read_targets(training), sample_weight=weights, eval_set=eval_set)
-    _save(estimator, schema, model)
+    _save(estimator, schema, model, leaf_dtype=leaf_dtype, statistics=statistics)
     learned_from = f"{_count(training.n_rows, 'row')} and {_count(len(schema.features), 'feature')}"
     _remark(
         f"{schema.task} of {_count(len(targets), 'target')} learned from {learned_from} "
@@ -237,6 +263,7 @@ def inspect(
             raise ReadError(f"--tree {tree}: the model has {_count(len(trees), 'tree')}, counted from 0.")
         _print_tree(trees[tree])
     else:
+        print(f"file of {model.stat().st_size / 2**20:.2f} MiB")
         print(summary(content, n_features=top))
 
 
@@ -334,6 +361,18 @@ def _parse_settings(settings: list[str]) -> dict[str, Any]:
     return parsed
 
 
+def _recipe(name: str | None, schema: Schema) -> dict[str, Any]:
+    """The recipe's parameters, as it has them for the task."""
+    if name is None:
+        return {}
+    if name not in recipes.__all__:
+        known = ", ".join(sorted(recipes.__all__))
+        raise ReadError(f"--recipe: there is no recipe {name!r}; there are {known}.")
+    make = getattr(recipes, name)
+    asks = "classifier" in signature(make).parameters
+    return make(classifier=schema.task != "regression") if asks else make()
+
+
 def _new_estimator(schema: Schema, params: dict[str, Any]) -> Any:
     from .estimators import PolyleafClassifier, PolyleafRegressor
 
@@ -374,12 +413,12 @@ def _rounds(estimator: Any) -> int:
 _SCHEMA = "table"  # where a model's metadata keeps the schema of the file it was trained from
 
 
-def _save(estimator: Any, schema: Schema, path: Path) -> None:
+def _save(estimator: Any, schema: Schema, path: Path, **how: Any) -> None:
     model = estimator.model_
     model.metadata[_SCHEMA] = schema.to_dict()
     if model.output_names is None and model.n_outputs == len(schema.targets):
         model.output_names = schema.targets
-    estimator.save_model(path)
+    estimator.save_model(path, **how)
 
 
 def _load_estimator(path: Path) -> Any:
@@ -422,10 +461,12 @@ def _print_tree(tree: dict[str, Any]) -> None:
     nodes = tree["nodes"]
 
     def describe(node: dict[str, Any]) -> str:
-        rows = _count(node["count"], "row")
+        known = [f"gain {node['gain']:.4g}"] if "gain" in node else []
+        known += [_count(node["count"], "row")] if "count" in node else []
+        about = f" ({', '.join(known)})" if known else ""
         if "leaf" in node:
-            return f"leaf {node['leaf']}: {' '.join(f'{value:.4g}' for value in node['value'])} ({rows})"
-        return f"{_condition(node)} (gain {node['gain']:.4g}, {rows})"
+            return f"leaf {node['leaf']}: {' '.join(f'{value:.4g}' for value in node['value'])}{about}"
+        return f"{_condition(node)}{about}"
 
     def grow(branch: Tree, number: int, answer: str) -> None:
         node = nodes[number]

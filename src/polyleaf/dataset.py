@@ -21,7 +21,8 @@ from polyleaf.threads import effective_threads
 class Dataset:
     """Features as uint8 codes, with target and weights.
 
-    Estimators take it in place of X, in ``fit`` and in ``eval_set``. X itself is not kept.
+    Estimators take it in place of X, in ``fit`` and in ``eval_set``. X itself is not kept, unless linear
+    leaves are to read it.
 
     Parameters
     ----------
@@ -39,6 +40,8 @@ class Dataset:
         By default those of the data frame.
     reference : Dataset or BinMapper, optional
         Bin as this one was: for validation data.
+    keep_features : bool, default False
+        Keep the features too, as float32: for linear leaves. Takes four times the memory of the codes.
     n_jobs : int or None
         Threads; see `polyleaf.threads.effective_threads`. The result does not depend on it.
     random_state : int, RandomState or None
@@ -49,6 +52,8 @@ class Dataset:
     ----------
     codes : ndarray of uint8, shape (n_features, n_rows)
     mapper : BinMapper
+    features : ndarray of float32, shape (n_features, n_rows), or None
+        NaN where missing, and throughout for categorical features.
     y, sample_weight : as given
 
     Raises
@@ -70,6 +75,7 @@ class Dataset:
         categorical_features: Any = "from_dtype",
         feature_names: Sequence[str] | None = None,
         reference: Dataset | BinMapper | None = None,
+        keep_features: bool = False,
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
@@ -90,6 +96,7 @@ class Dataset:
             mapper.fit(table, sample_weight, n_threads)
         self.mapper: BinMapper = mapper
         self.codes: NDArray[np.uint8] = mapper.transform(table, n_threads)
+        self.features: NDArray[np.float32] | None = table.numbers() if keep_features else None
         self._shape = table.n_rows, table.n_features
         self.y = y
         self.sample_weight = sample_weight
@@ -118,8 +125,17 @@ class Dataset:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the codes, in bytes."""
-        return self.codes.nbytes
+        """Memory of the codes, and of the features where they are kept, in bytes."""
+        return self.codes.nbytes + (0 if self.features is None else self.features.nbytes)
+
+    def raw_features(self) -> NDArray[np.float32]:
+        """`features`, for what cannot do without."""
+        if self.features is None:
+            raise ValueError(
+                "Linear leaves read the features themselves, but this Dataset holds only their bins: make it "
+                "with keep_features=True, or pass X instead."
+            )
+        return self.features
 
     @property
     def bins(self) -> Any:

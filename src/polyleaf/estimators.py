@@ -16,14 +16,16 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
+import scipy.sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, _fit_context
 from sklearn.metrics import d2_pinball_score, r2_score
 from sklearn.model_selection import train_test_split
 from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .binning import BinMapper
 from .boosting import EvalSet, boost
 from .callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
 from .config import BoostConfig
@@ -31,9 +33,10 @@ from .dataset import Dataset
 from .features import as_features
 from .metrics import Metric, get_metrics
 from .model import Model
-from .objectives import Objective, get_objective
+from .objectives import Custom, Objective, get_objective
 from .parameters import SHARED_CONSTRAINTS, Constraints, document
-from .targets import Target, TargetEncoding, encode_classification, encode_regression
+from .projections import Projector
+from .targets import Target, TargetEncoding, encode_classification, encode_regression, encode_sparse
 from .threads import effective_threads
 
 __all__ = ["PolyleafClassifier", "PolyleafRegressor", "load_model"]
@@ -107,15 +110,22 @@ class _PolyleafEstimator(BaseEstimator):
             y, sample_weight = _from_dataset(X, y, sample_weight)
         start = self._starting_model(init_model)
         rounds = self._rounds_to_do(start, init_model)
-        target = self._encode_target(y, sample_weight, start)
-        objective = self._objective(target.encoding, start)
+        search = self._resolved_search(y)
+        if search == "histogram":
+            target = self._encode_target(y, sample_weight, start)
+        else:
+            target = self._encode_sparse_target(y, sample_weight, start)
+        objective = self._objective(target, start)
         X, target, held_out = self._hold_out(X, y, sample_weight, target)
-        dataset = self._dataset(X, target, start)
+        X = self._project(X, target, start)
+        reads_features = self.leaf == "linear" or (start is not None and start.reads_features)
+        dataset = self._dataset(X, target, start, reads_features)
         given = _evaluation_data(eval_set, eval_names, eval_sample_weight, X_val, y_val, sample_weight_val)
         if held_out is not None:
             given.append(("validation", *held_out))
-        metrics = self._metrics(objective, target.encoding)
-        eval_sets = [self._eval_set(dataset, target.encoding, metrics, *data) for data in given]
+        metrics = self._metrics(objective, target)
+        about = dataset.mapper, target, metrics, reads_features
+        eval_sets = [self._eval_set(*about, *data) for data in given]
         encoding = target.encoding
         all_callbacks = self._all_callbacks(callbacks, rounds, metrics if eval_sets else [])
         try:
@@ -124,7 +134,7 @@ class _PolyleafEstimator(BaseEstimator):
                 target.values,
                 target.weight,
                 objective,
-                self._config(rounds),
+                self._config(rounds, search),
                 eval_sets=eval_sets,
                 callbacks=all_callbacks,
                 init_model=start,
@@ -132,6 +142,7 @@ class _PolyleafEstimator(BaseEstimator):
                 target_scale=self._per_score(encoding.scale),
                 target_offset=self._per_score(encoding.offset),
                 output_names=self._score_names(encoding),
+                projection=self.projection_,
                 model_metadata=self._metadata(encoding),
             )
         finally:
@@ -176,8 +187,9 @@ class _PolyleafEstimator(BaseEstimator):
             )
         return rounds
 
-    def _objective(self, encoding: TargetEncoding, start: Model | None) -> Objective:
-        objective = self._make_objective(encoding)
+    def _objective(self, target: Target, start: Model | None) -> Objective:
+        encoding = target.encoding
+        objective = self._make_objective(encoding, scipy.sparse.issparse(target.values))
         if encoding.scale is not None and not getattr(objective, "location", False):
             raise ValueError(
                 f"normalize_targets=True moves targets, which objective {objective.name!r} does not allow: "
@@ -217,7 +229,7 @@ class _PolyleafEstimator(BaseEstimator):
             (_safe_indexing(X, aside), _take(y, aside), weight),
         )
 
-    def _dataset(self, X: Any, target: Target, start: Model | None) -> Dataset:
+    def _dataset(self, X: Any, target: Target, start: Model | None, reads_features: bool) -> Dataset:
         if isinstance(X, Dataset):
             self._take_feature_names(X.n_features, X.feature_names)
             if start is not None and not X.mapper.same_bins(start.mapper):
@@ -227,16 +239,24 @@ class _PolyleafEstimator(BaseEstimator):
                 )
             return X
         mapper = None if start is None else start.mapper
-        table = as_features(
-            X,
-            categorical_features=self.categorical_features,
-            reference=mapper,
-            estimator=self,
-            reset=True,
-            n_threads=self._n_threads(),
-        )
+        if self.projection_ is not None:
+            table = self._projected_features(X, mapper)
+        else:
+            table = as_features(
+                X,
+                categorical_features=self.categorical_features,
+                reference=mapper,
+                estimator=self,
+                reset=True,
+                n_threads=self._n_threads(),
+            )
         dataset = Dataset(
-            table, sample_weight=target.weight, max_bins=self.max_bins, reference=mapper, n_jobs=self.n_jobs
+            table,
+            sample_weight=target.weight,
+            max_bins=self.max_bins,
+            reference=mapper,
+            keep_features=reads_features,
+            n_jobs=self.n_jobs,
         )
         if start is None:
             dataset.pack()
@@ -244,9 +264,10 @@ class _PolyleafEstimator(BaseEstimator):
 
     def _eval_set(
         self,
-        dataset: Dataset,
-        encoding: TargetEncoding,
+        mapper: BinMapper,
+        training: Target,
         metrics: list[Metric],
+        reads_features: bool,
         name: str,
         X: Any,
         y: Any,
@@ -255,37 +276,125 @@ class _PolyleafEstimator(BaseEstimator):
         """Evaluation data, binned as the training data is; its target in the user's unit."""
         if isinstance(X, Dataset):
             y, weight = _from_dataset(X, y, weight)
-        codes = self._codes(X, dataset.mapper)
-        target = encoding.encode(y, weight, name=f"y of {name!r}", normalized=False)
+        if isinstance(X, Dataset):
+            codes, features = self._codes(X, mapper), X.raw_features() if reads_features else None
+        else:
+            table = self._features(X, mapper)
+            codes = mapper.transform(table, self._n_threads())
+            features = table.numbers() if reads_features else None
+        called, encoding = f"y of {name!r}", training.encoding
+        if scipy.sparse.issparse(training.values):
+            target = encode_sparse(y, weight, kind=self._sparse_kind, name=called, like=encoding)
+        else:
+            target = encoding.encode(y, weight, name=called, normalized=False)
         if target.n_rows != codes.shape[1]:
             raise ValueError(f"y of {name!r} has {target.n_rows} rows, its X has {codes.shape[1]}.")
-        return EvalSet(name, codes, target.values, target.weight, metrics)
+        return EvalSet(name, codes, target.values, target.weight, metrics, features)
 
-    def _codes(self, X: Any, mapper: Any) -> np.ndarray:
-        if isinstance(X, Dataset):
-            if not X.mapper.same_bins(mapper):
-                raise ValueError(
-                    "This Dataset was binned apart from the training data: make it with reference=, "
-                    "or pass the raw X."
-                )
-            return X.codes
-        return mapper.transform(self._features(X, mapper), self._n_threads())
+    def _codes(self, X: Dataset, mapper: BinMapper) -> np.ndarray:
+        if not X.mapper.same_bins(mapper):
+            raise ValueError(
+                "This Dataset was binned apart from the training data: make it with reference=, "
+                "or pass the raw X."
+            )
+        return X.codes
 
     def _features(self, X: Any, mapper: Any) -> Any:
         """X as a checked FeatureTable that agrees with the training data."""
-        return as_features(X, reference=mapper, estimator=self, reset=False, n_threads=self._n_threads())
+        if self.projection_ is None:
+            return as_features(X, reference=mapper, estimator=self, reset=False, n_threads=self._n_threads())
+        projected = self.projection_.transform(self._plain(X, reset=False), self._n_threads())
+        return self._projected_features(projected, mapper)
 
-    def _metrics(self, objective: Objective, encoding: TargetEncoding) -> list[Metric]:
-        chosen = self.eval_metric
-        if chosen is None and objective.name == "custom" and encoding.kind != "regression":
-            chosen = "merror" if encoding.kind == "multiclass" else "error"
+    # ------------------------------------------------------------------------------------------------
+    # projections
+
+    def _project(self, X: Any, target: Target, start: Model | None) -> Any:
+        """X to train on: projected, where that is wanted, by what is learned here or was learned before."""
+        projector = self._projector()
+        self.projection_ = None if start is None else start.projection
+        if projector is None and self.projection_ is None:
+            return X
+        if isinstance(X, Dataset):
+            raise ValueError(
+                "A Dataset holds features that are binned already: pass the raw X where projection is set."
+            )
+        if not (self.categorical_features is None or isinstance(self.categorical_features, str)):
+            raise ValueError("projection mixes all features as numbers: categorical_features cannot be set.")
+        plain, n_threads = self._plain(X, reset=True), self._n_threads()
+        if self.projection_ is not None:
+            return self.projection_.transform(plain, n_threads)
+        assert projector is not None
+        if plain.shape[0] != target.n_rows:
+            raise ValueError(f"X has {plain.shape[0]} rows, y has {target.n_rows}.")
+        self.projection_, projected = projector.fit_transform(
+            plain, _as_indicators(target), seed=self._seed(), n_threads=n_threads
+        )
+        return projected
+
+    def _projector(self) -> Projector | None:
+        if isinstance(self.projection, Projector):
+            if self.projection_dim is not None or self.tfidf:
+                raise ValueError(
+                    "projection_dim and tfidf go with the name of a projection; a Projector has its own."
+                )
+            return self.projection
+        if self.projection is None:
+            if self.projection_dim is not None or self.tfidf:
+                raise ValueError('projection_dim and tfidf mean nothing without projection ("leml", say).')
+            return None
+        dim = {} if self.projection_dim is None else {"dim": self.projection_dim}
+        return Projector(self.projection, tfidf=self.tfidf, **dim)
+
+    def _plain(self, X: Any, reset: bool) -> Any:
+        """X as numbers, dense or CSR, with scikit-learn's bookkeeping of names."""
+        return validate_data(
+            self, X, reset=reset, accept_sparse="csr", dtype="numeric", ensure_all_finite=False
+        )
+
+    def _projected_features(self, projected: Any, mapper: Any) -> Any:
+        assert self.projection_ is not None
+        return as_features(
+            projected,
+            feature_names=self.projection_.feature_names,
+            reference=mapper,
+            n_threads=self._n_threads(),
+        )
+
+    # ------------------------------------------------------------------------------------------------
+    # sparse targets
+
+    def _resolved_search(self, y: Any) -> str:
+        """`split_search`, where "auto" depends on y."""
+        if self.split_search != "auto":
+            return self.split_search
+        return "sketch" if self.leaf == "sparse" and scipy.sparse.issparse(y) else "histogram"
+
+    def _encode_sparse_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
+        if self.missing_targets != "error":
+            raise ValueError(
+                'missing_targets="ignore" needs a dense y; sparse targets hold no missing values.'
+            )
+        like = None if start is None else TargetEncoding.from_dict(start.metadata)
+        return encode_sparse(y, sample_weight, kind=self._sparse_kind, like=like)
+
+    def _metrics(self, objective: Objective, target: Target) -> list[Metric]:
+        chosen, encoding = self.eval_metric, target.encoding
+        if scipy.sparse.issparse(target.values):
+            return _ranking_metrics(
+                get_metrics(("p@1", "p@3", "p@5") if chosen is None else chosen, objective)
+            )
+        if chosen is None and objective.name == "custom":
+            names = {"multiclass": "merror", "binary": "error", "multilabel": "error"}
+            is_as_wide = self._n_scores(encoding) == encoding.n_outputs
+            chosen = names.get(encoding.kind, None if is_as_wide else "loss")
         return get_metrics(chosen, objective)
 
-    def _config(self, rounds: int) -> BoostConfig:
+    def _config(self, rounds: int, search: str) -> BoostConfig:
         names = {field.name for field in dataclasses.fields(BoostConfig)}
         settings = {name: value for name, value in self.get_params(deep=False).items() if name in names}
         settings |= {"n_estimators": rounds, "seed": self._seed(), "n_threads": self._n_threads()}
-        return BoostConfig(**settings)
+        return BoostConfig(**settings | {"split_search": search})
 
     def _all_callbacks(self, callbacks: Any, rounds: int, metrics: list[Metric]) -> list[Any]:
         chosen = as_callbacks(self.callbacks) + as_callbacks(callbacks)
@@ -311,7 +420,7 @@ class _PolyleafEstimator(BaseEstimator):
         if self.base_score is None:
             return None
         score = np.asarray(self.base_score, np.float64).reshape(-1)
-        n_outputs = encoding.n_outputs * self._scores_per_output()
+        n_outputs = self._n_scores(encoding)
         if score.size not in (1, n_outputs) or not np.all(np.isfinite(score)):
             raise ValueError(
                 f"base_score must be a finite number or {n_outputs} of them, got {self.base_score}."
@@ -323,6 +432,18 @@ class _PolyleafEstimator(BaseEstimator):
     def _scores_per_output(self) -> int:
         return 1
 
+    def _n_scores(self, encoding: TargetEncoding) -> int:
+        """Raw scores of a row; a custom objective may have more or less than there are outputs."""
+        own = self.objective.n_outputs if isinstance(self.objective, Custom) else None
+        return own or encoding.n_outputs * self._scores_per_output()
+
+    def _custom(self, objective: Custom, n_outputs: int | None) -> Custom:
+        """A custom objective with what the estimator knows: the number of scores, and whether it needs any
+        second derivative."""
+        first_order = self.curvature == self.leaf_curvature == "none"
+        curvature = "none" if first_order else objective.curvature
+        return dataclasses.replace(objective, n_outputs=objective.n_outputs or n_outputs, curvature=curvature)
+
     def _per_score(self, per_output: np.ndarray | None) -> np.ndarray | None:
         """One number per output -> one per raw score (several quantiles of an output stand side by side)."""
         return None if per_output is None else np.repeat(per_output, self._scores_per_output())
@@ -330,7 +451,16 @@ class _PolyleafEstimator(BaseEstimator):
     def _metadata(self, encoding: TargetEncoding) -> dict[str, Any]:
         """What a model file holds besides the model, so that the estimator can be made again."""
         parameters = _plain_parameters(self.get_params(deep=False))
-        return {"estimator": type(self).__name__, "parameters": parameters, **encoding.to_dict()}
+        if self.projection_ is not None:  # the model's own names are those of projected features
+            names = getattr(self, "feature_names_in_", None)
+            encoding_names = {"input_names": None if names is None else [str(name) for name in names]}
+        else:
+            encoding_names = {}
+        return encoding_names | {
+            "estimator": type(self).__name__,
+            "parameters": parameters,
+            **encoding.to_dict(),
+        }
 
     def _seed(self) -> int:
         """An int stands for itself, so that a training that is taken up again goes on as it would have."""
@@ -347,6 +477,7 @@ class _PolyleafEstimator(BaseEstimator):
     def _adopt(self, model: Model, encoding: TargetEncoding) -> None:
         """Take over a model, trained or loaded."""
         self.model_ = model
+        self.projection_ = model.projection
         self._encoding = encoding
         self.n_iter_ = model.n_rounds
         self.n_outputs_ = 1 if encoding.kind in ("binary", "multiclass") else model.n_outputs
@@ -390,7 +521,7 @@ class _PolyleafEstimator(BaseEstimator):
         first, last = self._rounds(iteration_range)
         if isinstance(X, Dataset):
             codes = self._codes(X, self.model_.mapper)
-            return self.model_.raw_predict_codes(codes, first, last, self._n_threads())
+            return self.model_.raw_predict_codes(codes, first, last, self._n_threads(), X.features)
         return self.model_.raw_predict(self._features(X, self.model_.mapper), first, last, self._n_threads())
 
     def _staged_raw(self, X: Any, iteration_range: tuple[int, int] | None) -> Iterator[np.ndarray]:
@@ -398,7 +529,9 @@ class _PolyleafEstimator(BaseEstimator):
         table = self._features(X, self.model_.mapper)
         return self.model_.staged_raw(table, *self._rounds(iteration_range), self._n_threads())
 
-    def predict(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:
+    def predict(
+        self, X: Any, *, iteration_range: tuple[int, int] | None = None, sparse: bool = False
+    ) -> np.ndarray | scipy.sparse.csr_matrix:
         """Predict.
 
         Parameters
@@ -407,13 +540,75 @@ class _PolyleafEstimator(BaseEstimator):
         iteration_range : (int, int), optional
             Use rounds `begin .. end - 1`; an end of 0 is the last. Default: all, or up to the best one
             where early stopping chose one.
+        sparse : bool
+            Never make all outputs of a row. For models whose leaves are sparse, trained on targets that are 0
+            where no tree says otherwise (multi-label or regression with `split_search` "sketch" or "exact").
 
         Returns
         -------
         ndarray of shape (n_rows,), or (n_rows, n_outputs) where y had two dimensions
-            Regression: float64. Classification: labels; multi-label: int64 indicators.
+            Regression: float64. Classification: labels; multi-label: int64 indicators. With `sparse` a
+            csr_matrix of the same values.
         """
+        if sparse:
+            return self._sparse_prediction(X, iteration_range)
         return self._prediction(self._raw(X, iteration_range))
+
+    def predict_topk(
+        self, X: Any, k: int = 5, *, iteration_range: tuple[int, int] | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The k best outputs of each row. With sparse leaves the work does not depend on the number of
+        outputs.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+        k : int
+        iteration_range : (int, int), optional
+            As in `predict`.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_rows, k)
+            Best first, ties by number: multi-class: classes; multi-label and regression: int64 numbers of
+            outputs. -1 where a row has fewer than k outputs that any tree has voted for (sparse leaves).
+        scores : ndarray of shape (n_rows, k), float64
+            Raw scores, as `decision_function` has them; -inf where there is none.
+        """
+        check_is_fitted(self)
+        if self._encoding.kind == "binary":
+            raise ValueError(
+                "predict_topk ranks outputs, but two classes have one score; use decision_function."
+            )
+        first, last = self._rounds(iteration_range)
+        n_threads = self._n_threads()
+        table = self._features(X, self.model_.mapper)
+        outputs, scores = self.model_.predict_topk(table, k, first, last, n_threads)
+        classes = self._encoding.classes
+        if classes is None or self._encoding.kind == "multilabel":
+            return outputs.astype(np.int64), scores
+        return classes[outputs], scores
+
+    def _sparse_prediction(self, X: Any, iteration_range: tuple[int, int] | None) -> scipy.sparse.csr_matrix:
+        check_is_fitted(self)
+        objective, base = self.model_.objective, self.model_.base_score
+        if (
+            objective.zero_base is None
+            or (base != objective.zero_base).any()
+            or self.model_.target_scale is not None
+        ):
+            raise ValueError(
+                "predict(sparse=True) is for models trained on sparse targets: predictions of this "
+                "one are not 0 where "
+                "no tree says otherwise. Use predict_topk, or predict(sparse=False)."
+            )
+        first, last = self._rounds(iteration_range)
+        scores = self.model_.predict_sparse(
+            self._features(X, self.model_.mapper), first, last, self._n_threads()
+        )
+        scores.data = self._prediction_of_scores(scores.data)
+        scores.eliminate_zeros()
+        return scores
 
     def staged_predict(
         self, X: Any, *, iteration_range: tuple[int, int] | None = None
@@ -460,19 +655,32 @@ class _PolyleafEstimator(BaseEstimator):
 
     # ------------------------------------------------------------------------------------------------ files
 
-    def save_model(self, path: str | os.PathLike[str]) -> None:
+    def save_model(
+        self, path: str | os.PathLike[str], *, leaf_dtype: str = "float32", statistics: bool = True
+    ) -> None:
         """Write the model to a file that cannot run code, for `load_model`.
 
         The file has the forest, the bins, labels and units, and those parameters of the estimator that are
         plain values. Written beside and renamed: an old file stays whole until the new one is.
 
+        Parameters
+        ----------
+        path : str or path
+        leaf_dtype : {"float32", "float16", "int8"}
+            Leaf values as they are, or rounded; :func:`polyleaf.inspect.leaf_dtype_report` measures what that
+            saves and costs.
+        statistics : bool
+            False leaves out gains, numbers of rows and curvatures of the nodes, which importances need and
+            predictions do not.
+
         Raises
         ------
         ValueError
-            When class labels are neither strings, numbers nor booleans.
+            When class labels are neither strings, numbers nor booleans, or leaf values do not fit
+            `leaf_dtype`.
         """
         check_is_fitted(self)
-        self.model_.save(Path(path))
+        self.model_.save(Path(path), leaf_dtype, statistics)
 
     @classmethod
     def load_model(cls: type[_Self], path: str | os.PathLike[str]) -> _Self:
@@ -491,10 +699,16 @@ class _PolyleafEstimator(BaseEstimator):
     # ------------------------------------------------------------------------------------------------ by
     # subclass
 
+    _sparse_kind: ClassVar[Literal["multilabel", "regression"]]
+
     def _encode_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
         raise NotImplementedError
 
-    def _make_objective(self, encoding: TargetEncoding) -> Objective:
+    def _prediction_of_scores(self, scores: np.ndarray) -> np.ndarray:
+        """Predictions of single outputs from their raw scores, where targets were sparse."""
+        raise NotImplementedError
+
+    def _make_objective(self, encoding: TargetEncoding, sparse: bool) -> Objective:
         raise NotImplementedError
 
     def _score_names(self, encoding: TargetEncoding) -> list[str] | None:
@@ -512,8 +726,8 @@ class PolyleafRegressor(RegressorMixin, _PolyleafEstimator):
     ----------
     objective : str, callable or polyleaf.objectives.Objective, default="squared_error"
         "squared_error", "absolute_error", "quantile", "huber", "poisson", "gamma", "tweedie", "logistic" (y
-        in [0, 1]), a name that XGBoost or LightGBM has for these, or a function of `(y_true, raw_scores)`
-        that returns `(gradient, curvature)`.
+        in [0, 1]), a name that XGBoost or LightGBM has for these, or a loss written with JAX, or a
+        function that returns `(gradient, curvature)`: see :class:`polyleaf.objectives.Custom`.
     {trees}
     quantile_alpha : float or list of float, default=0.5
         Levels for objective "quantile". Several make several outputs: for y with T columns and A levels,
@@ -574,6 +788,24 @@ class PolyleafRegressor(RegressorMixin, _PolyleafEstimator):
         multi_strategy: str = "multi_output_tree",
         curvature: str = "auto",
         leaf_curvature: str = "auto",
+        block_size: int = 2,
+        refresh: str = "round",
+        rows_per_layer: Any = None,
+        pruning: str = "pre",
+        sketch: Any = None,
+        sketch_dim: int | None = None,
+        leaf: str = "constant",
+        linear_fit: str = "half_additive",
+        linear_features: int = 5,
+        linear_lambda: float | None = None,
+        linear_extrapolation: str = "clip",
+        leaf_k: int = 20,
+        leaf_support: str = "own",
+        split_search: str = "auto",
+        threshold_step: float = 0.05,
+        projection: Any = None,
+        projection_dim: int | None = None,
+        tfidf: bool = False,
         base_score: Any = None,
         missing_targets: str = "error",
         categorical_features: Any = "from_dtype",
@@ -616,6 +848,24 @@ class PolyleafRegressor(RegressorMixin, _PolyleafEstimator):
             multi_strategy=multi_strategy,
             curvature=curvature,
             leaf_curvature=leaf_curvature,
+            block_size=block_size,
+            refresh=refresh,
+            rows_per_layer=rows_per_layer,
+            pruning=pruning,
+            sketch=sketch,
+            sketch_dim=sketch_dim,
+            leaf=leaf,
+            linear_fit=linear_fit,
+            linear_features=linear_features,
+            linear_lambda=linear_lambda,
+            linear_extrapolation=linear_extrapolation,
+            leaf_k=leaf_k,
+            leaf_support=leaf_support,
+            split_search=split_search,
+            threshold_step=threshold_step,
+            projection=projection,
+            projection_dim=projection_dim,
+            tfidf=tfidf,
             base_score=base_score,
             missing_targets=missing_targets,
             categorical_features=categorical_features,
@@ -636,6 +886,18 @@ class PolyleafRegressor(RegressorMixin, _PolyleafEstimator):
         self.tweedie_variance_power = tweedie_variance_power
         self.normalize_targets = normalize_targets
 
+    _sparse_kind = "regression"
+
+    def _encode_sparse_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
+        if self.normalize_targets:
+            raise ValueError(
+                "normalize_targets=True moves what is 0, which sparse targets cannot hold: set it to False."
+            )
+        return super()._encode_sparse_target(y, sample_weight, start)
+
+    def _prediction_of_scores(self, scores: np.ndarray) -> np.ndarray:
+        return scores
+
     def _encode_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
         if start is not None:
             return TargetEncoding.from_dict(start.metadata).encode(y, sample_weight)
@@ -643,18 +905,18 @@ class PolyleafRegressor(RegressorMixin, _PolyleafEstimator):
             y, sample_weight, missing=self.missing_targets, normalize=self.normalize_targets
         )
 
-    def _make_objective(self, encoding: TargetEncoding) -> Objective:
+    def _make_objective(self, encoding: TargetEncoding, sparse: bool) -> Objective:
         parameters = {
             "quantile": {"alpha": self.quantile_alpha},
             "huber": {"delta": float(self.huber_delta)},
             "tweedie": {"variance_power": float(self.tweedie_variance_power)},
         }
         objective = get_objective(self.objective)
-        if objective.name in ("softmax", "squared_hinge"):
+        if objective.class_ids or objective.name == "squared_hinge":
             raise ValueError(f"objective={objective.name!r} is for classes: use PolyleafClassifier.")
         if isinstance(self.objective, str) and objective.name in parameters:
             return get_objective(self.objective, **parameters[objective.name])
-        return objective
+        return self._custom(objective, None) if isinstance(objective, Custom) else objective
 
     def _scores_per_output(self) -> int:
         return (
@@ -663,8 +925,10 @@ class PolyleafRegressor(RegressorMixin, _PolyleafEstimator):
 
     def _score_names(self, encoding: TargetEncoding) -> list[str] | None:
         names = encoding.output_names
-        if self._scores_per_output() == 1:
+        if self._n_scores(encoding) == encoding.n_outputs:
             return None if names is None else list(names)
+        if isinstance(self.objective, Custom):
+            return None
         levels = [f"q{alpha:g}" for alpha in np.atleast_1d(self.quantile_alpha)]
         if encoding.one_dimensional:
             return levels
@@ -713,10 +977,11 @@ class PolyleafClassifier(ClassifierMixin, _PolyleafEstimator):
     Parameters
     ----------
     objective : str, callable or polyleaf.objectives.Objective, default="auto"
-        "auto": "logistic" for two classes and for labels, "softmax" for more classes. "logistic" and
-        "squared_hinge" (which gives no probabilities) take more classes one against the rest. Or a name
-        that XGBoost or LightGBM has for these, or a function of `(y_true, raw_scores)` that returns
-        `(gradient, curvature)`, where `y_true` holds class numbers, or 0 and 1.
+        "auto": "logistic" for two classes and for labels, "softmax" for more classes. "exponential" and
+        "exponential_margin" are for more classes, too; "logistic" and "squared_hinge" (which gives no
+        probabilities) take these one against the rest. Or a name that XGBoost or LightGBM has for these, or a
+        loss written with JAX, or a function that returns `(gradient, curvature)`: see
+        :class:`polyleaf.objectives.Custom`. Targets are then class numbers, or 0 and 1.
     {trees}
     softmax_curvature : {"residual", "friedman", "diagonal", "upper"}, default="residual"
         Curvature of the softmax objective: see :mod:`polyleaf.objectives.softmax`.
@@ -775,6 +1040,24 @@ class PolyleafClassifier(ClassifierMixin, _PolyleafEstimator):
         multi_strategy: str = "multi_output_tree",
         curvature: str = "auto",
         leaf_curvature: str = "auto",
+        block_size: int = 2,
+        refresh: str = "round",
+        rows_per_layer: Any = None,
+        pruning: str = "pre",
+        sketch: Any = None,
+        sketch_dim: int | None = None,
+        leaf: str = "constant",
+        linear_fit: str = "half_additive",
+        linear_features: int = 5,
+        linear_lambda: float | None = None,
+        linear_extrapolation: str = "clip",
+        leaf_k: int = 20,
+        leaf_support: str = "own",
+        split_search: str = "auto",
+        threshold_step: float = 0.05,
+        projection: Any = None,
+        projection_dim: int | None = None,
+        tfidf: bool = False,
         base_score: Any = None,
         missing_targets: str = "error",
         categorical_features: Any = "from_dtype",
@@ -816,6 +1099,24 @@ class PolyleafClassifier(ClassifierMixin, _PolyleafEstimator):
             multi_strategy=multi_strategy,
             curvature=curvature,
             leaf_curvature=leaf_curvature,
+            block_size=block_size,
+            refresh=refresh,
+            rows_per_layer=rows_per_layer,
+            pruning=pruning,
+            sketch=sketch,
+            sketch_dim=sketch_dim,
+            leaf=leaf,
+            linear_fit=linear_fit,
+            linear_features=linear_features,
+            linear_lambda=linear_lambda,
+            linear_extrapolation=linear_extrapolation,
+            leaf_k=leaf_k,
+            leaf_support=leaf_support,
+            split_search=split_search,
+            threshold_step=threshold_step,
+            projection=projection,
+            projection_dim=projection_dim,
+            tfidf=tfidf,
             base_score=base_score,
             missing_targets=missing_targets,
             categorical_features=categorical_features,
@@ -835,6 +1136,19 @@ class PolyleafClassifier(ClassifierMixin, _PolyleafEstimator):
         self.class_weight = class_weight
         self.scale_pos_weight = scale_pos_weight
 
+    _sparse_kind = "multilabel"
+
+    def _encode_sparse_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
+        if self.class_weight is not None:
+            raise ValueError(
+                "class_weight weighs absent labels as well, which sparse targets do not keep; use "
+                "sample_weight."
+            )
+        return super()._encode_sparse_target(y, sample_weight, start)
+
+    def _prediction_of_scores(self, scores: np.ndarray) -> np.ndarray:
+        return (scores > 0).astype(np.int64)
+
     def _encode_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
         auto = self.objective == "auto"
         one_vs_rest = not auto and get_objective(self.objective).name in ("logistic", "squared_hinge")
@@ -848,20 +1162,21 @@ class PolyleafClassifier(ClassifierMixin, _PolyleafEstimator):
         )
         return target
 
-    def _make_objective(self, encoding: TargetEncoding) -> Objective:
-        auto = "softmax" if encoding.kind == "multiclass" else "logistic"
+    def _make_objective(self, encoding: TargetEncoding, sparse: bool) -> Objective:
+        auto = "softmax" if encoding.kind == "multiclass" else "squared_hinge" if sparse else "logistic"
         chosen = auto if self.objective == "auto" else self.objective
         objective = get_objective(chosen)
-        if objective.name not in ("logistic", "softmax", "squared_hinge", "custom"):
+        if not objective.class_ids and objective.name not in ("logistic", "squared_hinge", "custom"):
             raise ValueError(f"objective={objective.name!r} is for numbers: use PolyleafRegressor.")
-        if objective.name == "softmax" and encoding.kind != "multiclass":
+        if objective.class_ids and encoding.kind != "multiclass":
             what = (
                 "y has two classes"
                 if encoding.kind == "binary"
                 else "a multi-label y has several labels per row"
             )
             raise ValueError(
-                f'objective="softmax" picks one of three classes or more, but {what}: use "logistic".'
+                f"objective={objective.name!r} picks one of three classes or more, but {what}: "
+                'use "logistic".'
             )
         if self.scale_pos_weight is not None and (
             objective.name != "logistic" or encoding.kind == "multiclass"
@@ -870,16 +1185,25 @@ class PolyleafClassifier(ClassifierMixin, _PolyleafEstimator):
                 "scale_pos_weight is for the logistic objective with two classes or with labels: "
                 "use class_weight."
             )
+        if isinstance(objective, Custom):
+            if objective.n_outputs not in (None, encoding.n_outputs):
+                raise ValueError(
+                    f"The objective has n_outputs={objective.n_outputs}, but y needs {encoding.n_outputs} "
+                    f"score(s), {'one' if encoding.kind == 'binary' else 'one for each class or label'}. "
+                    "Leave n_outputs out; for an encoding of your own train PolyleafRegressor on the encoded "
+                    "labels."
+                )
+            return self._custom(objective, encoding.n_outputs)
         if isinstance(chosen, Objective):
             return chosen
         if objective.name == "softmax":
             return get_objective(
                 chosen, n_classes=encoding.n_outputs, softmax_curvature=self.softmax_curvature
             )
+        if objective.class_ids:
+            return get_objective(chosen, n_classes=encoding.n_outputs)
         if objective.name == "logistic" and self.scale_pos_weight is not None:
             return get_objective(chosen, scale_pos_weight=self.scale_pos_weight)
-        if objective.name == "custom":
-            return get_objective(chosen, n_outputs=encoding.n_outputs)
         return objective
 
     def _score_names(self, encoding: TargetEncoding) -> list[str] | None:
@@ -965,7 +1289,10 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     cls = _ESTIMATORS[name]
     known = cls._get_param_names()
     estimator = cls(**{key: value for key, value in model.metadata["parameters"].items() if key in known})
-    estimator._take_feature_names(model.n_features, model.feature_names)
+    if model.projection is None:
+        estimator._take_feature_names(model.n_features, model.feature_names)
+    else:
+        estimator._take_feature_names(model.projection.n_features, model.metadata.get("input_names"))
     estimator._adopt(model, TargetEncoding.from_dict(model.metadata))
     estimator.evals_result_ = {}
     estimator.evals_result_per_output_ = {}
@@ -978,6 +1305,26 @@ def load_model(path: str | os.PathLike[str]) -> Any:
 def _from_dataset(X: Dataset, y: Any, sample_weight: Any) -> tuple[Any, Any]:
     """What is not passed is taken from the Dataset."""
     return X.y if y is None else y, X.sample_weight if sample_weight is None else sample_weight
+
+
+def _as_indicators(target: Target) -> Any:
+    """What projections learn from: labels, outputs, or classes as indicators."""
+    if target.values.ndim == 2:
+        return target.values
+    n, classes = target.n_rows, target.encoding.n_outputs
+    return scipy.sparse.csr_matrix((np.ones(n, np.float32), (np.arange(n), target.values)), (n, classes))
+
+
+def _ranking_metrics(metrics: list[Metric]) -> list[Metric]:
+    """The metrics, where all of them need no more than the best outputs of a row."""
+    for metric in metrics:
+        if not hasattr(metric.function, "k"):
+            raise ValueError(
+                f"eval_metric={metric.name!r} needs all outputs of a row, which sparse targets do not "
+                "have; use "
+                '"p@5", "ndcg@5", "psp@5" or "psndcg@5", with any number of places.'
+            )
+    return metrics
 
 
 def _n_rows(X: Any) -> int:

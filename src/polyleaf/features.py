@@ -21,6 +21,9 @@ import polyleaf._core as _core
 MAX_ROWS = 2**31 - 1
 CATEGORY_TYPES = (str, bool, int, float)
 
+# Rows that are transposed at a time: their columns stay in the cache.
+_ROWS_AT_A_TIME = 2048
+
 
 @dataclass(frozen=True)
 class FeatureSpec:
@@ -107,6 +110,37 @@ class FeatureTable:
             [sparse_rows(block) for block in self.sparse],
             [CategoryColumn(c.index[start:stop], c.categories, c.feature) for c in self.categories],
         )
+
+    def numbers(self, only: NDArray[np.bool_] | None = None) -> NDArray[np.float32]:
+        """The raw values of the features, as linear leaves read them.
+
+        Parameters
+        ----------
+        only : ndarray of bool, shape (n_features,), optional
+            The features that are wanted; the others are zeros that take no memory until they are read.
+
+        Returns
+        -------
+        ndarray of shape (n_features, n_rows), float32, C order
+            NaN where missing, and everywhere for categorical features. What float32 cannot hold becomes its
+            largest number of that sign.
+        """
+        wanted = np.ones(self.n_features, bool) if only is None else only
+        numbers = np.zeros((self.n_features, self.n_rows), np.float32)
+        for block in self.dense:
+            columns = np.flatnonzero(wanted[block.features])
+            features = block.features[columns]
+            for begin in range(0, self.n_rows if len(columns) else 0, _ROWS_AT_A_TIME):
+                rows = slice(begin, begin + _ROWS_AT_A_TIME)
+                numbers[features, rows] = _narrow(block.values[rows, columns]).T
+        for part in self.sparse:
+            for column in np.flatnonzero(wanted[part.features]).tolist():
+                stored = slice(part.indptr[column], part.indptr[column + 1])
+                numbers[part.features[column], part.indices[stored]] = _narrow(part.data[stored])
+        for category in self.categories:
+            if wanted[category.feature]:
+                numbers[category.feature] = np.nan
+        return numbers
 
     def name_of(self, feature: int) -> str:
         """How messages call a feature: its name in quotes, or its position."""
@@ -435,6 +469,16 @@ def _readable(values: NDArray[Any]) -> NDArray[Any]:
     if not dtype.isnative or not values.flags.aligned:
         return np.array(values, dtype=dtype.newbyteorder("="), order="K")
     return values
+
+
+def _narrow(values: NDArray[Any]) -> NDArray[np.float32]:
+    """As float32; what is too large becomes the largest number there is (NaN stays)."""
+    with np.errstate(over="ignore"):
+        narrow = values.astype(np.float32, copy=False)
+    if values.dtype == np.float64:
+        largest = np.finfo(np.float32).max
+        np.clip(narrow, -largest, largest, out=narrow)
+    return narrow
 
 
 def _numbers_from_objects(values: list[Any], name: str, trained: bool) -> NDArray[np.float64]:

@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
-from polyleaf.objectives import Objective
+from polyleaf.metrics_ranking import ranking_metric
+from polyleaf.objectives import Objective, Problem
 
 __all__ = ["Metric", "default_metric", "get_metric", "get_metrics", "metric_names"]
 
@@ -57,6 +58,12 @@ class Metric:
         # A user's function that returns (name, value, greater_is_better) says so only once it was called.
         self.greater_is_better = getattr(self.function, "greater_is_better", self.greater_is_better)
         return value
+
+    def know_training(self, y: Array, n_outputs: int) -> None:
+        """Show the metric the target trained on; propensity-scored ones take label frequencies from it."""
+        learn = getattr(self.function, "know_training", None)
+        if learn is not None:
+            learn(y, n_outputs)
 
     def per_output(
         self, y: Array, prediction: Array, weight: Array | None = None
@@ -242,7 +249,7 @@ def mlogloss(y: Array, raw: Array, weight: Array | None = None) -> float:
     """Mean cross-entropy of scores before softmax ``(n, K)`` against class ids ``(n,)``."""
     label = _class_ids(y, "mlogloss")
     zeros = np.zeros(raw.shape[1], np.float32)
-    return _core.softmax_mean(_float32(raw), label, _float32(weight), zeros, 1)
+    return _core.class_mean(_core.ClassLoss.softmax, _float32(raw), label, _float32(weight), zeros, 1)
 
 
 def _float32(values: Array | None) -> Any:
@@ -407,7 +414,7 @@ _ALIASES: dict[str, str] = {
 
 
 def metric_names() -> list[str]:
-    """Canonical names of the built-in metrics."""
+    """Canonical names of the built-in metrics; besides there are p@k, ndcg@k, psp@k and psndcg@k."""
     return list(_METRICS)
 
 
@@ -417,7 +424,9 @@ def get_metric(metric: str | Callable[..., Any] | Metric, objective: Objective |
     Parameters
     ----------
     metric : str, callable or Metric
-        A canonical name (`metric_names`) or one that XGBoost and LightGBM use; or a function of ``(y_true,
+        A canonical name (`metric_names`), one that XGBoost and LightGBM use, or "p@1", "ndcg@5", "psp@3",
+        "psndcg@3" (any k; see :mod:`polyleaf.metrics_ranking`); "loss", what the objective minimises; or a
+        function of ``(y_true,
         y_pred)`` or ``(y_true, y_pred, sample_weight)`` that returns a number (smaller is better) or
         ``(name, value, greater_is_better)``. It gets predictions (probabilities, where the objective has
         them) as ``(n,)`` for one output, else ``(n, K)``. The metric is listed under the function's own name.
@@ -436,11 +445,16 @@ def get_metric(metric: str | Callable[..., Any] | Metric, objective: Objective |
     if not isinstance(metric, str):
         raise ValueError(f"A metric must be a name or a callable; got {type(metric).__name__}.")
     name = _ALIASES.get(metric.lower(), metric.lower())
+    if name == "loss" and objective is not None:
+        return Metric("loss", _ObjectiveLoss(objective), needs="raw", by_column=False)
+    ranked = ranking_metric(name)
+    if ranked is not None:
+        return Metric(*ranked, greater_is_better=True, needs="raw", by_column=False)
     if name not in _METRICS:
         close = difflib.get_close_matches(name, [*_METRICS, *_ALIASES], n=1)
         raise ValueError(
             f"Unknown metric {metric!r}.{f' Did you mean {close[0]!r}?' if close else ''} Known are "
-            f"{', '.join(_METRICS)}, and any callable."
+            f"{', '.join(_METRICS)}, loss, p@k, ndcg@k, psp@k and psndcg@k for any k, and any callable."
         )
     found = _METRICS[name]
     if objective is not None and objective.default_metric == name and name in _WITH_PARAMETERS:
@@ -466,6 +480,34 @@ def get_metrics(metrics: Any, objective: Objective) -> list[Metric]:
 def default_metric(objective: Objective) -> Metric:
     """The metric that goes with an objective."""
     return get_metric(objective.default_metric, objective)
+
+
+class _ObjectiveLoss:
+    """What an objective minimises, of scores in the unit of y."""
+
+    def __init__(self, objective: Objective) -> None:
+        self.objective = objective
+        self._prepared: list[tuple[Array, Array | None, Problem]] = []
+
+    def __call__(self, y: Array, raw: Array, weight: Array | None) -> float:
+        problem = self._problem(y, weight)
+        base = raw.mean(axis=0)  # float32 holds the rest
+        problem.set_base(base)
+        loss = problem.loss((raw - base).astype(np.float32))
+        if np.isnan(loss):
+            raise ValueError(
+                f"The loss of objective {self.objective.name!r} is NaN, or not known because the function "
+                "returns derivatives only: choose another eval_metric."
+            )
+        return loss
+
+    def _problem(self, y: Array, weight: Array | None) -> Problem:
+        """Prepared once for each data set: a loss in JAX is compiled then."""
+        for known_y, known_weight, problem in self._prepared:
+            if known_y is y and known_weight is weight:
+                return problem
+        self._prepared.append((y, weight, self.objective.prepare(y, weight)))
+        return self._prepared[-1][2]
 
 
 def _from_callable(function: Callable[..., Any]) -> Metric:

@@ -10,17 +10,29 @@ import json
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import scipy.sparse
 
 import polyleaf._core as _core
 from polyleaf import forest
+from polyleaf.forest import Leaves
+from polyleaf.projections import Projection
+from polyleaf.trees import Trees
 
 IMPORTANCE_KINDS = ("gain", "split", "cover")
 
-# Codes (one byte per value) held at a time in prediction: longer tables go in chunks.
-_CHUNK_CODES = 1 << 28
+# Codes (one byte per value) and raw features (four) held at a time in prediction: longer tables go in chunks.
+_CHUNK_BYTES = 1 << 28
+
+
+class _Chunk(NamedTuple):
+    """Some rows of a table, as the core reads them."""
+
+    rows: slice
+    codes: np.ndarray  # uint8 (n_features, n_rows)
+    features: np.ndarray | None  # float32 (n_features, n_rows), where leaves are linear
 
 
 class Model:
@@ -40,6 +52,9 @@ class Model:
     target_scale, target_offset : array of shape (n_outputs,), float64, optional
         Where training saw `(y - offset) / scale`: raw scores are brought back to the unit of y. Both or
         neither.
+    projection : Projection, optional
+        What made the features of the user's X. Tables and codes that the model takes are of projected
+        features.
     metadata : dict, optional
         JSON types only: parameters, kind of target ("regression", "binary", "multiclass", "multilabel"),
         classes.
@@ -51,6 +66,8 @@ class Model:
     best_iteration : int or None
         Round (from 0) with the best validation score, where there was early stopping.
     best_score : float or None
+    has_statistics : bool
+        Whether gains, counts and covers of nodes are known; not after loading a file that was saved without.
     """
 
     def __init__(
@@ -64,6 +81,7 @@ class Model:
         learning_rate: float = 0.1,
         target_scale: Any = None,
         target_offset: Any = None,
+        projection: Projection | None = None,
         metadata: dict[str, Any] | None = None,
     ):
         self.mapper = mapper
@@ -78,9 +96,11 @@ class Model:
             raise ValueError("target_scale and target_offset go together; give both or neither.")
         self.target_scale = _per_output(target_scale, self.n_outputs, "target_scale")
         self.target_offset = _per_output(target_offset, self.n_outputs, "target_offset")
+        self.projection = projection
         self.metadata: dict[str, Any] = {} if metadata is None else dict(metadata)
         self.best_iteration: int | None = None
         self.best_score: float | None = None
+        self.has_statistics = True
         self.forest = _core.Forest(self.n_outputs)
         self._rounds: list[int] = []  # of each tree; rises
 
@@ -100,9 +120,19 @@ class Model:
         return len(self.forest)
 
     @property
+    def reads_features(self) -> bool:
+        """Whether predictions need the features themselves: some leaf is linear in them."""
+        return len(self.forest.regressors(0, len(self.forest))) > 0
+
+    @property
     def n_rounds(self) -> int:
         """Rounds of boosting: one more than the round of the last tree."""
         return self._rounds[-1] + 1 if self._rounds else 0
+
+    @property
+    def trees(self) -> Trees:
+        """The trees, to be read: structure and leaves (`polyleaf.trees`)."""
+        return Trees(self)
 
     @property
     def round_of_tree(self) -> np.ndarray:
@@ -118,14 +148,15 @@ class Model:
 
     # --- what training does -----------------------------------------------------------------------
 
-    def append(self, tree: _core.Tree, values: np.ndarray, round: int, output: int = -1) -> None:
+    def append(self, tree: _core.Tree, leaves: Leaves, round: int, output: int = -1) -> None:
         """Add a tree.
 
         Parameters
         ----------
         tree : _core.Tree
-        values : ndarray of shape (n_leaves, n_outputs), or (n_leaves, 1) where output >= 0; float32
-            Leaf values, with the learning rate in them.
+        leaves : ndarray of shape (n_leaves, n_outputs), float32, or SparseLeaves, or LinearLeaves
+            What the leaves hold (docs/leaves.md), with the learning rate in it; of one column where output >=
+            0.
         round : int
             Of boosting, from 0; not smaller than that of the tree before.
         output : int
@@ -136,7 +167,9 @@ class Model:
                 f"A tree of round {round} cannot be added: rounds count from 0 and rise, and the last tree "
                 f"is of round {self._rounds[-1] if self._rounds else None}."
             )
-        self.forest.append(tree, np.ascontiguousarray(values, np.float32), output)
+        if isinstance(leaves, np.ndarray):
+            leaves = np.ascontiguousarray(leaves, np.float32)
+        self.forest.append(tree, leaves, output)
         self._rounds.append(round)
 
     def truncate(self, n_rounds: int) -> None:
@@ -150,7 +183,12 @@ class Model:
     # --- prediction -------------------------------------------------------------------------------
 
     def raw_predict_codes(
-        self, codes: np.ndarray, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
+        self,
+        codes: np.ndarray,
+        first_round: int = 0,
+        last_round: int | None = None,
+        n_threads: int = 1,
+        features: np.ndarray | None = None,
     ) -> np.ndarray:
         """Raw scores of binned rows.
 
@@ -159,34 +197,37 @@ class Model:
         codes : ndarray of shape (n_features, n_rows), uint8
         first_round, last_round : int
             Rounds `first_round .. last_round - 1` are summed; None: up to the last.
+        n_threads : int
+        features : ndarray of shape (n_features, n_rows), float32, optional
+            Raw features (`FeatureTable.numbers`), needed where leaves are linear.
 
         Returns
         -------
         ndarray of shape (n_rows, n_outputs), float64
-            `base_score + sum of leaf values` (the sum in float32, in order of the trees, as in training), in
-            the unit of y.
+            `base_score + sum of leaves` (the sum in float32, in order of the trees, as in training), in the
+            unit of y.
         """
         first, last = self._tree_range(first_round, last_round)
+        if features is None and len(self.forest.regressors(first, last)):
+            raise ValueError(
+                "The model has linear leaves, which read the features themselves, but only their bins were "
+                "given; predict from X instead of a Dataset."
+            )
         return self.forest.scores(
-            codes,
-            self.base_score,
-            scale=self.target_scale,
-            offset=self.target_offset,
-            first=first,
-            last=last,
-            n_threads=n_threads,
+            codes, **self._unit(), first=first, last=last, n_threads=n_threads, features=features
         )
 
     def raw_predict(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> np.ndarray:
         """Raw scores (n_rows, n_outputs), float64, of a FeatureTable; see `raw_predict_codes`."""
+        trees = self._tree_range(first_round, last_round)
         out = np.empty((table.n_rows, self.n_outputs))
-        for rows, codes in self._chunks(table, n_threads):
-            scores = self.raw_predict_codes(codes, first_round, last_round, n_threads)
+        for chunk in self._chunks(table, n_threads, trees):
+            scores = self.raw_predict_codes(chunk.codes, first_round, last_round, n_threads, chunk.features)
             if len(scores) == len(out):
                 return scores
-            out[rows] = scores
+            out[chunk.rows] = scores
         return out
 
     def predict(
@@ -195,17 +236,94 @@ class Model:
         """Predictions of a FeatureTable: raw scores through the objective's link, float64."""
         return self.objective.transform(self.raw_predict(table, first_round, last_round, n_threads))
 
+    def predict_topk(
+        self, table: Any, k: int = 5, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The outputs with the highest raw scores of each row of a FeatureTable.
+
+        With sparse leaves the work per row grows with what its leaves hold, not with the number of outputs.
+
+        Parameters
+        ----------
+        k : int
+            How many.
+        first_round, last_round : int
+            Rounds `first_round .. last_round - 1` are summed; None: up to the last.
+        n_threads : int
+
+        Returns
+        -------
+        outputs : ndarray of shape (n_rows, k), int32
+            Numbers of outputs, the highest score first, ties by number.
+        scores : ndarray of shape (n_rows, k), float64
+            Their raw scores, the bits of `raw_predict`. Links that do not mix outputs (identity, logistic)
+            rise, so predictions rank the same.
+
+        Notes
+        -----
+        All outputs take part, unless they have one base score and y was not scaled: then an output that no
+        leaf of the row holds was never voted for, and does not. Where there are fewer than k, -1 and -inf
+        follow.
+        """
+        first, last = self._tree_range(first_round, last_round)
+        shape = table.n_rows, max(0, k)
+        outputs, scores = np.empty(shape, np.int32), np.empty(shape)
+        unit = {"base": None} if self._is_one_base else self._unit()
+        for chunk in self._chunks(table, n_threads, (first, last)):
+            outputs[chunk.rows], scores[chunk.rows] = self.forest.topk(
+                chunk.codes,
+                **unit,
+                k=k,
+                first=first,
+                last=last,
+                n_threads=n_threads,
+                features=chunk.features,
+            )
+        return outputs, scores + self.base_score[0] if self._is_one_base else scores
+
+    def predict_sparse(
+        self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
+    ) -> scipy.sparse.csr_matrix:
+        """Raw scores of the outputs that the leaves of each row of a FeatureTable hold.
+
+        Returns
+        -------
+        csr_matrix of shape (n_rows, n_outputs), float64
+            What is stored has the bits of `raw_predict`. What is not stored has the raw score of a row
+            without any tree: `in_unit_of_y(0)`, which is 0 where base scores are. A link is to be applied to
+            both: logistic makes 1/2 of a score 0, so its predictions have no zeros to leave out.
+
+        Raises
+        ------
+        ValueError
+            Where leaves hold all outputs: then nothing is sparse.
+        """
+        first, last = self._tree_range(first_round, last_round)
+        parts = [
+            self.forest.sparse_scores(
+                chunk.codes, first=first, last=last, n_threads=n_threads, features=chunk.features
+            )
+            for chunk in self._chunks(table, n_threads, (first, last))
+        ]
+        indptr = np.cumsum(np.concatenate([[0], *(np.diff(indptr) for indptr, _, _ in parts)]))
+        outputs = np.concatenate([outputs for _, outputs, _ in parts])
+        scores = np.concatenate([sums for _, _, sums in parts]).astype(np.float64)
+        scores += self.base_score[outputs]
+        if self.target_scale is not None and self.target_offset is not None:
+            scores = scores * self.target_scale[outputs] + self.target_offset[outputs]
+        return scipy.sparse.csr_matrix((scores, outputs, indptr), (table.n_rows, self.n_outputs))
+
     def staged_raw(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> Iterator[np.ndarray]:
         """Yield raw scores (n_rows, n_outputs), float64, after each of the rounds."""
         last_round = self.n_rounds if last_round is None else last_round
-        self._tree_range(first_round, last_round)
-        codes = self.mapper.transform(table, n_threads)
+        trees = self._tree_range(first_round, last_round)
+        codes, features = self.mapper.transform(table, n_threads), self.regressors_of(table, *trees)
         raw = np.zeros((codes.shape[1], self.n_outputs), np.float32)
         for round in range(first_round, last_round):
             first, last = self._tree_range(round, round + 1)
-            self.forest.predict(codes, raw, first=first, last=last, n_threads=n_threads)
+            self.forest.predict(codes, raw, first=first, last=last, n_threads=n_threads, features=features)
             yield self.in_unit_of_y(raw)
 
     def apply(
@@ -214,9 +332,24 @@ class Model:
         """Leaf ids of a FeatureTable: int32 (n_rows, n_trees)."""
         first, last = self._tree_range(first_round, last_round)
         out = np.empty((table.n_rows, last - first), np.int32)
-        for rows, codes in self._chunks(table, n_threads):
-            out[rows] = self.forest.apply(codes, first=first, last=last, n_threads=n_threads)
+        for chunk in self._chunks(table, n_threads, (0, 0)):
+            out[chunk.rows] = self.forest.apply(chunk.codes, first=first, last=last, n_threads=n_threads)
         return out
+
+    def regressors_of(self, table: Any, first: int = 0, last: int | None = None) -> np.ndarray | None:
+        """What the linear leaves of trees `first .. last - 1` read of a FeatureTable.
+
+        Returns
+        -------
+        ndarray of shape (n_features, n_rows), float32, or None where no leaf is linear
+            See `FeatureTable.numbers`.
+        """
+        wanted = self.forest.regressors(first, last)
+        if not len(wanted):
+            return None
+        only = np.zeros(self.n_features, bool)
+        only[wanted] = True
+        return table.numbers(only)
 
     def in_unit_of_y(self, raw: np.ndarray) -> np.ndarray:
         """Sums of leaf values (n_rows, n_outputs), float32 -> raw scores in the unit of y, float64."""
@@ -226,15 +359,24 @@ class Model:
             scores += self.target_offset
         return scores
 
-    def _chunks(self, table: Any, n_threads: int) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yield (rows, their codes): memory stays bounded however long the table is."""
-        size = max(1, _CHUNK_CODES // max(1, self.n_features))
-        if table.n_rows <= size:
-            yield slice(None), self.mapper.transform(table, n_threads)
-            return
-        for begin in range(0, table.n_rows, size):
-            rows = slice(begin, min(begin + size, table.n_rows))
-            yield rows, self.mapper.transform(table.rows(rows.start, rows.stop), n_threads)
+    @property
+    def _is_one_base(self) -> bool:
+        """Whether a row without any tree has the same score for all outputs."""
+        return self.target_scale is None and bool((self.base_score == self.base_score[0]).all())
+
+    def _unit(self) -> dict[str, Any]:
+        """What the core needs to make raw scores of sums of leaves."""
+        return {"base": self.base_score, "scale": self.target_scale, "offset": self.target_offset}
+
+    def _chunks(self, table: Any, n_threads: int, trees: tuple[int, int]) -> Iterator[_Chunk]:
+        """Codes and features of a table, in chunks: memory stays bounded however long the table is."""
+        bytes_per_row = self.n_features + 4 * len(self.forest.regressors(*trees))
+        size = max(1, _CHUNK_BYTES // max(1, bytes_per_row))
+        for begin in range(0, max(1, table.n_rows), size):
+            end = min(begin + size, table.n_rows)
+            part = table if end - begin == table.n_rows else table.rows(begin, end)
+            codes = self.mapper.transform(part, n_threads)
+            yield _Chunk(slice(begin, end), codes, self.regressors_of(part, *trees))
 
     def _tree_range(self, first_round: int, last_round: int | None) -> tuple[int, int]:
         last_round = self.n_rounds if last_round is None else last_round
@@ -270,11 +412,21 @@ class Model:
             raise ValueError(f"kind={kind!r} is unknown; it must be one of {', '.join(IMPORTANCE_KINDS)}.")
         if per_output and kind != "gain":
             raise ValueError(f"Importance per output exists for kind='gain' only, not for kind={kind!r}.")
+        if kind != "split" and not self.has_statistics:
+            raise ValueError(
+                f"Importance by {kind} is not known: the model was saved with statistics=False. "
+                "kind='split' counts the splits."
+            )
         total = np.zeros((self.n_outputs if per_output else 1, self.n_features))
         for tree, _, output in forest.trees_of(self.forest):
             inner = tree.feature >= 0
             features = tree.feature[inner]
             if per_output:
+                if output < 0 and tree.output_gain.shape[1] != self.n_outputs:
+                    raise ValueError(
+                        "Importance per output is not known for trees that were grown on a sketch of the "
+                        "outputs."
+                    )
                 gains = tree.output_gain[inner] if output < 0 else tree.gain[inner][:, None]
                 for k, weights in zip(
                     [output] if output >= 0 else range(self.n_outputs), gains.T, strict=True
@@ -295,15 +447,21 @@ class Model:
         other.__dict__.update(self.__dict__)
         other.base_score, other._rounds, other.metadata = self.base_score.copy(), [], dict(self.metadata)
         other.forest = _core.Forest(self.n_outputs)
-        for (tree, values, output), round in zip(forest.trees_of(self.forest), self._rounds, strict=True):
-            other.append(tree, values, round, output)
+        for (tree, leaves, output), round in zip(forest.trees_of(self.forest), self._rounds, strict=True):
+            other.append(tree, leaves, round, output)
         return other
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, leaf_dtype: str = "float32", statistics: bool = True) -> None:
         """Write the model to a file that cannot run code; see `polyleaf.serialize.save_model`."""
         from polyleaf.serialize import save_model
 
-        save_model(self, path)
+        save_model(self, path, leaf_dtype, statistics)
+
+    def size_report(self, X: Any = None, y: Any = None, **options: Any) -> dict[str, Any]:
+        """How large the model is, and how good at each size; see `polyleaf.inspect.size_report`."""
+        from polyleaf.inspect import size_report
+
+        return size_report(self, X, y, **options)
 
     @staticmethod
     def load(path: str | Path) -> Model:
@@ -316,10 +474,12 @@ class Model:
         """Whether both have the same trees, values and settings, bit for bit."""
         mine, theirs = forest.to_arrays(self.forest), forest.to_arrays(other.forest)
         return (
-            all(mine[name].tobytes() == theirs[name].tobytes() for name in mine)
+            mine.keys() == theirs.keys()
+            and all(mine[name].tobytes() == theirs[name].tobytes() for name in mine)
             and self._rounds == other._rounds
             and self._settings() == other._settings()
             and _same_mapper(self.mapper, other.mapper)
+            and _same_projection(self.projection, other.projection)
         )
 
     def _settings(self) -> list[Any]:
@@ -361,6 +521,14 @@ def _per_output(values: Any, n_outputs: int, what: str) -> np.ndarray | None:
     if array.shape != (n_outputs,) or not np.isfinite(array).all():
         raise ValueError(f"{what} must hold {n_outputs} finite numbers, one for each output.")
     return array
+
+
+def _same_projection(a: Projection | None, b: Projection | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    mine, theirs = a.arrays(), b.arrays()
+    same = mine.keys() == theirs.keys() and a.to_dict() == b.to_dict()
+    return same and all(mine[name].tobytes() == theirs[name].tobytes() for name in mine)
 
 
 def _same_mapper(mine: Any, theirs: Any) -> bool:

@@ -8,7 +8,10 @@ from __future__ import annotations
 from numbers import Integral, Real
 from typing import Any
 
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+
+from .projections import PROJECTIONS, Projector
+from .sketches import SKETCHES
 
 __all__ = ["SHARED_CONSTRAINTS", "Constraints", "document"]
 
@@ -36,8 +39,26 @@ SHARED_CONSTRAINTS: Constraints = {
     "colsample_bytree": [Interval(Real, 0, 1, closed="right")],
     "colsample_bynode": [Interval(Real, 0, 1, closed="right")],
     "multi_strategy": [StrOptions({"multi_output_tree", "one_output_per_tree"})],
-    "curvature": [StrOptions({"auto", "none", "shared", "diagonal"})],
-    "leaf_curvature": [StrOptions({"auto", "none", "shared", "diagonal"})],
+    "curvature": [StrOptions({"auto", "none", "shared", "diagonal", "full", "block"})],
+    "leaf_curvature": [StrOptions({"auto", "none", "shared", "diagonal", "full", "block"})],
+    "block_size": [Interval(Integral, 1, None, closed="left")],
+    "refresh": [StrOptions({"round", "tree", "layer"})],
+    "rows_per_layer": ["array-like", None],
+    "pruning": [StrOptions({"pre", "post"})],
+    "sketch": [StrOptions({"auto", *SKETCHES}), HasMethods("sketch"), callable, None],
+    "sketch_dim": [Interval(Integral, 1, 4096, closed="both"), None],
+    "leaf": [StrOptions({"constant", "linear", "sparse"})],
+    "linear_fit": [StrOptions({"half_additive", "full", "post"})],
+    "linear_features": [Interval(Integral, 0, None, closed="left")],
+    "linear_lambda": [Interval(Real, 0, None, closed="left"), None],
+    "linear_extrapolation": [StrOptions({"clip", "free"})],
+    "leaf_k": [Interval(Integral, 1, None, closed="left")],
+    "leaf_support": [StrOptions({"own", "shared"})],
+    "split_search": [StrOptions({"auto", "histogram", "exact", "sketch"})],
+    "threshold_step": [Interval(Real, 0, 1, closed="left")],
+    "projection": [StrOptions(set(PROJECTIONS)), Projector, None],
+    "projection_dim": [Interval(Integral, 1, None, closed="left"), None],
+    "tfidf": ["boolean"],
     "base_score": [Real, "array-like", None],
     "missing_targets": [StrOptions({"error", "ignore"})],
     "categorical_features": [StrOptions({"from_dtype"}), "array-like", None],
@@ -95,11 +116,70 @@ colsample_bynode : float, default=1.0
 multi_strategy : {"multi_output_tree", "one_output_per_tree"}, default="multi_output_tree"
     One tree for all outputs with a vector in each leaf, or one tree per output and round (the default of
     XGBoost, and what LightGBM does).
-curvature : {"auto", "none", "shared", "diagonal"}, default="auto"
-    Second-order statistics that trees are grown on: none (first order), one number per row, or one per row
-    and output. "auto": what the objective has.
-leaf_curvature : {"auto", "none", "shared", "diagonal"}, default="auto"
-    Second-order statistics that leaf values are computed from.
+curvature : {"auto", "none", "shared", "diagonal", "full", "block"}, default="auto"
+    Second-order statistics that trees are grown on: none (first order), one number per row, one per row and
+    output, all pairs of outputs (few outputs only: costs grow with their square), or the pairs of a block of
+    outputs. "auto": one per row and output, up to 64 outputs.
+leaf_curvature : {"auto", "none", "shared", "diagonal", "full", "block"}, default="auto"
+    Second-order statistics that leaf values are computed from. "auto": what the objective has; as
+    `curvature` where that is "full" or "block".
+block_size : int, default=2
+    Outputs of a "block": those of largest gradient in a node; the others keep their scores.
+refresh : {"round", "tree", "layer"}, default="round"
+    When derivatives are computed anew: once a round; after every tree (with one tree per output, each then
+    sees what those before it did); or after every layer, which makes each layer a step of boosting: fewer
+    trees are needed (with `grow_policy="depthwise"`).
+rows_per_layer : list of float or int, or None, default=None
+    With `refresh="layer"`: rows for each layer, as fractions or numbers of rows; the last entry holds for all
+    deeper layers. `[0.25, 0.5, 1.0]` grows the upper layers on fewer rows.
+pruning : {"pre", "post"}, default="pre"
+    "post": split whatever the gain, then cut back the subtrees whose gains, each less `min_split_gain`, do
+    not add up to more than 0.
+sketch : None, "auto", str, callable or object with a method `sketch`, default=None
+    Grow each tree on a few columns that stand for all outputs (SketchBoost), which makes a thousand outputs
+    cost little more than sixteen; leaf values are always fitted on all of them. "random_projection",
+    "random_sampling", "top_outputs", "truncated_svd", "count_sketch", or what :mod:`polyleaf.sketches`
+    describes; "auto": no sketch for few outputs, else the best measured. Splits then have one curvature a
+    row, and `reg_alpha` and `max_delta_step` act on leaf values only.
+sketch_dim : int or None, default=None
+    Columns of the sketch; None: 14, and 32 for `split_search="sketch"`.
+leaf : {"constant", "linear", "sparse"}, default="constant"
+    What a leaf holds: a value for each output; a linear function of a few features (GBDT-PL), which needs
+    fewer trees where targets are smooth in the features; or a value for the `leaf_k` outputs that gain most,
+    while the others keep their scores, which makes trees small and fast where outputs are very many. Linear
+    leaves read the features themselves, so a :class:`polyleaf.Dataset` must keep them (`keep_features=True`).
+linear_fit : {"half_additive", "full", "post"}, default="half_additive"
+    How splits are judged with linear leaves: by what lines in the feature split on, and the parent's own
+    function, will achieve in the children; by refitting all features of the leaf at every candidate (slower);
+    or as if leaves were constant, lines being fitted at the end.
+linear_features : int, default=5
+    Features that one leaf may be linear in: the first that the path to it splits on. 0: constant leaves.
+linear_lambda : float or None, default=None
+    L2 regularisation of slopes, per standard deviation of the feature. None: `reg_lambda`; infinite: constant
+    leaves.
+linear_extrapolation : {"clip", "free"}, default="clip"
+    "clip" holds what a leaf predicts for new rows within what it predicted for the rows it was fitted on;
+    "free" lets lines run on.
+leaf_k : int, default=20
+    Outputs of a sparse leaf.
+leaf_support : {"own", "shared"}, default="own"
+    Each sparse leaf chooses its outputs, or the two children of a node share theirs.
+split_search : {"auto", "histogram", "exact", "sketch"}, default="auto"
+    How splits are found. "histogram": from histograms of all outputs (or of `sketch`). With `leaf="sparse"`
+    and an objective that leaves zeros alone ("squared_hinge", "squared_error") targets, scores and gradients
+    can stay sparse whatever the number of outputs: "sketch" lets a small sketch of the gradients propose
+    splits and judges them by exact sums; "exact" tries every feature (GBDT-SPARSE as published), which is
+    slower. "auto": "sketch" where y is a SciPy sparse matrix and leaves are sparse, else "histogram".
+threshold_step : float, default=0.05
+    With `split_search="exact"`: a threshold at every such share of a node's rows; 0: wherever there is one.
+projection : {"gaussian", "pca", "leml", "columns"}, Projector or None, default=None
+    Turn wide and sparse X into few dense features first; part of the fitted model, applied by every
+    prediction. See
+    :mod:`polyleaf.projections`. "leml" learns from y.
+projection_dim : int or None, default=None
+    Features that come out of it; None: 100.
+tfidf : bool, default=False
+    Before the projection, weight columns by inverse frequency and give rows length 1: for counts of words.
 """.strip("\n")
 
 _TRAINING = """
@@ -147,6 +227,7 @@ histogram_memory : int or None, default=None
 _ATTRIBUTES = """
 model_ : polyleaf.Model
     The forest with its bins.
+projection_ : polyleaf.projections.Projection or None
 n_features_in_ : int
 feature_names_in_ : ndarray of str
     Only where X had names.

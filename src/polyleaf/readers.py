@@ -95,7 +95,7 @@ def _format_of(path: Path) -> str:
     )
 
 
-def _open_text(path: Path) -> TextIO:
+def open_text(path: Path) -> TextIO:
     openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
     return openers.get(path.suffix.lower(), open)(path, "rt", encoding="utf-8-sig", newline="")
 
@@ -113,13 +113,13 @@ class _CsvLayout:
 
 
 def _csv_layout(path: Path) -> _CsvLayout:
-    with _open_text(path) as stream:
+    with open_text(path) as stream:
         first = stream.readline()
     if not first.strip():
         raise ReadError("the first line is empty; a CSV file starts with its column names.")
     unquoted = re.sub(r'"[^"]*"', "", first)
     delimiter = max(",;\t|", key=unquoted.count)
-    with _open_text(path) as stream:
+    with open_text(path) as stream:
         cells = next(csv.reader(stream, delimiter=delimiter))
     if all(cell.strip() and to_numbers([cell]) is not None for cell in cells):
         return _CsvLayout(delimiter, tuple(f"c{i}" for i in range(len(cells))), has_header=False)
@@ -167,7 +167,7 @@ def _read_csv_plain(path: Path, layout: _CsvLayout) -> Table:
     while True:
         chunks: list[list] = [[] for _ in range(width)]
         again = False
-        with _open_text(path) as stream:
+        with open_text(path) as stream:
             rows = _csv_rows(stream, layout)
             while chunk := list(islice(rows, CHUNK_ROWS)):
                 for i, cells in enumerate(zip(*chunk, strict=True)):
@@ -310,7 +310,7 @@ def _arrow_numbers(column: Any) -> np.ndarray:
 
 
 def _read_arff(path: Path) -> Table:
-    with _open_text(path) as stream:
+    with open_text(path) as stream:
         return read_arff(stream)
 
 
@@ -332,7 +332,7 @@ def _read_libsvm(path: Path) -> Table:
 
 def _is_multilabel(path: Path) -> bool:
     """Whether some row has several labels or none."""
-    with _open_text(path) as stream:
+    with open_text(path) as stream:
         for line in stream:
             words = line.partition("#")[0].split()
             if words and ("," in words[0] or ":" in words[0]):

@@ -10,7 +10,18 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["cgb", "gbdt_mo", "gbdt_so"]
+__all__ = [
+    "cgb",
+    "gamble",
+    "gbdt_mo",
+    "gbdt_pl",
+    "gbdt_so",
+    "gbdt_sparse",
+    "gd_mcboost",
+    "samme",
+    "tfbt",
+    "tfbt_full",
+]
 
 
 def gbdt_mo() -> dict[str, Any]:
@@ -35,6 +46,34 @@ def gbdt_mo() -> dict[str, Any]:
     }
 
 
+def gbdt_pl() -> dict[str, Any]:
+    """GBDT-PL: leaves that are linear in a few features, and splits that know it.
+
+    Shi, Li and Li, "Gradient Boosting With Piece-Wise Linear Regression Trees", IJCAI 2019. Half-additive
+    fitting (section 4.3) of at most 5 regressors, chosen as the tree grows (section 4.2), best first; the
+    settings of the paper's table 3 (255 leaves, rate 0.1, regularisation 0.01) and its 500 rounds. The
+    paper's least sum of curvature in a leaf, 100, is left out: it is for its millions of rows
+    (`min_child_weight=100`). A leaf's function is refitted by least squares on the features themselves, not
+    on bin means, and penalties are per standard deviation of a feature.
+
+    Returns
+    -------
+    dict
+        Parameters of `PolyleafRegressor` and `PolyleafClassifier`.
+    """
+    return {
+        "leaf": "linear",
+        "linear_fit": "half_additive",
+        "linear_features": 5,
+        "multi_strategy": "multi_output_tree",
+        "grow_policy": "lossguide",
+        "n_estimators": 500,
+        "learning_rate": 0.1,
+        "max_leaves": 255,
+        "reg_lambda": 0.01,
+    }
+
+
 def gbdt_so() -> dict[str, Any]:
     """GBDT-SO: the same trees, one for each output in each round.
 
@@ -47,6 +86,49 @@ def gbdt_so() -> dict[str, Any]:
         Parameters of `PolyleafRegressor` and `PolyleafClassifier`.
     """
     return {**gbdt_mo(), "multi_strategy": "one_output_per_tree"}
+
+
+def gbdt_sparse(*, exact: bool = False) -> dict[str, Any]:
+    """GBDT-SPARSE: very many outputs of which each row has few; leaves keep k of them, nothing is ever dense.
+
+    Si, Zhang, Keerthi, Mahajan, Dhillon and Hsieh, "Gradient Boosted Decision Trees for High Dimensional
+    Sparse Output", ICML 2017. First-order trees (eq. 11) whose leaves hold the k outputs of largest summed
+    gradient (eq. 16 to 20), grown level by level on features projected by LEML (section 4.2). Depth 10, 100
+    rows a leaf, lambda 5, k = 20 and 100 features are those of the paper for Delicious (section 5). It states
+    neither the number of trees nor a shrinkage; these are measured (docs/sparse-leaves.md).
+
+    Parameters
+    ----------
+    exact : bool
+        Search as published: every feature by exact sums, thresholds at every 5 % of a node's rows (Algorithm
+        1). Otherwise a sketch of the gradients proposes splits and exact sums judge them: as good, and
+        faster.
+
+    Returns
+    -------
+    dict
+        Parameters of `PolyleafClassifier` (loss: squared hinge, eq. 9) and `PolyleafRegressor` (squared
+        error).
+    """
+    search = {"split_search": "exact", "threshold_step": 0.05} if exact else {"split_search": "sketch"}
+    return {
+        **search,
+        "leaf": "sparse",
+        "leaf_k": 20,
+        "leaf_support": "own",
+        "curvature": "none",
+        "leaf_curvature": "none",
+        "grow_policy": "depthwise",
+        "max_depth": 10,
+        "max_leaves": None,
+        "min_child_samples": 100,
+        "min_child_weight": 0.0,
+        "reg_lambda": 5.0,
+        "projection": "leml",
+        "projection_dim": 100,
+        "learning_rate": 0.1,
+        "n_estimators": 200,
+    }
 
 
 def cgb(*, classifier: bool = False) -> dict[str, Any]:
@@ -86,3 +168,117 @@ def cgb(*, classifier: bool = False) -> dict[str, Any]:
         "learning_rate": 0.1,
         "n_estimators": 100,
     }
+
+
+def tfbt(*, classifier: bool = True) -> dict[str, Any]:
+    """TFBT: vector leaves from the diagonal of the Hessian, boosted layer by layer.
+
+    Ponomareva, Colthurst, Hendry, Haykal and Radpour, "Compact multi-class boosted trees", IEEE Big Data 2017
+    (arXiv 1710.11547). The setting the paper recommends and reports as "Diagonal + LBL" (section VII): every
+    layer of a tree is a boosting step (section V), splits and leaves use the diagonal of the Hessian (section
+    III-A) of softmax cross-entropy, trees of depth 4, learning rate 0.3, L2 of 1. (TFBT's own L2 is per
+    instance; the paper chose it such that it comes to XGBoost's 1, which is `reg_lambda` here.) The paper
+    states no smallest leaf. It is about ensembles of 10 to 100 trees: set `n_estimators`.
+
+    Parameters
+    ----------
+    classifier : bool
+        For `PolyleafClassifier`. False leaves out the curvature of softmax, which regressors do not have.
+
+    Returns
+    -------
+    dict
+        Parameters of `PolyleafClassifier`, or of `PolyleafRegressor`.
+    """
+    softmax = {"softmax_curvature": "diagonal"} if classifier else {}
+    return {
+        **softmax,
+        "multi_strategy": "multi_output_tree",
+        "refresh": "layer",
+        "curvature": "diagonal",
+        "leaf_curvature": "diagonal",
+        "grow_policy": "depthwise",
+        "max_depth": 4,
+        "max_leaves": None,
+        "reg_lambda": 1.0,
+        "min_child_weight": 0.0,
+        "min_child_samples": 1,
+        "learning_rate": 0.3,
+    }
+
+
+def tfbt_full(*, classifier: bool = True) -> dict[str, Any]:
+    """TFBT with the whole Hessian in splits and leaves, a whole tree at a time.
+
+    "Full Hessian" in the tables of Ponomareva et al., 2017 (see :func:`tfbt`): eq. 6 for the leaves, eq. 7
+    and 8 for the gain.
+
+    Parameters
+    ----------
+    classifier : bool
+        As in :func:`tfbt`.
+
+    Returns
+    -------
+    dict
+        Parameters of `PolyleafClassifier`, or of `PolyleafRegressor`.
+    """
+    full = {"refresh": "round", "curvature": "full", "leaf_curvature": "full"}
+    return {**tfbt(classifier=classifier), **full}
+
+
+def samme() -> dict[str, Any]:
+    """SAMME by gradient steps: the multi-class exponential loss, first order, scores that sum to zero.
+
+    Zhu, Zou, Rosset and Hastie, "Multi-class AdaBoost", Statistics and Its Interface 2, 2009, in the form
+    that TFBT (section IV; see :func:`tfbt`) gives it. The gradient of the loss sums to zero over classes, and
+    so does every leaf, because no curvature weighs its outputs: the paper's constraint holds by itself. Not
+    the paper's are trees of real-valued leaves and a learning rate in place of the votes and their weights in
+    closed form.
+
+    Returns
+    -------
+    dict
+        Parameters of `PolyleafClassifier`, for three classes or more.
+    """
+    return {
+        "objective": "exponential",
+        "multi_strategy": "multi_output_tree",
+        "curvature": "none",
+        "leaf_curvature": "none",
+        "reg_lambda": 0.0,
+        "learning_rate": 1.0,
+    }
+
+
+def gamble() -> dict[str, Any]:
+    """GAMBLE: SAMME's loss by quasi-Newton steps.
+
+    Huang, Ertekin, Song, Zha and Giles, "Efficient multiclass boosting classification with active learning",
+    SIAM International Conference on Data Mining, 2007, in the form that TFBT (section IV; see :func:`tfbt`)
+    gives it: the diagonal of the Hessian, no regularisation. The Hessian of a row has rank one, which its
+    diagonal makes up to K times too small along a leaf's step; a learning rate of 0.1 allows for it.
+
+    Returns
+    -------
+    dict
+        Parameters of `PolyleafClassifier`, for three classes or more.
+    """
+    second_order = {"curvature": "diagonal", "leaf_curvature": "diagonal", "learning_rate": 0.1}
+    return {**samme(), **second_order, "min_child_weight": 0.0}
+
+
+def gd_mcboost() -> dict[str, Any]:
+    """GD-MCBoost: gradient descent on exponentials of multi-class margins, with simplex codewords.
+
+    Saberian and Vasconcelos, "Multiclass boosting: theory and algorithms", NIPS 2011, in the form that TFBT
+    (section IV; see :func:`tfbt`) gives it: first order. Raw scores are the products of the paper's predictor
+    with the codewords, one for each class (see :mod:`polyleaf.objectives.exponential`); the learning rate
+    stands for the paper's line search.
+
+    Returns
+    -------
+    dict
+        Parameters of `PolyleafClassifier`, for three classes or more.
+    """
+    return {**samme(), "objective": "exponential_margin", "learning_rate": 0.3}

@@ -11,6 +11,7 @@ depend on the version of NumPy, on the processor or on the number of threads.
 from __future__ import annotations
 
 import math
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,20 +26,23 @@ _BLOCK = 1 << 15  # rows squared at a time: keeps the temporary array in cache
 
 
 def sample_rows(
-    config: BoostConfig, g: np.ndarray, round: int, usable: np.ndarray | None = None
+    config: BoostConfig, g: np.ndarray, round: int, usable: np.ndarray | None = None, layer: int = 0
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Draw the rows of one tree.
+    """Draw the rows of one tree, or of one of its layers.
 
     Parameters
     ----------
     config : BoostConfig
-        Read here: `subsample`, `sampling_method`, `top_rate`, `other_rate`, `seed`.
+        Read here: `subsample`, `rows_per_layer`, `sampling_method`, `top_rate`, `other_rate`, `seed`.
     g : ndarray of shape (n_rows, n_outputs), float32
         Gradients of this round. Uniform sampling reads the number of rows only.
     round : int
         Number of the round, counted from the very first one (a resumed training goes on counting).
     usable : ndarray of shape (n_usable,), uint32, ascending, optional
         The rows to draw from (those of positive weight, say). All rows when None.
+    layer : int
+        Depth of the nodes that are about to be split. Matters for `rows_per_layer`, whose draws contain each
+        other, and for GOSS, which sees the layer's gradients.
 
     Returns
     -------
@@ -56,11 +60,19 @@ def sample_rows(
     """
     if config.sampling_method == "goss":
         return _goss(config, g, round, usable)
-    if config.subsample >= 1.0:
-        return usable, None
     n = len(g) if usable is None else len(usable)
-    chosen = np.flatnonzero(_draw(n, _count(config.subsample, n), config.seed, round, _ROWS))
+    count = _rows_wanted(config, n, layer)
+    if config.subsample >= 1.0 and count >= n:
+        return usable, None
+    chosen = np.flatnonzero(_draw(n, count, config.seed, round, _ROWS))
     return (chosen.astype(np.uint32) if usable is None else usable[chosen]), None
+
+
+def _rows_wanted(config: BoostConfig, n: int, layer: int) -> int:
+    if config.rows_per_layer is None:
+        return _count(config.subsample, n)
+    wanted = config.rows_per_layer[min(layer, len(config.rows_per_layer) - 1)]
+    return int(wanted) if isinstance(wanted, Integral) or wanted > 1 else _count(float(wanted), n)
 
 
 def sample_features(config: BoostConfig, n_features: int, round: int) -> np.ndarray | None:

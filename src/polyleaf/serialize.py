@@ -20,11 +20,13 @@ import numpy as np
 
 from polyleaf import forest
 from polyleaf.model import Model
+from polyleaf.projections import Projection
 
 FORMAT = "polyleaf-model"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # the newest that is read; a model is written as the oldest that can hold it
 
-_FOREST, _MAPPER = "forest.", "mapper."
+_FOREST, _MAPPER, _PROJECTION = "forest.", "mapper.", "projection."
+_MANY_OUTPUTS = 1024  # from here on base scores that are all the same are kept as one
 _VECTORS = ("base_score", "target_scale", "target_offset")
 _FIELDS: dict[str, tuple[type, ...]] = {
     "feature_names": (list, type(None)),
@@ -42,20 +44,31 @@ class ModelFileError(ValueError):
     """A file that is not a valid model, or not one that this version can read."""
 
 
-def save_model(model: Model, path: str | Path) -> None:
+def save_model(model: Model, path: str | Path, leaf_dtype: str = "float32", statistics: bool = True) -> None:
     """Write a model to a file.
 
     The file is written beside `path` and then renamed, so that `path` holds the old file or the new one,
     whole, at any time. Equal models give equal files.
+
+    Parameters
+    ----------
+    model : Model
+    path : str or Path
+    leaf_dtype : {"float32", "float16", "int8"}
+        Leaf values as they are, or rounded: see :mod:`polyleaf.leaf_storage`, and
+        :func:`polyleaf.inspect.leaf_dtype_report` for what that costs. Loading gives float32 again.
+    statistics : bool
+        Whether gains, numbers of rows and curvatures of the nodes are kept. Prediction does not need them;
+        importances by gain and cover do. They are most of a file where there are many outputs.
 
     Raises
     ------
     OSError
         When the file cannot be written (no space, no permission); the old file is then left as it was.
     ValueError
-        When the model's metadata holds something that JSON cannot.
+        When the model's metadata holds something that JSON cannot, or leaf values do not fit `leaf_dtype`.
     """
-    _replace_file(Path(path), to_bytes(model))
+    _replace_file(Path(path), to_bytes(model, leaf_dtype, statistics))
 
 
 def load_model(path: str | Path) -> Model:
@@ -74,13 +87,13 @@ def load_model(path: str | Path) -> Model:
         raise ModelFileError(f"{os.fspath(path)!r} cannot be loaded: {error}") from error.__cause__
 
 
-def to_bytes(model: Model) -> bytes:
+def to_bytes(model: Model, leaf_dtype: str = "float32", statistics: bool = True) -> bytes:
     """A model in the format of model files."""
     from safetensors.numpy import save
 
-    header, arrays = _to_state(model)
+    header, arrays = _to_state(model, leaf_dtype, statistics and model.has_statistics)
     about = {
-        "format_version": FORMAT_VERSION,
+        "format_version": _version_needed(arrays),
         "polyleaf_version": polyleaf_version(),
         "checksum": _checksum(header, arrays),
         "model": header,
@@ -111,7 +124,9 @@ def polyleaf_version() -> str:
 # --- model <-> header and arrays ------------------------------------------------------------------
 
 
-def _to_state(model: Model) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _to_state(
+    model: Model, leaf_dtype: str, statistics: bool
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     mapper_meta, mapper_arrays = model.mapper.to_state()
     header = {
         "feature_names": model.feature_names,
@@ -125,8 +140,15 @@ def _to_state(model: Model) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     }
     arrays = {name: getattr(model, name) for name in _VECTORS if getattr(model, name) is not None}
     arrays["round_of_tree"] = model.round_of_tree
-    arrays |= {_FOREST + name: array for name, array in forest.to_arrays(model.forest).items()}
+    trees = forest.to_arrays(model.forest, leaf_dtype, statistics)
+    arrays |= {_FOREST + name: array for name, array in trees.items()}
     arrays |= {_MAPPER + name: np.asarray(array) for name, array in mapper_arrays.items()}
+    if model.projection is not None:
+        header["projection"] = model.projection.to_dict()
+        arrays |= {_PROJECTION + name: array for name, array in model.projection.arrays().items()}
+    base = model.base_score
+    if _version_needed(arrays) > 1 and len(base) >= _MANY_OUTPUTS and (base == base[0]).all():
+        header["n_outputs"], arrays["base_score"] = len(base), base[:1]
     arrays = {name: np.require(array, requirements="C") for name, array in sorted(arrays.items())}
     try:
         return json.loads(json.dumps(header, default=_to_json)), arrays
@@ -136,6 +158,12 @@ def _to_state(model: Model) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         ) from error
 
 
+def _version_needed(arrays: dict[str, np.ndarray]) -> int:
+    """Version 1 holds dense leaves only, and no projection."""
+    newer = {_FOREST + name for name in forest.KIND_ARRAYS} | {_PROJECTION + "columns"}
+    return 1 if newer.isdisjoint(arrays) else 2
+
+
 def _from_state(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
     from polyleaf.binning import BinMapper
     from polyleaf.objectives import objective_from_dict
@@ -143,6 +171,9 @@ def _from_state(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
     for name, types in _FIELDS.items():
         if not isinstance(header.get(name), types) or isinstance(header.get(name), bool):
             raise ValueError(f"The header's {name!r} is missing or of the wrong type.")
+    projection = header.get("projection")
+    if projection is not None:
+        projection = Projection.from_dict(projection, _with_prefix(arrays, _PROJECTION))
     model = Model(
         mapper=BinMapper.from_state(header["mapper"], _with_prefix(arrays, _MAPPER)),
         objective=objective_from_dict(header["objective"]),
@@ -150,19 +181,35 @@ def _from_state(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
         output_names=header["output_names"],
         learning_rate=header["learning_rate"],
         metadata=header["metadata"],
-        base_score=arrays["base_score"],
+        base_score=_base_score(header, arrays),
         target_scale=arrays.get("target_scale"),
         target_offset=arrays.get("target_offset"),
+        projection=projection,
     )
+    if projection is not None and projection.dim != model.n_features:
+        raise ValueError("The projection does not give the features that the mapper has.")
     model.best_iteration, model.best_score = header["best_iteration"], header["best_score"]
-    trees = forest.from_arrays(_with_prefix(arrays, _FOREST), model.n_outputs, model.n_features)
+    stored = _with_prefix(arrays, _FOREST)
+    model.has_statistics = forest.has_statistics(stored)
+    trees = forest.from_arrays(stored, model.n_outputs, model.n_features)
     rounds = arrays["round_of_tree"]
     if rounds.shape != (len(trees),) or rounds.dtype.kind != "i":
         raise ValueError("The array 'round_of_tree' must have one integer for each tree.")
-    for round, (tree, values, output) in zip(rounds.tolist(), forest.trees_of(trees), strict=True):
+    if model.mapper.is_categorical_[trees.regressors()].any():
+        raise ValueError("A linear leaf reads a categorical feature.")
+    for round, (tree, leaves, output) in zip(rounds.tolist(), forest.trees_of(trees), strict=True):
         _check_splits(tree, model.mapper)
-        model.append(tree, values, round, output)
+        model.append(tree, leaves, round, output)
     return model
+
+
+def _base_score(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> np.ndarray:
+    base, n_outputs = arrays["base_score"], header.get("n_outputs")
+    if n_outputs is None:
+        return base
+    if not isinstance(n_outputs, int) or not 0 < n_outputs < 2**31 or base.shape != (1,):
+        raise ValueError("The header's 'n_outputs' must be the number of outputs that one base score is for.")
+    return np.full(n_outputs, base[0])
 
 
 def _check_splits(tree: Any, mapper: Any) -> None:

@@ -22,7 +22,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_array
 
-__all__ = ["Target", "TargetEncoding", "encode_classification", "encode_regression"]
+__all__ = ["Target", "TargetEncoding", "encode_classification", "encode_regression", "encode_sparse"]
 
 Kind = Literal["regression", "binary", "multiclass", "multilabel"]
 
@@ -143,7 +143,10 @@ class TargetEncoding:
             "kind": self.kind,
             "n_outputs": self.n_outputs,
             "one_dimensional": self.one_dimensional,
-            "classes": None if self.classes is None else _labels_to_json(self.classes),
+            # Those of labels are their numbers, which may be a million.
+            "classes": None
+            if self.classes is None or self.kind == "multilabel"
+            else _labels_to_json(self.classes),
             "output_names": None if self.output_names is None else list(self.output_names),
             "offset": None if self.offset is None else self.offset.tolist(),
             "scale": None if self.scale is None else self.scale.tolist(),
@@ -159,11 +162,14 @@ class TargetEncoding:
             return None if fields[name] is None else np.asarray(fields[name], np.float64)
 
         names, classes = fields["output_names"], fields["classes"]
+        labels = None if classes is None else _labels_from_json(classes)
+        if fields["kind"] == "multilabel":
+            labels = np.arange(int(fields["n_outputs"]))
         return cls(
             kind=fields["kind"],
             n_outputs=int(fields["n_outputs"]),
             one_dimensional=bool(fields["one_dimensional"]),
-            classes=None if classes is None else _labels_from_json(classes),
+            classes=labels,
             output_names=None if names is None else tuple(names),
             offset=array("offset"),
             scale=array("scale"),
@@ -178,21 +184,21 @@ class Target:
 
     Attributes
     ----------
-    values : ndarray
+    values : ndarray or csr_matrix
         `(n_rows, n_outputs)`, float32 or (regression) float64; int32 `(n_rows,)` class ids for multi-class.
-        Missing values are 0.
+        Missing values are 0. From `encode_sparse`: a float32 csr_matrix, canonical.
     weight : ndarray of float32 or None
         `(n_rows,)` or `(n_rows, n_outputs)`; None: one everywhere. Zero where a value is missing.
     encoding : TargetEncoding
     """
 
-    values: np.ndarray
+    values: Any
     weight: np.ndarray | None
     encoding: TargetEncoding
 
     @property
     def n_rows(self) -> int:
-        return len(self.values)
+        return self.values.shape[0]
 
     def take(self, rows: np.ndarray) -> Target:
         """The target of some rows."""
@@ -304,6 +310,59 @@ def encode_classification(
     return encoding._with_ids(ids.astype(np.int32), weight)
 
 
+def encode_sparse(
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    kind: Literal["multilabel", "regression"],
+    name: str = "y",
+    like: TargetEncoding | None = None,
+) -> Target:
+    """Encode a target of which few values are not 0, without making it dense.
+
+    Parameters
+    ----------
+    y : sparse matrix, array-like or data frame of shape (n_rows, n_outputs)
+        Labels (0 and 1) or numbers. The order of entries does not matter; duplicates are refused.
+    sample_weight : array-like of shape (n_rows,), optional
+    kind : {"multilabel", "regression"}
+    name : str
+        What messages call y.
+    like : TargetEncoding, optional
+        Encode as an earlier y was.
+
+    Returns
+    -------
+    Target
+        Its values are a csr_matrix, float32, with ascending columns.
+
+    Raises
+    ------
+    ValueError
+        Where y or the weights are not what they should be.
+    """
+    values = _sparse_values(y, name)
+    n_rows, n_outputs = values.shape
+    weight = _check_weight(sample_weight, n_rows, 0, name)
+    if kind == "multilabel" and (values.data != 1).any():
+        at = int(np.flatnonzero(values.data != 1)[0])
+        row = int(np.searchsorted(values.indptr, at, side="right")) - 1
+        raise ValueError(
+            f"{name}[{row}, {values.indices[at]}] is {values.data[at]:g}: an indicator matrix holds 0 "
+            "and 1 only."
+        )
+    if like is not None:
+        if like.kind != kind or like.one_dimensional:
+            raise ValueError(f"The model was fitted on another kind of target than {name}, which is {kind}.")
+        like._check_shape(values.shape, name)
+        return Target(values, weight, like)
+    if values.nnz == 0:
+        raise ValueError(f"{name} holds nothing but zeros, so there is nothing to learn.")
+    names = None if scipy.sparse.issparse(y) else _column_names(y)
+    classes = np.arange(n_outputs) if kind == "multilabel" else None
+    return Target(values, weight, TargetEncoding(kind, n_outputs, False, classes=classes, output_names=names))
+
+
 def _class_encoding(classes: np.ndarray, one_vs_rest: bool) -> TargetEncoding:
     binary = len(classes) == 2
     return TargetEncoding(
@@ -366,6 +425,38 @@ def _as_numpy(y: Any) -> Any:
             "y holds lists of different lengths. Several labels per row go into an indicator matrix of 0 and "
             "1: sklearn.preprocessing.MultiLabelBinarizer makes one."
         ) from None
+
+
+def _sparse_values(y: Any, name: str) -> scipy.sparse.csr_matrix:
+    """float32 CSR: columns ascend, nothing stored twice, no stored zeros; y is not changed."""
+    if y is None:
+        raise ValueError("This estimator requires y to be passed, but the target y is None.")
+    if not scipy.sparse.issparse(y):
+        y = _finite(_as_numpy(y), name, "error", np.float32)
+    if len(y.shape) != 2:
+        raise ValueError(f"{name} must have shape (n_rows, n_outputs), got {y.shape}.")
+    if y.shape[1] > np.iinfo(np.int32).max:
+        raise ValueError(f"{name} has {y.shape[1]} columns; more than 2147483647 outputs are not possible.")
+    if y.dtype.kind not in "buif":
+        raise ValueError(f"{name} must hold numbers, not {y.dtype}.")
+    if min(y.shape) < 1:
+        raise ValueError(f"{name} has shape {y.shape}; it needs a row and a column.")
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused below
+        values = scipy.sparse.csr_matrix(y, dtype=np.float32)
+    if not np.isfinite(values.data).all():
+        raise ValueError(f"{name} contains NaN, infinity or a value too large for float32.")
+    if not values.has_canonical_format or not values.data.all():
+        values = values.copy()  # it may share its arrays with the caller's
+        stored = values.nnz
+        values.sum_duplicates()
+        if values.nnz < stored:
+            raise ValueError(
+                f"{name} stores {stored - values.nnz} entries twice; call sum_duplicates() on it if "
+                "their sums are "
+                "meant."
+            )
+        values.eliminate_zeros()
+    return values
 
 
 def _column_names(y: Any) -> tuple[str, ...] | None:

@@ -1,6 +1,8 @@
 // The core's own tests, for the sanitizers (scripts/sanitize): they drive every part through its memory and
 // threads. That results are right is what the Python tests against tests/reference.py show; here results are
 // only compared between thread counts and with what can be said in a line.
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstdio>
@@ -9,16 +11,21 @@
 #include <memory>
 #include <random>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "binning.h"
 #include "bins.h"
 #include "channels.h"
+#include "csr_product.h"
 #include "forest.h"
 #include "grower.h"
+#include "histogram_search.h"
 #include "leaves/newton.h"
 #include "objectives.h"
 #include "parallel.h"
+#include "sketch.h"
+#include "sparse_text.h"
 
 namespace {
 
@@ -120,10 +127,12 @@ void test_grow(const Problem& p, Curvature curvature, const GrowConfig& config, 
     const Bins bins(p.codes.data(), p.n, p.n_features, p.n_bins.data(), p.categorical.data(), n_threads);
     Channels channels;
     Grower grower(bins, n_threads);
+    HistogramSearch search(bins, n_threads);
     Tree tree;
     for (int again = 0; again < 2; ++again) {  // memory is reused
       channels.quantise(p.g.data(), h, p.n_outputs, curvature, sample, n_threads);
-      tree = grower.grow(channels, config, nullptr);
+      search.use(channels);
+      tree = grower.grow(search, config, nullptr);
       check_tree(tree, grower.leaf_of_row(), p.n);
     }
     std::vector<float> values(static_cast<size_t>(tree.n_leaves) * p.n_outputs);
@@ -137,10 +146,11 @@ void test_grow(const Problem& p, Curvature curvature, const GrowConfig& config, 
     CHECK(values == first && leaves == first_leaves);
 
     Forest forest(p.n_outputs);
-    forest.append(std::make_shared<const Tree>(tree), values.data(), p.n_outputs, -1);
+    const auto block = std::make_shared<const DenseLeaves>(values.data(), tree.n_leaves, p.n_outputs);
+    forest.append(std::make_shared<const Tree>(tree), block, -1);
     std::vector<float> raw(p.n * p.n_outputs, 0.0f), expected(raw);
-    forest.predict({p.codes.data(), p.n_features, p.n}, raw.data(), {0, 1}, n_threads);
-    add_leaf_values(expected.data(), p.n, p.n_outputs, -1, leaves.data(), values.data(), n_threads);
+    forest.predict({p.codes.data(), p.n_features, p.n}, {}, raw.data(), {0, 1}, n_threads);
+    add_leaf_values(expected.data(), p.n, p.n_outputs, -1, leaves.data(), block->view(), {}, n_threads);
     CHECK(raw == expected);
     std::vector<int32_t> applied(p.n);
     forest.apply({p.codes.data(), p.n_features, p.n}, applied.data(), {0, 1}, n_threads);
@@ -192,6 +202,30 @@ void test_refusals() {
   CHECK(refused);
 }
 
+// Every entry is written, none behind the last, by one thread or three.
+void test_hessians(const LossInput& given) {
+  for (int64_t k : {2, 3, 16, 17}) {
+    std::vector<int32_t> label(given.label, given.label + given.n_rows);
+    for (auto& c : label) c %= static_cast<int32_t>(k);
+    std::vector<float> offset(k, 0.1f);
+    LossInput input = given;
+    input.n_rows = std::min(given.n_rows, given.n_rows * given.n_outputs / k);
+    input.n_outputs = k;
+    input.label = label.data();
+    input.offset = offset.data();
+    const size_t size = input.n_rows * packed_size(k);
+    std::vector<float> g(input.n_rows * k);
+    for (ClassLoss loss : {ClassLoss::softmax, ClassLoss::exponential, ClassLoss::margin}) {
+      auto one = std::make_unique<float[]>(size), three = std::make_unique<float[]>(size);
+      std::fill_n(one.get(), size, NAN);
+      class_hessians(loss, input, g.data(), one.get(), 1);
+      class_hessians(loss, input, g.data(), three.get(), 3);
+      for (size_t i = 0; i < size; ++i) CHECK(std::isfinite(one[i]) && one[i] == three[i]);
+      CHECK(class_mean_loss(loss, input, 1) == class_mean_loss(loss, input, 3));
+    }
+  }
+}
+
 void test_objectives() {
   const int64_t n = 1003, k = 5;
   std::mt19937 random(3);
@@ -224,6 +258,217 @@ void test_objectives() {
     for (int64_t j = 0; j < k; ++j) sum += g[i * k + j];
     CHECK(std::fabs(sum) < 1e-5f);
   }
+  test_hessians(input);
+}
+
+std::shared_ptr<const LeafBlock> random_leaves(LeafKind kind, std::mt19937& random, int32_t n_leaves,
+                                               int32_t n_columns, int32_t n_features) {
+  std::normal_distribution<float> normal;
+  const auto numbers = [&](size_t n) {
+    std::vector<float> values(n);
+    for (float& v : values) v = normal(random);
+    return values;
+  };
+  const size_t size = static_cast<size_t>(n_leaves) * n_columns;
+  if (kind == LeafKind::dense)
+    return std::make_shared<DenseLeaves>(numbers(size).data(), n_leaves, n_columns);
+  std::vector<int64_t> begin{0};
+  std::vector<int32_t> entries;
+  const int32_t limit = kind == LeafKind::sparse ? n_columns : n_features;
+  for (int32_t l = 0; l < n_leaves; ++l) {
+    for (int32_t at = static_cast<int32_t>(random() % 4); at < limit;
+         at += 1 + static_cast<int32_t>(random() % limit))
+      entries.push_back(at);
+    begin.push_back(static_cast<int64_t>(entries.size()));
+  }
+  const auto n = static_cast<int64_t>(entries.size());
+  if (kind == LeafKind::sparse)
+    return std::make_shared<SparseLeaves>(begin.data(), n_leaves, entries.data(), numbers(n).data(), n,
+                                          n_columns);
+  const std::vector<float> weights = numbers(n * n_columns), centre = numbers(n), intercept = numbers(size),
+                           lower(size, -1.0f), upper(size, INFINITY);
+  return std::make_shared<LinearLeaves>(LinearArrays{begin.data(), entries.data(), weights.data(),
+                                                     centre.data(), intercept.data(), lower.data(),
+                                                     upper.data(), n_leaves, n, n_columns});
+}
+
+// A root whose children are leaves, on one feature.
+std::shared_ptr<const Tree> stump(int32_t feature, int32_t threshold) {
+  Tree tree;
+  tree.feature = {feature, -1, -1};
+  tree.threshold = {threshold, -1, -1};
+  tree.missing_left = {1, 0, 0};
+  tree.left = {1, -1, -1};
+  tree.right = {2, -1, -1};
+  tree.leaf = {-1, 0, 1};
+  tree.category_set = {-1, -1, -1};
+  tree.gain = {1, 0, 0};
+  tree.count = {2, 1, 1};
+  tree.cover = {2, 1, 1};
+  tree.n_leaves = 2;
+  check_tree(tree, feature + 1);
+  return std::make_shared<const Tree>(tree);
+}
+
+// Every kind of leaves, from every number of threads: one result, in prediction, training and ranking.
+void test_leaf_blocks(int32_t n_outputs, const std::vector<LeafKind>& kinds, int64_t n, int32_t n_trees) {
+  const int32_t n_features = 5;
+  std::mt19937 random(static_cast<uint32_t>(n_outputs));
+  std::vector<uint8_t> codes(n * n_features);
+  std::vector<float> features(codes.size());
+  for (size_t i = 0; i < codes.size(); ++i) {
+    codes[i] = static_cast<uint8_t>(random());
+    features[i] = random() % 9 == 0 ? std::nanf("") : static_cast<float>(random() % 100);
+  }
+  const CodeMatrix matrix{codes.data(), n_features, n};
+  const FeatureMatrix x{features.data(), n_features, n};
+  Forest forest(n_outputs);
+  std::vector<float> expected(n * n_outputs, 0.0f);
+  for (int32_t t = 0; t < n_trees; ++t) {
+    const LeafKind kind = kinds[t % kinds.size()];
+    const int32_t output = kind != LeafKind::sparse && t % 3 == 0 ? t % n_outputs : -1;
+    const auto leaves = random_leaves(kind, random, 2, output < 0 ? n_outputs : 1, n_features);
+    forest.append(stump(t % n_features, static_cast<int32_t>(random() % 255)), leaves, output);
+    std::vector<int32_t> leaf_of_row(n);
+    forest.apply(matrix, leaf_of_row.data(), {t, t + 1}, 2);
+    check_leaf_ids(leaf_of_row.data(), n, 2, 3);
+    add_leaf_values(expected.data(), n, n_outputs, output, leaf_of_row.data(), leaves->view(), x, 3);
+  }
+  const TreeRange all{0, n_trees};
+  const bool sparse = kinds.size() == 1 && kinds[0] == LeafKind::sparse;
+  const std::vector<double> base(n_outputs, 0.5);
+  std::vector<int32_t> first_outputs;
+  for (int n_threads : {1, 2, 3}) {
+    std::vector<float> raw(n * n_outputs, 0.0f);
+    forest.predict(matrix, x, raw.data(), all, n_threads);
+    CHECK(raw == expected);
+    const int32_t k = 7;
+    std::vector<int32_t> outputs(n * k), held(n * k);
+    std::vector<double> scores(n * k);
+    forest.topk(matrix, x, {}, k, held.data(), scores.data(), all, n_threads);
+    forest.topk(matrix, x, {base.data(), nullptr, nullptr}, k, outputs.data(), scores.data(), all, n_threads);
+    for (int64_t i = 0; i < n * k; ++i) {
+      CHECK(outputs[i] < n_outputs && held[i] < n_outputs);
+      if (outputs[i] >= 0) CHECK(scores[i] == 0.5 + double{raw[i / k * n_outputs + outputs[i]]});
+      if (i % k > 0) CHECK(scores[i] <= scores[i - 1]);
+    }
+    if (n_threads == 1) first_outputs = outputs;
+    CHECK(outputs == first_outputs);
+    if (!sparse) continue;
+    const CompressedRows rows = forest.sparse_scores(matrix, x, all, n_threads);
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t e = rows.begin[i]; e < rows.begin[i + 1]; ++e) {
+        CHECK(rows.values[e] == raw[i * n_outputs + rows.outputs[e]]);
+        if (e > rows.begin[i]) CHECK(rows.outputs[e - 1] < rows.outputs[e]);
+      }
+  }
+}
+
+void test_leaves() {
+  const LeafKind dense = LeafKind::dense, sparse = LeafKind::sparse, linear = LeafKind::linear;
+  for (int32_t n_outputs : {1, 3, 8, 17, 70}) {
+    test_leaf_blocks(n_outputs, {dense, sparse, linear}, 700, 40);
+    test_leaf_blocks(n_outputs, {sparse}, 300, 20);
+  }
+  test_leaf_blocks(2000, {sparse, dense}, 20, 5);
+  test_leaf_blocks(2000, {sparse}, 300, 300);  // more trees than a block has rows
+  test_leaf_blocks(100000, {sparse}, 20, 2);   // hashed
+  const int64_t begin[] = {0, 2};
+  const int32_t outputs[] = {1, 1};
+  const float values[] = {1, 2};
+  bool refused = false;
+  try {
+    SparseLeaves(begin, 1, outputs, values, 2, 3);
+  } catch (const std::invalid_argument&) {
+    refused = true;
+  }
+  CHECK(refused);
+}
+
+// Odd sizes on purpose: the ends of rows, of blocks of rows, and of vectors.
+void test_sketches() {
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  for (const auto& [n, k, d] : {std::array{1, 1, 1}, {531, 37, 5}, {2100, 19, 33}, {70, 130, 16}}) {
+    const int32_t n_columns = k, dim = d;
+    std::vector<float> values(static_cast<size_t>(n) * k), matrix(static_cast<size_t>(k) * d);
+    for (auto& x : values) x = random() % 3 == 0 ? normal(random) : 0.0f;
+    for (auto& x : matrix) x = normal(random);
+    std::vector<int64_t> indptr{0};
+    std::vector<int32_t> indices, columns(d);
+    std::vector<float> stored, scale(d, 2.0f);
+    for (int i = 0; i < n; ++i) {
+      for (int j = 0; j < k; ++j)
+        if (values[i * k + j] != 0) {
+          indices.push_back(j);
+          stored.push_back(values[i * k + j]);
+        }
+      indptr.push_back(static_cast<int64_t>(indices.size()));
+    }
+    for (auto& c : columns) c = static_cast<int32_t>(random() % k);
+    std::vector<float> first;
+    for (int n_threads : {1, 3}) {
+      std::vector<float> all, out(static_cast<size_t>(n) * d), means(n);
+      std::vector<double> energy(k);
+      const auto keep = [&] { all.insert(all.end(), out.begin(), out.end()); };
+      project(values.data(), n, n_columns, matrix.data(), dim, 0.5f, out.data(), n_threads);
+      keep();
+      project_signs(values.data(), n, n_columns, 5, dim, 0.5f, out.data(), n_threads);
+      keep();
+      project_subspace(values.data(), n, n_columns, 5, dim, 2, 0.5f, out.data(), n_threads);
+      keep();
+      take_columns(values.data(), n, n_columns, columns.data(), scale.data(), dim, out.data(), n_threads);
+      keep();
+      csr_product({n, indptr.data(), indices.data(), stored.data()}, matrix.data(), dim, out.data(),
+                  n_threads);
+      keep();
+      count_sketch(values.data(), n, n_columns, 5, dim, 0.5f, out.data(), n_threads);
+      const std::vector<float> dense = out;
+      count_sketch({0, n, indptr.data(), indices.data(), stored.data()}, 5, dim, 0.5f, out.data(), n_threads);
+      CHECK(out == dense);
+      row_means(values.data(), n, n_columns, means.data(), n_threads);
+      all.insert(all.end(), means.begin(), means.end());
+      column_energy(values.data(), n, n_columns, energy.data(), n_threads);
+      for (double e : energy) all.push_back(static_cast<float>(e));
+      if (n_threads == 1) first = all;
+      CHECK(all == first);
+    }
+  }
+}
+
+void test_sparse_text() {
+  std::string text;
+  for (int i = 0; i < 40000; ++i)
+    text +=
+        std::to_string(i % 7) + "," + std::to_string(7 + i % 5) + " 31:" + std::to_string(i) + ".5 2:-1e-3\n";
+  for (int n_threads : {1, 3}) {
+    const auto size = static_cast<int64_t>(text.size());
+    const SparseRows rows = read_sparse_text(text.data(), size, RowSyntax::labelled, {32, 12}, 1, n_threads);
+    CHECK(rows.indptr.size() == 40001 && rows.indptr.back() == 80000 && rows.label_indptr.back() == 80000);
+    CHECK(rows.indices[0] == 2 && rows.indices[1] == 31 && rows.values[79999] == 39999.5f);
+    const std::string again =
+        write_sparse_text({40000, rows.label_indptr.data(), rows.labels.data(), rows.indptr.data(),
+                           rows.indices.data(), rows.values.data(), 0});
+    const SparseRows back = read_sparse_text(again.data(), static_cast<int64_t>(again.size()),
+                                             RowSyntax::labelled, {32, 12}, 1, n_threads);
+    CHECK(back.values == rows.values && back.indices == rows.indices && back.labels == rows.labels);
+    bool refused = false;
+    try {
+      read_sparse_text(text.data(), size, RowSyntax::labelled, {31, 12}, 1, n_threads);
+    } catch (const std::invalid_argument& error) {
+      refused = std::string(error.what()).rfind("line 1: feature 31", 0) == 0;
+    }
+    CHECK(refused);
+  }
+  // Every prefix of a row ends somewhere awkward; none may be read past its end.
+  const std::string row = "3,17 0:0.5 12:1e-5 7:123456789012345678901234567890";
+  for (size_t size = 0; size <= row.size(); ++size) {
+    const std::vector<char> part(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(size));
+    for (RowSyntax syntax : {RowSyntax::pairs, RowSyntax::labelled, RowSyntax::libsvm, RowSyntax::arff}) try {
+        read_sparse_text(part.data(), static_cast<int64_t>(size), syntax, {100, 100}, 1, 1);
+      } catch (const std::invalid_argument&) {
+      }
+  }
 }
 
 }  // namespace
@@ -232,6 +477,9 @@ int main() {
   test_parallel();
   test_growing();
   test_refusals();
+  test_leaves();
   test_objectives();
+  test_sketches();
+  test_sparse_text();
   std::puts("core tests passed");
 }

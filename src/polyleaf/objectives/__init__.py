@@ -14,6 +14,7 @@ from typing import Any
 from polyleaf.objectives.base import Objective, Problem
 from polyleaf.objectives.binary import Logistic, SquaredHinge
 from polyleaf.objectives.custom import Custom
+from polyleaf.objectives.exponential import Exponential, ExponentialMargin
 from polyleaf.objectives.location import AbsoluteError, Huber, Quantile, SquaredError
 from polyleaf.objectives.log_link import Gamma, Poisson, Tweedie
 from polyleaf.objectives.softmax import Softmax
@@ -21,6 +22,8 @@ from polyleaf.objectives.softmax import Softmax
 __all__ = [
     "AbsoluteError",
     "Custom",
+    "Exponential",
+    "ExponentialMargin",
     "Gamma",
     "Huber",
     "Logistic",
@@ -49,6 +52,8 @@ _CLASSES: dict[str, type[Objective]] = {
         Tweedie,
         Logistic,
         Softmax,
+        Exponential,
+        ExponentialMargin,
         SquaredHinge,
     )
 }
@@ -111,13 +116,14 @@ def get_objective(objective: str | Callable[..., Any] | Objective, **parameters:
     Parameters
     ----------
     objective : str, callable or Objective
-        A canonical name (`objective_names`), one that XGBoost, LightGBM or CatBoost use, or a function of
-        ``(y_true, y_pred)`` that returns ``(gradient, curvature)`` (see `Custom`). An `Objective` is returned
-        as it is.
+        A canonical name (`objective_names`), one that XGBoost, LightGBM or CatBoost use, or a function: a
+        loss written with JAX, or one that returns ``(gradient, curvature)`` (see `Custom`). An `Objective` is
+        returned as it is.
     **parameters
         Those of the objective: ``alpha``, ``non_crossing`` (quantile), ``delta`` (huber), ``curvature``
         (poisson, gamma, tweedie), ``variance_power`` (tweedie), ``scale_pos_weight`` (logistic),
-        ``n_classes``, ``softmax_curvature`` (softmax), ``n_outputs`` (callable).
+        ``n_classes`` (softmax, exponential, exponential_margin), ``softmax_curvature`` (softmax),
+        ``n_outputs`` and ``curvature`` (callable).
 
     Raises
     ------

@@ -10,14 +10,16 @@ The life of an objective:
 4. ``problem.set_base(base)``: raw scores are relative to it from here on (every problem gets the training
    set's base).
 5. ``problem.curvature_shape()`` says which array ``h`` to allocate, or that none is needed.
-6. Each round ``problem.derivatives(raw, g, h)`` writes the gradient and the curvature at the raw scores.
+6. Each round ``problem.derivatives(raw, g, h)`` writes the gradient and the curvature at the raw scores; or
+   ``problem.full_curvature(raw, g, h)`` the gradient and the Hessian of each row, where one is wanted.
 7. After a tree, ``problem.renew_leaves(...)`` gives leaf values that Newton's step cannot (medians,
    quantiles), or None.
 8. ``problem.loss(raw)`` is the mean training loss, whose derivative ``g`` is.
 9. ``objective.transform(raw + base)`` turns scores into predictions; ``to_dict`` keeps the objective with a
    model.
 
-Shapes: ``n`` rows, ``K`` outputs. Raw scores are float32 ``(n, K)``; the base score is float64 ``(K,)``.
+Shapes: ``n`` rows, ``K`` outputs. Raw scores are float32 ``(n, K)``; the base score is float64 ``(K,)``. A
+Hessian is packed: its lower triangle row by row, entry (i, j), j <= i, at ``i (i + 1) / 2 + j``.
 """
 
 from __future__ import annotations
@@ -47,10 +49,16 @@ class Objective(ABC):
         One curvature per row serves all outputs.
     separable : bool
         The loss is a sum over outputs.
+    full_curvature : bool
+        All second derivatives exist: `Problem.full_curvature` gives them. It does where the loss is
+        separable; another loss overrides it, or says False here.
     class_ids : bool
         The target is int32 class ids ``(n,)``, not float ``(n, K)``.
     probabilities : bool
         `transform` gives probabilities.
+    zero_base : float or None
+        The base score at which a target of 0 has the derivative 0, so that rows with few targets that are not
+        0 have few derivatives; None: there is none, or the loss cannot do without all outputs of a row.
     default_metric : str
         Name of the metric evaluated when the user names none.
     """
@@ -59,8 +67,10 @@ class Objective(ABC):
     constant_curvature: ClassVar[bool] = False
     shared_curvature: ClassVar[bool] = False
     separable: ClassVar[bool] = True
+    full_curvature: ClassVar[bool] = True
     class_ids: ClassVar[bool] = False
     probabilities: ClassVar[bool] = False
+    zero_base: ClassVar[float | None] = None
     default_metric: ClassVar[str]
 
     @abstractmethod
@@ -144,13 +154,45 @@ class Problem(ABC):
         h : float32, shaped as `curvature_shape` says, or None where it says None
         """
 
+    def full_curvature(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
+        """Write the gradient and all second derivatives, times the weights, at raw scores float32 ``(n, K)``.
+
+        Parameters
+        ----------
+        raw, g : float32 (n, K), C order
+        h : float32 (n, K (K + 1) / 2), C order
+            The Hessian of each row, packed. Of a separable loss: its curvature on the diagonal, zeros
+            elsewhere.
+
+        Raises
+        ------
+        ValueError
+            Where the objective has no full Hessian.
+        """
+        if not (self.objective.full_curvature and self.objective.separable):
+            raise ValueError(
+                f'Objective {self.objective.name!r} has no full Hessian, which curvature="full" and '
+                'leaf_curvature="full" need; use "diagonal".'
+            )
+        shape = self.curvature_shape()
+        diagonal = None if shape is None else np.empty(shape, np.float32)
+        self.derivatives(raw, g, diagonal, n_threads)
+        h[...] = 0.0
+        h[:, packed_diagonal(self.n_outputs)] = 1.0 if diagonal is None else diagonal
+
     @abstractmethod
     def loss(self, raw: Array, n_threads: int = 1) -> float:
         """Weighted mean of the loss over rows (and outputs, where it is a sum over them).
 
         ``g`` is its derivative times the sum of the weights. Terms that do not depend on the scores are left
-        out. The same number for any `n_threads`; NaN for a custom objective, whose loss is not known.
+        out. The same number for any `n_threads`; NaN for a function that returns derivatives, whose loss is
+        not known.
         """
+
+    @property
+    def renews_leaves(self) -> bool:
+        """Whether `renew_leaves` has values to give."""
+        return False
 
     def renew_leaves(
         self, raw: Array, leaf_of_row: Array, n_leaves: int, rows: Array | None = None, n_threads: int = 1
@@ -170,6 +212,17 @@ class Problem(ABC):
         float32 (n_leaves, K), or None
         """
         return None
+
+
+def packed_size(n_outputs: int) -> int:
+    """Entries of a packed Hessian."""
+    return n_outputs * (n_outputs + 1) // 2
+
+
+def packed_diagonal(n_outputs: int) -> NDArray[np.intp]:
+    """Where the entries ``(i, i)`` of a packed Hessian are: ``(K,)``."""
+    i = np.arange(n_outputs)
+    return i * (i + 3) // 2
 
 
 def as_matrix(target: Array) -> FloatArray:

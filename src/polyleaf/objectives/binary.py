@@ -86,6 +86,7 @@ class SquaredHinge(ElementwiseObjective):
     name: ClassVar[str] = "squared_hinge"
     default_metric: ClassVar[str] = "error"
     constant_curvature: ClassVar[bool] = True
+    zero_base: ClassVar[float | None] = -1.0  # at the margin of "no" (GBDT-SPARSE, eq. 9, moved and doubled)
 
     def core_config(self) -> _core.LossConfig:
         return core_config(_core.LossFamily.squared_hinge)

@@ -102,6 +102,10 @@ class ElementwiseProblem(Problem):
             self._config, raw, self._kernel_target, self.weight, self.offset, self._parameter, n_threads
         )
 
+    @property
+    def renews_leaves(self) -> bool:
+        return self.objective.leaf_level(self.n_outputs) is not None
+
     def renew_leaves(
         self, raw: Array, leaf_of_row: Array, n_leaves: int, rows: Array | None = None, n_threads: int = 1
     ) -> NDArray[np.float32] | None:

@@ -40,6 +40,7 @@ class SquaredError(LocationObjective):
     """``(score - y)^2 / 2``. Predicts the mean."""
 
     name: ClassVar[str] = "squared_error"
+    zero_base: ClassVar[float | None] = 0.0
     default_metric: ClassVar[str] = "rmse"
 
     def core_config(self) -> _core.LossConfig:

@@ -1,0 +1,295 @@
+"""Out of the box: every library as its users first meet it, on every data set, in the same seconds.
+
+Owns which sets, which measures, and how each library is called without a single setting. A library's own
+number of rounds holds unless the limit comes first: then the model is what it had by then.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .frame.context import Context, Unavailable
+from .frame.paper import Figures, Paper, Subject, Table
+from .libraries import is_installed
+from .sets import DataSet
+
+LIMIT = 30.0  # seconds of processor time that a fit may take
+MOST_ROWS = 10_000  # of a training part, and of a test part
+LEAST_PROBABILITY = 1e-7  # float32 cannot tell 1 - p from 1 much below
+
+MULTICLASS = (
+    "covtype20k dna leaf99 letter mnist nursery optdigits otto pendigits poker25k satimage shuttle usps "
+    "vehicle waveform yeast"
+).split()
+BINARY = ["higgs7500"]
+REGRESSION = (
+    "atp1d bike_hour california_housing casp edm enb gas_turbine oes10 osales parkinsons_updrs pol rf1 rf2 "
+    "sarcos4449 scpf sf1 sf2 slump student_por wq"
+).split()
+MULTILABEL = (
+    "birds cal500 corel5k delicious emotions enron imdb medical ohsumed rcv1_subset1 scene yeast_ml"
+).split()
+
+Predict = Callable[[Any], np.ndarray]
+
+
+class Deadline:
+    """When a fit must end, by the processor time of this process: other programs hardly change it."""
+
+    def __init__(self, seconds: float):
+        self._end = time.process_time() + seconds
+
+    def left(self) -> float:
+        """Seconds, less than 0 when they are over."""
+        return self._end - time.process_time()
+
+    def passed(self, *_: Any) -> bool:
+        """Whether training must stop; asked after each round."""
+        return self.left() < 0
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a library is handed.
+
+    Attributes
+    ----------
+    task : "multiclass", "binary", "regression" or "multilabel"
+    X : float32 array or CSR matrix
+    y : classes 0 .. K-1 that all occur, targets (n, K) or (n,), or labels (n, K)
+    threads : int
+    deadline : Deadline
+    """
+
+    task: str
+    X: Any
+    y: np.ndarray
+    threads: int
+    deadline: Deadline
+
+    def estimator(self, regressor: type, classifier: type) -> type:
+        """The one of the two that fits the task."""
+        return regressor if self.task == "regression" else classifier
+
+    def reader(self, model: Any) -> Predict:
+        """What gives the model's values, or probabilities: of class 1, of all classes, of all labels."""
+        if self.task == "regression":
+            return model.predict
+        if self.task == "binary":
+            return lambda X: model.predict_proba(X)[:, 1]
+        return model.predict_proba
+
+
+# ------------------------------------------------------------------------------------------- the libraries
+
+
+def polyleaf(job: Job, **parameters: Any) -> Predict:
+    from polyleaf import PolyleafClassifier, PolyleafRegressor
+
+    model = job.estimator(PolyleafRegressor, PolyleafClassifier)(n_jobs=job.threads, **parameters)
+    return job.reader(model.fit(job.X, job.y, callbacks=[job.deadline.passed]))
+
+
+def xgboost(job: Job, **parameters: Any) -> Predict:
+    from xgboost import XGBClassifier, XGBRegressor
+    from xgboost.callback import TrainingCallback
+
+    class Stop(TrainingCallback):
+        def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+            return job.deadline.passed()
+
+    estimator = job.estimator(XGBRegressor, XGBClassifier)
+    model = estimator(n_jobs=job.threads, callbacks=[Stop()], **parameters)
+    return job.reader(model.fit(job.X, job.y))
+
+
+def lightgbm(job: Job) -> Predict:
+    """It knows one output only: one model for each target or label, each with its share of the time."""
+    if job.y.ndim == 1:
+        return _lightgbm(job)
+    n, task = job.y.shape[1], "binary" if job.task == "multilabel" else job.task
+    each = []
+    for k in range(n):
+        share = Deadline(job.deadline.left() / (n - k))
+        each.append(_lightgbm(Job(task, job.X, job.y[:, k], job.threads, share)))
+    return lambda X: np.column_stack([predict(X) for predict in each])
+
+
+def _lightgbm(job: Job) -> Predict:
+    from lightgbm import LGBMClassifier, LGBMRegressor
+    from lightgbm.callback import EarlyStopException
+
+    def stop(state: Any) -> None:
+        if job.deadline.passed():
+            raise EarlyStopException(state.iteration, [])
+
+    if job.task == "binary" and job.y.min() == job.y.max():
+        return lambda X: np.full(X.shape[0], float(job.y[0]))
+    model = job.estimator(LGBMRegressor, LGBMClassifier)(n_jobs=job.threads, verbose=-1)
+    return job.reader(model.fit(job.X, job.y, callbacks=[stop]))
+
+
+def catboost(job: Job) -> Predict:
+    """Several targets or labels need its loss for them; labels that never vary are refused, so left out."""
+    from catboost import CatBoostClassifier, CatBoostRegressor
+
+    class Stop:
+        def after_iteration(self, info: Any) -> bool:
+            return not job.deadline.passed()
+
+    y, varies = job.y, np.ones(job.y.shape[1:], bool)
+    if job.task == "multilabel":
+        varies = y.min(axis=0) < y.max(axis=0)
+        y = y[:, varies]
+    loss = {"regression": "MultiRMSE", "multilabel": "MultiLogloss"}.get(job.task) if y.ndim == 2 else None
+    estimator = job.estimator(CatBoostRegressor, CatBoostClassifier)
+    model = estimator(loss_function=loss, thread_count=job.threads, verbose=False, allow_writing_files=False)
+    predict = job.reader(model.fit(job.X, y, callbacks=[Stop()]))
+    if varies.all():
+        return predict
+
+    def with_constant_labels(X: Any) -> np.ndarray:
+        probability = np.tile(job.y[0].astype(float), (X.shape[0], 1))
+        probability[:, varies] = predict(X)
+        return probability
+
+    return with_constant_labels
+
+
+METHODS: dict[str, Callable[[Job], Predict]] = {
+    "Polyleaf": polyleaf,
+    "XGBoost": xgboost,
+    "LightGBM": lightgbm,
+    "CatBoost": catboost,
+}
+
+
+# -------------------------------------------------------------------------------------------------- one run
+
+
+def out_of_the_box(context: Context, method: str, problem: str) -> Figures:
+    """Fit without settings on each split: see `measure`."""
+    if not is_installed(method.lower()):
+        raise Unavailable(f"{method} is not installed")
+    return measure(context, METHODS[method], problem)
+
+
+def measure(context: Context, fit: Callable[[Job], Predict], problem: str) -> Figures:
+    """`loss`, `score` and `seconds` (of processor time), each a list with one number a split."""
+    data = context.load(problem)
+    limit = LIMIT / 20 if context.quick else LIMIT
+    figures: Figures = {"loss": [], "score": [], "seconds": []}
+    for X, y, X_test, y_test in parts(context, data):
+        begun = time.process_time()
+        predict = fit(Job(data.task, X, y, context.threads, Deadline(limit)))
+        figures["seconds"].append(time.process_time() - begun)
+        loss, score = judge(data.task, y_test, np.asarray(predict(X_test), np.float64))
+        figures["loss"].append(loss)
+        figures["score"].append(score)
+    return figures
+
+
+def parts(context: Context, data: DataSet) -> Iterator[tuple[Any, np.ndarray, Any, np.ndarray]]:
+    """Training and test parts: the source's own split first, then random ones; small sets get more of them.
+
+    Rows of one person are alike, so people, not rows, of the Parkinson's data are drawn, and who it was is
+    left out of the features. Classes are numbered by those that the training part has; test rows of others
+    are left out.
+    """
+    n = len(data.y)
+    X, people = data.X, None
+    if data.name == "parkinsons_updrs":
+        X, people = X[:, 1:], X[:, 0]
+    for seed in context.seeds(3 if n < 2_500 else 1):
+        rng = np.random.default_rng(seed)
+        if people is not None:
+            everyone = np.unique(people)
+            tested = np.isin(people, rng.choice(everyone, len(everyone) // 5, replace=False))
+            train, test = np.flatnonzero(~tested), np.flatnonzero(tested)
+        else:
+            train, test = data.parts if data.parts is not None and seed == 0 else data.split(seed)
+        train = rng.permutation(train)[: context.rows(MOST_ROWS)]
+        test = rng.permutation(test)[: context.rows(MOST_ROWS)]
+        y, y_test = data.y[train], data.y[test]
+        if data.task in ("multiclass", "binary"):
+            classes = np.unique(y)
+            known = np.isin(y_test, classes)
+            test, y_test = test[known], np.searchsorted(classes, y_test[known])
+            y = np.searchsorted(classes, y)
+        elif y.shape[1] == 1:
+            y, y_test = y[:, 0], y_test[:, 0]
+        yield X[train], y, X[test], y_test
+
+
+def judge(task: str, y: np.ndarray, predicted: np.ndarray) -> tuple[float, float]:
+    """The loss, and what users look at.
+
+    Regression: RMSE of each target over its standard deviation, averaged; R2, averaged. Classes: log loss;
+    accuracy. Labels: log loss averaged over labels; F1 over all cells at probability 0.5.
+    """
+    if task == "regression":
+        y = y.reshape(len(y), -1).astype(np.float64)
+        error, scale = np.mean((predicted.reshape(y.shape) - y) ** 2, axis=0), np.var(y, axis=0)
+        ratio = error[scale > 0] / scale[scale > 0]
+        return float(np.mean(np.sqrt(ratio))), float(np.mean(1 - ratio))
+    p = np.clip(predicted, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
+    if task == "multiclass":
+        of_true = p[np.arange(len(y)), y] / p.sum(axis=1)
+        return float(-np.mean(np.log(of_true))), float(np.mean(p.argmax(axis=1) == y))
+    loss = float(-np.mean(np.where(y == 1, np.log(p), np.log1p(-p))))
+    if task == "binary":
+        return loss, float(np.mean((p > 0.5) == y))
+    right, marked = np.sum((p > 0.5) & (y == 1)), np.sum(p > 0.5) + np.sum(y == 1)
+    return loss, float(2 * right / marked)
+
+
+# --------------------------------------------------------------------------------------------------- tables
+
+_PROTOCOL = (
+    f"No setting of any library; threads as told above. A fit may take {LIMIT:.0f} s of processor time, then "
+    "it ends with the rounds it has (CatBoost's own number is 1000, the others' is 100). At most "
+    f"{MOST_ROWS:,} training rows and as many test rows, drawn at random, the same for all. The source's own "
+    "split, or 80 / 20 at random; sets below 2,500 rows are split three times. LightGBM "
+    "trains one model for each target or label; CatBoost is told that there are several, which it needs. "
+    "Codes of categories are handed over as numbers."
+)
+_TASKS = {
+    "regression": (REGRESSION, "RMSE / standard deviation, mean over targets", "R2, mean over targets"),
+    "multi-class": (MULTICLASS + BINARY, "log loss", "accuracy"),
+    "multi-label": (MULTILABEL, "log loss, mean over labels", "F1 over all cells"),
+}
+
+
+def _tables() -> Iterator[Table]:
+    for what, unit, better in (("loss", 1, "lower"), ("score", 2, "higher")):
+        for task, words in _TASKS.items():
+            subjects = tuple(
+                Subject(name, words[unit], better, 4, figure=what, needs=(name,)) for name in words[0]
+            )
+            yield _table(f"Test {what}, {task}", words[unit], subjects, ranks=True)
+    everything = REGRESSION + MULTICLASS + BINARY + MULTILABEL
+    for what, better in (("loss", "lower"), ("score", "higher")):
+        subjects = tuple(Subject(n, what, better, 4, figure=what, needs=(n,)) for n in everything)
+        yield _table(f"Test {what}, all", f"test {what} as above", subjects, ranks=True)
+    subjects = tuple(Subject(n, "s", None, 1, figure="seconds", needs=(n,)) for n in everything)
+    yield _table("Seconds", "processor time of a fit", subjects)
+
+
+def _table(name: str, title: str, subjects: tuple[Subject, ...], ranks: bool = False) -> Table:
+    return Table(
+        name, title, subjects, out_of_the_box, _PROTOCOL,
+        also=tuple(METHODS), ours=("Polyleaf",), subjects_are="rows", ranks=ranks,
+    )  # fmt: skip
+
+
+PAPER = Paper(
+    __name__,
+    "Out of the box",
+    "Polyleaf's defaults beside those of XGBoost, LightGBM and CatBoost, on all data sets.",
+    tuple(_tables()),
+)

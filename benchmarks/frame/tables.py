@@ -1,0 +1,123 @@
+"""The cells of a table as text, and how many of ours are as good as the paper's.
+
+Owns the notation of cells. Must not know where the text is shown.
+"""
+
+from __future__ import annotations
+
+import string
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from . import ranks
+from .paper import Paper, Subject, Table
+from .store import Store
+from .verdict import Value, Verdict, judge, value_of
+
+LEGEND = (
+    "Cells: the figure here ± standard deviation over repeats (the paper's figure). Of Polyleaf's, ↓ is not "
+    "as good as the paper's, ↘ nor is, but by less than a standard error of its mean; letters lead to why."
+)
+_MARKS = {Verdict.BELOW: " ↓", Verdict.WITHIN_ERROR: " ↘"}
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A table with its figures.
+
+    Attributes
+    ----------
+    header, rows : the cells, as text
+    notes : list of str
+        The explanations that marks in cells lead to, and why cells are empty.
+    verdicts : Counter of Verdict
+        Over the cells that are ours.
+    """
+
+    header: list[str]
+    rows: list[list[str]]
+    notes: list[str]
+    verdicts: Counter[Verdict]
+
+
+def fill(paper: Paper, table: Table, store: Store) -> Filled:
+    """The table with what the store has."""
+    notes: list[str] = []
+    verdicts: Counter[Verdict] = Counter()
+    missing: dict[str, dict[str, list[str]]] = {}
+    cells: dict[tuple[str, str], str] = {}
+    for method, subject in table.cells():
+        key = paper.task(table, method, subject).key
+        value, printed = value_of(store.figures(key), subject.figure), table.printed(method, subject)
+        text = cell_text(subject, value, printed)
+        if method in table.ours:
+            verdict = judge(subject, value, printed)
+            verdicts[verdict] += 1
+            text += _MARKS.get(verdict, "")
+            explanation = table.explained.get((method, subject.title))
+            if explanation and verdict in _MARKS:
+                text += f" [{_letter(notes, explanation)}]"
+        if reason := store.problem_of(key):
+            missing.setdefault(reason, {}).setdefault(method, []).append(subject.title)
+        cells[method, subject.title] = text
+    notes = [f"[{string.ascii_lowercase[i]}] {text}" for i, text in enumerate(notes)]
+    notes += [_not_run(table, reason, where) for reason, where in missing.items()]
+    if table.ranks:
+        notes.insert(0, _ranks(paper, table, store))
+    return Filled(*_lay_out(table, lambda method, subject: cells[method, subject.title]), notes, verdicts)
+
+
+def _not_run(table: Table, reason: str, where: dict[str, list[str]]) -> str:
+    everywhere = len(table.subjects)
+    listed = (m if len(on) == everywhere else f"{m} on {', '.join(on)}" for m, on in where.items())
+    return f"Not run: {'; '.join(listed)}: {reason}"
+
+
+def _ranks(paper: Paper, table: Table, store: Store) -> str:
+    """The mean ranks of the methods that were run on all subjects, or on as many as all of them were."""
+    values, methods = ranks.from_figures(store.found(paper, table), table.subjects)
+    if len(methods) < 2 or not values:
+        return "Mean ranks: not enough runs."
+    means = sorted(ranks.mean_ranks(values, methods).items(), key=lambda item: item[1])
+    listed = ", ".join(f"{method} {rank:.2f}" for method, rank in means)
+    critical = ranks.critical_difference(len(methods), len(values))
+    return f"Mean ranks over {len(values)}: {listed} (critical difference {critical:.2f} at 5 %, Nemenyi)."
+
+
+def cell_text(subject: Subject, value: Value | None, printed: float | None) -> str:
+    """ "98.31 ± 0.05 (98.30)"; "–" stands for ours where it has not been run."""
+    ours = "–"
+    if value is not None:
+        ours = f"{value.mean:.{subject.digits}f}"
+        if value.deviation is not None:
+            ours += f" ± {value.deviation:.{subject.digits}f}"
+    return ours if printed is None else f"{ours} ({printed:.{subject.digits}f})"
+
+
+def _letter(notes: list[str], explanation: str) -> str:
+    if explanation not in notes:
+        notes.append(explanation)
+    return string.ascii_lowercase[notes.index(explanation)]
+
+
+def _lay_out(table: Table, cell: Callable[[str, Subject], str]) -> tuple[list[str], list[list[str]]]:
+    units = {subject.unit for subject in table.subjects}
+    corner = units.pop() if len(units) == 1 else ""
+    titles = [s.title + (f", {s.unit}" if not corner else "") for s in table.subjects]
+    if table.subjects_are == "columns":
+        return [corner, *titles], [[m, *(cell(m, s) for s in table.subjects)] for m in table.methods]
+    rows = [
+        [title, *(cell(m, s) for m in table.methods)] for title, s in zip(titles, table.subjects, strict=True)
+    ]
+    return [corner, *table.methods], rows
+
+
+def count(verdicts: Counter[Verdict]) -> str:
+    """One sentence on how our cells stand to the paper's; empty where none could be compared."""
+    judged = [v for v in Verdict if v is not Verdict.NOT_JUDGED]
+    total = sum(verdicts[v] for v in judged)
+    if not total:
+        return ""
+    parts = ", ".join(f"{verdicts[v]} {v.value}" for v in judged if verdicts[v])
+    return f"Of {total} cells of ours: {parts}."

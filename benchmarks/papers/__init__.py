@@ -1,0 +1,43 @@
+"""One module for each paper, which reads like the paper's tables.
+
+To add one, write a module here with a `PAPER`; nothing else needs to know of it:
+
+    def accuracy(context, method, problem):              # one run: called once for each method and problem
+        data = context.load(problem)
+        ...
+        return {"accuracy": [0.91, 0.92, 0.90], "seconds": 3.1, "curves": {"test": [[1, 0.4], [2, 0.6]]}}
+
+    PAPER = Paper(__name__, "TFBT", "Ponomareva et al., ...", (
+        Table(
+            "Table II", "Accuracy",
+            (Subject("MNIST", "accuracy", "higher", 3, "mnist", "accuracy", needs=("mnist",)),),
+            accuracy, "What the protocol is.",
+            paper='''
+                          MNIST
+                TFBT      0.960
+                XGBoost   0.956
+            ''',
+            ours=("TFBT",),                               # judged against the paper's figure
+            also=("LightGBM",),                           # rows that the paper does not have
+            explained={("TFBT", "MNIST"): "..."},
+        ),
+    ))
+
+A run returns numbers, or lists of numbers with one a repeat (shown as mean and standard deviation), and
+`curves`. It raises `Unavailable` where a library is not installed. `context` has the data (`load`), the seeds
+of the repeats (`seeds`), and `rounds` and `rows`, which cut what is asked for in a quick run.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+
+from ..frame.paper import Paper, find
+
+
+def all_papers() -> dict[str, Paper]:
+    """Every paper by its name on the command line."""
+    names = sorted(
+        module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")
+    )
+    return {name: find(f"{__name__}.{name}") for name in names}

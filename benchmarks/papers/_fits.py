@@ -1,0 +1,88 @@
+"""What the runs of several papers share: one fit of one library, and the scores that papers print.
+
+Owns the way from a method's name to a trained library. Must not know papers.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from sklearn.utils._param_validation import InvalidParameterError
+
+from polyleaf import recipes
+
+from ..cases import Settings
+from ..frame.context import Context, Unavailable
+from ..libraries import LIBRARIES, Library, is_installed
+from ..problems import Arrays
+from ..worker import warm_up
+
+CURVE_POINTS = 40
+# What `Settings` tell every library, so that a recipe must not tell it again.
+SHARED = ("n_estimators", "learning_rate", "max_depth", "max_leaves", "reg_lambda", "min_child_samples")
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of a table: a library and the parameters, under its own names, that make it this method.
+
+    Attributes
+    ----------
+    library : str
+        Key of `LIBRARIES`.
+    own : dict
+    recipe : str
+        Of Polyleaf's recipes, under `own`. A recipe that this version does not have leaves the cell empty.
+    """
+
+    library: str
+    own: dict[str, Any] = field(default_factory=dict)
+    recipe: str = ""
+
+    def parameters(self, **arguments: Any) -> dict[str, Any]:
+        """The recipe's parameters and `own` over them. `arguments` are the recipe's."""
+        if not self.recipe:
+            return self.own
+        if not hasattr(recipes, self.recipe):
+            raise Unavailable(f"this version of Polyleaf has no recipe {self.recipe}")
+        return {**getattr(recipes, self.recipe)(**arguments), **self.own}
+
+
+def fit(
+    context: Context, library: str, kind: str, data: Arrays, settings: Settings, *, warm: bool = False
+) -> tuple[Library, float]:
+    """Train one library; it, and the seconds that took. `Unavailable` where it is not installed.
+
+    `warm`: start its threads with a tiny fit first, so that the seconds are those of training alone.
+    """
+    if not is_installed(library):
+        raise Unavailable(f"{LIBRARIES[library].module} is not installed")
+    settings = replace(settings, rounds=context.rounds(settings.rounds), threads=context.threads)
+    if warm:
+        warm_up(LIBRARIES[library], kind, settings)
+    model = LIBRARIES[library](kind, settings)
+    start = time.perf_counter()
+    try:
+        model.fit(data)
+    except InvalidParameterError as error:
+        raise Unavailable(f"not in this version: {error}") from error
+    return model, time.perf_counter() - start
+
+
+def accuracy(y: np.ndarray, predicted: np.ndarray) -> float:
+    """Percent of rows whose most probable class is right; `predicted` (n, K) or, for two classes, (n,)."""
+    chosen = predicted.argmax(axis=1) if predicted.ndim == 2 else predicted > 0.5
+    return float(100 * np.mean(chosen == y))
+
+
+def accuracy_error(percent: float, n_rows: int) -> float:
+    """The standard error of an accuracy on `n_rows` test rows, in percent."""
+    return float(np.sqrt(percent * (100 - percent) / n_rows))
+
+
+def rmse(y: np.ndarray, predicted: np.ndarray) -> float:
+    """Over all rows and targets."""
+    return float(np.sqrt(np.mean((predicted.reshape(y.shape) - y) ** 2, dtype=np.float64)))

@@ -1,0 +1,60 @@
+"""Poker hands and their classes, which are a fixed function of the cards: more rows of UCI's Poker Hand.
+
+Owns the rules. Must not know papers or files.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def deal(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Hands of five different cards in the order they were dealt.
+
+    Returns
+    -------
+    X : float32 array (n, 10)
+        Suit (1 to 4) and rank (1 to 13) of each card in turn, as in the source's files.
+    y : int64 array (n,)
+        See `classes`.
+    """
+    rng = np.random.default_rng(seed)
+    cards = rng.integers(0, 52, (n, 5))
+    while len(twice := np.flatnonzero(_has_repeat(cards))) > 0:
+        cards[twice] = rng.integers(0, 52, (len(twice), 5))
+    X = np.stack([cards // 13 + 1, cards % 13 + 1], axis=2).reshape(n, 10).astype(np.float32)
+    return X, classes(X)
+
+
+def _has_repeat(cards: np.ndarray) -> np.ndarray:
+    ordered = np.sort(cards, axis=1)
+    return (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
+
+
+def classes(X: np.ndarray) -> np.ndarray:
+    """What hands are worth, as UCI numbers it: int64 (n,) from 0 (nothing) to 9 (royal flush).
+
+    Parameters
+    ----------
+    X : array (n, 10)
+        As `deal` gives it.
+    """
+    suits, ranks = X[:, 0::2], X[:, 1::2]
+    of_rank = (ranks[:, :, None] == np.arange(1, 14)).sum(axis=1)
+    second, largest = np.sort(of_rank, axis=1)[:, -2:].T
+    flush = (suits == suits[:, :1]).all(axis=1)
+    present = np.concatenate([of_rank, of_rank[:, :1]], axis=1) > 0  # the ace is low and high
+    runs = np.lib.stride_tricks.sliding_window_view(present, 5, axis=1).all(axis=2)
+    straight, royal = runs.any(axis=1), runs[:, -1]
+    worth = [
+        flush & royal,
+        flush & straight,
+        largest == 4,
+        (largest == 3) & (second == 2),
+        flush,
+        straight,
+        largest == 3,
+        (largest == 2) & (second == 2),
+        largest == 2,
+    ]
+    return np.select(worth, range(9, 0, -1)).astype(np.int64)

@@ -1,0 +1,41 @@
+"""A measurement in a process of its own. Owns how it is started and how it fails; not what it measures."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Failed(Exception):
+    """A measurement that gave no figures; the message says why."""
+
+
+def call(module: str, job: dict[str, Any], n_threads: int, timeout: float) -> dict[str, Any]:
+    """Run `python -m module` with `job` as JSON on its standard input; the JSON of its last line of output.
+
+    OpenMP and BLAS get `n_threads`. `Failed` where it takes longer than `timeout` seconds or does not end
+    well.
+    """
+    threads = {f"{name}_NUM_THREADS": str(n_threads) for name in ("OMP", "OPENBLAS", "MKL")}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", module],
+            input=json.dumps(job),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            cwd=ROOT,
+            env=os.environ | threads,
+        )
+    except subprocess.TimeoutExpired:
+        raise Failed(f"took longer than {timeout:.0f} s") from None
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or ["no message"]
+        raise Failed(f"exit code {done.returncode}: {lines[-1]}")
+    return json.loads(done.stdout.splitlines()[-1])

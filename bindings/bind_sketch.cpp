@@ -1,0 +1,124 @@
+// Sketches at the border: arrays in, a new array out.
+#include <algorithm>
+#include <stdexcept>
+
+#include "../cpp/parallel.h"
+#include "../cpp/sketch.h"
+#include "arrays.h"
+
+namespace polyleaf {
+namespace {
+
+void require(bool condition, const char* message) {
+  if (!condition) throw std::invalid_argument(message);
+}
+
+struct Shape {
+  int64_t n;
+  int32_t n_columns;
+  explicit Shape(const Array2<const float>& values) {
+    require(values.shape(1) >= 1 && values.shape(1) <= size_t{INT32_MAX},
+            "Values must have between 1 and 2147483647 columns.");
+    n = static_cast<int64_t>(values.shape(0));
+    n_columns = static_cast<int32_t>(values.shape(1));
+  }
+};
+
+void require_dim(int32_t d) {
+  require(d >= 1 && d <= 4096, "A sketch must have between 1 and 4096 columns.");
+}
+
+template <class F>
+nb::ndarray<nb::numpy, float> sketched(int64_t n, int32_t d, F&& fill) {
+  require_dim(d);
+  NewArray<float> out({static_cast<size_t>(n), static_cast<size_t>(d)});
+  {
+    nb::gil_scoped_release release;
+    fill(out.data);
+  }
+  return out.array;
+}
+
+auto sketch_project(Array2<const float> values, Array2<const float> matrix, float scale, int n_threads) {
+  const Shape shape(values);
+  require(matrix.shape(0) == values.shape(1), "The matrix must have one row for each column of values.");
+  const auto d = static_cast<int32_t>(matrix.shape(1));
+  return sketched(shape.n, d, [&](float* out) {
+    project(values.data(), shape.n, shape.n_columns, matrix.data(), d, scale, out, std::max(1, n_threads));
+  });
+}
+
+auto sketch_signs(Array2<const float> values, int32_t d, uint64_t seed, float scale, int n_threads) {
+  const Shape shape(values);
+  return sketched(shape.n, d, [&](float* out) {
+    project_signs(values.data(), shape.n, shape.n_columns, seed, d, scale, out, std::max(1, n_threads));
+  });
+}
+
+auto sketch_subspace(Array2<const float> values, int32_t d, uint64_t seed, int n_iterations, float scale,
+                     int n_threads) {
+  const Shape shape(values);
+  return sketched(shape.n, d, [&](float* out) {
+    project_subspace(values.data(), shape.n, shape.n_columns, seed, d, n_iterations, scale, out,
+                     std::max(1, n_threads));
+  });
+}
+
+auto sketch_count(Array2<const float> values, int32_t d, uint64_t seed, float scale, int n_threads) {
+  const Shape shape(values);
+  return sketched(shape.n, d, [&](float* out) {
+    count_sketch(values.data(), shape.n, shape.n_columns, seed, d, scale, out, std::max(1, n_threads));
+  });
+}
+
+auto sketch_take(Array2<const float> values, Array1<const int32_t> columns, Array1<const float> scale,
+                 int n_threads) {
+  const Shape shape(values);
+  require(columns.shape(0) == scale.shape(0), "Every column taken needs a scale.");
+  for (size_t j = 0; j < columns.shape(0); ++j)
+    require(columns.data()[j] >= 0 && columns.data()[j] < shape.n_columns, "A column is out of range.");
+  const auto d = static_cast<int32_t>(columns.shape(0));
+  return sketched(shape.n, d, [&](float* out) {
+    take_columns(values.data(), shape.n, shape.n_columns, columns.data(), scale.data(), d, out,
+                 std::max(1, n_threads));
+  });
+}
+
+auto energy_of(Array2<const float> values, int n_threads) {
+  const Shape shape(values);
+  NewArray<double> out({values.shape(1)});
+  {
+    nb::gil_scoped_release release;
+    column_energy(values.data(), shape.n, shape.n_columns, out.data, std::max(1, n_threads));
+  }
+  return out.array;
+}
+
+auto means_of(Array2<const float> values, int n_threads) {
+  const Shape shape(values);
+  return sketched(shape.n, 1, [&](float* out) {
+    row_means(values.data(), shape.n, shape.n_columns, out, std::max(1, n_threads));
+  });
+}
+
+}  // namespace
+
+void bind_sketch(nb::module_& m) {
+  m.def("sketch_project", &sketch_project, nb::arg("values").noconvert(), nb::arg("matrix").noconvert(),
+        nb::arg("scale"), nb::arg("n_threads"), "scale * values @ matrix, in one order of additions.");
+  m.def("sketch_signs", &sketch_signs, nb::arg("values").noconvert(), nb::arg("dim"), nb::arg("seed"),
+        nb::arg("scale"), nb::arg("n_threads"), "scale * values @ (random signs).");
+  m.def("sketch_subspace", &sketch_subspace, nb::arg("values").noconvert(), nb::arg("dim"), nb::arg("seed"),
+        nb::arg("n_iterations"), nb::arg("scale"), nb::arg("n_threads"),
+        "scale * values @ (basis near the leading right singular vectors).");
+  m.def("sketch_count", &sketch_count, nb::arg("values").noconvert(), nb::arg("dim"), nb::arg("seed"),
+        nb::arg("scale"), nb::arg("n_threads"), "Count-sketch of dense rows.");
+  m.def("sketch_take", &sketch_take, nb::arg("values").noconvert(), nb::arg("columns").noconvert(),
+        nb::arg("scale").noconvert(), nb::arg("n_threads"), "Some columns, each times its scale.");
+  m.def("column_energy", &energy_of, nb::arg("values").noconvert(), nb::arg("n_threads"),
+        "float64 (K,): sum of squares of each column.");
+  m.def("row_means", &means_of, nb::arg("values").noconvert(), nb::arg("n_threads"),
+        "float32 (n, 1): mean of each row.");
+}
+
+}  // namespace polyleaf

@@ -1,0 +1,251 @@
+// Rows over very many outputs at the border: sparse raw scores, their gradients, and the leaves fitted to
+// them.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+
+#include "../cpp/leaves/sparse.h"
+#include "../cpp/parallel.h"
+#include "../cpp/sketch.h"
+#include "../cpp/sparse_scores.h"
+#include "sample.h"
+#include "sparse.h"
+
+namespace polyleaf {
+namespace {
+
+void require(bool condition, const char* message) {
+  if (!condition) throw std::invalid_argument(message);
+}
+
+// (indptr, outputs, values): copies.
+nb::tuple csr(const SparseRows& rows) {
+  const size_t n_entries = static_cast<size_t>(rows.n_entries());
+  NewArray<int64_t> indptr({static_cast<size_t>(rows.n_rows()) + 1});
+  NewArray<int32_t> outputs({n_entries});
+  NewArray<float> values({n_entries});
+  int64_t at = 0;
+  indptr.data[0] = 0;
+  for (int64_t b = 0; b < rows.n_blocks(); ++b) {
+    const SparseRows::Block& block = rows.block(b);
+    const SparsePattern& pattern = *block.pattern;
+    for (int64_t r = 0; r < pattern.n_rows(); ++r)
+      indptr.data[b * kSparseBlock + r + 1] = at + pattern.begin[r + 1];
+    std::copy_n(pattern.outputs.data(), pattern.n_entries(), outputs.data + at);
+    std::copy_n(block.values.data(), pattern.n_entries(), values.data + at);
+    at += pattern.n_entries();
+  }
+  return nb::make_tuple(indptr.array, outputs.array, values.array);
+}
+
+nb::ndarray<nb::numpy, float> sketched(const SparseRows& rows, int32_t d, uint64_t seed, float scale,
+                                       int n_threads) {
+  require(d >= 1 && d <= 4096, "A sketch must have between 1 and 4096 columns.");
+  NewArray<float> out({static_cast<size_t>(rows.n_rows()), static_cast<size_t>(d)});
+  {
+    nb::gil_scoped_release release;
+    count_sketch(rows, seed, d, scale, out.data, std::max(1, n_threads));
+  }
+  return out.array;
+}
+
+void bind_rows(nb::module_& m) {
+  nb::class_<SparseRows>(m, "SparseGradients",
+                         "Gradients of rows over very many outputs of which few are not 0.")
+      .def(
+          "__init__",
+          [](SparseRows* self, Array1<const int64_t> indptr, Array1<const int32_t> outputs,
+             Array1<const float> values, int64_t n_outputs, int n_threads) {
+            new (self) SparseRows(sparse_rows_of(indptr, outputs, values, n_outputs, n_threads));
+          },
+          nb::arg("indptr"), nb::arg("outputs"), nb::arg("values"), nb::arg("n_outputs"),
+          nb::arg("n_threads") = 1,
+          "From CSR arrays: indptr int64 (n_rows + 1,), outputs int32 (nnz,) ascending in each row, values "
+          "float32 (nnz,).")
+      .def_prop_ro("n_rows", &SparseRows::n_rows)
+      .def_prop_ro("n_outputs", &SparseRows::n_outputs)
+      .def_prop_ro("n_entries", &SparseRows::n_entries)
+      .def("csr", &csr, "Copies: indptr int64, outputs int32, values float32.")
+      .def(
+          "dense",
+          [](const SparseRows& rows, int n_threads) {
+            const int64_t k = rows.n_outputs();
+            NewArray<float> out({static_cast<size_t>(rows.n_rows()), static_cast<size_t>(k)});
+            {
+              nb::gil_scoped_release release;
+              parallel_for(std::max(1, n_threads), rows.n_blocks(), [&](int64_t b, int) {
+                const Block block(rows.n_rows(), kSparseBlock, b);
+                std::fill(out.data + block.begin * k, out.data + block.end * k, 0.0f);
+                for (int64_t i = block.begin; i < block.end; ++i) {
+                  const SparseRow row = rows.row(i);
+                  for (int64_t e = 0; e < row.n; ++e) out.data[i * k + row.outputs[e]] = row.values[e];
+                }
+              });
+            }
+            return out.array;
+          },
+          nb::arg("n_threads") = 1, "float32 (n_rows, n_outputs), for few outputs.")
+      .def(
+          "norms",
+          [](const SparseRows& rows, int n_threads) {
+            NewArray<float> out({static_cast<size_t>(rows.n_rows()), 1});
+            {
+              nb::gil_scoped_release release;
+              row_norms(rows, out.data, std::max(1, n_threads));
+            }
+            return out.array;
+          },
+          nb::arg("n_threads") = 1, "float32 (n_rows, 1): Euclidean length of each row.")
+      .def("count_sketch", &sketched, nb::arg("d"), nb::arg("seed"), nb::arg("scale"),
+           nb::arg("n_threads") = 1,
+           "float32 (n_rows, d): every output is added to one of d columns with a random sign.");
+}
+
+void bind_scores(nb::module_& m) {
+  nb::class_<SparseScores>(
+      m, "SparseScores",
+      "Raw scores of rows over very many outputs: of each row its labels and what leaves have "
+      "given it so far; all others are 0.")
+      .def(
+          "__init__",
+          [](SparseScores* self, int64_t n_rows, int64_t n_outputs) {
+            require(n_rows >= 0 && n_outputs >= 1 && n_outputs <= INT32_MAX,
+                    "There must be between 1 and 2147483647 outputs.");
+            new (self) SparseScores(n_rows, n_outputs);
+          },
+          nb::arg("n_rows"), nb::arg("n_outputs"), "Rows without targets: they are only scored.")
+      .def(
+          "__init__",
+          [](SparseScores* self, Array1<const int64_t> indptr, Array1<const int32_t> outputs,
+             std::optional<Array1<const float>> values, int64_t n_outputs, int n_threads) {
+            const SparseRows targets = sparse_rows_of(indptr, outputs, values, n_outputs, n_threads);
+            new (self) SparseScores(targets, std::max(1, n_threads));
+          },
+          nb::arg("indptr"), nb::arg("outputs"), nb::arg("values").none(), nb::arg("n_outputs"),
+          nb::arg("n_threads") = 1,
+          "Rows with targets in CSR form: indptr int64 (n_rows + 1,), outputs int32 (nnz,) ascending in each "
+          "row, "
+          "values float32 (nnz,) or None: 1 throughout.")
+      .def(
+          "add",
+          [](SparseScores& self, Array1<const int32_t> leaf_of_row, std::shared_ptr<LeafBlock> leaves,
+             int n_threads) {
+            require(leaves->kind() == LeafKind::sparse, "Sparse scores take sparse leaves only.");
+            require(static_cast<int64_t>(leaf_of_row.size()) == self.raw().n_rows(),
+                    "leaf_of_row needs one entry per row.");
+            require(leaves->n_columns() == self.raw().n_outputs(),
+                    "The leaves are for another number of outputs.");
+            nb::gil_scoped_release release;
+            check_leaf_ids(leaf_of_row.data(), self.raw().n_rows(), leaves->n_leaves(),
+                           std::max(1, n_threads));
+            self.add(leaf_of_row.data(), leaves->view(), std::max(1, n_threads));
+          },
+          nb::arg("leaf_of_row"), nb::arg("leaves"), nb::arg("n_threads") = 1,
+          "Adds the payload of its leaf, int32 (n_rows,), to every row.")
+      .def(
+          "gradients",
+          [](const SparseScores& self, const LossConfig& loss, float base,
+             std::optional<Array1<const float>> weight, int n_threads) {
+            require(!weight || static_cast<int64_t>(weight->size()) == self.raw().n_rows(),
+                    "Weights need one entry per row.");
+            SparseRows out;
+            nb::gil_scoped_release release;
+            self.gradients(loss, base, weight ? weight->data() : nullptr, out, std::max(1, n_threads));
+            return out;
+          },
+          nb::arg("loss"), nb::arg("base") = 0.0f, nb::arg("weight") = nb::none(), nb::arg("n_threads") = 1,
+          "SparseGradients at raw + base, times the rows' weights. An output that is not stored must have "
+          "the "
+          "derivative 0.")
+      .def(
+          "topk",
+          [](const SparseScores& self, int32_t k, int n_threads) {
+            const size_t n = static_cast<size_t>(self.raw().n_rows()),
+                         columns = static_cast<size_t>(std::max(0, k));
+            NewArray<int32_t> outputs({n, columns});
+            NewArray<double> scores({n, columns});
+            {
+              nb::gil_scoped_release release;
+              self.topk(k, outputs.data, scores.data, std::max(1, n_threads));
+            }
+            return nb::make_tuple(outputs.array, scores.array);
+          },
+          nb::arg("k"), nb::arg("n_threads") = 1,
+          "outputs int32 (n_rows, k), raw scores float64 (n_rows, k): the best of what each row holds, best "
+          "first, "
+          "ties by number; -1 and -inf where there are fewer.")
+      .def_prop_ro("n_entries", [](const SparseScores& self) { return self.raw().n_entries(); })
+      .def(
+          "csr", [](const SparseScores& self) { return csr(self.raw()); },
+          "Copies: indptr int64, outputs int32, raw scores float32.");
+}
+
+void bind_leaves(nb::module_& m) {
+  m.def(
+      "sparse_leaves",
+      [](Array2<const float> g, std::optional<Array2<const float>> h, Array1<const int32_t> leaf_of_row,
+         int32_t n_leaves, int32_t leaf_k, const Tree* shared, const LeafConfig& step,
+         std::optional<Array1<const uint32_t>> rows, std::optional<Array1<const float>> multiplier,
+         int n_threads) {
+        const RowSample sample = sample_of(static_cast<int64_t>(g.shape(0)), rows, multiplier);
+        const int threads = std::max(1, n_threads);
+        require(g.shape(1) >= 1, "There must be at least one output.");
+        require(leaf_of_row.size() == g.shape(0), "leaf_of_row needs one entry per row.");
+        require(n_leaves >= 1 && leaf_k >= 1, "n_leaves and leaf_k must be at least 1.");
+        require(shared == nullptr || shared->n_leaves == n_leaves, "The tree has another number of leaves.");
+        if (h)
+          require(h->shape(0) == g.shape(0) && (h->shape(1) == 1 || h->shape(1) == g.shape(1)),
+                  "h must have g's rows, and one column or one per output.");
+        nb::gil_scoped_release release;
+        check_leaf_ids(leaf_of_row.data(), static_cast<int64_t>(leaf_of_row.size()), n_leaves, threads);
+        const SparseLeafArrays leaves =
+            sparse_leaves(g.data(), h ? h->data() : nullptr, static_cast<int>(g.shape(1)),
+                          h ? static_cast<int>(h->shape(1)) : 0, sample, leaf_of_row.data(), n_leaves, step,
+                          leaf_k, shared, threads);
+        return block_of(leaves, static_cast<int64_t>(g.shape(1)));
+      },
+      nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"), nb::arg("n_leaves"), nb::arg("leaf_k"),
+      nb::arg("shared").none(), nb::arg("step"), nb::arg("rows") = nb::none(),
+      nb::arg("multiplier") = nb::none(), nb::arg("n_threads") = 1,
+      "SparseLeaves with the leaf_k outputs of each leaf whose Newton step lowers the loss most (GBDT-MO eq. "
+      "19); "
+      "`shared`: the tree, whose nodes' children share theirs (Algorithm 4).");
+  m.def(
+      "sparse_leaves_of_sparse",
+      [](const SparseRows& g, std::optional<Array1<const float>> weight, Array1<const int32_t> leaf_of_row,
+         int32_t n_leaves, int32_t leaf_k, const LeafConfig& step, std::optional<Array1<const uint32_t>> rows,
+         std::optional<Array1<const float>> multiplier, int n_threads) {
+        const RowSample sample = sample_of(g.n_rows(), rows, multiplier);
+        const int threads = std::max(1, n_threads);
+        require(static_cast<int64_t>(leaf_of_row.size()) == g.n_rows(),
+                "leaf_of_row needs one entry per row.");
+        require(!weight || static_cast<int64_t>(weight->size()) == g.n_rows(),
+                "Weights need one entry per row.");
+        require(n_leaves >= 1 && leaf_k >= 1, "n_leaves and leaf_k must be at least 1.");
+        nb::gil_scoped_release release;
+        check_leaf_ids(leaf_of_row.data(), g.n_rows(), n_leaves, threads);
+        const SparseLeafArrays leaves = sparse_leaves(g, weight ? weight->data() : nullptr, sample,
+                                                      leaf_of_row.data(), n_leaves, step, leaf_k, threads);
+        return block_of(leaves, g.n_outputs());
+      },
+      nb::arg("g"), nb::arg("weight").none(), nb::arg("leaf_of_row"), nb::arg("n_leaves"), nb::arg("leaf_k"),
+      nb::arg("step"), nb::arg("rows") = nb::none(), nb::arg("multiplier") = nb::none(),
+      nb::arg("n_threads") = 1,
+      "The same from sparse gradients (GBDT-SPARSE eq. 19); every output has the curvature of its row, "
+      "`weight` "
+      "or 1.");
+}
+
+}  // namespace
+
+void bind_sparse(nb::module_& m) {
+  bind_rows(m);
+  bind_scores(m);
+  bind_leaves(m);
+}
+
+}  // namespace polyleaf

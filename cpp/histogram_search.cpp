@@ -1,0 +1,415 @@
+#include "histogram_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "parallel.h"
+
+namespace polyleaf {
+namespace {
+
+constexpr int64_t kChunkRows = 16384;  // least rows of a histogram chunk
+constexpr int64_t kSparseRows = 192;   // nodes up to this size are built and scanned by touched bins
+
+}  // namespace
+
+HistogramSearch::HistogramSearch(const Bins& bins, int n_threads)
+    : bins_(bins), n_threads_(std::max(1, n_threads)), fixed_(std::max(1, n_threads)) {
+  scratch_.resize(n_threads_);
+}
+
+void HistogramSearch::start(const SearchScope& scope) {
+  scope_ = &scope;
+  source_->start(scope);
+  if (!(layout_ == source_->layout()) || histogram_ints_ == 0) {
+    layout_ = source_->layout();
+    lay_out_memory();
+  }
+  free_.clear();
+  for (size_t i = 0; i < pool_.size(); ++i) free_.push_back(static_cast<int>(i));
+  nodes_.assign(1, Node());
+  nodes_[0].at.rows.end = sample().n_used();
+  nodes_[0].totals = source_->totals();
+  nodes_[0].view = source_->view(0);
+}
+
+// Sizes of histograms and scratch, and which nodes are worth a histogram, for channels of this layout.
+void HistogramSearch::lay_out_memory() {
+  pool_.clear();
+  tile_sums_.assign(bins_.n_tiles(), 0);
+  tile_counts_.assign(bins_.n_tiles(), 0);
+  histogram_ints_ = 0;
+  size_t largest = 0, all_bins = 0;
+  for (int t = 0; t < bins_.n_tiles(); ++t) {
+    const size_t n_bins = static_cast<size_t>(bins_.tile(t).n_features) * bins_.tile(t).stride();
+    largest = std::max(largest, n_bins);
+    all_bins += n_bins;
+    tile_sums_[t] = histogram_ints_;
+    histogram_ints_ += n_bins * layout_.lanes + 16;  // 16: vectors may read past the last bin
+    tile_counts_[t] = histogram_ints_;
+    if (layout_.count_lane < 0) histogram_ints_ += n_bins;
+    histogram_ints_ = (histogram_ints_ + 15) / 16 * 16;
+  }
+  const double bins_per_feature = static_cast<double>(all_bins) / bins_.n_features();
+  // Ordering a row by a feature's bins costs about as much as four vectors of sixteen sums; a histogram is
+  // written, read and cleared bin by bin. One output, and one curvature for all, are scanned from
+  // histograms alone.
+  const int vectors = layout_.lanes / 16;
+  const bool can_order = layout_.n_outputs > 1 && layout_.curvature != Curvature::shared && vectors >= 1 &&
+                         layout_.curvature != Curvature::full && !layout_.linear();
+  ordered_rows_ = can_order ? std::min<int64_t>(60000, static_cast<int64_t>(bins_per_feature * 4 * vectors /
+                                                                            (2.2 + 0.1 * vectors)))
+                            : 0;
+  // Subtracting moves every bin of a histogram that has left the cache; building reads rows. Rows at which
+  // both cost the same, from the costs measured in docs/design.md section 5.
+  direct_rows_ =
+      std::max<int64_t>(std::max(kSparseRows, ordered_rows_),
+                        static_cast<int64_t>(bins_per_feature * 20.0 * layout_.lanes / (layout_.lanes + 12)));
+  for (Scratch& s : scratch_) {
+    s.sums.reserve(largest * layout_.lanes + 16);
+    s.counts.reserve(largest + 16);
+    s.order.reserve(kTileFeatures * static_cast<size_t>(ordered_rows_) + 16);
+    s.start.reserve(2 * kTileFeatures * 256);
+    s.lanes.reserve(32 * ((layout_.n_outputs + 15) / 16) + 16);
+    s.scan.lanes = s.lanes.data();
+    s.workspace.reserve(workspace_floats(layout_) + 16);
+    s.moments.reserve(moment_doubles(layout_) + 16);
+    s.scan.moments = s.moments.data();
+    s.clean = false;
+  }
+}
+
+// Children of the last level are never scanned, and small children are built directly: neither needs the
+// parent.
+bool HistogramSearch::keeps_histogram(const Node& node) const {
+  const int max_depth = scope_->config().max_depth;
+  return source_->fixed() && (max_depth < 0 || node.at.depth + 1 < max_depth) &&
+         3 * node.rows() > 4 * direct_rows_;
+}
+
+int HistogramSearch::take_histogram() {
+  if (free_.empty()) {
+    if ((pool_.size() + 1) * histogram_ints_ * sizeof(int32_t) > scope_->config().histogram_memory) return -1;
+    pool_.emplace_back(histogram_ints_);
+    return static_cast<int>(pool_.size()) - 1;
+  }
+  const int slot = free_.back();
+  free_.pop_back();
+  return slot;
+}
+
+void HistogramSearch::drop_histogram(Node& node) {
+  if (node.histogram >= 0) free_.push_back(node.histogram);
+  node.histogram = -1;
+}
+
+void HistogramSearch::split(int32_t parent, const SearchNode& left, const SearchNode& right,
+                            float* output_gain) {
+  Node& node = nodes_[parent];
+  if (source_->fixed())
+    scores_of(layout_).output_terms(scan_node(node), node.best.left.data(), node.best.left_count,
+                                    output_gain);
+  else
+    source_->split(parent, node.best, scan_node(node), left, right, output_gain);
+  Node l, r;
+  l.at = left;
+  r.at = right;
+  l.view = r.view = node.view;
+  l.totals = node.best.left;
+  r.totals = node.totals;
+  for (int j = 0; j < node.view.layout->lanes; ++j) r.totals[j] -= l.totals[j];
+  l.histogram = node.histogram;  // the parent's, until the pair is evaluated
+  node.histogram = -1;
+  nodes_.resize(std::max<size_t>(nodes_.size(), right.id + 1));
+  nodes_[left.id] = std::move(l);
+  nodes_[right.id] = std::move(r);
+}
+
+double HistogramSearch::cover(int32_t node) const {
+  return scores_of(layout_).node_curvature(scan_node(nodes_[node]));
+}
+
+void HistogramSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed,
+                               std::vector<Choice>& choices) {
+  choices.assign(nodes.size(), Choice());
+  for (const Proposals& proposals : propose(nodes, renewed))
+    choices[proposals.node - nodes[0].id] =
+        choose(proposals);  // ids of a batch of children follow each other
+}
+
+std::vector<HistogramSearch::Proposals> HistogramSearch::propose(const std::vector<SearchNode>& nodes,
+                                                                 bool renewed) {
+  for (const SearchNode& node : nodes) nodes_[node.id].at = node;
+  if (renewed)
+    for (const SearchNode& node : nodes) drop_histogram(nodes_[node.id]);
+  std::vector<Job> jobs = plan(nodes);
+  std::vector<Proposals> found;
+  if (jobs.empty()) return found;
+  if (scope_->config().colsample_bynode < 1.0)
+    for (const SearchNode& node : nodes) nodes_[node.id].allowed = scope_->features_of(node.id);
+  gather_channels(jobs);
+  if (renewed) sum_totals(jobs);
+  build_chunks(jobs);
+  const size_t n_tiles = scope_->tiles().size();
+  for (const Job& job : jobs) {
+    found.push_back({job.build, std::vector<TileSplit>(n_tiles)});
+    found.push_back({job.subtract, std::vector<TileSplit>(job.subtract >= 0 ? n_tiles : 0)});
+  }
+  parallel_for(n_threads_, static_cast<int64_t>(jobs.size() * n_tiles), [&](int64_t task, int thread) {
+    const size_t job = static_cast<size_t>(task) / n_tiles, tile = static_cast<size_t>(task) % n_tiles;
+    TileSplit none;
+    run_job(jobs[job], static_cast<int>(tile), thread, found[2 * job].splits[tile],
+            jobs[job].subtract >= 0 ? found[2 * job + 1].splits[tile] : none);
+  });
+  std::erase_if(found, [](const Proposals& p) { return p.splits.empty(); });
+  return found;
+}
+
+std::vector<HistogramSearch::Job> HistogramSearch::plan(const std::vector<SearchNode>& nodes) {
+  std::vector<Job> jobs;
+  const auto direct = [&](int32_t i) {
+    Node& node = nodes_[i];
+    if (!scope_->can_split(node.at)) return;
+    Job job;
+    job.build = i;
+    job.by_rows = node.rows() <= ordered_rows_;
+    job.sparse = node.rows() <= kSparseRows;
+    if (!job.by_rows && keeps_histogram(node)) node.histogram = take_histogram();
+    job.keep = node.histogram >= 0;
+    jobs.push_back(job);
+  };
+  if (nodes.size() == 1) {
+    direct(nodes[0].id);
+    return jobs;
+  }
+  for (size_t p = 0; p + 1 < nodes.size(); p += 2) {
+    Node& left = nodes_[nodes[p].id];
+    Node& right = nodes_[nodes[p + 1].id];
+    const int parent = left.histogram;  // handed down by `split`
+    left.histogram = right.histogram = -1;
+    const bool left_smaller = left.rows() <= right.rows();
+    Node& larger = left_smaller ? right : left;
+    if (parent < 0 || !scope_->can_split(larger.at) || larger.rows() <= direct_rows_) {
+      if (parent >= 0) free_.push_back(parent);
+      direct(nodes[p].id);
+      direct(nodes[p + 1].id);
+      continue;
+    }
+    Job job;
+    job.build = left_smaller ? nodes[p].id : nodes[p + 1].id;
+    job.subtract = left_smaller ? nodes[p + 1].id : nodes[p].id;
+    job.parent = parent;
+    larger.histogram = parent;
+    Node& smaller = nodes_[job.build];
+    if (scope_->can_split(smaller.at) && keeps_histogram(smaller)) smaller.histogram = take_histogram();
+    job.keep = smaller.histogram >= 0;
+    jobs.push_back(job);
+  }
+  return jobs;
+}
+
+// Channels of the rows to be read, next to each other: read once per tile.
+void HistogramSearch::gather_channels(std::vector<Job>& jobs) {
+  std::vector<ChannelSource::Request> requests;
+  for (const Job& job : jobs)
+    requests.push_back({job.build, nodes_[job.build].at.rows, nullptr, &nodes_[job.build].totals});
+  source_->fill(requests);
+  for (size_t j = 0; j < jobs.size(); ++j) {
+    jobs[j].channels = requests[j].channels;
+    nodes_[jobs[j].build].view = source_->view(jobs[j].build);
+  }
+}
+
+// Totals of the nodes from their rows, where they cannot come from the parent's split.
+void HistogramSearch::sum_totals(const std::vector<Job>& jobs) {
+  const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
+  parallel_for(n_threads_, static_cast<int64_t>(jobs.size()), [&](int64_t task, int) {
+    Node& node = nodes_[jobs[task].build];
+    node.totals.assign(layout_.lanes + 16, 0);
+    kernels.sum(jobs[task].channels, node.rows(), layout_.lanes, node.totals.data());
+  });
+}
+
+// Where there are fewer tiles than work for all threads, the rows of large nodes are cut into chunks whose
+// histograms are added up: integers, so the cut leaves no trace.
+void HistogramSearch::build_chunks(std::vector<Job>& jobs) {
+  const std::vector<int>& tiles = scope_->tiles();
+  const int64_t n_tiles = static_cast<int64_t>(tiles.size());
+  const int64_t n_tasks = static_cast<int64_t>(jobs.size()) * n_tiles;
+  if (n_threads_ == 1 || n_tasks >= 4 * n_threads_) return;
+  const int64_t wanted = (4 * n_threads_ + n_tasks - 1) / n_tasks;
+  struct Piece {
+    size_t job;
+    int tile, chunk;
+  };
+  std::vector<Piece> pieces;
+  for (size_t j = 0; j < jobs.size(); ++j) {
+    Job& job = jobs[j];
+    job.chunks = static_cast<int>(
+        std::max<int64_t>(1, std::min<int64_t>(wanted, nodes_[job.build].rows() / kChunkRows)));
+    if (job.chunks == 1) continue;
+    job.first_chunk = pieces.size();
+    for (int t : tiles)
+      for (int c = 0; c < job.chunks; ++c) pieces.push_back({j, t, c});
+  }
+  if (pieces.empty()) return;
+  if (chunk_.size() < pieces.size()) chunk_.resize(pieces.size());
+  const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
+  parallel_for(n_threads_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+    const Piece& piece = pieces[task];
+    const Job& job = jobs[piece.job];
+    const Node& node = nodes_[job.build];
+    const ChannelLayout& layout = *node.view.layout;
+    const int t = piece.tile;
+    const Tile& tile = bins_.tile(t);
+    const size_t n_bins = static_cast<size_t>(tile.n_features) * tile.stride();
+    Buffer<int32_t>& buffer = chunk_[task];
+    buffer.reserve(n_bins * (layout.lanes + 1) + 16);
+    std::memset(buffer.data(), 0, sizeof(int32_t) * n_bins * (layout.lanes + 1));
+    const int64_t begin = node.rows() * piece.chunk / job.chunks;
+    const int64_t end = node.rows() * (piece.chunk + 1) / job.chunks;
+    uint32_t* counts =
+        layout.count_lane < 0 ? reinterpret_cast<uint32_t*>(buffer.data() + n_bins * layout.lanes) : nullptr;
+    kernels.build(scope_->partition().words(node.at.rows, t) + begin, job.channels + begin * layout.lanes,
+                  end - begin, tile.n_features, tile.log2_stride, layout.lanes, buffer.data(), counts);
+  });
+}
+
+// Builds one tile of a job's histogram, subtracts it from the parent's, and scans both.
+void HistogramSearch::run_job(const Job& job, int tile_index, int thread, TileSplit& built,
+                              TileSplit& subtracted) {
+  const int t = scope_->tiles()[tile_index];
+  const Tile& tile = bins_.tile(t);
+  const Node& node = nodes_[job.build];
+  const ChannelLayout& layout = *node.view.layout;
+  const size_t n_bins = static_cast<size_t>(tile.n_features) * tile.stride();
+  const bool counts_apart = layout.count_lane < 0;
+  const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
+  Scratch& scratch = scratch_[thread];
+
+  if (job.by_rows && !has_categories(t)) {
+    scan_by_rows(job, t, thread, built);
+    return;
+  }
+  int32_t* sums = job.keep ? pool_[node.histogram].data() + tile_sums_[t] : scratch.sums.data();
+  int32_t* count_ints = job.keep ? pool_[node.histogram].data() + tile_counts_[t] : scratch.counts.data();
+  uint32_t* counts = counts_apart ? reinterpret_cast<uint32_t*>(count_ints) : nullptr;
+  if (!job.sparse || !scratch.clean) {
+    const size_t size = job.sparse ? scratch.sums.size() : n_bins * layout.lanes;
+    std::memset(sums, 0, sizeof(int32_t) * size);
+    if (counts_apart)
+      std::memset(count_ints, 0, sizeof(int32_t) * (job.sparse ? scratch.counts.size() : n_bins));
+  }
+  if (!job.keep) scratch.clean = job.sparse;
+
+  const uint64_t* rows = scope_->partition().words(node.at.rows, t);
+  if (job.chunks == 1) {
+    kernels.build(rows, job.channels, node.rows(), tile.n_features, tile.log2_stride, layout.lanes, sums,
+                  counts);
+  } else {
+    for (int c = 0; c < job.chunks; ++c) {
+      const Buffer<int32_t>& part =
+          chunk_[job.first_chunk + static_cast<size_t>(tile_index) * job.chunks + c];
+      kernels.add(sums, part.data(), static_cast<int64_t>(n_bins) * layout.lanes);
+      if (counts_apart)
+        kernels.add(count_ints, part.data() + n_bins * layout.lanes, static_cast<int64_t>(n_bins));
+    }
+  }
+  if (job.subtract >= 0) {
+    int32_t* parent = pool_[job.parent].data() + tile_sums_[t];
+    int32_t* parent_counts = pool_[job.parent].data() + tile_counts_[t];
+    kernels.subtract(parent, sums, static_cast<int64_t>(n_bins) * layout.lanes);
+    if (counts_apart) kernels.subtract(parent_counts, count_ints, static_cast<int64_t>(n_bins));
+    scan(job.subtract, t,
+         {parent, counts_apart ? reinterpret_cast<uint32_t*>(parent_counts) : nullptr, nullptr}, thread,
+         subtracted);
+  }
+  uint64_t touched[kTileFeatures * 4] = {};
+  if (job.sparse) kernels.touch(rows, node.rows(), tile.n_features, touched);
+  if (scope_->can_split(node.at))
+    scan(job.build, t, {sums, counts, job.sparse ? touched : nullptr}, thread, built);
+  if (!job.sparse) return;
+  for (int64_t i = 0; i < node.rows(); ++i)
+    for (int s = 0; s < tile.n_features; ++s) {
+      const size_t bin = (static_cast<size_t>(s) << tile.log2_stride) + ((rows[i] >> (8 * s)) & 255);
+      std::memset(sums + bin * layout.lanes, 0, sizeof(int32_t) * layout.lanes);
+      if (counts_apart) counts[bin] = 0;
+    }
+}
+
+bool HistogramSearch::has_categories(int t) const {
+  const Tile& tile = bins_.tile(t);
+  return std::any_of(tile.features, tile.features + tile.n_features,
+                     [&](int f) { return bins_.is_categorical(f); });
+}
+
+// A small node with many outputs: no histogram is written, its rows are visited in order of each feature's
+// bins.
+void HistogramSearch::scan_by_rows(const Job& job, int t, int thread, TileSplit& out) {
+  const Tile& tile = bins_.tile(t);
+  const Node& node = nodes_[job.build];
+  Scratch& scratch = scratch_[thread];
+  const uint64_t* rows = scope_->partition().words(node.at.rows, t);
+  uint32_t* counts = scratch.start.data() + kTileFeatures * 256;
+  RowsByBin by_bin[kTileFeatures];
+  for (int s = 0; s < tile.n_features; ++s) {
+    uint32_t* start = scratch.start.data() + s * tile.stride();
+    uint16_t* order = scratch.order.data() + s * node.rows();
+    POLYLEAF_SELECT(sum_kernels)
+        .order_rows(rows, node.rows(), s, tile.stride(), counts + s * tile.stride(), start, order);
+    by_bin[s] = {job.channels, order, start};
+  }
+  scan(job.build, t, {nullptr, counts, nullptr, by_bin}, thread, out);
+}
+
+ScanNode HistogramSearch::scan_node(const Node& node, int thread) const {
+  return {&scope_->config().split,           node.view.layout,   node.view.gradient_step,
+          node.view.curvature_step,          node.totals.data(), static_cast<int32_t>(node.rows()),
+          scratch_[thread].workspace.data(), node.view.linear};
+}
+
+void HistogramSearch::scan(int32_t node, int t, const TileHistogram& histogram, int thread, TileSplit& out) {
+  const Tile& tile = bins_.tile(t);
+  uint8_t allowed[kTileFeatures];
+  const std::vector<uint8_t>& flags =
+      scope_->config().colsample_bynode < 1.0 ? nodes_[node].allowed : scope_->features();
+  for (int s = 0; s < tile.n_features; ++s) allowed[s] = flags[tile.features[s]];
+  best_split_of_tile(bins_, t, histogram, scan_node(nodes_[node], thread), allowed, scratch_[thread].scan,
+                     out);
+}
+
+// The best of the tiles' splits, if it is admissible.
+Choice HistogramSearch::choose(const Proposals& proposals) {
+  const TileSplit* best = nullptr;
+  for (const TileSplit& split : proposals.splits) {
+    if (split.feature < 0) continue;
+    if (best == nullptr || split.sum > best->sum || (split.sum == best->sum && split.feature < best->feature))
+      best = &split;
+  }
+  if (best != nullptr && std::isfinite(best->sum)) {
+    const double sum = best->sum;
+    const double difference = sum - scores_of(layout_).node_sum(scan_node(nodes_[proposals.node]));
+    const double gain = 0.5 * difference / layout_.n_outputs;
+    if (scope_->config().post_prune ||
+        (gain > scope_->config().split.min_split_gain && difference > kLeastRelativeGain * sum)) {
+      take(proposals.node, best);
+      return choice_of(*best, gain);
+    }
+  }
+  take(proposals.node, nullptr);
+  return Choice();
+}
+
+void HistogramSearch::take(int32_t node, const TileSplit* split) {
+  if (split != nullptr)
+    nodes_[node].best = *split;
+  else
+    drop_histogram(nodes_[node]);
+}
+
+Choice choice_of(const TileSplit& split, double gain) {
+  return {gain, split.feature, split.bin, split.missing_left, split.set, split.left_count};
+}
+
+}  // namespace polyleaf

@@ -1,0 +1,131 @@
+// Best splits from histograms of channels (GBDT-MO's Algorithms 1 and 2).
+//
+//   per pair of children: build the smaller one's histogram, subtract for the larger, scan both
+//
+// A node's histogram is kept only while children may be made from it, and only within a memory budget; nodes
+// without a kept parent histogram, and small nodes, are built directly, and the smallest with many outputs
+// have no histogram at all.
+//
+// Owns: histograms and their memory, reused over trees. Must not know: what a channel means (scores do), the
+// schedule, leaves.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "buffer.h"
+#include "channel_source.h"
+#include "histogram.h"
+#include "search.h"
+#include "split.h"
+
+namespace polyleaf {
+
+// A split that a node may get, as the grower sees it.
+Choice choice_of(const TileSplit& split, double gain);
+
+class HistogramSearch final : public Search {
+ public:
+  explicit HistogramSearch(const Bins& bins, int n_threads);
+
+  HistogramSearch(const HistogramSearch&) = delete;
+  HistogramSearch& operator=(const HistogramSearch&) = delete;
+
+  // What the next tree, or the next layer, is judged by.
+  void use(const Channels& channels) {
+    fixed_.use(channels);
+    source_ = &fixed_;
+  }
+  void use(ChannelSource& source) { source_ = &source; }
+
+  const RowSample& sample() const override { return source_->sample(); }
+  int n_outputs() const override { return source_->layout().n_outputs; }
+  void start(const SearchScope& scope) override;
+  void evaluate(const std::vector<SearchNode>& nodes, bool renewed, std::vector<Choice>& choices) override;
+  void split(int32_t parent, const SearchNode& left, const SearchNode& right, float* output_gain) override;
+  double cover(int32_t node) const override;
+
+  // What `evaluate` chooses from: the best split of every tile, for each node of the batch that may have
+  // children. `take` says which one of them a node is to get; nullptr: none, it stays a leaf.
+  struct Proposals {
+    int32_t node;
+    std::vector<TileSplit> splits;
+  };
+  std::vector<Proposals> propose(const std::vector<SearchNode>& nodes, bool renewed);
+  void take(int32_t node, const TileSplit* split);
+
+ private:
+  // A node while its tree grows; the index is its id.
+  struct Node {
+    SearchNode at;
+    ChannelView view;              // of its channels; until it has some, of its parent's
+    int histogram = -1;            // slot of the pool, -1: not kept
+    std::vector<int32_t> totals;   // lanes
+    std::vector<uint8_t> allowed;  // features, where they are sampled per node
+    TileSplit best;
+    int64_t rows() const { return at.rows.size(); }
+  };
+
+  // How the histograms of up to two sibling nodes come about.
+  struct Job {
+    int32_t build = -1;                 // node whose rows are read
+    int32_t subtract = -1;              // its sibling, whose histogram is the parent's minus that; -1: none
+    int parent = -1;                    // pool slot of the parent, which becomes the sibling's
+    bool keep = false;                  // keep the built histogram for children
+    bool sparse = false;                // few rows: only touched bins are looked at and cleared
+    bool by_rows = false;               // few rows for so many outputs: no histogram, rows in order of bins
+    const int16_t* channels = nullptr;  // of the rows of `build`, contiguous
+    int chunks = 1;                     // row chunks built apart and added up
+    size_t first_chunk = 0;             // where they lie in chunk_
+  };
+
+  void lay_out_memory();
+  std::vector<Job> plan(const std::vector<SearchNode>& nodes);
+  void gather_channels(std::vector<Job>& jobs);
+  void sum_totals(const std::vector<Job>& jobs);
+  void build_chunks(std::vector<Job>& jobs);
+  void run_job(const Job& job, int tile, int thread, TileSplit& built, TileSplit& subtracted);
+  void scan_by_rows(const Job& job, int tile, int thread, TileSplit& out);
+  void scan(int32_t node, int tile, const TileHistogram& histogram, int thread, TileSplit& out);
+  Choice choose(const Proposals& proposals);
+
+  bool has_categories(int tile) const;
+  bool keeps_histogram(const Node& node) const;
+  int take_histogram();
+  void drop_histogram(Node& node);
+  // `thread`: whose workspace may be used.
+  ScanNode scan_node(const Node& node, int thread = 0) const;
+
+  const Bins& bins_;
+  const int n_threads_;
+
+  FixedChannels fixed_;
+
+  // One tree's state.
+  ChannelSource* source_ = nullptr;
+  const SearchScope* scope_ = nullptr;
+  ChannelLayout layout_;  // that memory is laid out for
+  std::vector<Node> nodes_;
+
+  // Memory reused over trees.
+  std::vector<Buffer<int32_t>> pool_;
+  std::vector<int> free_;
+  size_t histogram_ints_ = 0;  // of one kept histogram
+  int64_t ordered_rows_ = 0;   // up to this size rows are ordered by bins rather than summed in them
+  int64_t direct_rows_ = 0;    // up to this size a node is built rather than subtracted
+  std::vector<size_t> tile_sums_, tile_counts_;  // where a tile's sums and counts start in it
+  struct Scratch {
+    Buffer<int32_t> sums;    // one tile, kept zero between sparse jobs
+    Buffer<int32_t> counts;  // the same, where the layout keeps counts apart
+    Buffer<int32_t> lanes;
+    Buffer<uint16_t> order;  // of the rows of a small node, for each slot of a tile
+    Buffer<uint32_t> start;
+    mutable Buffer<float> workspace;  // of scores
+    Buffer<double> moments;
+    bool clean = false;
+    ScanScratch scan;
+  };
+  std::vector<Scratch> scratch_;
+  std::vector<Buffer<int32_t>> chunk_;
+};
+
+}  // namespace polyleaf

@@ -1,0 +1,139 @@
+// Sums over rows for linear leaves (linear_leaves.h).
+#include "kernels/linear_leaves.h"
+
+#include "lanes.h"
+
+namespace polyleaf {
+namespace POLYLEAF_ISA_NAMESPACE {
+namespace {
+
+typedef double f64x8 __attribute__((vector_size(64)));
+
+POLYLEAF_INLINE double fold(const f64x8& v) {
+  double a[4];
+  for (int i = 0; i < 4; ++i) a[i] = v[i] + v[i + 4];
+  return (a[0] + a[2]) + (a[1] + a[3]);
+}
+
+void gather(const float* values, const uint32_t* ids, int64_t n, float* out) {
+  constexpr int kAhead = 24;
+  for (int64_t i = 0; i < n; ++i) {
+    if (i + kAhead < n) __builtin_prefetch(values + ids[i + kAhead]);
+    out[i] = values[ids[i]];
+  }
+}
+
+void mean_sums(const float* x, const double* w, int64_t n, double* out) {
+  f64x8 weight = {}, total = {};
+  for (int64_t i = 0; i < n; i += 8)
+    for (int j = 0; j < 8; ++j) {
+      const bool here = i + j < n && x[i + j] == x[i + j];
+      const double wi = here ? w[i + j] : 0.0;
+      weight[j] += wi;
+      total[j] += here ? wi * static_cast<double>(x[i + j]) : 0.0;
+    }
+  out[0] = fold(weight);
+  out[1] = fold(total);
+}
+
+void standardise(const float* x, int64_t n, double centre, double inverse_scale, double* out) {
+  for (int64_t i = 0; i < n; ++i) {
+    const double z = (static_cast<double>(x[i]) - centre) * inverse_scale;
+    out[i] = x[i] == x[i] ? z : 0.0;
+  }
+}
+
+double dot(const double* a, const double* b, int64_t n) {
+  f64x8 sum = {};
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) sum += load<f64x8>(a + i) * load<f64x8>(b + i);
+  f64x8 rest = {};
+  for (int j = 0; i + j < n; ++j) rest[j] = a[i + j] * b[i + j];
+  return fold(sum + rest);
+}
+
+// Columns [column, column + 8) of the outer product; the sums of P regressors stay in registers.
+template <int P>
+void outer_columns(const double* z, int64_t z_step, const float* values, int n_columns, int column, int width,
+                   const uint32_t* ids, const float* multiplier, int64_t n, double* out) {
+  f64x8 sums[P] = {};
+  for (int64_t i = 0; i < n; ++i) {
+    const float* v = values + static_cast<int64_t>(ids[i]) * n_columns + column;
+    const float m = multiplier != nullptr ? multiplier[ids[i]] : 1.0f;
+    f64x8 wide = {};
+    if (width == 8) {
+      typedef float f32x8 __attribute__((vector_size(32)));
+      wide = __builtin_convertvector(load<f32x8>(v) * m, f64x8);
+    } else {
+      for (int k = 0; k < width; ++k) wide[k] = static_cast<double>(v[k] * m);
+    }
+    for (int j = 0; j < P; ++j) sums[j] += z[j * z_step + i] * wide;
+  }
+  for (int j = 0; j < P; ++j)
+    for (int k = 0; k < width; ++k) out[j * n_columns + column + k] = sums[j][k];
+}
+
+template <int P>
+void outer_regressors(const double* z, int64_t z_step, const float* values, int n_columns,
+                      const uint32_t* ids, const float* multiplier, int64_t n, double* out) {
+  if (n_columns == 1) {
+    double sums[P] = {};
+    for (int64_t i = 0; i < n; ++i) {
+      const float m = multiplier != nullptr ? multiplier[ids[i]] : 1.0f;
+      const double v = static_cast<double>(values[ids[i]] * m);
+      for (int j = 0; j < P; ++j) sums[j] += z[j * z_step + i] * v;
+    }
+    for (int j = 0; j < P; ++j) out[j] = sums[j];
+    return;
+  }
+  for (int k = 0; k < n_columns; k += 8)
+    outer_columns<P>(z, z_step, values, n_columns, k, n_columns - k < 8 ? n_columns - k : 8, ids, multiplier,
+                     n, out);
+}
+
+void outer(const double* z, int64_t z_step, int p, const float* values, int n_columns, const uint32_t* ids,
+           const float* multiplier, int64_t n, double* out) {
+  const auto from = [&](auto* regressors, int j) {
+    regressors(z + j * z_step, z_step, values, n_columns, ids, multiplier, n, out + j * n_columns);
+  };
+  int j = 0;
+  for (; p - j >= 5; j += 5) from(outer_regressors<5>, j);
+  if (p - j == 4) from(outer_regressors<4>, j);
+  if (p - j == 3) from(outer_regressors<3>, j);
+  if (p - j == 2) from(outer_regressors<2>, j);
+  if (p - j == 1) from(outer_regressors<1>, j);
+}
+
+void bound(const float* scores, int n_columns, int64_t n, float* lower, float* upper) {
+  if (n_columns == 1) {
+    f32x16 least = broadcast(lower[0]), most = broadcast(upper[0]);
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+      const f32x16 v = load<f32x16>(scores + i);
+      least = v < least ? v : least;
+      most = v > most ? v : most;
+    }
+    for (int j = 0; i + j < n; ++j) {
+      least[0] = scores[i + j] < least[0] ? scores[i + j] : least[0];
+      most[0] = scores[i + j] > most[0] ? scores[i + j] : most[0];
+    }
+    for (int j = 0; j < 16; ++j) {
+      lower[0] = least[j] < lower[0] ? least[j] : lower[0];
+      upper[0] = most[j] > upper[0] ? most[j] : upper[0];
+    }
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i)
+    for (int k = 0; k < n_columns; ++k) {
+      const float v = scores[i * n_columns + k];
+      lower[k] = v < lower[k] ? v : lower[k];
+      upper[k] = v > upper[k] ? v : upper[k];
+    }
+}
+
+}  // namespace
+
+const LinearLeafKernels linear_leaf_kernels = {gather, mean_sums, standardise, dot, outer, bound};
+
+}  // namespace POLYLEAF_ISA_NAMESPACE
+}  // namespace polyleaf

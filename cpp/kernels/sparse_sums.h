@@ -1,0 +1,27 @@
+// Sums of sparse rows over several sets of rows at once: of every output a line of eight integers, one a set.
+#pragma once
+#include <cstdint>
+
+#include "isa.h"
+
+namespace polyleaf {
+
+constexpr int kSetLanes = 8;          // of a line
+constexpr int kSets = kSetLanes - 1;  // the last lane counts entries, so that a line in use is never clear
+
+// Lines of all outputs; only those of `touched` are not clear.
+struct SetSums {
+  int64_t* lines;    // kSetLanes an output
+  int32_t* touched;  // room for all outputs
+  int64_t n_touched;
+};
+
+struct SparseSumKernels {
+  // Adds trunc(value * multiplier * scale) of every entry to the sets of `lanes`: -1 in the lanes of sets
+  // that the row is in, 0 in others.
+  void (*add_row)(const int32_t* outputs, const float* values, int64_t n, float multiplier, float scale,
+                  const int64_t* lanes, SetSums* sums);
+};
+POLYLEAF_DECLARE_KERNELS(SparseSumKernels, sparse_sum_kernels)
+
+}  // namespace polyleaf

@@ -1,0 +1,401 @@
+#include "linear.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "../kernels/linear_leaves.h"
+#include "../parallel.h"
+#include "newton.h"
+
+namespace polyleaf {
+namespace {
+
+constexpr double kLeastPivot = 1.0 / (1 << 20);  // relative to its diagonal entry
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Entry (i, j), i >= j, of a packed lower triangle.
+int at(int i, int j) {
+  return i * (i + 1) / 2 + j;
+}
+
+// y (p, columns) <- A^-1 y by elimination in order, a vanishing pivot giving 0. A: packed lower triangle, is
+// overwritten.
+void solve_gram(double* A, int p, double* y, int columns) {
+  std::vector<double> inverse(p);
+  for (int j = 0; j < p; ++j) inverse[j] = A[at(j, j)] * kLeastPivot;
+  for (int j = 0; j < p; ++j) {
+    const double pivot = A[at(j, j)];
+    inverse[j] = pivot > inverse[j] ? 1.0 / pivot : 0.0;
+    for (int i = j + 1; i < p; ++i) {
+      const double factor = A[at(i, j)] * inverse[j];
+      for (int k = 0; k < columns; ++k) y[i * columns + k] -= factor * y[j * columns + k];
+      for (int q = j + 1; q <= i; ++q) A[at(i, q)] -= factor * A[at(q, j)];
+    }
+  }
+  for (int j = p - 1; j >= 0; --j)
+    for (int k = 0; k < columns; ++k) {
+      double rest = y[j * columns + k];
+      for (int i = j + 1; i < p; ++i) rest -= A[at(i, j)] * y[i * columns + k];
+      y[j * columns + k] = rest * inverse[j];
+    }
+}
+
+// All that one fit shares.
+class Fit {
+ public:
+  Fit(const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,
+      const int32_t* leaf_of_row, const Tree& tree, const FeatureMatrix& features, const LinearTable& table,
+      const LinearLeafConfig& config, int n_threads)
+      : g_(g),
+        h_(h),
+        n_outputs_(n_outputs),
+        h_columns_(h == nullptr ? 1 : h_columns),
+        sample_(sample),
+        leaf_of_row_(leaf_of_row),
+        n_leaves_(tree.n_leaves),
+        features_(features),
+        table_(table),
+        config_(config),
+        n_threads_(n_threads),
+        kernels_(POLYLEAF_SELECT(linear_leaf_kernels)),
+        regressors_(
+            path_regressors(tree, table, std::isfinite(config.linear_lambda) ? config.max_regressors : 0)),
+        scratch_(n_threads) {}
+
+  std::shared_ptr<LinearLeaves> run() {
+    curvature_ = curvature_sums(h_, h_columns_, sample_, leaf_of_row_, n_leaves_, n_threads_);
+    gradient_ = leaf_sums(g_, n_outputs_, sample_, leaf_of_row_, n_leaves_, n_threads_);
+    cut_rows();
+    find_centres();
+    sum_moments();
+    solve();
+    if (config_.clip) bound();
+    return assemble();
+  }
+
+ private:
+  // Up to kLinearBlock rows of one leaf; `x` is where their regressors lie in x_, `slot` their moments.
+  struct Piece {
+    int32_t leaf;
+    int64_t begin, n;
+    size_t x, slot;
+  };
+  struct Scratch {
+    std::vector<double> weight, z, weighted;
+    std::vector<float> scores;
+    std::vector<uint32_t> zeros;
+  };
+
+  int regressors(int64_t leaf) const { return static_cast<int>(regressors_.count(leaf)); }
+  // Gram matrices, their sums of regressors, and the right-hand sides.
+  size_t n_moments(int p) const {
+    return static_cast<size_t>(h_columns_) * (p * (p + 1) / 2 + p) + static_cast<size_t>(p) * n_outputs_;
+  }
+
+  // Rows in order of their leaves, ascending in each, cut into pieces.
+  void cut_rows() {
+    const int64_t n = sample_.n_used();
+    std::vector<int64_t> next(static_cast<size_t>(n_leaves_) + 1, 0);
+    const auto row = [&](int64_t i) {
+      return sample_.rows != nullptr ? sample_.rows[i] : static_cast<uint32_t>(i);
+    };
+    for (int64_t i = 0; i < n; ++i) ++next[leaf_of_row_[row(i)] + 1];
+    size_t x = 0, slot = 0;
+    for (int32_t leaf = 0; leaf < n_leaves_; ++leaf) {
+      const int64_t rows = next[leaf + 1];
+      next[leaf + 1] += next[leaf];
+      const int p = regressors(leaf);
+      if (p == 0) continue;
+      for (int64_t b = 0; b < rows; b += kLinearBlock) {
+        const int64_t size = std::min(kLinearBlock, rows - b);
+        pieces_.push_back({leaf, next[leaf] + b, size, x, slot});
+        x += static_cast<size_t>(size) * p;
+        slot += std::max<size_t>(n_moments(p), 2 * p);
+      }
+    }
+    ids_.resize(n);
+    for (int64_t i = 0; i < n; ++i) ids_[next[leaf_of_row_[row(i)]]++] = row(i);
+    x_.resize(x);
+    moments_.resize(slot);
+  }
+
+  template <class F>
+  void for_pieces(F f) {
+    parallel_for(n_threads_, static_cast<int64_t>(pieces_.size()),
+                 [&](int64_t task, int thread) { f(pieces_[task], scratch_[thread]); });
+  }
+
+  // Float64 curvature of a piece's rows in one column, times their multipliers.
+  const double* weights(const Piece& piece, int column, Scratch& s) const {
+    s.weight.resize(kLinearBlock);
+    for (int64_t i = 0; i < piece.n; ++i) {
+      const int64_t row = ids_[piece.begin + i];
+      const float m = sample_.multiplier != nullptr ? sample_.multiplier[row] : 1.0f;
+      s.weight[i] = static_cast<double>(h_ != nullptr ? h_[row * h_columns_ + column] * m : m);
+    }
+    return s.weight.data();
+  }
+
+  void find_centres() {
+    for_pieces([&](const Piece& piece, Scratch& s) {
+      const double* w = weights(piece, 0, s);
+      if (h_columns_ > 1) std::fill_n(s.weight.begin(), piece.n, 1.0);
+      for (int j = 0; j < regressors(piece.leaf); ++j) {
+        const int32_t f = regressors_.features[regressors_.begin[piece.leaf] + j];
+        float* x = x_.data() + piece.x + static_cast<size_t>(j) * piece.n;
+        kernels_.gather(features_.data + f * features_.n_rows, ids_.data() + piece.begin, piece.n, x);
+        kernels_.mean_sums(x, w, piece.n, moments_.data() + piece.slot + 2 * j);
+      }
+    });
+    centre_.assign(regressors_.features.size(), 0.0f);
+    for (size_t p = 0; p < pieces_.size();) {
+      const int32_t leaf = pieces_[p].leaf;
+      std::vector<double> sums(2 * static_cast<size_t>(regressors(leaf)), 0.0);
+      for (; p < pieces_.size() && pieces_[p].leaf == leaf; ++p)
+        for (size_t j = 0; j < sums.size(); ++j) sums[j] += moments_[pieces_[p].slot + j];
+      for (int j = 0; j < regressors(leaf); ++j) {
+        float& centre = centre_[regressors_.begin[leaf] + j];
+        if (sums[2 * j] > 0) centre = static_cast<float>(sums[2 * j + 1] / sums[2 * j]);
+      }
+    }
+  }
+
+  void sum_moments() {
+    for_pieces([&](const Piece& piece, Scratch& s) {
+      const int p = regressors(piece.leaf), triangle = p * (p + 1) / 2;
+      const int64_t first = regressors_.begin[piece.leaf];
+      s.z.resize(static_cast<size_t>(p + p * (p + 1) / 2) * kLinearBlock);
+      s.weighted.resize(kLinearBlock);
+      for (int j = 0; j < p; ++j)
+        kernels_.standardise(x_.data() + piece.x + static_cast<size_t>(j) * piece.n, piece.n,
+                             centre_[first + j], 1 / table_.scale(regressors_.features[first + j]),
+                             s.z.data() + j * kLinearBlock);
+      double* out = moments_.data() + piece.slot;
+      const uint32_t* ids = ids_.data() + piece.begin;
+      if (h_columns_ == 1) {
+        const double* w = weights(piece, 0, s);
+        for (int i = 0; i < p; ++i) {
+          const double* zi = s.z.data() + i * kLinearBlock;
+          out[triangle + i] = kernels_.dot(w, zi, piece.n);
+          for (int64_t r = 0; r < piece.n; ++r) s.weighted[r] = w[r] * zi[r];
+          for (int j = 0; j <= i; ++j)
+            out[at(i, j)] = kernels_.dot(s.weighted.data(), s.z.data() + j * kLinearBlock, piece.n);
+        }
+        out += triangle + p;
+      } else {
+        // Products of regressors stand in line behind them: one pass over the curvatures.
+        for (int i = 0; i < p; ++i)
+          for (int j = 0; j <= i; ++j) {
+            double* product = s.z.data() + (p + at(i, j)) * kLinearBlock;
+            for (int64_t r = 0; r < piece.n; ++r)
+              product[r] = s.z[i * kLinearBlock + r] * s.z[j * kLinearBlock + r];
+          }
+        kernels_.outer(s.z.data(), kLinearBlock, p + triangle, h_, h_columns_, ids, sample_.multiplier,
+                       piece.n, out);
+        out += static_cast<size_t>(p + triangle) * h_columns_;
+      }
+      kernels_.outer(s.z.data(), kLinearBlock, p, g_, n_outputs_, ids, sample_.multiplier, piece.n, out);
+    });
+  }
+
+  void solve() {
+    weights_.assign(regressors_.features.size() * static_cast<size_t>(n_outputs_), 0.0f);
+    intercept_.assign(static_cast<size_t>(n_leaves_) * n_outputs_, 0.0f);
+    std::vector<size_t> first(static_cast<size_t>(n_leaves_) + 1, pieces_.size());
+    for (size_t p = pieces_.size(); p-- > 0;) first[pieces_[p].leaf] = p;
+    parallel_for(n_threads_, n_leaves_, [&](int64_t leaf, int) {
+      const int p = regressors(leaf);
+      std::vector<double> sums(n_moments(p), 0.0);
+      for (size_t i = first[leaf]; i < pieces_.size() && pieces_[i].leaf == leaf; ++i)
+        for (size_t j = 0; j < sums.size(); ++j) sums[j] += moments_[pieces_[i].slot + j];
+      solve_leaf(leaf, p, sums);
+    });
+  }
+
+  void solve_leaf(int64_t leaf, int p, const std::vector<double>& sums) {
+    const double* G = gradient_.data() + leaf * n_outputs_;
+    const double* H = curvature_.data() + leaf * h_columns_;
+    const int64_t entry = regressors_.begin[leaf];
+    const int triangle = p * (p + 1) / 2, m = h_columns_;
+    std::vector<double> A(triangle), t(static_cast<size_t>(p) * n_outputs_);
+    bool finite = true;
+    for (int column = 0; column < m; ++column) {
+      const int columns = m == 1 ? n_outputs_ : 1, k0 = m == 1 ? 0 : column;
+      const double total = H[column] + config_.reg_lambda, inverse = total > 0 ? 1.0 / total : 0.0;
+      // With one Gram matrix: its triangle, then the sums. With many: the sums, then the triangle, column by
+      // column.
+      const double* gram = sums.data() + (m == 1 ? 0 : p * m + column);
+      const double* v = sums.data() + (m == 1 ? triangle : column);
+      const double* c = sums.data() + static_cast<size_t>(triangle + p) * m;
+      for (int i = 0; i < p; ++i) {
+        for (int j = 0; j <= i; ++j) A[at(i, j)] = gram[at(i, j) * m] - (v[i * m] * v[j * m]) * inverse;
+        A[at(i, i)] += config_.linear_lambda;
+        for (int k = 0; k < columns; ++k)
+          t[i * columns + k] = c[i * n_outputs_ + k0 + k] - v[i * m] * (G[k0 + k] * inverse);
+      }
+      solve_gram(A.data(), p, t.data(), columns);
+      for (int k = 0; k < columns; ++k) {
+        double shift = 0;
+        for (int i = 0; i < p; ++i) {
+          const double slope = -t[i * columns + k];
+          shift += v[i * m] * slope;
+          const double scale = 1 / table_.scale(regressors_.features[entry + i]);
+          const float w = static_cast<float>((slope * config_.learning_rate) * scale);
+          finite &= std::isfinite(w);
+          weights_[(entry + i) * n_outputs_ + k0 + k] = w;
+        }
+        shift = -(shift * inverse);
+        const double constant = total > 0 ? -G[k0 + k] / total : 0.0;
+        const float b = static_cast<float>((constant + shift) * config_.learning_rate);
+        finite &= std::isfinite(b);
+        intercept_[leaf * n_outputs_ + k0 + k] = b;
+      }
+    }
+    if (finite) return;
+    for (int k = 0; k < n_outputs_; ++k) {
+      const double total = H[m == 1 ? 0 : k] + config_.reg_lambda;
+      intercept_[leaf * n_outputs_ + k] =
+          static_cast<float>((total > 0 ? -G[k] / total : 0.0) * config_.learning_rate);
+    }
+    std::fill_n(weights_.begin() + entry * n_outputs_, static_cast<size_t>(p) * n_outputs_, 0.0f);
+  }
+
+  // Ascending order of a leaf's regressors that have a slope.
+  std::vector<int> kept(int64_t leaf) const {
+    const int64_t first = regressors_.begin[leaf];
+    std::vector<int> order;
+    for (int j = 0; j < regressors(leaf); ++j) {
+      const float* w = weights_.data() + (first + j) * n_outputs_;
+      if (std::any_of(w, w + n_outputs_, [](float x) { return x != 0; })) order.push_back(j);
+    }
+    std::sort(order.begin(), order.end(), [&](int a, int b) {
+      return regressors_.features[first + a] < regressors_.features[first + b];
+    });
+    return order;
+  }
+
+  // Least and largest payload of every leaf's rows, by the kernel that pays them out.
+  void bound() {
+    const LeafBlockKernels& payout = POLYLEAF_SELECT(leaf_block_kernels);
+    const int64_t stride = padded_columns(n_outputs_), step = std::max<int64_t>(16, 65536 / n_outputs_);
+    std::vector<std::vector<float>> lower(pieces_.size()), upper(pieces_.size());
+    const Piece* begin = pieces_.data();
+    for_pieces([&](const Piece& piece, Scratch& s) {
+      const std::vector<int> order = kept(piece.leaf);
+      const int64_t first = regressors_.begin[piece.leaf];
+      std::vector<float> weights(order.size() * stride, 0.0f), centre, intercept(stride, 0.0f);
+      std::vector<float> below(stride, -kInfinity), above(stride, kInfinity);
+      for (size_t e = 0; e < order.size(); ++e) {
+        std::copy_n(weights_.begin() + (first + order[e]) * n_outputs_, n_outputs_,
+                    weights.begin() + e * stride);
+        centre.push_back(centre_[first + order[e]]);
+      }
+      std::copy_n(intercept_.begin() + static_cast<int64_t>(piece.leaf) * n_outputs_, n_outputs_,
+                  intercept.begin());
+      const int64_t span[2] = {0, static_cast<int64_t>(order.size())};
+      const std::vector<int32_t> index(order.begin(), order.end());
+      const LeafView view{LeafKind::linear, n_outputs_,     stride,        intercept.data(), span,
+                          index.data(),     weights.data(), centre.data(), below.data(),     above.data()};
+      const size_t p = static_cast<size_t>(&piece - begin);
+      lower[p].assign(n_outputs_, kInfinity);
+      upper[p].assign(n_outputs_, -kInfinity);
+      s.zeros.assign(kLinearBlock, 0);
+      for (int64_t r = 0; r < piece.n; r += step) {
+        const int64_t n = std::min(step, piece.n - r);
+        s.scores.assign(static_cast<size_t>(n) * n_outputs_, 0.0f);
+        payout.add_linear(view, s.zeros.data(), n, x_.data() + piece.x + r, piece.n, s.scores.data(),
+                          n_outputs_);
+        kernels_.bound(s.scores.data(), n_outputs_, n, lower[p].data(), upper[p].data());
+      }
+    });
+    lower_.assign(intercept_.size(), kInfinity);
+    upper_.assign(intercept_.size(), -kInfinity);
+    for (size_t p = 0; p < pieces_.size(); ++p)
+      for (int k = 0; k < n_outputs_; ++k) {
+        const size_t i = static_cast<size_t>(pieces_[p].leaf) * n_outputs_ + k;
+        lower_[i] = std::min(lower_[i], lower[p][k]);
+        upper_[i] = std::max(upper_[i], upper[p][k]);
+      }
+    for (size_t i = 0; i < lower_.size(); ++i)  // leaves without regressors
+      if (lower_[i] > upper_[i]) lower_[i] = upper_[i] = intercept_[i];
+  }
+
+  std::shared_ptr<LinearLeaves> assemble() {
+    if (!config_.clip) {
+      lower_.assign(intercept_.size(), -kInfinity);
+      upper_.assign(intercept_.size(), kInfinity);
+    }
+    std::vector<int64_t> begin(1, 0);
+    std::vector<int32_t> features;
+    std::vector<float> weights, centre;
+    for (int64_t leaf = 0; leaf < n_leaves_; ++leaf) {
+      for (int j : kept(leaf)) {
+        const int64_t e = regressors_.begin[leaf] + j;
+        features.push_back(regressors_.features[e]);
+        centre.push_back(centre_[e]);
+        weights.insert(weights.end(), weights_.begin() + e * n_outputs_,
+                       weights_.begin() + (e + 1) * n_outputs_);
+      }
+      begin.push_back(static_cast<int64_t>(features.size()));
+    }
+    return std::make_shared<LinearLeaves>(LinearArrays{
+        begin.data(), features.data(), weights.data(), centre.data(), intercept_.data(), lower_.data(),
+        upper_.data(), n_leaves_, static_cast<int64_t>(features.size()), n_outputs_});
+  }
+
+  const float* g_;
+  const float* h_;
+  const int n_outputs_, h_columns_;
+  const RowSample& sample_;
+  const int32_t* leaf_of_row_;
+  const int32_t n_leaves_;
+  const FeatureMatrix& features_;
+  const LinearTable& table_;
+  const LinearLeafConfig& config_;
+  const int n_threads_;
+  const LinearLeafKernels& kernels_;
+  const Regressors regressors_;
+  std::vector<Scratch> scratch_;
+  std::vector<double> gradient_, curvature_;  // of the leaves
+  std::vector<Piece> pieces_;
+  std::vector<uint32_t> ids_;
+  std::vector<float> x_;
+  std::vector<double> moments_;
+  std::vector<float> centre_, weights_, intercept_, lower_, upper_;
+};
+
+}  // namespace
+
+Regressors path_regressors(const Tree& tree, const LinearTable& table, int32_t most) {
+  std::vector<std::vector<int32_t>> of_node(tree.n_nodes()), of_leaf(tree.n_leaves);
+  for (int32_t i = 0; i < tree.n_nodes(); ++i) {
+    std::vector<int32_t> mine = std::move(of_node[i]);
+    if (tree.left[i] < 0) {
+      of_leaf[tree.leaf[i]] = std::move(mine);
+      continue;
+    }
+    const int32_t f = tree.feature[i];
+    if (tree.category_set[i] < 0 && table.is_regressor(f) && static_cast<int32_t>(mine.size()) < most &&
+        std::find(mine.begin(), mine.end(), f) == mine.end())
+      mine.push_back(f);
+    of_node[tree.left[i]] = mine;
+    of_node[tree.right[i]] = std::move(mine);
+  }
+  Regressors regressors{{0}, {}};
+  for (const std::vector<int32_t>& leaf : of_leaf) {
+    regressors.features.insert(regressors.features.end(), leaf.begin(), leaf.end());
+    regressors.begin.push_back(static_cast<int64_t>(regressors.features.size()));
+  }
+  return regressors;
+}
+
+std::shared_ptr<LinearLeaves> fit_linear_leaves(const float* g, const float* h, int n_outputs, int h_columns,
+                                                const RowSample& sample, const int32_t* leaf_of_row,
+                                                const Tree& tree, const FeatureMatrix& features,
+                                                const LinearTable& table, const LinearLeafConfig& config,
+                                                int n_threads) {
+  return Fit(g, h, n_outputs, h_columns, sample, leaf_of_row, tree, features, table, config, n_threads).run();
+}
+
+}  // namespace polyleaf

@@ -1,0 +1,46 @@
+// Linear leaves: one Newton step a leaf, linear in a few raw features (GBDT-PL eq. 6), from float64 sums in
+// one fixed order.
+//
+// The regressors are centred on the leaf's own rows, so the intercept is what a constant leaf would pay out,
+// and slopes come on top: with an infinite penalty on slopes a linear leaf *is* the constant leaf. A
+// regressor that the ones before it all but determine is left out.
+//
+// Owns: the leaf problem of linear leaves. Must not know: how the structure was found.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "../linear_table.h"
+#include "../sample.h"
+#include "../tree.h"
+#include "leaf_block.h"
+
+namespace polyleaf {
+
+struct LinearLeafConfig {
+  double reg_lambda = 1.0;     // on the intercept
+  double linear_lambda = 1.0;  // on slopes, per standard deviation of the feature
+  double learning_rate = 1.0;
+  int32_t max_regressors = 5;
+  bool clip = true;  // hold payloads within those of the leaf's own rows
+};
+
+// Of every leaf, in the order in which its path from the root splits on them.
+struct Regressors {
+  std::vector<int64_t> begin;  // leaf l: features[begin[l]] .. features[begin[l + 1] - 1]
+  std::vector<int32_t> features;
+  int64_t count(int64_t leaf) const { return begin[leaf + 1] - begin[leaf]; }
+};
+
+// The first distinct features on each leaf's path that can be regressors, at most `most` (section 4.2).
+Regressors path_regressors(const Tree& tree, const LinearTable& table, int32_t most);
+
+// g (n_all, n_outputs), h (n_all, 1 or n_outputs) or nullptr: curvature 1. features: all rows.
+std::shared_ptr<LinearLeaves> fit_linear_leaves(const float* g, const float* h, int n_outputs, int h_columns,
+                                                const RowSample& sample, const int32_t* leaf_of_row,
+                                                const Tree& tree, const FeatureMatrix& features,
+                                                const LinearTable& table, const LinearLeafConfig& config,
+                                                int n_threads);
+
+}  // namespace polyleaf

@@ -1,0 +1,351 @@
+#include "linear_channels.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "kernels/linear_channels.h"
+#include "parallel.h"
+
+namespace polyleaf {
+namespace {
+
+constexpr int64_t kRowBlock = 8192;  // rows one task reads
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+}  // namespace
+
+void LinearChannels::use(const float* g, const float* h, int n_outputs, Curvature curvature,
+                         const RowSample& sample, const LinearConfig& config, int n_threads) {
+  config_ = config;
+  curvature_ = curvature;
+  n_outputs_ = n_outputs;
+  n_threads_ = n_threads;
+  sample_ = sample;
+  if (sample.rows != nullptr) {
+    sample_rows_.assign(sample.rows, sample.rows + sample.n_rows);
+    sample_.rows = sample_rows_.data();
+  }
+  sample_.multiplier = nullptr;  // it is in the copies
+  layouts_.clear();
+  for (int p = 0; p <= (config.full ? config.max_regressors : 1); ++p)
+    layouts_.push_back(ChannelLayout::make(n_outputs, curvature, p));
+  stride_ = (n_derivatives() + 3) / 4 * 4;
+  rows_.reserve(static_cast<size_t>(sample.n_all) * stride_);
+  std::atomic<bool> finite{true};
+  parallel_for(n_threads_, Block::count(sample.n_all, kRowBlock), [&](int64_t task, int) {
+    const Block block(sample.n_all, kRowBlock, task);
+    bool good = true;
+    for (int64_t i = block.begin; i < block.end; ++i) {
+      const float m = sample.multiplier != nullptr ? sample.multiplier[i] : 1.0f;
+      float* row = rows_.data() + i * stride_;
+      for (int k = 0; k < n_outputs; ++k) row[k] = g[i * n_outputs + k] * m;
+      if (n_curvature() > 0) row[n_outputs] = h[i] * m;
+      if (narrow()) {
+        if (n_curvature() == 0) row[1] = 1;
+        row[2] = 0;
+        row[3] = 1;
+      }
+      for (int k = 0; k < n_derivatives(); ++k) good &= std::isfinite(row[k]);
+    }
+    if (!good) finite = false;
+  });
+  if (!finite)
+    throw std::invalid_argument(
+        "A derivative is not finite; check the objective, the targets and the weights.");
+}
+
+void LinearChannels::start(const SearchScope& scope) {
+  scope_ = &scope;
+  nodes_.clear();
+  nodes_.push_back(std::make_unique<Node>());
+  std::vector<Request> root(1);
+  root[0].node = 0;
+  root[0].rows.end = sample_.n_used();
+  root[0].totals = &root_totals_;
+  root_channels_ = nullptr;
+  fill(root);
+  root_channels_ = root[0].channels;
+}
+
+ChannelView LinearChannels::view(int32_t node) const {
+  const Node& n = *nodes_[node];
+  return {n.layout, n.gradient_step.data(), n.curvature_step.data(), &n.scan};
+}
+
+void LinearChannels::fill(std::vector<Request>& requests) {
+  if (requests.empty()) return;
+  if (requests[0].node == 0 && root_channels_ != nullptr) {
+    requests[0].channels = root_channels_;
+    *requests[0].totals = root_totals_;
+    return;
+  }
+  std::vector<Columns> columns;
+  size_t n_floats = 0, n_integers = 0;
+  for (const Request& request : requests) {
+    Columns c;
+    c.node = nodes_[request.node].get();
+    c.request = &request;
+    c.p = n_regressors(*c.node);
+    c.node->layout = &layouts_[c.p];
+    c.at = n_floats;
+    c.channels = n_integers;
+    const size_t n = static_cast<size_t>(request.rows.size());
+    n_floats += n * (narrow() ? 4 : n_derivatives() + c.p);
+    n_integers += (n * c.node->layout->lanes + 31) / 32 * 32;
+    columns.push_back(std::move(c));
+  }
+  columns_.reserve(n_floats + 64);
+  channels_.reserve(n_integers + 64);
+  read_rows(columns);
+  quantise(columns);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].channels = channels_.data() + columns[i].channels;
+    requests[i].totals->assign(columns[i].totals.begin(), columns[i].totals.end());
+  }
+}
+
+// Derivatives and regressors of the nodes' rows next to each other, and their largest magnitudes.
+void LinearChannels::read_rows(std::vector<Columns>& columns) {
+  struct Piece {
+    size_t of;
+    int64_t begin, n;
+    std::vector<float> largest, range;
+  };
+  std::vector<Piece> pieces;
+  for (size_t i = 0; i < columns.size(); ++i)
+    for (int64_t b = 0; b < columns[i].request->rows.size(); b += kRowBlock)
+      pieces.push_back({i, b, std::min(kRowBlock, columns[i].request->rows.size() - b), {}, {}});
+  parallel_for(n_threads_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+    Piece& piece = pieces[task];
+    piece.largest.assign(n_derivatives(), 0.0f);
+    for (int j = 0; j < columns[piece.of].p; ++j)
+      piece.range.insert(piece.range.end(), {kInfinity, -kInfinity});
+    read_block(columns[piece.of], piece.begin, piece.n, piece.largest.data(), piece.range.data());
+  });
+  for (Columns& c : columns) {
+    c.largest.assign(n_derivatives(), 0.0f);
+    c.range.clear();
+    for (int j = 0; j < c.p; ++j) c.range.insert(c.range.end(), {kInfinity, -kInfinity});
+  }
+  for (const Piece& piece : pieces) {
+    Columns& c = columns[piece.of];
+    for (size_t j = 0; j < c.largest.size(); ++j) c.largest[j] = std::max(c.largest[j], piece.largest[j]);
+    for (size_t j = 0; j < c.range.size(); j += 2) {
+      c.range[j] = std::min(c.range[j], piece.range[j]);
+      c.range[j + 1] = std::max(c.range[j + 1], piece.range[j + 1]);
+    }
+  }
+}
+
+void LinearChannels::read_block(const Columns& c, int64_t begin, int64_t n, float* largest, float* range) {
+  const LinearChannelKernels& kernels = POLYLEAF_SELECT(linear_channel_kernels);
+  const Partition& partition = scope_->partition();
+  const Bins& bins = partition.bins();
+  const RowRange& rows = c.request->rows;
+  const uint32_t* ids = partition.ids(rows);
+  if (narrow()) {
+    const int32_t f = c.node->feature;
+    const uint64_t* words = c.p > 0 ? partition.words(rows, bins.tile_of(f)) + begin : nullptr;
+    float least[4] = {kInfinity, kInfinity, kInfinity, kInfinity}, most[4];
+    for (int j = 0; j < 4; ++j) most[j] = -kInfinity;
+    kernels.read_narrow(rows_.data(), ids != nullptr ? ids + begin : nullptr, rows.begin + begin, n, words,
+                        c.p > 0 ? 8 * bins.slot_of(f) : 0, c.node->old, c.node->line,
+                        columns_.data() + c.at + 4 * begin, least, most);
+    for (int j = 0; j < n_derivatives(); ++j) largest[j] = std::max(std::fabs(least[j]), std::fabs(most[j]));
+    if (c.p > 0) {
+      range[0] = least[2];
+      range[1] = most[2];
+    }
+    return;
+  }
+  float* out = columns_.data() + c.at + begin;
+  kernels.gather(rows_.data(), stride_, ids != nullptr ? ids + begin : nullptr, rows.begin + begin, n,
+                 n_derivatives(), rows.size(), out, largest);
+  for (int j = 0; j < c.p; ++j) {
+    const int32_t f = c.node->regressors[j];
+    const int tile = bins.tile_of(f);
+    float* z = out + (n_derivatives() + j) * rows.size();
+    float line[256];
+    std::copy_n(table_.means(f), 256, line);
+    line[bins.tile(tile).missing()] = std::numeric_limits<float>::quiet_NaN();
+    kernels.look_up(partition.words(rows, tile) + begin, 8 * bins.slot_of(f), n, line, z);
+    kernels.range(z, n, range + 2 * j);
+  }
+}
+
+// Scales of a node's channels: a product's from those of its factors, so that no sum leaves int32.
+void LinearChannels::set_scales(Columns& c, std::vector<float>& inverse) {
+  Node& node = *c.node;
+  const ChannelLayout& layout = *node.layout;
+  const int K = n_outputs_;
+  std::vector<float> z(c.p);
+  for (int j = 0; j < c.p; ++j) {
+    float* range = c.range.data() + 2 * j;
+    if (range[0] > range[1]) range[0] = range[1] = 0;  // missing throughout
+    const float middle = 0.5f * (range[0] + range[1]);
+    z[j] = std::max(std::fabs(range[0] - middle), std::fabs(range[1] - middle));
+    range[0] = middle;
+  }
+  const float h = n_curvature() > 0 ? c.largest[K] : 1.0f;
+  int shift = 0;
+  while (c.request->rows.size() * (32768 >> shift) > int64_t{INT32_MAX}) ++shift;
+  LinearScan& scan = node.scan;
+  scan.step.assign(layout.lanes + 16, 0.0f);
+  inverse.assign(layout.lanes + 16, 0.0f);
+  const auto set = [&](int lane, float largest) {
+    if (!(largest >= kSmallestDerivative) || !std::isfinite(largest)) return;
+    inverse[lane] = std::ldexp(32767.0f / largest, -shift);
+    scan.step[lane] = std::ldexp(largest / 32767.0f, shift);
+  };
+  for (int k = 0; k < K; ++k) set(k, c.largest[k]);
+  if (n_curvature() > 0) set(K, h);
+  for (int i = 0; i < c.p; ++i) {
+    set(layout.first_product() + i, h * z[i]);
+    for (int j = 0; j <= i; ++j) set(layout.second_moments() + packed(i, j), (h * z[i]) * z[j]);
+    for (int k = 0; k < K; ++k) set(layout.gradient_products() + i * K + k, c.largest[k] * z[i]);
+  }
+  if (layout.count_lane >= 0) inverse[layout.count_lane] = 1.0f;
+  node.gradient_step.assign(scan.step.begin(), scan.step.begin() + K);
+  node.gradient_step.resize(K + 16, 0.0f);
+  node.curvature_step.assign(16, 0.0f);
+  if (n_curvature() > 0) node.curvature_step[0] = scan.step[K];
+  scan.table = &table_;
+  scan.slope_ridge = config_.linear_lambda;
+  scan.ridge.assign(c.p + 1, config_.linear_lambda * (config_.full ? 1.0 : node.norm));
+  scan.noise.clear();
+  for (int i = 0; i < c.p; ++i)
+    scan.noise.push_back(0.5 * static_cast<double>(scan.step[layout.second_moments() + packed(i, i)]));
+  const bool room = static_cast<int>(node.regressors.size()) < config_.max_regressors;
+  scan.joins.assign(table_.n_features(), 0);
+  if (room)
+    for (int f = 0; f < table_.n_features(); ++f) scan.joins[f] = table_.is_regressor(f);
+  for (int32_t f : node.regressors) scan.joins[f] = !config_.full;
+}
+
+// What the lanes of a node of p regressors are products of: columns of `Columns`.
+std::vector<LaneProduct> LinearChannels::lane_products(int p) const {
+  const int K = n_outputs_, h = K, z = n_derivatives();
+  const bool unit = n_curvature() == 0;
+  std::vector<LaneProduct> lanes;
+  for (int k = 0; k < n_derivatives(); ++k) lanes.push_back({k, -1, -1});
+  for (int a = 0; a < p; ++a) lanes.push_back(unit ? LaneProduct{z + a, -1, -1} : LaneProduct{h, z + a, -1});
+  for (int a = 0; a < p; ++a)
+    for (int b = 0; b <= a; ++b)
+      lanes.push_back(unit ? LaneProduct{z + a, z + b, -1} : LaneProduct{h, z + a, z + b});
+  for (int a = 0; a < p; ++a)
+    for (int k = 0; k < K; ++k) lanes.push_back({k, z + a, -1});
+  return lanes;
+}
+
+void LinearChannels::quantise(std::vector<Columns>& columns) {
+  const LinearChannelKernels& kernels = POLYLEAF_SELECT(linear_channel_kernels);
+  struct Piece {
+    size_t of;
+    int64_t begin, n;
+    std::vector<int64_t> totals;
+  };
+  std::vector<Piece> pieces;
+  std::vector<std::vector<float>> inverse(columns.size());
+  for (size_t i = 0; i < columns.size(); ++i) {
+    set_scales(columns[i], inverse[i]);
+    const int64_t rows = columns[i].request->rows.size();
+    for (int64_t b = 0; b < rows; b += kRowBlock) pieces.push_back({i, b, std::min(kRowBlock, rows - b), {}});
+  }
+  parallel_for(n_threads_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+    Piece& piece = pieces[task];
+    const Columns& c = columns[piece.of];
+    const ChannelLayout& layout = *c.node->layout;
+    int16_t* channels = channels_.data() + c.channels + piece.begin * layout.lanes;
+    piece.totals.assign(layout.lanes, 0);
+    if (narrow()) {
+      kernels.quantise_narrow(columns_.data() + c.at + 4 * piece.begin, piece.n, c.p, n_curvature() == 0,
+                              c.p > 0 ? c.range[0] : 0.0f, inverse[piece.of].data(), channels,
+                              piece.totals.data());
+      return;
+    }
+    std::vector<const float*> at;
+    for (int j = 0; j < n_derivatives() + c.p; ++j) {
+      float* column = columns_.data() + c.at + j * c.request->rows.size() + piece.begin;
+      if (j >= n_derivatives()) kernels.centre(column, piece.n, c.range[2 * (j - n_derivatives())]);
+      at.push_back(column);
+    }
+    const std::vector<LaneProduct> products = lane_products(c.p);
+    kernels.quantise(at.data(), piece.n, products.data(), static_cast<int>(products.size()),
+                     inverse[piece.of].data(), layout.count_lane, layout.lanes, channels,
+                     piece.totals.data());
+  });
+  for (Columns& c : columns) c.totals.assign(c.node->layout->lanes + 16, 0);
+  for (const Piece& piece : pieces)
+    for (size_t j = 0; j < piece.totals.size(); ++j) columns[piece.of].totals[j] += piece.totals[j];
+  for (Columns& c : columns)
+    if (c.node->layout->count_lane >= 0) c.totals[c.node->layout->count_lane] = c.request->rows.size();
+}
+
+void LinearChannels::split(int32_t parent, const TileSplit& split, const ScanNode& node,
+                           const SearchNode& left, const SearchNode& right, float* output_gain) {
+  const LinearKernels& kernels = POLYLEAF_SELECT(linear_kernels);
+  const ChannelLayout& layout = *node.layout;
+  const int K = n_outputs_, lanes = layout.lanes, p = layout.regressors;
+  std::vector<int32_t> all[2], there[2];
+  std::vector<double> product[2], slopes[2], terms[3];
+  const int32_t count[2] = {split.left_count, node.count - split.left_count};
+  for (int side = 0; side < 2; ++side) {
+    all[side].resize(lanes);
+    for (int j = 0; j < lanes; ++j) all[side][j] = side == 0 ? split.left[j] : node.totals[j] - split.left[j];
+    there[side] = all[side];
+    if ((side == 0) == split.missing_left)
+      for (int j = 0; j < lanes; ++j) there[side][j] -= split.absent[j];
+    product[side] = split.left_products;
+    if (side == 1)
+      for (size_t q = 0; q < product[1].size(); ++q) product[1][q] = split.products[q] - product[1][q];
+    slopes[side].assign(static_cast<size_t>(p + 1) * K, 0.0);
+    terms[side].assign(K, 0.0);
+  }
+  terms[2].assign(K, 0.0);
+  double middle[3];
+  for (int side = 0; side < 2; ++side) {
+    const int32_t n_absent = (side == 0) == split.missing_left ? split.n_absent : 0;
+    kernels.solve(node, all[side].data(), count[side], there[side].data(), count[side] - n_absent,
+                  product[side].empty() ? nullptr : product[side].data(), slopes[side].data(), &middle[side],
+                  terms[side].data());
+  }
+  kernels.solve(node, node.totals, node.count, nullptr, 0, nullptr, nullptr, &middle[2], terms[2].data());
+  for (int k = 0; k < K; ++k)
+    output_gain[k] = static_cast<float>(0.5 * ((terms[0][k] + terms[1][k]) - terms[2][k]));
+  nodes_.resize(std::max<size_t>(nodes_.size(), right.id + 1));
+  const int32_t children[2] = {left.id, right.id};
+  for (int side = 0; side < 2; ++side) {
+    nodes_[children[side]] = std::make_unique<Node>();
+    pass_on(*nodes_[parent], split, slopes[side].data(), middle[side], *nodes_[children[side]]);
+  }
+}
+
+void LinearChannels::pass_on(const Node& parent, const TileSplit& split, const double* slopes, double middle,
+                             Node& child) const {
+  const int32_t f = split.feature;
+  child.regressors = parent.regressors;
+  const bool known =
+      std::find(parent.regressors.begin(), parent.regressors.end(), f) != parent.regressors.end();
+  if (split.bin >= 0 && table_.is_regressor(f) && !known &&
+      static_cast<int32_t>(parent.regressors.size()) < config_.max_regressors)
+    child.regressors.push_back(f);
+  if (config_.full) return;
+  const bool joins = !split.products.empty();
+  const double slope = joins ? slopes[0] : 0.0, old = parent.layout->regressors > 0 ? slopes[1] : 0.0;
+  child.norm = slope * slope + (old * old) * parent.norm;
+  if (!(child.norm > 0)) {
+    child.norm = 0;
+    return;
+  }
+  child.feature = f;
+  child.old = static_cast<float>(old);
+  const Bins& bins = scope_->bins();
+  for (int code = 0; code < 256; ++code)
+    child.line[code] = joins ? static_cast<float>(slope * table_.means(f)[code]) : 0.0f;
+  if (joins) child.line[bins.tile(bins.tile_of(f)).missing()] = static_cast<float>(slope * middle);
+}
+
+}  // namespace polyleaf

@@ -1,0 +1,106 @@
+// Channels of nodes whose leaves will be linear (GBDT-PL, sections 3.2 and 4): the node's derivatives, and
+// their products with the regressors that the node has of its own. With the bin means of a candidate's
+// feature these give the least loss of both children.
+//
+// half-additive (section 4.3)  one regressor: the slopes' part of what the parent has fitted
+// full (eq. 6)                 the features of the splits above
+//
+// Owns: what nodes pass on to their children, and the channels made from it. Must not know: how candidates
+// are scored, schedules.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "buffer.h"
+#include "channel_source.h"
+#include "kernels/linear_channels.h"
+#include "linear_table.h"
+
+namespace polyleaf {
+
+struct LinearConfig {
+  bool full = false;           // false: half-additive
+  int32_t max_regressors = 5;  // features that a leaf may be linear in
+  double linear_lambda = 1.0;  // on slopes, per standard deviation of the feature
+};
+
+constexpr int kMostFullRegressors = 8;  // that a fully corrective search can solve for
+
+class LinearChannels final : public ChannelSource {
+ public:
+  explicit LinearChannels(const LinearTable& table) : table_(table) {}
+  LinearChannels(const LinearChannels&) = delete;
+  LinearChannels& operator=(const LinearChannels&) = delete;
+
+  // What the next tree is judged by: g (n_all, n_outputs), h (n_all, 1) for shared curvature, nullptr for
+  // unit. Copied.
+  void use(const float* g, const float* h, int n_outputs, Curvature curvature, const RowSample& sample,
+           const LinearConfig& config, int n_threads);
+
+  const RowSample& sample() const override { return sample_; }
+  const ChannelLayout& layout() const override { return layouts_.back(); }
+  bool fixed() const override { return false; }
+  void start(const SearchScope& scope) override;
+  void fill(std::vector<Request>& requests) override;
+  ChannelView view(int32_t node) const override;
+  const std::vector<int32_t>& totals() const override { return root_totals_; }
+  void split(int32_t parent, const TileSplit& split, const ScanNode& node, const SearchNode& left,
+             const SearchNode& right, float* output_gain) override;
+
+ private:
+  struct Node {
+    std::vector<int32_t> regressors;  // features
+    double norm = 0;                  // sum of squares of its slopes
+    // What it takes on when its rows are first read: fitted = old * fitted + line[code of feature].
+    int32_t feature = -1;
+    float old = 0;
+    float line[256];
+    const ChannelLayout* layout = nullptr;
+    std::vector<float> gradient_step, curvature_step;
+    LinearScan scan;
+  };
+  // One request's rows in columns_: rows of four where narrow; otherwise, column after column, g of every
+  // output, the curvature if there is one, the regressors.
+  struct Columns {
+    Node* node;
+    const Request* request;
+    int p;
+    size_t at;        // first float in columns_
+    size_t channels;  // first integer in channels_
+    std::vector<float> largest, range;
+    std::vector<int64_t> totals;
+  };
+
+  int n_curvature() const { return curvature_ == Curvature::unit ? 0 : 1; }
+  int n_derivatives() const { return n_outputs_ + n_curvature(); }
+  // One output, half-additive: rows (g, h or 1, fitted, 1).
+  bool narrow() const { return n_outputs_ == 1 && !config_.full; }
+  int n_regressors(const Node& node) const {
+    return config_.full ? static_cast<int>(node.regressors.size()) : node.norm > 0 ? 1 : 0;
+  }
+  void read_rows(std::vector<Columns>& columns);
+  void read_block(const Columns& c, int64_t begin, int64_t n, float* largest, float* range);
+  void set_scales(Columns& c, std::vector<float>& inverse);
+  std::vector<LaneProduct> lane_products(int p) const;
+  void quantise(std::vector<Columns>& columns);
+  void pass_on(const Node& parent, const TileSplit& split, const double* slopes, double middle,
+               Node& child) const;
+
+  const LinearTable& table_;
+  LinearConfig config_;
+  Curvature curvature_ = Curvature::unit;
+  int n_outputs_ = 1, n_threads_ = 1, stride_ = 4;
+  RowSample sample_;
+  std::vector<uint32_t> sample_rows_;
+  std::vector<ChannelLayout> layouts_;  // by number of regressors
+  const SearchScope* scope_ = nullptr;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::vector<int32_t> root_totals_;
+  const int16_t* root_channels_ = nullptr;  // made by `start`, until they are asked for
+  Buffer<float> rows_;                      // by row id: g, curvature; where narrow: g, curvature, fitted, 1
+  Buffer<float> columns_;
+  Buffer<int16_t> channels_;
+};
+
+}  // namespace polyleaf

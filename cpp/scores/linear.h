@@ -1,0 +1,105 @@
+// The leaf problem of one side of a split where leaves are linear (GBDT-PL eq. 7): an intercept, the slope of
+// the candidate's feature x, and slopes of the p regressors z that the node has of its own. Everything is
+// centred on the side, so the intercept's part is that of a constant leaf. Float64; V is a double, or a
+// vector of candidates.
+//
+// One regressor that those before it (x first) all but determine is left out.
+#pragma once
+#include "../kernels/lanes.h"
+
+namespace polyleaf {
+namespace POLYLEAF_ISA_NAMESPACE {
+
+typedef double f64x8 __attribute__((vector_size(64)));
+
+constexpr double kLeastSpread = 1.0 / (1 << 30);  // of x, relative to its second moment: below, a constant
+constexpr double kLeastMomentPivot = 1.0 / (1 << 10);  // of z, whose moments are rounded
+
+template <class V>
+POLYLEAF_INLINE V inverse_of(V x) {  // 0 where x is not above 0
+  const V positive = x > 0.0 ? x : V{} + 1.0;
+  return x > 0.0 ? 1.0 / positive : V{};
+}
+
+// Sums of a side, in the unit of the derivatives. Over all its rows: count, h, hz, hzz, and g, gz of one
+// output at a time; over the rows where x is there: `h_there`, `hz_there`, `g_there`; products with x: hx,
+// hxx, hzx, gx.
+template <class V, int P>
+struct LinearSide {
+  V factor[P + 1][P + 1];  // of the elimination, below the diagonal
+  V kept[P + 1];           // 1 / pivot, or 0
+  V inverse, shrunk, middle;
+  V hz[P > 0 ? P : 1];
+
+  // The Gram matrix and its elimination. HZZ(i, j), j <= i; with_x: x takes part.
+  template <class HZ, class HZZ>
+  POLYLEAF_METHOD void moments(V count, V h, const HZ& hz_of, const HZZ& hzz_of, double reg_lambda,
+                               const double* ridge, const double* noise) {
+    inverse = inverse_of(h);
+    shrunk = inverse_of(h + reg_lambda);
+    middle = V{};
+    for (int i = 0; i < P; ++i) {
+      hz[i] = hz_of(i);
+      factor[i + 1][0] = V{};
+      for (int j = 0; j <= i; ++j) {
+        const V second = hzz_of(i, j);
+        factor[i + 1][j + 1] = second - (hz[i] * hz[j]) * inverse;
+        if (j == i) least[i + 1] = kLeastMomentPivot * second;
+      }
+      factor[i + 1][i + 1] = (factor[i + 1][i + 1] + ridge[i]) + noise[i] * count;
+    }
+    factor[0][0] = V{};
+    least[0] = V{};
+  }
+  template <class HZThere, class HZX>
+  POLYLEAF_METHOD void regressor(V h_there, V hx, V hxx, const HZThere& hz_there, const HZX& hzx,
+                                 double slope_ridge) {
+    middle = hx * inverse_of(h_there);
+    const V spread = hxx - hx * middle;
+    factor[0][0] = spread > kLeastSpread * hxx ? spread + slope_ridge : V{};
+    for (int i = 0; i < P; ++i) factor[i + 1][0] = hzx(i) - middle * hz_there(i);
+  }
+  POLYLEAF_METHOD void eliminate() {
+    for (int j = 0; j <= P; ++j) {
+      const V pivot = factor[j][j];
+      kept[j] = pivot > least[j] ? inverse_of(pivot) : V{};
+      for (int i = j + 1; i <= P; ++i) {
+        const V column = factor[i][j];
+        const V f = column * kept[j];
+        for (int q = j + 1; q < i; ++q) factor[i][q] -= f * factor[q][j];
+        factor[i][i] -= f * column;
+      }
+    }
+    // Entries below the diagonal stay as they were when their column was eliminated: the factor is theirs
+    // times `kept`.
+  }
+
+  // The right-hand side of one output; gx: product of its gradient with x, where x takes part.
+  template <class GZ>
+  POLYLEAF_METHOD void right_hand_side(V g, V gx, V g_there, const GZ& gz, V* y) const {
+    y[0] = gx - middle * g_there;
+    for (int i = 0; i < P; ++i) y[i + 1] = gz(i) - g * (hz[i] * inverse);
+    for (int j = 0; j <= P; ++j)
+      for (int i = j + 1; i <= P; ++i) y[i] -= (factor[i][j] * kept[j]) * y[j];
+  }
+  // What one output adds to twice the loss removed.
+  POLYLEAF_METHOD V score(V g, const V* y) const {
+    V terms = (g * g) * shrunk;
+    for (int j = 0; j <= P; ++j) terms += (y[j] * y[j]) * kept[j];
+    return terms;
+  }
+  // y becomes minus the slopes.
+  POLYLEAF_METHOD void solve(V* y) const {
+    for (int j = P; j >= 0; --j) {
+      V rest = y[j];
+      for (int i = j + 1; i <= P; ++i) rest -= factor[i][j] * y[i];
+      y[j] = rest * kept[j];
+    }
+  }
+
+ private:
+  V least[P + 1];
+};
+
+}  // namespace POLYLEAF_ISA_NAMESPACE
+}  // namespace polyleaf

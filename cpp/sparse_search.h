@@ -1,0 +1,75 @@
+// What the searches over sparse gradients have in common: exact sums over rows, and gains over the k outputs
+// that gain most (GBDT-SPARSE, section 4.1; GBDT-MO, Algorithm 3). No histogram, and nothing kept for a
+// node, is as large as the number of outputs.
+//
+//   ExactSparseSearch  every feature, thresholds at every s-th row in its order (GBDT-SPARSE, Algorithm 1)
+//   VerifiedSearch     a histogram search over a count-sketch of the gradients proposes a split for each tile
+//   of
+//                      features; the best few of them are judged by exact sums
+//
+// Owns: statistics of rows and gains. Must not know: losses, sketches, the schedule, leaves.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "leaves/newton.h"
+#include "search.h"
+#include "sparse_gain.h"
+#include "sparse_rows.h"
+#include "sparse_sums.h"
+
+namespace polyleaf {
+
+struct SparseSearchConfig {
+  LeafConfig step;     // of the leaves
+  int32_t leaf_k = 1;  // outputs that a leaf holds
+  double threshold_step =
+      0.05;  // exact search: a threshold at every such share of a node's rows; 0: at every bin
+};
+
+class SparseSearch : public Search {
+ public:
+  const RowSample& sample() const override { return sample_; }
+  int n_outputs() const override { return 0; }  // gains are not told apart by output
+  double cover(int32_t node) const override { return curvature_[node]; }
+
+ protected:
+  SparseSearch(const Bins& bins, int n_threads);
+
+  void use(const SparseRows& gradients, const float* weight, const RowSample& sample,
+           const SparseSearchConfig& config);
+  void begin(const SearchScope& scope);
+
+  float multiplier(int64_t row) const {
+    return sample_.multiplier != nullptr ? sample_.multiplier[row] : 1.0f;
+  }
+  // Curvature of a row in units of `curvature_unit()`.
+  int64_t row_curvature(int64_t row) const {
+    if (weight_ == nullptr && sample_.multiplier == nullptr) return 1;
+    return fixed_weight_((weight_ != nullptr ? weight_[row] : 1.0f) * multiplier(row));
+  }
+  double curvature_unit() const {
+    return weight_ == nullptr && sample_.multiplier == nullptr ? 1.0 : fixed_weight_.unit;
+  }
+  // Whether a split whose children are worth `sum` may be taken, and its gain.
+  bool admits(double sum, double parent, double& gain) const;
+  // The choice found for a node, and the curvature of its left child.
+  void note_choice(int32_t node, double left_curvature);
+  void note_split(int32_t parent, int32_t left, int32_t right);
+
+  const Bins& bins_;
+  const int n_threads_;
+  const SearchScope* scope_ = nullptr;
+  const SparseRows* gradients_ = nullptr;
+  RowSample sample_;
+  SparseSearchConfig config_;
+  FixedPoint fixed_;
+
+ private:
+  const float* weight_ = nullptr;
+  FixedPoint fixed_weight_;
+  std::vector<double> curvature_,
+      left_curvature_;  // of nodes, and of the left children that their choices make
+};
+
+}  // namespace polyleaf

@@ -1,0 +1,500 @@
+"""A loss written with JAX: its derivatives by automatic differentiation, and the checks that they are such as
+boosting can use. Owns everything that touches JAX; must not know the convention of functions that return
+their derivatives (custom.py).
+
+Derivatives are exact and in float64, whatever JAX is set to elsewhere. Rows go through one compiled function
+in chunks of one size, so that memory is bounded however many rows and outputs there are. JAX uses its own
+threads, or its own device.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyleaf.objectives.base import Array, Problem, packed_diagonal
+from polyleaf.objectives.curvature import check_not_negative, settled, unpack
+
+if TYPE_CHECKING:
+    from polyleaf.objectives.custom import Custom
+
+# Entries of Hessians (float64) that are computed at a time.
+_CHUNK_ENTRIES = 1 << 20
+# Rows and outputs that the first derivatives are checked on; kinks are looked for up to so many outputs.
+_PROBE_ROWS, _PROBE_OUTPUTS, _KINKS_UP_TO = 8, 16, 64
+
+RowLoss = Callable[[Any, Any], Any]
+Derivatives = dict[str, NDArray[np.float64]]
+
+
+class NotALoss(Exception):
+    """JAX cannot take the function for a loss of one row; the message says why."""
+
+
+def import_jax() -> Any:
+    """The module `jax`; ImportError with the way to install it."""
+    try:
+        import jax
+    except ImportError:
+        raise ImportError(
+            "The objective is a loss without derivatives, which JAX would find, but JAX is not installed: "
+            'pip install "polyleaf[jax]". Or return (gradient, curvature) from the function.'
+        ) from None
+    if not hasattr(jax, "enable_x64"):
+        raise ImportError(f'JAX {jax.__version__} is too old; pip install --upgrade "polyleaf[jax]".')
+    return jax
+
+
+def as_row_loss(function: Callable[..., Any], target: Array, n_outputs: int) -> RowLoss:
+    """`function` as a loss of one row: ``(target of the row, scores (K,)) -> scalar``, in JAX.
+
+    It is tried on one row, then on a batch of one: so functions of all rows that return one loss a row will
+    do. Only shapes are worked out, no value is computed.
+
+    Raises
+    ------
+    NotALoss
+        With what JAX says.
+    """
+    jax = import_jax()
+
+    def of_row(y: Any, z: Any) -> Any:
+        return function(y, z[0] if n_outputs == 1 else z)
+
+    def of_batch(y: Any, z: Any) -> Any:
+        return jax.numpy.reshape(function(y[None], z if n_outputs == 1 else z[None]), ())
+
+    with jax.enable_x64(True):
+        row = jax.ShapeDtypeStruct(target.shape[1:], target.dtype)
+        scores = jax.ShapeDtypeStruct((n_outputs,), np.float64)
+        try:
+            reason = _why_no_loss(jax.eval_shape(of_row, row, scores))
+            if reason is None:
+                return of_row
+        except Exception as error:  # whatever a function trips over that was not meant for one row
+            reason = _first_line(error)
+        try:
+            if _why_no_loss(jax.eval_shape(of_batch, row, scores)) is None:
+                return of_batch
+        except Exception:  # the answer for one row says more
+            pass
+    raise NotALoss(reason)
+
+
+def _why_no_loss(result: Any) -> str | None:
+    shape, dtype = getattr(result, "shape", None), getattr(result, "dtype", None)
+    if shape is None or dtype is None:
+        return f"it returns {type(result).__name__}"
+    if shape != ():
+        return f"of one row it returns an array of shape {shape} where one number is needed"
+    if not np.issubdtype(dtype, np.floating):
+        return f"it returns {dtype}, which has no derivative"
+    return None
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"
+
+
+class LossProblem(Problem):
+    """`Custom` with a loss, bound to data: ``target`` is class ids ``(n,)``, or float64 ``(n,)`` or ``(n,
+    T)``.
+
+    The base score minimises the loss over constants (L-BFGS from 0).
+    """
+
+    objective: Custom
+
+    def __init__(
+        self, objective: Custom, loss: RowLoss, target: Array, n_outputs: int, weight: Array | None
+    ) -> None:
+        super().__init__(objective, len(target), n_outputs, weight)
+        if weight is not None and weight.shape[1] > 1:
+            raise ValueError(
+                "The objective is a loss of whole rows, which weights of single outputs (or missing targets) "
+                "cannot enter. Weigh rows, or let the function return (gradient, curvature)."
+            )
+        self.target = target
+        self._chunk = max(1, min(max(self.n_rows, 1024), _CHUNK_ENTRIES // n_outputs**2))
+        self._jax = import_jax()
+        self._functions = _functions_of(self._jax, loss, n_outputs)
+        self._checked: set[str] = set()
+
+    # --- what a Problem does ---
+
+    def base_score(self, n_threads: int = 1) -> NDArray[np.float64]:
+        from scipy.optimize import minimize
+
+        best = (self._mean_loss(np.zeros(self.n_outputs))[0], np.zeros(self.n_outputs))
+        if not np.isfinite(best[0]):
+            return best[1]  # the first derivatives will say what is wrong
+
+        def mean_loss(base: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+            nonlocal best
+            value, slope = self._mean_loss(base)
+            if not (np.isfinite(value) and np.isfinite(slope).all()):
+                return 1e300, np.zeros_like(base)
+            if value < best[0]:
+                best = value, base.copy()
+            return value, slope
+
+        minimize(mean_loss, best[1], jac=True, method="L-BFGS-B", options={"maxiter": 100})
+        return best[1]
+
+    def curvature_shape(self) -> tuple[int, int] | None:
+        if self.objective.curvature != "none":
+            return (self.n_rows, self.n_outputs)
+        return None if self.weight is None else (self.n_rows, 1)
+
+    def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
+        first_order = self.objective.curvature == "none"
+        self._write("slope" if first_order else "diagonal", raw, g, None if first_order else h)
+        if h is not None and first_order:
+            h[...] = 1.0 if self.weight is None else self.weight
+
+    def full_curvature(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
+        if self.objective.curvature != "none":
+            return self._write("full", raw, g, h)
+        self._write("slope", raw, g, None)
+        h[...] = 0.0
+        h[:, packed_diagonal(self.n_outputs)] = 1.0 if self.weight is None else self.weight
+
+    def _write(self, kind: str, raw: Array, g: Array, h: Array | None) -> None:
+        """Gradient and curvature, times the weights, of all rows."""
+        for rows, found in self._derivatives(kind, raw):
+            weight = 1.0 if self.weight is None else self.weight[rows]
+            with np.errstate(over="ignore"):
+                g[rows] = found["gradient"] * weight
+                if h is not None:
+                    h[rows] = found["curvature"] * weight
+        if not np.isfinite(g).all() or (h is not None and not np.isfinite(h).all()):
+            raise ValueError(
+                "Derivatives of the loss are beyond the range of float32 (3.4e38). Bring the target to a "
+                "smaller unit, or clip the scores inside the loss."
+            )
+
+    def loss(self, raw: Array, n_threads: int = 1) -> float:
+        return self._mean(self._scores_of(raw), ("value",))[0].item()
+
+    # --- evaluation ---
+
+    def _mean_loss(self, base: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """Weighted mean of the loss and its gradient (K,) at constant scores (K,)."""
+
+        def scores(rows: slice) -> NDArray[np.float64]:
+            return np.broadcast_to(base, (rows.stop - rows.start, self.n_outputs))
+
+        value, slope = self._mean(scores, ("value", "gradient"))
+        return float(value), slope
+
+    def _mean(
+        self, scores: Callable[[slice], NDArray[np.float64]], names: tuple[str, ...]
+    ) -> list[NDArray[np.float64]]:
+        totals, weights = [np.float64(0.0)] * len(names), 0.0
+        for rows in self._slices():
+            found = self._of_rows("slope", rows, scores(rows))
+            weight = np.ones(rows.stop - rows.start) if self.weight is None else self.weight[rows, 0]
+            totals = [
+                total + np.einsum("n,n...->...", weight, found[name])
+                for total, name in zip(totals, names, strict=True)
+            ]
+            weights += float(weight.sum())
+        return [np.asarray(total / weights if weights > 0 else total * 0.0) for total in totals]
+
+    def _scores_of(self, raw: Array) -> Callable[[slice], NDArray[np.float64]]:
+        return lambda rows: raw[rows] + self.base
+
+    def _slices(self) -> Iterator[slice]:
+        for begin in range(0, self.n_rows, self._chunk):
+            yield slice(begin, min(begin + self._chunk, self.n_rows))
+
+    def _derivatives(self, kind: str, raw: Array) -> Iterator[tuple[slice, Derivatives]]:
+        """Yield rows with their gradient and curvature, checked and settled."""
+        if kind not in self._checked:
+            _Check(self, raw).run(kind)
+            self._checked.add(kind)
+        scores = self._scores_of(raw)
+        for rows in self._slices():
+            z = scores(rows)
+            found = self._of_rows(kind, rows, z)
+            self._check_finite(found, rows, z)
+            if "curvature" in found:
+                found["curvature"] = settled(
+                    found["curvature"],
+                    self.objective.curvature,
+                    partial(self._where_in_chunk, rows, z),
+                    self.n_outputs if kind == "full" else None,
+                )
+            yield rows, found
+
+    def _of_rows(self, kind: str, rows: slice, z: NDArray[np.float64]) -> Derivatives:
+        """What a compiled function says of these rows, 0 where their weight is: such rows are as good as
+        absent."""
+        found = self.evaluate(kind, self.target[rows], z)
+        if self.weight is not None:
+            absent = self.weight[rows, 0] == 0
+            for values in found.values() if absent.any() else ():
+                values[absent] = 0.0
+        return found
+
+    def evaluate(self, kind: str, target: Array, z: NDArray[np.float64]) -> Derivatives:
+        """Run a compiled function on any number of rows, a chunk of the one size that it knows at a time."""
+        parts = []
+        with self._jax.enable_x64(True):
+            for begin in range(0, len(z), self._chunk):
+                rows = np.minimum(np.arange(begin, begin + self._chunk), len(z) - 1)
+                found = self._functions[kind](target[rows], np.ascontiguousarray(z[rows]))
+                used = min(self._chunk, len(z) - begin)
+                parts.append({name: np.asarray(values)[:used] for name, values in found.items()})
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    # --- what is wrong with a loss, in words ---
+
+    def _where_in_chunk(self, rows: slice, z: NDArray[np.float64], row: int) -> str:
+        return self.where(rows.start + row, z[row])
+
+    def where(self, row: int, z: NDArray[np.float64]) -> str:
+        """A row in words, and its scores `z` (K,)."""
+        y, scores = (np.array2string(a, precision=6, threshold=8) for a in (self.target[row], z))
+        return f"row {row} (y = {y}, raw scores = {scores})"
+
+    def _check_finite(self, found: Derivatives, rows: slice, z: NDArray[np.float64]) -> None:
+        bad = ~np.isfinite(found["value"]) | ~np.isfinite(found["gradient"]).all(axis=1)
+        if "curvature" in found:
+            bad |= ~np.isfinite(found["curvature"]).all(axis=1)
+        if not bad.any():
+            return
+        row = int(np.argmax(bad))
+        place, value = self._where_in_chunk(rows, z, row), found["value"][row]
+        if not np.isfinite(value):
+            raise ValueError(
+                f"The loss is {value} at {place}. Write it so that it is finite for "
+                "every score: for example jax.nn.log_softmax or jax.nn.softplus where log and exp overflow."
+            )
+        raise ValueError(
+            f"The loss is {value:.6g} at {place}, but its derivatives are not finite. "
+            "Where jnp.where chooses, the branch that is not taken must be differentiable as well: make its "
+            "argument a safe one by a jnp.where inside it. sqrt and powers have no derivative at 0."
+        )
+
+
+def _functions_of(jax: Any, loss: RowLoss, n_outputs: int) -> dict[str, Callable[..., Any]]:
+    """Compiled functions of a chunk: ``(targets, scores (c, K)) -> {name: float64 (c, ...)}``."""
+    lower = np.tril_indices(n_outputs)
+    gradient = jax.grad(loss, argnums=1)
+    hessian = jax.jacfwd(gradient, argnums=1)  # forward over reverse: as many gradients as there are outputs
+
+    def slope(y: Any, z: Any) -> dict[str, Any]:
+        return {"value": loss(y, z), "gradient": gradient(y, z)}
+
+    def diagonal(y: Any, z: Any) -> dict[str, Any]:
+        return slope(y, z) | {"curvature": jax.numpy.diagonal(hessian(y, z))}
+
+    def full(y: Any, z: Any) -> dict[str, Any]:
+        return slope(y, z) | {"curvature": hessian(y, z)[lower]}
+
+    return {f.__name__: jax.jit(jax.vmap(f)) for f in (slope, diagonal, full)}
+
+
+class _Points(NamedTuple):
+    """Where a loss is probed: rows of the data (p,), their targets (p, ...), scores (p, K), and a step (p, 1)
+    for differences."""
+
+    rows: NDArray[np.intp]
+    targets: Array
+    scores: NDArray[np.float64]
+    step: NDArray[np.float64]
+
+    def take(self, kept: NDArray[np.bool_]) -> _Points:
+        return _Points(self.rows[kept], self.targets[kept], self.scores[kept], self.step[kept])
+
+
+class _Check:
+    """The first derivatives of a loss, at a few rows and scores near those asked for."""
+
+    def __init__(self, problem: LossProblem, raw: Array) -> None:
+        self.problem = problem
+        rows = np.arange(problem.n_rows)
+        if problem.weight is not None and problem.weight.any():
+            rows = np.flatnonzero(problem.weight[:, 0] > 0)
+        self.rows = rows[np.unique(np.linspace(0, len(rows) - 1, _PROBE_ROWS).astype(int))]
+        self.outputs = np.unique(np.linspace(0, problem.n_outputs - 1, _PROBE_OUTPUTS).astype(int))
+        self.scores = raw[self.rows] + problem.base
+        self.targets = problem.target[self.rows]
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def run(self, kind: str) -> None:
+        """Compare with finite differences; with second derivatives, look for curvature and kinks.
+
+        Points where the loss is not finite are left out: it may not be defined there, and where that matters
+        training will say so.
+        """
+        points = self._points()
+        found = self.problem.evaluate(kind, points.targets, points.scores)
+        kept = np.ones(len(points.rows), bool)
+        for values in found.values():
+            kept &= np.isfinite(values).reshape(len(kept), -1).all(axis=1)
+        if not kept.any():
+            return
+        points, found = points.take(kept), {name: values[kept] for name, values in found.items()}
+        above, below = self._moved(points, 1), self._moved(points, -1)
+        self._compare_gradient(points, found, above, below)
+        if kind == "slope":
+            return
+        curvature = self._hessian_rows(kind, found["curvature"])
+        self._compare_curvature(points, curvature, above, below)
+        self._look_for_curvature(curvature, found["gradient"])
+        if kind == "full" and self.problem.objective.curvature == "exact":
+            self._check_convex()
+        if self.problem.n_outputs <= _KINKS_UP_TO:
+            self._look_for_kinks(kind)
+
+    def _points(self) -> _Points:
+        """Near the scores asked for, and near the target where there is one for each score. Drawn, so that
+        none lies on a kink."""
+        rng = np.random.default_rng(0)
+        centres = [self.scores, self.scores]
+        if (own := self._targets_as_scores()) is not None:
+            centres.append(own)
+        spreads = (1.0, 3.0, 0.5)
+        z = np.concatenate([c + rng.uniform(-s, s, c.shape) for c, s in zip(centres, spreads, strict=False)])
+        step = np.finfo(np.float64).eps ** (1 / 3) * np.maximum(1.0, np.abs(z).max(axis=1, keepdims=True))
+        rows = np.tile(self.rows, len(centres))
+        return _Points(rows, self.problem.target[rows], z, step)
+
+    def _targets_as_scores(self) -> NDArray[np.float64] | None:
+        if self.targets.dtype.kind in "iu":
+            return None
+        own = self.targets.reshape(len(self.rows), -1)
+        return own if own.shape == self.scores.shape else None
+
+    def _hessian_rows(self, kind: str, curvature: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Rows of the Hessians of the probed outputs, (points, outputs, K), or what is known of them: their
+        diagonal entries, (points, outputs, 1)."""
+        if kind == "full":
+            return unpack(curvature, self.problem.n_outputs)[:, self.outputs]
+        return curvature[:, self.outputs, None]
+
+    def _check_convex(self) -> None:
+        found = self.problem.evaluate("full", self.targets, self.scores)["curvature"]
+        hessians = unpack(found, self.problem.n_outputs)
+        if np.isfinite(hessians).all():
+            check_not_negative(
+                np.linalg.eigvalsh(hessians).astype(np.float64),
+                lambda i: self.problem.where(self.rows[i], self.scores[i]),
+            )
+
+    def _moved(self, points: _Points, sign: int) -> Derivatives:
+        """Values and gradients with each probed output a step up or down: (points, outputs, ...)."""
+        p, m, k = len(points.rows), len(self.outputs), self.problem.n_outputs
+        moves = sign * points.step[..., None] * np.eye(k)[self.outputs]
+        z = (points.scores[:, None, :] + moves).reshape(-1, k)
+        found = self.problem.evaluate("slope", np.repeat(points.targets, m, axis=0), z)
+        return {name: values.reshape(p, m, *values.shape[1:]) for name, values in found.items()}
+
+    def _compare_gradient(
+        self, points: _Points, found: Derivatives, above: Derivatives, below: Derivatives
+    ) -> None:
+        differences = (above["value"] - below["value"]) / (2 * points.step)
+        noise = np.abs(found["value"])[:, None] / points.step * 1e-14
+        self._compare("gradient", found["gradient"][:, self.outputs], differences, noise, points)
+
+    def _compare_curvature(
+        self, points: _Points, curvature: NDArray[np.float64], above: Derivatives, below: Derivatives
+    ) -> None:
+        step = points.step[..., None]
+        differences = (above["gradient"] - below["gradient"]) / (2 * step)
+        noise = np.abs(above["gradient"]).max(axis=2, keepdims=True) / step * 1e-14
+        if curvature.shape[2] == 1:
+            differences = differences[:, np.arange(len(self.outputs)), self.outputs, None]
+        self._compare("second derivative", curvature, differences, noise, points)
+
+    def _compare(self, what: str, given: Array, differences: Array, noise: Array, points: _Points) -> None:
+        scale = np.abs(given) + np.abs(differences)
+        wrong = np.isfinite(differences) & (np.abs(given - differences) > 1e-3 * scale + 1e-5 + noise)
+        if not wrong.any():
+            return
+        place = tuple(np.argwhere(wrong)[0])
+        where = self.problem.where(points.rows[place[0]], points.scores[place[0]])
+        raise ValueError(
+            f"JAX says that the {what} of the loss is {given[place]:.6g} for output {self.outputs[place[1]]} "
+            f"of {where}, but differences of its values say {differences[place]:.6g}. Rounding and casts "
+            "inside the loss (round, floor, astype), jax.lax.stop_gradient and derivatives written by hand "
+            "(jax.custom_jvp) do that: take them out, or return (gradient, curvature) from the function."
+        )
+
+    def _look_for_curvature(self, curvature: NDArray[np.float64], gradient: NDArray[np.float64]) -> None:
+        flat = (curvature == 0).all(axis=(0, 2)) & (gradient[:, self.outputs] != 0).any(axis=0)
+        if flat.any():
+            raise ValueError(
+                f"The loss has no curvature: its second derivative is 0 for output "
+                f"{self.outputs[np.argmax(flat)]} at all {len(curvature)} points tried, as for |x|, relu, "
+                "hinges "
+                'and other piecewise linear functions. Set curvature="none" and leaf_curvature="none" for '
+                'first-order boosting (that is Custom(loss, curvature="none")), or smooth the loss.'
+            )
+
+    def _look_for_kinks(self, kind: str) -> None:
+        """Warn of a jump in the gradient along one score: it stays when the interval around it shrinks."""
+        low, high = self._intervals(kind, 64)
+        at_low, at_high = self._along(kind, low), self._along(kind, high)
+        defect = first = _defect(low, high, at_low, at_high)
+        for _ in range(12):
+            middle = (low + high) / 2
+            at_middle = self._along(kind, middle)
+            left, right = _defect(low, middle, at_low, at_middle), _defect(middle, high, at_middle, at_high)
+            go_left = np.abs(left) >= np.abs(right)
+            low, high = np.where(go_left, low, middle), np.where(go_left, middle, high)
+            at_low, at_high = np.where(go_left, at_low, at_middle), np.where(go_left, at_middle, at_high)
+            defect = np.where(go_left, left, right)
+        scale = np.abs(at_low[0]) + np.abs(at_high[0])
+        kinked = (np.abs(defect) > 0.5 * np.abs(first)) & (np.abs(defect) > 1e-3 * scale + 1e-9)
+        if kinked.any():
+            i = int(np.argmax(kinked))
+            row, output = divmod(i, len(self.outputs))
+            warnings.warn(
+                f"The loss has a kink: where score {self.outputs[output]} of row {self.rows[row]} passes "
+                f"{low[i]:.6g}, its slope jumps by {defect[i]:.6g}, of which its second derivative knows "
+                'nothing. If training is poor, smooth the loss, or set curvature="none" and '
+                'leaf_curvature="none".',
+                stacklevel=2,
+            )
+
+    def _intervals(self, kind: str, n: int) -> tuple[Array, Array]:
+        """Ends of the interval with the largest defect, of `n` about score and target, for each line."""
+        own = self._targets_as_scores()
+        ends = np.stack([self.scores, self.scores if own is None else own])[:, :, self.outputs].reshape(2, -1)
+        grid = np.linspace(ends.min(axis=0) - 3.1, ends.max(axis=0) + 3.3, n + 1)
+        values = self._along(kind, grid)
+        defects = _defect(grid[:-1], grid[1:], values[:, :-1], values[:, 1:])
+        worst = np.abs(np.nan_to_num(defects)).argmax(axis=0)
+        lines = np.arange(grid.shape[1])
+        return grid[worst, lines], grid[worst + 1, lines]
+
+    def _along(self, kind: str, x: Array) -> NDArray[np.float64]:
+        """Slope and curvature (2, ..., lines) on each line, a probed row with one of its outputs at `x` (...,
+        lines)."""
+        x_flat = x.reshape(-1)
+        times = x_flat.size // len(self.rows) // len(self.outputs)
+        outputs = np.tile(self.outputs, times * len(self.rows))
+        row = np.tile(np.repeat(np.arange(len(self.rows)), len(self.outputs)), times)
+        points = np.arange(x_flat.size)
+        z = self.scores[row]
+        z[points, outputs] = x_flat
+        found = self.problem.evaluate(kind, self.targets[row], z)
+        own = found["curvature"]
+        if kind == "full":
+            own = own[:, packed_diagonal(self.problem.n_outputs)]
+        both = np.stack([found["gradient"][points, outputs], own[points, outputs]])
+        both[:, ~np.isfinite(found["value"])] = np.nan  # not defined there
+        return both.reshape(2, *x.shape)
+
+
+def _defect(low: Array, high: Array, at_low: Array, at_high: Array) -> NDArray[np.float64]:
+    """What the trapezoid of the second derivative leaves of the change in slope."""
+    return (at_high[0] - at_low[0]) - (high - low) / 2 * (at_low[1] + at_high[1])

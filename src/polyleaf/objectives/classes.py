@@ -1,0 +1,104 @@
+"""Losses of one of several classes, which see all scores of a row at once; computed by the core. Owns the
+binding of such a loss to class ids; must not know any particular one (see softmax.py, exponential.py)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+import polyleaf._core as _core
+from polyleaf.objectives.base import Array, FloatArray, Objective, Problem, as_weight
+
+
+@dataclass(frozen=True)
+class ClassObjective(Objective):
+    """A loss of the scores ``(K,)`` of a row and its class id.
+
+    Parameters
+    ----------
+    n_classes : int, optional
+        Default: the largest class id of the data set prepared, plus one.
+    """
+
+    core_loss: ClassVar[_core.ClassLoss]
+    default_metric: ClassVar[str] = "mlogloss"
+    separable: ClassVar[bool] = False
+    class_ids: ClassVar[bool] = True
+    probabilities: ClassVar[bool] = True
+
+    n_classes: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.n_classes is not None and (not isinstance(self.n_classes, int) or self.n_classes < 2):
+            raise ValueError(
+                f"Objective {self.name!r}: n_classes must be an integer >= 2; got {self.n_classes!r}."
+            )
+
+    @abstractmethod
+    def bind(self, label: NDArray[np.int32], n_classes: int, weight: Array | None) -> ClassProblem:
+        """The problem of class ids ``(n,)`` that have been checked."""
+
+    @abstractmethod
+    def best_constant(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Scores ``(K,)`` that minimise the loss over constants, where classes have these shares ``(K,)``,
+        all positive."""
+
+    def prepare(self, target: Array, weight: Array | None) -> ClassProblem:
+        label = np.asarray(target)
+        if label.ndim != 1 or label.dtype.kind not in "iu" or label.size == 0:
+            raise ValueError(
+                f"Objective {self.name!r} needs integer class ids of shape (n,); got {label.dtype} of shape "
+                f"{label.shape}."
+            )
+        n_classes = self.n_classes or int(label.max()) + 1
+        if n_classes < 2:
+            raise ValueError(
+                f"Objective {self.name!r} needs at least two classes; every row of y is of the same class."
+            )
+        if label.min() < 0 or label.max() >= n_classes:
+            raise ValueError(
+                f"Class ids must lie in 0 .. {n_classes - 1}; got {label.min()} .. {label.max()}."
+            )
+        return self.bind(np.ascontiguousarray(label, np.int32), n_classes, as_weight(weight, label.size, 1))
+
+
+class ClassProblem(Problem):
+    """A `ClassObjective` bound to data: ``label`` is int32 ``(n,)``."""
+
+    objective: ClassObjective
+
+    def __init__(
+        self, objective: ClassObjective, label: NDArray[np.int32], n_classes: int, weight: Array | None
+    ) -> None:
+        super().__init__(objective, label.size, n_classes, weight)
+        self.label = label
+
+    def base_score(self, n_threads: int = 1) -> NDArray[np.float64]:
+        """From the classes' shares in the weight; a class that no row has gets half a row."""
+        weight = None if self.weight is None else self.weight[:, 0]
+        count = np.bincount(self.label, weights=weight, minlength=self.n_outputs).astype(np.float64)
+        if not count.any():
+            return np.zeros(self.n_outputs)
+        share = count / count.sum()
+        return self.objective.best_constant(np.where(share > 0, share, 0.5 / (self.n_rows + 1.0)))
+
+    def full_curvature(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
+        _core.class_hessians(
+            self.objective.core_loss, raw, self.label, self.weight, self.offset, g, h, n_threads
+        )
+
+    def loss(self, raw: Array, n_threads: int = 1) -> float:
+        return _core.class_mean(
+            self.objective.core_loss, raw, self.label, self.weight, self.offset, n_threads
+        )
+
+
+def probabilities(scores: FloatArray) -> FloatArray:
+    """Softmax: exponentials of the scores ``(n, K)``, divided by their sum over the row."""
+    exponentials = np.exp(scores - scores.max(axis=1, keepdims=True))
+    exponentials /= exponentials.sum(axis=1, keepdims=True)
+    return exponentials

@@ -1,0 +1,81 @@
+"""Curvature that a user's function gives: what boosting can use of it. Owns checks and mending; must not know
+where it came from.
+
+Newton's step needs curvature that is not negative. What is done where it is, is the user's choice
+(`Custom.curvature`): "exact" refuses, "absolute" takes the absolute value (of the eigenvalues, where there
+are full Hessians: saddle-free Newton, Dauphin et al., 2014), "clip" takes 0 in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from polyleaf.objectives.base import packed_diagonal
+
+CHOICES = ("exact", "absolute", "clip", "none")
+
+# Below this part of the largest curvature, a negative one is the rounding of 0.
+_ROUNDING = 1e-7
+
+FloatArray = NDArray[np.float64]
+
+
+def pack(hessians: FloatArray) -> FloatArray:
+    """Lower triangles (n, K (K + 1) / 2) of Hessians (n, K, K)."""
+    return hessians[(slice(None), *np.tril_indices(hessians.shape[1]))]
+
+
+def unpack(packed: FloatArray, n_outputs: int) -> FloatArray:
+    """Symmetric matrices (n, K, K) of packed ones."""
+    rows, columns = np.tril_indices(n_outputs)
+    hessians = np.empty((len(packed), n_outputs, n_outputs))
+    hessians[:, rows, columns] = packed
+    hessians[:, columns, rows] = packed
+    return hessians
+
+
+def settled(
+    h: FloatArray, choice: str, where: Callable[[int], str], n_outputs: int | None = None
+) -> FloatArray:
+    """Curvature (n, 1) or (n, K), or with `n_outputs` packed Hessians, such that no diagonal is negative.
+
+    `where` names a row in an error.
+
+    Raises
+    ------
+    ValueError
+        With `choice` "exact", where a diagonal entry is negative beyond rounding.
+    """
+    if n_outputs is not None and n_outputs > 1 and choice in ("absolute", "clip"):
+        values, vectors = np.linalg.eigh(unpack(h, n_outputs))
+        values = np.abs(values) if choice == "absolute" else np.maximum(values, 0.0)
+        return pack((vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1))
+    at = slice(None) if n_outputs is None else packed_diagonal(n_outputs)
+    own = h[:, at]
+    if choice == "absolute":
+        own = np.abs(own)
+    elif (own < 0).any():
+        if choice == "exact":
+            check_not_negative(own, where)
+        own = np.maximum(own, 0.0)
+    h = h.copy()
+    h[:, at] = own
+    return h
+
+
+def check_not_negative(own: FloatArray, where: Callable[[int], str]) -> None:
+    """Raise ValueError where curvatures or eigenvalues (n, m) are negative beyond rounding."""
+    negative = own < -_ROUNDING * np.abs(own).max(initial=0.0)
+    if negative.any():
+        row, k = np.argwhere(negative)[0]
+        raise ValueError(
+            f"The custom objective has a negative curvature, {own[row, k]:.6g}, at {where(int(row))}: it is "
+            "not "
+            'convex there, and a Newton step would go uphill. Make it Custom(function, curvature="absolute") '
+            'to use the absolute value, "clip" to use 0 in its place or "none" for first-order boosting '
+            "(Custom "
+            "is in polyleaf.objectives), or return an upper bound of the second derivative."
+        )

@@ -1,0 +1,621 @@
+"""The NumPy twin of linear leaves: the specification of docs/linear-leaves.md, slow and obvious.
+
+Owns: bin means, the linear leaf problem, and the search that looks ahead to linear leaves, bit for bit. Must
+not know: the polyleaf package, threads, speed.
+
+The paper is GBDT-PL: Shi, Li and Li, "Gradient Boosting With Piece-Wise Linear Regression Trees", IJCAI 2019.
+
+Shapes as in reference.py; p regressors, d the most that a leaf may have.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import reference
+from reference import (
+    F32,
+    LARGEST_INTEGER,
+    LARGEST_SUM,
+    MISSING,
+    SMALLEST_DERIVATIVE,
+    LinearLeaves,
+    Split,
+    leaf_sums,
+    linear_payload,
+    used,
+)
+
+ROW_BLOCK = 4096  # rows whose terms are summed before they join the total
+ROW_LANES = 8
+LEAST_PIVOT = 2.0**-20  # of a leaf's Gram matrix, relative to its diagonal entry
+
+
+# ------------------------------------------------------------------------------------------------------- sums
+
+
+def row_sum(terms):
+    """Float64: sum over rows in blocks of 4096; in a block, lane j adds rows j, j + 8, ... and lanes fold."""
+    total = 0.0
+    for start in range(0, len(terms), ROW_BLOCK):
+        block = np.zeros(-(-len(terms[start : start + ROW_BLOCK]) // ROW_LANES) * ROW_LANES)
+        block[: len(terms[start : start + ROW_BLOCK])] = terms[start : start + ROW_BLOCK]
+        lanes = np.zeros(ROW_LANES)
+        for row in block.reshape(-1, ROW_LANES):
+            lanes = lanes + row
+        while len(lanes) > 1:
+            lanes = lanes[: len(lanes) // 2] + lanes[len(lanes) // 2 :]
+        total = total + lanes[0]
+    return total
+
+
+def column_sums(terms):
+    """Float64 (...): sums over the first axis, row after row within blocks, block after block."""
+    total = np.zeros(terms.shape[1:])
+    for start in range(0, len(terms), ROW_BLOCK):
+        part = np.zeros(terms.shape[1:])
+        for row in terms[start : start + ROW_BLOCK]:
+            part = part + row
+        total = total + part
+    return total
+
+
+# -------------------------------------------------------------------------------------------------- bin means
+
+
+@dataclass(frozen=True)
+class LinearTable:
+    """What a feature is worth as a regressor: in units of its standard deviation, centred on its mean."""
+
+    centre: np.ndarray  # float64 (F,)
+    scale: np.ndarray  # float64 (F,), 0: no regressor (categorical, constant or all missing)
+    means: np.ndarray  # float64 (F, 256), mean of a bin, centred and scaled; 0 where it has no rows
+
+
+def linear_table(codes, features, is_categorical, weight=None):
+    """Bin means of raw `features`, float32 (F, n), NaN where missing (GBDT-PL, section 4.1)."""
+    n_features, n = codes.shape
+    w = np.ones(n) if weight is None else np.asarray(weight, np.float64)
+    centre, scale, means = np.zeros(n_features), np.zeros(n_features), np.zeros((n_features, 256))
+    for f in range(n_features):
+        here = np.flatnonzero(~np.isnan(features[f]) & (codes[f] != MISSING) & (w > 0))
+        if is_categorical[f] or len(here) == 0:
+            continue
+        x = features[f, here].astype(np.float64)
+        weights = np.bincount(codes[f, here], w[here], 256)
+        sums = np.bincount(codes[f, here], w[here] * x, 256)
+        total = np.cumsum(weights)[-1]
+        centre[f] = np.cumsum(sums)[-1] / total
+        d = x - centre[f]
+        scale[f] = np.sqrt(row_sum((w[here] * d) * d) / total)
+        if not (scale[f] > 0 and np.isfinite(scale[f])):
+            scale[f] = 0.0
+            continue
+        filled = weights > 0
+        means[f, filled] = (sums[filled] / weights[filled] - centre[f]) * (1 / scale[f])
+    return LinearTable(centre, scale, means)
+
+
+# --------------------------------------------------------------------------------------------- leaf functions
+
+
+def path_regressors(tree, scale, d):
+    """For each leaf the first d features that its path from the root splits on and that can be regressors.
+
+    GBDT-PL, section 4.2: a leaf that has d regressors gets no more.
+    """
+    of_node = {0: []}
+    for i in range(tree.n_nodes):
+        if tree.left[i] < 0:
+            continue
+        mine, f = of_node[i], int(tree.feature[i])
+        if tree.category_set[i] < 0 and scale[f] > 0 and f not in mine and len(mine) < d:
+            mine = [*mine, f]
+        of_node[int(tree.left[i])] = of_node[int(tree.right[i])] = mine
+    leaves = np.flatnonzero(tree.left < 0)
+    return [of_node[int(i)] for i in leaves[np.argsort(tree.leaf[leaves])]]
+
+
+def solve_gram(A, c, least_pivot=LEAST_PIVOT):
+    """A^-1 c by elimination in order; a regressor that those before it all but determine gets 0.
+
+    A (p, p) has the penalty on its diagonal; c (p, K).
+    """
+    p = len(A)
+    A, y, diagonal = A.copy(), c.copy(), np.diag(A).copy()
+    inverse = np.zeros(p)
+    for j in range(p):
+        if A[j, j] > least_pivot * diagonal[j]:
+            inverse[j] = 1.0 / A[j, j]
+        for i in range(j + 1, p):
+            factor = A[i, j] * inverse[j]
+            y[i] = y[i] - factor * y[j]
+            for q in range(j + 1, i + 1):
+                A[i, q] = A[i, q] - factor * A[q, j]
+    w = np.zeros_like(c)
+    for j in reversed(range(p)):
+        rest = y[j]
+        for i in range(j + 1, p):
+            rest = rest - A[i, j] * w[i]
+        w[j] = rest * inverse[j]
+    return w
+
+
+def linear_leaves(
+    g,
+    h,
+    leaf_of_row,
+    n_leaves,
+    regressors,
+    features,
+    scale,
+    reg_lambda=1.0,
+    linear_lambda=1.0,
+    learning_rate=1.0,
+    clip=True,
+    rows=None,
+    multiplier=None,
+):
+    """One Newton step a leaf, linear in its regressors: a `LinearLeaves` (GBDT-PL, eq. 6).
+
+    `g` float32 (n, K), `h` (n, 1), (n, K) or None; `regressors` a list of features a leaf; `features`
+    float32 (F, n). The intercept belongs to the centre of the leaf: without slopes it is the value of a
+    constant leaf.
+    """
+    hm = used(np.ones((len(g), 1), F32) if h is None else h, rows, multiplier)
+    gm = used(g, rows, multiplier)
+    ids = np.arange(len(g)) if rows is None else np.asarray(rows)
+    leaves = np.asarray(leaf_of_row)[ids]
+    G, H = leaf_sums(gm, leaves, n_leaves), leaf_sums(hm, leaves, n_leaves) + reg_lambda
+    fits = []
+    for leaf in range(n_leaves):
+        here = np.flatnonzero(leaves == leaf)
+        found = [f for f in regressors[leaf] if np.isfinite(linear_lambda)]
+        x = features[found][:, ids[here]]
+        data = gm[here], hm[here], x, scale[found], G[leaf], H[leaf]
+        fits.append(fit_leaf(*data, linear_lambda, learning_rate, found))
+    return joined(fits, features, ids, leaves, clip)
+
+
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
+def fit_leaf(g, h, x, scale, G, H, linear_lambda, learning_rate, found):
+    """Features ascending, weights float32 (p, K), centre float32 (p,), intercept float32 (K,) of one leaf."""
+    n_outputs, p = g.shape[1], len(found)
+    g, h = g.astype(np.float64), h.astype(np.float64)
+    w = h[:, 0] if h.shape[1] == 1 else np.ones(len(g))
+    centre, z = np.zeros(p, F32), np.zeros((p, len(g)))
+    for j in range(p):
+        present = ~np.isnan(x[j])
+        weight, total = (
+            row_sum(np.where(present, w, 0.0)),
+            row_sum(np.where(present, w * x[j].astype(np.float64), 0.0)),
+        )
+        if weight > 0:
+            centre[j] = F32(total / weight)
+            z[j] = np.where(present, (x[j].astype(np.float64) - np.float64(centre[j])) * (1 / scale[j]), 0.0)
+    c = column_sums(z.T[:, :, None] * g[:, None, :]) if p else np.zeros((0, n_outputs))
+    slopes, shift = np.zeros((p, n_outputs)), np.zeros(n_outputs)
+    for m in range(h.shape[1]):  # one Gram matrix for all outputs, or one each
+        columns = slice(None) if h.shape[1] == 1 else slice(m, m + 1)
+        A, v = moments(z, h[:, m], h.shape[1] == 1)
+        inverse = 1.0 / H[m] if H[m] > 0 else 0.0
+        for i in range(p):
+            for j in range(i + 1):
+                A[i, j] = A[i, j] - (v[i] * v[j]) * inverse
+            A[i, i] = A[i, i] + linear_lambda
+        t = c[:, columns].copy()
+        for i in range(p):
+            t[i] = t[i] - v[i] * (G[columns] * inverse)
+        alpha = -solve_gram(A, t)
+        for j in range(p):
+            shift[columns] = shift[columns] + v[j] * alpha[j]
+        shift[columns] = -(shift[columns] * inverse)
+        slopes[:, columns] = alpha
+    constant = np.where(H > 0, -G / np.where(H > 0, H, 1.0), 0.0)
+    weights = ((slopes * learning_rate) * (1 / scale)[:, None]).astype(F32)
+    intercept = ((constant + shift) * learning_rate).astype(F32)
+    if not (np.isfinite(weights).all() and np.isfinite(intercept).all()):
+        weights[:] = 0
+        intercept = (constant * learning_rate).astype(F32)
+    order = [j for j in np.argsort(found, kind="stable") if (weights[j] != 0).any()]
+    return np.array(found, np.int32)[order], weights[order], centre[order], intercept
+
+
+def moments(z, h, in_lanes):
+    """Gram matrix (lower triangle) and sums of z (p, n) weighted with h (n,)."""
+    p = len(z)
+    A, v = np.zeros((p, p)), np.zeros(p)
+    add = row_sum if in_lanes else column_sums
+    for i in range(p):
+        v[i] = add(h * z[i])
+        for j in range(i + 1):
+            A[i, j] = add((h * z[i]) * z[j])
+    return A, v
+
+
+def joined(fits, features, ids, leaves, clip):
+    """The leaves as one block, with the least and largest payload of each leaf's rows in use as bounds."""
+    n_leaves, n_outputs = len(fits), len(fits[0][3])
+    free = LinearLeaves(
+        np.cumsum([0, *(len(f[0]) for f in fits)]).astype(np.int64),
+        np.concatenate([f[0] for f in fits]).astype(np.int32),
+        np.concatenate([f[1] for f in fits]).reshape(-1, n_outputs),
+        np.concatenate([f[2] for f in fits]),
+        np.array([f[3] for f in fits], F32),
+        np.full((n_leaves, n_outputs), -np.inf, F32),
+        np.full((n_leaves, n_outputs), np.inf, F32),
+    )
+    if not clip:
+        return free
+    lower, upper = free.upper.copy(), free.lower.copy()
+    for i, leaf in zip(ids, leaves, strict=True):
+        payload = linear_payload(free, leaf, features[:, i])
+        lower[leaf], upper[leaf] = np.minimum(lower[leaf], payload), np.maximum(upper[leaf], payload)
+    empty = lower > upper
+    lower[empty], upper[empty] = -np.inf, np.inf
+    return LinearLeaves(free.indptr, free.features, free.weights, free.centre, free.intercept, lower, upper)
+
+
+# ----------------------------------------------------------------------------------- the search: the channels
+
+LEAST_SPREAD = 2.0**-30  # of a regressor in a child, relative to its second moment: below, a constant
+LEAST_MOMENT_PIVOT = 2.0**-10  # of a node's own regressor, whose moments are rounded
+
+
+@dataclass(frozen=True)
+class LinearConfig:
+    """How a search looks ahead to linear leaves."""
+
+    fit: str = "half_additive"  # or "full"
+    max_regressors: int = 5
+    linear_lambda: float = 1.0
+
+
+@dataclass
+class LinearNode:
+    """What a node passes on: its regressors, and the slopes that it has fitted."""
+
+    regressors: list  # features
+    norm: float = 0.0  # sum of squares of its slopes (half-additive, one output)
+    fitted: np.ndarray | None = None  # float32 (n_node,): its slopes' part of the fit; None: no slopes
+    g: np.ndarray | None = None  # float32 (n_node, K), renewed by the slopes (half-additive, many outputs)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Integer channels of a node's rows, p of its own regressors z; value = integer * step (float32)."""
+
+    kind: str  # "unit" or "shared"
+    g: np.ndarray  # int64 (n_node, K)
+    h: np.ndarray  # int64 (n_node, 1); unit: ones
+    hz: np.ndarray  # int64 (n_node, p)
+    hzz: np.ndarray  # int64 (n_node, p (p + 1) / 2), lower triangle, row after row
+    gz: np.ndarray  # int64 (n_node, p K), all outputs of the first regressor first
+    steps: dict  # of "g" (K,), "h" (1,), "hz", "hzz", "gz"
+
+    @property
+    def gradients(self):
+        return self.g
+
+    @property
+    def curvatures(self):
+        return self.h[:, :0] if self.kind == "unit" else self.h
+
+    @property
+    def gradient_steps(self):
+        return self.steps["g"]
+
+    @property
+    def curvature_steps(self):
+        return self.steps["h"]
+
+
+def bounded_channel(values, largest, n_rows):
+    """One channel and its step: `largest`, no less than any |value|, becomes 32767, less in a large node.
+
+    The sum over all rows then fits int32 whatever the values.
+    """
+    if not (largest >= SMALLEST_DERIVATIVE and np.isfinite(largest)):
+        return np.zeros(len(values), np.int64), F32(0)
+    inverse, step, shift = F32(LARGEST_INTEGER) / largest, largest / F32(LARGEST_INTEGER), 0
+    while n_rows * (32768 >> shift) > LARGEST_SUM:
+        shift += 1
+    inverse, step = inverse * F32(2.0**-shift), step * F32(2.0**shift)
+    return np.rint(values * inverse).astype(np.int64), step
+
+
+@np.errstate(over="ignore", invalid="ignore", under="ignore")
+def moments_of(g, h, z, kind):
+    """`Moments` of a node's rows: g float32 (n, K), h float32 (n,), z float32 (p, n) around the middle of its
+    range. A product's channel is scaled by the product of its factors' largest magnitudes."""
+    p, n_outputs = len(z), g.shape[1]
+    channels, steps = {}, {}
+    top = [np.max(np.abs(column)) for column in g.T], F32(1) if kind == "unit" else np.max(h)
+    tops = [np.max(np.abs(column)) for column in z]
+    hz = [h * z[i] for i in range(p)]
+    columns = {
+        "g": [(g[:, k], top[0][k]) for k in range(n_outputs)],
+        "h": [(h, top[1])],
+        "hz": [(hz[i], top[1] * tops[i]) for i in range(p)],
+        "hzz": [(hz[i] * z[j], (top[1] * tops[i]) * tops[j]) for i in range(p) for j in range(i + 1)],
+        "gz": [(g[:, k] * z[j], top[0][k] * tops[j]) for j in range(p) for k in range(n_outputs)],
+    }
+    for name, pairs in columns.items():
+        both = [bounded_channel(values, largest, len(g)) for values, largest in pairs]
+        channels[name] = np.array([q for q, _ in both], np.int64).reshape(len(pairs), len(g)).T
+        steps[name] = np.array([step for _, step in both], F32)
+    if kind == "unit":
+        channels["h"], steps["h"] = np.ones((len(g), 1), np.int64), np.ones(1, F32)
+    return Moments(kind, steps=steps, **channels)
+
+
+def around_middle(z):
+    """z less the middle of its range, float32."""
+    return z - F32(0.5) * (z.min() + z.max())
+
+
+# ------------------------------------------------------------------------------------- the search: the score
+
+
+@dataclass
+class Sums:
+    """Sums over one side of each of C candidates; float64, in the unit of the derivatives.
+
+    `count` (C,), `G` (C, K), `H` (C,), `HZ` (C, p), `HZZ` (C, p (p + 1) / 2), `GZ` (C, p K) over all rows;
+    `Gp`, `Hp`, `HZp` over those where the candidate's feature is there; `Gx` (C, K), `Hx`, `Hxx` (C,), `HZx`
+    (C, p) of products with its bin means.
+    """
+
+    count: np.ndarray
+    G: np.ndarray
+    H: np.ndarray
+    HZ: np.ndarray
+    HZZ: np.ndarray
+    GZ: np.ndarray
+    Gp: np.ndarray = None
+    Hp: np.ndarray = None
+    HZp: np.ndarray = None
+    Gx: np.ndarray = None
+    Hx: np.ndarray = None
+    Hxx: np.ndarray = None
+    HZx: np.ndarray = None
+
+
+def over(x):
+    """1 / x, 0 where x is not above 0."""
+    return np.where(x > 0, 1.0 / np.where(x > 0, x, 1.0), 0.0)
+
+
+@dataclass
+class Solution:
+    """One side's score, and what its slopes are made of."""
+
+    score: np.ndarray  # float64 (C, K): what each output adds
+    slope: np.ndarray  # float64 (C, K), of the candidate's feature
+    middle: np.ndarray  # float64 (C,): its mean
+    slopes: np.ndarray  # float64 (C, p, K), of the node's own regressors
+
+
+def linear_score(s, ridges, noise, reg_lambda, linear_lambda):
+    """Twice the loss that a linear function on one side removes (GBDT-PL, eq. 7), regressors centred on it.
+
+    Intercept, the candidate's feature (where `s` has it), the node's own regressors in order; one that is all
+    but determined by those before it is left out. `noise` is what rounding may have taken from their second
+    moments, per row.
+    """
+    p, (_, n_outputs) = s.HZ.shape[1], s.G.shape
+    inverse = over(s.H)
+    terms = (s.G * s.G) * over(s.H + reg_lambda)[:, None]
+    A = np.zeros((p + 1, p + 1, len(s.H)))
+    y = np.zeros((p + 1, len(s.H), n_outputs))
+    least, kept = np.zeros((p + 1, len(s.H))), np.zeros((p + 1, len(s.H)))
+    middle = np.zeros(len(s.H))
+    if s.Hx is not None:
+        middle = s.Hx * over(s.Hp)
+        spread = s.Hxx - s.Hx * middle
+        A[0, 0] = np.where(spread > LEAST_SPREAD * s.Hxx, spread + linear_lambda, 0.0)
+        for i in range(p):
+            A[i + 1, 0] = s.HZx[:, i] - middle * s.HZp[:, i]
+        y[0] = s.Gx - middle[:, None] * s.Gp
+    for i in range(p):
+        for j in range(i + 1):
+            second = s.HZZ[:, i * (i + 1) // 2 + j]
+            A[i + 1, j + 1] = second - (s.HZ[:, i] * s.HZ[:, j]) * inverse
+        A[i + 1, i + 1] = (A[i + 1, i + 1] + ridges[i]) + noise[i] * s.count
+        least[i + 1] = LEAST_MOMENT_PIVOT * s.HZZ[:, i * (i + 3) // 2]
+        gz = s.GZ[:, i * n_outputs : (i + 1) * n_outputs]
+        y[i + 1] = gz - s.G * (s.HZ[:, i] * inverse)[:, None]
+    for j in range(p + 1):
+        kept[j] = np.where(A[j, j] > least[j], over(A[j, j]), 0.0)
+        terms = terms + (y[j] * y[j]) * kept[j][:, None]
+        for i in range(j + 1, p + 1):
+            factor = A[i, j] * kept[j]
+            y[i] = y[i] - factor[:, None] * y[j]
+            for q in range(j + 1, i + 1):
+                A[i, q] = A[i, q] - factor * A[q, j]
+    w = np.zeros_like(y)
+    for j in reversed(range(p + 1)):
+        rest = y[j]
+        for i in range(j + 1, p + 1):
+            rest = rest - A[i, j][:, None] * w[i]
+        w[j] = rest * kept[j][:, None]
+    return Solution(terms, -w[0], middle, -np.moveaxis(w[1:], 0, 1))
+
+
+def ordered_total(terms):
+    """Float64 (C,): sum over outputs (C, K), one after the other."""
+    return np.cumsum(terms, axis=1)[:, -1]
+
+
+class LinearSearch:
+    """Best splits by what linear leaves will achieve (GBDT-PL, Algorithm 2), for `reference.grow`."""
+
+    def __init__(self, data, g, h, kind, table, config, linear, rows=None, multiplier=None):
+        codes, self.n_bins, self.is_categorical = data
+        self.codes = codes if rows is None else codes[:, rows]
+        self.g = used(g, rows, multiplier)
+        self.h = np.ones(len(self.g), F32) if kind == "unit" else used(h, rows, multiplier)[:, 0]
+        self.kind, self.table, self.config, self.linear = kind, table, config, linear
+        self.n_outputs = self.g.shape[1]
+        self.nodes = {0: (LinearNode([]), np.arange(len(self.g)))}
+        self.chosen = {}  # node: (moments, the two sides' sums of the chosen split)
+
+    # -- what `grow` asks
+
+    def cover(self, positions, parent):
+        """By the channels of the node that was split."""
+        moments = self.moments(0) if parent is None else self.chosen[parent][0]
+        of = (
+            np.arange(len(positions)) if parent is None else np.searchsorted(self.nodes[parent][1], positions)
+        )
+        return float(F32(moments.h[of].sum()) * moments.steps["h"][0])
+
+    def look(self, i, positions, may_use):
+        moments = self.moments(i)
+        node, _ = self.nodes[i]
+        ridges, noise = self.penalties(node, moments)
+        whole = self.sums(moments, np.ones((1, len(positions)), bool))
+        parent = linear_score(whole, ridges, noise, *self.lambdas()).score
+        parent_sum = F32(ordered_total(parent)[0])
+        best, best_sum = None, -np.inf
+        for f in may_use:
+            candidates, sides = self.candidates(moments, node, f, positions)
+            if len(candidates) == 0:
+                continue
+            solutions = [linear_score(s, ridges, noise, *self.lambdas()) for s in sides]
+            scores = (ordered_total(solutions[0].score) + ordered_total(solutions[1].score)).astype(F32)
+            for s in sides:
+                enough = s.count >= max(1, self.config.min_child_samples)
+                scores[~(enough & (s.H >= np.float64(F32(self.config.min_child_weight))))] = -np.inf
+            scores[np.isnan(scores)] = -np.inf
+            if not scores.max() > best_sum:
+                continue
+            best_sum, c = scores.max(), int(scores.argmax())
+            gain = 0.5 * (float(best_sum) - float(parent_sum)) / self.n_outputs
+            terms = solutions[0].score[c] + solutions[1].score[c]
+            counts = np.bincount(self.codes[f, positions], minlength=256)
+            goes_left = reference.with_default_direction(candidates[c], counts)
+            threshold = -1 if self.is_categorical[f] else int(candidates[c, :MISSING].sum()) - 1
+            best = Split(int(f), threshold, goes_left, gain, (0.5 * (terms - parent[0])).astype(F32))
+            fitted = [
+                (s.slope[c], s.middle[c], s.slopes[c])
+                if sides[0].Hx is not None
+                else (None, 0.0, s.slopes[c])
+                for s in solutions
+            ]
+            self.chosen[i] = moments, fitted
+        admissible = best is not None and reference.is_worthwhile(
+            best_sum, parent_sum, best.gain, self.config
+        )
+        return best if admissible else None
+
+    def divide(self, i, split, children):
+        """The children's regressors, and in the half-additive fit the slopes that they take on."""
+        node, of_node = self.nodes[i]
+        regressors, f = node.regressors, split.feature
+        may_join = split.threshold >= 0 and self.table.scale[f] > 0 and f not in regressors
+        if may_join and len(regressors) < self.linear.max_regressors:
+            regressors = [*regressors, f]
+        for (slope, middle, slopes), (child, positions) in zip(self.chosen[i][1], children, strict=True):
+            new = LinearNode(regressors)
+            if self.linear.fit == "half_additive":
+                z = None if node.fitted is None else node.fitted[np.searchsorted(of_node, positions)]
+                self.take_slopes(new, node.norm, z, slope, middle, slopes, f, positions)
+            self.nodes[child] = new, positions
+
+    # -- parts
+
+    def lambdas(self):
+        return np.float64(F32(self.config.reg_lambda)), np.float64(self.linear.linear_lambda)
+
+    def take_slopes(self, new, norm, z, slope, middle, slopes, f, positions):
+        """One output: the child's function is its parent's times its coefficient, plus the new slope."""
+        old = 0.0 if z is None else slopes[0, 0]
+        new_slope = 0.0 if slope is None else slope[0]
+        new.norm = new_slope * new_slope + (old * old) * norm
+        if not new.norm > 0:
+            return
+        line = (new_slope * self.table.means[f]).astype(F32)
+        line[MISSING] = F32(new_slope * middle)
+        new.fitted = line[self.codes[f, positions]] if slope is not None else np.zeros(len(positions), F32)
+        if z is not None:
+            new.fitted = F32(old) * z + new.fitted
+
+    def own_regressors(self, node, positions):
+        """Float32 (p, n_node): z of the node's rows."""
+        if self.linear.fit == "half_additive":
+            return [] if node.fitted is None else [around_middle(node.fitted)]
+        found = []
+        for f in node.regressors:
+            codes = self.codes[f, positions]
+            x = self.table.means[f].astype(F32)[codes]
+            middle = (
+                F32(0.5) * (x[codes != MISSING].min() + x[codes != MISSING].max())
+                if (codes != MISSING).any()
+                else F32(0)
+            )
+            found.append(np.where(codes == MISSING, F32(0), x - middle))
+        return found
+
+    def moments(self, i):
+        node, positions = self.nodes[i]
+        z = np.array(self.own_regressors(node, positions), F32).reshape(-1, len(positions))
+        return moments_of(self.g[positions], self.h[positions], z, self.kind)
+
+    def penalties(self, node, moments):
+        """Ridge on each of the node's regressors, and the rounding of its second moment per row."""
+        p = moments.hz.shape[1]
+        weight = node.norm if self.linear.fit == "half_additive" else 1.0
+        diagonal = [i * (i + 3) // 2 for i in range(p)]
+        ridges = [np.float64(self.linear.linear_lambda) * weight] * p
+        return ridges, [0.5 * np.float64(moments.steps["hzz"][d]) for d in diagonal]
+
+    def may_regress(self, node, f):
+        """Whether the candidate's feature is a regressor of the children."""
+        if self.is_categorical[f] or not self.table.scale[f] > 0:
+            return False
+        if self.linear.fit == "full" and f in node.regressors:
+            return False  # it is there already
+        return f in node.regressors or len(node.regressors) < self.linear.max_regressors
+
+    def candidates(self, moments, node, f, positions):
+        """Bool (C, 256), which codes go left, and the `Sums` of both sides."""
+        codes = self.codes[f, positions]
+        if self.is_categorical[f]:
+            counts = np.bincount(codes, minlength=256)
+            channels = reference.histogram(codes, moments)
+            candidates = reference.categorical_candidates(channels, moments, self.config)
+        else:
+            counts = np.bincount(codes, minlength=256)
+            candidates = reference.numeric_candidates(counts, int(self.n_bins[f]))
+        goes_left = candidates[:, codes]
+        sides = [self.sums(moments, goes_left), self.sums(moments, ~goes_left)]
+        if len(candidates) and self.may_regress(node, f):
+            self.add_products(sides, moments, codes, candidates, self.table.means[f])
+        return candidates, sides
+
+    def sums(self, moments, of):
+        """`Sums` over the rows that `of` (C, n_node) marks."""
+        total = {
+            name: (of.astype(np.int64) @ getattr(moments, name)).astype(np.float64)
+            * moments.steps[name].astype(np.float64)
+            for name in ("g", "h", "hz", "hzz", "gz")
+        }
+        return Sums(of.sum(axis=1), total["g"], total["h"][:, 0], total["hz"], total["hzz"], total["gz"])
+
+    def add_products(self, sides, moments, codes, candidates, x):
+        """Sums of products with the bin means: running sums over bins on the left, the rest on the right."""
+        present = codes != MISSING
+        last = candidates[:, :MISSING].sum(axis=1) - 1  # last bin that goes left
+        for name, part, product in (("Gx", "g", x), ("Hx", "h", x), ("Hxx", "h", x * x), ("HZx", "hz", x)):
+            channel = getattr(moments, part)
+            by_code = np.zeros((256, channel.shape[1]), np.int64)
+            np.add.at(by_code, codes[present], channel[present])
+            running = np.cumsum(by_code.astype(np.float64) * product[:, None], axis=0)
+            left, step = running[last], moments.steps[part].astype(np.float64)
+            for side, total in zip(sides, (left, running[-1] - left), strict=True):
+                total = total * step
+                setattr(side, name, total if name in ("Gx", "HZx") else total[:, 0])
+        goes_left = candidates[:, codes]
+        for side, of in zip(sides, (goes_left & present, ~goes_left & present), strict=True):
+            there = self.sums(moments, of)
+            side.Gp, side.Hp, side.HZp = there.G, there.H, there.HZ
