@@ -37,7 +37,7 @@ nb::tuple read(nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device:
                int n_threads) {
   require(n_features >= 0 && n_features <= INT32_MAX && n_labels >= 0 && n_labels <= INT32_MAX,
           "Features and labels must be at most 2147483647.");
-  SparseRows rows;
+  TextRows rows;
   {
     nb::gil_scoped_release release;
     rows = read_sparse_text(reinterpret_cast<const char*>(text.data()), static_cast<int64_t>(text.shape(0)),

@@ -35,7 +35,7 @@ struct CompressedRows {
   std::vector<float> values;
 };
 
-class Tile;
+class ScoreBlock;
 class PayloadSums;
 
 class Forest {
@@ -96,10 +96,10 @@ class Forest {
     int64_t first;
     int n_rows, thread;
   };
-  // visit(rows, tile): the sums of each block of rows, from 0 or from `start`.
-  using TileVisit = std::function<void(const BlockRows& rows, Tile& tile)>;
-  void for_tiles(const CodeMatrix& codes, const FeatureMatrix& features, const float* start, TreeRange range,
-                 int n_threads, const TileVisit& visit) const;
+  // visit(rows, sums): the sums of each block of rows, from 0 or from `start`.
+  using BlockVisit = std::function<void(const BlockRows& rows, ScoreBlock& sums)>;
+  void for_score_blocks(const CodeMatrix& codes, const FeatureMatrix& features, const float* start,
+                        TreeRange range, int n_threads, const BlockVisit& visit) const;
   // visit(rows, leaves): the leaf ids of each block of rows, [row][tree].
   using LeavesVisit = std::function<void(const BlockRows& rows, const uint32_t* leaves)>;
   void for_leaves(const CodeMatrix& codes, TreeRange range, int n_threads, const LeavesVisit& visit) const;

@@ -10,7 +10,7 @@
 #include "buffer.h"
 #include "forest.h"
 #include "parallel.h"
-#include "tile.h"
+#include "score_block.h"
 
 namespace polyleaf {
 namespace {
@@ -37,7 +37,7 @@ struct Worker {
   Buffer<uint8_t> top, codes;
   Buffer<uint32_t> leaves;  // [tree of the group][kBlockRows]
   Buffer<uint32_t> by_row;  // [row][tree]
-  Tile tile;
+  ScoreBlock scores;
 
   uint8_t* top_scratch() {
     if (top.size() == 0) {
@@ -101,20 +101,20 @@ void find_leaves(const ForestArrays& forest, const CompiledTree* trees, int n_tr
                               leaves + t * kBlockRows + r);
 }
 
-// Adds trees of one layout and one kind of leaves, whose leaf ids have been found, to the worker's tile.
+// Adds trees of one layout and one kind of leaves, whose leaf ids have been found, to the worker's block.
 void add_group(const CompiledTree* trees, int n_trees, int width, const BlockCodes& block,
                const FeatureMatrix& features, Worker& worker) {
   const PredictKernels& dense = POLYLEAF_SELECT(predict_kernels);
   const LeafBlockKernels& kernels = POLYLEAF_SELECT(leaf_block_kernels);
   const int n_padded = round_up(block.n_rows, kPadRows);
   const bool columns = trees[0].output >= 0;
-  worker.tile.use(columns);
+  worker.scores.use(columns);
   if (trees[0].kind == LeafKind::dense && !columns)
-    return dense.add_vectors(trees, n_trees, worker.leaves.data(), n_padded, width, worker.tile.rows());
+    return dense.add_vectors(trees, n_trees, worker.leaves.data(), n_padded, width, worker.scores.rows());
   for (int t = 0; t < n_trees; ++t) {
     const LeafView& view = *trees[t].leaves;
     const uint32_t* leaves = worker.leaves.data() + t * kBlockRows;
-    float* scores = columns ? worker.tile.column(trees[t].output) : worker.tile.rows();
+    float* scores = columns ? worker.scores.column(trees[t].output) : worker.scores.rows();
     const int row_step = columns ? 1 : width;
     if (view.kind == LeafKind::dense)
       dense.add_scalars(view.values, leaves, n_padded, scores);
@@ -126,7 +126,7 @@ void add_group(const CompiledTree* trees, int n_trees, int width, const BlockCod
   }
 }
 
-// Adds the trees of the range to the worker's tile.
+// Adds the trees of the range to the worker's block.
 void add_trees(const ForestArrays& forest, const CompiledTree* trees, TreeRange range, int width,
                const BlockCodes& block, const FeatureMatrix& features, Worker& worker) {
   const auto alike = [](const CompiledTree& a, const CompiledTree& b) {
@@ -202,16 +202,16 @@ void Forest::for_blocks(const CodeMatrix& codes, TreeRange range, int block_rows
   });
 }
 
-void Forest::for_tiles(const CodeMatrix& codes, const FeatureMatrix& features, const float* start,
-                       TreeRange range, int n_threads, const TileVisit& visit) const {
+void Forest::for_score_blocks(const CodeMatrix& codes, const FeatureMatrix& features, const float* start,
+                              TreeRange range, int n_threads, const BlockVisit& visit) const {
   const bool columns = range.first < range.last && compiled_[range.first].output >= 0;
-  // A tile of very many outputs would leave the cache, and one of a million must not fill the memory.
+  // A block of very many outputs would leave the cache, and one of a million must not fill the memory.
   const int block_rows = n_outputs_ <= 1024 ? kBlockRows : n_outputs_ <= 32768 ? kSliceRows : kPadRows;
   for_blocks(codes, range, block_rows, n_threads, [&](const BlockCodes& block, int thread, Worker& worker) {
-    worker.tile.reset(block.n_rows, n_outputs_, width_, columns);
-    if (start != nullptr) worker.tile.load(start + block.row * n_outputs_);
+    worker.scores.reset(block.n_rows, n_outputs_, width_, columns);
+    if (start != nullptr) worker.scores.load(start + block.row * n_outputs_);
     add_trees(arrays(), compiled_.data(), range, width_, block, features, worker);
-    visit({block.row, block.n_rows, thread}, worker.tile);
+    visit({block.row, block.n_rows, thread}, worker.scores);
   });
 }
 
@@ -238,8 +238,8 @@ void Forest::predict(const CodeMatrix& codes, const FeatureMatrix& features, flo
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, features, range);
   if (range.first == range.last) return;
-  for_tiles(codes, features, raw, range, n_threads, [&](const BlockRows& rows, Tile& tile) {
-    tile.save(raw + rows.first * n_outputs_, [](int, float sum) { return sum; });
+  for_score_blocks(codes, features, raw, range, n_threads, [&](const BlockRows& rows, ScoreBlock& sums) {
+    sums.save(raw + rows.first * n_outputs_, [](int, float sum) { return sum; });
   });
 }
 
@@ -247,14 +247,14 @@ void Forest::scores(const CodeMatrix& codes, const FeatureMatrix& features, cons
                     double* scores, TreeRange range, int n_threads) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, features, range);
-  for_tiles(codes, features, nullptr, range, n_threads, [&](const BlockRows& rows, Tile& tile) {
+  for_score_blocks(codes, features, nullptr, range, n_threads, [&](const BlockRows& rows, ScoreBlock& sums) {
     double* to = scores + rows.first * n_outputs_;
     if (unit.scale != nullptr)  // asked once, not for every sum
-      tile.save(to, [&](int k, float sum) {
+      sums.save(to, [&](int k, float sum) {
         return (unit.base[k] + double{sum}) * unit.scale[k] + unit.offset[k];
       });
     else
-      tile.save(to, [&](int k, float sum) { return unit.base[k] + double{sum}; });
+      sums.save(to, [&](int k, float sum) { return unit.base[k] + double{sum}; });
   });
 }
 

@@ -101,7 +101,7 @@ const char* read_value(const char* at, const char* end, float& out) {
 
 // Rows of one chunk of text, and where an error stopped it.
 struct Chunk {
-  SparseRows rows;
+  TextRows rows;
   int64_t n_lines = 0;  // line ends that were passed
   std::string error;
 };
@@ -246,7 +246,7 @@ class Reader {
 
   RowSyntax syntax_;
   SparseTextLimits limits_;
-  SparseRows& rows_;
+  TextRows& rows_;
   Chunk& chunk_;
   std::vector<std::pair<int32_t, float>> order_;
 };
@@ -279,8 +279,8 @@ void append_indptr(std::vector<int64_t>& to, const std::vector<int64_t>& from) {
 
 }  // namespace
 
-SparseRows read_sparse_text(const char* text, int64_t size, RowSyntax syntax, const SparseTextLimits& limits,
-                            int64_t first_line, int n_threads) {
+TextRows read_sparse_text(const char* text, int64_t size, RowSyntax syntax, const SparseTextLimits& limits,
+                          int64_t first_line, int n_threads) {
   const std::vector<int64_t> ends = chunk_ends(text, size);
   std::vector<Chunk> chunks(ends.size());
   parallel_for(n_threads, static_cast<int64_t>(ends.size()), [&](int64_t c, int) {
@@ -296,7 +296,7 @@ SparseRows read_sparse_text(const char* text, int64_t size, RowSyntax syntax, co
     n_labels += chunk.rows.labels.size();
     n_values += chunk.rows.values.size();
   }
-  SparseRows all;
+  TextRows all;
   all.label_indptr.reserve(n_rows);
   all.indptr.reserve(n_rows);
   all.labels.reserve(n_labels);

@@ -26,7 +26,7 @@ struct SparseTextLimits {
 };
 
 // Rows in CSR form; labels without values. indptr start with 0.
-struct SparseRows {
+struct TextRows {
   std::vector<int64_t> label_indptr, indptr;
   std::vector<int32_t> labels, indices;
   std::vector<float> values;
@@ -34,8 +34,8 @@ struct SparseRows {
 
 // `first_line`: number of the first line of `text` in its file, for errors. Throws std::invalid_argument with
 // "line 17: what is wrong".
-SparseRows read_sparse_text(const char* text, int64_t size, RowSyntax syntax, const SparseTextLimits& limits,
-                            int64_t first_line, int n_threads);
+TextRows read_sparse_text(const char* text, int64_t size, RowSyntax syntax, const SparseTextLimits& limits,
+                          int64_t first_line, int n_threads);
 
 // CSR rows -> text in the syntax `labelled` (or `pairs`, where labels are nullptr), one line each. Values are
 // written with as many digits as float32 needs to come back the same.

@@ -9,7 +9,7 @@
 #include "parallel.h"
 #include "payload_sums.h"
 #include "ranking.h"
-#include "tile.h"
+#include "score_block.h"
 
 namespace polyleaf {
 namespace {
@@ -153,11 +153,11 @@ void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features, const 
   const bool all = with_unheld || held.size() == static_cast<size_t>(n_outputs_);
   const auto n_held = static_cast<int32_t>(held.size());
   std::vector<std::vector<float>> of_held(rankings.size(), std::vector<float>(all ? 0 : n_held));
-  for_tiles(codes, features, nullptr, range, n_threads, [&](const BlockRows& rows, Tile& tile) {
-    tile.use(false);
+  for_score_blocks(codes, features, nullptr, range, n_threads, [&](const BlockRows& rows, ScoreBlock& block) {
+    block.use(false);
     Ranking& ranking = rankings[rows.thread];
     for (int r = 0; r < rows.n_rows; ++r) {
-      const float* sums = tile.row(r);
+      const float* sums = block.row(r);
       if (all) {
         ranking.offer(sums, nullptr, n_outputs_, unit, false);
       } else {

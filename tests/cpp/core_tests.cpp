@@ -25,6 +25,7 @@
 #include "objectives.h"
 #include "parallel.h"
 #include "sketch.h"
+#include "sparse_rows.h"
 #include "sparse_text.h"
 
 namespace {
@@ -424,7 +425,9 @@ void test_sketches() {
       keep();
       count_sketch(values.data(), n, n_columns, 5, dim, 0.5f, out.data(), n_threads);
       const std::vector<float> dense = out;
-      count_sketch({0, n, indptr.data(), indices.data(), stored.data()}, 5, dim, 0.5f, out.data(), n_threads);
+      const auto n_entries = static_cast<int64_t>(indices.size());
+      count_sketch(sparse_rows(indptr.data(), indices.data(), stored.data(), n, n_entries, k, n_threads), 5,
+                   dim, 0.5f, out.data(), n_threads);
       CHECK(out == dense);
       row_means(values.data(), n, n_columns, means.data(), n_threads);
       all.insert(all.end(), means.begin(), means.end());
@@ -443,14 +446,14 @@ void test_sparse_text() {
         std::to_string(i % 7) + "," + std::to_string(7 + i % 5) + " 31:" + std::to_string(i) + ".5 2:-1e-3\n";
   for (int n_threads : {1, 3}) {
     const auto size = static_cast<int64_t>(text.size());
-    const SparseRows rows = read_sparse_text(text.data(), size, RowSyntax::labelled, {32, 12}, 1, n_threads);
+    const TextRows rows = read_sparse_text(text.data(), size, RowSyntax::labelled, {32, 12}, 1, n_threads);
     CHECK(rows.indptr.size() == 40001 && rows.indptr.back() == 80000 && rows.label_indptr.back() == 80000);
     CHECK(rows.indices[0] == 2 && rows.indices[1] == 31 && rows.values[79999] == 39999.5f);
     const std::string again =
         write_sparse_text({40000, rows.label_indptr.data(), rows.labels.data(), rows.indptr.data(),
                            rows.indices.data(), rows.values.data(), 0});
-    const SparseRows back = read_sparse_text(again.data(), static_cast<int64_t>(again.size()),
-                                             RowSyntax::labelled, {32, 12}, 1, n_threads);
+    const TextRows back = read_sparse_text(again.data(), static_cast<int64_t>(again.size()),
+                                           RowSyntax::labelled, {32, 12}, 1, n_threads);
     CHECK(back.values == rows.values && back.indices == rows.indices && back.labels == rows.labels);
     bool refused = false;
     try {

@@ -19,7 +19,7 @@ inline int round_up(int n, int multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
-class Tile {
+class ScoreBlock {
  public:
   // Zeros, laid out for trees of one output (columns) or of all.
   void reset(int n_rows, int n_outputs, int width, bool columns) {
