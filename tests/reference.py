@@ -312,7 +312,9 @@ def sparse_candidates(left, right, pairs, config):
     k = config.leaf_k
     if config.shared_support:
         return largest_sum(pairs, k), lambda c: kept_terms(pairs[c], k)
-    return largest_sum(left, k) + largest_sum(right, k), lambda c: kept_terms(left[c], k) + kept_terms(right[c], k)
+    return largest_sum(left, k) + largest_sum(
+        right, k
+    ), lambda c: kept_terms(left[c], k) + kept_terms(right[c], k)
 
 
 LEAST_PIVOT = F32(
@@ -522,7 +524,9 @@ def score_candidates(sums, candidates, channels, config):
         all_terms = split_terms(G_left, H_left, G_right, H_right, channels.kind, config)
         scores, terms = lane_sum(all_terms), all_terms.__getitem__
         if keeps_few(config, all_terms.shape[1]):
-            sides = (leaf_terms(G, H, channels.kind, config) for G, H in ((G_left, H_left), (G_right, H_right)))
+            sides = (
+                leaf_terms(G, H, channels.kind, config) for G, H in ((G_left, H_left), (G_right, H_right))
+            )
             finite = np.isfinite(scores)
             scores, terms = sparse_candidates(*sides, all_terms, config)
             scores = np.where(finite, scores, -F32(np.inf))

@@ -50,14 +50,14 @@ def gbdt_mo() -> dict[str, Any]:
 def gbdt_mo_sparse(leaf_k: int = 4, *, restricted: bool = True) -> dict[str, Any]:
     """GBDT-MO with sparse leaves: a leaf keeps the `leaf_k` outputs that gain most, and splits know it.
 
-    Section III-B of the paper (see :func:`gbdt_mo`): leaves by eq. 19, splits by eq. 21 (Algorithm 3,
-    unrestricted) or by eq. 22 (Algorithm 4, restricted). The paper finds the restricted search faster and as
-    good (tables VI and VII).
+    Zhang and Jung, 2021, section III-B (see :func:`gbdt_mo`): leaves by eq. 19, splits by eq. 21 (Algorithm
+    3, unrestricted) or by eq. 22 (Algorithm 4, restricted). The paper finds the restricted search faster and
+    as good (tables VI and VII).
 
     Parameters
     ----------
     leaf_k : int
-        Outputs of a leaf, at most as many as there are. The paper has 2, 4 and 8 for the ten classes of MNIST.
+        Outputs of a leaf, at most as many as there are. The paper has 2, 4 and 8 for MNIST's ten classes.
     restricted : bool
         The two children of a node keep the same outputs. Otherwise each keeps its own.
 
