@@ -593,8 +593,8 @@ class _PolyleafEstimator(BaseEstimator):
             raise ValueError(
                 "predict_topk ranks outputs, but two classes have one score; use decision_function."
             )
-        known = self.model_.output_names
-        if names and known is None:
+        known = tuple(self.model_.output_names or ())
+        if names and not known:
             raise ValueError(
                 "The outputs of this model have no names: fit it on a data frame, or set model_.output_names."
             )
