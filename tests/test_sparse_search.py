@@ -314,7 +314,8 @@ def data():
     return X.astype(np.float32), sp.csr_matrix((rng.random((500, 40)) < chance[group]).astype(np.float32))
 
 
-SMALL = {"n_estimators": 8, "projection": None, "projection_dim": None, "min_child_samples": 15, "leaf_k": 4}
+SMALL = {"n_estimators": 8, "min_child_samples": 15, "leaf_k": 4}
+SMALL |= {"projection": None, "projection_dim": None, "tfidf": False, "learning_rate": 0.1}
 
 
 def fitted(X, Y, estimator=PolyleafClassifier, weight=None, **parameters):
