@@ -20,15 +20,6 @@
 namespace polyleaf {
 namespace {
 
-template <class T>
-using Optional1 = std::optional<Array1<T>>;
-template <class T>
-using Optional2 = std::optional<Array2<T>>;
-
-void require(bool condition, const char* message) {
-  if (!condition) throw std::invalid_argument(message);
-}
-
 Curvature curvature_of(const std::string& kind) {
   if (kind == "unit") return Curvature::unit;
   if (kind == "shared") return Curvature::shared;

@@ -13,15 +13,6 @@
 namespace polyleaf {
 namespace {
 
-template <class T>
-using Optional1 = std::optional<Array1<T>>;
-template <class T>
-using Optional2 = std::optional<Array2<T>>;
-
-void require(bool condition, const char* message) {
-  if (!condition) throw std::invalid_argument(message);
-}
-
 void init_table(LinearTable* self, const Bins& bins, const Array2<const float>& features,
                 const Optional1<const float>& weight, int n_threads) {
   require(static_cast<int>(features.shape(0)) == bins.n_features() &&
@@ -60,20 +51,25 @@ std::shared_ptr<LinearLeaves> fit(const Tree& tree, const Array2<const float>& g
 void renew(LinearChannels& channels, const Array2<const float>& g, const Optional2<const float>& h,
            const std::string& kind, const std::string& fit, int max_regressors, double linear_lambda,
            const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier, int n_threads) {
-  require(kind == "unit" || kind == "shared", "The curvature must be unit or shared.");
+  const bool diagonal = kind == "diagonal";
+  require(kind == "unit" || kind == "shared" || diagonal, "The curvature must be unit, shared or diagonal.");
   require(fit == "half_additive" || fit == "full", "fit must be half_additive or full.");
-  require(h.has_value() == (kind == "shared"), "h is needed exactly for shared curvature.");
-  require(!h || (h->shape(0) == g.shape(0) && h->shape(1) == 1), "h must have g's rows and one column.");
+  require(h.has_value() == (kind != "unit"), "h is needed exactly for curvature that is not unit.");
   require(g.shape(1) >= 1, "There must be at least one output.");
+  require(!h || (h->shape(0) == g.shape(0) && h->shape(1) == (diagonal ? g.shape(1) : 1)),
+          "h must have g's rows, and one column for all outputs or, where diagonal, one for each.");
   require(max_regressors >= 0 && linear_lambda >= 0,
           "max_regressors and linear_lambda must not be negative.");
   const bool full = fit == "full";
   require(!full || max_regressors <= kMostFullRegressors, "The full fit takes at most 8 regressors.");
+  require(!full || !diagonal, "The full fit needs one curvature for all outputs.");
   const RowSample sample = sample_of(static_cast<int64_t>(g.shape(0)), rows, multiplier);
   nb::gil_scoped_release release;
   channels.use(g.data(), h ? h->data() : nullptr, static_cast<int>(g.shape(1)),
-               h ? Curvature::shared : Curvature::unit, sample, {full, max_regressors, linear_lambda},
-               std::max(1, n_threads));
+               !h                           ? Curvature::unit
+               : diagonal && g.shape(1) > 1 ? Curvature::diagonal
+                                            : Curvature::shared,
+               sample, {full, max_regressors, linear_lambda}, std::max(1, n_threads));
 }
 
 }  // namespace

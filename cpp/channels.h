@@ -52,6 +52,10 @@ struct ChannelLayout {
   int first_product() const { return n_outputs + n_curvature(); }
   int second_moments() const { return first_product() + regressors; }
   int gradient_products() const { return second_moments() + regressors * (regressors + 1) / 2; }
+  // Sums of products with a candidate's feature x: g of every output, h x and h x^2, every h z_i.
+  int n_regressor_products() const {
+    return n_outputs + 2 * (curvature == Curvature::diagonal ? n_outputs : 1) + regressors;
+  }
   int n_products() const { return linear() ? regressors * (regressors + 3) / 2 + regressors * n_outputs : 0; }
 };
 

@@ -32,7 +32,7 @@ void LinearChannels::use(const float* g, const float* h, int n_outputs, Curvatur
   layouts_.clear();
   for (int p = 0; p <= (config.full ? config.max_regressors : 1); ++p)
     layouts_.push_back(ChannelLayout::make(n_outputs, curvature, p));
-  stride_ = (n_derivatives() + 3) / 4 * 4;
+  stride_ = n_derivatives() <= 4 ? 4 : (n_derivatives() + 7) / 8 * 8;
   rows_.reserve(static_cast<size_t>(sample.n_all) * stride_);
   std::atomic<bool> finite{true};
   parallel_for(n_threads_, Block::count(sample.n_all, kRowBlock), [&](int64_t task, int) {
@@ -42,7 +42,8 @@ void LinearChannels::use(const float* g, const float* h, int n_outputs, Curvatur
       const float m = sample.multiplier != nullptr ? sample.multiplier[i] : 1.0f;
       float* row = rows_.data() + i * stride_;
       for (int k = 0; k < n_outputs; ++k) row[k] = g[i * n_outputs + k] * m;
-      if (n_curvature() > 0) row[n_outputs] = h[i] * m;
+      for (int j = 0; j < n_curvature(); ++j) row[n_outputs + j] = h[i * n_curvature() + j] * m;
+      for (int j = n_derivatives(); j < stride_; ++j) row[j] = 0;
       if (narrow()) {
         if (n_curvature() == 0) row[1] = 1;
         row[2] = 0;
@@ -93,7 +94,7 @@ void LinearChannels::fill(std::vector<Request>& requests) {
     c.at = n_floats;
     c.channels = n_integers;
     const size_t n = static_cast<size_t>(request.rows.size());
-    n_floats += n * (narrow() ? 4 : n_derivatives() + c.p);
+    n_floats += n * (config_.full ? n_derivatives() + c.p : stride_);
     n_integers += (n * c.node->layout->lanes + 31) / 32 * 32;
     columns.push_back(std::move(c));
   }
@@ -120,13 +121,13 @@ void LinearChannels::read_rows(std::vector<Columns>& columns) {
       pieces.push_back({i, b, std::min(kRowBlock, columns[i].request->rows.size() - b), {}, {}});
   parallel_for(n_threads_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     Piece& piece = pieces[task];
-    piece.largest.assign(n_derivatives(), 0.0f);
+    piece.largest.assign(stride_, 0.0f);
     for (int j = 0; j < columns[piece.of].p; ++j)
       piece.range.insert(piece.range.end(), {kInfinity, -kInfinity});
     read_block(columns[piece.of], piece.begin, piece.n, piece.largest.data(), piece.range.data());
   });
   for (Columns& c : columns) {
-    c.largest.assign(n_derivatives(), 0.0f);
+    c.largest.assign(stride_, 0.0f);
     c.range.clear();
     for (int j = 0; j < c.p; ++j) c.range.insert(c.range.end(), {kInfinity, -kInfinity});
   }
@@ -141,26 +142,57 @@ void LinearChannels::read_rows(std::vector<Columns>& columns) {
 }
 
 void LinearChannels::read_block(const Columns& c, int64_t begin, int64_t n, float* largest, float* range) {
+  if (config_.full) return read_columns(c, begin, n, largest, range);
+  return narrow() ? read_narrow(c, begin, n, largest, range) : read_many(c, begin, n, largest);
+}
+
+void LinearChannels::read_narrow(const Columns& c, int64_t begin, int64_t n, float* largest, float* range) {
+  const Partition& partition = scope_->partition();
+  const Bins& bins = partition.bins();
+  const RowRange& rows = c.request->rows;
+  const uint32_t* ids = partition.ids(rows);
+  const int32_t f = c.node->feature;
+  const uint64_t* words = c.p > 0 ? partition.words(rows, bins.tile_of(f)) + begin : nullptr;
+  float least[4] = {kInfinity, kInfinity, kInfinity, kInfinity}, most[4];
+  for (int j = 0; j < 4; ++j) most[j] = -kInfinity;
+  POLYLEAF_SELECT(linear_channel_kernels)
+      .read_narrow(rows_.data(), ids != nullptr ? ids + begin : nullptr, rows.begin + begin, n, words,
+                   c.p > 0 ? 8 * bins.slot_of(f) : 0, c.node->old, c.node->line,
+                   columns_.data() + c.at + 4 * begin, least, most);
+  for (int j = 0; j < n_derivatives(); ++j) largest[j] = std::max(std::fabs(least[j]), std::fabs(most[j]));
+  if (c.p == 0) return;
+  range[0] = least[2];
+  range[1] = most[2];
+}
+
+void LinearChannels::read_many(const Columns& c, int64_t begin, int64_t n, float* largest) {
+  const Partition& partition = scope_->partition();
+  const Bins& bins = partition.bins();
+  const RowRange& rows = c.request->rows;
+  const uint32_t* ids = partition.ids(rows);
+  const Node& node = *c.node;
+  FittedStep step{};
+  if (node.feature >= 0) {
+    const int tile = bins.tile_of(node.feature);
+    step = {partition.words(rows, tile) + begin,
+            8 * bins.slot_of(node.feature),
+            bins.tile(tile).missing(),
+            node.line,
+            node.middle.data(),
+            node.slope.data()};
+  }
+  POLYLEAF_SELECT(linear_channel_kernels)
+      .read_many(rows_.data(), stride_, n_outputs_, n_curvature(), ids != nullptr ? ids + begin : nullptr,
+                 rows.begin + begin, n, node.feature >= 0 ? &step : nullptr,
+                 columns_.data() + c.at + begin * stride_, largest);
+}
+
+void LinearChannels::read_columns(const Columns& c, int64_t begin, int64_t n, float* largest, float* range) {
   const LinearChannelKernels& kernels = POLYLEAF_SELECT(linear_channel_kernels);
   const Partition& partition = scope_->partition();
   const Bins& bins = partition.bins();
   const RowRange& rows = c.request->rows;
   const uint32_t* ids = partition.ids(rows);
-  if (narrow()) {
-    const int32_t f = c.node->feature;
-    const uint64_t* words = c.p > 0 ? partition.words(rows, bins.tile_of(f)) + begin : nullptr;
-    float least[4] = {kInfinity, kInfinity, kInfinity, kInfinity}, most[4];
-    for (int j = 0; j < 4; ++j) most[j] = -kInfinity;
-    kernels.read_narrow(rows_.data(), ids != nullptr ? ids + begin : nullptr, rows.begin + begin, n, words,
-                        c.p > 0 ? 8 * bins.slot_of(f) : 0, c.node->old, c.node->line,
-                        columns_.data() + c.at + 4 * begin, least, most);
-    for (int j = 0; j < n_derivatives(); ++j) largest[j] = std::max(std::fabs(least[j]), std::fabs(most[j]));
-    if (c.p > 0) {
-      range[0] = least[2];
-      range[1] = most[2];
-    }
-    return;
-  }
   float* out = columns_.data() + c.at + begin;
   kernels.gather(rows_.data(), stride_, ids != nullptr ? ids + begin : nullptr, rows.begin + begin, n,
                  n_derivatives(), rows.size(), out, largest);
@@ -200,8 +232,7 @@ void LinearChannels::set_scales(Columns& c, std::vector<float>& inverse) {
     inverse[lane] = std::ldexp(32767.0f / largest, -shift);
     scan.step[lane] = std::ldexp(largest / 32767.0f, shift);
   };
-  for (int k = 0; k < K; ++k) set(k, c.largest[k]);
-  if (n_curvature() > 0) set(K, h);
+  for (int k = 0; k < n_derivatives(); ++k) set(k, c.largest[k]);
   for (int i = 0; i < c.p; ++i) {
     set(layout.first_product() + i, h * z[i]);
     for (int j = 0; j <= i; ++j) set(layout.second_moments() + packed(i, j), (h * z[i]) * z[j]);
@@ -210,8 +241,8 @@ void LinearChannels::set_scales(Columns& c, std::vector<float>& inverse) {
   if (layout.count_lane >= 0) inverse[layout.count_lane] = 1.0f;
   node.gradient_step.assign(scan.step.begin(), scan.step.begin() + K);
   node.gradient_step.resize(K + 16, 0.0f);
-  node.curvature_step.assign(16, 0.0f);
-  if (n_curvature() > 0) node.curvature_step[0] = scan.step[K];
+  node.curvature_step.assign(scan.step.begin() + K, scan.step.begin() + n_derivatives());
+  node.curvature_step.resize(n_curvature() + 16, 0.0f);
   scan.table = &table_;
   scan.slope_ridge = config_.linear_lambda;
   scan.ridge.assign(c.p + 1, config_.linear_lambda * (config_.full ? 1.0 : node.norm));
@@ -240,8 +271,31 @@ std::vector<LaneProduct> LinearChannels::lane_products(int p) const {
   return lanes;
 }
 
-void LinearChannels::quantise(std::vector<Columns>& columns) {
+// Rows [begin, begin + n) of a request as integers.
+void LinearChannels::fill_channels(const Columns& c, const std::vector<float>& inverse, int64_t begin,
+                                   int64_t n, int64_t* totals) {
   const LinearChannelKernels& kernels = POLYLEAF_SELECT(linear_channel_kernels);
+  const ChannelLayout& layout = *c.node->layout;
+  int16_t* out = channels_.data() + c.channels + begin * layout.lanes;
+  float* rows = columns_.data() + c.at + begin * stride_;
+  if (narrow())
+    return kernels.quantise_narrow(rows, n, c.p, n_curvature() == 0, c.p > 0 ? c.range[0] : 0.0f,
+                                   inverse.data(), out, totals);
+  if (!config_.full)
+    return kernels.quantise_many(rows, n, stride_, inverse.data(), layout.count_lane, layout.lanes, out,
+                                 totals);
+  std::vector<const float*> at;
+  for (int j = 0; j < n_derivatives() + c.p; ++j) {
+    float* column = columns_.data() + c.at + j * c.request->rows.size() + begin;
+    if (j >= n_derivatives()) kernels.centre(column, n, c.range[2 * (j - n_derivatives())]);
+    at.push_back(column);
+  }
+  const std::vector<LaneProduct> products = lane_products(c.p);
+  kernels.quantise(at.data(), n, products.data(), static_cast<int>(products.size()), inverse.data(),
+                   layout.count_lane, layout.lanes, out, totals);
+}
+
+void LinearChannels::quantise(std::vector<Columns>& columns) {
   struct Piece {
     size_t of;
     int64_t begin, n;
@@ -257,25 +311,8 @@ void LinearChannels::quantise(std::vector<Columns>& columns) {
   parallel_for(n_threads_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     Piece& piece = pieces[task];
     const Columns& c = columns[piece.of];
-    const ChannelLayout& layout = *c.node->layout;
-    int16_t* channels = channels_.data() + c.channels + piece.begin * layout.lanes;
-    piece.totals.assign(layout.lanes, 0);
-    if (narrow()) {
-      kernels.quantise_narrow(columns_.data() + c.at + 4 * piece.begin, piece.n, c.p, n_curvature() == 0,
-                              c.p > 0 ? c.range[0] : 0.0f, inverse[piece.of].data(), channels,
-                              piece.totals.data());
-      return;
-    }
-    std::vector<const float*> at;
-    for (int j = 0; j < n_derivatives() + c.p; ++j) {
-      float* column = columns_.data() + c.at + j * c.request->rows.size() + piece.begin;
-      if (j >= n_derivatives()) kernels.centre(column, piece.n, c.range[2 * (j - n_derivatives())]);
-      at.push_back(column);
-    }
-    const std::vector<LaneProduct> products = lane_products(c.p);
-    kernels.quantise(at.data(), piece.n, products.data(), static_cast<int>(products.size()),
-                     inverse[piece.of].data(), layout.count_lane, layout.lanes, channels,
-                     piece.totals.data());
+    piece.totals.assign(c.node->layout->lanes, 0);
+    fill_channels(c, inverse[piece.of], piece.begin, piece.n, piece.totals.data());
   });
   for (Columns& c : columns) c.totals.assign(c.node->layout->lanes + 16, 0);
   for (const Piece& piece : pieces)
@@ -293,7 +330,7 @@ void LinearChannels::split(int32_t parent, const TileSplit& split, const ScanNod
   std::vector<double> product[2], slopes[2], terms[3];
   const int32_t count[2] = {split.left_count, node.count - split.left_count};
   for (int side = 0; side < 2; ++side) {
-    all[side].resize(lanes);
+    all[side].resize(lanes + 16);
     for (int j = 0; j < lanes; ++j) all[side][j] = side == 0 ? split.left[j] : node.totals[j] - split.left[j];
     there[side] = all[side];
     if ((side == 0) == split.missing_left)
@@ -305,26 +342,28 @@ void LinearChannels::split(int32_t parent, const TileSplit& split, const ScanNod
     terms[side].assign(K, 0.0);
   }
   terms[2].assign(K, 0.0);
-  double middle[3];
+  std::vector<double> middle[3];
+  for (std::vector<double>& m : middle) m.assign(K, 0.0);
   for (int side = 0; side < 2; ++side) {
     const int32_t n_absent = (side == 0) == split.missing_left ? split.n_absent : 0;
     kernels.solve(node, all[side].data(), count[side], there[side].data(), count[side] - n_absent,
-                  product[side].empty() ? nullptr : product[side].data(), slopes[side].data(), &middle[side],
-                  terms[side].data());
+                  product[side].empty() ? nullptr : product[side].data(), slopes[side].data(),
+                  middle[side].data(), terms[side].data());
   }
-  kernels.solve(node, node.totals, node.count, nullptr, 0, nullptr, nullptr, &middle[2], terms[2].data());
+  kernels.solve(node, node.totals, node.count, node.totals, 0, nullptr, nullptr, middle[2].data(),
+                terms[2].data());
   for (int k = 0; k < K; ++k)
     output_gain[k] = static_cast<float>(0.5 * ((terms[0][k] + terms[1][k]) - terms[2][k]));
   nodes_.resize(std::max<size_t>(nodes_.size(), right.id + 1));
   const int32_t children[2] = {left.id, right.id};
   for (int side = 0; side < 2; ++side) {
     nodes_[children[side]] = std::make_unique<Node>();
-    pass_on(*nodes_[parent], split, slopes[side].data(), middle[side], *nodes_[children[side]]);
+    pass_on(*nodes_[parent], split, slopes[side].data(), middle[side].data(), *nodes_[children[side]]);
   }
 }
 
-void LinearChannels::pass_on(const Node& parent, const TileSplit& split, const double* slopes, double middle,
-                             Node& child) const {
+void LinearChannels::pass_on(const Node& parent, const TileSplit& split, const double* slopes,
+                             const double* middle, Node& child) const {
   const int32_t f = split.feature;
   child.regressors = parent.regressors;
   const bool known =
@@ -334,6 +373,17 @@ void LinearChannels::pass_on(const Node& parent, const TileSplit& split, const d
     child.regressors.push_back(f);
   if (config_.full) return;
   const bool joins = !split.products.empty();
+  if (!narrow()) {
+    if (!joins) return;
+    child.feature = f;
+    for (int code = 0; code < 256; ++code) child.line[code] = static_cast<float>(table_.means(f)[code]);
+    for (int k = 0; k < n_outputs_; ++k) {
+      const float slope = static_cast<float>(slopes[k]);
+      child.middle.push_back(static_cast<float>(middle[k]));
+      child.slope.push_back(std::isfinite(slope) ? slope : 0.0f);
+    }
+    return;
+  }
   const double slope = joins ? slopes[0] : 0.0, old = parent.layout->regressors > 0 ? slopes[1] : 0.0;
   child.norm = slope * slope + (old * old) * parent.norm;
   if (!(child.norm > 0)) {
@@ -345,7 +395,7 @@ void LinearChannels::pass_on(const Node& parent, const TileSplit& split, const d
   const Bins& bins = scope_->bins();
   for (int code = 0; code < 256; ++code)
     child.line[code] = joins ? static_cast<float>(slope * table_.means(f)[code]) : 0.0f;
-  if (joins) child.line[bins.tile(bins.tile_of(f)).missing()] = static_cast<float>(slope * middle);
+  if (joins) child.line[bins.tile(bins.tile_of(f)).missing()] = static_cast<float>(slope * middle[0]);
 }
 
 }  // namespace polyleaf

@@ -2,7 +2,10 @@
 // their products with the regressors that the node has of its own. With the bin means of a candidate's
 // feature these give the least loss of both children.
 //
-// half-additive (section 4.3)  one regressor: the slopes' part of what the parent has fitted
+// half-additive (section 4.3)  one regressor: the slopes' part of what the parent has fitted. With many
+//                              outputs these differ; their coefficients stay 1, so that what has been fitted
+//                              moves into the gradients and no regressor is left (the additive fit that the
+//                              paper compares with)
 // full (eq. 6)                 the features of the splits above
 //
 // Owns: what nodes pass on to their children, and the channels made from it. Must not know: how candidates
@@ -33,8 +36,8 @@ class LinearChannels final : public ChannelSource {
   LinearChannels(const LinearChannels&) = delete;
   LinearChannels& operator=(const LinearChannels&) = delete;
 
-  // What the next tree is judged by: g (n_all, n_outputs), h (n_all, 1) for shared curvature, nullptr for
-  // unit. Copied.
+  // What the next tree is judged by: g (n_all, n_outputs), h (n_all, 1) for shared curvature, (n_all,
+  // n_outputs) for diagonal (half-additive only), nullptr for unit. Copied.
   void use(const float* g, const float* h, int n_outputs, Curvature curvature, const RowSample& sample,
            const LinearConfig& config, int n_threads);
 
@@ -56,12 +59,13 @@ class LinearChannels final : public ChannelSource {
     int32_t feature = -1;
     float old = 0;
     float line[256];
+    std::vector<float> middle, slope;  // many outputs: see FittedStep
     const ChannelLayout* layout = nullptr;
     std::vector<float> gradient_step, curvature_step;
     LinearScan scan;
   };
-  // One request's rows in columns_: rows of four where narrow; otherwise, column after column, g of every
-  // output, the curvature if there is one, the regressors.
+  // One request's rows in columns_: rows as they are in rows_ where half-additive; otherwise, column after
+  // column, g of every output, the curvature if there is one, the regressors.
   struct Columns {
     Node* node;
     const Request* request;
@@ -72,19 +76,26 @@ class LinearChannels final : public ChannelSource {
     std::vector<int64_t> totals;
   };
 
-  int n_curvature() const { return curvature_ == Curvature::unit ? 0 : 1; }
+  int n_curvature() const {
+    return curvature_ == Curvature::unit ? 0 : curvature_ == Curvature::shared ? 1 : n_outputs_;
+  }
   int n_derivatives() const { return n_outputs_ + n_curvature(); }
   // One output, half-additive: rows (g, h or 1, fitted, 1).
   bool narrow() const { return n_outputs_ == 1 && !config_.full; }
   int n_regressors(const Node& node) const {
-    return config_.full ? static_cast<int>(node.regressors.size()) : node.norm > 0 ? 1 : 0;
+    return config_.full ? static_cast<int>(node.regressors.size()) : narrow() && node.norm > 0 ? 1 : 0;
   }
   void read_rows(std::vector<Columns>& columns);
   void read_block(const Columns& c, int64_t begin, int64_t n, float* largest, float* range);
+  void read_narrow(const Columns& c, int64_t begin, int64_t n, float* largest, float* range);
+  void read_many(const Columns& c, int64_t begin, int64_t n, float* largest);
+  void read_columns(const Columns& c, int64_t begin, int64_t n, float* largest, float* range);
+  void fill_channels(const Columns& c, const std::vector<float>& inverse, int64_t begin, int64_t n,
+                     int64_t* totals);
   void set_scales(Columns& c, std::vector<float>& inverse);
   std::vector<LaneProduct> lane_products(int p) const;
   void quantise(std::vector<Columns>& columns);
-  void pass_on(const Node& parent, const TileSplit& split, const double* slopes, double middle,
+  void pass_on(const Node& parent, const TileSplit& split, const double* slopes, const double* middle,
                Node& child) const;
 
   const LinearTable& table_;

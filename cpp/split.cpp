@@ -38,7 +38,7 @@ void keep_products(const ScanNode& node, const ScanFeature& feature, TileSplit& 
   split.absent.assign(absent, absent + layout.lanes);
   split.n_absent = static_cast<int32_t>(feature.count(layout, feature.missing));
   const bool joins = split.bin >= 0 && feature.means != nullptr;
-  const size_t n = joins ? static_cast<size_t>(layout.n_outputs + 2 + layout.regressors) : 0;
+  const size_t n = joins ? static_cast<size_t>(layout.n_regressor_products()) + 8 : 0;
   split.left_products.assign(n, 0.0);
   split.products.assign(n, 0.0);
   if (joins)
@@ -196,12 +196,11 @@ class CategoricalScan {
 size_t moment_doubles(const ChannelLayout& layout) {
   // Rows of 272 candidates: a product with x for every gradient, curvature and regressor, a sum for every
   // lane.
-  return layout.linear() ? 272 * static_cast<size_t>(layout.n_outputs + 3 + layout.regressors + layout.lanes)
-                         : 0;
+  return layout.linear() ? 272 * static_cast<size_t>(layout.n_regressor_products() + 1 + layout.lanes) : 0;
 }
 
 size_t workspace_floats(const ChannelLayout& layout, const SplitConfig& config) {
-  if (layout.linear()) return layout.lanes;
+  if (layout.linear()) return layout.lanes + 16;
   // Sixteen candidates: their sums as rows, the largest terms of both sides. Of one candidate: all terms.
   if (config.keeps_few(layout.n_outputs))
     return 16 * (static_cast<size_t>(layout.lanes) + 2 * static_cast<size_t>(layout.n_outputs)) +

@@ -132,12 +132,12 @@ size_t moment_doubles(const ChannelLayout& layout);
 
 // What the winner of a search for linear leaves is asked for.
 struct LinearKernels {
-  // Sums of products with the bin means, in channels' integers: g of every output, h, h x^2, hz of every
-  // regressor; over the bins up to `last`, and over all.
+  // Sums of products with the bin means, in channels' integers: g of every output, h x and h x^2 (of every
+  // output, where curvature is diagonal), hz of every regressor; over the bins up to `last`, and over all.
   void (*products)(const ScanNode& node, const ScanFeature& feature, int last, double* left, double* whole);
   // The slopes (1 + p, K) of one side: of the feature split on, then of the node's regressors; the feature's
-  // mean; what each output adds to the score. `there`: sums over rows whose feature is not missing;
-  // products nullptr: the feature is no regressor.
+  // mean (K); what each output adds to the score (K). `there`: sums over rows whose feature is not missing;
+  // products nullptr: the feature is no regressor. Sums and products are readable to the next eight.
   void (*solve)(const ScanNode& node, const int32_t* lanes, int32_t count, const int32_t* there,
                 int32_t count_there, const double* products, double* slopes, double* middle, double* terms);
 };

@@ -455,14 +455,24 @@ def ordered_sum(terms):
 # ----------------------------------------------------------------------------------------------- split search
 
 
-@np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def best_split(codes, n_bins, is_categorical, channels, config, features):
-    """The best admissible `Split` of the rows of `channels`, or None (GBDT-MO, Algorithm 2).
+@dataclass(frozen=True)
+class Candidate:
+    """The best way to cut a node by some features, admissible or not."""
 
-    `codes` (F, n_node) are the feature codes of those rows, `features` the features allowed, ascending.
+    sum: np.float32  # score sum of both children
+    feature: int
+    threshold: int  # last code that goes left; -1: categorical
+    goes_left: np.ndarray  # bool (256,)
+    terms: np.ndarray  # float32 (K,), parts of the sum
+
+
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
+def best_candidate(codes, n_bins, is_categorical, channels, config, features):
+    """The `Candidate` of largest sum, the first feature on ties; None where children are always too small.
+
+    `codes` (F, n_node) are the feature codes of the rows of `channels`, `features` those allowed, ascending.
     """
-    parent_sum, parent_terms = parent_score(channels, config)
-    best, best_sum = None, -np.inf
+    best = None
     for f in features:
         sums = histogram(codes[f], channels)
         if is_categorical[f]:
@@ -470,15 +480,27 @@ def best_split(codes, n_bins, is_categorical, channels, config, features):
         else:
             candidates = numeric_candidates(sums.count, int(n_bins[f]))
         scores, terms = score_candidates(sums, candidates, channels, config)
-        if len(scores) == 0 or not scores.max() > best_sum:
+        if len(scores) == 0 or not scores.max() > (-np.inf if best is None else best.sum):
             continue
-        best_sum, c = scores.max(), int(scores.argmax())
-        gain = 0.5 * (float(best_sum) - float(parent_sum)) / len(parent_terms)
-        output_gain = F32(0.5) * (terms(c) - parent_terms)
+        c = int(scores.argmax())
         goes_left = with_default_direction(candidates[c], sums.count)
         threshold = -1 if is_categorical[f] else int(candidates[c, :MISSING].sum()) - 1
-        best = Split(int(f), threshold, goes_left, gain, output_gain)
-    return best if best is not None and is_worthwhile(best_sum, parent_sum, best.gain, config) else None
+        best = Candidate(scores[c], int(f), threshold, goes_left, terms(c))
+    return best
+
+
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
+def best_split(codes, n_bins, is_categorical, channels, config, features):
+    """The best admissible `Split` of the rows of `channels`, or None (GBDT-MO, Algorithm 2)."""
+    best = best_candidate(codes, n_bins, is_categorical, channels, config, features)
+    if best is None:
+        return None
+    parent_sum, parent_terms = parent_score(channels, config)
+    gain = 0.5 * (float(best.sum) - float(parent_sum)) / len(parent_terms)
+    if not is_worthwhile(best.sum, parent_sum, gain, config):
+        return None
+    output_gain = F32(0.5) * (best.terms - parent_terms)
+    return Split(best.feature, best.threshold, best.goes_left, gain, output_gain)
 
 
 def parent_score(channels, config):

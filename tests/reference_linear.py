@@ -259,6 +259,7 @@ def joined(fits, features, ids, leaves, clip):
 
 LEAST_SPREAD = 2.0**-30  # of a regressor in a child, relative to its second moment: below, a constant
 LEAST_MOMENT_PIVOT = 2.0**-10  # of a node's own regressor, whose moments are rounded
+OUTPUT_LANES = 8  # in which scores are summed
 
 
 @dataclass(frozen=True)
@@ -272,25 +273,30 @@ class LinearConfig:
 
 @dataclass
 class LinearNode:
-    """What a node passes on: its regressors, and the slopes that it has fitted."""
+    """What a node passes on: its regressors, and the slopes that it has fitted.
+
+    In the half-additive fit one output has its parent's function as a regressor. Many outputs have one each;
+    their coefficients stay 1, and what they have fitted is in the gradients (the additive fit that section
+    4.2 speaks of).
+    """
 
     regressors: list  # features
-    norm: float = 0.0  # sum of squares of its slopes (half-additive, one output)
+    norm: float = 0.0  # sum of squares of its slopes (one output)
     fitted: np.ndarray | None = None  # float32 (n_node,): its slopes' part of the fit; None: no slopes
-    g: np.ndarray | None = None  # float32 (n_node, K), renewed by the slopes (half-additive, many outputs)
+    g: np.ndarray | None = None  # float32 (n_node, K): gradients at what has been fitted (many outputs)
 
 
 @dataclass(frozen=True)
 class Moments:
     """Integer channels of a node's rows, p of its own regressors z; value = integer * step (float32)."""
 
-    kind: str  # "unit" or "shared"
+    kind: str  # "unit", "shared" or (p = 0) "diagonal"
     g: np.ndarray  # int64 (n_node, K)
-    h: np.ndarray  # int64 (n_node, 1); unit: ones
+    h: np.ndarray  # int64 (n_node, m), m = 1 or (diagonal) K; unit: ones
     hz: np.ndarray  # int64 (n_node, p)
     hzz: np.ndarray  # int64 (n_node, p (p + 1) / 2), lower triangle, row after row
     gz: np.ndarray  # int64 (n_node, p K), all outputs of the first regressor first
-    steps: dict  # of "g" (K,), "h" (1,), "hz", "hzz", "gz"
+    steps: dict  # of "g" (K,), "h" (m,), "hz", "hzz", "gz"
 
     @property
     def gradients(self):
@@ -325,18 +331,18 @@ def bounded_channel(values, largest, n_rows):
 
 @np.errstate(over="ignore", invalid="ignore", under="ignore")
 def moments_of(g, h, z, kind):
-    """`Moments` of a node's rows: g float32 (n, K), h float32 (n,), z float32 (p, n) around the middle of its
-    range. A product's channel is scaled by the product of its factors' largest magnitudes."""
+    """`Moments` of a node's rows: g float32 (n, K), h float32 (n, m), z float32 (p, n) around the middle of
+    its range. A product's channel is scaled by the product of its factors' largest magnitudes."""
     p, n_outputs = len(z), g.shape[1]
     channels, steps = {}, {}
-    top = [np.max(np.abs(column)) for column in g.T], F32(1) if kind == "unit" else np.max(h)
+    top = [np.max(np.abs(column)) for column in g.T], [np.max(column) for column in h.T]
     tops = [np.max(np.abs(column)) for column in z]
-    hz = [h * z[i] for i in range(p)]
+    hz = [h[:, 0] * z[i] for i in range(p)]
     columns = {
         "g": [(g[:, k], top[0][k]) for k in range(n_outputs)],
-        "h": [(h, top[1])],
-        "hz": [(hz[i], top[1] * tops[i]) for i in range(p)],
-        "hzz": [(hz[i] * z[j], (top[1] * tops[i]) * tops[j]) for i in range(p) for j in range(i + 1)],
+        "h": [(h[:, m], top[1][m]) for m in range(h.shape[1])],
+        "hz": [(hz[i], top[1][0] * tops[i]) for i in range(p)],
+        "hzz": [(hz[i] * z[j], (top[1][0] * tops[i]) * tops[j]) for i in range(p) for j in range(i + 1)],
         "gz": [(g[:, k] * z[j], top[0][k] * tops[j]) for j in range(p) for k in range(n_outputs)],
     }
     for name, pairs in columns.items():
@@ -360,9 +366,9 @@ def around_middle(z):
 class Sums:
     """Sums over one side of each of C candidates; float64, in the unit of the derivatives.
 
-    `count` (C,), `G` (C, K), `H` (C,), `HZ` (C, p), `HZZ` (C, p (p + 1) / 2), `GZ` (C, p K) over all rows;
-    `Gp`, `Hp`, `HZp` over those where the candidate's feature is there; `Gx` (C, K), `Hx`, `Hxx` (C,), `HZx`
-    (C, p) of products with its bin means.
+    `count` (C,), `G` (C, K), `H` (C, m), `HZ` (C, p), `HZZ` (C, p (p + 1) / 2), `GZ` (C, p K) over all rows;
+    `Gp`, `Hp`, `HZp` over those where the candidate's feature is there; `Gx` (C, K), `Hx`, `Hxx` (C, m),
+    `HZx` (C, p) of products with its bin means. m is 1, or K where p is 0 and curvature is diagonal.
     """
 
     count: np.ndarray
@@ -391,7 +397,7 @@ class Solution:
 
     score: np.ndarray  # float64 (C, K): what each output adds
     slope: np.ndarray  # float64 (C, K), of the candidate's feature
-    middle: np.ndarray  # float64 (C,): its mean
+    middle: np.ndarray  # float64 (C, m): its mean
     slopes: np.ndarray  # float64 (C, p, K), of the node's own regressors
 
 
@@ -402,48 +408,55 @@ def linear_score(s, ridges, noise, reg_lambda, linear_lambda):
     but determined by those before it is left out. `noise` is what rounding may have taken from their second
     moments, per row.
     """
-    p, (_, n_outputs) = s.HZ.shape[1], s.G.shape
+    p, (n_candidates, n_outputs), m = s.HZ.shape[1], s.G.shape, s.H.shape[1]
     inverse = over(s.H)
-    terms = (s.G * s.G) * over(s.H + reg_lambda)[:, None]
-    A = np.zeros((p + 1, p + 1, len(s.H)))
-    y = np.zeros((p + 1, len(s.H), n_outputs))
-    least, kept = np.zeros((p + 1, len(s.H))), np.zeros((p + 1, len(s.H)))
-    middle = np.zeros(len(s.H))
+    terms = (s.G * s.G) * over(s.H + reg_lambda)
+    A = np.zeros((p + 1, p + 1, n_candidates, m))
+    y = np.zeros((p + 1, n_candidates, n_outputs))
+    least, kept = np.zeros((p + 1, n_candidates, 1)), np.zeros((p + 1, n_candidates, m))
+    middle = np.zeros((n_candidates, m))
     if s.Hx is not None:
         middle = s.Hx * over(s.Hp)
         spread = s.Hxx - s.Hx * middle
         A[0, 0] = np.where(spread > LEAST_SPREAD * s.Hxx, spread + linear_lambda, 0.0)
         for i in range(p):
-            A[i + 1, 0] = s.HZx[:, i] - middle * s.HZp[:, i]
-        y[0] = s.Gx - middle[:, None] * s.Gp
+            A[i + 1, 0] = s.HZx[:, [i]] - middle * s.HZp[:, [i]]
+        y[0] = s.Gx - middle * s.Gp
     for i in range(p):
         for j in range(i + 1):
-            second = s.HZZ[:, i * (i + 1) // 2 + j]
-            A[i + 1, j + 1] = second - (s.HZ[:, i] * s.HZ[:, j]) * inverse
-        A[i + 1, i + 1] = (A[i + 1, i + 1] + ridges[i]) + noise[i] * s.count
-        least[i + 1] = LEAST_MOMENT_PIVOT * s.HZZ[:, i * (i + 3) // 2]
+            second = s.HZZ[:, [i * (i + 1) // 2 + j]]
+            A[i + 1, j + 1] = second - (s.HZ[:, [i]] * s.HZ[:, [j]]) * inverse
+        A[i + 1, i + 1] = (A[i + 1, i + 1] + ridges[i]) + noise[i] * s.count[:, None]
+        least[i + 1] = LEAST_MOMENT_PIVOT * s.HZZ[:, [i * (i + 3) // 2]]
         gz = s.GZ[:, i * n_outputs : (i + 1) * n_outputs]
-        y[i + 1] = gz - s.G * (s.HZ[:, i] * inverse)[:, None]
+        y[i + 1] = gz - s.G * (s.HZ[:, [i]] * inverse)
     for j in range(p + 1):
         kept[j] = np.where(A[j, j] > least[j], over(A[j, j]), 0.0)
-        terms = terms + (y[j] * y[j]) * kept[j][:, None]
+        terms = terms + (y[j] * y[j]) * kept[j]
         for i in range(j + 1, p + 1):
             factor = A[i, j] * kept[j]
-            y[i] = y[i] - factor[:, None] * y[j]
+            y[i] = y[i] - factor * y[j]
             for q in range(j + 1, i + 1):
                 A[i, q] = A[i, q] - factor * A[q, j]
     w = np.zeros_like(y)
     for j in reversed(range(p + 1)):
         rest = y[j]
         for i in range(j + 1, p + 1):
-            rest = rest - A[i, j][:, None] * w[i]
-        w[j] = rest * kept[j][:, None]
+            rest = rest - A[i, j] * w[i]
+        w[j] = rest * kept[j]
     return Solution(terms, -w[0], middle, -np.moveaxis(w[1:], 0, 1))
 
 
-def ordered_total(terms):
-    """Float64 (C,): sum over outputs (C, K), one after the other."""
-    return np.cumsum(terms, axis=1)[:, -1]
+def over_outputs(terms):
+    """Float64 (C,): sum over outputs (C, K); lane j adds outputs j, j + 8, ... and lanes fold."""
+    lanes = np.zeros((len(terms), OUTPUT_LANES))
+    for start in range(0, terms.shape[1], OUTPUT_LANES):
+        part = terms[:, start : start + OUTPUT_LANES]
+        lanes[:, : part.shape[1]] = lanes[:, : part.shape[1]] + part
+    while lanes.shape[1] > 1:
+        half = lanes.shape[1] // 2
+        lanes = lanes[:, :half] + lanes[:, half:]
+    return lanes[:, 0]
 
 
 class LinearSearch:
@@ -453,10 +466,10 @@ class LinearSearch:
         codes, self.n_bins, self.is_categorical = data
         self.codes = codes if rows is None else codes[:, rows]
         self.g = used(g, rows, multiplier)
-        self.h = np.ones(len(self.g), F32) if kind == "unit" else used(h, rows, multiplier)[:, 0]
+        self.h = np.ones((len(self.g), 1), F32) if kind == "unit" else used(h, rows, multiplier)
         self.kind, self.table, self.config, self.linear = kind, table, config, linear
         self.n_outputs = self.g.shape[1]
-        self.nodes = {0: (LinearNode([]), np.arange(len(self.g)))}
+        self.nodes = {0: (LinearNode([], g=self.g), np.arange(len(self.g)))}
         self.chosen = {}  # node: (moments, the two sides' sums of the chosen split)
 
     # -- what `grow` asks
@@ -467,7 +480,8 @@ class LinearSearch:
         of = (
             np.arange(len(positions)) if parent is None else np.searchsorted(self.nodes[parent][1], positions)
         )
-        return float(F32(moments.h[of].sum()) * moments.steps["h"][0])
+        H = moments.h[of].sum(axis=0, keepdims=True).astype(F32) * moments.steps["h"]
+        return float(reference.mean_curvature(H)[0])
 
     def look(self, i, positions, may_use):
         moments = self.moments(i)
@@ -475,17 +489,18 @@ class LinearSearch:
         ridges, noise = self.penalties(node, moments)
         whole = self.sums(moments, np.ones((1, len(positions)), bool))
         parent = linear_score(whole, ridges, noise, *self.lambdas()).score
-        parent_sum = F32(ordered_total(parent)[0])
+        parent_sum = F32(over_outputs(parent)[0])
         best, best_sum = None, -np.inf
         for f in may_use:
             candidates, sides = self.candidates(moments, node, f, positions)
             if len(candidates) == 0:
                 continue
             solutions = [linear_score(s, ridges, noise, *self.lambdas()) for s in sides]
-            scores = (ordered_total(solutions[0].score) + ordered_total(solutions[1].score)).astype(F32)
+            scores = (over_outputs(solutions[0].score) + over_outputs(solutions[1].score)).astype(F32)
             for s in sides:
                 enough = s.count >= max(1, self.config.min_child_samples)
-                scores[~(enough & (s.H >= np.float64(F32(self.config.min_child_weight))))] = -np.inf
+                weight = over_outputs(s.H) / s.H.shape[1]
+                scores[~(enough & (weight >= np.float64(F32(self.config.min_child_weight))))] = -np.inf
             scores[np.isnan(scores)] = -np.inf
             if not scores.max() > best_sum:
                 continue
@@ -499,7 +514,7 @@ class LinearSearch:
             fitted = [
                 (s.slope[c], s.middle[c], s.slopes[c])
                 if sides[0].Hx is not None
-                else (None, 0.0, s.slopes[c])
+                else (None, None, s.slopes[c])
                 for s in solutions
             ]
             self.chosen[i] = moments, fitted
@@ -516,10 +531,13 @@ class LinearSearch:
         if may_join and len(regressors) < self.linear.max_regressors:
             regressors = [*regressors, f]
         for (slope, middle, slopes), (child, positions) in zip(self.chosen[i][1], children, strict=True):
-            new = LinearNode(regressors)
-            if self.linear.fit == "half_additive":
-                z = None if node.fitted is None else node.fitted[np.searchsorted(of_node, positions)]
+            of = np.searchsorted(of_node, positions)
+            new = LinearNode(regressors, g=node.g[of])
+            if self.linear.fit == "half_additive" and self.n_outputs == 1:
+                z = None if node.fitted is None else node.fitted[of]
                 self.take_slopes(new, node.norm, z, slope, middle, slopes, f, positions)
+            elif self.linear.fit == "half_additive" and slope is not None:
+                new.g = self.renewed(new.g, slope, middle, f, positions)
             self.nodes[child] = new, positions
 
     # -- parts
@@ -535,13 +553,23 @@ class LinearSearch:
         if not new.norm > 0:
             return
         line = (new_slope * self.table.means[f]).astype(F32)
-        line[MISSING] = F32(new_slope * middle)
+        line[MISSING] = F32(0.0 if middle is None else new_slope * middle[0])
         new.fitted = line[self.codes[f, positions]] if slope is not None else np.zeros(len(positions), F32)
         if z is not None:
             new.fitted = F32(old) * z + new.fitted
 
+    def renewed(self, g, slope, middle, f, positions):
+        """Many outputs: gradients where each has added its slope of the feature, around its mean."""
+        codes = self.codes[f, positions]
+        x = self.table.means[f][codes].astype(F32)[:, None] - middle.astype(F32)
+        x[codes == MISSING] = 0
+        slope = slope.astype(F32)
+        return g + (self.h[positions] * x) * np.where(np.isfinite(slope), slope, F32(0))
+
     def own_regressors(self, node, positions):
         """Float32 (p, n_node): z of the node's rows."""
+        if self.linear.fit == "half_additive" and self.n_outputs > 1:
+            return []
         if self.linear.fit == "half_additive":
             return [] if node.fitted is None else [around_middle(node.fitted)]
         found = []
@@ -559,7 +587,7 @@ class LinearSearch:
     def moments(self, i):
         node, positions = self.nodes[i]
         z = np.array(self.own_regressors(node, positions), F32).reshape(-1, len(positions))
-        return moments_of(self.g[positions], self.h[positions], z, self.kind)
+        return moments_of(node.g, self.h[positions], z, self.kind)
 
     def penalties(self, node, moments):
         """Ridge on each of the node's regressors, and the rounding of its second moment per row."""
@@ -600,7 +628,7 @@ class LinearSearch:
             * moments.steps[name].astype(np.float64)
             for name in ("g", "h", "hz", "hzz", "gz")
         }
-        return Sums(of.sum(axis=1), total["g"], total["h"][:, 0], total["hz"], total["hzz"], total["gz"])
+        return Sums(of.sum(axis=1), total["g"], total["h"], total["hz"], total["hzz"], total["gz"])
 
     def add_products(self, sides, moments, codes, candidates, x):
         """Sums of products with the bin means: running sums over bins on the left, the rest on the right."""
@@ -613,8 +641,7 @@ class LinearSearch:
             running = np.cumsum(by_code.astype(np.float64) * product[:, None], axis=0)
             left, step = running[last], moments.steps[part].astype(np.float64)
             for side, total in zip(sides, (left, running[-1] - left), strict=True):
-                total = total * step
-                setattr(side, name, total if name in ("Gx", "HZx") else total[:, 0])
+                setattr(side, name, total * step)
         goes_left = candidates[:, codes]
         for side, of in zip(sides, (goes_left & present, ~goes_left & present), strict=True):
             there = self.sums(moments, of)

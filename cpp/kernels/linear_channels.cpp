@@ -108,6 +108,70 @@ void quantise_narrow(const float* rows, int64_t n, int regressors, bool unit, fl
               : quantise_rows<1, false>(rows, n, middle, inverse, channels, totals);
 }
 
+POLYLEAF_INLINE f32x8 splat(float x) {
+  return x - f32x8{};
+}
+
+// g_k += (h_k * (x - middle_k)) * slope_k
+void take_step(float* g, const float* h, int n_outputs, int n_curvature, float x, const float* middle,
+               const float* slope) {
+  int k = 0;
+  if (n_curvature <= 1) {
+    const float weight = n_curvature == 0 ? 1.0f : h[0];
+    for (; k + 8 <= n_outputs; k += 8) {
+      const f32x8 d = splat(weight) * (splat(x) - load<f32x8>(middle + k));
+      store(g + k, load<f32x8>(g + k) + d * load<f32x8>(slope + k));
+    }
+    for (; k < n_outputs; ++k) g[k] += (weight * (x - middle[k])) * slope[k];
+    return;
+  }
+  for (; k + 8 <= n_outputs; k += 8) {
+    const f32x8 d = load<f32x8>(h + k) * (splat(x) - load<f32x8>(middle + k));
+    store(g + k, load<f32x8>(g + k) + d * load<f32x8>(slope + k));
+  }
+  for (; k < n_outputs; ++k) g[k] += (h[k] * (x - middle[k])) * slope[k];
+}
+
+void read_many(float* rows, int stride, int n_outputs, int n_curvature, const uint32_t* ids, int64_t first,
+               int64_t n, const FittedStep* step, float* out, float* largest) {
+  for (int64_t i = 0; i < n; ++i) {
+    if (ids != nullptr && i + kAhead < n)
+      __builtin_prefetch(rows + static_cast<int64_t>(ids[i + kAhead]) * stride);
+    float* row = rows + (ids != nullptr ? static_cast<int64_t>(ids[i]) : first + i) * stride;
+    if (step != nullptr) {
+      const int code = static_cast<int>((step->words[i] >> step->shift) & 255);
+      if (code != step->missing)
+        take_step(row, row + n_outputs, n_outputs, n_curvature, step->line[code], step->middle, step->slope);
+    }
+    for (int c = 0; c < stride; c += 4) {
+      const f32x4 v = load<f32x4>(row + c), size = v < 0 ? -v : v, most = load<f32x4>(largest + c);
+      store(out + i * stride + c, v);
+      store(largest + c, size > most ? size : most);
+    }
+  }
+}
+
+void quantise_many(const float* rows, int64_t n, int stride, const float* inverse, int count_lane, int lanes,
+                   int16_t* channels, int64_t* totals) {
+  for (int64_t i = 0; i < n; ++i) {
+    int16_t* out = channels + i * lanes;
+    for (int c = 0; c < stride; c += 4) {
+      f32x4 x = load<f32x4>(rows + i * stride + c) * load<f32x4>(inverse + c);
+      x = x == x ? x : f32x4{};
+      const i32x4 q = __builtin_convertvector(round_even(x), i32x4);
+      const i16x4 narrow = __builtin_convertvector(q, i16x4);
+      store(out + c, narrow);
+    }
+    for (int c = stride; c < lanes; ++c) out[c] = 0;
+    if (count_lane >= 0) out[count_lane] = 1;
+  }
+  for (int c = 0; c < stride; ++c) {
+    int32_t sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum += channels[i * lanes + c];
+    totals[c] += sum;
+  }
+}
+
 void look_up(const uint64_t* words, int shift, int64_t n, const float* line, float* out) {
   for (int64_t i = 0; i < n; ++i) out[i] = line[(words[i] >> shift) & 255];
 }
@@ -163,8 +227,8 @@ void quantise(const float* const* columns, int64_t n, const LaneProduct* product
 
 }  // namespace
 
-const LinearChannelKernels linear_channel_kernels = {gather, read_narrow, quantise_narrow, look_up,
-                                                     range,  centre,      quantise};
+const LinearChannelKernels linear_channel_kernels = {
+    gather, read_narrow, quantise_narrow, read_many, quantise_many, look_up, range, centre, quantise};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

@@ -11,6 +11,14 @@ struct LaneProduct {
   int a, b, c;
 };
 
+// What rows take on where many outputs have fitted a slope of one feature: g_k += (h_k * (x - middle_k)) *
+// slope_k, where x = line[code], code being the word's byte, unless that is `missing`.
+struct FittedStep {
+  const uint64_t* words;
+  int shift, missing;
+  const float *line, *middle, *slope;
+};
+
 struct LinearChannelKernels {
   // Column c of row i <- rows[ids[i] * stride + c] for the first n_columns columns (ids nullptr: first + i),
   // column after column, `step` floats apart. largest[c] = max(largest[c], |value|).
@@ -25,6 +33,15 @@ struct LinearChannelKernels {
   // order of ChannelLayout; inverse: of every lane, 1 in the count lane. totals[j] += their sums.
   void (*quantise_narrow)(const float* rows, int64_t n, int regressors, bool unit, float middle,
                           const float* inverse, int16_t* channels, int64_t* totals);
+  // Many outputs, half-additive: rows of `stride` floats, g of n_outputs, then n_curvature curvatures. Copies
+  // rows ids[i] (nullptr: first + i) to `out`; before that, where `step` is set, takes the step.
+  // largest[c] = max(largest[c], |value|) of all columns.
+  void (*read_many)(float* rows, int stride, int n_outputs, int n_curvature, const uint32_t* ids,
+                    int64_t first, int64_t n, const FittedStep* step, float* out, float* largest);
+  // Channels of such rows: rint(value * inverse), 0 where that is no number; 1 in the count lane, 0 behind
+  // them. totals[j] += their sums.
+  void (*quantise_many)(const float* rows, int64_t n, int stride, const float* inverse, int count_lane,
+                        int lanes, int16_t* channels, int64_t* totals);
   // out[i] = line[code]
   void (*look_up)(const uint64_t* words, int shift, int64_t n, const float* line, float* out);
   // range[0] = min(range[0], values), range[1] = max(range[1], values), NaN apart.

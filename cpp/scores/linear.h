@@ -10,6 +10,7 @@
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 
+typedef float f32x8 __attribute__((vector_size(32)));
 typedef double f64x8 __attribute__((vector_size(64)));
 
 constexpr double kLeastSpread = 1.0 / (1 << 30);  // of x, relative to its second moment: below, a constant

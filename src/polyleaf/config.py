@@ -300,10 +300,10 @@ def _check_linear(config: BoostConfig) -> None:
             f'linear_fit="full" solves for all features of a leaf at every candidate, and linear_features='
             f'{config.linear_features} is more than the 8 it is made for; use "half_additive".'
         )
-    if config.looks_ahead and config.curvature == "diagonal":
+    if config.looks_ahead and config.linear_fit == "full" and config.curvature == "diagonal":
         raise ValueError(
-            f'linear_fit="{config.linear_fit}" needs one curvature for all outputs, because each would need '
-            'sums of its own; use curvature="shared" or "auto", or linear_fit="post".'
+            'linear_fit="full" solves one system for all outputs, which curvature="diagonal" would make one '
+            'for each; use curvature="shared" or "auto", or linear_fit="half_additive".'
         )
 
 

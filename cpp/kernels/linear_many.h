@@ -1,0 +1,233 @@
+// Many outputs and no regressors of the node's own, where leaves are linear: eight outputs at a time. What
+// the node's ancestors have fitted is in its gradients (linear_channels.h), so a side has an intercept and
+// the slope of the candidate's feature x for each output; both centred, so they are independent.
+//
+// Included by linear_split.cpp only, inside the namespace of an instruction set.
+#pragma once
+#include "../scores/linear.h"
+#include "candidates.h"
+
+namespace polyleaf {
+namespace POLYLEAF_ISA_NAMESPACE {
+
+// Sum of the lanes: 8 -> 4 -> 2 -> 1, lane i with lane i + half.
+POLYLEAF_INLINE double fold(f64x8 v) {
+  const double a = v[0] + v[4], b = v[1] + v[5], c = v[2] + v[6], d = v[3] + v[7];
+  return (a + c) + (b + d);
+}
+
+// What slopes are made of, where they are wanted: one number an output each.
+struct SideSolution {
+  double *slopes, *middle, *terms;
+};
+
+// One side. all(j), there(j): eight integer sums from lane j on, over all its rows and over those where x is
+// there. product(q): eight products with x from number q on: g of every output, then h x, then h x^2 (of
+// every output, or one for all). DIAGONAL: each output has its own curvature.
+template <bool DIAGONAL, class All, class There, class Product>
+struct ManySide {
+  const ScanNode& node;
+  const All& all;
+  const There& there;
+  const Product& product;
+  int32_t count, count_there;
+  bool with_x;
+
+  struct Curvature {  // of eight outputs, or of all
+    f64x8 weight, shrunk, middle, kept;
+  };
+  POLYLEAF_METHOD static f64x8 widened(const float* eight) {
+    return __builtin_convertvector(load<f32x8>(eight), f64x8);
+  }
+  POLYLEAF_METHOD static f64x8 widened(i32x8 eight) { return __builtin_convertvector(eight, f64x8); }
+
+  template <class V>
+  POLYLEAF_METHOD void curvature(V h, V h_there, V hx, V hxx, V* shrunk, V* middle, V* kept) const {
+    *shrunk = inverse_of(h + static_cast<double>(node.config->reg_lambda));
+    *middle = *kept = V{};
+    if (!with_x) return;
+    *middle = hx * inverse_of(h_there);
+    const V spread = hxx - hx * *middle;
+    *kept = spread > kLeastSpread * hxx ? inverse_of(spread + node.linear->slope_ridge) : V{};
+  }
+  POLYLEAF_METHOD Curvature for_all() const {  // one curvature, or none but the number of rows
+    const int K = node.layout->n_outputs, lane = node.layout->curvature_offset;
+    const double step = lane < 0 ? 1.0 : static_cast<double>(node.curvature_step[0]);
+    const double h = lane < 0 ? count : all(lane)[0] * step;
+    const double h_there = lane < 0 ? count_there : there(lane)[0] * step;
+    double shrunk, middle, kept;
+    curvature(h, h_there, with_x ? product(K)[0] * step : 0.0, with_x ? product(K + 1)[0] * step : 0.0,
+              &shrunk, &middle, &kept);
+    return {f64x8{} + h, f64x8{} + shrunk, f64x8{} + middle, f64x8{} + kept};
+  }
+  POLYLEAF_METHOD Curvature of_outputs(int k) const {
+    const int K = node.layout->n_outputs;
+    const f64x8 step = widened(node.curvature_step + k);
+    Curvature c;
+    c.weight = widened(all(K + k)) * step;
+    curvature<f64x8>(c.weight, widened(there(K + k)) * step, with_x ? product(K + k) * step : f64x8{},
+                     with_x ? product(2 * K + k) * step : f64x8{}, &c.shrunk, &c.middle, &c.kept);
+    return c;
+  }
+
+  // Twice the loss removed; `weight`: the curvature of the side, mean over outputs.
+  POLYLEAF_METHOD double score(double* weight, const SideSolution* wanted) const {
+    const int K = node.layout->n_outputs;
+    f64x8 sum = {}, weights = {};
+    Curvature c;
+    if (!DIAGONAL) c = for_all();
+    for (int k = 0; k < K; k += 8) {
+      if (DIAGONAL) {
+        c = of_outputs(k);
+        weights += c.weight;
+      }
+      const f64x8 step = widened(node.gradient_step + k);
+      const f64x8 g = widened(all(k)) * step;
+      f64x8 term = (g * g) * c.shrunk, y = {};
+      if (with_x) {
+        y = product(k) * step - c.middle * (widened(there(k)) * step);
+        term += (y * y) * c.kept;
+      }
+      sum += term;
+      if (wanted != nullptr) keep(*wanted, k, term, y * c.kept, c.middle);
+    }
+    *weight = DIAGONAL ? fold(weights) / K : c.weight[0];
+    return fold(sum);
+  }
+  POLYLEAF_METHOD void keep(const SideSolution& out, int k, f64x8 term, f64x8 minus_slope,
+                            f64x8 middle) const {
+    const int n = node.layout->n_outputs - k < 8 ? node.layout->n_outputs - k : 8;
+    for (int j = 0; j < n; ++j) {
+      out.terms[k + j] = term[j];
+      out.middle[k + j] = middle[j];
+      if (out.slopes != nullptr) out.slopes[k + j] = -minus_slope[j];
+    }
+  }
+};
+
+// The scan over one feature: running sums of a bin's lanes and of their products, then both sides.
+template <bool DIAGONAL>
+struct Many {
+  const ScanNode& node;
+  const ScanFeature& feature;
+  const int K, lane_h, n_lanes, n_products;
+  int32_t *run, *absent;   // n_lanes each, readable to the next eight
+  double *before, *whole;  // n_products each
+  int32_t n_absent;
+
+  static int padded(int n) { return (n + 23) / 8 * 8; }
+
+  Many(const ScanNode& scan_node, const ScanFeature& scan_feature, ScanScratch& s)
+      : node(scan_node),
+        feature(scan_feature),
+        K(node.layout->n_outputs),
+        lane_h(node.layout->curvature_offset),
+        n_lanes(K + node.layout->n_curvature()),
+        n_products(scan_feature.means != nullptr ? (DIAGONAL ? 3 * K : K + 2) : 0),
+        before(s.moments),
+        whole(s.moments + padded(3 * K)) {
+    run = reinterpret_cast<int32_t*>(s.moments + 2 * padded(3 * K));
+    absent = run + padded(n_lanes);
+    n_absent = static_cast<int32_t>(feature.count(*node.layout, feature.missing));
+    const int32_t* at = feature.bin(*node.layout, feature.missing);
+    for (int j = 0; j < padded(n_lanes); ++j) {
+      run[j] = 0;
+      absent[j] = j < n_lanes ? at[j] : 0;
+    }
+    for (int q = 0; q < padded(3 * K); ++q) before[q] = whole[q] = 0;
+  }
+
+  // to += a bin's lanes times its mean.
+  POLYLEAF_METHOD void add_products(int b, int32_t count, double* to) const {
+    const int32_t* at = feature.bin(*node.layout, b);
+    const double x = feature.means[b], xx = x * x;
+    for (int k = 0; k < K; ++k) to[k] += at[k] * x;
+    if (DIAGONAL) {
+      for (int k = 0; k < K; ++k) to[K + k] += at[K + k] * x;
+      for (int k = 0; k < K; ++k) to[2 * K + k] += at[K + k] * xx;
+    } else {
+      const double h = lane_h < 0 ? count : at[lane_h];
+      to[K] += h * x;
+      to[K + 1] += h * xx;
+    }
+  }
+
+  template <class F>
+  POLYLEAF_METHOD void for_bins(F&& f) const {  // in order, empty ones left out except the first
+    for (int b = 0; b < feature.n_bins; ++b) {
+      const bool may_hold = feature.touched == nullptr || b == 0 || (feature.touched[b >> 6] >> (b & 63)) & 1;
+      if (!may_hold) continue;
+      const int32_t count = static_cast<int32_t>(feature.count(*node.layout, b));
+      if (count != 0 || b == 0) f(b, count);
+    }
+  }
+
+  // The candidate at which the running sums stand; `there`: rows on the left whose x is there.
+  POLYLEAF_METHOD float score(bool missing_left, int32_t there) const {
+    const bool with_x = n_products > 0;
+    const int32_t left = missing_left ? there + n_absent : there;
+    const int32_t* totals = node.totals;
+    const auto there_left = [&](int j) __attribute__((always_inline)) { return load<i32x8>(run + j); };
+    const auto all_left = [&](int j) __attribute__((always_inline)) {
+      const i32x8 v = load<i32x8>(run + j);
+      return missing_left ? v + load<i32x8>(absent + j) : v;
+    };
+    const auto there_right = [&](int j) __attribute__((always_inline)) {
+      return (load<i32x8>(totals + j) - load<i32x8>(absent + j)) - load<i32x8>(run + j);
+    };
+    const auto all_right = [&](int j) __attribute__((always_inline)) {
+      return load<i32x8>(totals + j) - all_left(j);
+    };
+    const auto product_left = [&](int q) __attribute__((always_inline)) { return load<f64x8>(before + q); };
+    const auto product_right = [&](int q) __attribute__((always_inline)) {
+      return load<f64x8>(whole + q) - load<f64x8>(before + q);
+    };
+    double weight_left, weight_right;
+    const double sum_left =
+        ManySide<DIAGONAL, decltype(all_left), decltype(there_left), decltype(product_left)>{
+            node, all_left, there_left, product_left, left, there, with_x}
+            .score(&weight_left, nullptr);
+    const double sum_right =
+        ManySide<DIAGONAL, decltype(all_right), decltype(there_right), decltype(product_right)>{
+            node,  all_right, there_right, product_right, node.count - left, node.count - n_absent - there,
+            with_x}
+            .score(&weight_right, nullptr);
+    const double least = node.config->min_child_weight;
+    return weight_left >= least && weight_right >= least ? static_cast<float>(sum_left + sum_right) : kNone;
+  }
+
+  POLYLEAF_METHOD void scan(NumericBest* best) {
+    *best = {kNone, -1, 0};
+    if (n_products > 0)
+      for_bins([&](int b, int32_t count) __attribute__((always_inline)) { add_products(b, count, whole); });
+    int32_t there = 0;
+    const int32_t least = node.config->min_child_samples;
+    for_bins([&](int b, int32_t count) __attribute__((always_inline)) {
+      const int32_t* at = feature.bin(*node.layout, b);
+      for (int j = 0; j < n_lanes; ++j) run[j] += at[j];
+      if (n_products > 0) add_products(b, count, before);
+      there += count;
+      for (int missing_left = 0; missing_left <= (n_absent != 0 ? 1 : 0); ++missing_left) {
+        const int32_t left = missing_left != 0 ? there + n_absent : there;
+        if (left < least || node.count - left < least) continue;
+        const float sum = score(missing_left != 0, there);
+        if (sum > best->sum) *best = {sum, b, missing_left};
+      }
+    });
+  }
+};
+
+// One side, from sums in memory, readable to the next eight; products nullptr: x takes no part.
+template <bool DIAGONAL>
+double score_many(const ScanNode& node, const int32_t* lanes, int32_t count, const int32_t* there,
+                  int32_t count_there, const double* products, double* weight, const SideSolution* wanted) {
+  const auto all = [&](int j) { return load<i32x8>(lanes + j); };
+  const auto here = [&](int j) { return load<i32x8>(there + j); };
+  const auto product = [&](int q) { return load<f64x8>(products + q); };
+  return ManySide<DIAGONAL, decltype(all), decltype(here), decltype(product)>{
+      node, all, here, product, count, count_there, products != nullptr}
+      .score(weight, wanted);
+}
+
+}  // namespace POLYLEAF_ISA_NAMESPACE
+}  // namespace polyleaf

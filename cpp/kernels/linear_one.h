@@ -1,0 +1,137 @@
+// The scan over one feature where leaves are linear and there is one output.
+//
+// Included by linear_split.cpp only, inside the namespace of an instruction set.
+#pragma once
+#include "linear_side.h"
+
+namespace polyleaf {
+namespace POLYLEAF_ISA_NAMESPACE {
+
+typedef double f64x4 __attribute__((vector_size(32)));
+
+// One output and at most one regressor, the half-additive fit: a bin's sums stand next to each other, as in
+// the histogram, and are turned around eight candidates at a time.
+template <int P, bool UNIT>
+struct One {
+  static constexpr int kLanes = P == 0 ? 4 : 8;
+  // Where g, h, the h that goes with x^2, and hz stand.
+  static constexpr int kH = UNIT ? (P == 0 ? 1 : 4) : 1, kHz = UNIT ? 1 : 2;
+  static constexpr int kCount = UNIT ? (P == 0 ? 1 : 4) : (P == 0 ? 2 : 5);
+
+  int32_t (*lanes)[8];
+  double (*products)[4];  // gx, hx, hxx, hzx
+
+  explicit One(const ScanScratch& s)
+      : lanes(reinterpret_cast<int32_t (*)[8]>(s.moments + 4 * kRow)),
+        products(reinterpret_cast<double (*)[4]>(s.moments)) {}
+
+  POLYLEAF_METHOD i32x8 bin(const ScanFeature& feature, int b) const {
+    if constexpr (P == 0) {
+      const i32x4 half = load<i32x4>(feature.sums + b * 4);
+      return __builtin_shufflevector(half, half, 0, 1, 2, 3, 0, 1, 2, 3);
+    } else {
+      return load<i32x8>(feature.sums + b * 8);
+    }
+  }
+
+  int run_over_bins(const ScanFeature& feature, ScanScratch& s) const {
+    i32x8 sum = {};
+    f64x4 product = {};
+    int m = 0;
+    const auto add = [&](int b) __attribute__((always_inline)) {
+      const i32x8 v = bin(feature, b);
+      sum += v;
+      store(lanes[m], sum);
+      if (feature.means != nullptr) {
+        const double x = feature.means[b];
+        const i32x4 factor = __builtin_shufflevector(v, v, 0, kH, kH, kHz);
+        product += __builtin_convertvector(factor, f64x4) * f64x4{x, x, x * x, x};
+        store(products[m], product);
+      }
+      s.bins[m] = b;
+      s.count[m] = sum[kCount];
+      m += (v[kCount] != 0) | (b == 0);
+    };
+    if (feature.touched == nullptr) {
+      for (int b = 0; b < feature.n_bins; ++b) add(b);
+    } else {
+      for (int word = 0; word < 4; ++word) {
+        uint64_t bits = feature.touched[word] | (word == 0 ? 1 : 0);
+        for (; bits != 0; bits &= bits - 1) {
+          const int b = word * 64 + __builtin_ctzll(bits);
+          if (b < feature.n_bins) add(b);
+        }
+      }
+    }
+    return m;
+  }
+
+  // Rows [i, i + 8) by column.
+  POLYLEAF_METHOD void turn_lanes(int i, i32x8* out) const {
+    i32x8 r[8], t[8];
+    for (int j = 0; j < 8; ++j) r[j] = load<i32x8>(lanes[i + j]);
+    interleave(r, t);
+    interleave(t, r);
+    interleave(r, out);
+  }
+  POLYLEAF_METHOD static void interleave(const i32x8* in, i32x8* out) {
+    for (int j = 0; j < 4; ++j) {
+      out[2 * j] = __builtin_shufflevector(in[j], in[j + 4], 0, 8, 1, 9, 2, 10, 3, 11);
+      out[2 * j + 1] = __builtin_shufflevector(in[j], in[j + 4], 4, 12, 5, 13, 6, 14, 7, 15);
+    }
+  }
+  POLYLEAF_METHOD void turn_products(int i, f64x8* out) const {
+    f64x8 a[4];
+    for (int j = 0; j < 4; ++j)
+      a[j] = __builtin_shufflevector(load<f64x4>(products[i + j]), load<f64x4>(products[i + j + 4]), 0, 1, 2,
+                                     3, 4, 5, 6, 7);
+    for (int half = 0; half < 2; ++half) {
+      const f64x8 even = half == 0 ? __builtin_shufflevector(a[0], a[1], 0, 8, 1, 9, 4, 12, 5, 13)
+                                   : __builtin_shufflevector(a[0], a[1], 2, 10, 3, 11, 6, 14, 7, 15);
+      const f64x8 odd = half == 0 ? __builtin_shufflevector(a[2], a[3], 0, 8, 1, 9, 4, 12, 5, 13)
+                                  : __builtin_shufflevector(a[2], a[3], 2, 10, 3, 11, 6, 14, 7, 15);
+      out[2 * half] = __builtin_shufflevector(even, odd, 0, 1, 8, 9, 4, 5, 12, 13);
+      out[2 * half + 1] = __builtin_shufflevector(even, odd, 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+  }
+
+  void score(const ScanNode& node, const ScanFeature& feature, bool missing_left, const Candidates& c,
+             float* out) const {
+    const i32x8 absent = bin(feature, feature.missing);
+    const double least = node.config->min_child_weight;
+    const bool with_x = feature.means != nullptr;
+    for (int i = c.first; i < c.last; i += 8) {
+      i32x8 there[8];
+      f64x8 product[4] = {};
+      turn_lanes(i, there);
+      if (with_x) turn_products(i, product);
+      const auto there_left = [&](int j) __attribute__((always_inline)) { return to_double(there[j]); };
+      const auto there_right = [&](int j) __attribute__((always_inline)) {
+        return to_double((node.totals[j] - absent[j]) - there[j]);
+      };
+      const auto all_left = [&](int j) __attribute__((always_inline)) {
+        return to_double(missing_left ? there[j] + absent[j] : there[j]);
+      };
+      const auto all_right = [&](int j) __attribute__((always_inline)) {
+        return to_double(node.totals[j] - (missing_left ? there[j] + absent[j] : there[j]));
+      };
+      const auto product_left = [&](int q) __attribute__((always_inline)) { return product[q]; };
+      const auto product_right = [&](int q) __attribute__((always_inline)) {
+        return products[c.n - 1][q] - product[q];
+      };
+      f64x8 weight_left, weight_right, middle;
+      const f64x8 sum_left =
+          SideSums<f64x8, P, decltype(all_left), decltype(there_left), decltype(product_left)>{
+              node, *node.layout, all_left, there_left, product_left, with_x}
+              .score(all_left(kCount), there_left(kCount), &weight_left, &middle, nullptr, nullptr);
+      const f64x8 sum_right =
+          SideSums<f64x8, P, decltype(all_right), decltype(there_right), decltype(product_right)>{
+              node, *node.layout, all_right, there_right, product_right, with_x}
+              .score(all_right(kCount), there_right(kCount), &weight_right, &middle, nullptr, nullptr);
+      store(out + i, narrowed(sum_left + sum_right, weight_left, weight_right, least));
+    }
+  }
+};
+
+}  // namespace POLYLEAF_ISA_NAMESPACE
+}  // namespace polyleaf
