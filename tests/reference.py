@@ -312,9 +312,8 @@ def sparse_candidates(left, right, pairs, config):
     k = config.leaf_k
     if config.shared_support:
         return largest_sum(pairs, k), lambda c: kept_terms(pairs[c], k)
-    return largest_sum(left, k) + largest_sum(
-        right, k
-    ), lambda c: kept_terms(left[c], k) + kept_terms(right[c], k)
+    scores = largest_sum(left, k) + largest_sum(right, k)
+    return scores, lambda c: kept_terms(left[c], k) + kept_terms(right[c], k)
 
 
 LEAST_PIVOT = F32(
