@@ -368,7 +368,7 @@ PAPER = Paper(
             Table(
                 name, f"Labels of {name}",
                 subjects(name, "", *FIGURES, "training", "us a row", "MB"), ranking, _OTHER,
-                also=("GBDT-SPARSE", "GBDT-SPARSE, exact search", *PEERS),
+                also=("GBDT-SPARSE", *PEERS),
             )
             for name in ("corel5k", "cal500", "ohsumed", "imdb", "rcv1_subset1")
         ),
