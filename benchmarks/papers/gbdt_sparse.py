@@ -145,11 +145,16 @@ def omikuji(context: Context, method: str, problem: str, X: Any, Y: sp.csr_matri
 def napkinxc(context: Context, method: str, problem: str, X: Any, Y: sp.csr_matrix) -> tuple[Ranker, int]:
     """Probabilistic label trees with their defaults (napkinXC)."""
     plt = library("napkinxc.models").PLT
-    with tempfile.TemporaryDirectory() as folder:
-        model = plt(folder, threads=context.threads, verbose=False)
-        model.fit(sp.csr_matrix(X), Y)
-        size = sum(f.stat().st_size for f in Path(folder).iterdir())
-    return lambda X_test: padded(model.predict(sp.csr_matrix(X_test), top_k=max(KS))), size
+    folder = tempfile.TemporaryDirectory()
+    model = plt(folder.name, threads=context.threads, verbose=False)
+    model.fit(sp.csr_matrix(X), Y)
+    size = sum(f.stat().st_size for f in Path(folder.name).iterdir())
+
+    def rank(X_test: Any) -> np.ndarray:
+        assert Path(folder.name).is_dir()  # the model reads it: it must live as long as this function
+        return padded(model.predict(sp.csr_matrix(X_test), top_k=max(KS)))
+
+    return rank, size
 
 
 def one_versus_rest(
