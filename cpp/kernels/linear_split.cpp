@@ -150,7 +150,10 @@ void scan_one(const ScanNode& node, const ScanFeature& feature, ScanScratch& s, 
   const One<P, UNIT> one(s);
   const int m = one.run_over_bins(feature, s);
   scan_listed(node, feature, m, s, best, [&](bool missing_left, const Candidates& c, float* out) {
-    one.score(node, feature, missing_left, c, out);
+    if (feature.count(*node.layout, feature.missing) != 0)
+      one.template score<true>(node, feature, missing_left, c, out);
+    else
+      one.template score<false>(node, feature, missing_left, c, out);
   });
 }
 
