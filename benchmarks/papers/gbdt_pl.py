@@ -384,7 +384,7 @@ PAPER = Paper(
             "Table 4, synthetic", "Cubic and Poly: RMSE over LightGBM's", _SYNTHETIC, synthetic,
             TABLE_3 + " Cubic: 100,000 / 50,000 rows of 10 features (the paper: 10 and 1 million); Poly: "
             "20,000 / 10,000 of 200 (2 and 1 million). The paper does not say what the functions are: here "
-            "powers of single features and as many products of two (Cubic: and three); coefficients are normal.",
+            "powers of features and as many products of two (Cubic: and three); coefficients are normal.",
             paper="""
                           Cubic   Poly
                 63 bins   0.56    0.95

@@ -10,18 +10,12 @@
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 
-// Sum of the lanes: 8 -> 4 -> 2 -> 1, lane i with lane i + half.
-POLYLEAF_INLINE double fold(f64x8 v) {
-  const double a = v[0] + v[4], b = v[1] + v[5], c = v[2] + v[6], d = v[3] + v[7];
-  return (a + c) + (b + d);
-}
-
 // The mean of x, and the inverse of its penalised spread, 0 where it hardly varies.
 template <class V>
 POLYLEAF_INLINE void centre_of(const ScanNode& node, V h_there, V hx, V hxx, V* middle, V* kept) {
   *middle = hx * inverse_of(h_there);
   const V spread = hxx - hx * *middle;
-  *kept = spread > kLeastSpread * hxx ? inverse_of(spread + node.linear->slope_ridge) : V{};
+  *kept = select(spread > kLeastSpread * hxx, inverse_of(spread + node.linear->slope_ridge), V{});
 }
 
 // What slopes are made of, where they are wanted: one number an output each.
@@ -50,11 +44,6 @@ struct ManySide {
   struct Curvature {  // of eight outputs, or of all
     f64x8 weight, shrunk, middle, kept;
   };
-  POLYLEAF_METHOD static f64x8 widened(const float* eight) {
-    return __builtin_convertvector(load<f32x8>(eight), f64x8);
-  }
-  POLYLEAF_METHOD static f64x8 widened(i32x8 eight) { return __builtin_convertvector(eight, f64x8); }
-
   template <class V>
   POLYLEAF_METHOD void curvature(V h, V h_there, V hx, V hxx, V* shrunk, V* middle, V* kept) const {
     *shrunk = inverse_of(h + static_cast<double>(node.config->reg_lambda));
@@ -63,8 +52,8 @@ struct ManySide {
   }
   POLYLEAF_METHOD Curvature for_all() const {  // one curvature, or none but the number of rows
     if (common != nullptr) {
-      return {f64x8{} + common->weight, f64x8{} + common->shrunk, f64x8{} + common->middle,
-              f64x8{} + common->kept};
+      return {broadcast(common->weight), broadcast(common->shrunk), broadcast(common->middle),
+              broadcast(common->kept)};
     }
     const int K = node.layout->n_outputs, lane = node.layout->curvature_offset;
     const double step = lane < 0 ? 1.0 : static_cast<double>(node.curvature_step[0]);
@@ -73,14 +62,14 @@ struct ManySide {
     double shrunk, middle, kept;
     curvature(h, h_there, with_x ? product(K)[0] * step : 0.0, with_x ? product(K + 1)[0] * step : 0.0,
               &shrunk, &middle, &kept);
-    return {f64x8{} + h, f64x8{} + shrunk, f64x8{} + middle, f64x8{} + kept};
+    return {broadcast(h), broadcast(shrunk), broadcast(middle), broadcast(kept)};
   }
   POLYLEAF_METHOD Curvature of_outputs(int k) const {
     const int K = node.layout->n_outputs;
-    const f64x8 step = widened(node.curvature_step + k);
+    const f64x8 step = to_double(node.curvature_step + k);
     Curvature c;
-    c.weight = widened(all(K + k)) * step;
-    curvature<f64x8>(c.weight, widened(there(K + k)) * step, with_x ? product(K + k) * step : f64x8{},
+    c.weight = to_double(all(K + k)) * step;
+    curvature<f64x8>(c.weight, to_double(there(K + k)) * step, with_x ? product(K + k) * step : f64x8{},
                      with_x ? product(2 * K + k) * step : f64x8{}, &c.shrunk, &c.middle, &c.kept);
     return c;
   }
@@ -96,11 +85,11 @@ struct ManySide {
         c = of_outputs(k);
         weights += c.weight;
       }
-      const f64x8 step = widened(node.gradient_step + k);
-      const f64x8 g = widened(all(k)) * step;
+      const f64x8 step = to_double(node.gradient_step + k);
+      const f64x8 g = to_double(all(k)) * step;
       f64x8 term = (g * g) * c.shrunk, y = {};
       if (with_x) {
-        y = product(k) * step - c.middle * (widened(there(k)) * step);
+        y = product(k) * step - c.middle * (to_double(there(k)) * step);
         term += (y * y) * c.kept;
       }
       sum += term;

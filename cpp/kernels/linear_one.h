@@ -7,8 +7,6 @@
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 
-typedef double f64x4 __attribute__((vector_size(32)));
-
 // One output and at most one regressor, the half-additive fit: a bin's sums stand next to each other, as in
 // the histogram, and are turned around eight candidates at a time.
 template <int P, bool UNIT>
@@ -81,17 +79,21 @@ struct One {
     }
   }
   POLYLEAF_METHOD void turn_products(int i, f64x8* out) const {
-    f64x8 a[4];
-    for (int j = 0; j < 4; ++j)
-      a[j] = __builtin_shufflevector(load<f64x4>(products[i + j]), load<f64x4>(products[i + j + 4]), 0, 1, 2,
-                                     3, 4, 5, 6, 7);
-    for (int half = 0; half < 2; ++half) {
-      const f64x8 even = half == 0 ? __builtin_shufflevector(a[0], a[1], 0, 8, 1, 9, 4, 12, 5, 13)
-                                   : __builtin_shufflevector(a[0], a[1], 2, 10, 3, 11, 6, 14, 7, 15);
-      const f64x8 odd = half == 0 ? __builtin_shufflevector(a[2], a[3], 0, 8, 1, 9, 4, 12, 5, 13)
-                                  : __builtin_shufflevector(a[2], a[3], 2, 10, 3, 11, 6, 14, 7, 15);
-      out[2 * half] = __builtin_shufflevector(even, odd, 0, 1, 8, 9, 4, 5, 12, 13);
-      out[2 * half + 1] = __builtin_shufflevector(even, odd, 2, 3, 10, 11, 6, 7, 14, 15);
+    f64x4 low[4], high[4];
+    turn_four(i, low);
+    turn_four(i + 4, high);
+    for (int q = 0; q < 4; ++q) out[q] = {low[q], high[q]};
+  }
+  POLYLEAF_METHOD void turn_four(int i, f64x4* out) const {
+    f64x4 r[4], t[4];
+    for (int j = 0; j < 4; ++j) r[j] = load<f64x4>(products[i + j]);
+    for (int j = 0; j < 4; j += 2) {
+      t[j] = __builtin_shufflevector(r[j], r[j + 1], 0, 4, 2, 6);
+      t[j + 1] = __builtin_shufflevector(r[j], r[j + 1], 1, 5, 3, 7);
+    }
+    for (int j = 0; j < 2; ++j) {
+      out[j] = __builtin_shufflevector(t[j], t[j + 2], 0, 1, 4, 5);
+      out[j + 2] = __builtin_shufflevector(t[j], t[j + 2], 2, 3, 6, 7);
     }
   }
 
@@ -154,7 +156,7 @@ struct One {
       f64x8 weight_left, weight_right;
       const f64x8 sum_left = side(node, all_left, there_left, left, &weight_left);
       const f64x8 sum_right = side(node, all_right, there_right, right, &weight_right);
-      store(out + i, narrowed(sum_left + sum_right, weight_left, weight_right, least));
+      store_scores(sum_left + sum_right, weight_left, weight_right, least, out + i);
     }
   }
 };

@@ -99,7 +99,7 @@ void score_candidates(const ScanNode& node, const ScanFeature& feature, bool mis
             node, layout, all_right, there_right, product_right, with_x}
             .score(to_double(node.count - left), to_double((node.count - n_absent) - there), &weight_right,
                    &middle, nullptr, nullptr);
-    store(out + i, narrowed(sum_left + sum_right, weight_left, weight_right, least));
+    store_scores(sum_left + sum_right, weight_left, weight_right, least, out + i);
   }
 }
 

@@ -8,21 +8,18 @@
 // Candidates of one output and at most one regressor have the same in closed form, with two divisions for
 // five (OneOutput).
 #pragma once
-#include "../kernels/lanes.h"
+#include "../kernels/eight.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
-
-typedef float f32x8 __attribute__((vector_size(32)));
-typedef double f64x8 __attribute__((vector_size(64)));
 
 constexpr double kLeastSpread = 1.0 / (1 << 30);  // of x, relative to its second moment: below, a constant
 constexpr double kLeastMomentPivot = 1.0 / (1 << 10);  // of z, whose moments are rounded
 
 template <class V>
 POLYLEAF_INLINE V inverse_of(V x) {  // 0 where x is not above 0
-  const V positive = x > 0.0 ? x : V{} + 1.0;
-  return x > 0.0 ? 1.0 / positive : V{};
+  const auto positive = x > 0.0;
+  return select(positive, 1.0 / select(positive, x, V{} + 1.0), V{});
 }
 
 // One output, at most one regressor z: twice the loss removed. `there`: sums over the rows where x is there.
@@ -39,16 +36,16 @@ struct OneOutput {
     const V spread = h_there * hxx - hx * hx;
     const auto joins = spread > kLeastSpread * (hxx * h_there);
     const V one = V{} + 1.0;
-    const V v = joins ? h_there * gx - hx * g_there : V{};
-    const V a = joins ? (spread + h_there * slope_ridge) * h_there : one;
+    const V v = select(joins, h_there * gx - hx * g_there, V{});
+    const V a = select(joins, (spread + h_there * slope_ridge) * h_there, one);
     if constexpr (P == 0) return constant + (v * v) * inverse_of(a);
-    const V c = joins ? h_there * hzx - hx * hz_there : V{};
+    const V c = select(joins, h_there * hzx - hx * hz_there, V{});
     const V b = (h * hzz - hz * hz) + h * (ridge + noise * count);
     const V w = h * gz - g * hz, ch = c * h, q = a * h;
     V d = a * b - ch * c, e = a * w - ch * v;
     const auto kept = d > (kLeastMomentPivot * hzz) * q;
-    d = kept ? d : one;
-    e = kept ? e : V{};
+    d = select(kept, d, one);
+    e = select(kept, e, V{});
     return constant + (((v * v) * h) * d + e * e) * inverse_of(q * d);
   }
 };
@@ -88,13 +85,13 @@ struct LinearSide {
                                  double slope_ridge) {
     middle = hx * inverse_of(h_there);
     const V spread = hxx - hx * middle;
-    factor[0][0] = spread > kLeastSpread * hxx ? spread + slope_ridge : V{};
+    factor[0][0] = select(spread > kLeastSpread * hxx, spread + slope_ridge, V{});
     for (int i = 0; i < P; ++i) factor[i + 1][0] = hzx(i) - middle * hz_there(i);
   }
   POLYLEAF_METHOD void eliminate() {
     for (int j = 0; j <= P; ++j) {
       const V pivot = factor[j][j];
-      kept[j] = pivot > least[j] ? inverse_of(pivot) : V{};
+      kept[j] = select(pivot > least[j], inverse_of(pivot), V{});
       for (int i = j + 1; i <= P; ++i) {
         const V column = factor[i][j];
         const V f = column * kept[j];
