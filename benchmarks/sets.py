@@ -50,9 +50,36 @@ class DataSet:
         return train, test
 
 
+@dataclass(frozen=True)
+class LabelledSet:
+    """Rows with many labels, never dense.
+
+    Attributes
+    ----------
+    name : str
+    X : float32 array (n, F) or SciPy CSR matrix
+    Y : CSR matrix (n, L), float32
+        1 where a label holds.
+    parts : (train, test)
+        Row ids.
+    """
+
+    name: str
+    X: Any
+    Y: Any
+    parts: tuple[np.ndarray, np.ndarray]
+
+    def part(self, which: int) -> tuple[Any, Any]:
+        """Features and labels of the training rows (0) or of the test rows (1)."""
+        return self.X[self.parts[which]], self.Y[self.parts[which]]
+
+
 def find(folder: Path | None, name: str) -> Path:
-    """The file of a data set. `DataMissing` where there is none."""
+    """The file of a data set, or the folder with its text files. `DataMissing` where there is neither."""
     path = Path(folder or ".") / f"{name}.npz"
+    texts = path.with_suffix("")
+    if (texts / "train.txt").is_file() and (texts / "test.txt").is_file():
+        return texts
     if not path.is_file():
         raise DataMissing(f"{path} does not exist; name the folder that holds it with --data.")
     return path
@@ -69,6 +96,32 @@ def load(folder: Path | None, name: str) -> DataSet:
         task = str(file["task"]) if "task" in file else _guess(y)
         marked = file["is_categorical"] if "is_categorical" in file else np.zeros(X.shape[1])
         return DataSet(name, task, X, y, _own_split(file), marked.astype(bool))
+
+
+def load_labelled(folder: Path | None, name: str) -> LabelledSet:
+    """Read `folder/name.npz`, or `folder/name/train.txt` and `test.txt` in the format of the extreme
+    classification repository. Without a split of its own, a fifth of the rows is for test, at random."""
+    path = find(folder, name)
+    if path.is_dir():
+        return _labelled_texts(path, name)
+    with np.load(path, allow_pickle=False) as file:
+        X = file["X"].astype(np.float32) if "X" in file else _csr(file, "X", np.float32)
+        Y, parts = _csr(file, "Y", np.float32), _own_split(file)
+    if parts is None:
+        rows = np.random.default_rng(0).permutation(X.shape[0])
+        parts = np.sort(rows[len(rows) // 5 :]), np.sort(rows[: len(rows) // 5])
+    return LabelledSet(name, X, Y, parts)
+
+
+def _labelled_texts(folder: Path, name: str) -> LabelledSet:
+    from scipy.sparse import vstack
+
+    from polyleaf.multilabel_files import read_multilabel
+
+    train, test = (read_multilabel(folder / f"{part}.txt", "xmc") for part in ("train", "test"))
+    rows, n_train = np.arange(train.X.shape[0] + test.X.shape[0]), train.X.shape[0]
+    X, Y = vstack([train.X, test.X], "csr"), vstack([train.Y, test.Y], "csr")
+    return LabelledSet(name, X, Y, (rows[:n_train], rows[n_train:]))
 
 
 def _guess(y: np.ndarray) -> str:

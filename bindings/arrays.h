@@ -5,6 +5,9 @@
 
 #include <cstring>
 #include <initializer_list>
+#include <optional>
+#include <stdexcept>
+#include <string>
 
 namespace nb = nanobind;
 
@@ -14,6 +17,19 @@ template <class T>
 using Array1 = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Array2 = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+template <class T>
+using Optional1 = std::optional<Array1<T>>;
+template <class T>
+using Optional2 = std::optional<Array2<T>>;
+
+// ValueError in Python, with a sentence that names the argument.
+inline void require(bool condition, const char* message) {
+  if (!condition) throw std::invalid_argument(message);
+}
+inline void require(bool condition, const std::string& message) {
+  require(condition, message.c_str());
+}
 
 // A new NumPy array that owns its memory. Call with the GIL held.
 template <class T>

@@ -14,10 +14,6 @@ namespace {
 
 using AnyArray = nb::ndarray<nb::ro, nb::device::cpu>;
 
-void require(bool condition, const char* message) {
-  if (!condition) throw std::invalid_argument(message);
-}
-
 ValueType type_of(nb::dlpack::dtype dtype) {
   using Code = nb::dlpack::dtype_code;
   const auto code = static_cast<Code>(dtype.code);
@@ -119,8 +115,8 @@ struct Table {
 };
 
 nb::tuple find_thresholds_of(nb::list dense, nb::list sparse, int64_t n_rows, int64_t n_features,
-                             std::optional<Array1<const int64_t>> rows,
-                             std::optional<Array1<const int64_t>> weights, int max_bins, int n_threads) {
+                             Optional1<const int64_t> rows, Optional1<const int64_t> weights, int max_bins,
+                             int n_threads) {
   require(max_bins >= 2 && max_bins <= kMaxBins, "max_bins must be between 2 and 255.");
   Table table(n_rows, n_features);
   for (nb::handle block : dense) table.add_dense(block);

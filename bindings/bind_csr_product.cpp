@@ -10,10 +10,6 @@
 namespace polyleaf {
 namespace {
 
-void require(bool condition, const char* message) {
-  if (!condition) throw std::invalid_argument(message);
-}
-
 void require_columns_below(const Array1<const int32_t>& indices, size_t n_columns, int n_threads) {
   const auto n = static_cast<int64_t>(indices.shape(0));
   const int64_t block = 1 << 16;

@@ -20,15 +20,6 @@
 namespace polyleaf {
 namespace {
 
-template <class T>
-using Optional1 = std::optional<Array1<T>>;
-template <class T>
-using Optional2 = std::optional<Array2<T>>;
-
-void require(bool condition, const char* message) {
-  if (!condition) throw std::invalid_argument(message);
-}
-
 Curvature curvature_of(const std::string& kind) {
   if (kind == "unit") return Curvature::unit;
   if (kind == "shared") return Curvature::shared;
@@ -113,8 +104,10 @@ void bind_config(nb::module_& m) {
           [](GrowConfig* self, int max_leaves, int max_depth, bool level_wise, double reg_lambda,
              double reg_alpha, double min_split_gain, double min_child_weight, int min_child_samples,
              double max_delta_step, int max_cat_to_onehot, double cat_smooth, double colsample_bynode,
-             uint64_t seed, size_t histogram_memory, bool post_prune, int block_size) {
+             uint64_t seed, size_t histogram_memory, bool post_prune, int block_size, int leaf_k,
+             bool shared_support) {
             require(max_leaves >= 1, "max_leaves must be at least 1.");
+            require(leaf_k >= 0, "leaf_k must not be negative.");
             require(colsample_bynode > 0 && colsample_bynode <= 1, "colsample_bynode must be in (0, 1].");
             require(reg_lambda >= 0 && reg_alpha >= 0 && max_delta_step >= 0 && cat_smooth >= 0,
                     "reg_lambda, reg_alpha, max_delta_step and cat_smooth must not be negative.");
@@ -127,6 +120,8 @@ void bind_config(nb::module_& m) {
             self->histogram_memory = histogram_memory;
             self->post_prune = post_prune;
             self->split.block_size = block_size;
+            self->split.leaf_k = leaf_k;
+            self->split.shared_support = shared_support;
             self->split.reg_lambda = static_cast<float>(reg_lambda);
             self->split.reg_alpha = static_cast<float>(reg_alpha);
             self->split.max_delta_step = static_cast<float>(max_delta_step);
@@ -142,7 +137,7 @@ void bind_config(nb::module_& m) {
           nb::arg("max_delta_step") = 0.0, nb::arg("max_cat_to_onehot") = 4, nb::arg("cat_smooth") = 10.0,
           nb::arg("colsample_bynode") = 1.0, nb::arg("seed") = 0,
           nb::arg("histogram_memory") = size_t{1} << 30, nb::arg("post_prune") = false,
-          nb::arg("block_size") = 0);
+          nb::arg("block_size") = 0, nb::arg("leaf_k") = 0, nb::arg("shared_support") = false);
 }
 
 void bind_leaves(nb::module_& m) {

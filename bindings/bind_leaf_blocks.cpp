@@ -8,18 +8,18 @@
 namespace polyleaf {
 namespace {
 
-void require(bool condition, const std::string& message) {
+void require_leaves(bool condition, const std::string& message) {
   if (!condition) throw std::invalid_argument("The leaves are not valid: " + message);
 }
 
 int64_t n_leaves_of(const Array1<const int64_t>& indptr) {
-  require(indptr.size() >= 2, "indptr needs one entry a leaf and one more.");
+  require_leaves(indptr.size() >= 2, "indptr needs one entry a leaf and one more.");
   return static_cast<int64_t>(indptr.size()) - 1;
 }
 
 void init_sparse(SparseLeaves* self, const Array1<const int64_t>& indptr,
                  const Array1<const int32_t>& outputs, const Array1<const float>& values, int64_t n_outputs) {
-  require(outputs.size() == values.size(), "outputs and values differ in length.");
+  require_leaves(outputs.size() == values.size(), "outputs and values differ in length.");
   new (self) SparseLeaves(indptr.data(), n_leaves_of(indptr), outputs.data(), values.data(),
                           static_cast<int64_t>(values.size()), n_outputs);
 }
@@ -29,13 +29,14 @@ void init_linear(LinearLeaves* self, const Array1<const int64_t>& indptr,
                  const Array1<const float>& centre, const Array2<const float>& intercept,
                  const Array2<const float>& lower, const Array2<const float>& upper) {
   const size_t n_leaves = static_cast<size_t>(n_leaves_of(indptr)), n_columns = intercept.shape(1);
-  require(weights.shape(0) == features.size() && centre.size() == features.size(),
-          "features, weights and centre must have one entry for each regressor.");
+  require_leaves(weights.shape(0) == features.size() && centre.size() == features.size(),
+                 "features, weights and centre must have one entry for each regressor.");
   for (const auto* matrix : {&intercept, &lower, &upper})
-    require(matrix->shape(0) == n_leaves && matrix->shape(1) == n_columns,
-            "intercept, lower and upper must have one row a leaf and one column an output.");
-  require(weights.shape(1) == n_columns, "weights must have one column for each of the " +
-                                             std::to_string(n_columns) + " outputs of the intercepts.");
+    require_leaves(matrix->shape(0) == n_leaves && matrix->shape(1) == n_columns,
+                   "intercept, lower and upper must have one row a leaf and one column an output.");
+  require_leaves(weights.shape(1) == n_columns, "weights must have one column for each of the " +
+                                                    std::to_string(n_columns) +
+                                                    " outputs of the intercepts.");
   new (self) LinearLeaves({indptr.data(), features.data(), weights.data(), centre.data(), intercept.data(),
                            lower.data(), upper.data(), static_cast<int64_t>(n_leaves),
                            static_cast<int64_t>(features.size()), static_cast<int64_t>(n_columns)});

@@ -13,15 +13,6 @@
 namespace polyleaf {
 namespace {
 
-template <class T>
-using Optional1 = std::optional<Array1<T>>;
-template <class T>
-using Optional2 = std::optional<Array2<T>>;
-
-void require(bool condition, const char* message) {
-  if (!condition) throw std::invalid_argument(message);
-}
-
 void init_table(LinearTable* self, const Bins& bins, const Array2<const float>& features,
                 const Optional1<const float>& weight, int n_threads) {
   require(static_cast<int>(features.shape(0)) == bins.n_features() &&

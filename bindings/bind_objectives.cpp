@@ -15,10 +15,6 @@ namespace {
 using FloatMatrix = Array2<const float>;
 using OptionalMatrix = std::optional<FloatMatrix>;
 
-void require(bool condition, const char* message) {
-  if (!condition) throw std::invalid_argument(message);
-}
-
 int64_t rows(const auto& array) {
   return static_cast<int64_t>(array.shape(0));
 }
@@ -63,8 +59,8 @@ LossInput class_input(const FloatMatrix& raw, const Array1<const int32_t>& label
 
 void loss_derivatives(const LossConfig& config, const FloatMatrix& raw, const FloatMatrix& target,
                       const OptionalMatrix& weight, const Array1<const float>& offset,
-                      const Array1<const float>& parameter, const Array2<float>& g,
-                      const std::optional<Array2<float>>& h, int n_threads) {
+                      const Array1<const float>& parameter, const Array2<float>& g, const Optional2<float>& h,
+                      int n_threads) {
   const LossInput input = element_input(raw, target, weight, offset, parameter);
   require(rows(g) == input.n_rows && columns(g) == input.n_outputs, "g must be shaped like raw.");
   require(!h || rows(*h) == input.n_rows, "h must have one row for each row of raw.");
@@ -145,9 +141,8 @@ auto totals(const Array2<const T>& values, const OptionalMatrix& weight, int n_t
 
 template <class T>
 auto quantiles(const Array2<const T>& values, const OptionalMatrix& weight,
-               const std::optional<Array1<const int32_t>>& leaf_of_row, int32_t n_leaves,
-               const std::optional<Array1<const int32_t>>& used, const Array1<const double>& level,
-               int n_threads) {
+               const Optional1<const int32_t>& leaf_of_row, int32_t n_leaves,
+               const Optional1<const int32_t>& used, const Array1<const double>& level, int n_threads) {
   check_weight(values, weight);
   require(n_leaves >= 1, "n_leaves must be at least 1.");
   require(!leaf_of_row || rows(*leaf_of_row) == rows(values),

@@ -140,8 +140,7 @@ void predict(const Forest& forest, const Array2<const uint8_t>& codes, const Arr
   forest.predict(code_matrix(codes), feature_matrix(features), raw.data(), range, n_threads);
 }
 
-const double* outputs_data(const Forest& forest, const std::optional<Array1<const double>>& array,
-                           const char* name) {
+const double* outputs_data(const Forest& forest, const Optional1<const double>& array, const char* name) {
   if (!array) return nullptr;
   if (array->size() != static_cast<size_t>(forest.n_outputs()))
     throw std::invalid_argument(std::string("`") + name + "` must have one value for each of the " +
@@ -150,9 +149,8 @@ const double* outputs_data(const Forest& forest, const std::optional<Array1<cons
   return array->data();
 }
 
-ScoreUnit score_unit(const Forest& forest, const std::optional<Array1<const double>>& base,
-                     const std::optional<Array1<const double>>& scale,
-                     const std::optional<Array1<const double>>& offset) {
+ScoreUnit score_unit(const Forest& forest, const Optional1<const double>& base,
+                     const Optional1<const double>& scale, const Optional1<const double>& offset) {
   const ScoreUnit unit{outputs_data(forest, base, "base"), outputs_data(forest, scale, "scale"),
                        outputs_data(forest, offset, "offset")};
   if ((unit.scale == nullptr) != (unit.offset == nullptr))
@@ -163,9 +161,8 @@ ScoreUnit score_unit(const Forest& forest, const std::optional<Array1<const doub
 }
 
 nb::ndarray<nb::numpy, double> scores(const Forest& forest, const Array2<const uint8_t>& codes,
-                                      const Array1<const double>& base,
-                                      const std::optional<Array1<const double>>& scale,
-                                      const std::optional<Array1<const double>>& offset, int32_t first,
+                                      const Array1<const double>& base, const Optional1<const double>& scale,
+                                      const Optional1<const double>& offset, int32_t first,
                                       std::optional<int32_t> last, int n_threads,
                                       const AnyFeatures& features) {
   const ScoreUnit unit = score_unit(forest, base, scale, offset);
@@ -178,11 +175,9 @@ nb::ndarray<nb::numpy, double> scores(const Forest& forest, const Array2<const u
   return result.array;
 }
 
-nb::tuple topk(const Forest& forest, const Array2<const uint8_t>& codes,
-               const std::optional<Array1<const double>>& base, int32_t k,
-               const std::optional<Array1<const double>>& scale,
-               const std::optional<Array1<const double>>& offset, int32_t first, std::optional<int32_t> last,
-               int n_threads, const AnyFeatures& features) {
+nb::tuple topk(const Forest& forest, const Array2<const uint8_t>& codes, const Optional1<const double>& base,
+               int32_t k, const Optional1<const double>& scale, const Optional1<const double>& offset,
+               int32_t first, std::optional<int32_t> last, int n_threads, const AnyFeatures& features) {
   const ScoreUnit unit = score_unit(forest, base, scale, offset);
   const TreeRange range = tree_range(forest, first, last);
   const size_t n_columns = static_cast<size_t>(std::max(0, k));

@@ -9,10 +9,6 @@
 namespace polyleaf {
 namespace {
 
-void require(bool condition, const char* message) {
-  if (!condition) throw std::invalid_argument(message);
-}
-
 struct Shape {
   int64_t n;
   int32_t n_columns;

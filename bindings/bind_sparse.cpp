@@ -18,10 +18,6 @@
 namespace polyleaf {
 namespace {
 
-void require(bool condition, const char* message) {
-  if (!condition) throw std::invalid_argument(message);
-}
-
 // (indptr, outputs, values): copies.
 nb::tuple csr(const SparseRows& rows) {
   const size_t n_entries = static_cast<size_t>(rows.n_entries());
@@ -121,7 +117,7 @@ void bind_scores(nb::module_& m) {
       .def(
           "__init__",
           [](SparseScores* self, Array1<const int64_t> indptr, Array1<const int32_t> outputs,
-             std::optional<Array1<const float>> values, int64_t n_outputs, int n_threads) {
+             Optional1<const float> values, int64_t n_outputs, int n_threads) {
             const SparseRows targets = sparse_rows_of(indptr, outputs, values, n_outputs, n_threads);
             new (self) SparseScores(targets, std::max(1, n_threads));
           },
@@ -148,8 +144,8 @@ void bind_scores(nb::module_& m) {
           "Adds the payload of its leaf, int32 (n_rows,), to every row.")
       .def(
           "gradients",
-          [](const SparseScores& self, const LossConfig& loss, float base,
-             std::optional<Array1<const float>> weight, int n_threads) {
+          [](const SparseScores& self, const LossConfig& loss, float base, Optional1<const float> weight,
+             int n_threads) {
             require(!weight || static_cast<int64_t>(weight->size()) == self.raw().n_rows(),
                     "Weights need one entry per row.");
             SparseRows out;
@@ -187,10 +183,9 @@ void bind_scores(nb::module_& m) {
 void bind_leaves(nb::module_& m) {
   m.def(
       "sparse_leaves",
-      [](Array2<const float> g, std::optional<Array2<const float>> h, Array1<const int32_t> leaf_of_row,
-         int32_t n_leaves, int32_t leaf_k, const Tree* shared, const LeafConfig& step,
-         std::optional<Array1<const uint32_t>> rows, std::optional<Array1<const float>> multiplier,
-         int n_threads) {
+      [](Array2<const float> g, Optional2<const float> h, Array1<const int32_t> leaf_of_row, int32_t n_leaves,
+         int32_t leaf_k, const Tree* shared, const LeafConfig& step, Optional1<const uint32_t> rows,
+         Optional1<const float> multiplier, int n_threads) {
         const RowSample sample = sample_of(static_cast<int64_t>(g.shape(0)), rows, multiplier);
         const int threads = std::max(1, n_threads);
         require(g.shape(1) >= 1, "There must be at least one output.");
@@ -216,9 +211,9 @@ void bind_leaves(nb::module_& m) {
       "`shared`: the tree, whose nodes' children share theirs (Algorithm 4).");
   m.def(
       "sparse_leaves_of_sparse",
-      [](const SparseRows& g, std::optional<Array1<const float>> weight, Array1<const int32_t> leaf_of_row,
-         int32_t n_leaves, int32_t leaf_k, const LeafConfig& step, std::optional<Array1<const uint32_t>> rows,
-         std::optional<Array1<const float>> multiplier, int n_threads) {
+      [](const SparseRows& g, Optional1<const float> weight, Array1<const int32_t> leaf_of_row,
+         int32_t n_leaves, int32_t leaf_k, const LeafConfig& step, Optional1<const uint32_t> rows,
+         Optional1<const float> multiplier, int n_threads) {
         const RowSample sample = sample_of(g.n_rows(), rows, multiplier);
         const int threads = std::max(1, n_threads);
         require(static_cast<int64_t>(leaf_of_row.size()) == g.n_rows(),

@@ -13,10 +13,6 @@
 namespace polyleaf {
 namespace {
 
-void require(bool condition, const char* message) {
-  if (!condition) throw std::invalid_argument(message);
-}
-
 RowSyntax syntax_of(const std::string& name) {
   if (name == "pairs") return RowSyntax::pairs;
   if (name == "labelled") return RowSyntax::labelled;
@@ -55,9 +51,9 @@ void require_indptr(const Array1<const int64_t>& indptr, size_t n_rows, size_t n
           "indptr must stay within the stored values.");
 }
 
-nb::bytes write(std::optional<Array1<const int64_t>> label_indptr,
-                std::optional<Array1<const int32_t>> labels, Array1<const int64_t> indptr,
-                Array1<const int32_t> indices, Array1<const float> values, int32_t index_base) {
+nb::bytes write(Optional1<const int64_t> label_indptr, Optional1<const int32_t> labels,
+                Array1<const int64_t> indptr, Array1<const int32_t> indices, Array1<const float> values,
+                int32_t index_base) {
   require(indptr.shape(0) >= 1, "indptr must have one entry per row and one more.");
   const size_t n_rows = indptr.shape(0) - 1;
   require(indices.shape(0) == values.shape(0), "indices and data must have the same length.");

@@ -14,7 +14,7 @@
 namespace polyleaf {
 
 using AnyLeaves = std::variant<std::shared_ptr<LeafBlock>, Array2<const float>>;
-using AnyFeatures = std::optional<Array2<const float>>;
+using AnyFeatures = Optional2<const float>;
 
 inline std::shared_ptr<const LeafBlock> leaf_block(const AnyLeaves& leaves) {
   if (const auto* block = std::get_if<std::shared_ptr<LeafBlock>>(&leaves)) return *block;

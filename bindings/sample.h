@@ -9,8 +9,8 @@
 namespace polyleaf {
 
 // The arrays must outlive the sample.
-inline RowSample sample_of(int64_t n_all, const std::optional<Array1<const uint32_t>>& rows,
-                           const std::optional<Array1<const float>>& multiplier) {
+inline RowSample sample_of(int64_t n_all, const Optional1<const uint32_t>& rows,
+                           const Optional1<const float>& multiplier) {
   const auto require = [](bool condition, const char* message) {
     if (!condition) throw std::invalid_argument(message);
   };

@@ -12,8 +12,7 @@
 namespace polyleaf {
 
 inline SparseRows sparse_rows_of(const Array1<const int64_t>& indptr, const Array1<const int32_t>& outputs,
-                                 const std::optional<Array1<const float>>& values, int64_t n_outputs,
-                                 int n_threads) {
+                                 const Optional1<const float>& values, int64_t n_outputs, int n_threads) {
   const auto require = [](bool condition, const char* message) {
     if (!condition) throw std::invalid_argument(message);
   };

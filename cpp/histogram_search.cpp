@@ -1,8 +1,10 @@
 #include "histogram_search.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "parallel.h"
 
@@ -26,6 +28,7 @@ void HistogramSearch::start(const SearchScope& scope) {
     layout_ = source_->layout();
     lay_out_memory();
   }
+  for (Scratch& s : scratch_) s.workspace.reserve(workspace_floats(layout_, scope.config().split) + 16);
   free_.clear();
   for (size_t i = 0; i < pool_.size(); ++i) free_.push_back(static_cast<int>(i));
   nodes_.assign(1, Node());
@@ -73,7 +76,6 @@ void HistogramSearch::lay_out_memory() {
     s.start.reserve(2 * kTileFeatures * 256);
     s.lanes.reserve(32 * ((layout_.n_outputs + 15) / 16) + 16);
     s.scan.lanes = s.lanes.data();
-    s.workspace.reserve(workspace_floats(layout_) + 16);
     s.moments.reserve(moment_doubles(layout_) + 16);
     s.scan.moments = s.moments.data();
     s.clean = false;
@@ -108,8 +110,7 @@ void HistogramSearch::split(int32_t parent, const SearchNode& left, const Search
                             float* output_gain) {
   Node& node = nodes_[parent];
   if (source_->fixed())
-    scores_of(layout_).output_terms(scan_node(node), node.best.left.data(), node.best.left_count,
-                                    output_gain);
+    scores().output_terms(scan_node(node), node.best.left.data(), node.best.left_count, output_gain);
   else
     source_->split(parent, node.best, scan_node(node), left, right, output_gain);
   Node l, r;
@@ -127,7 +128,7 @@ void HistogramSearch::split(int32_t parent, const SearchNode& left, const Search
 }
 
 double HistogramSearch::cover(int32_t node) const {
-  return scores_of(layout_).node_curvature(scan_node(nodes_[node]));
+  return scores().node_curvature(scan_node(nodes_[node]));
 }
 
 void HistogramSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed,
@@ -151,6 +152,7 @@ std::vector<HistogramSearch::Proposals> HistogramSearch::propose(const std::vect
   gather_channels(jobs);
   if (renewed) sum_totals(jobs);
   build_chunks(jobs);
+  set_bounds(jobs);
   const size_t n_tiles = scope_->tiles().size();
   for (const Job& job : jobs) {
     found.push_back({job.build, std::vector<TileSplit>(n_tiles)});
@@ -228,6 +230,18 @@ void HistogramSearch::sum_totals(const std::vector<Job>& jobs) {
     Node& node = nodes_[jobs[task].build];
     node.totals.assign(layout_.lanes + 16, 0);
     kernels.sum(jobs[task].channels, node.rows(), layout_.lanes, node.totals.data());
+  });
+}
+
+// Sparse leaves: where the nodes' candidates need not be looked at closely.
+void HistogramSearch::set_bounds(const std::vector<Job>& jobs) {
+  if (scores().out_of_reach == nullptr) return;
+  parallel_for(n_threads_, static_cast<int64_t>(2 * jobs.size()), [&](int64_t task, int thread) {
+    const Job& job = jobs[task / 2];
+    const int32_t i = task % 2 == 0 ? job.build : job.subtract;
+    if (i < 0 || !scope_->can_split(nodes_[i].at)) return;
+    nodes_[i].out_of_reach = scores().out_of_reach(scan_node(nodes_[i], thread));
+    nodes_[i].floor = -std::numeric_limits<float>::infinity();
   });
 }
 
@@ -366,7 +380,7 @@ void HistogramSearch::scan_by_rows(const Job& job, int t, int thread, TileSplit&
 ScanNode HistogramSearch::scan_node(const Node& node, int thread) const {
   return {&scope_->config().split,           node.view.layout,   node.view.gradient_step,
           node.view.curvature_step,          node.totals.data(), static_cast<int32_t>(node.rows()),
-          scratch_[thread].workspace.data(), node.view.linear};
+          scratch_[thread].workspace.data(), node.view.linear,   node.out_of_reach};
 }
 
 void HistogramSearch::scan(int32_t node, int t, const TileHistogram& histogram, int thread, TileSplit& out) {
@@ -375,8 +389,14 @@ void HistogramSearch::scan(int32_t node, int t, const TileHistogram& histogram, 
   const std::vector<uint8_t>& flags =
       scope_->config().colsample_bynode < 1.0 ? nodes_[node].allowed : scope_->features();
   for (int s = 0; s < tile.n_features; ++s) allowed[s] = flags[tile.features[s]];
-  best_split_of_tile(bins_, t, histogram, scan_node(nodes_[node], thread), allowed, scratch_[thread].scan,
-                     out);
+  ScanScratch& scratch = scratch_[thread].scan;
+  // What other tiles have found makes the scan faster; the best split of the node does not depend on it.
+  std::atomic_ref<float> floor(nodes_[node].floor);
+  scratch.floor = floor.load(std::memory_order_relaxed);
+  best_split_of_tile(bins_, t, histogram, scan_node(nodes_[node], thread), allowed, scratch, out);
+  float found = floor.load(std::memory_order_relaxed);
+  while (scratch.floor > found && !floor.compare_exchange_weak(found, scratch.floor)) {
+  }
 }
 
 // The best of the tiles' splits, if it is admissible.
@@ -389,7 +409,7 @@ Choice HistogramSearch::choose(const Proposals& proposals) {
   }
   if (best != nullptr && std::isfinite(best->sum)) {
     const double sum = best->sum;
-    const double difference = sum - scores_of(layout_).node_sum(scan_node(nodes_[proposals.node]));
+    const double difference = sum - scores().node_sum(scan_node(nodes_[proposals.node]));
     const double gain = 0.5 * difference / layout_.n_outputs;
     if (scope_->config().post_prune ||
         (gain > scope_->config().split.min_split_gain && difference > kLeastRelativeGain * sum)) {

@@ -62,6 +62,7 @@ class HistogramSearch final : public Search {
     std::vector<int32_t> totals;   // lanes
     std::vector<uint8_t> allowed;  // features, where they are sampled per node
     TileSplit best;
+    float out_of_reach = 0, floor = 0;  // sparse leaves: see ScanNode and ScanScratch
     int64_t rows() const { return at.rows.size(); }
   };
 
@@ -82,12 +83,14 @@ class HistogramSearch final : public Search {
   std::vector<Job> plan(const std::vector<SearchNode>& nodes);
   void gather_channels(std::vector<Job>& jobs);
   void sum_totals(const std::vector<Job>& jobs);
+  void set_bounds(const std::vector<Job>& jobs);
   void build_chunks(std::vector<Job>& jobs);
   void run_job(const Job& job, int tile, int thread, TileSplit& built, TileSplit& subtracted);
   void scan_by_rows(const Job& job, int tile, int thread, TileSplit& out);
   void scan(int32_t node, int tile, const TileHistogram& histogram, int thread, TileSplit& out);
   Choice choose(const Proposals& proposals);
 
+  const ScoreKernels& scores() const { return scores_of(layout_, scope_->config().split); }
   bool has_categories(int tile) const;
   bool keeps_histogram(const Node& node) const;
   int take_histogram();

@@ -170,7 +170,7 @@ class CategoricalScan {
   void consider() {
     const int32_t least = node_.config->min_child_samples;
     if (count_ < least || node_.count - count_ < least) return;
-    const float sum = scores_of(*node_.layout).candidate_sum(node_, left_.data(), count_);
+    const float sum = scores_of(node_).candidate_sum(node_, left_.data(), count_);
     if (!(sum > best_.sum)) return;
     best_.sum = sum;
     best_.feature = feature_id_;
@@ -199,8 +199,12 @@ size_t moment_doubles(const ChannelLayout& layout) {
   return layout.linear() ? 272 * static_cast<size_t>(layout.n_regressor_products() + 16 + layout.lanes) : 0;
 }
 
-size_t workspace_floats(const ChannelLayout& layout) {
+size_t workspace_floats(const ChannelLayout& layout, const SplitConfig& config) {
   if (layout.linear()) return layout.lanes + 16;
+  // Sixteen candidates: their sums as rows, the largest terms of both sides. Of one candidate: all terms.
+  if (config.keeps_few(layout.n_outputs))
+    return 16 * (static_cast<size_t>(layout.lanes) + 2 * static_cast<size_t>(layout.n_outputs)) +
+           layout.lanes + 3 * static_cast<size_t>(layout.n_outputs) + 96;
   if (layout.curvature != Curvature::full) return 0;
   const size_t k = layout.n_outputs, lanes = layout.lanes;
   // Sixteen candidates: their sums as rows and by lane, and one system of equations with its solution.
@@ -210,7 +214,7 @@ size_t workspace_floats(const ChannelLayout& layout) {
 void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogram, const ScanNode& node,
                         const uint8_t* allowed, ScanScratch& scratch, TileSplit& best) {
   const Tile& t = bins.tile(tile);
-  const ScoreKernels& scores = scores_of(*node.layout);
+  const ScoreKernels& scores = scores_of(node);
   const auto feature_of = [&](int slot) {
     const int64_t first = static_cast<int64_t>(slot) * t.stride();
     return ScanFeature{histogram.rows == nullptr ? histogram.sums + first * node.layout->lanes : nullptr,

@@ -22,6 +22,11 @@ struct SplitConfig {
   int max_cat_to_onehot = 4;
   double cat_smooth = 10.0;
   int block_size = 0;  // full curvature: outputs that a node solves for, those of largest gradient; 0: all
+  int leaf_k = 0;      // sparse leaves: outputs of a leaf; 0: all
+  bool shared_support = false;  // sparse leaves: the two children of a node hold the same outputs
+
+  // As many outputs as there are is a dense leaf.
+  bool keeps_few(int n_outputs) const { return leaf_k > 0 && leaf_k < n_outputs; }
 };
 
 // What linear scores know of a node besides its channels (docs/linear-leaves.md).
@@ -44,6 +49,7 @@ struct ScanNode {
   int32_t count;
   float* workspace;                    // workspace_floats() of the layout
   const LinearScan* linear = nullptr;  // nullptr: constant leaves
+  float out_of_reach = 0;              // sparse leaves: see ScoreKernels
 };
 
 // A small node's rows in order of one feature's bins, in place of a histogram: order[start[b] + i] is the
@@ -86,9 +92,11 @@ struct ScanScratch {
   int32_t bins[272];
   int32_t* lanes;   // running sums when they do not fit registers: 32 * ceil(n_outputs / 16) ints
   double* moments;  // the same for linear leaves: moment_doubles() of the layout
+  float floor;      // sparse leaves: sums below need not be known; raised as larger ones are found
 };
 
-// What reads sums: one table for scores whose terms are separate by output, one for full curvature.
+// What reads sums: one table for scores whose terms are separate by output, others for leaves that keep few
+// of them, for full curvature and for linear leaves.
 struct ScoreKernels {
   void (*scan_numeric)(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch,
                        NumericBest* best);
@@ -99,18 +107,27 @@ struct ScoreKernels {
   float (*node_curvature)(const ScanNode& node);
   // What each output adds to half of sum(candidate) - sum(node), for the candidate chosen.
   void (*output_terms)(const ScanNode& node, const int32_t* left, int32_t left_count, float* out);
+  // Sparse leaves (nullptr otherwise): what of a sum over all outputs no children of the node can hold, at
+  // least. -inf: nothing is known.
+  float (*out_of_reach)(const ScanNode& node) = nullptr;
 };
 POLYLEAF_DECLARE_KERNELS(ScoreKernels, separable_scores)
+POLYLEAF_DECLARE_KERNELS(ScoreKernels, sparse_scores)
 POLYLEAF_DECLARE_KERNELS(ScoreKernels, full_scores)
 POLYLEAF_DECLARE_KERNELS(ScoreKernels, linear_scores)  // without output_terms: see LinearKernels::solve
 
-inline const ScoreKernels& scores_of(const ChannelLayout& layout) {
+inline const ScoreKernels& scores_of(const ChannelLayout& layout, const SplitConfig& config) {
   if (layout.linear()) return POLYLEAF_SELECT(linear_scores);
-  return layout.curvature == Curvature::full ? POLYLEAF_SELECT(full_scores)
-                                             : POLYLEAF_SELECT(separable_scores);
+  if (layout.curvature == Curvature::full) return POLYLEAF_SELECT(full_scores);
+  return config.keeps_few(layout.n_outputs) ? POLYLEAF_SELECT(sparse_scores)
+                                            : POLYLEAF_SELECT(separable_scores);
 }
+inline const ScoreKernels& scores_of(const ScanNode& node) {
+  return scores_of(*node.layout, *node.config);
+}
+
 // Floats, and doubles, that a layout's scores need for one thread.
-size_t workspace_floats(const ChannelLayout& layout);
+size_t workspace_floats(const ChannelLayout& layout, const SplitConfig& config);
 size_t moment_doubles(const ChannelLayout& layout);
 
 // What the winner of a search for linear leaves is asked for.

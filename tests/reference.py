@@ -46,6 +46,8 @@ class GrowConfig:
     seed: int = 0
     post_prune: bool = False  # split whatever the gain, and cut back at the end
     block_size: int = 0  # full curvature: outputs that a node solves for; 0: all
+    leaf_k: int = 0  # outputs of a sparse leaf; 0, or as many as there are: all
+    shared_support: bool = False  # sparse leaves: the two children of a node hold the same outputs
 
 
 @dataclass(frozen=True)
@@ -278,6 +280,43 @@ def split_terms(G_left, H_left, G_right, H_right, kind, config):
     return divide((G_left * G_left) * b + (G_right * G_right) * a, a * b)
 
 
+def keeps_few(config, n_outputs):
+    """Whether leaves are sparse: as many outputs as there are is a dense leaf."""
+    return 0 < config.leaf_k < n_outputs
+
+
+def largest_sum(terms, k):
+    """Float32 (C,): the k largest `terms` (C, K) of each row, added from the largest on."""
+    descending = np.sort(terms, axis=1)[:, ::-1]
+    total = descending[:, 0]
+    for i in range(1, k):
+        total = total + descending[:, i]
+    return total
+
+
+def kept_terms(terms, k):
+    """`terms` (K,) without those that are not among the k largest, the first ones on ties."""
+    kept = np.zeros_like(terms)
+    largest = np.argsort(-terms, kind="stable")[:k]
+    kept[largest] = terms[largest]
+    return kept
+
+
+def sparse_candidates(left, right, pairs, config):
+    """Float32 sums (C,) of candidates whose children keep k outputs (GBDT-MO, eq. 21 and 22).
+
+    Terms (C, K) of both sides, and `pairs` of both at once. Each child keeps the k outputs of its own that
+    gain most (Algorithm 3), or both keep those that gain most in the two together (Algorithm 4). Also returns
+    a function that gives the terms (K,) of one candidate that are kept.
+    """
+    k = config.leaf_k
+    if config.shared_support:
+        return largest_sum(pairs, k), lambda c: kept_terms(pairs[c], k)
+    return largest_sum(left, k) + largest_sum(
+        right, k
+    ), lambda c: kept_terms(left[c], k) + kept_terms(right[c], k)
+
+
 LEAST_PIVOT = F32(
     2.0**-13
 )  # relative to its diagonal entry; below, a direction counts as having no curvature
@@ -416,14 +455,24 @@ def ordered_sum(terms):
 # ----------------------------------------------------------------------------------------------- split search
 
 
-@np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def best_split(codes, n_bins, is_categorical, channels, config, features):
-    """The best admissible `Split` of the rows of `channels`, or None (GBDT-MO, Algorithm 2).
+@dataclass(frozen=True)
+class Candidate:
+    """The best way to cut a node by some features, admissible or not."""
 
-    `codes` (F, n_node) are the feature codes of those rows, `features` the features allowed, ascending.
+    sum: np.float32  # score sum of both children
+    feature: int
+    threshold: int  # last code that goes left; -1: categorical
+    goes_left: np.ndarray  # bool (256,)
+    terms: np.ndarray  # float32 (K,), parts of the sum
+
+
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
+def best_candidate(codes, n_bins, is_categorical, channels, config, features):
+    """The `Candidate` of largest sum, the first feature on ties; None where children are always too small.
+
+    `codes` (F, n_node) are the feature codes of the rows of `channels`, `features` those allowed, ascending.
     """
-    parent_sum, parent_terms = parent_score(channels, config)
-    best, best_sum = None, -np.inf
+    best = None
     for f in features:
         sums = histogram(codes[f], channels)
         if is_categorical[f]:
@@ -431,15 +480,27 @@ def best_split(codes, n_bins, is_categorical, channels, config, features):
         else:
             candidates = numeric_candidates(sums.count, int(n_bins[f]))
         scores, terms = score_candidates(sums, candidates, channels, config)
-        if len(scores) == 0 or not scores.max() > best_sum:
+        if len(scores) == 0 or not scores.max() > (-np.inf if best is None else best.sum):
             continue
-        best_sum, c = scores.max(), int(scores.argmax())
-        gain = 0.5 * (float(best_sum) - float(parent_sum)) / len(parent_terms)
-        output_gain = F32(0.5) * (terms(c) - parent_terms)
+        c = int(scores.argmax())
         goes_left = with_default_direction(candidates[c], sums.count)
         threshold = -1 if is_categorical[f] else int(candidates[c, :MISSING].sum()) - 1
-        best = Split(int(f), threshold, goes_left, gain, output_gain)
-    return best if best is not None and is_worthwhile(best_sum, parent_sum, best.gain, config) else None
+        best = Candidate(scores[c], int(f), threshold, goes_left, terms(c))
+    return best
+
+
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
+def best_split(codes, n_bins, is_categorical, channels, config, features):
+    """The best admissible `Split` of the rows of `channels`, or None (GBDT-MO, Algorithm 2)."""
+    best = best_candidate(codes, n_bins, is_categorical, channels, config, features)
+    if best is None:
+        return None
+    parent_sum, parent_terms = parent_score(channels, config)
+    gain = 0.5 * (float(best.sum) - float(parent_sum)) / len(parent_terms)
+    if not is_worthwhile(best.sum, parent_sum, gain, config):
+        return None
+    output_gain = F32(0.5) * (best.terms - parent_terms)
+    return Split(best.feature, best.threshold, best.goes_left, gain, output_gain)
 
 
 def parent_score(channels, config):
@@ -450,6 +511,8 @@ def parent_score(channels, config):
         ridge = F32(config.reg_lambda)
         return full_sum(G, H, outputs, ridge)[0], (G * full_solution(G, H, outputs, ridge))[0]
     terms = leaf_terms(G, H, channels.kind, config)
+    if keeps_few(config, terms.shape[1]):
+        return largest_sum(terms, config.leaf_k)[0], kept_terms(terms[0], config.leaf_k)
     return lane_sum(terms)[0], terms[0]
 
 
@@ -482,6 +545,13 @@ def score_candidates(sums, candidates, channels, config):
     else:
         all_terms = split_terms(G_left, H_left, G_right, H_right, channels.kind, config)
         scores, terms = lane_sum(all_terms), all_terms.__getitem__
+        if keeps_few(config, all_terms.shape[1]):
+            sides = (
+                leaf_terms(G, H, channels.kind, config) for G, H in ((G_left, H_left), (G_right, H_right))
+            )
+            finite = np.isfinite(scores)
+            scores, terms = sparse_candidates(*sides, all_terms, config)
+            scores = np.where(finite, scores, -F32(np.inf))
     own = [diagonal_curvature(H, channels.kind, G_left.shape[1]) for H in (H_left, H_right)]
     allowed = is_large_enough(left.count, own[0], config) & is_large_enough(right.count, own[1], config)
     return np.where(allowed & ~np.isnan(scores), scores, -F32(np.inf)), terms
@@ -754,6 +824,50 @@ def newton_leaves(
     if max_delta_step > 0:
         w = np.clip(w, -max_delta_step, max_delta_step)
     return (w * learning_rate).astype(F32)
+
+
+def sparse_leaves(g, h, leaf_of_row, tree, config, learning_rate=1.0, rows=None, multiplier=None):
+    """`SparseLeaves` with the `leaf_k` outputs whose Newton step removes most loss (GBDT-MO, eq. 19).
+
+    `config.shared_support`: the two children of a node hold those that gain most in both together (Algorithm
+    4). An output without gain is not held. Arguments as for `newton_leaves`, `h` not full; all in float64.
+    """
+    h = np.ones((len(g), 1), F32) if h is None else h
+    leaves = leaf_of_row if rows is None else leaf_of_row[rows]
+    G, H = (node_sums(tree, leaf_sums(used(x, rows, multiplier), leaves, tree.n_leaves)) for x in (g, h))
+    w, worth = newton_steps(G, H, config)
+    gains = worth.copy()
+    if config.shared_support:
+        for left, right in zip(tree.left, tree.right, strict=True):
+            if left >= 0:
+                gains[left] = gains[right] = worth[left] + worth[right]
+    outputs, values = [], []
+    for node in np.flatnonzero(tree.leaf >= 0):
+        best = np.argsort(-gains[node], kind="stable")[: config.leaf_k]
+        held = np.sort(best[gains[node, best] > 0]).astype(np.int32)
+        outputs.append(held)
+        values.append((w[node, held] * learning_rate).astype(F32))
+    indptr = np.cumsum([0, *map(len, outputs)])
+    return SparseLeaves(indptr, np.concatenate(outputs), np.concatenate(values), g.shape[1])
+
+
+def node_sums(tree, leaves):
+    """Float64 (n_nodes, m) of the sums (n_leaves, m) of leaves; multiples of one unit, so exact."""
+    sums = np.zeros((tree.n_nodes, leaves.shape[1]))
+    for i in reversed(range(tree.n_nodes)):
+        inner = tree.leaf[i] < 0
+        sums[i] = sums[tree.left[i]] + sums[tree.right[i]] if inner else leaves[tree.leaf[i]]
+    return sums
+
+
+def newton_steps(G, H, config):
+    """Float64 (C, K): the step of each output, and by how much it lowers twice the loss (GBDT-MO, eq. 20)."""
+    c = H + config.reg_lambda
+    t = np.maximum(np.abs(G) - config.reg_alpha, 0.0)
+    size = np.where(c > 0, t / np.where(c > 0, c, 1.0), 0.0)
+    if config.max_delta_step > 0:
+        size = np.minimum(size, config.max_delta_step)
+    return np.where(G > 0, -size, size), (2.0 * t - c * size) * size
 
 
 # ---------------------------------------------------------------------------------------------- leaf payloads

@@ -24,7 +24,9 @@ def data():
 def parameters_of(recipe, classifier):
     """The recipe for that estimator, 40 rounds."""
     takes = inspect.signature(recipe).parameters
-    return recipe(**({"classifier": classifier} if takes else {})) | {"n_estimators": 40}
+    parameters = {"classifier": classifier} if "classifier" in takes else {}
+    parameters |= {"leaf_k": 2} if "leaf_k" in takes else {}
+    return recipe(**parameters) | {"n_estimators": 40}
 
 
 @pytest.mark.parametrize("recipe", OF_BOTH)

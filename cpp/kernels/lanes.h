@@ -52,5 +52,28 @@ POLYLEAF_INLINE float fold(f32x16 v) {
   return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
+// Sixteen rows of sixteen integers: rows become columns.
+POLYLEAF_INLINE void transpose(const int32_t* from, int stride, i32x16* to) {
+#if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
+  i32x16 r[16];
+  for (int i = 0; i < 16; ++i) r[i] = load<i32x16>(from + static_cast<int64_t>(i) * stride);
+  const i32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  for (int half = 8; half > 0; half /= 2) {
+    const i32x16 upper = (lane & half) != 0;
+    const i32x16 low = upper ? lane + (16 - half) : lane, high = upper ? lane + 16 : lane + half;
+    for (int i = 0; i < 16; ++i) {
+      if (i & half) continue;
+      const i32x16 a = r[i], b = r[i + half];
+      r[i] = __builtin_shuffle(a, b, low);
+      r[i + half] = __builtin_shuffle(a, b, high);
+    }
+  }
+  for (int i = 0; i < 16; ++i) to[i] = r[i];
+#else
+  for (int i = 0; i < 16; ++i)
+    for (int j = 0; j < 16; ++j) to[j][i] = from[static_cast<int64_t>(i) * stride + j];
+#endif
+}
+
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

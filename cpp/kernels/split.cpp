@@ -3,10 +3,9 @@
 
 #include <type_traits>
 
-#include "../scores/diagonal.h"
-#include "../scores/shared.h"
 #include "candidates.h"
 #include "lanes.h"
+#include "separable.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
@@ -177,87 +176,6 @@ void scan_direction(const S& score, const ScanNode& node, const ScanFeature& fea
 }
 
 template <class S>
-void scan(const S& score, const ScanNode& node, const ScanFeature& feature, ScanScratch& s,
-          NumericBest* best) {
-  const Curvature curvature = node.layout->curvature;
-  const bool one = node.layout->n_outputs == 1;
-  const bool in_lane = curvature == Curvature::shared || (one && curvature == Curvature::diagonal);
-  scan_both_ways(node, feature, in_lane, one, s, best,
-                 [&](bool missing_left, const Candidates& c, float* sums) {
-                   if (one)
-                     scan_narrow(score, node, c, s, sums);
-                   else if (feature.rows != nullptr)
-                     scan_direction<S, true>(score, node, feature, missing_left, c, s, sums);
-                   else
-                     scan_direction<S, false>(score, node, feature, missing_left, c, s, sums);
-                 });
-}
-
-// Terms of one candidate, or of the node itself (left == nullptr), sixteen outputs at a time.
-template <class S>
-struct Terms {
-  const S& score;
-  const ScanNode& node;
-  const int32_t* left;
-  f32x16 left_shared = {}, right_shared = {};
-
-  Terms(const S& score, const ScanNode& node, const int32_t* left, int32_t left_count)
-      : score(score), node(node), left(left) {
-    const ChannelLayout& layout = *node.layout;
-    if (S::kPerOutput && layout.n_outputs > 1) return;
-    const bool unit = layout.curvature == Curvature::unit;
-    const float step = unit ? 1.0f : node.curvature_step[0];
-    const int32_t total = unit ? node.count : node.totals[layout.curvature_offset];
-    const int32_t part = left == nullptr ? total : unit ? left_count : left[layout.curvature_offset];
-    left_shared = broadcast(static_cast<float>(part) * step);
-    right_shared = broadcast(static_cast<float>(total - part) * step);
-  }
-
-  f32x16 curvature(int z, bool right) const {
-    const ChannelLayout& layout = *node.layout;
-    if (!S::kPerOutput || layout.n_outputs == 1) return right ? right_shared : left_shared;
-    const i32x16 total = load<i32x16>(node.totals + layout.curvature_offset + 16 * z);
-    const i32x16 l = left == nullptr ? total : load<i32x16>(left + layout.curvature_offset + 16 * z);
-    return to_float(right ? total - l : l) * load<f32x16>(node.curvature_step + 16 * z);
-  }
-
-  f32x16 gradient(int z, bool right) const {
-    const i32x16 total = load<i32x16>(node.totals + 16 * z);
-    const i32x16 l = left == nullptr ? total : load<i32x16>(left + 16 * z);
-    return to_float(right ? total - l : l) * load<f32x16>(node.gradient_step + 16 * z);
-  }
-
-  f32x16 operator()(int z) const {
-    const f32x16 cl = score.coefficient(curvature(z, false));
-    if (left == nullptr) return score.single(gradient(z, false), cl);
-    return score.pair(gradient(z, false), gradient(z, true), cl, score.coefficient(curvature(z, true)));
-  }
-};
-
-template <class S>
-float sum_of(const S& score, const ScanNode& node, const int32_t* left, int32_t left_count) {
-  const Terms<S> terms(score, node, left, left_count);
-  const int blocks = (node.layout->n_outputs + 15) / 16;
-  f32x16 v = terms(0), weight_left = terms.curvature(0, false), weight_right = terms.curvature(0, true);
-  for (int z = 1; z < blocks; ++z) {
-    v += terms(z);
-    if (S::kPerOutput) {
-      weight_left += terms.curvature(z, false);
-      weight_right += terms.curvature(z, true);
-    }
-  }
-  const float least = node.config->min_child_weight;
-  if (left != nullptr && least > 0) {
-    const bool many = S::kPerOutput && node.layout->n_outputs > 1;
-    const float k = static_cast<float>(node.layout->n_outputs);
-    const float hl = many ? fold(weight_left) / k : weight_left[0];
-    const float hr = many ? fold(weight_right) / k : weight_right[0];
-    if (!(hl >= least && hr >= least)) return kNone;
-  }
-  return fold(v);
-}
-
-template <class S>
 void terms_of(const S& score, const ScanNode& node, const int32_t* left, int32_t left_count, float* out) {
   const Terms<S> after(score, node, left, left_count), before(score, node, nullptr, 0);
   for (int k = 0; k < node.layout->n_outputs; k += 16) {
@@ -266,17 +184,11 @@ void terms_of(const S& score, const ScanNode& node, const int32_t* left, int32_t
   }
 }
 
-// Calls f with the score that the node's layout and regularisation ask for.
-template <class F>
-auto with_score(const ScanNode& node, F f) {
-  const Regularisation r{node.config->reg_lambda, node.config->reg_alpha, node.config->max_delta_step};
-  const bool plain = r.alpha == 0.0f && r.max_delta_step == 0.0f;
-  if (node.layout->curvature == Curvature::diagonal) return plain ? f(Diagonal{r}) : f(Regularised<true>{r});
-  return plain ? f(Shared{r}) : f(Regularised<false>{r});
-}
-
 void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch, NumericBest* best) {
-  with_score(node, [&](const auto& score) { scan(score, node, feature, scratch, best); });
+  scan_both_ways(node, feature, curvature_in_lane(*node.layout), node.layout->n_outputs == 1, scratch, best,
+                 [&](bool missing_left, const Candidates& c, float* sums) {
+                   separable_sums(node, feature, missing_left, c, scratch, sums);
+                 });
 }
 
 float candidate_sum(const ScanNode& node, const int32_t* left, int32_t left_count) {
@@ -337,6 +249,19 @@ void add_bins(const int32_t* sums, int lanes, int n_bins, int32_t* out) {
 }
 
 }  // namespace
+
+void separable_sums(const ScanNode& node, const ScanFeature& feature, bool missing_left, const Candidates& c,
+                    ScanScratch& s, float* sums) {
+  with_score(node, [&](const auto& score) {
+    using S = std::decay_t<decltype(score)>;
+    if (node.layout->n_outputs == 1)
+      scan_narrow(score, node, c, s, sums);
+    else if (feature.rows != nullptr)
+      scan_direction<S, true>(score, node, feature, missing_left, c, s, sums);
+    else
+      scan_direction<S, false>(score, node, feature, missing_left, c, s, sums);
+  });
+}
 
 const ScoreKernels separable_scores = {scan_numeric, candidate_sum, node_sum, node_curvature, output_terms};
 const SumKernels sum_kernels = {add_bins, order_rows, add_rows};

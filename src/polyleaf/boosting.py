@@ -17,7 +17,7 @@ import polyleaf._core as _core
 
 from .config import BoostConfig, check_compatible
 from .derivatives import Derivatives
-from .leaves import ConstantLeaves, LinearLeaves
+from .leaves import ConstantLeaves, LinearLeaves, SparseLeaves
 from .model import Model
 from .sampling import sample_features, sample_rows
 from .sketches import get_sketch
@@ -221,7 +221,8 @@ class _Run:
         self.derivatives = Derivatives(self.problem, config, self.weight, sketch)
         self.before = np.empty_like(self.raw) if config.refresh == "layer" else self.raw
         self.stale = True  # the raw scores have changed since the derivatives were computed
-        self.leaves = ConstantLeaves(self.problem, self.derivatives, config)
+        kind = SparseLeaves if config.leaf == "sparse" else ConstantLeaves
+        self.leaves: ConstantLeaves = kind(self.problem, self.derivatives, config)
         if config.leaf == "linear":
             self.leaves = LinearLeaves(self.problem, self.derivatives, config, dataset, self.weight)
             if config.looks_ahead:
@@ -346,6 +347,9 @@ class _Run:
             histogram_memory=c.histogram_memory_bytes,
             post_prune=c.pruning == "post",
             block_size=c.block_size if c.curvature == "block" else 0,
+            # A column of a sketch is no output that a leaf could hold, or not.
+            leaf_k=c.leaf_k if c.leaf == "sparse" and not self._is_sketched() else 0,
+            shared_support=c.leaf_support == "shared",
         )
 
     # ------------------------------------------------------------------------------------------ around it

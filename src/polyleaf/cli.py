@@ -1,8 +1,8 @@
 """The command line: ``polyleaf train | predict | evaluate | inspect | demo``, for people with a file.
 
-Owns options, messages and exit codes. Must not know formats (`readers`), the meaning of columns (`schema`) or
-anything of training. Every error is one sentence on the error stream and exit code 2; progress and remarks
-appear on a terminal only.
+Owns options, messages and exit codes. Must not know formats (`readers`), the meaning of columns (`schema`),
+what becomes of files without columns (`label_commands`) or anything of training. Every error is one sentence
+on the error stream and exit code 2; progress and remarks appear on a terminal only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from . import recipes
+from . import label_commands, recipes
 from .readers import FORMATS, ReadError, read_table
 from .schema import Schema, choose_columns
 from .table import Table
@@ -31,10 +31,12 @@ _EXAMPLES = {
         "polyleaf train visits.parquet -t visits -m m --objective poisson --drop id,date",
         "polyleaf train letters.csv -t letter -m m --recipe tfbt --rounds 50",
         "polyleaf train letters.csv -t letter -m m --depth 4 --set grow_policy=depthwise --set refresh=layer",
+        "polyleaf train tags.txt --format xmc --leaf sparse --label-names tags.names -m m",
     ),
     "predict": (
         "polyleaf predict new.csv --model m --out predictions.csv",
         "polyleaf predict new.csv --model m --proba | head",
+        "polyleaf predict new.txt --format xmc --model m --top 5 --out best.csv",
     ),
     "evaluate": ("polyleaf evaluate test.csv --model m", "polyleaf evaluate test.csv --model m --json"),
     "inspect": ("polyleaf inspect m", "polyleaf inspect m --tree 0", "polyleaf inspect m --json > m.json"),
@@ -62,7 +64,11 @@ FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help=f"The data. {
 ModelOption = Annotated[Path, typer.Option("--model", "-m", help="The model file.", show_default=False)]
 FormatOption = Annotated[
     str | None,
-    typer.Option("--format", help=f"Format of the data ({', '.join(FORMATS)}), if its ending lies."),
+    typer.Option(
+        "--format",
+        help=f"Format of the data ({', '.join(FORMATS)}, or {label_commands.FORMAT}: rows with very many "
+        "labels), if its ending lies.",
+    ),
 ]
 
 
@@ -115,6 +121,13 @@ def train(
     ] = None,
     leaves: Annotated[int | None, typer.Option(help="Most leaves of a tree.")] = None,
     depth: Annotated[int | None, typer.Option(help="Most levels of a tree.")] = None,
+    leaf: Annotated[
+        str | None, typer.Option(help="What leaves hold: dense (all outputs), sparse (some) or linear.")
+    ] = None,
+    label_names: Annotated[
+        Path | None,
+        typer.Option(help=f"File with the name of a label a line, for --format {label_commands.FORMAT}."),
+    ] = None,
     objective: Annotated[str | None, typer.Option(help="Loss to minimise; default by the task.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     threads: Annotated[
@@ -143,6 +156,34 @@ def train(
     from .leaf_storage import check_leaf_dtype
 
     check_leaf_dtype(leaf_dtype)
+    chosen = {
+        "n_estimators": rounds,
+        "learning_rate": learning_rate,
+        "max_leaves": leaves,
+        "max_depth": depth,
+        "leaf": leaf,
+        "objective": objective,
+        "early_stopping_rounds": early_stopping,
+        "n_jobs": threads,
+    }
+    params = {name: value for name, value in chosen.items() if value is not None}
+    params |= {"random_state": seed, "verbose": int(sys.stderr.isatty())}
+    params |= _parse_settings(settings or [])
+    if label_commands.holds_labels(file, format):
+        columns = {"target": target, "task": task, "drop": drop, "weight": weight, "categorical": categorical}
+        _refuse_columns(columns)
+        _check_validation(validation, early_stopping)
+        _check_writable(model)
+        rows = label_commands.read_rows(file, label_names, threads)
+        params = _recipe(recipe or "gbdt_sparse", "multilabel") | params
+        _check_parameters("multilabel", params)
+        labeller = label_commands.train_labels(rows, validation, params, seed, threads)
+        labeller.model_.metadata[_LABELS] = True
+        labeller.save_model(model, leaf_dtype=leaf_dtype, statistics=statistics)
+        _tell_learned(labeller, _count(rows.Y.shape[1], "label"), rows.X.shape, model)
+        return
+    if label_names is not None:
+        raise ReadError(f"--label-names is for --format {label_commands.FORMAT}; tables name their columns.")
     table = read_table(file, format)
     targets = _targets(table, target)
     dropped = choose_columns(table, drop, "--drop") if drop else ()
@@ -152,19 +193,8 @@ def train(
     made_categorical = choose_columns(table, categorical, "--categorical") if categorical else ()
     table = table.with_categorical([name for name in made_categorical if name not in targets])
     schema = Schema.of(table, targets, task, (*dropped, *weighted))
-    chosen = {
-        "n_estimators": rounds,
-        "learning_rate": learning_rate,
-        "max_leaves": leaves,
-        "max_depth": depth,
-        "objective": objective,
-        "early_stopping_rounds": early_stopping,
-        "n_jobs": threads,
-    }
-    params = {name: value for name, value in chosen.items() if value is not None}
-    params |= {"random_state": seed, "verbose": int(sys.stderr.isatty())}
-    params = _recipe(recipe, schema) | params | _parse_settings(settings or [])
-    estimator = _new_estimator(schema, params)
+    params = _recipe(recipe, schema.task) | params
+    estimator = _check_parameters(schema.task, params)(**params)
     training, watched = _split(table, validation, early_stopping, seed, format)
     _check_writable(model)
     weights = training.column(weighted[0]) if weighted else None
@@ -177,11 +207,8 @@ def train(
         eval_set = [(X_watched, schema.read_targets(watched))]
     estimator.fit(X, schema.read_targets(training), sample_weight=weights, eval_set=eval_set)
     _save(estimator, schema, model, leaf_dtype=leaf_dtype, statistics=statistics)
-    learned_from = f"{_count(training.n_rows, 'row')} and {_count(len(schema.features), 'feature')}"
-    _remark(
-        f"{schema.task} of {_count(len(targets), 'target')} learned from {learned_from} "
-        f"in {_count(_rounds(estimator), 'round')}, saved to {model}"
-    )
+    what = f"{schema.task} of {_count(len(targets), 'target')}"
+    _tell_learned(estimator, what, (training.n_rows, len(schema.features)), model)
 
 
 @app.command(epilog=_examples("predict"))
@@ -195,10 +222,18 @@ def predict(
     proba: Annotated[
         bool, typer.Option("--proba", help="Also the probability of each class or label.")
     ] = False,
+    top: Annotated[
+        int,
+        typer.Option(help=f"Best labels to write for each row of --format {label_commands.FORMAT}.", min=1),
+    ] = 5,
     threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
     format: FormatOption = None,
 ) -> None:
     """Predict for each row of a file."""
+    if label_commands.holds_labels(file, format):
+        labeller, rows = _load_labeller(model, file, threads)
+        label_commands.write_best(labeller, rows.X, top, out, sys.stdout)
+        return
     estimator, schema = _load(model, threads)
     if proba and not hasattr(estimator, "predict_proba"):
         raise ReadError("--proba: this model gives no probabilities.")
@@ -225,6 +260,9 @@ def evaluate(
     """Print how well a model predicts a file whose targets are known."""
     from .evaluation import quantile_scores, scores
 
+    if label_commands.holds_labels(file, format):
+        _print_scores(label_commands.evaluate_labels(*_load_labeller(model, file, threads)), as_json)
+        return
     estimator, schema = _load(model, threads)
     table = read_table(file, format)
     y = schema.read_targets(table)
@@ -236,12 +274,7 @@ def evaluate(
     else:
         probabilities = estimator.predict_proba(X) if hasattr(estimator, "predict_proba") else None
         found = scores(schema.task, y, predicted, probabilities, getattr(estimator, "classes_", None))
-    if as_json:
-        print(json.dumps(found))
-        return
-    width = max(map(len, found))
-    for name, value in found.items():
-        print(f"{name:{width}}  {value:.6g}")
+    _print_scores(found, as_json)
 
 
 @app.command(epilog=_examples("inspect"))
@@ -361,7 +394,7 @@ def _parse_settings(settings: list[str]) -> dict[str, Any]:
     return parsed
 
 
-def _recipe(name: str | None, schema: Schema) -> dict[str, Any]:
+def _recipe(name: str | None, task: str) -> dict[str, Any]:
     """The recipe's parameters, as it has them for the task."""
     if name is None:
         return {}
@@ -370,27 +403,45 @@ def _recipe(name: str | None, schema: Schema) -> dict[str, Any]:
         raise ReadError(f"--recipe: there is no recipe {name!r}; there are {known}.")
     make = getattr(recipes, name)
     asks = "classifier" in signature(make).parameters
-    return make(classifier=schema.task != "regression") if asks else make()
+    return make(classifier=task != "regression") if asks else make()
 
 
-def _new_estimator(schema: Schema, params: dict[str, Any]) -> Any:
+def _check_parameters(task: str, params: dict[str, Any]) -> Any:
+    """The estimator's class, which has all these parameters."""
     from .estimators import PolyleafClassifier, PolyleafRegressor
 
-    kind = PolyleafRegressor if schema.task == "regression" else PolyleafClassifier
+    kind = PolyleafRegressor if task == "regression" else PolyleafClassifier
     known = kind().get_params()
     unknown = [name for name in params if name not in known]
     if unknown:
         raise ReadError(f"--set: there is no parameter {unknown[0]!r}; there are {', '.join(sorted(known))}.")
-    return kind(**params)
+    return kind
+
+
+def _refuse_columns(options: dict[str, Any]) -> None:
+    for name, given in options.items():
+        if given:
+            raise ReadError(
+                f"--{name} is about columns, which --format {label_commands.FORMAT} does not have."
+            )
+
+
+def _tell_learned(estimator: Any, what: str, shape: tuple[int, ...], path: Path) -> None:
+    learned_from = f"{_count(shape[0], 'row')} and {_count(shape[1], 'feature')}"
+    _remark(f"{what} learned from {learned_from} in {_count(_rounds(estimator), 'round')}, saved to {path}")
+
+
+def _check_validation(validation: str | None, early_stopping: int | None) -> None:
+    if validation is None and early_stopping is not None:
+        raise ReadError("--early-stopping needs --validation: a file, or a fraction such as 0.2.")
 
 
 def _split(
     table: Table, validation: str | None, early_stopping: int | None, seed: int, format: str | None
 ) -> tuple[Table, Table | None]:
     """The rows to learn from, and those to watch."""
+    _check_validation(validation, early_stopping)
     if validation is None:
-        if early_stopping is not None:
-            raise ReadError("--early-stopping needs --validation: a file, or a fraction such as 0.2.")
         return table, None
     try:
         fraction = float(validation)
@@ -411,6 +462,7 @@ def _rounds(estimator: Any) -> int:
 # ---- models -----------------------------------------------------------------------------------------------
 
 _SCHEMA = "table"  # where a model's metadata keeps the schema of the file it was trained from
+_LABELS = "labelled rows"  # and where it says that this was a file without columns
 
 
 def _save(estimator: Any, schema: Schema, path: Path, **how: Any) -> None:
@@ -433,11 +485,32 @@ def _load(path: Path, threads: int | None) -> tuple[Any, Schema]:
     """The estimator in a file that `train` wrote, and how it reads a table."""
     estimator = _load_estimator(path)
     fields = estimator.model_.metadata.get(_SCHEMA)
+    if estimator.model_.metadata.get(_LABELS):
+        raise ReadError(f"{path} learned from rows with labels: use --format {label_commands.FORMAT}.")
     if fields is None:
         raise ReadError(
             f"{path} was not trained by this command, so its columns are not known; use it in Python."
         )
     return estimator.set_params(n_jobs=threads), Schema.from_dict(fields)
+
+
+def _load_labeller(path: Path, file: Path, threads: int | None) -> tuple[Any, Any]:
+    """The estimator that `train` made of rows with labels, and the rows of a file that suit it."""
+    estimator = _load_estimator(path)
+    if not estimator.model_.metadata.get(_LABELS):
+        raise ReadError(f"{path} learned from a table, not from rows with labels; leave --format out.")
+    rows = label_commands.read_rows(file, None, threads)
+    label_commands.check_shape(rows, estimator.n_features_in_, estimator.model_.n_outputs, file)
+    return estimator.set_params(n_jobs=threads), rows
+
+
+def _print_scores(found: dict[str, float], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(found))
+        return
+    width = max(map(len, found))
+    for name, value in found.items():
+        print(f"{name:{width}}  {value:.6g}")
 
 
 def _quantile_levels(estimator: Any) -> tuple[float, ...]:

@@ -147,6 +147,6 @@ def _check_memory(n_rows: int, n_outputs: int, config: BoostConfig) -> None:
     if needed > limit:
         raise ValueError(
             f"Full Hessians of {n_rows} rows and {n_outputs} outputs are {entries} numbers a row and need at "
-            f"least {needed / 2**30:.1f} GiB, more than histogram_memory ({limit / 2**30:.1f} GiB). Raise "
+            f"least {needed / 2**30:.3g} GiB, more than histogram_memory ({limit / 2**30:.3g} GiB). Raise "
             'histogram_memory, or use "diagonal" for curvature and leaf_curvature.'
         )

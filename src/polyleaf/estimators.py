@@ -555,7 +555,12 @@ class _PolyleafEstimator(BaseEstimator):
         return self._prediction(self._raw(X, iteration_range))
 
     def predict_topk(
-        self, X: Any, k: int = 5, *, iteration_range: tuple[int, int] | None = None
+        self,
+        X: Any,
+        k: int = 5,
+        *,
+        names: bool = False,
+        iteration_range: tuple[int, int] | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """The k best outputs of each row. With sparse leaves the work does not depend on the number of
         outputs.
@@ -564,6 +569,8 @@ class _PolyleafEstimator(BaseEstimator):
         ----------
         X : array, sparse matrix or table of shape (n_rows, n_features)
         k : int
+        names : bool
+            Outputs by the names that y's columns had, or that `model_.output_names` was set to.
         iteration_range : (int, int), optional
             As in `predict`.
 
@@ -572,18 +579,31 @@ class _PolyleafEstimator(BaseEstimator):
         labels : ndarray of shape (n_rows, k)
             Best first, ties by number: multi-class: classes; multi-label and regression: int64 numbers of
             outputs. -1 where a row has fewer than k outputs that any tree has voted for (sparse leaves).
+            With `names`: str, and "" where there are fewer.
         scores : ndarray of shape (n_rows, k), float64
             Raw scores, as `decision_function` has them; -inf where there is none.
+
+        Raises
+        ------
+        ValueError
+            For two classes, which have one score, and for `names` where outputs have none.
         """
         check_is_fitted(self)
         if self._encoding.kind == "binary":
             raise ValueError(
                 "predict_topk ranks outputs, but two classes have one score; use decision_function."
             )
+        known = tuple(self.model_.output_names or ())
+        if names and not known:
+            raise ValueError(
+                "The outputs of this model have no names: fit it on a data frame, or set model_.output_names."
+            )
         first, last = self._rounds(iteration_range)
         n_threads = self._n_threads()
         table = self._features(X, self.model_.mapper)
         outputs, scores = self.model_.predict_topk(table, k, first, last, n_threads)
+        if names:
+            return np.array([*known, ""])[outputs], scores  # -1 is the last
         classes = self._encoding.classes
         if classes is None or self._encoding.kind == "multilabel":
             return outputs.astype(np.int64), scores

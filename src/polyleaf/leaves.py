@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .forest import Leaves
     from .objectives.base import Problem
 
-__all__ = ["ConstantLeaves", "LinearLeaves"]
+__all__ = ["ConstantLeaves", "LinearLeaves", "SparseLeaves"]
 
 
 class ConstantLeaves:
@@ -80,6 +80,42 @@ class ConstantLeaves:
         )
 
 
+class SparseLeaves(ConstantLeaves):
+    """A value for each of the `leaf_k` outputs that gain most (GBDT-MO, section III-B); docs/leaves.md."""
+
+    def __init__(self, problem: Problem, derivatives: Derivatives, config: BoostConfig) -> None:
+        super().__init__(problem, derivatives, config)
+        _refuse_renewal(problem, "sparse")
+        if config.leaf_k > problem.n_outputs:
+            raise ValueError(
+                f"leaf_k={config.leaf_k} is more than the {problem.n_outputs} outputs that there are; set "
+                'it to fewer, or leaf="constant" for all of them.'
+            )
+
+    def fit(
+        self,
+        tree: _core.Tree,
+        leaf_of_row: np.ndarray,
+        raw: np.ndarray,
+        draw: Draw,
+        output: int,
+        learning_rate: float,
+    ) -> Leaves:
+        c = self.config
+        g, h = self.derivatives.for_leaves(output)
+        step = _core.LeafConfig(
+            reg_lambda=c.reg_lambda,
+            reg_alpha=c.reg_alpha,
+            max_delta_step=c.max_delta_step,
+            learning_rate=learning_rate,
+        )
+        shared = tree if c.leaf_support == "shared" else None
+        sample = {"rows": draw.rows, "multiplier": draw.multiplier}
+        return _core.sparse_leaves(
+            g, h, leaf_of_row, tree.n_leaves, c.leaf_k, shared, step, **sample, n_threads=c.n_threads
+        )
+
+
 class LinearLeaves(ConstantLeaves):
     """A linear function of a few features in each leaf (GBDT-PL); see docs/linear-leaves.md.
 
@@ -99,11 +135,7 @@ class LinearLeaves(ConstantLeaves):
         weight: np.ndarray | None,
     ) -> None:
         super().__init__(problem, derivatives, config)
-        if problem.renews_leaves:
-            raise ValueError(
-                f"Objective {problem.objective.name!r} fits its leaves by quantiles of their residuals, for "
-                'which linear leaves have no step; use leaf="constant", or objective="huber".'
-            )
+        _refuse_renewal(problem, "linear")
         self.features = dataset.raw_features()
         of_rows = weight if weight is not None and weight.ndim == 1 else None
         self.table = _core.LinearTable(dataset.bins, self.features, of_rows, config.n_threads)
@@ -149,4 +181,13 @@ class LinearLeaves(ConstantLeaves):
             rows=draw.rows,
             multiplier=draw.multiplier,
             n_threads=c.n_threads,
+        )
+
+
+def _refuse_renewal(problem: Problem, kind: str) -> None:
+    """Refuse objectives whose leaves are no Newton steps."""
+    if problem.renews_leaves:
+        raise ValueError(
+            f"Objective {problem.objective.name!r} fits its leaves by quantiles of their residuals, for "
+            f'which {kind} leaves have no step; use leaf="constant", or objective="huber".'
         )

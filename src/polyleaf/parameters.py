@@ -161,7 +161,7 @@ linear_extrapolation : {"clip", "free"}, default="clip"
     "clip" holds what a leaf predicts for new rows within what it predicted for the rows it was fitted on;
     "free" lets lines run on.
 leaf_k : int, default=20
-    Outputs of a sparse leaf.
+    Outputs of a sparse leaf, at most as many as there are.
 leaf_support : {"own", "shared"}, default="own"
     Each sparse leaf chooses its outputs, or the two children of a node share theirs.
 split_search : {"auto", "histogram", "exact", "sketch"}, default="auto"

@@ -445,6 +445,13 @@ def _sparse_values(y: Any, name: str) -> scipy.sparse.csr_matrix:
         values = scipy.sparse.csr_matrix(y, dtype=np.float32)
     if not np.isfinite(values.data).all():
         raise ValueError(f"{name} contains NaN, infinity or a value too large for float32.")
+    outside = (values.indices < 0) | (values.indices >= values.shape[1])  # SciPy does not look
+    if outside.any():
+        at = int(np.argmax(outside))
+        row = int(np.searchsorted(values.indptr, at, side="right")) - 1
+        raise ValueError(
+            f"Row {row} of {name} stores column {values.indices[at]}, outside 0 .. {values.shape[1] - 1}."
+        )
     if not values.has_canonical_format or not values.data.all():
         values = values.copy()  # it may share its arrays with the caller's
         stored = values.nnz
