@@ -379,7 +379,7 @@ PAPER = Paper(
         ),
         Table(
             "Table 4, synthetic", "Cubic and Poly: RMSE over LightGBM's", _SYNTHETIC, synthetic,
-            TABLE_3 + " The least sum of Hessians is scaled with the rows, to 1. Cubic: 100,000 / 50,000 rows "
+            TABLE_3 + " The least sum of Hessians is scaled like the rows: 1. Cubic: 100,000 / 50,000 rows "
             "of 10 features (the paper: 10 and 1 million); Poly: 20,000 / 10,000 of 200 (2 and 1 million). "
             "The paper does not say what the functions are: here powers of features and as many products of "
             "two (Cubic: and three); coefficients are normal.",
