@@ -196,7 +196,7 @@ class CategoricalScan {
 size_t moment_doubles(const ChannelLayout& layout) {
   // Rows of 272 candidates: a product with x for every gradient, curvature and regressor, a sum for every
   // lane.
-  return layout.linear() ? 272 * static_cast<size_t>(layout.n_regressor_products() + 1 + layout.lanes) : 0;
+  return layout.linear() ? 272 * static_cast<size_t>(layout.n_regressor_products() + 16 + layout.lanes) : 0;
 }
 
 size_t workspace_floats(const ChannelLayout& layout, const SplitConfig& config) {

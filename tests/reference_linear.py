@@ -447,6 +447,33 @@ def linear_score(s, ridges, noise, reg_lambda, linear_lambda):
     return Solution(terms, -w[0], middle, -np.moveaxis(w[1:], 0, 1))
 
 
+def one_output_score(s, ridges, noise, reg_lambda, linear_lambda):
+    """What `linear_score` gives for one output and at most one regressor, in closed form: float64 (C,).
+
+    Moments are brought on one denominator each, so that few divisions are left.
+    """
+    g, h, count = s.G[:, 0], s.H[:, 0], s.count
+    zero, one = np.zeros(len(g)), np.ones(len(g))
+    gx, hx, hxx, h_there, g_there = zero, zero, zero, zero, zero
+    if s.Hx is not None:
+        gx, hx, hxx, h_there, g_there = s.Gx[:, 0], s.Hx[:, 0], s.Hxx[:, 0], s.Hp[:, 0], s.Gp[:, 0]
+    constant = (g * g) * over(h + reg_lambda)
+    spread = h_there * hxx - hx * hx
+    joins = spread > LEAST_SPREAD * (hxx * h_there)
+    v = np.where(joins, h_there * gx - hx * g_there, zero)
+    a = np.where(joins, (spread + h_there * linear_lambda) * h_there, one)
+    if s.HZ.shape[1] == 0:
+        return constant + (v * v) * over(a)
+    hz, hzz, gz = s.HZ[:, 0], s.HZZ[:, 0], s.GZ[:, 0]
+    c = np.where(joins, h_there * s.HZx[:, 0] - hx * s.HZp[:, 0], zero) if s.Hx is not None else zero
+    b = (h * hzz - hz * hz) + h * (ridges[0] + noise[0] * count)
+    w, ch, q = h * gz - g * hz, c * h, a * h
+    d, e = a * b - ch * c, a * w - ch * v
+    kept = d > (LEAST_MOMENT_PIVOT * hzz) * q
+    d, e = np.where(kept, d, one), np.where(kept, e, zero)
+    return constant + (((v * v) * h) * d + e * e) * over(q * d)
+
+
 def over_outputs(terms):
     """Float64 (C,): sum over outputs (C, K); lane j adds outputs j, j + 8, ... and lanes fold."""
     lanes = np.zeros((len(terms), OUTPUT_LANES))
@@ -496,7 +523,10 @@ class LinearSearch:
             if len(candidates) == 0:
                 continue
             solutions = [linear_score(s, ridges, noise, *self.lambdas()) for s in sides]
-            scores = (over_outputs(solutions[0].score) + over_outputs(solutions[1].score)).astype(F32)
+            sums = [over_outputs(solution.score) for solution in solutions]
+            if self.n_outputs == 1 and moments.hz.shape[1] <= 1 and not self.is_categorical[f]:
+                sums = [one_output_score(s, ridges, noise, *self.lambdas()) for s in sides]
+            scores = (sums[0] + sums[1]).astype(F32)
             for s in sides:
                 enough = s.count >= max(1, self.config.min_child_samples)
                 weight = over_outputs(s.H) / s.H.shape[1]

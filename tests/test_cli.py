@@ -298,6 +298,8 @@ def test_a_model_made_in_python_says_that_its_columns_are_not_known(tmp_path, fo
         (["--recipe", "gbdt_so", "--set", "refresh=tree"], {**recipes.gbdt_so(), "refresh": "tree"}),
         (["--set", "curvature=block", "--set", "block_size=3", "--set", "pruning=post"],
          {"curvature": "block", "block_size": 3, "pruning": "post"}),
+        (["--leaf", "linear", "--linear-fit", "full", "--set", "linear_features=2"],
+         {"leaf": "linear", "linear_fit": "full", "linear_features": 2}),
         (["--recipe", "tfbt", "--set", "rows_per_layer=[0.25, 0.5, 1.0]"],
          {**recipes.tfbt(), "rows_per_layer": [0.25, 0.5, 1.0]}),
     ],
@@ -311,6 +313,16 @@ def test_recipes_and_settings_reach_the_estimator(folder, tmp_path, options, par
     given = {**parameters, "n_estimators": 3, "random_state": 0}
     expected = PolyleafClassifier(**given).fit(X, y)
     assert bits(estimator) == bits(expected)
+
+
+def test_linear_leaves(folder, tmp_path, capsys):
+    file, test = folder / "energy_train.csv", folder / "energy_test.csv"
+    given = "-t", "*_load", "--rounds", "20", "--validation", "0.2"
+    polyleaf("train", file, *given, "-m", tmp_path / "m", "--recipe", "gbdt_pl")
+    model = load_model(tmp_path / "m")
+    assert model.leaf == "linear" and model.model_.trees[0].leaf_linear(0).coefficients.shape[1] == 2
+    polyleaf("predict", test, "-m", tmp_path / "m", "--out", tmp_path / "predicted.csv")
+    assert "linear_fit" in fails(capsys, "train", file, *given, "-m", tmp_path / "n", "--linear-fit", "line")
 
 
 def test_recipes_of_regression(folder, tmp_path, capsys):

@@ -25,11 +25,15 @@ SHOWS = {
     "cgb": lambda found: found["accuracy"] > 0.75,
     "custom_objective": lambda found: found["asymmetric"] < found["squared"] - 0.1,
     "early_stopping": lambda found: found["best"] + 20 < found["rounds"] + 1 <= 1000,
+    "extreme_labels": lambda found: (
+        found["P@1"] > found["P@1 of the most frequent"] + 0.15 and found["nDCG@3"] > 0.7
+    ),
     "gbdt_mo": lambda found: found["rmse"] < 0.25 * found["baseline"],
     "jax_loss": lambda found: found["own"] < found["one for all"] - 0.3 and 0.8 < found["inside"] < 0.98,
     "layer_by_layer": lambda found: (
         found["and layers boosted"] > found["vectors in the leaves"] + 0.01 > found["a tree per class"] + 0.1
     ),
+    "linear_leaves": lambda found: found["linear"] < found["lines afterwards"] < found["constant"],
     "missing_targets": lambda found: found["ignored"] < min(found["rows dropped"], found["filled"]),
     "multilabel": lambda found: found["hamming"] < found["hamming of the majority"],
     "one_output_per_tree": lambda found: max(found.values()) < 3,

@@ -5,20 +5,27 @@
 // Included by linear_split.cpp only, inside the namespace of an instruction set.
 #pragma once
 #include "../scores/linear.h"
-#include "candidates.h"
+#include "linear_side.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 
-// Sum of the lanes: 8 -> 4 -> 2 -> 1, lane i with lane i + half.
-POLYLEAF_INLINE double fold(f64x8 v) {
-  const double a = v[0] + v[4], b = v[1] + v[5], c = v[2] + v[6], d = v[3] + v[7];
-  return (a + c) + (b + d);
+// The mean of x, and the inverse of its penalised spread, 0 where it hardly varies.
+template <class V>
+POLYLEAF_INLINE void centre_of(const ScanNode& node, V h_there, V hx, V hxx, V* middle, V* kept) {
+  *middle = hx * inverse_of(h_there);
+  const V spread = hxx - hx * *middle;
+  *kept = select(spread > kLeastSpread * hxx, inverse_of(spread + node.linear->slope_ridge), V{});
 }
 
 // What slopes are made of, where they are wanted: one number an output each.
 struct SideSolution {
   double *slopes, *middle, *terms;
+};
+
+// What one side has for all outputs, where they share their curvature.
+struct CommonCurvature {
+  double weight, shrunk, middle, kept;
 };
 
 // One side. all(j), there(j): eight integer sums from lane j on, over all its rows and over those where x is
@@ -32,25 +39,22 @@ struct ManySide {
   const Product& product;
   int32_t count, count_there;
   bool with_x;
+  const CommonCurvature* common = nullptr;  // where it is known already
 
   struct Curvature {  // of eight outputs, or of all
     f64x8 weight, shrunk, middle, kept;
   };
-  POLYLEAF_METHOD static f64x8 widened(const float* eight) {
-    return __builtin_convertvector(load<f32x8>(eight), f64x8);
-  }
-  POLYLEAF_METHOD static f64x8 widened(i32x8 eight) { return __builtin_convertvector(eight, f64x8); }
-
   template <class V>
   POLYLEAF_METHOD void curvature(V h, V h_there, V hx, V hxx, V* shrunk, V* middle, V* kept) const {
     *shrunk = inverse_of(h + static_cast<double>(node.config->reg_lambda));
     *middle = *kept = V{};
-    if (!with_x) return;
-    *middle = hx * inverse_of(h_there);
-    const V spread = hxx - hx * *middle;
-    *kept = spread > kLeastSpread * hxx ? inverse_of(spread + node.linear->slope_ridge) : V{};
+    if (with_x) centre_of(node, h_there, hx, hxx, middle, kept);
   }
   POLYLEAF_METHOD Curvature for_all() const {  // one curvature, or none but the number of rows
+    if (common != nullptr) {
+      return {broadcast(common->weight), broadcast(common->shrunk), broadcast(common->middle),
+              broadcast(common->kept)};
+    }
     const int K = node.layout->n_outputs, lane = node.layout->curvature_offset;
     const double step = lane < 0 ? 1.0 : static_cast<double>(node.curvature_step[0]);
     const double h = lane < 0 ? count : all(lane)[0] * step;
@@ -58,14 +62,14 @@ struct ManySide {
     double shrunk, middle, kept;
     curvature(h, h_there, with_x ? product(K)[0] * step : 0.0, with_x ? product(K + 1)[0] * step : 0.0,
               &shrunk, &middle, &kept);
-    return {f64x8{} + h, f64x8{} + shrunk, f64x8{} + middle, f64x8{} + kept};
+    return {broadcast(h), broadcast(shrunk), broadcast(middle), broadcast(kept)};
   }
   POLYLEAF_METHOD Curvature of_outputs(int k) const {
     const int K = node.layout->n_outputs;
-    const f64x8 step = widened(node.curvature_step + k);
+    const f64x8 step = to_double(node.curvature_step + k);
     Curvature c;
-    c.weight = widened(all(K + k)) * step;
-    curvature<f64x8>(c.weight, widened(there(K + k)) * step, with_x ? product(K + k) * step : f64x8{},
+    c.weight = to_double(all(K + k)) * step;
+    curvature<f64x8>(c.weight, to_double(there(K + k)) * step, with_x ? product(K + k) * step : f64x8{},
                      with_x ? product(2 * K + k) * step : f64x8{}, &c.shrunk, &c.middle, &c.kept);
     return c;
   }
@@ -81,11 +85,11 @@ struct ManySide {
         c = of_outputs(k);
         weights += c.weight;
       }
-      const f64x8 step = widened(node.gradient_step + k);
-      const f64x8 g = widened(all(k)) * step;
+      const f64x8 step = to_double(node.gradient_step + k);
+      const f64x8 g = to_double(all(k)) * step;
       f64x8 term = (g * g) * c.shrunk, y = {};
       if (with_x) {
-        y = product(k) * step - c.middle * (widened(there(k)) * step);
+        y = product(k) * step - c.middle * (to_double(there(k)) * step);
         term += (y * y) * c.kept;
       }
       sum += term;
@@ -107,16 +111,8 @@ struct ManySide {
 
 // The scan over one feature: running sums of a bin's lanes and of their products, then both sides.
 template <bool DIAGONAL>
-struct Many {
-  const ScanNode& node;
-  const ScanFeature& feature;
-  const int K, lane_h, n_lanes, n_products;
-  int32_t *run, *absent;   // n_lanes each, readable to the next eight
-  double *before, *whole;  // n_products each
-  int32_t n_absent;
-
-  static int padded(int n) { return (n + 23) / 8 * 8; }
-
+class Many {
+ public:
   Many(const ScanNode& scan_node, const ScanFeature& scan_feature, ScanScratch& s)
       : node(scan_node),
         feature(scan_feature),
@@ -124,17 +120,67 @@ struct Many {
         lane_h(node.layout->curvature_offset),
         n_lanes(K + node.layout->n_curvature()),
         n_products(scan_feature.means != nullptr ? (DIAGONAL ? 3 * K : K + 2) : 0),
-        before(s.moments),
-        whole(s.moments + padded(3 * K)) {
-    run = reinterpret_cast<int32_t*>(s.moments + 2 * padded(3 * K));
+        scratch(s) {
+    double* free = s.moments;
+    before = free;
+    whole = before + padded(3 * K);
+    run = reinterpret_cast<int32_t*>(whole + padded(3 * K));
     absent = run + padded(n_lanes);
+    candidates = reinterpret_cast<double*>(absent + padded(n_lanes));
     n_absent = static_cast<int32_t>(feature.count(*node.layout, feature.missing));
     const int32_t* at = feature.bin(*node.layout, feature.missing);
-    for (int j = 0; j < padded(n_lanes); ++j) {
-      run[j] = 0;
-      absent[j] = j < n_lanes ? at[j] : 0;
+    for (int j = 0; j < padded(n_lanes); ++j) absent[j] = j < n_lanes ? at[j] : 0;
+    for (int q = 0; q < padded(3 * K); ++q) whole[q] = 0;
+  }
+
+  void scan(NumericBest* best) {
+    *best = {kNone, -1, 0};
+    const int m = list();
+    if (n_absent == 0) return one_way<false, false>(m, best);
+    one_way<true, false>(m, best);
+    one_way<true, true>(m, best);
+  }
+
+ private:
+  static int padded(int n) { return (n + 23) / 8 * 8; }
+
+  // Running sums of h, h x and h x^2 over the rows where x is there, kRow candidates each; then what they
+  // make of the left and of the right side.
+  double* sums_of_h(int which) const { return candidates + which * kRow; }
+  CommonCurvature* common(int side) const {
+    return reinterpret_cast<CommonCurvature*>(candidates + (3 + 4 * side) * kRow);
+  }
+
+  // Lists candidates as `list_candidates` does, with missing values on neither side, and sums products.
+  int list() {
+    int m = 0;
+    int32_t there = 0;
+    const auto add = [&](int b) __attribute__((always_inline)) {
+      const int32_t count = static_cast<int32_t>(feature.count(*node.layout, b));
+      if (count == 0 && b != 0) return;
+      if (n_products > 0) add_products(b, count, whole);
+      scratch.bins[m] = b;
+      scratch.count[m] = there += count;
+      if (!DIAGONAL) {
+        const double h = lane_h < 0 ? count : feature.bin(*node.layout, b)[lane_h];
+        sums_of_h(0)[m] = (m > 0 ? sums_of_h(0)[m - 1] : 0.0) + h;
+        sums_of_h(1)[m] = whole[K];
+        sums_of_h(2)[m] = whole[K + 1];
+      }
+      ++m;
+    };
+    if (feature.touched == nullptr) {
+      for (int b = 0; b < feature.n_bins; ++b) add(b);
+    } else {
+      for (int word = 0; word < 4; ++word) {
+        uint64_t bits = feature.touched[word] | (word == 0 ? 1 : 0);
+        for (; bits != 0; bits &= bits - 1) {
+          const int b = word * 64 + __builtin_ctzll(bits);
+          if (b < feature.n_bins) add(b);
+        }
+      }
     }
-    for (int q = 0; q < padded(3 * K); ++q) before[q] = whole[q] = 0;
+    return m;
   }
 
   // to += a bin's lanes times its mean.
@@ -152,28 +198,60 @@ struct Many {
     }
   }
 
-  template <class F>
-  POLYLEAF_METHOD void for_bins(F&& f) const {  // in order, empty ones left out except the first
-    for (int b = 0; b < feature.n_bins; ++b) {
-      const bool may_hold = feature.touched == nullptr || b == 0 || (feature.touched[b >> 6] >> (b & 63)) & 1;
-      if (!may_hold) continue;
-      const int32_t count = static_cast<int32_t>(feature.count(*node.layout, b));
-      if (count != 0 || b == 0) f(b, count);
+  // What all outputs share, eight candidates at a time.
+  void share(int m, bool missing_left) const {
+    const double step = lane_h < 0 ? 1.0 : static_cast<double>(node.curvature_step[0]);
+    const double h_all = lane_h < 0 ? node.count : node.totals[lane_h];
+    const double h_absent = lane_h < 0 ? n_absent : absent[lane_h];
+    const bool with_x = n_products > 0;
+    for (int i = 0; i < m; i += 8) {
+      const f64x8 there = load<f64x8>(sums_of_h(0) + i);
+      const f64x8 left = missing_left ? there + h_absent : there;
+      const f64x8 hx = load<f64x8>(sums_of_h(1) + i), hxx = load<f64x8>(sums_of_h(2) + i);
+      share_side(0, i, left * step, there * step, hx * step, hxx * step, with_x);
+      share_side(1, i, (h_all - left) * step, ((h_all - h_absent) - there) * step, (whole[K] - hx) * step,
+                 (whole[K + 1] - hxx) * step, with_x);
+    }
+  }
+  POLYLEAF_METHOD void share_side(int side, int i, f64x8 h, f64x8 h_there, f64x8 hx, f64x8 hxx,
+                                  bool with_x) const {
+    const f64x8 shrunk = inverse_of(h + static_cast<double>(node.config->reg_lambda));
+    f64x8 middle = {}, kept = {};
+    if (with_x) centre_of(node, h_there, hx, hxx, &middle, &kept);
+    for (int j = 0; j < 8; ++j) common(side)[i + j] = {h[j], shrunk[j], middle[j], kept[j]};
+  }
+
+  template <bool MISSING, bool MISSING_LEFT>
+  void one_way(int m, NumericBest* best) {
+    if (!DIAGONAL) share(m, MISSING_LEFT);
+    for (int j = 0; j < padded(n_lanes); ++j) run[j] = 0;
+    for (int q = 0; q < padded(3 * K); ++q) before[q] = 0;
+    const int32_t least = node.config->min_child_samples, shift = MISSING_LEFT ? n_absent : 0;
+    for (int i = 0; i < m; ++i) {
+      const int b = scratch.bins[i];
+      const int32_t* at = feature.bin(*node.layout, b);
+      for (int j = 0; j < n_lanes; ++j) run[j] += at[j];
+      const int32_t there = scratch.count[i], left = there + shift;
+      if (n_products > 0) add_products(b, i == 0 ? there : there - scratch.count[i - 1], before);
+      if (left < least) continue;
+      if (node.count - left < least) break;
+      const float sum = score<MISSING, MISSING_LEFT>(i, left, there);
+      if (sum > best->sum || (sum == best->sum && b < best->bin)) *best = {sum, b, MISSING_LEFT};
     }
   }
 
-  // The candidate at which the running sums stand; `there`: rows on the left whose x is there.
-  POLYLEAF_METHOD float score(bool missing_left, int32_t there) const {
-    const bool with_x = n_products > 0;
-    const int32_t left = missing_left ? there + n_absent : there;
+  // Candidate i, at which the running sums stand.
+  template <bool MISSING, bool MISSING_LEFT>
+  POLYLEAF_METHOD float score(int i, int32_t left, int32_t there) const {
     const int32_t* totals = node.totals;
     const auto there_left = [&](int j) __attribute__((always_inline)) { return load<i32x8>(run + j); };
     const auto all_left = [&](int j) __attribute__((always_inline)) {
       const i32x8 v = load<i32x8>(run + j);
-      return missing_left ? v + load<i32x8>(absent + j) : v;
+      return MISSING_LEFT ? v + load<i32x8>(absent + j) : v;
     };
     const auto there_right = [&](int j) __attribute__((always_inline)) {
-      return (load<i32x8>(totals + j) - load<i32x8>(absent + j)) - load<i32x8>(run + j);
+      const i32x8 all = load<i32x8>(totals + j);
+      return (MISSING ? all - load<i32x8>(absent + j) : all) - load<i32x8>(run + j);
     };
     const auto all_right = [&](int j) __attribute__((always_inline)) {
       return load<i32x8>(totals + j) - all_left(j);
@@ -182,39 +260,30 @@ struct Many {
     const auto product_right = [&](int q) __attribute__((always_inline)) {
       return load<f64x8>(whole + q) - load<f64x8>(before + q);
     };
+    const bool with_x = n_products > 0;
     double weight_left, weight_right;
     const double sum_left =
         ManySide<DIAGONAL, decltype(all_left), decltype(there_left), decltype(product_left)>{
-            node, all_left, there_left, product_left, left, there, with_x}
+            node, all_left, there_left, product_left, left, there, with_x, common(0) + i}
             .score(&weight_left, nullptr);
     const double sum_right =
         ManySide<DIAGONAL, decltype(all_right), decltype(there_right), decltype(product_right)>{
-            node,  all_right, there_right, product_right, node.count - left, node.count - n_absent - there,
-            with_x}
+            node,          all_right,         there_right,
+            product_right, node.count - left, node.count - n_absent - there,
+            with_x,        common(1) + i}
             .score(&weight_right, nullptr);
     const double least = node.config->min_child_weight;
     return weight_left >= least && weight_right >= least ? static_cast<float>(sum_left + sum_right) : kNone;
   }
 
-  POLYLEAF_METHOD void scan(NumericBest* best) {
-    *best = {kNone, -1, 0};
-    if (n_products > 0)
-      for_bins([&](int b, int32_t count) __attribute__((always_inline)) { add_products(b, count, whole); });
-    int32_t there = 0;
-    const int32_t least = node.config->min_child_samples;
-    for_bins([&](int b, int32_t count) __attribute__((always_inline)) {
-      const int32_t* at = feature.bin(*node.layout, b);
-      for (int j = 0; j < n_lanes; ++j) run[j] += at[j];
-      if (n_products > 0) add_products(b, count, before);
-      there += count;
-      for (int missing_left = 0; missing_left <= (n_absent != 0 ? 1 : 0); ++missing_left) {
-        const int32_t left = missing_left != 0 ? there + n_absent : there;
-        if (left < least || node.count - left < least) continue;
-        const float sum = score(missing_left != 0, there);
-        if (sum > best->sum) *best = {sum, b, missing_left};
-      }
-    });
-  }
+  const ScanNode& node;
+  const ScanFeature& feature;
+  const int K, lane_h, n_lanes, n_products;
+  ScanScratch& scratch;
+  double *before, *whole;  // n_products each, readable to the next eight
+  int32_t *run, *absent;   // n_lanes each, likewise
+  double* candidates;
+  int32_t n_absent;
 };
 
 // One side, from sums in memory, readable to the next eight; products nullptr: x takes no part.

@@ -7,8 +7,6 @@
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 
-typedef double f64x4 __attribute__((vector_size(32)));
-
 // One output and at most one regressor, the half-additive fit: a bin's sums stand next to each other, as in
 // the histogram, and are turned around eight candidates at a time.
 template <int P, bool UNIT>
@@ -81,54 +79,84 @@ struct One {
     }
   }
   POLYLEAF_METHOD void turn_products(int i, f64x8* out) const {
-    f64x8 a[4];
-    for (int j = 0; j < 4; ++j)
-      a[j] = __builtin_shufflevector(load<f64x4>(products[i + j]), load<f64x4>(products[i + j + 4]), 0, 1, 2,
-                                     3, 4, 5, 6, 7);
-    for (int half = 0; half < 2; ++half) {
-      const f64x8 even = half == 0 ? __builtin_shufflevector(a[0], a[1], 0, 8, 1, 9, 4, 12, 5, 13)
-                                   : __builtin_shufflevector(a[0], a[1], 2, 10, 3, 11, 6, 14, 7, 15);
-      const f64x8 odd = half == 0 ? __builtin_shufflevector(a[2], a[3], 0, 8, 1, 9, 4, 12, 5, 13)
-                                  : __builtin_shufflevector(a[2], a[3], 2, 10, 3, 11, 6, 14, 7, 15);
-      out[2 * half] = __builtin_shufflevector(even, odd, 0, 1, 8, 9, 4, 5, 12, 13);
-      out[2 * half + 1] = __builtin_shufflevector(even, odd, 2, 3, 10, 11, 6, 7, 14, 15);
+    f64x4 low[4], high[4];
+    turn_four(i, low);
+    turn_four(i + 4, high);
+    for (int q = 0; q < 4; ++q) out[q] = {low[q], high[q]};
+  }
+  POLYLEAF_METHOD void turn_four(int i, f64x4* out) const {
+    f64x4 r[4], t[4];
+    for (int j = 0; j < 4; ++j) r[j] = load<f64x4>(products[i + j]);
+    for (int j = 0; j < 4; j += 2) {
+      t[j] = __builtin_shufflevector(r[j], r[j + 1], 0, 4, 2, 6);
+      t[j + 1] = __builtin_shufflevector(r[j], r[j + 1], 1, 5, 3, 7);
+    }
+    for (int j = 0; j < 2; ++j) {
+      out[j] = __builtin_shufflevector(t[j], t[j + 2], 0, 1, 4, 5);
+      out[j + 2] = __builtin_shufflevector(t[j], t[j + 2], 2, 3, 6, 7);
     }
   }
 
+  // A side of eight candidates. all(j), there(j): sums of lane j over all its rows and over those where the
+  // feature is there; product(q): gx, hx, hxx, hzx, which are 0 where the feature does not join.
+  template <class All, class There, class Product>
+  POLYLEAF_METHOD static f64x8 side(const ScanNode& node, const All& all, const There& there,
+                                    const Product& product, f64x8* weight) {
+    const LinearScan& linear = *node.linear;
+    const auto step = [&](int lane)
+                          __attribute__((always_inline)) { return static_cast<double>(linear.step[lane]); };
+    const double h_step = UNIT ? 1.0 : step(kH), g_step = step(0);
+    OneOutput<f64x8, P> sums;
+    sums.count = all(kCount);
+    sums.h = UNIT ? sums.count : all(kH) * h_step;
+    sums.g = all(0) * g_step;
+    sums.h_there = UNIT ? there(kCount) : there(kH) * h_step;
+    sums.g_there = there(0) * g_step;
+    sums.gx = product(0) * g_step;
+    sums.hx = product(1) * h_step;
+    sums.hxx = product(2) * h_step;
+    if constexpr (P == 1) {
+      sums.hz = all(kHz) * step(kHz);
+      sums.hzz = all(kHz + 1) * step(kHz + 1);
+      sums.gz = all(kHz + 2) * step(kHz + 2);
+      sums.hz_there = there(kHz) * step(kHz);
+      sums.hzx = product(3) * step(kHz);
+    }
+    *weight = sums.h;
+    return sums.score(node.config->reg_lambda, linear.slope_ridge, P == 1 ? linear.ridge[0] : 0.0,
+                      P == 1 ? linear.noise[0] : 0.0);
+  }
+
+  template <bool MISSING>
   void score(const ScanNode& node, const ScanFeature& feature, bool missing_left, const Candidates& c,
              float* out) const {
     const i32x8 absent = bin(feature, feature.missing);
     const double least = node.config->min_child_weight;
     const bool with_x = feature.means != nullptr;
     for (int i = c.first; i < c.last; i += 8) {
-      i32x8 there[8];
-      f64x8 product[4] = {};
-      turn_lanes(i, there);
-      if (with_x) turn_products(i, product);
-      const auto there_left = [&](int j) __attribute__((always_inline)) { return to_double(there[j]); };
-      const auto there_right = [&](int j) __attribute__((always_inline)) {
-        return to_double((node.totals[j] - absent[j]) - there[j]);
-      };
+      i32x8 sums[8];
+      f64x8 product[4] = {}, rest[4] = {};
+      turn_lanes(i, sums);
+      if (with_x) {
+        turn_products(i, product);
+        for (int q = 0; q < 4; ++q) rest[q] = products[c.n - 1][q] - product[q];
+      }
       const auto all_left = [&](int j) __attribute__((always_inline)) {
-        return to_double(missing_left ? there[j] + absent[j] : there[j]);
+        return to_double(MISSING && missing_left ? sums[j] + absent[j] : sums[j]);
       };
       const auto all_right = [&](int j) __attribute__((always_inline)) {
-        return to_double(node.totals[j] - (missing_left ? there[j] + absent[j] : there[j]));
+        return to_double(node.totals[j] - (MISSING && missing_left ? sums[j] + absent[j] : sums[j]));
       };
-      const auto product_left = [&](int q) __attribute__((always_inline)) { return product[q]; };
-      const auto product_right = [&](int q) __attribute__((always_inline)) {
-        return products[c.n - 1][q] - product[q];
+      const auto there_left = [&](int j) __attribute__((always_inline)) { return to_double(sums[j]); };
+      const auto there_right = [&](int j) __attribute__((always_inline)) {
+        return to_double(MISSING ? (node.totals[j] - absent[j]) - sums[j] : node.totals[j] - sums[j]);
       };
-      f64x8 weight_left, weight_right, middle;
-      const f64x8 sum_left =
-          SideSums<f64x8, P, decltype(all_left), decltype(there_left), decltype(product_left)>{
-              node, *node.layout, all_left, there_left, product_left, with_x}
-              .score(all_left(kCount), there_left(kCount), &weight_left, &middle, nullptr, nullptr);
-      const f64x8 sum_right =
-          SideSums<f64x8, P, decltype(all_right), decltype(there_right), decltype(product_right)>{
-              node, *node.layout, all_right, there_right, product_right, with_x}
-              .score(all_right(kCount), there_right(kCount), &weight_right, &middle, nullptr, nullptr);
-      store(out + i, narrowed(sum_left + sum_right, weight_left, weight_right, least));
+      const auto left = [&](int q) __attribute__((always_inline)) { return product[q]; };
+      const auto right = [&](int q) __attribute__((always_inline)) { return rest[q]; };
+      f64x8 weight_left, weight_right;
+      const f64x8 sum_left = side(node, all_left, there_left, left, &weight_left);
+      const f64x8 sum_right = side(node, all_right, there_right, right, &weight_right);
+      store_scores(sum_left + sum_right, weight_left, weight_right, least, out + i);
     }
   }
 };

@@ -10,10 +10,6 @@ namespace POLYLEAF_ISA_NAMESPACE {
 
 constexpr int kRow = 272;  // numbers kept for the candidates of a feature
 
-POLYLEAF_INLINE f64x8 to_double(i32x8 v) {
-  return __builtin_convertvector(v, f64x8);
-}
-
 // Sums of one side in the unit of the derivatives. LANE(j): the integer sum of lane j over all rows or over
 // those where x is there; PRODUCT(q): product number q with x. As doubles, or as eight candidates each.
 template <class V, int P, class All, class There, class Product>
@@ -82,11 +78,10 @@ struct SideSums {
 };
 
 // Score sums as floats, -inf where a child is too light.
-POLYLEAF_INLINE f32x8 narrowed(f64x8 sum, f64x8 weight_left, f64x8 weight_right, double least) {
-  const f64x8 none = f64x8{} + static_cast<double>(kNone);
-  sum = weight_left >= least ? sum : none;
-  sum = weight_right >= least ? sum : none;
-  return __builtin_convertvector(sum, f32x8);
+POLYLEAF_INLINE void store_scores(const f64x8& sum, const f64x8& weight_left, const f64x8& weight_right,
+                                  double least, float* out) {
+  const f64x8 none = broadcast(static_cast<double>(kNone));
+  store_floats(out, select(weight_right >= least, select(weight_left >= least, sum, none), none));
 }
 
 }  // namespace POLYLEAF_ISA_NAMESPACE

@@ -99,7 +99,7 @@ void score_candidates(const ScanNode& node, const ScanFeature& feature, bool mis
             node, layout, all_right, there_right, product_right, with_x}
             .score(to_double(node.count - left), to_double((node.count - n_absent) - there), &weight_right,
                    &middle, nullptr, nullptr);
-    store(out + i, narrowed(sum_left + sum_right, weight_left, weight_right, least));
+    store_scores(sum_left + sum_right, weight_left, weight_right, least, out + i);
   }
 }
 
@@ -150,7 +150,10 @@ void scan_one(const ScanNode& node, const ScanFeature& feature, ScanScratch& s, 
   const One<P, UNIT> one(s);
   const int m = one.run_over_bins(feature, s);
   scan_listed(node, feature, m, s, best, [&](bool missing_left, const Candidates& c, float* out) {
-    one.score(node, feature, missing_left, c, out);
+    if (feature.count(*node.layout, feature.missing) != 0)
+      one.template score<true>(node, feature, missing_left, c, out);
+    else
+      one.template score<false>(node, feature, missing_left, c, out);
   });
 }
 

@@ -4,23 +4,51 @@
 // vector of candidates.
 //
 // One regressor that those before it (x first) all but determine is left out.
+//
+// Candidates of one output and at most one regressor have the same in closed form, with two divisions for
+// five (OneOutput).
 #pragma once
-#include "../kernels/lanes.h"
+#include "../kernels/eight.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
-
-typedef float f32x8 __attribute__((vector_size(32)));
-typedef double f64x8 __attribute__((vector_size(64)));
 
 constexpr double kLeastSpread = 1.0 / (1 << 30);  // of x, relative to its second moment: below, a constant
 constexpr double kLeastMomentPivot = 1.0 / (1 << 10);  // of z, whose moments are rounded
 
 template <class V>
 POLYLEAF_INLINE V inverse_of(V x) {  // 0 where x is not above 0
-  const V positive = x > 0.0 ? x : V{} + 1.0;
-  return x > 0.0 ? 1.0 / positive : V{};
+  const auto positive = x > 0.0;
+  return select(positive, 1.0 / select(positive, x, V{} + 1.0), V{});
 }
+
+// One output, at most one regressor z: twice the loss removed. `there`: sums over the rows where x is there.
+// Each part is brought on one denominator: with centred moments a / h_there, b / h, c / h_there of x and z,
+// and right-hand sides v / h_there, w / h, eliminating x leaves (h v^2 d + e^2) / (h a h_there d).
+template <class V, int P>
+struct OneOutput {
+  V count, h, g, hz, hzz, gz;
+  V h_there, g_there, hz_there;
+  V gx, hx, hxx, hzx;
+
+  POLYLEAF_METHOD V score(double reg_lambda, double slope_ridge, double ridge, double noise) const {
+    const V constant = (g * g) * inverse_of(h + reg_lambda);
+    const V spread = h_there * hxx - hx * hx;
+    const auto joins = spread > kLeastSpread * (hxx * h_there);
+    const V one = V{} + 1.0;
+    const V v = select(joins, h_there * gx - hx * g_there, V{});
+    const V a = select(joins, (spread + h_there * slope_ridge) * h_there, one);
+    if constexpr (P == 0) return constant + (v * v) * inverse_of(a);
+    const V c = select(joins, h_there * hzx - hx * hz_there, V{});
+    const V b = (h * hzz - hz * hz) + h * (ridge + noise * count);
+    const V w = h * gz - g * hz, ch = c * h, q = a * h;
+    V d = a * b - ch * c, e = a * w - ch * v;
+    const auto kept = d > (kLeastMomentPivot * hzz) * q;
+    d = select(kept, d, one);
+    e = select(kept, e, V{});
+    return constant + (((v * v) * h) * d + e * e) * inverse_of(q * d);
+  }
+};
 
 // Sums of a side, in the unit of the derivatives. Over all its rows: count, h, hz, hzz, and g, gz of one
 // output at a time; over the rows where x is there: `h_there`, `hz_there`, `g_there`; products with x: hx,
@@ -57,13 +85,13 @@ struct LinearSide {
                                  double slope_ridge) {
     middle = hx * inverse_of(h_there);
     const V spread = hxx - hx * middle;
-    factor[0][0] = spread > kLeastSpread * hxx ? spread + slope_ridge : V{};
+    factor[0][0] = select(spread > kLeastSpread * hxx, spread + slope_ridge, V{});
     for (int i = 0; i < P; ++i) factor[i + 1][0] = hzx(i) - middle * hz_there(i);
   }
   POLYLEAF_METHOD void eliminate() {
     for (int j = 0; j <= P; ++j) {
       const V pivot = factor[j][j];
-      kept[j] = pivot > least[j] ? inverse_of(pivot) : V{};
+      kept[j] = select(pivot > least[j], inverse_of(pivot), V{});
       for (int i = j + 1; i <= P; ++i) {
         const V column = factor[i][j];
         const V f = column * kept[j];

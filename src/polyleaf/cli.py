@@ -29,6 +29,7 @@ _EXAMPLES = {
         "polyleaf train energy.csv -t heating,cooling --validation 0.2 --early-stopping 20 -m m",
         "polyleaf train emotions.arff -t last:6 -m m --rounds 300 --set subsample=0.8",
         "polyleaf train visits.parquet -t visits -m m --objective poisson --drop id,date",
+        "polyleaf train energy.csv -t heating,cooling -m m --leaf linear --linear-fit full",
         "polyleaf train letters.csv -t letter -m m --recipe tfbt --rounds 50",
         "polyleaf train letters.csv -t letter -m m --depth 4 --set grow_policy=depthwise --set refresh=layer",
         "polyleaf train tags.txt --format xmc --leaf sparse --label-names tags.names -m m",
@@ -122,7 +123,15 @@ def train(
     leaves: Annotated[int | None, typer.Option(help="Most leaves of a tree.")] = None,
     depth: Annotated[int | None, typer.Option(help="Most levels of a tree.")] = None,
     leaf: Annotated[
-        str | None, typer.Option(help="What leaves hold: dense (all outputs), sparse (some) or linear.")
+        str | None,
+        typer.Option(
+            help="What leaves hold: constant (a value for each output), linear (a function of a few "
+            "features), or sparse (values for some outputs)."
+        ),
+    ] = None,
+    linear_fit: Annotated[
+        str | None,
+        typer.Option(help="How splits are judged where leaves are linear: half_additive, full or post."),
     ] = None,
     label_names: Annotated[
         Path | None,
@@ -162,6 +171,7 @@ def train(
         "max_leaves": leaves,
         "max_depth": depth,
         "leaf": leaf,
+        "linear_fit": linear_fit,
         "objective": objective,
         "early_stopping_rounds": early_stopping,
         "n_jobs": threads,
@@ -198,12 +208,11 @@ def train(
     training, watched = _split(table, validation, early_stopping, seed, format)
     _check_writable(model)
     weights = training.column(weighted[0]) if weighted else None
-    X = Dataset(
-        schema.read_features(training), sample_weight=weights, max_bins=estimator.max_bins, n_jobs=threads
-    )
+    kept: dict[str, Any] = {"keep_features": estimator.leaf == "linear", "n_jobs": threads}
+    X = Dataset(schema.read_features(training), sample_weight=weights, max_bins=estimator.max_bins, **kept)
     eval_set = None
     if watched is not None:
-        X_watched = Dataset(schema.read_features(watched), reference=X, n_jobs=threads)
+        X_watched = Dataset(schema.read_features(watched), reference=X, **kept)
         eval_set = [(X_watched, schema.read_targets(watched))]
     estimator.fit(X, schema.read_targets(training), sample_weight=weights, eval_set=eval_set)
     _save(estimator, schema, model, leaf_dtype=leaf_dtype, statistics=statistics)

@@ -50,7 +50,7 @@ SHARED_CONSTRAINTS: Constraints = {
     "leaf": [StrOptions({"constant", "linear", "sparse"})],
     "linear_fit": [StrOptions({"half_additive", "full", "post"})],
     "linear_features": [Interval(Integral, 0, None, closed="left")],
-    "linear_lambda": [Interval(Real, 0, None, closed="left"), None],
+    "linear_lambda": [Interval(Real, 0, None, closed="both"), None],
     "linear_extrapolation": [StrOptions({"clip", "free"})],
     "leaf_k": [Interval(Integral, 1, None, closed="left")],
     "leaf_support": [StrOptions({"own", "shared"})],
