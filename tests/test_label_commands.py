@@ -74,7 +74,8 @@ def test_scores(folder, capsys):
     X, Y = read(folder)
     expected = ranking_scores(Y[300:], load_model(folder / "model").predict_topk(X[300:], 5))
     assert found == pytest.approx(expected)
-    assert found["P@1"] > 0.6
+    most_frequent = int(np.argmax(np.asarray(Y[:300].sum(axis=0))))
+    assert found["P@1"] > Y[300:].toarray()[:, most_frequent].mean() + 0.1
 
 
 @pytest.mark.parametrize("validation", ["0.25", "file"])
