@@ -40,5 +40,5 @@ def test_costs_are_measured_beside_constant_leaves(context, method):
 def test_the_papers_settings_in_the_words_of_each_library():
     own = gbdt_pl.paper_settings("GBDT-PL", 63).own
     assert own["min_child_weight"] == 100 and own["leaf"] == "linear" and "n_estimators" not in own
-    assert gbdt_pl.paper_settings("LightGBM", 63, 1).own == {"min_sum_hessian_in_leaf": 1}
+    assert gbdt_pl.paper_settings("LightGBM", 63).own == {"min_sum_hessian_in_leaf": 100}
     assert gbdt_pl.paper_settings("GBDT-PL", 63, goss=True).own["sampling_method"] == "goss"
