@@ -236,12 +236,18 @@ void HistogramSearch::sum_totals(const std::vector<Job>& jobs) {
 // Sparse leaves: where the nodes' candidates need not be looked at closely.
 void HistogramSearch::set_bounds(const std::vector<Job>& jobs) {
   if (scores().out_of_reach == nullptr) return;
+  const GrowConfig& config = scope_->config();
+  const double needed = 2.0 * layout_.n_outputs * config.split.min_split_gain;  // above the node's own sum
   parallel_for(n_threads_, static_cast<int64_t>(2 * jobs.size()), [&](int64_t task, int thread) {
     const Job& job = jobs[task / 2];
     const int32_t i = task % 2 == 0 ? job.build : job.subtract;
     if (i < 0 || !scope_->can_split(nodes_[i].at)) return;
-    nodes_[i].out_of_reach = scores().out_of_reach(scan_node(nodes_[i], thread));
-    nodes_[i].floor = -std::numeric_limits<float>::infinity();
+    const ScanNode node = scan_node(nodes_[i], thread);
+    nodes_[i].out_of_reach = scores().out_of_reach(node);
+    nodes_[i].floor =
+        config.post_prune
+            ? -std::numeric_limits<float>::infinity()
+            : static_cast<float>((scores().node_sum(node) + needed) * (1.0 - kLeastRelativeGain));
   });
 }
 

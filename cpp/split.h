@@ -157,7 +157,7 @@ POLYLEAF_DECLARE_KERNELS(SumKernels, sum_kernels)
 
 // The best candidate of a tile. `left` are the exact sums of the left child.
 struct TileSplit {
-  float sum;  // -inf: none
+  float sum = 0;  // -inf: none
   int32_t feature = -1;
   int32_t bin = -1;  // -1: categorical
   bool missing_left = false;

@@ -25,6 +25,9 @@ SHOWS = {
     "cgb": lambda found: found["accuracy"] > 0.75,
     "custom_objective": lambda found: found["asymmetric"] < found["squared"] - 0.1,
     "early_stopping": lambda found: found["best"] + 20 < found["rounds"] + 1 <= 1000,
+    "extreme_labels": lambda found: (
+        found["P@1"] > found["P@1 of the most frequent"] + 0.15 and found["nDCG@3"] > 0.7
+    ),
     "gbdt_mo": lambda found: found["rmse"] < 0.25 * found["baseline"],
     "jax_loss": lambda found: found["own"] < found["one for all"] - 0.3 and 0.8 < found["inside"] < 0.98,
     "layer_by_layer": lambda found: (
@@ -35,6 +38,7 @@ SHOWS = {
     "multilabel": lambda found: found["hamming"] < found["hamming of the majority"],
     "one_output_per_tree": lambda found: max(found.values()) < 3,
     "quantiles": lambda found: 0.65 < found["inside"] < 0.95 and found["error"] < 0.25 * found["baseline"],
+    "sparse_leaves": lambda found: found["four of each leaf's own"] > found["all classes"] > 0.85,
     "small_models": lambda found: (
         abs(found["rounded"] - found["accuracy"]) < 0.01 and found["accuracy"] > found["first"] + 0.3
     ),

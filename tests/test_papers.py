@@ -382,3 +382,56 @@ def test_sets_of_every_kind_are_read(tmp_path):
     assert labels.X.shape == (20, 5) and labels.X[7, 2] == 2.0
     assert labels.y.shape == (20, 4) and (labels.y.argmax(axis=1) == rows % 4).all()
     assert labels.parts is not None and list(labels.parts[1]) == [15, 16, 17, 18, 19]
+
+
+def test_labelled_sets_stay_sparse(tmp_path):
+    from benchmarks import sets
+    from scipy.sparse import csr_matrix, issparse
+
+    from polyleaf.multilabel_files import write_multilabel
+
+    rows = np.arange(20)
+    np.savez(
+        tmp_path / "npz.npz",
+        X=np.eye(20, 3, dtype=np.uint8), Y_indices=rows % 4, Y_indptr=np.arange(21), Y_shape=(20, 4),
+    )  # fmt: skip
+    found = sets.load_labelled(tmp_path, "npz")
+    assert issparse(found.Y) and found.Y.shape == (20, 4) and found.X.dtype == np.float32
+    assert sorted(np.concatenate(found.parts)) == list(rows) and len(found.parts[1]) == 4
+
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    X, Y = csr_matrix(np.eye(20, 7)), csr_matrix(np.eye(20, 5))
+    write_multilabel(folder / "train.txt", X[:15], Y[:15], "xmc")
+    with pytest.raises(sets.DataMissing):
+        sets.find(tmp_path, "texts")
+    write_multilabel(folder / "test.txt", X[15:], Y[15:], "xmc")
+    found = sets.load_labelled(tmp_path, "texts")
+    assert (found.X != X).nnz == 0 and (found.Y != Y).nnz == 0
+    assert found.part(1)[0].shape == (5, 7)
+
+
+def test_sparse_runs_give_what_their_tables_show(tmp_path):
+    """Every figure of every run of GBDT-SPARSE, on a tiny set."""
+    from benchmarks.papers import gbdt_sparse
+
+    rng = np.random.default_rng(0)
+    topic = rng.integers(0, 4, 700)
+    held = rng.random((700, 12)) < np.where(rng.random((4, 12)) < 0.3, 0.7, 0.05)[topic]
+    indptr, indices = np.r_[0, np.cumsum(held.sum(1))], np.nonzero(held)[1]
+    X = (rng.random((700, 30)) < np.where(rng.random((4, 30)) < 0.3, 0.5, 0.05)[topic]).astype(np.uint8)
+    np.savez(tmp_path / "delicious.npz", X=X, Y_indices=indices, Y_indptr=indptr, Y_shape=(700, 12),
+             train_idx=np.arange(600), test_idx=np.arange(600, 700))  # fmt: skip
+    context = Context(tmp_path, quick=True)
+    for name in ("Table 1, Delicious", "Table 3", "Splits"):
+        (table,) = (t for t in gbdt_sparse.PAPER.tables if t.name == name)
+        for method in ("LEML", "GBDT-SPARSE", "one-versus-rest, linear"):
+            if method not in table.methods:
+                continue
+            figures = table.run(context, method, "delicious")
+            shown = [s.figure for s in table.subjects if s.problem == "delicious"]
+            assert all(np.all(np.asarray(figures[f]) > 0) for f in shown), figures
+    curves = gbdt_sparse.by_size(context, "GBDT-SPARSE", "delicious")["curves"]
+    assert curves["size"][-1][1] == curves["time"][-1][1] > 40
+    assert gbdt_sparse.made(context, "GBDT-SPARSE", "2,000")["predicted"] > 0
+    assert gbdt_sparse.by_threads(context, "GBDT-SPARSE, exact search", "2")["a tree"] > 0

@@ -39,6 +39,14 @@ METHODS = {
     "CatBoost": Method("catboost"),
     "GBDT-MO, residual curvature": Method("polyleaf", {"softmax_curvature": "residual"}, recipe="gbdt_mo"),
     "C-GB": Method("polyleaf", {"softmax_curvature": "friedman"}, recipe="cgb"),
+    # Tables VI and VII, in gbdt_mo_sparse:
+    **{
+        f"k={k}, {name}": Method(
+            "polyleaf", {**DIAGONAL, "leaf_k": k, "leaf_support": support}, recipe="gbdt_mo_sparse"
+        )
+        for k in (2, 4, 8, 16)
+        for name, support in (("restricted", "shared"), ("unrestricted", "own"))
+    },
 }
 ONE_EACH = ("XGBoost", "LightGBM", "GBDT-SO")  # a model for each target, which stops when it is best
 

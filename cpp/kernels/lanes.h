@@ -52,6 +52,29 @@ POLYLEAF_INLINE float fold(f32x16 v) {
   return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
+#if defined(__AVX2__) && !defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
+// Eight rows of eight.
+POLYLEAF_INLINE void transpose_eight(const int32_t* from, int stride, int32_t* to) {
+  const i32x8 low1 = {0, 8, 1, 9, 4, 12, 5, 13}, low2 = {0, 1, 8, 9, 4, 5, 12, 13};
+  const i32x8 low4 = {0, 1, 2, 3, 8, 9, 10, 11};
+  i32x8 r[8], s[8];
+  for (int i = 0; i < 8; ++i) r[i] = load<i32x8>(from + static_cast<int64_t>(i) * stride);
+  for (int i = 0; i < 8; i += 2) {  // s: rows i, i + 1, in pairs of columns
+    s[i] = __builtin_shuffle(r[i], r[i + 1], low1);
+    s[i + 1] = __builtin_shuffle(r[i], r[i + 1], low1 + 2);
+  }
+  for (int i = 0; i < 8; i += 4)  // r: four rows of one column, in either half
+    for (int j = 0; j < 2; ++j) {
+      r[i + 2 * j] = __builtin_shuffle(s[i + j], s[i + j + 2], low2);
+      r[i + 2 * j + 1] = __builtin_shuffle(s[i + j], s[i + j + 2], low2 + 2);
+    }
+  for (int i = 0; i < 4; ++i) {
+    store(to + 16 * i, __builtin_shuffle(r[i], r[i + 4], low4));
+    store(to + 16 * (i + 4), __builtin_shuffle(r[i], r[i + 4], low4 + 4));
+  }
+}
+#endif
+
 // Sixteen rows of sixteen integers: rows become columns.
 POLYLEAF_INLINE void transpose(const int32_t* from, int stride, i32x16* to) {
 #if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
@@ -69,6 +92,11 @@ POLYLEAF_INLINE void transpose(const int32_t* from, int stride, i32x16* to) {
     }
   }
   for (int i = 0; i < 16; ++i) to[i] = r[i];
+#elif defined(__AVX2__) && defined(__GNUC__) && !defined(__clang__)
+  for (int i = 0; i < 16; i += 8)
+    for (int j = 0; j < 16; j += 8)
+      transpose_eight(from + static_cast<int64_t>(i) * stride + j, stride,
+                      reinterpret_cast<int32_t*>(to + j) + i);
 #else
   for (int i = 0; i < 16; ++i)
     for (int j = 0; j < 16; ++j) to[j][i] = from[static_cast<int64_t>(i) * stride + j];

@@ -3,7 +3,7 @@
 #pragma once
 #include "../kernels/lanes.h"
 
-#ifdef __AVX512F__
+#ifdef __AVX2__
 #include <immintrin.h>
 #endif
 
@@ -16,6 +16,12 @@ POLYLEAF_INLINE bool any_above(float a, float b) {
 POLYLEAF_INLINE bool any_above(f32x16 a, f32x16 b) {
 #ifdef __AVX512F__
   return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ) != 0;
+#elif defined(__AVX2__)
+  __m256 x[2], y[2];
+  std::memcpy(x, &a, sizeof(a));
+  std::memcpy(y, &b, sizeof(b));
+  return _mm256_movemask_ps(
+             _mm256_or_ps(_mm256_cmp_ps(x[0], y[0], _CMP_GT_OQ), _mm256_cmp_ps(x[1], y[1], _CMP_GT_OQ))) != 0;
 #else
   const i32x16 above = a > b;
   uint64_t words[8];
