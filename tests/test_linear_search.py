@@ -100,7 +100,7 @@ def test_same_bits_for_any_number_of_threads(n_outputs, kind):
     categorical=st.booleans(),
     scale=st.sampled_from([1e-20, 1.0, 1e15]),
 )
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 def test_any_tree_equals_twin(draw, n, n_outputs, kind, fit, d, linear_lambda, categorical, scale):
     if kind == "diagonal" and (n_outputs == 1 or fit == "full"):
         kind = "shared"

@@ -213,52 +213,84 @@ class Fit {
     });
   }
 
-  void solve_leaf(int64_t leaf, int p, const std::vector<double>& sums) {
-    const double* G = gradient_.data() + leaf * n_outputs_;
-    const double* H = curvature_.data() + leaf * h_columns_;
-    const int64_t entry = regressors_.begin[leaf];
+  // Moments of a leaf, as `sum_moments` lays them out: with one Gram matrix its triangle, then the sums of
+  // regressors; with many the sums, then the triangle, column by column. Products with gradients are behind.
+  struct Moments {
+    const double *gram, *sums, *products;
+    int stride;
+  };
+  Moments moments_of(const std::vector<double>& all, int p, int column) const {
     const int triangle = p * (p + 1) / 2, m = h_columns_;
-    std::vector<double> A(triangle), t(static_cast<size_t>(p) * n_outputs_);
+    return {all.data() + (m == 1 ? 0 : p * m + column), all.data() + (m == 1 ? triangle : column),
+            all.data() + static_cast<size_t>(triangle + p) * m, m};
+  }
+  double curvature(int64_t leaf, int column) const {
+    return curvature_[leaf * h_columns_ + column] + config_.reg_lambda;
+  }
+
+  void solve_leaf(int64_t leaf, int p, const std::vector<double>& sums) {
+    std::vector<double> A(p * (p + 1) / 2), t(static_cast<size_t>(p) * n_outputs_);
     bool finite = true;
-    for (int column = 0; column < m; ++column) {
-      const int columns = m == 1 ? n_outputs_ : 1, k0 = m == 1 ? 0 : column;
-      const double total = H[column] + config_.reg_lambda, inverse = total > 0 ? 1.0 / total : 0.0;
-      // With one Gram matrix: its triangle, then the sums. With many: the sums, then the triangle, column by
-      // column.
-      const double* gram = sums.data() + (m == 1 ? 0 : p * m + column);
-      const double* v = sums.data() + (m == 1 ? triangle : column);
-      const double* c = sums.data() + static_cast<size_t>(triangle + p) * m;
-      for (int i = 0; i < p; ++i) {
-        for (int j = 0; j <= i; ++j) A[at(i, j)] = gram[at(i, j) * m] - (v[i * m] * v[j * m]) * inverse;
-        A[at(i, i)] += config_.linear_lambda;
-        for (int k = 0; k < columns; ++k)
-          t[i * columns + k] = c[i * n_outputs_ + k0 + k] - v[i * m] * (G[k0 + k] * inverse);
-      }
+    for (int column = 0; column < h_columns_; ++column) {
+      const int columns = h_columns_ == 1 ? n_outputs_ : 1, first = h_columns_ == 1 ? 0 : column;
+      const Moments moments = moments_of(sums, p, column);
+      const double total = curvature(leaf, column);
+      set_up(moments, p, total, gradient_.data() + leaf * n_outputs_, first, columns, A.data(), t.data());
       solve_gram(A.data(), p, t.data(), columns);
-      for (int k = 0; k < columns; ++k) {
-        double shift = 0;
-        for (int i = 0; i < p; ++i) {
-          const double slope = -t[i * columns + k];
-          shift += v[i * m] * slope;
-          const double scale = 1 / table_.scale(regressors_.features[entry + i]);
-          const float w = static_cast<float>((slope * config_.learning_rate) * scale);
-          finite &= std::isfinite(w);
-          weights_[(entry + i) * n_outputs_ + k0 + k] = w;
-        }
-        shift = -(shift * inverse);
-        const double constant = total > 0 ? -G[k0 + k] / total : 0.0;
-        const float b = static_cast<float>((constant + shift) * config_.learning_rate);
-        finite &= std::isfinite(b);
-        intercept_[leaf * n_outputs_ + k0 + k] = b;
-      }
+      for (int k = 0; k < columns; ++k)
+        finite &= keep_function(leaf, first + k, p, total, moments, t.data() + k, columns);
     }
-    if (finite) return;
+    if (!finite) make_constant(leaf, p);
+  }
+
+  // The system of `columns` outputs from `first` on, regressors centred on the leaf: A (lower triangle, with
+  // the ridge) and right-hand sides t (p, columns). G: gradients of the leaf.
+  void set_up(const Moments& of, int p, double total, const double* G, int first, int columns, double* A,
+              double* t) const {
+    const double inverse = total > 0 ? 1.0 / total : 0.0;
+    const auto sum = [&](int i) { return of.sums[i * of.stride]; };
+    for (int i = 0; i < p; ++i) {
+      for (int j = 0; j <= i; ++j) A[at(i, j)] = of.gram[at(i, j) * of.stride] - (sum(i) * sum(j)) * inverse;
+      A[at(i, i)] += config_.linear_lambda;
+      for (int k = 0; k < columns; ++k)
+        t[i * columns + k] = of.products[i * n_outputs_ + first + k] - sum(i) * (G[first + k] * inverse);
+    }
+  }
+
+  // Slopes and intercept of output k from minus its solution (p numbers, `step` apart); whether all are
+  // finite.
+  bool keep_function(int64_t leaf, int k, int p, double total, const Moments& of, const double* solution,
+                     int step) {
+    const int64_t entry = regressors_.begin[leaf];
+    const double inverse = total > 0 ? 1.0 / total : 0.0;
+    bool finite = true;
+    double shift = 0;
+    for (int i = 0; i < p; ++i) {
+      const double slope = -solution[i * step];
+      shift += of.sums[i * of.stride] * slope;
+      const double scale = 1 / table_.scale(regressors_.features[entry + i]);
+      const float w = static_cast<float>((slope * config_.learning_rate) * scale);
+      finite &= std::isfinite(w);
+      weights_[(entry + i) * n_outputs_ + k] = w;
+    }
+    shift = -(shift * inverse);
+    const float b = static_cast<float>((constant(leaf, k, total) + shift) * config_.learning_rate);
+    intercept_[leaf * n_outputs_ + k] = b;
+    return finite && std::isfinite(b);
+  }
+
+  // What a constant leaf pays out, before the learning rate.
+  double constant(int64_t leaf, int k, double total) const {
+    return total > 0 ? -gradient_[leaf * n_outputs_ + k] / total : 0.0;
+  }
+  void make_constant(int64_t leaf, int p) {
     for (int k = 0; k < n_outputs_; ++k) {
-      const double total = H[m == 1 ? 0 : k] + config_.reg_lambda;
+      const double total = curvature(leaf, h_columns_ == 1 ? 0 : k);
       intercept_[leaf * n_outputs_ + k] =
-          static_cast<float>((total > 0 ? -G[k] / total : 0.0) * config_.learning_rate);
+          static_cast<float>(constant(leaf, k, total) * config_.learning_rate);
     }
-    std::fill_n(weights_.begin() + entry * n_outputs_, static_cast<size_t>(p) * n_outputs_, 0.0f);
+    std::fill_n(weights_.begin() + regressors_.begin[leaf] * n_outputs_, static_cast<size_t>(p) * n_outputs_,
+                0.0f);
   }
 
   // Ascending order of a leaf's regressors that have a slope.

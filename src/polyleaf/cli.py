@@ -532,7 +532,9 @@ def _binned(schema: Schema, table: Table, estimator: Any, threads: int | None) -
     """The features of a table as the model saw those it learned from: a `Dataset`."""
     from .dataset import Dataset
 
-    return Dataset(schema.read_features(table), reference=estimator.model_.mapper, n_jobs=threads)
+    model = estimator.model_
+    kept: dict[str, Any] = {"keep_features": model.reads_features, "n_jobs": threads}
+    return Dataset(schema.read_features(table), reference=model.mapper, **kept)
 
 
 def _print_tree(tree: dict[str, Any]) -> None:

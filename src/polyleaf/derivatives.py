@@ -76,7 +76,7 @@ class Derivatives:
             used = None if self.config.curvature == "none" else h
             g, h = self.sketch.sketch(g, used, round, self.config.seed, self.config.n_threads)
         curvature = self.config.curvature
-        if curvature == "auto" and self.config.looks_ahead:
+        if curvature == "auto" and self.config.looks_ahead and self.config.linear_fit == "full":
             curvature = "shared"  # one Gram matrix for all outputs
         wanted = structure_curvature(curvature, h, g.shape[1])
         if wanted == "full":
