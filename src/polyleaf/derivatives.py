@@ -147,6 +147,10 @@ def _check_memory(n_rows: int, n_outputs: int, config: BoostConfig) -> None:
     if needed > limit:
         raise ValueError(
             f"Full Hessians of {n_rows} rows and {n_outputs} outputs are {entries} numbers a row and need at "
-            f"least {needed / 2**30:.3g} GiB, more than histogram_memory ({limit / 2**30:.3g} GiB). Raise "
+            f"least {_size(needed)}, more than histogram_memory ({_size(limit)}). Raise "
             'histogram_memory, or use "diagonal" for curvature and leaf_curvature.'
         )
+
+
+def _size(n_bytes: float) -> str:
+    return f"{n_bytes / 2**30:.1f} GiB" if n_bytes >= 2**29 else f"{n_bytes / 2**20:.1f} MiB"
