@@ -29,7 +29,9 @@ void VerifiedSearch::start(const SearchScope& scope) {
     s.lines.reserve(n * kSetLanes);
     std::fill_n(s.lines.data(), n * kSetLanes, int64_t{0});
     s.touched.reserve(n + 1);
-    s.sums = {s.lines.data(), s.touched.data(), 0};
+    s.number.reserve(n);
+    std::fill_n(s.number.data(), n, 0);
+    s.sums = {s.lines.data(), s.touched.data(), s.number.data(), 0};
   }
 }
 
@@ -127,10 +129,14 @@ void VerifiedSearch::add_rows(const Case& c, int64_t first, int64_t last, Scratc
 // Adds all sums of `from` to `to` and clears them.
 void VerifiedSearch::move_sums(Scratch& from, Scratch& to) const {
   for (int64_t i = 0; i < from.sums.n_touched; ++i) {
-    const int64_t output = from.sums.touched[i];
-    int64_t* to_line = to.sums.lines + output * kSetLanes;
-    const int64_t* line = from.sums.lines + output * kSetLanes;
-    if (to_line[kSets] == 0) to.sums.touched[to.sums.n_touched++] = static_cast<int32_t>(output);
+    const int32_t output = from.sums.touched[i];
+    int32_t& number = to.sums.number[output];
+    if (number == 0) {
+      to.sums.touched[to.sums.n_touched++] = output;
+      number = static_cast<int32_t>(to.sums.n_touched);
+    }
+    int64_t* to_line = to.sums.lines + (int64_t{number} - 1) * kSetLanes;
+    const int64_t* line = from.sums.lines + i * kSetLanes;
     for (int lane = 0; lane < kSetLanes; ++lane) to_line[lane] += line[lane];
   }
   for (int lane = 0; lane < kSetLanes; ++lane) to.curvature[lane] += from.curvature[lane];
@@ -138,8 +144,8 @@ void VerifiedSearch::move_sums(Scratch& from, Scratch& to) const {
 }
 
 void VerifiedSearch::clear(Scratch& s) const {
-  for (int64_t i = 0; i < s.sums.n_touched; ++i)
-    std::fill_n(s.sums.lines + int64_t{s.sums.touched[i]} * kSetLanes, kSetLanes, int64_t{0});
+  for (int64_t i = 0; i < s.sums.n_touched; ++i) s.sums.number[s.sums.touched[i]] = 0;
+  std::fill_n(s.sums.lines, s.sums.n_touched * kSetLanes, int64_t{0});
   s.sums.n_touched = 0;
   std::fill_n(s.curvature, kSetLanes, int64_t{0});
 }
@@ -167,7 +173,7 @@ void VerifiedSearch::judge(Case& c, Scratch& s) const {
 VerifiedSearch::Worths VerifiedSearch::worths(int n_sets, Scratch& s) const {
   for (int i = 0; i < 2 * n_sets; ++i) s.magnitudes[i].start(config_.leaf_k);
   for (int64_t i = 0; i < s.sums.n_touched; ++i) {
-    const int64_t* line = s.sums.lines + int64_t{s.sums.touched[i]} * kSetLanes;
+    const int64_t* line = s.sums.lines + i * kSetLanes;
     for (int set = 0; set < n_sets; ++set) {
       s.magnitudes[2 * set].offer(std::abs(line[set]));
       s.magnitudes[2 * set + 1].offer(std::abs(line[0] - line[set]));

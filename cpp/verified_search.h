@@ -43,7 +43,7 @@ class VerifiedSearch final : public SparseSearch {
   // One thread's memory; clear between cases.
   struct Scratch {
     Buffer<int64_t> lines;
-    Buffer<int32_t> touched;
+    Buffer<int32_t> touched, number;
     SetSums sums{};
     int64_t curvature[kSetLanes] = {};  // of the sets
     std::vector<uint8_t> bits, sides;

@@ -9,20 +9,27 @@ namespace {
 
 typedef int64_t i64x8 __attribute__((vector_size(64)));
 
-constexpr int kAhead = 12;  // entries whose lines are fetched before their turn
+constexpr int kAhead =
+    12;  // entries before its turn at which an output's line is fetched, and twice, its number
 
 void add_row(const int32_t* outputs, const float* values, int64_t n, float multiplier, float scale,
              const int64_t* lanes, SetSums* sums) {
-  const i64x8 sets = load<i64x8>(lanes), one = {0, 0, 0, 0, 0, 0, 0, 1};
-  int64_t n_touched = sums->n_touched;
+  const i64x8 sets = load<i64x8>(lanes);
+  int32_t n_touched = static_cast<int32_t>(sums->n_touched);
   for (int64_t e = 0; e < n; ++e) {
-    if (e + kAhead < n) __builtin_prefetch(sums->lines + int64_t{outputs[e + kAhead]} * kSetLanes, 1);
-    int64_t* line = sums->lines + int64_t{outputs[e]} * kSetLanes;
-    const int64_t value = static_cast<int32_t>(values[e] * multiplier * scale);
-    const i64x8 before = load<i64x8>(line);
+    if (e + 2 * kAhead < n) __builtin_prefetch(sums->number + outputs[e + 2 * kAhead], 1);
+    if (e + kAhead <
+        n) {  // of outputs not met yet the address is that before the first line, which does no harm
+      const int64_t ahead = int64_t{sums->number[outputs[e + kAhead]]} - 1;
+      __builtin_prefetch(sums->lines + ahead * kSetLanes, 1);
+    }
+    int32_t& number = sums->number[outputs[e]];
     sums->touched[n_touched] = outputs[e];
-    n_touched += line[kSetLanes - 1] == 0;
-    store(line, before + ((value - i64x8{}) & sets) + one);
+    n_touched += number == 0;
+    number = number == 0 ? n_touched : number;
+    int64_t* line = sums->lines + (int64_t{number} - 1) * kSetLanes;
+    const int64_t value = static_cast<int32_t>(values[e] * multiplier * scale);
+    store(line, load<i64x8>(line) + ((value - i64x8{}) & sets));
   }
   sums->n_touched = n_touched;
 }

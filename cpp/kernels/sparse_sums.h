@@ -7,12 +7,14 @@
 namespace polyleaf {
 
 constexpr int kSetLanes = 8;          // of a line
-constexpr int kSets = kSetLanes - 1;  // the last lane counts entries, so that a line in use is never clear
+constexpr int kSets = kSetLanes - 1;
 
-// Lines of all outputs; only those of `touched` are not clear.
+// Outputs are numbered 1, 2, ... in the order of their meeting, and their lines stand in that order: however
+// many outputs there are, those of a node lie side by side.
 struct SetSums {
-  int64_t* lines;    // kSetLanes an output
-  int32_t* touched;  // room for all outputs
+  int64_t* lines;    // kSetLanes an output that was met, clear beyond
+  int32_t* touched;  // these outputs; room for all and one more
+  int32_t* number;   // of every output; 0: not met
   int64_t n_touched;
 };
 
