@@ -18,10 +18,9 @@ void add_row(const int32_t* outputs, const float* values, int64_t n, float multi
   int32_t n_touched = static_cast<int32_t>(sums->n_touched);
   for (int64_t e = 0; e < n; ++e) {
     if (e + 2 * kAhead < n) __builtin_prefetch(sums->number + outputs[e + 2 * kAhead], 1);
-    if (e + kAhead <
-        n) {  // of outputs not met yet the address is that before the first line, which does no harm
-      const int64_t ahead = int64_t{sums->number[outputs[e + kAhead]]} - 1;
-      __builtin_prefetch(sums->lines + ahead * kSetLanes, 1);
+    if (e + kAhead < n) {  // of outputs not met yet, the first line: no harm
+      const int64_t ahead = sums->number[outputs[e + kAhead]];
+      __builtin_prefetch(sums->lines + (ahead - (ahead > 0)) * kSetLanes, 1);
     }
     int32_t& number = sums->number[outputs[e]];
     sums->touched[n_touched] = outputs[e];
