@@ -6,7 +6,7 @@
 
 namespace polyleaf {
 
-constexpr int kSetLanes = 8;          // of a line
+constexpr int kSetLanes = 8;  // of a line
 constexpr int kSets = kSetLanes - 1;
 
 // Outputs are numbered 1, 2, ... in the order of their meeting, and their lines stand in that order: however
