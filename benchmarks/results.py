@@ -41,7 +41,7 @@ def page(studies: Sequence[tuple[Paper, Store]], documents: Sequence[dict[str, A
 def _study(paper: Paper, store: Store, images: Path) -> Iterator[str]:
     yield f"## {paper.title}"
     yield f"{paper.citation}"
-    yield "\n".join(_environments(store))
+    yield "\n".join(_environments(store.environments_of(paper)))
     if any(isinstance(table, Table) and table.paper for table in paper.tables):
         yield tables.LEGEND
     for table in paper.tables:
@@ -49,6 +49,8 @@ def _study(paper: Paper, store: Store, images: Path) -> Iterator[str]:
         if isinstance(table, Figure):
             image = plots.draw(paper, table, store, images)
             yield "Not run." if image is None else f"![{table.title}]({images.name}/{image.name})"
+        elif not store.found(paper, table):
+            yield "Not run."
         else:
             yield from _table(paper, table, store)
         yield table.protocol
@@ -63,10 +65,10 @@ def _table(paper: Paper, table: Table, store: Store) -> Iterator[str]:
         yield "\n".join(f"- {note}" for note in filled.notes)
 
 
-def _environments(store: Store) -> Iterator[str]:
-    """What the runs of a file depended on, each machine and commit once."""
+def _environments(environments: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """What runs depended on, each machine and commit once."""
     seen = set()
-    for environment in store.environments:
+    for environment in environments:
         line = _environment(environment)
         if line not in seen:
             seen.add(line)
@@ -78,9 +80,11 @@ def _environment(about: dict[str, Any]) -> str:
     commit = (about.get("commit") or "no commit")[:10]
     changes = " with changes" if about.get("uncommitted_changes") else ""
     threads = f", {about['threads']} threads" if "threads" in about else ""
+    is_busy = (about.get("load_average") or 0) > 2 * (about.get("cores") or 1)
+    busy = ", BUSY with other work: seconds are rough" if is_busy else ""
     quick = ", QUICK: figures mean nothing" if about.get("quick") else ""
     machine = f"{about['cpu']} ({about['instruction_set']}){threads}"
-    return f"{about['date'][:10]}, {commit}{changes}, {machine}{quick}; {packages}"
+    return f"{about['date'][:10]}, {commit}{changes}, {machine}{busy}{quick}; {packages}"
 
 
 def _document(document: dict[str, Any]) -> Iterator[str]:

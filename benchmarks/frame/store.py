@@ -39,8 +39,8 @@ class Store:
         for line in self._lines():
             if "environment" in line:
                 self.environments.append(line["environment"])
-            else:
-                self.records[line["key"]] = line
+            else:  # of the environment above it, wherever files have been put together
+                self.records[line["key"]] = {**line, "ran_in": len(self.environments) - 1}
 
     def _lines(self) -> list[dict[str, Any]]:
         if not self.path.is_file():
@@ -73,6 +73,11 @@ class Store:
     def problem_of(self, key: str) -> str | None:
         """Why the run has no figures; None where it has, or was never tried."""
         return self.records.get(key, {}).get("error")
+
+    def environments_of(self, paper: Paper) -> list[dict[str, Any]]:
+        """What the finished runs of a paper depended on, in the order of the file."""
+        used = {self.records[task.key].get("ran_in") for task in paper.tasks() if self.done(task.key)}
+        return [environment for i, environment in enumerate(self.environments) if i in used]
 
     def begin(self, environment: dict[str, Any]) -> None:
         """Note what the runs to come depend on: versions, processor, commit, and `quick`.
