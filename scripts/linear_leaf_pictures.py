@@ -1,4 +1,4 @@
-"""The pictures of docs/linear-leaves.md: `python scripts/linear_leaf_pictures.py` writes them to docs/img."""
+"""The pictures of docs/linear-leaves.md: `python scripts/linear_leaf_pictures.py` writes docs/images."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from polyleaf import PolyleafRegressor
 
-FOLDER = Path(__file__).resolve().parent.parent / "docs" / "img"
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "images"
 SIZE, DPI = (8.0, 2.8), 80
 
 

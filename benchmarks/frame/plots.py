@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ def draw(paper: Paper, figure: Figure, store: Store, folder: Path) -> Path | Non
     found = store.found(paper, figure)
     if not found:
         return None
-    name = f"{paper.key}-{figure.name}".lower().replace(" ", "-").replace("_", "-")
+    name = re.sub(r"[^a-z0-9]+", "-", f"{paper.key}-{figure.name}".lower())
     return save(lambda canvas: (figure.draw or _curves(figure))(canvas, found), folder / f"{name}.svg")
 
 
