@@ -196,13 +196,9 @@ struct TreeGrower {
   VerifiedSearch verified;
   ExactSearch exact;
 
-  Search& search(const Channels& channels) {
-    require(channels.sample().n_all == grower.bins().n_rows(),
-            "The channels must have as many rows as the bins.");
-    histograms.use(channels);
-    return histograms;
-  }
-  Search& search(LinearChannels& channels) {
+  // LinearChannels are not const: they make channels anew for every node.
+  template <class AnyChannels>
+  Search& search(AnyChannels& channels) {
     require(channels.sample().n_all == grower.bins().n_rows(),
             "The channels must have as many rows as the bins.");
     histograms.use(channels);
@@ -215,6 +211,15 @@ struct TreeGrower {
     return reinterpret_cast<const uint8_t*>(features->data());
   }
 };
+
+template <class AnyChannels>
+Tree grow(TreeGrower& self, AnyChannels& channels, const GrowConfig& config,
+          const Optional1<const bool>& features) {
+  Search& search = self.search(channels);
+  const uint8_t* flags = self.flags(features);
+  nb::gil_scoped_release release;
+  return self.grower.grow(search, config, flags);
+}
 
 void check_sparse(const TreeGrower& self, const SparseRows& gradients, const Optional1<const float>& weight,
                   int32_t leaf_k) {
@@ -233,28 +238,11 @@ nb::ndarray<nb::numpy, const int32_t, nb::ndim<1>> leaf_of_row(nb::handle self) 
 void bind_growers(nb::module_& m) {
   nb::class_<TreeGrower>(m, "Grower", "Grows trees on one Bins; memory is reused over trees.")
       .def(nb::init<const Bins&, int>(), nb::arg("bins"), nb::arg("n_threads") = 1, nb::keep_alive<1, 2>())
-      .def(
-          "grow",
-          [](TreeGrower& self, const Channels& channels, const GrowConfig& config,
-             Optional1<const bool> features) {
-            Search& search = self.search(channels);
-            const uint8_t* flags = self.flags(features);
-            nb::gil_scoped_release release;
-            return self.grower.grow(search, config, flags);
-          },
-          nb::arg("channels"), nb::arg("config"), nb::arg("features") = nb::none(),
-          "One tree. `features`: bool (n_features,), the features it may use.")
-      .def(
-          "grow",
-          [](TreeGrower& self, LinearChannels& channels, const GrowConfig& config,
-             Optional1<const bool> features) {
-            Search& search = self.search(channels);
-            const uint8_t* flags = self.flags(features);
-            nb::gil_scoped_release release;
-            return self.grower.grow(search, config, flags);
-          },
-          nb::arg("channels"), nb::arg("config"), nb::arg("features") = nb::none(),
-          "The same, whose splits look ahead to linear leaves.")
+      .def("grow", &grow<const Channels>, nb::arg("channels"), nb::arg("config"),
+           nb::arg("features") = nb::none(),
+           "One tree. `features`: bool (n_features,), the features it may use.")
+      .def("grow", &grow<LinearChannels>, nb::arg("channels"), nb::arg("config"),
+           nb::arg("features") = nb::none(), "The same, whose splits look ahead to linear leaves.")
       .def(
           "grow_sparse",
           [](TreeGrower& self, const SparseRows& gradients, Optional1<const float> weight,

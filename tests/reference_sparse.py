@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import reference
-from reference import F32, GAIN_RESOLUTION, MISSING, N_CODES, SMALLEST_DERIVATIVE, Split
+from reference import F32, GAIN_RESOLUTION, MISSING, N_CODES, SMALLEST_DERIVATIVE, Split, newton_steps
 
 N_PROPOSALS = 6  # splits of a node that are judged by exact sums
 TILE_FEATURES = 8
@@ -62,16 +62,6 @@ def curvature(gradients):
     return fixed_point(reference.used(weight[:, None], gradients.rows, gradients.multiplier)[:, 0])
 
 
-def newton_step(G, H, step):
-    """Step of one output, and how much it lowers twice the loss; float64."""
-    H = H + step.reg_lambda
-    shrunk = max(abs(G) - step.reg_alpha, 0.0)
-    size = shrunk / H if H > 0 else 0.0
-    if step.max_delta_step > 0:
-        size = min(size, step.max_delta_step)
-    return -np.copysign(size, G) if H > 0 else 0.0, (2.0 * shrunk - H * size) * size
-
-
 def worth(sums, unit, H, leaf_k, step):
     """Float64: what a leaf is worth that holds the `leaf_k` outputs of largest |sum| (eq. 20).
 
@@ -79,7 +69,7 @@ def worth(sums, unit, H, leaf_k, step):
     """
     total = 0.0
     for magnitude in np.sort(np.abs(sums))[::-1][:leaf_k]:
-        total += newton_step(float(magnitude) * unit, H, step)[1]
+        total += newton_steps(float(magnitude) * unit, H, step)[1]
     return total
 
 
@@ -240,7 +230,7 @@ def sparse_leaves(gradients, leaf_of_row, n_leaves, leaf_k, step):
     for leaf in range(n_leaves):
         sums = integers[leaves == leaf].sum(axis=0)
         H_leaf = float(H[leaves == leaf].sum()) * H_unit
-        steps = {k: newton_step(float(sums[k]) * unit, H_leaf, step) for k in np.flatnonzero(sums)}
+        steps = {k: newton_steps(float(sums[k]) * unit, H_leaf, step) for k in np.flatnonzero(sums)}
         worthy = [k for k, (_, its_worth) in steps.items() if its_worth > 0]
         kept = sorted(sorted(worthy, key=lambda k: (-abs(sums[k]), k))[:leaf_k])
         outputs += kept

@@ -39,8 +39,8 @@ class Store:
         for line in self._lines():
             if "environment" in line:
                 self.environments.append(line["environment"])
-            else:  # of the environment above it, wherever files have been put together
-                self.records[line["key"]] = {**line, "ran_in": len(self.environments) - 1}
+            else:
+                self._keep(line)
 
     def _lines(self) -> list[dict[str, Any]]:
         if not self.path.is_file():
@@ -93,9 +93,12 @@ class Store:
 
     def add(self, record: Record) -> None:
         """Keep a run: `key`, `figures` or `error`, and whatever else is to be known of it."""
-        record = {**record, "ran_in": len(self.environments) - 1}
-        self.records[record["key"]] = record
+        self._keep(record)
         self._append(record)
+
+    def _keep(self, record: Record) -> None:
+        """Of the environment above it in the file, also where files have been put together."""
+        self.records[record["key"]] = {**record, "ran_in": len(self.environments) - 1}
 
     def _append(self, line: dict[str, Any]) -> None:
         text = json.dumps(line, default=plain) + "\n"

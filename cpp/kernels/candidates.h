@@ -32,6 +32,22 @@ POLYLEAF_INLINE Candidates large_enough(const ScanNode& node, int m, const ScanS
   return c;
 }
 
+// Calls add(bin) for the value bins that may hold rows, ascending; bin 0 always.
+template <class Add>
+POLYLEAF_INLINE void visit_bins(const ScanFeature& feature, const Add& add) {
+  if (feature.touched == nullptr) {
+    for (int b = 0; b < feature.n_bins; ++b) add(b);
+    return;
+  }
+  for (int word = 0; word < 4; ++word) {
+    uint64_t bits = feature.touched[word] | (word == 0 ? 1 : 0);
+    for (; bits != 0; bits &= bits - 1) {
+      const int b = word * 64 + __builtin_ctzll(bits);
+      if (b < feature.n_bins) add(b);
+    }
+  }
+}
+
 // Fills scratch.bins, count, curvature (where one lane serves all outputs) and, for one output, gradient.
 // Empty bins repeat the candidate before them and are left out; bin 0 stays, since with missing values on the
 // left it is a candidate even when empty.
@@ -55,17 +71,7 @@ static Candidates list_candidates(const ScanNode& node, const ScanFeature& featu
     add(feature.missing);
     m = 0;
   }
-  if (feature.touched == nullptr) {
-    for (int b = 0; b < feature.n_bins; ++b) add(b);
-  } else {
-    for (int word = 0; word < 4; ++word) {
-      uint64_t bits = feature.touched[word] | (word == 0 ? 1 : 0);
-      for (; bits != 0; bits &= bits - 1) {
-        const int b = word * 64 + __builtin_ctzll(bits);
-        if (b < feature.n_bins) add(b);
-      }
-    }
-  }
+  visit_bins(feature, add);
   return large_enough(node, m, s);
 }
 

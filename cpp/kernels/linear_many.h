@@ -169,17 +169,7 @@ class Many {
       }
       ++m;
     };
-    if (feature.touched == nullptr) {
-      for (int b = 0; b < feature.n_bins; ++b) add(b);
-    } else {
-      for (int word = 0; word < 4; ++word) {
-        uint64_t bits = feature.touched[word] | (word == 0 ? 1 : 0);
-        for (; bits != 0; bits &= bits - 1) {
-          const int b = word * 64 + __builtin_ctzll(bits);
-          if (b < feature.n_bins) add(b);
-        }
-      }
-    }
+    visit_bins(feature, add);
     return m;
   }
 

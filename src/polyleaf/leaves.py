@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .forest import Leaves
     from .objectives.base import Problem
 
-__all__ = ["ConstantLeaves", "LinearLeaves", "SparseLeaves"]
+__all__ = ["ConstantLeaves", "LinearLeaves", "SparseLeaves", "newton_step"]
 
 
 class ConstantLeaves:
@@ -103,12 +103,7 @@ class SparseLeaves(ConstantLeaves):
     ) -> Leaves:
         c = self.config
         g, h = self.derivatives.for_leaves(output)
-        step = _core.LeafConfig(
-            reg_lambda=c.reg_lambda,
-            reg_alpha=c.reg_alpha,
-            max_delta_step=c.max_delta_step,
-            learning_rate=learning_rate,
-        )
+        step = newton_step(c, learning_rate)
         shared = tree if c.leaf_support == "shared" else None
         sample = {"rows": draw.rows, "multiplier": draw.multiplier}
         return _core.sparse_leaves(
@@ -182,6 +177,16 @@ class LinearLeaves(ConstantLeaves):
             multiplier=draw.multiplier,
             n_threads=c.n_threads,
         )
+
+
+def newton_step(config: BoostConfig, learning_rate: float) -> _core.LeafConfig:
+    """The Newton step of sparse leaves, whether targets are dense or sparse."""
+    return _core.LeafConfig(
+        reg_lambda=config.reg_lambda,
+        reg_alpha=config.reg_alpha,
+        max_delta_step=config.max_delta_step,
+        learning_rate=learning_rate,
+    )
 
 
 def _refuse_renewal(problem: Problem, kind: str) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import polyleaf._core as _core
 
 from .boosting import Draw, _Run
+from .leaves import newton_step
 from .objectives.sparse import SparseProblem
 from .sampling import sample_features, sample_rows
 from .sketches import CountSketch
@@ -57,7 +58,7 @@ class SparseRun(_Run):
             self.grower.leaf_of_row,
             tree.n_leaves,
             c.leaf_k,
-            self._step(),
+            newton_step(self.config, self.model.learning_rate),
             rows=draw.rows,
             multiplier=draw.multiplier,
             n_threads=n_threads,
@@ -99,18 +100,9 @@ class SparseRun(_Run):
         )
         return Draw(round, rows, multiplier, sample_features(self.config, self.n_features, round))
 
-    def _step(self) -> _core.LeafConfig:
-        c = self.config
-        return _core.LeafConfig(
-            reg_lambda=c.reg_lambda,
-            reg_alpha=c.reg_alpha,
-            max_delta_step=c.max_delta_step,
-            learning_rate=self.model.learning_rate,
-        )
-
     def _grow_tree(self, draw: Draw, gradients: _core.SparseGradients) -> _core.Tree:
         c, grower = self.config, self.grower
-        config, step = self._grow_config(draw.round, -1), self._step()
+        config, step = self._grow_config(draw.round, -1), newton_step(self.config, self.model.learning_rate)
         if c.split_search == "exact":
             sample = draw.rows, draw.multiplier
             return grower.grow_sparse_exactly(

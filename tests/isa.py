@@ -1,0 +1,20 @@
+"""Programs run once for each instruction set that this CPU has, each in a process of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from polyleaf import _core
+
+
+def printed_by_each(program):
+    """What a program prints, its first argument being the folder of the tests: one text for each set."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", program, str(Path(__file__).parent)]
+    return [
+        subprocess.run(
+            command, env={**environment, "POLYLEAF_ISA": isa}, capture_output=True, text=True, check=True
+        ).stdout
+        for isa in _core.available_isas()
+    ]
