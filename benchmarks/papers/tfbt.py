@@ -92,12 +92,13 @@ def ensembles(context: Context, method: str, problem: str) -> Figures:
 
 
 def mnist10k(context: Context, method: str, problem: str) -> Figures:
-    """Accuracy of one rate and depth ("0.04/2") after `LARGE` trees."""
+    """Accuracy of one rate and depth ("0.04/2") after many trees: the more, the lower the rate."""
     rate, depth = problem.split("/")
+    n_trees = round(RATE_TIMES_TREES / float(rate))
     changes = {"learning_rate": float(rate), "max_depth": int(depth)}
     name = {"Diagonal": "Diagonal Hessian", "Diag+LBL": "Diagonal + LBL"}[method]
     data = parts_of(context, "mnist10k")
-    stages = measured(context, name, data, context.rounds(LARGE), every=LARGE // 100, **changes)
+    stages = measured(context, name, data, context.rounds(n_trees), every=n_trees // 40, **changes)
     accuracies = [accuracy for _, accuracy, _ in stages]
     return {
         "accuracy": accuracies[-1],
@@ -303,7 +304,7 @@ TABLE_2 = (
     ),
 )
 
-LARGE = 1000
+RATE_TIMES_TREES = 160
 
 TABLE_3 = Table(
     "Table III",
@@ -314,7 +315,8 @@ TABLE_3 = Table(
         for depth in (2, 3, 4)
     ),
     mnist10k,
-    f"The paper does not say how many trees; here {LARGE}. All else as in Table II. LogitBoost and "
+    f"The paper does not say how many trees; here {RATE_TIMES_TREES} / rate: 4,000 at a rate of 0.04, 1,600 "
+    "at 0.1. All else as in Table II. LogitBoost and "
     "ABC-LogitBoost, which the paper quotes from Li (2012), are left out. ↘ compares with the standard "
     "error of an accuracy over 60,000 test images.",
     paper="""
