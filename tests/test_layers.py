@@ -164,7 +164,7 @@ def test_the_loop_is_the_twins(kind, options, post_prune):
         np.testing.assert_array_equal(estimator.model_.forest.values(tree), values)
         raw = raw + values[leaves]
     np.testing.assert_array_equal(begun[0].raw, raw)
-    assert estimator.model_.n_trees == (1 if options.get("min_split_gain", 0) > 1 else 3)
+    assert estimator.model_.n_trees == 3  # also of one leaf each: the first score is not where the loss ends
 
 
 @pytest.mark.parametrize("refresh", ["round", "tree"])
@@ -349,6 +349,22 @@ def test_training_ends_where_no_tree_can_be_grown():
         estimator = regressor(**LAYERS, min_split_gain=1e9, **parameters).fit(X, Y)
         assert estimator.model_.n_trees == 1 and estimator.model_.forest.tree(0).n_leaves == 1
         np.testing.assert_allclose(estimator.predict(X), np.broadcast_to(Y.mean(0), Y.shape), atol=1e-6)
+
+
+@pytest.mark.parametrize("refresh", ["round", "layer"])
+def test_single_leaves_that_still_move_the_scores_do_not_end_training(refresh):
+    """From a score of 0 no split may pay at first: two leaves are penalised twice."""
+    parameters = {"base_score": 0.0, "refresh": refresh, "learning_rate": 0.5, "reg_lambda": 50.0}
+    parameters["grow_policy"] = "depthwise"
+    far = 100 * Y.std(axis=0) + Y
+    estimator = regressor(n_estimators=40, **parameters).fit(X, far)
+    sizes = [estimator.model_.forest.tree(t).n_leaves for t in range(estimator.model_.n_trees)]
+    assert sizes[0] == 1 and max(sizes) > 1
+
+    without_splits = regressor(n_estimators=100, min_split_gain=1e9, **parameters).fit(X, far)
+    assert 5 < without_splits.model_.n_trees < 40
+    error = np.abs(without_splits.predict(X) - far.mean(axis=0)) / Y.std(axis=0)
+    assert error.max() < 2**-8
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)

@@ -19,9 +19,10 @@ struct One {
   int32_t (*lanes)[8];
   double (*products)[4];  // gx, hx, hxx, hzx
 
-  explicit One(const ScanScratch& s)
-      : lanes(reinterpret_cast<int32_t (*)[8]>(s.moments + 4 * kRow)),
-        products(reinterpret_cast<double (*)[4]>(s.moments)) {}
+  // moments: those of ScanScratch; not read where nothing is scanned.
+  explicit One(double* moments)
+      : lanes(reinterpret_cast<int32_t (*)[8]>(moments + 4 * kRow)),
+        products(reinterpret_cast<double (*)[4]>(moments)) {}
 
   POLYLEAF_METHOD i32x8 bin(const ScanFeature& feature, int b) const {
     if constexpr (P == 0) {
@@ -30,6 +31,12 @@ struct One {
     } else {
       return load<i32x8>(feature.sums + b * 8);
     }
+  }
+
+  // gx, hx, hxx, hzx of one bin.
+  POLYLEAF_METHOD static f64x4 products_of(const i32x8& sums, double x) {
+    const i32x4 factor = __builtin_shufflevector(sums, sums, 0, kH, kH, kHz);
+    return __builtin_convertvector(factor, f64x4) * f64x4{x, x, x * x, x};
   }
 
   int run_over_bins(const ScanFeature& feature, ScanScratch& s) const {
@@ -41,9 +48,7 @@ struct One {
       sum += v;
       store(lanes[m], sum);
       if (feature.means != nullptr) {
-        const double x = feature.means[b];
-        const i32x4 factor = __builtin_shufflevector(v, v, 0, kH, kH, kHz);
-        product += __builtin_convertvector(factor, f64x4) * f64x4{x, x, x * x, x};
+        product += products_of(v, feature.means[b]);
         store(products[m], product);
       }
       s.bins[m] = b;
@@ -52,6 +57,17 @@ struct One {
     };
     visit_bins(feature, add);
     return m;
+  }
+
+  // Of the bins up to `last`, and of all; four numbers each, room for which there is.
+  void sum_products(const ScanFeature& feature, int last, double* left, double* whole) const {
+    f64x4 product = {}, before = {};
+    visit_bins(feature, [&](int b) __attribute__((always_inline)) {
+      product += products_of(bin(feature, b), feature.means[b]);
+      before = b <= last ? product : before;
+    });
+    store(left, before);
+    store(whole, product);
   }
 
   // Rows [i, i + 8) by column.

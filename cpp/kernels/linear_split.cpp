@@ -136,8 +136,8 @@ void scan(const ScanNode& node, const ScanFeature& feature, ScanScratch& s, Nume
 }
 
 template <int P, bool UNIT>
-void scan_one(const ScanNode& node, const ScanFeature& feature, ScanScratch& s, NumericBest* best) {
-  const One<P, UNIT> one(s);
+void scan_one(const One<P, UNIT>& one, const ScanNode& node, const ScanFeature& feature, ScanScratch& s,
+              NumericBest* best) {
   const int m = one.run_over_bins(feature, s);
   scan_listed(node, feature, m, s, best, [&](bool missing_left, const Candidates& c, float* out) {
     if (feature.count(*node.layout, feature.missing) != 0)
@@ -145,6 +145,20 @@ void scan_one(const ScanNode& node, const ScanFeature& feature, ScanScratch& s, 
     else
       one.template score<false>(node, feature, missing_left, c, out);
   });
+}
+
+// Calls f with the scan of a node of one output and at most one regressor.
+template <class F>
+POLYLEAF_INLINE void with_one(const ScanNode& node, double* moments, const F& f) {
+  const bool unit = node.layout->curvature == Curvature::unit;
+  if (node.layout->regressors == 0)
+    unit ? f(One<0, true>(moments)) : f(One<0, false>(moments));
+  else
+    unit ? f(One<1, true>(moments)) : f(One<1, false>(moments));
+}
+
+bool has_one(const ChannelLayout& layout) {
+  return layout.n_outputs == 1 && layout.regressors <= 1;
 }
 
 bool has_many(const ChannelLayout& layout) {
@@ -178,13 +192,9 @@ void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch&
     if (layout.curvature == Curvature::diagonal) return Many<true>(node, feature, scratch).scan(best);
     return Many<false>(node, feature, scratch).scan(best);
   }
-  if (layout.n_outputs == 1 && layout.regressors <= 1) {
-    if (layout.curvature == Curvature::unit)
-      return layout.regressors == 0 ? scan_one<0, true>(node, feature, scratch, best)
-                                    : scan_one<1, true>(node, feature, scratch, best);
-    return layout.regressors == 0 ? scan_one<0, false>(node, feature, scratch, best)
-                                  : scan_one<1, false>(node, feature, scratch, best);
-  }
+  if (has_one(layout))
+    return with_one(node, scratch.moments,
+                    [&](const auto& one) { scan_one(one, node, feature, scratch, best); });
   with_regressors(node, [&](auto p) { scan<decltype(p)::value>(node, feature, scratch, best); });
 }
 
@@ -241,6 +251,8 @@ float node_curvature(const ScanNode& node) {
 // from.
 void products(const ScanNode& node, const ScanFeature& feature, int last, double* left, double* whole) {
   const ChannelLayout& layout = *node.layout;
+  if (has_one(layout))
+    return with_one(node, nullptr, [&](const auto& one) { one.sum_products(feature, last, left, whole); });
   const int K = layout.n_outputs, p = layout.regressors, h_lane = layout.curvature_offset;
   const int m = layout.curvature == Curvature::diagonal ? K : 1, n = K + 2 * m + p;
   for (int q = 0; q < n; ++q) whole[q] = 0;

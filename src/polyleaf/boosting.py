@@ -249,7 +249,8 @@ class _Run:
             grow = self._grow_by_layers if config.refresh == "layer" else self._grow
             tree, leaves = grow(draw, output)
             self.model.append(tree, leaves, round, output)
-            grown |= tree.n_leaves > 1
+            # A single leaf moves all rows: once they are where they belong, there may be something to split.
+            grown |= tree.n_leaves > 1 or not self.derivatives.cancel(output)
         # Where rows or features are drawn, the next draw may be luckier.
         drawn = draw.rows is not self.usable or draw.features is not None or config.colsample_bynode < 1.0
         return grown or drawn

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from .objectives.base import Problem
     from .sketches import Sketch
 
-__all__ = ["DIAGONAL_UP_TO", "Derivatives", "Structure", "structure_curvature"]
+__all__ = ["DIAGONAL_UP_TO", "Derivatives", "Structure", "cancel", "structure_curvature", "sum_of_squares"]
 
 # Outputs up to which curvature="auto" judges splits by K curvatures; above, by their mean, which saves K
 # channels.
 DIAGONAL_UP_TO = 64
+
+# As the core has it for splits: what gains less than this share is not told from rounding.
+_LEAST_RELATIVE_GAIN = 2.0**-20
 
 _BINS_AT_A_TIME = 8 * 256  # of one tile of features
 
@@ -69,6 +72,11 @@ class Derivatives:
             return self.g, self.h
         return column(self.g, output), None if self.h is None else column(self.h, output)
 
+    def cancel(self, output: int) -> bool:
+        """Whether one step for all rows would gain next to nothing."""
+        g, _ = self.of_output(output)
+        return cancel(g.sum(axis=0, dtype=np.float64), sum_of_squares(g), len(g))
+
     def structure(self, output: int, round: int, multiplier: np.ndarray | None) -> Structure:
         """What the splits of a tree are judged by."""
         g, h = self.of_output(output)
@@ -107,6 +115,19 @@ class Derivatives:
 
     def _mean_over_outputs(self, h: np.ndarray) -> np.ndarray:
         return h if h.shape[1] == 1 else _core.row_means(h, self.config.n_threads)
+
+
+def cancel(sums: np.ndarray, squares: float, n_rows: int) -> bool:
+    """Whether gradients of these sums (K,) over the rows, and sum of squares over all, leave no step to take.
+
+    With a curvature of 1, a step for all rows gains sum^2 / n; steps for each row alone gain the squares.
+    """
+    return float(np.sum(sums**2)) <= _LEAST_RELATIVE_GAIN * n_rows * squares
+
+
+def sum_of_squares(g: np.ndarray) -> float:
+    """In float64, and not by a library whose sums depend on the number of threads."""
+    return float(np.einsum("i,i->", g.ravel(), g.ravel(), dtype=np.float64))
 
 
 def column(matrix: np.ndarray, k: int) -> np.ndarray:

@@ -13,6 +13,7 @@ import numpy as np
 import polyleaf._core as _core
 
 from .boosting import Draw, _Run
+from .derivatives import cancel, sum_of_squares
 from .leaves import newton_step
 from .objectives.sparse import SparseProblem
 from .sampling import sample_features, sample_rows
@@ -66,7 +67,7 @@ class SparseRun(_Run):
         self.model.append(tree, leaves, round)
         self.scores.add(self.grower.leaf_of_row, leaves, n_threads)
         drawn = draw.rows is not self.usable or draw.features is not None or c.colsample_bynode < 1.0
-        return tree.n_leaves > 1 or drawn
+        return tree.n_leaves > 1 or drawn or not self._cancel(gradients)
 
     def evaluate(self) -> None:
         """Score every evaluation set with the trees it has not seen yet."""
@@ -82,6 +83,10 @@ class SparseRun(_Run):
         self.trees_scored = len(self.model.forest)
 
     # ------------------------------------------------------------------------------------------ its parts
+
+    def _cancel(self, gradients: _core.SparseGradients) -> bool:
+        _, outputs, values = gradients.csr()
+        return cancel(np.bincount(outputs, values), sum_of_squares(values), self.problem.n_rows)
 
     def _add_trees(self, scores: _core.SparseScores, codes: np.ndarray | None, first: int) -> None:
         """Add trees `first`, `first + 1`, ... to the scores of rows with these codes."""
