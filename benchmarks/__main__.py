@@ -54,7 +54,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     p.set_defaults(command=_papers)
     p.add_argument("name", nargs="*", metavar="NAME", help=f"of: {', '.join(known)} (default: all)")
-    p.add_argument("--table", action="append", help='only this table or figure, for example "Table V"')
     _study(p, "papers")
 
     p = commands.add_parser("defaults", help="the libraries out of the box; goes on where it was stopped")
@@ -92,6 +91,9 @@ def _data_and_threads(parser: argparse.ArgumentParser) -> None:
 
 
 def _study(parser: argparse.ArgumentParser, name: str) -> None:
+    parser.add_argument(
+        "--table", action="append", help='only this table or figure, for example "Table V"; may be repeated'
+    )
     _data_and_threads(parser)
     parser.add_argument(
         "--quick", action="store_true", help="small sizes, to see that all works; the figures mean nothing"

@@ -1,17 +1,20 @@
 """Out of the box: every library as its users first meet it, on every data set, in the same seconds.
 
-Owns which sets, which measures, and how each library is called without a single setting. A library's own
-number of rounds holds unless the limit comes first: then the model is what it had by then.
+Owns which sets, which measures, and how each library is called without a single setting; and Polyleaf's
+recipes, each by what it is about and nothing else. A library's own number of rounds holds unless the limit
+comes first: then the model is what it had by then.
 """
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from .frame.context import Context, Unavailable
 from .frame.paper import Figures, Paper, Subject, Table
@@ -20,6 +23,7 @@ from .sets import DataSet
 
 LIMIT = 30.0  # seconds of processor time that a fit may take
 MOST_ROWS = 10_000  # of a training part, and of a test part
+MOST_CLASSES = 26  # of a full Hessian
 LEAST_PROBABILITY = 1e-7  # float32 cannot tell 1 - p from 1 much below
 
 MULTICLASS = (
@@ -33,6 +37,12 @@ REGRESSION = (
 ).split()
 MULTILABEL = (
     "birds cal500 corel5k delicious emotions enron imdb medical ohsumed rcv1_subset1 scene yeast_ml"
+).split()
+
+# Of several outputs, of every task and size; recipes are compared on these.
+SEVERAL_OUTPUTS = (
+    "covtype20k dna leaf99 letter otto satimage vehicle yeast enb gas_turbine oes10 rf1 sarcos4449 scpf wq "
+    "birds delicious emotions enron yeast_ml"
 ).split()
 
 Predict = Callable[[Any], np.ndarray]
@@ -161,22 +171,42 @@ def catboost(job: Job) -> Predict:
     return with_constant_labels
 
 
-METHODS: dict[str, Callable[[Job], Predict]] = {
+LIBRARIES: dict[str, Callable[[Job], Predict]] = {
     "Polyleaf": polyleaf,
     "XGBoost": xgboost,
     "LightGBM": lightgbm,
     "CatBoost": catboost,
 }
+# What each is about; all else is as in "Polyleaf".
+RECIPES: dict[str, dict[str, Any]] = {
+    "a tree per output": {"multi_strategy": "one_output_per_tree"},
+    "first order (C-GB)": {"curvature": "none"},
+    "layers (TFBT)": {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 5},
+    "full Hessian (TFBT)": {"curvature": "full"},
+    "linear leaves (GBDT-PL)": {"leaf": "linear"},
+    "sketch": {"sketch": "auto"},
+}
+METHODS = LIBRARIES | {name: functools.partial(polyleaf, **what) for name, what in RECIPES.items()}
 
 
 # -------------------------------------------------------------------------------------------------- one run
 
 
 def out_of_the_box(context: Context, method: str, problem: str) -> Figures:
-    """Fit without settings on each split: see `measure`."""
-    if not is_installed(method.lower()):
+    """Fit without settings, or with those of a recipe, on each split: see `measure`."""
+    if method in LIBRARIES and not is_installed(method.lower()):
         raise Unavailable(f"{method} is not installed")
+    _check_recipe(method, context.load(problem))
     return measure(context, METHODS[method], problem)
+
+
+def _check_recipe(method: str, data: DataSet) -> None:
+    parameters = RECIPES.get(method, {})
+    n_classes = len(np.unique(data.y)) if data.task == "multiclass" else 0
+    if parameters.get("curvature") == "full" and not 2 < n_classes <= MOST_CLASSES:
+        raise Unavailable(f"a full Hessian is for 3 to {MOST_CLASSES} classes")
+    if parameters.get("leaf") == "linear" and sp.issparse(data.X):
+        raise Unavailable("linear leaves need dense features")
 
 
 def measure(context: Context, fit: Callable[[Job], Predict], problem: str) -> Figures:
@@ -258,6 +288,12 @@ _PROTOCOL = (
     "trains one model for each target or label; CatBoost is told that there are several, which it needs. "
     "Codes of categories are handed over as numbers."
 )
+_RECIPES = (
+    "The defaults, and the defaults with what each recipe is about; no other setting is changed. Protocol "
+    "and measures as above, on twenty sets of several outputs. Empty: does not apply (a full Hessian needs "
+    f"classes, at most {MOST_CLASSES}; linear leaves need dense features)."
+)
+_RECIPE_FIGURES = {"loss": "Test loss", "score": "Test score", "seconds": "Processor time"}
 _TASKS = {
     "regression": (REGRESSION, "RMSE / standard deviation, mean over targets", "R2, mean over targets"),
     "multi-class": (MULTICLASS + BINARY, "log loss", "accuracy"),
@@ -278,12 +314,26 @@ def _tables() -> Iterator[Table]:
         yield _table(f"Test {what}, all", f"test {what} as above", subjects, ranks=True)
     subjects = tuple(Subject(n, "s", None, 1, figure="seconds", needs=(n,)) for n in everything)
     yield _table("Seconds", "processor time of a fit", subjects)
+    for figure, unit, better in (
+        ("loss", "loss", "lower"),
+        ("score", "score", "higher"),
+        ("seconds", "s", None),
+    ):
+        subjects = tuple(
+            Subject(n, unit, better, 1 if better is None else 4, figure=figure, needs=(n,))
+            for n in SEVERAL_OUTPUTS
+        )
+        yield Table(
+            f"Recipes, {figure}", f"{_RECIPE_FIGURES[figure]} of the recipes", subjects, out_of_the_box,
+            _RECIPES, also=("Polyleaf", *RECIPES), ours=("Polyleaf",), subjects_are="rows",
+            ranks=better is not None,
+        )  # fmt: skip
 
 
 def _table(name: str, title: str, subjects: tuple[Subject, ...], ranks: bool = False) -> Table:
     return Table(
         name, title, subjects, out_of_the_box, _PROTOCOL,
-        also=tuple(METHODS), ours=("Polyleaf",), subjects_are="rows", ranks=ranks,
+        also=tuple(LIBRARIES), ours=("Polyleaf",), subjects_are="rows", ranks=ranks,
     )  # fmt: skip
 
 

@@ -95,6 +95,7 @@ class Polyleaf(Library):
             "early_stopping_rounds": s.patience,
             "n_jobs": s.threads,
             "verbose": 0,
+            "colsample_bynode": 1.0,  # as in the other libraries
             **_given(reg_lambda=s.reg_lambda, min_child_samples=s.min_rows),
         }
         self.model = cls(**(parameters | s.own))

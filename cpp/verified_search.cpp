@@ -9,7 +9,8 @@
 namespace polyleaf {
 namespace {
 
-constexpr int64_t kRowBlock = 4096;  // rows whose sides are decided at a time
+constexpr int64_t kRowBlock = 4096;    // rows whose sides are decided at a time
+constexpr int64_t kJudgedRows = 4096;  // of a node, at most
 
 }  // namespace
 
@@ -47,39 +48,26 @@ void VerifiedSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed
   const int32_t first = nodes[0].id;  // ids of a batch follow each other
   const std::vector<HistogramSearch::Proposals> proposals = proposals_.propose(nodes, renewed);
   std::vector<Case> cases;
-  int64_t n_rows = 0;
   for (const auto& p : proposals) {
-    cases.push_back(case_of(nodes[p.node - first], p.splits));
-    n_rows += cases.back().node.rows.size();
+    Case c = case_of(nodes[p.node - first], p.splits);
+    if (c.splits.empty())
+      proposals_.take(c.node.id, nullptr);
+    else
+      cases.push_back(std::move(c));
   }
-  // A node with most of the rows is summed by all threads, some of its rows each; other nodes by one thread
-  // each.
-  std::vector<Case*> small;
-  for (Case& c : cases) {
-    if (c.splits.empty()) continue;
-    const int64_t size = c.node.rows.size();
-    if (size * n_threads_ < n_rows || n_threads_ == 1) {
-      small.push_back(&c);
-      continue;
-    }
-    parallel_for(n_threads_, Block::count(size, kRowBlock), [&](int64_t task, int thread) {
-      const Block block(size, kRowBlock, task);
-      add_rows(c, block.begin, block.end, scratch_[thread]);
-    });
-    for (size_t t = 1; t < scratch_.size(); ++t) move_sums(scratch_[t], scratch_[0]);
-    judge(c, scratch_[0]);
-  }
-  parallel_for(n_threads_, static_cast<int64_t>(small.size()), [&](int64_t task, int thread) {
-    Case& c = *small[task];
-    for (int64_t row = 0; row < c.node.rows.size(); row += kRowBlock)
-      add_rows(c, row, std::min(row + kRowBlock, c.node.rows.size()), scratch_[thread]);
+  std::vector<double> curvature(cases.size(), 0.0);
+  parallel_for(n_threads_, static_cast<int64_t>(cases.size()), [&](int64_t task, int thread) {
+    Case& c = cases[task];
+    add_rows(c, scratch_[thread]);
     judge(c, scratch_[thread]);
+    if (c.best != nullptr) curvature[task] = left_curvature(c, scratch_[thread]);
   });
-  for (const Case& c : cases) {
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const Case& c = cases[i];
     proposals_.take(c.node.id, c.best);
     if (c.best == nullptr) continue;
     choices[c.node.id - first] = choice_of(*c.best, c.gain);
-    note_choice(c.node.id, c.left_curvature);
+    note_choice(c.node.id, curvature[i]);
   }
 }
 
@@ -96,51 +84,44 @@ VerifiedSearch::Case VerifiedSearch::case_of(const SearchNode& node,
   return c;
 }
 
-// Adds rows first .. last - 1 of the node to the sets that they are in.
-void VerifiedSearch::add_rows(const Case& c, int64_t first, int64_t last, Scratch& s) const {
-  const SparseSumKernels& kernels = POLYLEAF_SELECT(sparse_sum_kernels);
-  const Partition& partition = scope_->partition();
-  const size_t n = static_cast<size_t>(last - first);
-  s.sides.assign(n, 0);
-  s.bits.resize(n / 8 + 1);
-  for (size_t i = 0; i < c.splits.size(); ++i) {
-    const TileSplit& split = *c.splits[i];
-    Partition::Division division;
-    division.rows = c.node.rows;
-    division.feature = split.feature;
-    division.threshold = split.bin;
-    division.set = split.set;
-    division.missing_left = split.missing_left;
-    partition.decide(division, first, last, s.bits.data());
-    for (size_t r = 0; r < n; ++r) s.sides[r] |= static_cast<uint8_t>(((s.bits[r / 8] >> (r % 8)) & 1) << i);
-  }
-  const uint32_t* ids = partition.ids(c.node.rows);
-  for (size_t r = 0; r < n; ++r) {
-    const int64_t at = first + static_cast<int64_t>(r);
-    const int64_t id = ids != nullptr ? ids[at] : c.node.rows.begin + at;
-    const SparseRow row = gradients_->row(id);
-    const int64_t* lanes = lanes_[s.sides[r]];
-    kernels.add_row(row.outputs, row.values, row.n, multiplier(id), fixed_.scale, lanes, &s.sums);
-    const int64_t curvature = row_curvature(id);
-    for (int lane = 0; lane < kSetLanes; ++lane) s.curvature[lane] += curvature & lanes[lane];
-  }
+// Which of the rows first .. last - 1 of the node go left, as bits.
+void VerifiedSearch::decide(const Case& c, const TileSplit& split, int64_t first, int64_t last,
+                            Scratch& s) const {
+  Partition::Division division;
+  division.rows = c.node.rows;
+  division.feature = split.feature;
+  division.threshold = split.bin;
+  division.set = split.set;
+  division.missing_left = split.missing_left;
+  s.bits.resize(static_cast<size_t>(last - first) / 8 + 1);
+  scope_->partition().decide(division, first, last, s.bits.data());
 }
 
-// Adds all sums of `from` to `to` and clears them.
-void VerifiedSearch::move_sums(Scratch& from, Scratch& to) const {
-  for (int64_t i = 0; i < from.sums.n_touched; ++i) {
-    const int32_t output = from.sums.touched[i];
-    int32_t& number = to.sums.number[output];
-    if (number == 0) {
-      to.sums.touched[to.sums.n_touched++] = output;
-      number = static_cast<int32_t>(to.sums.n_touched);
+// Adds the node's rows, or those that stand for them, to the sets that they are in.
+void VerifiedSearch::add_rows(const Case& c, Scratch& s) const {
+  const SparseSumKernels& kernels = POLYLEAF_SELECT(sparse_sum_kernels);
+  const uint32_t* ids = scope_->partition().ids(c.node.rows);
+  const int64_t size = c.node.rows.size(), n_judged = std::min(size, kJudgedRows);
+  int64_t next = 0;  // of the rows that are judged
+  for (int64_t first = 0; first < size; first += kRowBlock) {
+    const int64_t last = std::min(first + kRowBlock, size);
+    const size_t n = static_cast<size_t>(last - first);
+    s.sides.assign(n, 0);
+    for (size_t i = 0; i < c.splits.size(); ++i) {
+      decide(c, *c.splits[i], first, last, s);
+      for (size_t r = 0; r < n; ++r)
+        s.sides[r] |= static_cast<uint8_t>(((s.bits[r / 8] >> (r % 8)) & 1) << i);
     }
-    int64_t* to_line = to.sums.lines + (int64_t{number} - 1) * kSetLanes;
-    const int64_t* line = from.sums.lines + i * kSetLanes;
-    for (int lane = 0; lane < kSetLanes; ++lane) to_line[lane] += line[lane];
+    for (; next < n_judged && next * size / n_judged < last; ++next) {
+      const int64_t at = next * size / n_judged;
+      const int64_t id = ids != nullptr ? ids[at] : c.node.rows.begin + at;
+      const SparseRow row = gradients_->row(id);
+      const int64_t* lanes = lanes_[s.sides[at - first]];
+      kernels.add_row(row.outputs, row.values, row.n, multiplier(id), fixed_.scale, lanes, &s.sums);
+      const int64_t curvature = row_curvature(id);
+      for (int lane = 0; lane < kSetLanes; ++lane) s.curvature[lane] += curvature & lanes[lane];
+    }
   }
-  for (int lane = 0; lane < kSetLanes; ++lane) to.curvature[lane] += from.curvature[lane];
-  clear(from);
 }
 
 void VerifiedSearch::clear(Scratch& s) const {
@@ -153,8 +134,11 @@ void VerifiedSearch::clear(Scratch& s) const {
 // Finds the best of a case's splits by the sums of its rows, which are cleared.
 void VerifiedSearch::judge(Case& c, Scratch& s) const {
   const int n_sets = static_cast<int>(c.splits.size()) + 1;
-  const Worths w = worths(n_sets, s);
+  Worths w = worths(n_sets, s);
   clear(s);
+  const int64_t size = c.node.rows.size();
+  const double scale = static_cast<double>(size) / static_cast<double>(std::min(size, kJudgedRows));
+  for (int set = 0; set < n_sets; ++set) w.sum[set] *= scale;
   double best = 0;
   for (int set = 1; set < n_sets; ++set) {
     const TileSplit* split = c.splits[set - 1];
@@ -165,8 +149,24 @@ void VerifiedSearch::judge(Case& c, Scratch& s) const {
     best = w.sum[set];
     c.best = split;
     c.gain = gain;
-    c.left_curvature = w.curvature[set];
   }
+}
+
+// Of all rows that the best split sends left.
+double VerifiedSearch::left_curvature(const Case& c, Scratch& s) const {
+  const uint32_t* ids = scope_->partition().ids(c.node.rows);
+  const int64_t size = c.node.rows.size();
+  int64_t sum = 0;
+  for (int64_t first = 0; first < size; first += kRowBlock) {
+    const int64_t last = std::min(first + kRowBlock, size);
+    decide(c, *c.best, first, last, s);
+    for (int64_t at = first; at < last; ++at) {
+      const int64_t id = ids != nullptr ? ids[at] : c.node.rows.begin + at;
+      const bool left = (s.bits[(at - first) / 8] >> ((at - first) % 8)) & 1;
+      sum += left ? row_curvature(id) : 0;
+    }
+  }
+  return static_cast<double>(sum) * curvature_unit();
 }
 
 // Both sides of every set, each with outputs of its own.

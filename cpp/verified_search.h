@@ -1,7 +1,8 @@
 // Splits of sparse gradients: proposed by a histogram search over a sketch of them, judged by exact sums.
 //
 // One pass over a node's entries sums the left children of all its candidates at once, a line of integers for
-// every output that is met; the cost is that of the entries, whatever the number of outputs and features.
+// every output that is met; the cost is that of the entries, whatever the number of outputs and features. Of
+// a large node some rows at equal distances stand for all: they are enough to tell six splits apart.
 //
 // Owns: the choice among proposals. Must not know: how the sketch was made.
 #pragma once
@@ -38,7 +39,7 @@ class VerifiedSearch final : public SparseSearch {
     SearchNode node;
     std::vector<const TileSplit*> splits;  // the most promising first
     const TileSplit* best = nullptr;
-    double gain = 0, left_curvature = 0;
+    double gain = 0;
   };
   // One thread's memory; clear between cases.
   struct Scratch {
@@ -55,9 +56,10 @@ class VerifiedSearch final : public SparseSearch {
   };
 
   Case case_of(const SearchNode& node, const std::vector<TileSplit>& splits) const;
-  void add_rows(const Case& c, int64_t first, int64_t last, Scratch& s) const;
-  void move_sums(Scratch& from, Scratch& to) const;
+  void decide(const Case& c, const TileSplit& split, int64_t first, int64_t last, Scratch& s) const;
+  void add_rows(const Case& c, Scratch& s) const;
   void judge(Case& c, Scratch& s) const;
+  double left_curvature(const Case& c, Scratch& s) const;
   Worths worths(int n_sets, Scratch& s) const;
   void clear(Scratch& s) const;
 

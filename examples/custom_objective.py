@@ -23,7 +23,8 @@ def main() -> dict[str, float]:
     X, X_test, y, y_test = load("energy").split()
     found = {}
     for name, objective in (("squared", "squared_error"), ("asymmetric", asymmetric_squared_error)):
-        model = PolyleafRegressor(objective=objective, n_estimators=150, random_state=0).fit(X, y)
+        # Where a leaf has one row, its error vanishes whatever it costs.
+        model = PolyleafRegressor(objective=objective, n_estimators=150, min_child_samples=20).fit(X, y)
         found[name] = float(np.mean(model.predict(X_test) < y_test))
         print(f"{name:10} {found[name]:.0%} of the predictions are too low")
     return found

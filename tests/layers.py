@@ -17,6 +17,7 @@ SMALL = {
     "max_depth": 3,
     "max_leaves": None,
     "min_child_samples": 4,
+    "colsample_bynode": 1.0,
     "random_state": 0,
     "n_jobs": 1,
 }

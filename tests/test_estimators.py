@@ -273,7 +273,7 @@ def test_categories():
     codes = rng.integers(0, 6, 400)
     y = np.array([3.0, -1, 3, -1, 3, -1])[codes] + 0.01 * rng.standard_normal(400)
     table = pd.DataFrame({"colour": pd.Categorical(names[codes]), "x": rng.standard_normal(400)})
-    tree = dict(n_estimators=1, learning_rate=1.0, max_leaves=2, reg_lambda=0.0)
+    tree = dict(n_estimators=1, learning_rate=1.0, max_leaves=2, reg_lambda=0.0, colsample_bynode=1.0)
     model = PolyleafRegressor(**tree).fit(table, y)
     assert model.score(table, y) > 0.99  # one split of a set of categories does it
     unseen = pd.DataFrame({"colour": pd.Categorical(["pink"]), "x": [0.0]})

@@ -178,6 +178,17 @@ def test_missing_values(search, missing):
     assert_same_growth(Problem(9, missing=missing), search, config_of())
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_large_nodes_are_judged_by_some_of_their_rows(variant, monkeypatch):
+    problem = VARIANTS[variant](Problem(12, n=9000))
+    tree = assert_same_growth(problem, "sketch", config_of(max_leaves=6))
+    monkeypatch.setattr(twin, "JUDGED_ROWS", 10**9)
+    by_all, _ = twin_tree(problem, "sketch", config_of(max_leaves=6), 4, twin.Step(reg_lambda=1.0))
+    assert tree.gain[0] != by_all.gain[0]
+    np.testing.assert_allclose(tree.gain[0], by_all.gain[0], rtol=0.2)
+    assert tree.cover[0] == by_all.cover[0]
+
+
 def test_categories_are_proposed_and_judged():
     problem = Problem(10, n_bins=(9, 40, 4), categorical=(0, 2))
     tree = assert_same_growth(problem, "sketch", config_of(max_leaves=12))

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["EvalSet", "boost"]
 
+# Rounds in a row without growth after which training ends, where rows or features are drawn.
+UNLUCKY_ROUNDS = 10
+
 EvalsLog = dict[str, dict[str, list[float]]]
 OutputsLog = dict[str, dict[str, list[np.ndarray]]]
 
@@ -204,6 +207,7 @@ class _Run:
         self.layer_watchers: list[Callable[..., Any]] = []
         self.log: EvalsLog = {e.name: {m.name: [] for m in e.metrics} for e in eval_sets}
         self.outputs_log: OutputsLog = {e.name: {} for e in eval_sets}
+        self.barren = 0  # rounds in a row without growth
         self.first_round, self.trees_scored = self.model.n_rounds, len(self.model.forest)
         for e in eval_sets:
             for metric in e.metrics:
@@ -251,9 +255,14 @@ class _Run:
             self.model.append(tree, leaves, round, output)
             # A single leaf moves all rows: once they are where they belong, there may be something to split.
             grown |= tree.n_leaves > 1 or not self.derivatives.cancel(output)
-        # Where rows or features are drawn, the next draw may be luckier.
-        drawn = draw.rows is not self.usable or draw.features is not None or config.colsample_bynode < 1.0
-        return grown or drawn
+        return self._goes_on(grown, draw)
+
+    def _goes_on(self, grown: bool, draw: Draw) -> bool:
+        """Whether there may be something to grow: the next draw of rows or features may be luckier."""
+        features_drawn = draw.features is not None or self.config.colsample_bynode < 1.0
+        drawn = features_drawn or draw.rows is not self.usable
+        self.barren = 0 if grown else self.barren + 1
+        return self.barren < (UNLUCKY_ROUNDS if drawn else 1)
 
     def _grow(self, draw: Draw, output: int) -> tuple[_core.Tree, Leaves]:
         """A tree grown at one go, and its leaves; the raw scores have them added."""

@@ -102,7 +102,7 @@ class BoostConfig:
         Bytes of histograms kept for subtraction (None: 1 GiB). Less means more work, never another model.
     """
 
-    n_estimators: int = 100
+    n_estimators: int = 300
     learning_rate: float = 0.1
     multi_strategy: Literal["multi_output_tree", "one_output_per_tree"] = "multi_output_tree"
     curvature: Curvature = "auto"
@@ -129,14 +129,14 @@ class BoostConfig:
     reg_alpha: float = 0.0
     min_split_gain: float = 0.0
     min_child_weight: float = 1e-3
-    min_child_samples: int = 20
+    min_child_samples: int = 1
     max_delta_step: float = 0.0
     subsample: float = 1.0
     sampling_method: Literal["uniform", "goss"] = "uniform"
     top_rate: float = 0.2
     other_rate: float = 0.1
     colsample_bytree: float = 1.0
-    colsample_bynode: float = 1.0
+    colsample_bynode: float = 0.5
     max_cat_to_onehot: int = 4
     cat_smooth: float = 10.0
     seed: int = 0

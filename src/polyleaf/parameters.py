@@ -76,7 +76,7 @@ SHARED_CONSTRAINTS: Constraints = {
 }
 
 _TREES = """
-n_estimators : int, default=100
+n_estimators : int, default=300
     Rounds of boosting. Each adds one tree (or one per output, see `multi_strategy`). With `warm_start` the
     total, with `init_model` the rounds to add.
 learning_rate : float, default=0.1
@@ -98,7 +98,7 @@ min_split_gain : float, default=0.0
     Smallest gain of a split, averaged over outputs (XGBoost: gamma).
 min_child_weight : float, default=1e-3
     Smallest sum of curvature (Hessian) in a leaf, averaged over outputs.
-min_child_samples : int, default=20
+min_child_samples : int, default=1
     Smallest number of rows in a leaf; rows of weight 0 do not count.
 max_delta_step : float, default=0.0
     Largest absolute leaf value before the learning rate. 0: no limit.
@@ -111,8 +111,8 @@ top_rate, other_rate : float, default=0.2 and 0.1
     GOSS: fraction of the rows that is kept for its large gradients, and fraction that is drawn from the rest.
 colsample_bytree : float, default=1.0
     Fraction of the features that each tree sees.
-colsample_bynode : float, default=1.0
-    Fraction of these that each node sees.
+colsample_bynode : float, default=0.5
+    Fraction of these that each node sees, rounded up.
 multi_strategy : {"multi_output_tree", "one_output_per_tree"}, default="multi_output_tree"
     One tree for all outputs with a vector in each leaf, or one tree per output and round (the default of
     XGBoost, and what LightGBM does).
@@ -211,9 +211,9 @@ callbacks : list of callbacks or None, default=None
     See :mod:`polyleaf.callbacks`. Those passed to `fit` come on top.
 warm_start : bool, default=False
     Go on from the model of the last `fit`; `n_estimators` is then the total.
-random_state : int, RandomState instance or None, default=None
+random_state : int, RandomState instance or None, default=0
     Seed of all sampling. With an int, the same call gives the same model, bit for bit, on any number of
-    threads.
+    threads. None: another seed each time.
 n_jobs : int or None, default=None
     Threads. None: all cores (or OMP_NUM_THREADS, where set); -1: all cores.
 verbose : int or None, default=None

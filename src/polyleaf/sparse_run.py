@@ -66,8 +66,7 @@ class SparseRun(_Run):
         )
         self.model.append(tree, leaves, round)
         self.scores.add(self.grower.leaf_of_row, leaves, n_threads)
-        drawn = draw.rows is not self.usable or draw.features is not None or c.colsample_bynode < 1.0
-        return tree.n_leaves > 1 or drawn or not self._cancel(gradients)
+        return self._goes_on(tree.n_leaves > 1 or not self._cancel(gradients), draw)
 
     def evaluate(self) -> None:
         """Score every evaluation set with the trees it has not seen yet."""
