@@ -155,21 +155,19 @@ def _papers(options: argparse.Namespace) -> int:
         print(f"{', '.join(unknown)}: not among {', '.join(known)}.", file=sys.stderr)
         return 2
     chosen = [paper for name, paper in known.items() if not options.name or name in options.name]
-    return _run_studies(chosen, "papers", options, options.table)
+    return _run_studies(chosen, "papers", options)
 
 
 def _defaults(options: argparse.Namespace) -> int:
     return _run_studies([defaults.PAPER], "defaults", options)
 
 
-def _run_studies(
-    studies: list[Paper], name: str, options: argparse.Namespace, only: list[str] | None = None
-) -> int:
+def _run_studies(studies: list[Paper], name: str, options: argparse.Namespace) -> int:
     """Do the runs that are missing, then show the tables; exit code 1 where a run failed."""
-    if only:
-        studies = [chosen for study in studies if (chosen := study.only(only)).tables]
+    if options.table:
+        studies = [chosen for study in studies if (chosen := study.only(options.table)).tables]
         if not studies:
-            print(f"--table: no table or figure is called {' or '.join(only)}.", file=sys.stderr)
+            print(f"--table: no table or figure is called {' or '.join(options.table)}.", file=sys.stderr)
             return 2
     suffix = "-quick" if options.quick else ""
     context = Context(options.data, options.quick, options.threads)
