@@ -64,9 +64,11 @@ class SparseRun(_Run):
             multiplier=draw.multiplier,
             n_threads=n_threads,
         )
+        goes_on = self._goes_on(tree.n_leaves > 1 or not self._cancel(gradients), draw)
         self.model.append(tree, leaves, round)
+        del gradients  # as large as the scores, which are about to grow
         self.scores.add(self.grower.leaf_of_row, leaves, n_threads)
-        return self._goes_on(tree.n_leaves > 1 or not self._cancel(gradients), draw)
+        return goes_on
 
     def evaluate(self) -> None:
         """Score every evaluation set with the trees it has not seen yet."""
