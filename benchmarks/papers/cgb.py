@@ -259,6 +259,9 @@ def _draw_ranks(subjects: tuple[Subject, ...]) -> Any:
 
     def paint(canvas: Any, found: dict[tuple[str, str], Figures]) -> None:
         values, methods = ranks.from_figures(found, subjects)
+        if len(methods) < 2 or not values:
+            canvas.text(0.5, 0.5, "No two methods have been run on the same set yet.", ha="center")
+            return
         means = ranks.mean_ranks(values, methods)
         plots.rank_diagram(canvas.subplots(), means, ranks.critical_difference(len(methods), len(values)))
 
