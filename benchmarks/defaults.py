@@ -302,8 +302,8 @@ def judge(task: str, y: np.ndarray, predicted: np.ndarray) -> tuple[float, float
 _PROTOCOL = (
     f"No setting of any library; threads as told above. A fit may take {LIMIT:.0f} s of processor time, then "
     "it ends with the rounds it has (CatBoost's own number is 1000, Polyleaf's 300, the others' 100). At "
-    f"most {MOST_ROWS:,} training rows and as many test rows, drawn at random, the same for all. The source's "
-    "own split, or 80 / 20 at random; sets below 2,500 rows are split three times. LightGBM "
+    f"most {MOST_ROWS:,} training rows and as many test rows, drawn at random, the same for all. The "
+    "source's own split, or 80 / 20 at random; sets below 2,500 rows are split three times. LightGBM "
     "trains one model for each target or label; CatBoost is told that there are several, which it needs. "
     "Codes of categories are handed over as numbers."
 )
