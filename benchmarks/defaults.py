@@ -215,12 +215,12 @@ def out_of_the_box(context: Context, method: str, problem: str) -> Figures:
     """Fit without settings, or with those of a recipe, on each split: see `measure`."""
     if method in LIBRARIES and not is_installed(method.lower()):
         raise Unavailable(f"{method} is not installed")
-    _check_recipe(method, context.load(problem))
+    if method in RECIPES:
+        _check_recipe(RECIPES[method], context.load(problem))
     return measure(context, METHODS[method], problem)
 
 
-def _check_recipe(method: str, data: DataSet) -> None:
-    parameters = RECIPES.get(method, {})
+def _check_recipe(parameters: dict[str, Any], data: DataSet) -> None:
     n_classes = len(np.unique(data.y)) if data.task == "multiclass" else 0
     if parameters.get("curvature") == "full" and not 2 < n_classes <= MOST_CLASSES:
         raise Unavailable(f"a full Hessian is for 3 to {MOST_CLASSES} classes")
@@ -321,13 +321,12 @@ _TASKS = {
     "multi-class": (MULTICLASS + BINARY, "log loss", "accuracy"),
     "multi-label": (MULTILABEL, "log loss, mean over labels", "F1 over all cells"),
 }
-
-
 EVERYTHING = REGRESSION + MULTICLASS + BINARY + MULTILABEL
+_MEASURES: dict[str, Literal["higher", "lower"]] = {"loss": "lower", "score": "higher"}
 
 
 def _tables() -> Iterator[Table]:
-    for what, unit, better in (("loss", 1, "lower"), ("score", 2, "higher")):
+    for unit, (what, better) in enumerate(_MEASURES.items(), 1):
         for task, words in _TASKS.items():
             yield _table(f"Test {what}, {task}", words[unit], what, better, words[0])
     for what, better in _MEASURES.items():
@@ -341,9 +340,6 @@ def _tables() -> Iterator[Table]:
             yield _table(
                 f"{kind}, {what}", f"{kind}: {what}", what, better, names, ("Polyleaf", *methods), protocol
             )
-
-
-_MEASURES: dict[str, Literal["higher", "lower"]] = {"loss": "lower", "score": "higher"}
 
 
 def _table(

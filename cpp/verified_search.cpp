@@ -55,19 +55,17 @@ void VerifiedSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed
     else
       cases.push_back(std::move(c));
   }
-  std::vector<double> curvature(cases.size(), 0.0);
   parallel_for(n_threads_, static_cast<int64_t>(cases.size()), [&](int64_t task, int thread) {
     Case& c = cases[task];
     add_rows(c, scratch_[thread]);
     judge(c, scratch_[thread]);
-    if (c.best != nullptr) curvature[task] = left_curvature(c, scratch_[thread]);
+    if (c.best != nullptr) c.left_curvature = left_curvature(c, scratch_[thread]);
   });
-  for (size_t i = 0; i < cases.size(); ++i) {
-    const Case& c = cases[i];
+  for (const Case& c : cases) {
     proposals_.take(c.node.id, c.best);
     if (c.best == nullptr) continue;
     choices[c.node.id - first] = choice_of(*c.best, c.gain);
-    note_choice(c.node.id, curvature[i]);
+    note_choice(c.node.id, c.left_curvature);
   }
 }
 

@@ -39,7 +39,7 @@ class VerifiedSearch final : public SparseSearch {
     SearchNode node;
     std::vector<const TileSplit*> splits;  // the most promising first
     const TileSplit* best = nullptr;
-    double gain = 0;
+    double gain = 0, left_curvature = 0;
   };
   // One thread's memory; clear between cases.
   struct Scratch {

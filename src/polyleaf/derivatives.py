@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .objectives.base import Problem
     from .sketches import Sketch
 
-__all__ = ["DIAGONAL_UP_TO", "Derivatives", "Structure", "cancel", "structure_curvature", "sum_of_squares"]
+__all__ = ["DIAGONAL_UP_TO", "Derivatives", "Structure", "cancel", "structure_curvature"]
 
 # Outputs up to which curvature="auto" judges splits by K curvatures; above, by their mean, which saves K
 # channels.
@@ -75,7 +75,7 @@ class Derivatives:
     def cancel(self, output: int) -> bool:
         """Whether one step for all rows would gain next to nothing."""
         g, _ = self.of_output(output)
-        return cancel(g.sum(axis=0, dtype=np.float64), sum_of_squares(g), len(g))
+        return cancel(g.sum(axis=0, dtype=np.float64), g, len(g))
 
     def structure(self, output: int, round: int, multiplier: np.ndarray | None) -> Structure:
         """What the splits of a tree are judged by."""
@@ -117,17 +117,14 @@ class Derivatives:
         return h if h.shape[1] == 1 else _core.row_means(h, self.config.n_threads)
 
 
-def cancel(sums: np.ndarray, squares: float, n_rows: int) -> bool:
-    """Whether gradients of these sums (K,) over the rows, and sum of squares over all, leave no step to take.
+def cancel(sums: np.ndarray, g: np.ndarray, n_rows: int) -> bool:
+    """Whether gradients `g`, all that are not 0, of these sums (K,) over the rows leave no step to take.
 
     With a curvature of 1, a step for all rows gains sum^2 / n; steps for each row alone gain the squares.
     """
-    return float(np.sum(sums**2)) <= _LEAST_RELATIVE_GAIN * n_rows * squares
-
-
-def sum_of_squares(g: np.ndarray) -> float:
-    """In float64, and not by a library whose sums depend on the number of threads."""
-    return float(np.einsum("i,i->", g.ravel(), g.ravel(), dtype=np.float64))
+    # In float64, and not by a library whose sums depend on the number of threads.
+    squares = np.einsum("i,i->", g.ravel(), g.ravel(), dtype=np.float64)
+    return float(np.sum(sums**2)) <= _LEAST_RELATIVE_GAIN * n_rows * float(squares)
 
 
 def column(matrix: np.ndarray, k: int) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 import polyleaf._core as _core
 
 from .boosting import Draw, _Run
-from .derivatives import cancel, sum_of_squares
+from .derivatives import cancel
 from .leaves import newton_step
 from .objectives.sparse import SparseProblem
 from .sampling import sample_features, sample_rows
@@ -59,7 +59,7 @@ class SparseRun(_Run):
             self.grower.leaf_of_row,
             tree.n_leaves,
             c.leaf_k,
-            newton_step(self.config, self.model.learning_rate),
+            newton_step(c, self.model.learning_rate),
             rows=draw.rows,
             multiplier=draw.multiplier,
             n_threads=n_threads,
@@ -87,7 +87,7 @@ class SparseRun(_Run):
 
     def _cancel(self, gradients: _core.SparseGradients) -> bool:
         _, outputs, values = gradients.csr()
-        return cancel(np.bincount(outputs, values), sum_of_squares(values), self.problem.n_rows)
+        return cancel(np.bincount(outputs, values), values, self.problem.n_rows)
 
     def _add_trees(self, scores: _core.SparseScores, codes: np.ndarray | None, first: int) -> None:
         """Add trees `first`, `first + 1`, ... to the scores of rows with these codes."""
@@ -108,7 +108,7 @@ class SparseRun(_Run):
 
     def _grow_tree(self, draw: Draw, gradients: _core.SparseGradients) -> _core.Tree:
         c, grower = self.config, self.grower
-        config, step = self._grow_config(draw.round, -1), newton_step(self.config, self.model.learning_rate)
+        config, step = self._grow_config(draw.round, -1), newton_step(c, self.model.learning_rate)
         if c.split_search == "exact":
             sample = draw.rows, draw.multiplier
             return grower.grow_sparse_exactly(
