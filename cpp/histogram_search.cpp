@@ -31,10 +31,9 @@ void HistogramSearch::start(const SearchScope& scope) {
   for (Scratch& s : scratch_) s.workspace.reserve(workspace_floats(layout_, scope.config().split) + 16);
   free_.clear();
   for (size_t i = 0; i < pool_.size(); ++i) free_.push_back(static_cast<int>(i));
-  nodes_.assign(1, Node());
-  nodes_[0].at.rows.end = sample().n_used();
-  nodes_[0].totals = source_->totals();
-  nodes_[0].view = source_->view(0);
+  nodes_.clear();
+  Node& root = add_node({0, 0, {0, sample().n_used()}}, source_->view(0));
+  root.totals = source_->totals();
 }
 
 // Sizes of histograms and scratch, and which nodes are worth a histogram, for channels of this layout.
@@ -113,18 +112,23 @@ void HistogramSearch::split(int32_t parent, const SearchNode& left, const Search
     scores().output_terms(scan_node(node), node.best.left.data(), node.best.left_count, output_gain);
   else
     source_->split(parent, node.best, scan_node(node), left, right, output_gain);
-  Node l, r;
-  l.at = left;
-  r.at = right;
-  l.view = r.view = node.view;
+  const int handed_down = node.histogram;  // it is the left child's, until the pair is evaluated
+  node.histogram = -1;
+  Node& l = add_node(left, node.view);
+  Node& r = add_node(right, node.view);
   l.totals = node.best.left;
   r.totals = node.totals;
   for (int j = 0; j < node.view.layout->lanes; ++j) r.totals[j] -= l.totals[j];
-  l.histogram = node.histogram;  // the parent's, until the pair is evaluated
+  l.histogram = handed_down;
+}
+
+HistogramSearch::Node& HistogramSearch::add_node(const SearchNode& at, const ChannelView& view) {
+  Node& node = nodes_.add();
+  node.at = at;
+  node.view = view;
   node.histogram = -1;
-  nodes_.resize(std::max<size_t>(nodes_.size(), right.id + 1));
-  nodes_[left.id] = std::move(l);
-  nodes_[right.id] = std::move(r);
+  node.out_of_reach = node.floor = 0;
+  return node;
 }
 
 double HistogramSearch::cover(int32_t node) const {
@@ -134,38 +138,46 @@ double HistogramSearch::cover(int32_t node) const {
 void HistogramSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed,
                                std::vector<Choice>& choices) {
   choices.assign(nodes.size(), Choice());
-  for (const Proposals& proposals : propose(nodes, renewed))
-    choices[proposals.node - nodes[0].id] =
-        choose(proposals);  // ids of a batch of children follow each other
+  const Pool<Proposals>& found = propose(nodes, renewed);
+  for (size_t i = 0; i < found.size(); ++i)
+    choices[found[i].node - nodes[0].id] = choose(found[i]);  // ids of a batch of children follow each other
 }
 
-std::vector<HistogramSearch::Proposals> HistogramSearch::propose(const std::vector<SearchNode>& nodes,
+const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(const std::vector<SearchNode>& nodes,
                                                                  bool renewed) {
   for (const SearchNode& node : nodes) nodes_[node.id].at = node;
   if (renewed)
     for (const SearchNode& node : nodes) drop_histogram(nodes_[node.id]);
   std::vector<Job> jobs = plan(nodes);
-  std::vector<Proposals> found;
-  if (jobs.empty()) return found;
+  proposals_.clear();
+  if (jobs.empty()) return proposals_;
   if (scope_->config().colsample_bynode < 1.0)
     for (const SearchNode& node : nodes) nodes_[node.id].allowed = scope_->features_of(node.id);
   gather_channels(jobs);
   if (renewed) sum_totals(jobs);
   build_chunks(jobs);
   set_bounds(jobs);
+  make_room(jobs);
   const size_t n_tiles = scope_->tiles().size();
-  for (const Job& job : jobs) {
-    found.push_back({job.build, std::vector<TileSplit>(n_tiles)});
-    found.push_back({job.subtract, std::vector<TileSplit>(job.subtract >= 0 ? n_tiles : 0)});
-  }
   parallel_for(n_threads_, static_cast<int64_t>(jobs.size() * n_tiles), [&](int64_t task, int thread) {
-    const size_t job = static_cast<size_t>(task) / n_tiles, tile = static_cast<size_t>(task) % n_tiles;
-    TileSplit none;
-    run_job(jobs[job], static_cast<int>(tile), thread, found[2 * job].splits[tile],
-            jobs[job].subtract >= 0 ? found[2 * job + 1].splits[tile] : none);
+    run_job(jobs[static_cast<size_t>(task) / n_tiles], static_cast<int>(static_cast<size_t>(task) % n_tiles),
+            thread);
   });
-  std::erase_if(found, [](const Proposals& p) { return p.splits.empty(); });
-  return found;
+  return proposals_;
+}
+
+// For what the jobs will find.
+void HistogramSearch::make_room(std::vector<Job>& jobs) {
+  for (Job& job : jobs) {
+    job.proposals = proposals_.size();
+    for (int32_t node : {job.build, job.subtract}) {
+      if (node < 0) continue;
+      Proposals& found = proposals_.add();
+      found.node = node;
+      found.splits.resize(scope_->tiles().size());
+      for (TileSplit& split : found.splits) split.feature = -1;
+    }
+  }
 }
 
 std::vector<HistogramSearch::Job> HistogramSearch::plan(const std::vector<SearchNode>& nodes) {
@@ -297,8 +309,7 @@ void HistogramSearch::build_chunks(std::vector<Job>& jobs) {
 }
 
 // Builds one tile of a job's histogram, subtracts it from the parent's, and scans both.
-void HistogramSearch::run_job(const Job& job, int tile_index, int thread, TileSplit& built,
-                              TileSplit& subtracted) {
+void HistogramSearch::run_job(const Job& job, int tile_index, int thread) {
   const int t = scope_->tiles()[tile_index];
   const Tile& tile = bins_.tile(t);
   const Node& node = nodes_[job.build];
@@ -307,6 +318,7 @@ void HistogramSearch::run_job(const Job& job, int tile_index, int thread, TileSp
   const bool counts_apart = layout.count_lane < 0;
   const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
   Scratch& scratch = scratch_[thread];
+  TileSplit& built = proposals_[job.proposals].splits[tile_index];
 
   if (job.by_rows && !has_categories(t)) {
     scan_by_rows(job, t, thread, built);
@@ -343,7 +355,7 @@ void HistogramSearch::run_job(const Job& job, int tile_index, int thread, TileSp
     if (counts_apart) kernels.subtract(parent_counts, count_ints, static_cast<int64_t>(n_bins));
     scan(job.subtract, t,
          {parent, counts_apart ? reinterpret_cast<uint32_t*>(parent_counts) : nullptr, nullptr}, thread,
-         subtracted);
+         proposals_[job.proposals + 1].splits[tile_index]);
   }
   uint64_t touched[kTileFeatures * 4] = {};
   if (job.sparse) kernels.touch(rows, node.rows(), tile.n_features, touched);

@@ -15,6 +15,7 @@
 #include "buffer.h"
 #include "channel_source.h"
 #include "histogram.h"
+#include "pool.h"
 #include "search.h"
 #include "split.h"
 
@@ -50,7 +51,8 @@ class HistogramSearch final : public Search {
     int32_t node;
     std::vector<TileSplit> splits;
   };
-  std::vector<Proposals> propose(const std::vector<SearchNode>& nodes, bool renewed);
+  // Valid until the next call.
+  const Pool<Proposals>& propose(const std::vector<SearchNode>& nodes, bool renewed);
   void take(int32_t node, const TileSplit* split);
 
  private:
@@ -74,18 +76,21 @@ class HistogramSearch final : public Search {
     bool keep = false;                  // keep the built histogram for children
     bool sparse = false;                // few rows: only touched bins are looked at and cleared
     bool by_rows = false;               // few rows for so many outputs: no histogram, rows in order of bins
+    size_t proposals = 0;               // where those of `build` are; those of `subtract` follow
     const int16_t* channels = nullptr;  // of the rows of `build`, contiguous
     int chunks = 1;                     // row chunks built apart and added up
     size_t first_chunk = 0;             // where they lie in chunk_
   };
 
   void lay_out_memory();
+  Node& add_node(const SearchNode& at, const ChannelView& view);
+  void make_room(std::vector<Job>& jobs);
   std::vector<Job> plan(const std::vector<SearchNode>& nodes);
   void gather_channels(std::vector<Job>& jobs);
   void sum_totals(const std::vector<Job>& jobs);
   void set_bounds(const std::vector<Job>& jobs);
   void build_chunks(std::vector<Job>& jobs);
-  void run_job(const Job& job, int tile, int thread, TileSplit& built, TileSplit& subtracted);
+  void run_job(const Job& job, int tile, int thread);
   void scan_by_rows(const Job& job, int tile, int thread, TileSplit& out);
   void scan(int32_t node, int tile, const TileHistogram& histogram, int thread, TileSplit& out);
   Choice choose(const Proposals& proposals);
@@ -107,7 +112,8 @@ class HistogramSearch final : public Search {
   ChannelSource* source_ = nullptr;
   const SearchScope* scope_ = nullptr;
   ChannelLayout layout_;  // that memory is laid out for
-  std::vector<Node> nodes_;
+  Pool<Node> nodes_;
+  Pool<Proposals> proposals_;
 
   // Memory reused over trees.
   std::vector<Buffer<int32_t>> pool_;

@@ -61,7 +61,7 @@ void LinearChannels::use(const float* g, const float* h, int n_outputs, Curvatur
 void LinearChannels::start(const SearchScope& scope) {
   scope_ = &scope;
   nodes_.clear();
-  nodes_.push_back(std::make_unique<Node>());
+  nodes_.add().start();
   std::vector<Request> root(1);
   root[0].node = 0;
   root[0].rows.end = sample_.n_used();
@@ -72,7 +72,7 @@ void LinearChannels::start(const SearchScope& scope) {
 }
 
 ChannelView LinearChannels::view(int32_t node) const {
-  const Node& n = *nodes_[node];
+  const Node& n = nodes_[node];
   return {n.layout, n.gradient_step.data(), n.curvature_step.data(), &n.scan};
 }
 
@@ -83,11 +83,11 @@ void LinearChannels::fill(std::vector<Request>& requests) {
     *requests[0].totals = root_totals_;
     return;
   }
-  std::vector<Columns> columns;
+  batch_.clear();
   size_t n_floats = 0, n_integers = 0;
   for (const Request& request : requests) {
-    Columns c;
-    c.node = nodes_[request.node].get();
+    Columns& c = batch_.add();
+    c.node = &nodes_[request.node];
     c.request = &request;
     c.p = n_regressors(*c.node);
     c.node->layout = &layouts_[c.p];
@@ -96,43 +96,48 @@ void LinearChannels::fill(std::vector<Request>& requests) {
     const size_t n = static_cast<size_t>(request.rows.size());
     n_floats += n * (config_.full ? n_derivatives() + c.p : stride_);
     n_integers += (n * c.node->layout->lanes + 31) / 32 * 32;
-    columns.push_back(std::move(c));
   }
   columns_.reserve(n_floats + 64);
   channels_.reserve(n_integers + 64);
-  read_rows(columns);
-  quantise(columns);
+  cut_into_pieces();
+  read_rows();
+  quantise();
   for (size_t i = 0; i < requests.size(); ++i) {
-    requests[i].channels = channels_.data() + columns[i].channels;
-    requests[i].totals->assign(columns[i].totals.begin(), columns[i].totals.end());
+    requests[i].channels = channels_.data() + batch_[i].channels;
+    requests[i].totals->assign(batch_[i].totals.begin(), batch_[i].totals.end());
+  }
+}
+
+void LinearChannels::cut_into_pieces() {
+  pieces_.clear();
+  for (size_t i = 0; i < batch_.size(); ++i) {
+    const int64_t rows = batch_[i].request->rows.size();
+    for (int64_t b = 0; b < rows; b += kRowBlock) {
+      Piece& piece = pieces_.add();
+      piece.of = i;
+      piece.begin = b;
+      piece.n = std::min(kRowBlock, rows - b);
+    }
   }
 }
 
 // Derivatives and regressors of the nodes' rows next to each other, and their largest magnitudes.
-void LinearChannels::read_rows(std::vector<Columns>& columns) {
-  struct Piece {
-    size_t of;
-    int64_t begin, n;
-    std::vector<float> largest, range;
+void LinearChannels::read_rows() {
+  const auto clear = [&](auto& of, int p) {
+    of.largest.assign(stride_, 0.0f);
+    of.range.clear();
+    for (int j = 0; j < p; ++j) of.range.insert(of.range.end(), {kInfinity, -kInfinity});
   };
-  std::vector<Piece> pieces;
-  for (size_t i = 0; i < columns.size(); ++i)
-    for (int64_t b = 0; b < columns[i].request->rows.size(); b += kRowBlock)
-      pieces.push_back({i, b, std::min(kRowBlock, columns[i].request->rows.size() - b), {}, {}});
-  parallel_for(n_threads_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
-    Piece& piece = pieces[task];
-    piece.largest.assign(stride_, 0.0f);
-    for (int j = 0; j < columns[piece.of].p; ++j)
-      piece.range.insert(piece.range.end(), {kInfinity, -kInfinity});
-    read_block(columns[piece.of], piece.begin, piece.n, piece.largest.data(), piece.range.data());
+  parallel_for(n_threads_, static_cast<int64_t>(pieces_.size()), [&](int64_t task, int) {
+    Piece& piece = pieces_[task];
+    const Columns& c = batch_[piece.of];
+    clear(piece, c.p);
+    read_block(c, piece.begin, piece.n, piece.largest.data(), piece.range.data());
   });
-  for (Columns& c : columns) {
-    c.largest.assign(stride_, 0.0f);
-    c.range.clear();
-    for (int j = 0; j < c.p; ++j) c.range.insert(c.range.end(), {kInfinity, -kInfinity});
-  }
-  for (const Piece& piece : pieces) {
-    Columns& c = columns[piece.of];
+  for (size_t i = 0; i < batch_.size(); ++i) clear(batch_[i], batch_[i].p);
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    const Piece& piece = pieces_[i];
+    Columns& c = batch_[piece.of];
     for (size_t j = 0; j < c.largest.size(); ++j) c.largest[j] = std::max(c.largest[j], piece.largest[j]);
     for (size_t j = 0; j < c.range.size(); j += 2) {
       c.range[j] = std::min(c.range[j], piece.range[j]);
@@ -209,11 +214,11 @@ void LinearChannels::read_columns(const Columns& c, int64_t begin, int64_t n, fl
 }
 
 // Scales of a node's channels: a product's from those of its factors, so that no sum leaves int32.
-void LinearChannels::set_scales(Columns& c, std::vector<float>& inverse) {
+void LinearChannels::set_scales(Columns& c) {
   Node& node = *c.node;
   const ChannelLayout& layout = *node.layout;
   const int K = n_outputs_;
-  std::vector<float> z(c.p);
+  float z[kMostFullRegressors];
   for (int j = 0; j < c.p; ++j) {
     float* range = c.range.data() + 2 * j;
     if (range[0] > range[1]) range[0] = range[1] = 0;  // missing throughout
@@ -226,10 +231,10 @@ void LinearChannels::set_scales(Columns& c, std::vector<float>& inverse) {
   while (c.request->rows.size() * (32768 >> shift) > int64_t{INT32_MAX}) ++shift;
   LinearScan& scan = node.scan;
   scan.step.assign(layout.lanes + 16, 0.0f);
-  inverse.assign(layout.lanes + 16, 0.0f);
+  c.inverse.assign(layout.lanes + 16, 0.0f);
   const auto set = [&](int lane, float largest) {
     if (!(largest >= kSmallestDerivative) || !std::isfinite(largest)) return;
-    inverse[lane] = std::ldexp(32767.0f / largest, -shift);
+    c.inverse[lane] = std::ldexp(32767.0f / largest, -shift);
     scan.step[lane] = std::ldexp(largest / 32767.0f, shift);
   };
   for (int k = 0; k < n_derivatives(); ++k) set(k, c.largest[k]);
@@ -238,7 +243,7 @@ void LinearChannels::set_scales(Columns& c, std::vector<float>& inverse) {
     for (int j = 0; j <= i; ++j) set(layout.second_moments() + packed(i, j), (h * z[i]) * z[j]);
     for (int k = 0; k < K; ++k) set(layout.gradient_products() + i * K + k, c.largest[k] * z[i]);
   }
-  if (layout.count_lane >= 0) inverse[layout.count_lane] = 1.0f;
+  if (layout.count_lane >= 0) c.inverse[layout.count_lane] = 1.0f;
   node.gradient_step.assign(scan.step.begin(), scan.step.begin() + K);
   node.gradient_step.resize(K + 16, 0.0f);
   node.curvature_step.assign(scan.step.begin() + K, scan.step.begin() + n_derivatives());
@@ -272,17 +277,16 @@ std::vector<LaneProduct> LinearChannels::lane_products(int p) const {
 }
 
 // Rows [begin, begin + n) of a request as integers.
-void LinearChannels::fill_channels(const Columns& c, const std::vector<float>& inverse, int64_t begin,
-                                   int64_t n, int64_t* totals) {
+void LinearChannels::fill_channels(const Columns& c, int64_t begin, int64_t n, int64_t* totals) {
   const LinearChannelKernels& kernels = POLYLEAF_SELECT(linear_channel_kernels);
   const ChannelLayout& layout = *c.node->layout;
   int16_t* out = channels_.data() + c.channels + begin * layout.lanes;
   float* rows = columns_.data() + c.at + begin * stride_;
   if (narrow())
     return kernels.quantise_narrow(rows, n, c.p, n_curvature() == 0, c.p > 0 ? c.range[0] : 0.0f,
-                                   inverse.data(), out, totals);
+                                   c.inverse.data(), out, totals);
   if (!config_.full)
-    return kernels.quantise_many(rows, n, stride_, inverse.data(), layout.count_lane, layout.lanes, out,
+    return kernels.quantise_many(rows, n, stride_, c.inverse.data(), layout.count_lane, layout.lanes, out,
                                  totals);
   std::vector<const float*> at;
   for (int j = 0; j < n_derivatives() + c.p; ++j) {
@@ -291,80 +295,77 @@ void LinearChannels::fill_channels(const Columns& c, const std::vector<float>& i
     at.push_back(column);
   }
   const std::vector<LaneProduct> products = lane_products(c.p);
-  kernels.quantise(at.data(), n, products.data(), static_cast<int>(products.size()), inverse.data(),
+  kernels.quantise(at.data(), n, products.data(), static_cast<int>(products.size()), c.inverse.data(),
                    layout.count_lane, layout.lanes, out, totals);
 }
 
-void LinearChannels::quantise(std::vector<Columns>& columns) {
-  struct Piece {
-    size_t of;
-    int64_t begin, n;
-    std::vector<int64_t> totals;
-  };
-  std::vector<Piece> pieces;
-  std::vector<std::vector<float>> inverse(columns.size());
-  for (size_t i = 0; i < columns.size(); ++i) {
-    set_scales(columns[i], inverse[i]);
-    const int64_t rows = columns[i].request->rows.size();
-    for (int64_t b = 0; b < rows; b += kRowBlock) pieces.push_back({i, b, std::min(kRowBlock, rows - b), {}});
+void LinearChannels::quantise() {
+  for (size_t i = 0; i < batch_.size(); ++i) {
+    set_scales(batch_[i]);
+    batch_[i].totals.assign(batch_[i].node->layout->lanes + 16, 0);
   }
-  parallel_for(n_threads_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
-    Piece& piece = pieces[task];
-    const Columns& c = columns[piece.of];
+  parallel_for(n_threads_, static_cast<int64_t>(pieces_.size()), [&](int64_t task, int) {
+    Piece& piece = pieces_[task];
+    const Columns& c = batch_[piece.of];
     piece.totals.assign(c.node->layout->lanes, 0);
-    fill_channels(c, inverse[piece.of], piece.begin, piece.n, piece.totals.data());
+    fill_channels(c, piece.begin, piece.n, piece.totals.data());
   });
-  for (Columns& c : columns) c.totals.assign(c.node->layout->lanes + 16, 0);
-  for (const Piece& piece : pieces)
-    for (size_t j = 0; j < piece.totals.size(); ++j) columns[piece.of].totals[j] += piece.totals[j];
-  for (Columns& c : columns)
-    if (c.node->layout->count_lane >= 0) c.totals[c.node->layout->count_lane] = c.request->rows.size();
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    const Piece& piece = pieces_[i];
+    for (size_t j = 0; j < piece.totals.size(); ++j) batch_[piece.of].totals[j] += piece.totals[j];
+  }
+  for (size_t i = 0; i < batch_.size(); ++i) {
+    const int count_lane = batch_[i].node->layout->count_lane;
+    if (count_lane >= 0) batch_[i].totals[count_lane] = batch_[i].request->rows.size();
+  }
 }
 
-void LinearChannels::split(int32_t parent, const TileSplit& split, const ScanNode& node,
-                           const SearchNode& left, const SearchNode& right, float* output_gain) {
-  const LinearKernels& kernels = POLYLEAF_SELECT(linear_kernels);
+// What a side of the split is solved from.
+void LinearChannels::set_side(int side, const TileSplit& split, const ScanNode& node) {
   const ChannelLayout& layout = *node.layout;
-  const int K = n_outputs_, lanes = layout.lanes, p = layout.regressors;
-  std::vector<int32_t> all[2], there[2];
-  std::vector<double> product[2], slopes[2], terms[3];
+  Side& s = sides_[side];
+  s.all.resize(layout.lanes + 16);
+  for (int j = 0; j < layout.lanes; ++j)
+    s.all[j] = side == 0 ? split.left[j] : node.totals[j] - split.left[j];
+  s.there = s.all;
+  if ((side == 0) == split.missing_left)
+    for (int j = 0; j < layout.lanes; ++j) s.there[j] -= split.absent[j];
+  s.products = split.left_products;
+  if (side == 1)
+    for (size_t q = 0; q < s.products.size(); ++q) s.products[q] = split.products[q] - s.products[q];
+}
+
+void LinearChannels::split(int32_t parent, const TileSplit& split, const ScanNode& node, const SearchNode&,
+                           const SearchNode&, float* output_gain) {
+  const LinearKernels& kernels = POLYLEAF_SELECT(linear_kernels);
+  const int K = n_outputs_, p = node.layout->regressors;
+  for (Side& s : sides_) {
+    s.slopes.assign(static_cast<size_t>(p + 1) * K, 0.0);
+    s.middle.assign(K, 0.0);
+    s.terms.assign(K, 0.0);
+  }
   const int32_t count[2] = {split.left_count, node.count - split.left_count};
   for (int side = 0; side < 2; ++side) {
-    all[side].resize(lanes + 16);
-    for (int j = 0; j < lanes; ++j) all[side][j] = side == 0 ? split.left[j] : node.totals[j] - split.left[j];
-    there[side] = all[side];
-    if ((side == 0) == split.missing_left)
-      for (int j = 0; j < lanes; ++j) there[side][j] -= split.absent[j];
-    product[side] = split.left_products;
-    if (side == 1)
-      for (size_t q = 0; q < product[1].size(); ++q) product[1][q] = split.products[q] - product[1][q];
-    slopes[side].assign(static_cast<size_t>(p + 1) * K, 0.0);
-    terms[side].assign(K, 0.0);
-  }
-  terms[2].assign(K, 0.0);
-  std::vector<double> middle[3];
-  for (std::vector<double>& m : middle) m.assign(K, 0.0);
-  for (int side = 0; side < 2; ++side) {
+    set_side(side, split, node);
+    Side& s = sides_[side];
     const int32_t n_absent = (side == 0) == split.missing_left ? split.n_absent : 0;
-    kernels.solve(node, all[side].data(), count[side], there[side].data(), count[side] - n_absent,
-                  product[side].empty() ? nullptr : product[side].data(), slopes[side].data(),
-                  middle[side].data(), terms[side].data());
+    kernels.solve(node, s.all.data(), count[side], s.there.data(), count[side] - n_absent,
+                  s.products.empty() ? nullptr : s.products.data(), s.slopes.data(), s.middle.data(),
+                  s.terms.data());
   }
-  kernels.solve(node, node.totals, node.count, node.totals, 0, nullptr, nullptr, middle[2].data(),
-                terms[2].data());
+  Side& whole = sides_[2];
+  kernels.solve(node, node.totals, node.count, node.totals, 0, nullptr, nullptr, whole.middle.data(),
+                whole.terms.data());
   for (int k = 0; k < K; ++k)
-    output_gain[k] = static_cast<float>(0.5 * ((terms[0][k] + terms[1][k]) - terms[2][k]));
-  nodes_.resize(std::max<size_t>(nodes_.size(), right.id + 1));
-  const int32_t children[2] = {left.id, right.id};
-  for (int side = 0; side < 2; ++side) {
-    nodes_[children[side]] = std::make_unique<Node>();
-    pass_on(*nodes_[parent], split, slopes[side].data(), middle[side].data(), *nodes_[children[side]]);
-  }
+    output_gain[k] = static_cast<float>(0.5 * ((sides_[0].terms[k] + sides_[1].terms[k]) - whole.terms[k]));
+  for (int side = 0; side < 2; ++side)
+    pass_on(nodes_[parent], split, sides_[side].slopes.data(), sides_[side].middle.data(), nodes_.add());
 }
 
 void LinearChannels::pass_on(const Node& parent, const TileSplit& split, const double* slopes,
                              const double* middle, Node& child) const {
   const int32_t f = split.feature;
+  child.start();
   child.regressors = parent.regressors;
   const bool known =
       std::find(parent.regressors.begin(), parent.regressors.end(), f) != parent.regressors.end();

@@ -12,13 +12,13 @@
 // are scored, schedules.
 #pragma once
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "buffer.h"
 #include "channel_source.h"
 #include "kernels/linear_channels.h"
 #include "linear_table.h"
+#include "pool.h"
 
 namespace polyleaf {
 
@@ -63,6 +63,17 @@ class LinearChannels final : public ChannelSource {
     const ChannelLayout* layout = nullptr;
     std::vector<float> gradient_step, curvature_step;
     LinearScan scan;
+
+    // It takes nothing on, and has no regressors.
+    void start() {
+      regressors.clear();
+      norm = 0;
+      feature = -1;
+      old = 0;
+      middle.clear();
+      slope.clear();
+      layout = nullptr;
+    }
   };
   // One request's rows in columns_: rows as they are in rows_ where half-additive; otherwise, column after
   // column, g of every output, the curvature if there is one, the regressors.
@@ -72,8 +83,20 @@ class LinearChannels final : public ChannelSource {
     int p;
     size_t at;        // first float in columns_
     size_t channels;  // first integer in channels_
+    std::vector<float> largest, range, inverse;
+    std::vector<int64_t> totals;
+  };
+  // Rows of a request that one task reads, and what it finds; or that it makes integers of.
+  struct Piece {
+    size_t of;
+    int64_t begin, n;
     std::vector<float> largest, range;
     std::vector<int64_t> totals;
+  };
+  // One side of a split, as its slopes are solved from.
+  struct Side {
+    std::vector<int32_t> all, there;
+    std::vector<double> products, slopes, middle, terms;
   };
 
   int n_curvature() const {
@@ -85,16 +108,17 @@ class LinearChannels final : public ChannelSource {
   int n_regressors(const Node& node) const {
     return config_.full ? static_cast<int>(node.regressors.size()) : narrow() && node.norm > 0 ? 1 : 0;
   }
-  void read_rows(std::vector<Columns>& columns);
+  void cut_into_pieces();
+  void read_rows();
   void read_block(const Columns& c, int64_t begin, int64_t n, float* largest, float* range);
   void read_narrow(const Columns& c, int64_t begin, int64_t n, float* largest, float* range);
   void read_many(const Columns& c, int64_t begin, int64_t n, float* largest);
   void read_columns(const Columns& c, int64_t begin, int64_t n, float* largest, float* range);
-  void fill_channels(const Columns& c, const std::vector<float>& inverse, int64_t begin, int64_t n,
-                     int64_t* totals);
-  void set_scales(Columns& c, std::vector<float>& inverse);
+  void fill_channels(const Columns& c, int64_t begin, int64_t n, int64_t* totals);
+  void set_scales(Columns& c);
   std::vector<LaneProduct> lane_products(int p) const;
-  void quantise(std::vector<Columns>& columns);
+  void quantise();
+  void set_side(int side, const TileSplit& split, const ScanNode& node);
   void pass_on(const Node& parent, const TileSplit& split, const double* slopes, const double* middle,
                Node& child) const;
 
@@ -106,7 +130,10 @@ class LinearChannels final : public ChannelSource {
   std::vector<uint32_t> sample_rows_;
   std::vector<ChannelLayout> layouts_;  // by number of regressors
   const SearchScope* scope_ = nullptr;
-  std::vector<std::unique_ptr<Node>> nodes_;
+  Pool<Node> nodes_;
+  Pool<Columns> batch_;  // of one call of `fill`
+  Pool<Piece> pieces_;
+  Side sides_[3];  // left, right, and the node without the split
   std::vector<int32_t> root_totals_;
   const int16_t* root_channels_ = nullptr;  // made by `start`, until they are asked for
   Buffer<float> rows_;                      // by row id: g, curvature; where narrow: g, curvature, fitted, 1

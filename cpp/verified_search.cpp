@@ -46,10 +46,10 @@ void VerifiedSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed
                               std::vector<Choice>& choices) {
   choices.assign(nodes.size(), Choice());
   const int32_t first = nodes[0].id;  // ids of a batch follow each other
-  const std::vector<HistogramSearch::Proposals> proposals = proposals_.propose(nodes, renewed);
+  const Pool<HistogramSearch::Proposals>& proposals = proposals_.propose(nodes, renewed);
   std::vector<Case> cases;
-  for (const auto& p : proposals) {
-    Case c = case_of(nodes[p.node - first], p.splits);
+  for (size_t i = 0; i < proposals.size(); ++i) {
+    Case c = case_of(nodes[proposals[i].node - first], proposals[i].splits);
     if (c.splits.empty())
       proposals_.take(c.node.id, nullptr);
     else

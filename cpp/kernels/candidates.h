@@ -13,10 +13,6 @@ namespace POLYLEAF_ISA_NAMESPACE {
 
 constexpr float kNone = -__builtin_inff();
 
-POLYLEAF_INLINE i32x16 splat(int32_t x) {
-  return x - i32x16{};
-}
-
 // Candidates of one direction: where the running sums stand after each non-empty bin.
 struct Candidates {
   int n;            // how many
@@ -122,10 +118,7 @@ POLYLEAF_INLINE Candidates list_candidates(const ScanNode& node, const ScanFeatu
 static inline int first_largest(float* sums, int first, int last) {
   f32x16 lanes = broadcast(kNone);
   for (int i = last; i < last + 15; ++i) sums[i] = kNone;
-  for (int i = first; i < last; i += 16) {
-    const f32x16 v = load<f32x16>(sums + i);
-    lanes = v > lanes ? v : lanes;
-  }
+  for (int i = first; i < last; i += 16) lanes = larger(load<f32x16>(sums + i), lanes);
   float best = kNone;
   for (int j = 0; j < 16; ++j) best = lanes[j] > best ? lanes[j] : best;
   if (best == kNone) return -1;

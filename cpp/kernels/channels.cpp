@@ -32,6 +32,12 @@ POLYLEAF_INLINE int32_t magnitude(float x) {
   return bits & 0x7fffffff;
 }
 
+POLYLEAF_INLINE i32x16 magnitudes(const f32x16& x) {
+  i32x16 bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  return bits & 0x7fffffff;
+}
+
 // The last block of sixteen columns may be wider than what is left of a row. Reading on into the next rows is
 // harmless (what is read there is multiplied by zero or ignored), but not past the end of all rows.
 POLYLEAF_INLINE bool may_read_sixteen(int64_t row, int column, int n_columns, const RowSample& sample) {
@@ -47,21 +53,17 @@ void largest_of_few(const float* values, int n_columns, const RowSample& sample,
     const int64_t row = row_of(sample, i);
     const float* v = values + row * n_columns;
     const float m = multiplier_of(sample, row);
-    f32x16 x[Z] = {};
-    if (may_read_sixteen(row, 16 * (Z - 1), n_columns, sample))
-      std::memcpy(&x, v, sizeof(x));
-    else
-      std::memcpy(&x, v, sizeof(float) * n_columns);
-    for (int z = 0; z < Z; ++z) {
-      x[z] *= m;
-      i32x16 bits;
-      std::memcpy(&bits, &x[z], sizeof(bits));
-      bits &= 0x7fffffff;
-      best[z] = bits > best[z] ? bits : best[z];
+    float end_of_row[16 * Z] = {};
+    if (!may_read_sixteen(row, 16 * (Z - 1), n_columns, sample)) {
+      std::memcpy(end_of_row, v, sizeof(float) * n_columns);
+      v = end_of_row;
     }
+    for (int z = 0; z < Z; ++z) best[z] = larger(magnitudes(load<f32x16>(v + 16 * z) * m), best[z]);
   }
+  int32_t found_in[16 * Z];
+  for (int z = 0; z < Z; ++z) store(found_in + 16 * z, best[z]);
   for (int j = 0; j < n_columns; ++j) {
-    const int32_t before = magnitude(largest[j]), found = best[j / 16][j % 16];
+    const int32_t before = magnitude(largest[j]), found = found_in[j];
     const int32_t now = found > before ? found : before;
     std::memcpy(&largest[j], &now, sizeof(now));
   }
@@ -127,35 +129,38 @@ void quantise_column(const float* values, int64_t begin, int64_t end, float inve
 // Sixteen columns at once; the lanes after the last column get zeros.
 void quantise_sixteen(const float* values, int n_columns, int c, const RowSample& sample, int64_t begin,
                       int64_t end, const float* inverse, int16_t* channels, int lanes, int offset,
-                      i32x16& magnitudes, i32x16& sums) {
+                      int32_t* sizes, int32_t* totals) {
   const int width = n_columns - c < 16 ? n_columns - c : 16;
   const f32x16 scale = load<f32x16>(inverse + c);
+  i32x16 size = {}, total = {};
   for (int64_t i = begin; i < end; ++i) {
     const int64_t row = row_of(sample, i);
     const float* v = values + row * n_columns + c;
-    f32x16 x = {};
-    if (may_read_sixteen(row, c, n_columns, sample))
-      x = load<f32x16>(v);
-    else
-      std::memcpy(&x, v, sizeof(float) * width);
-    const i32x16 q = __builtin_convertvector(round_even(x * multiplier_of(sample, row) * scale), i32x16);
-    magnitudes += q < 0 ? -q : q;
-    sums += q;
-    store(channels + row * lanes + offset + c, __builtin_convertvector(q, i16x16));
+    float end_of_row[16] = {};
+    if (!may_read_sixteen(row, c, n_columns, sample)) {
+      std::memcpy(end_of_row, v, sizeof(float) * width);
+      v = end_of_row;
+    }
+    const i32x16 q = convert<i32x16>(round_even(load<f32x16>(v) * multiplier_of(sample, row) * scale));
+    size += larger(q, -q);
+    total += q;
+    store(channels + row * lanes + offset + c, convert<i16x16>(q));
   }
+  store(sizes, size);
+  store(totals, total);
 }
 
 void quantise_few(const float* values, int n_columns, int c, int width, const RowSample& sample,
                   int64_t begin, int64_t end, const float* inverse, int16_t* channels, int lanes, int offset,
-                  i32x16& magnitudes, i32x16& sums) {
+                  int32_t* sizes, int32_t* totals) {
   for (int64_t i = begin; i < end; ++i) {
     const int64_t row = row_of(sample, i);
     const float m = multiplier_of(sample, row);
     for (int j = 0; j < width; ++j) {
       const int32_t q =
           static_cast<int32_t>(round_even(values[row * n_columns + c + j] * m * inverse[c + j]));
-      magnitudes[j] += q < 0 ? -q : q;
-      sums[j] += q;
+      sizes[j] += q < 0 ? -q : q;
+      totals[j] += q;
       channels[row * lanes + offset + c + j] = static_cast<int16_t>(q);
     }
   }
@@ -174,16 +179,16 @@ void quantise(const float* values, int n_columns, const RowSample& sample, int64
       for (int c = 0; c < n_columns; c += 16) {
         const int64_t stop = start + run < end ? start + run : end;
         const int width = n_columns - c < 16 ? n_columns - c : 16;
-        i32x16 magnitudes = {}, sums = {};
+        int32_t sizes[16] = {}, totals[16] = {};
         if (offset + c + 16 <= lanes)
-          quantise_sixteen(values, n_columns, c, sample, start, stop, inverse, channels, lanes, offset,
-                           magnitudes, sums);
+          quantise_sixteen(values, n_columns, c, sample, start, stop, inverse, channels, lanes, offset, sizes,
+                           totals);
         else
           quantise_few(values, n_columns, c, width, sample, start, stop, inverse, channels, lanes, offset,
-                       magnitudes, sums);
+                       sizes, totals);
         for (int j = 0; j < width; ++j) {
-          size[c + j] += magnitudes[j];
-          total[c + j] += sums[j];
+          size[c + j] += sizes[j];
+          total[c + j] += totals[j];
         }
       }
   }

@@ -98,7 +98,7 @@ struct System {
     const float least = node.config->min_child_weight;
     if (!(least > 0)) return total;
     const i32x16 heavy = (mean_curvature(false) >= least) & (mean_curvature(true) >= least);
-    return heavy ? total : broadcast(kNone);
+    return select(heavy, total, broadcast(kNone));
   }
 
   // The same candidate, or the node itself, sixteen times over.

@@ -14,8 +14,7 @@ void build_wide(const uint64_t* words, const int16_t* channels, int64_t n, int n
   for (int64_t i = 0; i < n; ++i) {
     const uint64_t word = words[i];
     i32x16 value[Z];
-    for (int z = 0; z < Z; ++z)
-      value[z] = __builtin_convertvector(load<i16x16>(channels + i * lanes + z * 16), i32x16);
+    for (int z = 0; z < Z; ++z) value[z] = convert<i32x16>(load<i16x16>(channels + i * lanes + z * 16));
 #pragma GCC unroll 8
     for (int f = 0; f < 8; ++f) {
       if (f >= n_features) break;
@@ -33,7 +32,7 @@ void build_narrow(const uint64_t* words, const int16_t* channels, int64_t n, int
   constexpr int kRow = sizeof(Sum) / sizeof(int32_t);
   for (int64_t i = 0; i < n; ++i) {
     const uint64_t word = words[i];
-    const Sum value = __builtin_convertvector(load<Value>(channels + i * kRow), Sum);
+    const Sum value = convert<Sum>(load<Value>(channels + i * kRow));
 #pragma GCC unroll 8
     for (int f = 0; f < 8; ++f) {
       if (f >= n_features) break;
@@ -126,7 +125,7 @@ void gather(const int16_t* channels, const uint32_t* ids, int64_t n, int lanes, 
 template <class Row, class Sum>
 void sum_lanes(const int16_t* channels, int64_t n, int lanes, int32_t* out) {
   Sum total = load<Sum>(out);
-  for (int64_t i = 0; i < n; ++i) total += __builtin_convertvector(load<Row>(channels + i * lanes), Sum);
+  for (int64_t i = 0; i < n; ++i) total += convert<Sum>(load<Row>(channels + i * lanes));
   store(out, total);
 }
 

@@ -3,6 +3,8 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
+#include <utility>
 
 #define POLYLEAF_INLINE static inline __attribute__((always_inline))
 #define POLYLEAF_METHOD inline __attribute__((always_inline))
@@ -12,45 +14,188 @@ namespace POLYLEAF_ISA_NAMESPACE {
 
 constexpr int kLanes = 16;
 
+// Two vectors as one of twice as many lanes. GCC keeps vectors that are wider than the registers in memory;
+// these it does not.
+template <class Half>
+struct Two {
+  Half low, high;
+
+  POLYLEAF_METHOD auto operator[](int i) const {
+    constexpr int n = sizeof(Half) / sizeof(low[0]);
+    return i < n ? low[i] : high[i - n];
+  }
+};
+template <class Half>
+struct ElementOf {
+  using type = std::remove_cvref_t<decltype(std::declval<Half>()[0])>;
+};
+template <class Half>
+using Element = typename ElementOf<Half>::type;
+
+#define POLYLEAF_OPERATOR(op)                                                                   \
+  template <class Half>                                                                         \
+  POLYLEAF_INLINE auto operator op(const Two<Half>& a, const Two<Half>& b) {                    \
+    return Two<decltype(a.low op b.low)>{a.low op b.low, a.high op b.high};                     \
+  }                                                                                             \
+  template <class Half>                                                                         \
+  POLYLEAF_INLINE auto operator op(const Two<Half>& a, std::type_identity_t<Element<Half>> b) { \
+    return Two<decltype(a.low op b)>{a.low op b, a.high op b};                                  \
+  }                                                                                             \
+  template <class Half>                                                                         \
+  POLYLEAF_INLINE auto operator op(std::type_identity_t<Element<Half>> a, const Two<Half>& b) { \
+    return Two<decltype(a op b.low)>{a op b.low, a op b.high};                                  \
+  }
+POLYLEAF_OPERATOR(+)
+POLYLEAF_OPERATOR(-)
+POLYLEAF_OPERATOR(*)
+POLYLEAF_OPERATOR(/)
+POLYLEAF_OPERATOR(&)
+POLYLEAF_OPERATOR(<)
+POLYLEAF_OPERATOR(>)
+POLYLEAF_OPERATOR(>=)
+POLYLEAF_OPERATOR(==)
+POLYLEAF_OPERATOR(!=)
+#undef POLYLEAF_OPERATOR
+template <class Half>
+POLYLEAF_INLINE Two<Half> operator-(const Two<Half>& a) {
+  return {-a.low, -a.high};
+}
+template <class Half>
+POLYLEAF_INLINE Two<Half>& operator+=(Two<Half>& a, const Two<Half>& b) {
+  return a = a + b;
+}
+template <class Half>
+POLYLEAF_INLINE Two<Half>& operator-=(Two<Half>& a, const Two<Half>& b) {
+  return a = a - b;
+}
+
+typedef float f32x8 __attribute__((vector_size(32)));
+typedef float f32x4 __attribute__((vector_size(16)));
+typedef int32_t i32x8 __attribute__((vector_size(32)));
+typedef int32_t i32x4 __attribute__((vector_size(16)));
+typedef int16_t i16x8 __attribute__((vector_size(16)));
+typedef int16_t i16x4 __attribute__((vector_size(8)));
+
+#if defined(__AVX512F__)
 typedef float f32x16 __attribute__((vector_size(64)));
 typedef int32_t i32x16 __attribute__((vector_size(64)));
 typedef int16_t i16x16 __attribute__((vector_size(32)));
-typedef int32_t i32x8 __attribute__((vector_size(32)));
-typedef int16_t i16x8 __attribute__((vector_size(16)));
-typedef int32_t i32x4 __attribute__((vector_size(16)));
-typedef int16_t i16x4 __attribute__((vector_size(8)));
+#elif defined(__AVX2__)
+using f32x16 = Two<f32x8>;
+using i32x16 = Two<i32x8>;
+typedef int16_t i16x16 __attribute__((vector_size(32)));
+#else
+using f32x16 = Two<Two<f32x4>>;
+using i32x16 = Two<Two<i32x4>>;
+using i16x16 = Two<Two<i16x4>>;
+#endif
 
+template <class V>
+struct Loader {
+  static POLYLEAF_METHOD V load(const void* from) {
+    V v;
+    std::memcpy(&v, from, sizeof(V));
+    return v;
+  }
+  static POLYLEAF_METHOD void store(void* to, const V& v) { std::memcpy(to, &v, sizeof(V)); }
+};
+template <class Half>  // half by half: a copy of the whole would go through memory
+struct Loader<Two<Half>> {
+  static POLYLEAF_METHOD Two<Half> load(const void* from) {
+    const char* at = static_cast<const char*>(from);
+    return {Loader<Half>::load(at), Loader<Half>::load(at + sizeof(Half))};
+  }
+  static POLYLEAF_METHOD void store(void* to, const Two<Half>& v) {
+    Loader<Half>::store(to, v.low);
+    Loader<Half>::store(static_cast<char*>(to) + sizeof(Half), v.high);
+  }
+};
 template <class V, class T>
 POLYLEAF_INLINE V load(const T* from) {
-  V v;
-  std::memcpy(&v, from, sizeof(V));
-  return v;
+  return Loader<V>::load(from);
+}
+template <class V, class T>
+POLYLEAF_INLINE void store(T* to, const V& v) {
+  Loader<V>::store(to, v);
 }
 
-template <class V, class T>
-POLYLEAF_INLINE void store(T* to, V v) {
-  std::memcpy(to, &v, sizeof(V));
+// mask ? yes : no, lane by lane.
+template <class M, class V>
+POLYLEAF_INLINE V select(const M& mask, const V& yes, const V& no) {
+  return mask ? yes : no;
+}
+template <class M, class Half>
+POLYLEAF_INLINE Two<Half> select(const Two<M>& mask, const Two<Half>& yes, const Two<Half>& no) {
+  return {select(mask.low, yes.low, no.low), select(mask.high, yes.high, no.high)};
+}
+template <class V>
+POLYLEAF_INLINE V larger(const V& a, const V& b) {
+  return select(a > b, a, b);
+}
+
+// The same numbers as another type: integers as floats, of 16 bits as of 32; floats that hold integers.
+template <class To, class From>
+struct Converter {
+  static POLYLEAF_METHOD To convert(const From& v) { return __builtin_convertvector(v, To); }
+};
+template <class To, class From>
+struct Converter<Two<To>, Two<From>> {
+  static POLYLEAF_METHOD Two<To> convert(const Two<From>& v) {
+    return {Converter<To, From>::convert(v.low), Converter<To, From>::convert(v.high)};
+  }
+};
+#if defined(__AVX2__) && !defined(__AVX512F__)
+template <>
+struct Converter<i32x16, i16x16> {
+  static POLYLEAF_METHOD i32x16 convert(const i16x16& v) {
+    i16x8 halves[2];
+    std::memcpy(halves, &v, sizeof(v));
+    return {__builtin_convertvector(halves[0], i32x8), __builtin_convertvector(halves[1], i32x8)};
+  }
+};
+template <>
+struct Converter<i16x16, i32x16> {
+  static POLYLEAF_METHOD i16x16 convert(const i32x16& v) {
+    const i16x8 halves[2] = {__builtin_convertvector(v.low, i16x8), __builtin_convertvector(v.high, i16x8)};
+    return load<i16x16>(halves);
+  }
+};
+#endif
+template <class To, class From>
+POLYLEAF_INLINE To convert(const From& v) {
+  return Converter<To, From>::convert(v);
 }
 
 POLYLEAF_INLINE f32x16 broadcast(float x) {
   return x - f32x16{};
 }
-POLYLEAF_INLINE f32x16 to_float(i32x16 v) {
-  return __builtin_convertvector(v, f32x16);
+POLYLEAF_INLINE i32x16 splat(int32_t x) {
+  return x - i32x16{};
+}
+POLYLEAF_INLINE f32x16 to_float(const i32x16& v) {
+  return convert<f32x16>(v);
 }
 
 // Sum of the lanes: 16 -> 8 -> 4 -> 2 -> 1, lane i with lane i + half.
-POLYLEAF_INLINE float fold(f32x16 v) {
-  typedef float f32x8 __attribute__((vector_size(32)));
-  typedef float f32x4 __attribute__((vector_size(16)));
+POLYLEAF_INLINE float fold(const f32x4& v) {
+  return (v[0] + v[2]) + (v[1] + v[3]);
+}
+POLYLEAF_INLINE float fold(const f32x8& v) {
+  f32x4 halves[2];
+  std::memcpy(halves, &v, sizeof(v));
+  return fold(halves[0] + halves[1]);
+}
+template <class Half>
+POLYLEAF_INLINE float fold(const Two<Half>& v) {
+  return fold(v.low + v.high);
+}
+#if defined(__AVX512F__)
+POLYLEAF_INLINE float fold(const f32x16& v) {
   f32x8 halves[2];
   std::memcpy(halves, &v, sizeof(v));
-  const f32x8 eight = halves[0] + halves[1];
-  f32x4 quarters[2];
-  std::memcpy(quarters, &eight, sizeof(eight));
-  const f32x4 four = quarters[0] + quarters[1];
-  return (four[0] + four[2]) + (four[1] + four[3]);
+  return fold(halves[0] + halves[1]);
 }
+#endif
 
 #if defined(__AVX2__) && !defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
 // Eight rows of eight.
@@ -98,8 +243,9 @@ POLYLEAF_INLINE void transpose(const int32_t* from, int stride, i32x16* to) {
       transpose_eight(from + static_cast<int64_t>(i) * stride + j, stride,
                       reinterpret_cast<int32_t*>(to + j) + i);
 #else
+  int32_t* columns = reinterpret_cast<int32_t*>(to);
   for (int i = 0; i < 16; ++i)
-    for (int j = 0; j < 16; ++j) to[j][i] = from[static_cast<int64_t>(i) * stride + j];
+    for (int j = 0; j < 16; ++j) columns[16 * j + i] = from[static_cast<int64_t>(i) * stride + j];
 #endif
 }
 

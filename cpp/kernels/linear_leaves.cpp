@@ -1,19 +1,11 @@
 // Sums over rows for linear leaves (linear_leaves.h).
 #include "kernels/linear_leaves.h"
 
-#include "lanes.h"
+#include "eight.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
-
-typedef double f64x8 __attribute__((vector_size(64)));
-
-POLYLEAF_INLINE double fold(const f64x8& v) {
-  double a[4];
-  for (int i = 0; i < 4; ++i) a[i] = v[i] + v[i + 4];
-  return (a[0] + a[2]) + (a[1] + a[3]);
-}
 
 void gather(const float* values, const uint32_t* ids, int64_t n, float* out) {
   constexpr int kAhead = 24;
@@ -25,13 +17,22 @@ void gather(const float* values, const uint32_t* ids, int64_t n, float* out) {
 
 void mean_sums(const float* x, const double* w, int64_t n, double* out) {
   f64x8 weight = {}, total = {};
-  for (int64_t i = 0; i < n; i += 8)
-    for (int j = 0; j < 8; ++j) {
-      const bool here = i + j < n && x[i + j] == x[i + j];
-      const double wi = here ? w[i + j] : 0.0;
-      weight[j] += wi;
-      total[j] += here ? wi * static_cast<double>(x[i + j]) : 0.0;
-    }
+  const auto add = [&](const float* x_at, const double* w_at) __attribute__((always_inline)) {
+    const f64x8 value = to_double(x_at);
+    const auto here = value == value;
+    const f64x8 counted = select(here, load<f64x8>(w_at), f64x8{});
+    weight += counted;
+    total += select(here, counted * value, f64x8{});
+  };
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) add(x + i, w + i);
+  if (i < n) {
+    float last_x[8] = {};
+    double last_w[8] = {};
+    std::memcpy(last_x, x + i, sizeof(float) * (n - i));
+    std::memcpy(last_w, w + i, sizeof(double) * (n - i));
+    add(last_x, last_w);
+  }
   out[0] = fold(weight);
   out[1] = fold(total);
 }
@@ -47,9 +48,9 @@ double dot(const double* a, const double* b, int64_t n) {
   f64x8 sum = {};
   int64_t i = 0;
   for (; i + 8 <= n; i += 8) sum += load<f64x8>(a + i) * load<f64x8>(b + i);
-  f64x8 rest = {};
+  double rest[8] = {};
   for (int j = 0; i + j < n; ++j) rest[j] = a[i + j] * b[i + j];
-  return fold(sum + rest);
+  return fold(sum + load<f64x8>(rest));
 }
 
 // Columns [column, column + 8) of the outer product; the sums of P regressors stay in registers.
@@ -60,13 +61,12 @@ void outer_columns(const double* z, int64_t z_step, const float* values, int n_c
   for (int64_t i = 0; i < n; ++i) {
     const float* v = values + static_cast<int64_t>(ids[i]) * n_columns + column;
     const float m = multiplier != nullptr ? multiplier[ids[i]] : 1.0f;
-    f64x8 wide = {};
-    if (width == 8) {
-      typedef float f32x8 __attribute__((vector_size(32)));
-      wide = __builtin_convertvector(load<f32x8>(v) * m, f64x8);
-    } else {
-      for (int k = 0; k < width; ++k) wide[k] = static_cast<double>(v[k] * m);
-    }
+    float row[8] = {};
+    if (width == 8)
+      store(row, load<f32x8>(v) * m);
+    else
+      for (int k = 0; k < width; ++k) row[k] = v[k] * m;
+    const f64x8 wide = to_double(row);
     for (int j = 0; j < P; ++j) sums[j] += z[j * z_step + i] * wide;
   }
   for (int j = 0; j < P; ++j)
@@ -104,31 +104,29 @@ void outer(const double* z, int64_t z_step, int p, const float* values, int n_co
   if (p - j == 1) from(outer_regressors<1>, j);
 }
 
+POLYLEAF_INLINE void widen(float v, float* lower, float* upper) {
+  *lower = v < *lower ? v : *lower;
+  *upper = v > *upper ? v : *upper;
+}
+
 void bound(const float* scores, int n_columns, int64_t n, float* lower, float* upper) {
   if (n_columns == 1) {
     f32x16 least = broadcast(lower[0]), most = broadcast(upper[0]);
     int64_t i = 0;
     for (; i + 16 <= n; i += 16) {
       const f32x16 v = load<f32x16>(scores + i);
-      least = v < least ? v : least;
-      most = v > most ? v : most;
-    }
-    for (int j = 0; i + j < n; ++j) {
-      least[0] = scores[i + j] < least[0] ? scores[i + j] : least[0];
-      most[0] = scores[i + j] > most[0] ? scores[i + j] : most[0];
+      least = select(v < least, v, least);
+      most = larger(v, most);
     }
     for (int j = 0; j < 16; ++j) {
       lower[0] = least[j] < lower[0] ? least[j] : lower[0];
       upper[0] = most[j] > upper[0] ? most[j] : upper[0];
     }
+    for (; i < n; ++i) widen(scores[i], lower, upper);
     return;
   }
   for (int64_t i = 0; i < n; ++i)
-    for (int k = 0; k < n_columns; ++k) {
-      const float v = scores[i * n_columns + k];
-      lower[k] = v < lower[k] ? v : lower[k];
-      upper[k] = v > upper[k] ? v : upper[k];
-    }
+    for (int k = 0; k < n_columns; ++k) widen(scores[i * n_columns + k], lower + k, upper + k);
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
-// Stable two-way partition (partition.h): vpcompress where the CPU has it, branch-free moves elsewhere.
+// Stable two-way partition (partition.h): vpcompress where the CPU has it, permutations from a table with
+// AVX2, branch-free moves elsewhere.
 #include "../partition.h"
 
-#ifdef __AVX512F__
+#ifdef __AVX2__
 #include <immintrin.h>
 #endif
 
@@ -10,6 +11,36 @@
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
+
+#if defined(__AVX2__) && !defined(__AVX512F__)
+// place[mask]: the lanes whose bit is set, in ascending order; the others do not matter.
+struct Places {
+  alignas(64) int32_t of_four[16][8] = {};  // each lane is two of 32 bits
+  alignas(64) uint8_t of_eight[256][8] = {};
+  constexpr Places() {
+    for (int mask = 0; mask < 256; ++mask) {
+      int n = 0;
+      for (int lane = 0; lane < 8; ++lane) {
+        if ((mask >> lane & 1) == 0) continue;
+        if (mask < 16) {
+          of_four[mask][2 * n] = 2 * lane;
+          of_four[mask][2 * n + 1] = 2 * lane + 1;
+        }
+        of_eight[mask][n++] = static_cast<uint8_t>(lane);
+      }
+    }
+  }
+};
+constexpr Places kPlaces;
+
+POLYLEAF_INLINE __m256i compress_four(__m256i v, int mask) {
+  return _mm256_permutevar8x32_epi32(v, load<__m256i>(kPlaces.of_four[mask]));
+}
+POLYLEAF_INLINE __m256i compress_eight(__m256i v, int mask) {
+  const __m128i places = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(kPlaces.of_eight[mask]));
+  return _mm256_permutevar8x32_epi32(v, _mm256_cvtepu8_epi32(places));
+}
+#endif
 
 int64_t decide(const uint64_t* words, int64_t n, const Route& route, uint8_t* bits) {
   const int shift = 8 * route.slot;
@@ -29,6 +60,21 @@ int64_t decide(const uint64_t* words, int64_t n, const Route& route, uint8_t* bi
       const __mmask8 left = _mm512_cmple_epu64_mask(moved, vthreshold);
       bits[i >> 3] = static_cast<uint8_t>(left);
       n_left += __builtin_popcount(left);
+    }
+#elif defined(__AVX2__)
+    const __m256i voffset = _mm256_set1_epi64x(static_cast<long long>(offset));
+    const __m256i vmask = _mm256_set1_epi64x(static_cast<long long>(mask));
+    const __m256i vthreshold = _mm256_set1_epi64x(static_cast<long long>(threshold));
+    const __m128i vshift = _mm_cvtsi32_si128(shift);
+    const auto goes_right = [&](int64_t at) __attribute__((always_inline)) {
+      const __m256i code = _mm256_srl_epi64(load<__m256i>(words + at), vshift);
+      const __m256i moved = _mm256_and_si256(_mm256_add_epi64(code, voffset), vmask);
+      return _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(moved, vthreshold)));
+    };
+    for (; i + 8 <= n; i += 8) {
+      const int left = 255 ^ (goes_right(i) | goes_right(i + 4) << 4);
+      bits[i >> 3] = static_cast<uint8_t>(left);
+      n_left += __builtin_popcount(static_cast<unsigned>(left));
     }
 #endif
     for (; i < n; i += 8) {
@@ -83,11 +129,22 @@ void move_words(const uint64_t* from, const uint8_t* bits, int64_t n, uint64_t* 
     left += c;
     right += 8 - c;
   }
+#elif defined(__AVX2__)
+  for (; i + 8 <= n && left + 8 <= left_end && right + 8 <= right_end; i += 8)
+    for (int half = 0; half < 2; ++half) {
+      const __m256i v = load<__m256i>(from + i + 4 * half);
+      const int k = bits[i >> 3] >> (4 * half) & 15, c = __builtin_popcount(static_cast<unsigned>(k));
+      store(left, compress_four(v, k));
+      store(right, compress_four(v, 15 - k));
+      left += c;
+      right += 4 - c;
+    }
 #endif
   move_rest([from](int64_t j) { return from[j]; }, bits, i, n, left, left_end, right, right_end);
 }
 
-// Row ids, sixteen at a time where there is vpcompress: `at(i)` is the id of row i, `sixteen(i)` those of i
+// Row ids, sixteen at a time where there are instructions for it: `at(i)` is the id of row i, `sixteen(i)`
+// those of i
 // .. i + 15.
 template <class At, class Sixteen>
 POLYLEAF_INLINE void move_values(At at, [[maybe_unused]] Sixteen sixteen, const uint8_t* bits, int64_t n,
@@ -105,6 +162,18 @@ POLYLEAF_INLINE void move_values(At at, [[maybe_unused]] Sixteen sixteen, const 
     left += c;
     right += 16 - c;
   }
+#elif defined(__AVX2__)
+  for (; i + 16 <= n && left + 16 <= left_end && right + 16 <= right_end; i += 16) {
+    const i32x16 v = sixteen(i);
+    for (int half = 0; half < 2; ++half) {
+      const __m256i eight = (__m256i)(half == 0 ? v.low : v.high);
+      const int k = bits[(i >> 3) + half], c = __builtin_popcount(static_cast<unsigned>(k));
+      store(left, compress_eight(eight, k));
+      store(right, compress_eight(eight, 255 - k));
+      left += c;
+      right += 8 - c;
+    }
+  }
 #endif
   move_rest(at, bits, i, n, left, left_end, right, right_end);
 }
@@ -117,7 +186,8 @@ void move_ids(const uint32_t* from, const uint8_t* bits, int64_t n, uint32_t* le
 
 void number_ids(uint32_t first, const uint8_t* bits, int64_t n, uint32_t* left, int64_t n_left,
                 uint32_t* right) {
-  const i32x16 lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  constexpr int32_t kCount[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  const i32x16 lanes = load<i32x16>(kCount);
   move_values([first](int64_t i) { return static_cast<uint32_t>(first + i); },
               [first, lanes](int64_t i) { return lanes + static_cast<int32_t>(first + i); }, bits, n, left,
               n_left, right);

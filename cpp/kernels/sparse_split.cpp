@@ -68,8 +68,7 @@ struct RunningSums {
       for (uint32_t i = rows.start[b]; i < rows.start[b] + feature.counts[b]; ++i) {
         const int16_t* at = rows.channels + static_cast<int64_t>(rows.order[i]) * lanes;
         for (int l = 0; l < lanes; l += 16)
-          store(running + l,
-                load<i32x16>(running + l) + __builtin_convertvector(load<i16x16>(at + l), i32x16));
+          store(running + l, load<i32x16>(running + l) + convert<i32x16>(load<i16x16>(at + l)));
       }
     } else {
       const int32_t* at = feature.bin(room.layout, b);
@@ -158,7 +157,7 @@ void scan_direction(const S& score, const Room& room, const ScanFeature& feature
     running.write_rows(start, size(b));
     const f32x16 found = block_sums<SHARED>(score, room, s, start);
     const i32x16 finite = dense[b] - dense[b] == 0.0f;  // those too light are not, either
-    const f32x16 kept = finite ? found : broadcast(kNone);
+    const f32x16 kept = select(finite, found, broadcast(kNone));
     store(sums + start, kept);
     const float largest = largest_lane(kept, size(b));
     if (largest > s.floor) s.floor = largest;

@@ -7,7 +7,8 @@ namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
-typedef int64_t i64x8 __attribute__((vector_size(64)));
+typedef int64_t i64x4 __attribute__((vector_size(32)));
+using i64x8 = Two<i64x4>;
 
 constexpr int kAhead =
     12;  // entries before its turn at which an output's line is fetched, and twice, its number

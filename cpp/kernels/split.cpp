@@ -29,10 +29,26 @@ POLYLEAF_INLINE f32x16 fold_sixteen(const f32x16* v) {
     two[i] = __builtin_shuffle(four[2 * i], four[2 * i + 1], low2) +
              __builtin_shuffle(four[2 * i], four[2 * i + 1], low2 + 2);
   return __builtin_shuffle(two[0], two[1], low1) + __builtin_shuffle(two[0], two[1], low1 + 1);
+#elif defined(__AVX2__) && defined(__GNUC__) && !defined(__clang__)
+  // In each half of a register the sums of other vectors: those of v[0] and v[8] share one, and so on.
+  const i32x8 low4 = {0, 1, 2, 3, 8, 9, 10, 11}, low2 = {0, 1, 8, 9, 4, 5, 12, 13};
+  const i32x8 low1 = {0, 2, 8, 10, 4, 6, 12, 14};
+  f32x8 four[8], two[4], one[2];
+  for (int i = 0; i < 8; ++i) {
+    const f32x8 a = v[i].low + v[i].high, b = v[i + 8].low + v[i + 8].high;
+    four[i] = __builtin_shuffle(a, b, low4) + __builtin_shuffle(a, b, low4 + 4);
+  }
+  for (int i = 0; i < 4; ++i)
+    two[i] = __builtin_shuffle(four[2 * i], four[2 * i + 1], low2) +
+             __builtin_shuffle(four[2 * i], four[2 * i + 1], low2 + 2);
+  for (int i = 0; i < 2; ++i)
+    one[i] = __builtin_shuffle(two[2 * i], two[2 * i + 1], low1) +
+             __builtin_shuffle(two[2 * i], two[2 * i + 1], low1 + 1);
+  return {__builtin_shuffle(one[0], one[1], low4), __builtin_shuffle(one[0], one[1], low4 + 4)};
 #else
-  f32x16 sums;
+  float sums[16];
   for (int i = 0; i < 16; ++i) sums[i] = fold(v[i]);
-  return sums;
+  return load<f32x16>(sums);
 #endif
 }
 
@@ -52,7 +68,7 @@ void shared_coefficients(const S& score, const ScanNode& node, const Candidates&
     store(s.left + i, score.coefficient(hl));
     store(s.right + i, score.coefficient(hr));
     const i32x16 heavy = (hl >= least) & (hr >= least);
-    store(penalty + i, heavy ? f32x16{} : broadcast(kNone));
+    store(penalty + i, select(heavy, f32x16{}, broadcast(kNone)));
   }
 }
 
@@ -103,7 +119,7 @@ void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature,
       for (uint32_t i = rows.start[b]; i < rows.start[b] + feature.counts[b]; ++i) {
         const int16_t* at = rows.channels + static_cast<int64_t>(rows.order[i]) * layout.lanes;
         const auto lanes_from = [&](int lane) __attribute__((always_inline)) {
-          return __builtin_convertvector(load<i16x16>(at + lane), i32x16);
+          return convert<i32x16>(load<i16x16>(at + lane));
         };
         add_vectors([&](int z) __attribute__((always_inline)) { return lanes_from(16 * z); },
                     [&](int z) __attribute__((always_inline)) { return lanes_from(offset + 16 * z); });

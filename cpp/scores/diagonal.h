@@ -12,9 +12,9 @@ struct Diagonal {
   POLYLEAF_METHOD f32x16 pair(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr) const {
     const f32x16 product = cl * cr;
     const f32x16 term = ((gl * gl) * cr + (gr * gr) * cl) / product;
-    return product != 0.0f ? term : f32x16{};
+    return select(product != 0.0f, term, f32x16{});
   }
-  POLYLEAF_METHOD f32x16 single(f32x16 g, f32x16 c) const { return c != 0.0f ? (g * g) / c : f32x16{}; }
+  POLYLEAF_METHOD f32x16 single(f32x16 g, f32x16 c) const { return select(c != 0.0f, (g * g) / c, f32x16{}); }
 };
 
 static_assert(Score<Diagonal>);

@@ -19,7 +19,7 @@ static inline f32x16 eliminate(f32x16* A, f32x16* y, f32x16* inverse, int m) {
   f32x16 total = {};
   for (int j = 0; j < m; ++j) {
     const f32x16 pivot = A[j * (j + 1) / 2 + j], one = broadcast(1.0f);
-    inverse[j] = pivot > inverse[j] ? one / pivot : f32x16{};
+    inverse[j] = select(pivot > inverse[j], one / pivot, f32x16{});
     total = total + (y[j] * y[j]) * inverse[j];
     for (int i = j + 1; i < m; ++i) {
       f32x16* row = A + i * (i + 1) / 2;

@@ -28,14 +28,14 @@ concept Score = requires(const S s, f32x16 g, f32x16 h) {
 // A term of one side where plain division is not enough: L1 and limited steps.
 POLYLEAF_INLINE f32x16 regularised_term(f32x16 g, f32x16 c, const Regularisation& r) {
   const f32x16 zero = {};
-  const f32x16 size = g < zero ? -g : g;
+  const f32x16 size = select(g < zero, -g, g);
   const f32x16 shrunk = size - r.alpha;
-  const f32x16 kept = shrunk > zero ? shrunk : zero;
+  const f32x16 kept = larger(shrunk, zero);
   f32x16 w = kept / c;
-  w = c > zero ? w : zero;
+  w = select(c > zero, w, zero);
   if (r.max_delta_step > 0) {
     const f32x16 limit = broadcast(r.max_delta_step);
-    w = w < limit ? w : limit;
+    w = select(w < limit, w, limit);
   }
   return (2.0f * kept) * w - (c * w) * w;  // the signs of t and w cancel
 }

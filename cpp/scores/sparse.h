@@ -17,11 +17,9 @@ POLYLEAF_INLINE bool any_above(f32x16 a, f32x16 b) {
 #ifdef __AVX512F__
   return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ) != 0;
 #elif defined(__AVX2__)
-  __m256 x[2], y[2];
-  std::memcpy(x, &a, sizeof(a));
-  std::memcpy(y, &b, sizeof(b));
-  return _mm256_movemask_ps(
-             _mm256_or_ps(_mm256_cmp_ps(x[0], y[0], _CMP_GT_OQ), _mm256_cmp_ps(x[1], y[1], _CMP_GT_OQ))) != 0;
+  const __m256 low = _mm256_cmp_ps((__m256)a.low, (__m256)b.low, _CMP_GT_OQ);
+  const __m256 high = _mm256_cmp_ps((__m256)a.high, (__m256)b.high, _CMP_GT_OQ);
+  return _mm256_movemask_ps(_mm256_or_ps(low, high)) != 0;
 #else
   const i32x16 above = a > b;
   uint64_t words[8];
@@ -42,8 +40,8 @@ struct LargestTerms {
     if (n == k && !any_above(v, best[k - 1])) return;
     for (int i = 0; i < n; ++i) {
       const V there = best[i];
-      best[i] = there > v ? there : v;
-      v = there > v ? v : there;
+      best[i] = larger(there, v);
+      v = select(there > v, v, there);
     }
     if (n < k) best[n++] = v;
   }
