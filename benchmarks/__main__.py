@@ -66,8 +66,8 @@ def _parser() -> argparse.ArgumentParser:
         "--from",
         dest="folder",
         type=Path,
-        default=Path("results"),
-        help="result files (default: %(default)s)",
+        default=Path("benchmarks/results"),
+        help="result files (default: %(default)s, those of the page in docs/)",
     )
     p.add_argument("--to", type=Path, default=Path("docs/results.md"), help="default: %(default)s")
 

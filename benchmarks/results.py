@@ -84,7 +84,8 @@ def _environment(about: dict[str, Any]) -> str:
     busy = ", BUSY with other work: seconds are rough" if is_busy else ""
     quick = ", QUICK: figures mean nothing" if about.get("quick") else ""
     machine = f"{about['cpu']} ({about['instruction_set']}){threads}"
-    return f"{about['date'][:10]}, {commit}{changes}, {machine}{busy}{quick}; {packages}"
+    note = f" ({about['note']})" if "note" in about else ""
+    return f"{about['date'][:10]}, {commit}{changes}, {machine}{busy}{quick}; {packages}{note}"
 
 
 def _document(document: dict[str, Any]) -> Iterator[str]:

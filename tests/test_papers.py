@@ -134,6 +134,8 @@ def test_values_of_repeats_have_a_spread_and_single_ones_the_error_that_the_run_
     assert value_of(figures, "a") == Value(2.0, pytest.approx(2**0.5), pytest.approx(1.0), 2)
     assert value_of(figures, "b") == Value(5.0, None, 0.5, 1)
     assert value_of(figures, "c") is None and value_of(None, "a") is None
+    kept = {"a": {"mean": 2.0, "deviation": 0.5, "n": 4}}
+    assert value_of(kept, "a") == Value(2.0, 0.5, 0.25, 4)
 
 
 # ---------------------------------------------------------------------------------------- running and keeping

@@ -17,12 +17,17 @@ SETTINGS = {"svg.hashsalt": "polyleaf", "font.size": 9, "axes.grid": True, "grid
 
 
 def draw(paper: Paper, figure: Figure, store: Store, folder: Path) -> Path | None:
-    """Write the image of a figure; its path, None where none of its runs has been done."""
+    """Write the image of a figure; its path, None where none of its runs has been done.
+
+    Runs whose curves were not kept leave an image that is there as it is.
+    """
+    path = folder / (re.sub(r"[^a-z0-9]+", "-", f"{paper.key}-{figure.name}".lower()) + ".svg")
     found = store.found(paper, figure)
+    if figure.curves:
+        found = {cell: figures for cell, figures in found.items() if "curves" in figures}
     if not found:
-        return None
-    name = re.sub(r"[^a-z0-9]+", "-", f"{paper.key}-{figure.name}".lower())
-    return save(lambda canvas: (figure.draw or _curves(figure))(canvas, found), folder / f"{name}.svg")
+        return path if path.is_file() else None
+    return save(lambda canvas: (figure.draw or _curves(figure))(canvas, found), path)
 
 
 def save(paint: Any, path: Path, height: float = PANEL_HEIGHT) -> Path:

@@ -31,10 +31,17 @@ class Value:
 
 
 def value_of(figures: dict[str, Any] | None, name: str) -> Value | None:
-    """The figure `name` of a run, a number or one for each repeat. None where it is not there."""
+    """The figure `name` of a run. None where it is not there.
+
+    It is a number, one for each repeat, or, where repeats were not kept, their `mean`, `deviation` and `n`.
+    """
     found = None if figures is None else figures.get(name)
     if found is None:
         return None
+    if isinstance(found, dict):
+        return Value(
+            found["mean"], found["deviation"], found["deviation"] / math.sqrt(found["n"]), found["n"]
+        )
     if isinstance(found, list):
         deviation = statistics.stdev(found) if len(found) > 1 else None
         error = None if deviation is None else deviation / math.sqrt(len(found))
