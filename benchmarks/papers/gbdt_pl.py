@@ -103,7 +103,7 @@ def load(context: Context, problem: str) -> Arrays:
         return casp(context)
     if problem == "Cubic":
         return polynomial(3, 10, context.rows(400_000), context.rows(50_000))
-    return polynomial(2, 200, context.rows(20_000), context.rows(10_000))
+    return polynomial(2, 200, context.rows(200_000), context.rows(50_000))
 
 
 # -------------------------------------------------------------------------------------------------- runs
