@@ -1,32 +1,74 @@
-// Eight doubles, as two vectors of four. With double in their place the same formulas do one candidate.
+// Eight doubles: one zmm register, or two vectors of four. With double in their place the same formulas do
+// one candidate.
 //
 // Included by kernels only, inside the namespace of an instruction set.
 #pragma once
 #include "lanes.h"
 
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 
 typedef double f64x4 __attribute__((vector_size(32)));
+#if defined(__AVX512F__)
+typedef double f64x8 __attribute__((vector_size(64)));
+#else
 using f64x8 = Two<f64x4>;
+template <>
+struct Converter<f64x8, i32x8> {
+  static POLYLEAF_METHOD f64x8 convert(const i32x8& v) {
+    i32x4 halves[2];
+    std::memcpy(halves, &v, sizeof(v));
+    return {__builtin_convertvector(halves[0], f64x4), __builtin_convertvector(halves[1], f64x4)};
+  }
+};
+template <>
+struct Converter<f64x8, f32x8> {
+  static POLYLEAF_METHOD f64x8 convert(const f32x8& v) {
+    f32x4 halves[2];
+    std::memcpy(halves, &v, sizeof(v));
+    return {__builtin_convertvector(halves[0], f64x4), __builtin_convertvector(halves[1], f64x4)};
+  }
+};
+template <>
+struct Converter<f32x8, f64x8> {
+  static POLYLEAF_METHOD f32x8 convert(const f64x8& v) {
+    const f32x4 halves[2] = {__builtin_convertvector(v.low, f32x4), __builtin_convertvector(v.high, f32x4)};
+    return load<f32x8>(halves);
+  }
+};
+#endif
 
 POLYLEAF_INLINE f64x8 broadcast(double x) {
   return x - f64x8{};
 }
-
-POLYLEAF_INLINE f64x8 to_double(i32x8 v) {
-  i32x4 halves[2];
-  std::memcpy(halves, &v, sizeof(v));
-  return {__builtin_convertvector(halves[0], f64x4), __builtin_convertvector(halves[1], f64x4)};
+POLYLEAF_INLINE f64x8 to_double(const i32x8& v) {
+#if defined(__AVX512F__)  // GCC converts half by half
+  return (f64x8)_mm512_cvtepi32_pd((__m256i)v);
+#else
+  return convert<f64x8>(v);
+#endif
 }
 POLYLEAF_INLINE f64x8 to_double(const float* eight) {
-  return {__builtin_convertvector(load<f32x4>(eight), f64x4),
-          __builtin_convertvector(load<f32x4>(eight + 4), f64x4)};
+#if defined(__AVX512F__)
+  return (f64x8)_mm512_cvtps_pd(_mm256_loadu_ps(eight));
+#else
+  return convert<f64x8>(load<f32x8>(eight));
+#endif
 }
 POLYLEAF_INLINE void store_floats(float* to, const f64x8& v) {
-  const f32x4 low = __builtin_convertvector(v.low, f32x4), high = __builtin_convertvector(v.high, f32x4);
-  store(to, low);
-  store(to + 4, high);
+  store(to, convert<f32x8>(v));
+}
+
+POLYLEAF_INLINE f64x8 join(const f64x4& low, const f64x4& high) {
+#if defined(__AVX512F__)
+  return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
+#else
+  return {low, high};
+#endif
 }
 
 POLYLEAF_INLINE double fold(const f64x4& v) {
@@ -34,7 +76,34 @@ POLYLEAF_INLINE double fold(const f64x4& v) {
 }
 // Sum of the lanes: 8 -> 4 -> 2 -> 1, lane i with lane i + half.
 POLYLEAF_INLINE double fold(const f64x8& v) {
-  return fold(v.low + v.high);
+  f64x4 halves[2];
+  std::memcpy(halves, &v, sizeof(v));
+  return fold(halves[0] + halves[1]);
+}
+
+// Sums of the lanes of eight vectors at once, each folded exactly as `fold` does.
+POLYLEAF_INLINE f64x8 fold_eight(const f64x8* v) {
+#if defined(__AVX512F__)
+  f64x8 four[4], two[2];
+  for (int i = 0; i < 4; ++i)
+    four[i] = __builtin_shufflevector(v[2 * i], v[2 * i + 1], 0, 1, 2, 3, 8, 9, 10, 11) +
+              __builtin_shufflevector(v[2 * i], v[2 * i + 1], 4, 5, 6, 7, 12, 13, 14, 15);
+  for (int i = 0; i < 2; ++i)
+    two[i] = __builtin_shufflevector(four[2 * i], four[2 * i + 1], 0, 1, 4, 5, 8, 9, 12, 13) +
+             __builtin_shufflevector(four[2 * i], four[2 * i + 1], 2, 3, 6, 7, 10, 11, 14, 15);
+  return __builtin_shufflevector(two[0], two[1], 0, 2, 4, 6, 8, 10, 12, 14) +
+         __builtin_shufflevector(two[0], two[1], 1, 3, 5, 7, 9, 11, 13, 15);
+#else
+  f64x4 two[4], one[2];
+  for (int i = 0; i < 4; ++i) {
+    const f64x4 a = v[2 * i].low + v[2 * i].high, b = v[2 * i + 1].low + v[2 * i + 1].high;
+    two[i] = __builtin_shufflevector(a, b, 0, 1, 4, 5) + __builtin_shufflevector(a, b, 2, 3, 6, 7);
+  }
+  for (int i = 0; i < 2; ++i)
+    one[i] = __builtin_shufflevector(two[2 * i], two[2 * i + 1], 0, 2, 4, 6) +
+             __builtin_shufflevector(two[2 * i], two[2 * i + 1], 1, 3, 5, 7);
+  return {one[0], one[1]};
+#endif
 }
 
 }  // namespace POLYLEAF_ISA_NAMESPACE

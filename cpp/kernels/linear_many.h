@@ -74,16 +74,18 @@ struct ManySide {
     return c;
   }
 
-  // Twice the loss removed; `weight`: the curvature of the side, mean over outputs.
-  POLYLEAF_METHOD double score(double* weight, const SideSolution* wanted) const {
+  // Eight numbers whose sum is twice the loss removed; `weights`: eight whose sum is the curvature of the
+  // side (DIAGONAL), or each of which is.
+  POLYLEAF_METHOD f64x8 terms(f64x8* weights, const SideSolution* wanted) const {
     const int K = node.layout->n_outputs;
-    f64x8 sum = {}, weights = {};
+    f64x8 sum = {};
     Curvature c;
+    *weights = f64x8{};
     if (!DIAGONAL) c = for_all();
     for (int k = 0; k < K; k += 8) {
       if (DIAGONAL) {
         c = of_outputs(k);
-        weights += c.weight;
+        *weights += c.weight;
       }
       const f64x8 step = to_double(node.gradient_step + k);
       const f64x8 g = to_double(all(k)) * step;
@@ -95,8 +97,15 @@ struct ManySide {
       sum += term;
       if (wanted != nullptr) keep(*wanted, k, term, y * c.kept, c.middle);
     }
-    *weight = DIAGONAL ? fold(weights) / K : c.weight[0];
-    return fold(sum);
+    if (!DIAGONAL) *weights = c.weight;
+    return sum;
+  }
+  // Their sum; `weight`: the curvature of the side, mean over outputs.
+  POLYLEAF_METHOD double score(double* weight, const SideSolution* wanted) const {
+    f64x8 weights;
+    const double sum = fold(terms(&weights, wanted));
+    *weight = DIAGONAL ? fold(weights) / node.layout->n_outputs : weights[0];
+    return sum;
   }
   POLYLEAF_METHOD void keep(const SideSolution& out, int k, f64x8 term, f64x8 minus_slope,
                             f64x8 middle) const {
@@ -134,11 +143,11 @@ class Many {
   }
 
   void scan(NumericBest* best) {
-    *best = {kNone, -1, 0};
     const int m = list();
-    if (n_absent == 0) return one_way<false, false>(m, best);
-    one_way<true, false>(m, best);
-    one_way<true, true>(m, best);
+    scan_listed(node, feature, m, scratch, best, [&](bool missing_left, const Candidates& c, float* out) {
+      if (n_absent == 0) return one_way<false, false>(c, out);
+      missing_left ? one_way<true, true>(c, out) : one_way<true, false>(c, out);
+    });
   }
 
  private:
@@ -177,15 +186,21 @@ class Many {
   POLYLEAF_METHOD void add_products(int b, int32_t count, double* to) const {
     const int32_t* at = feature.bin(*node.layout, b);
     const double x = feature.means[b], xx = x * x;
-    for (int k = 0; k < K; ++k) to[k] += at[k] * x;
+    add_times(at, x, to);
     if (DIAGONAL) {
-      for (int k = 0; k < K; ++k) to[K + k] += at[K + k] * x;
-      for (int k = 0; k < K; ++k) to[2 * K + k] += at[K + k] * xx;
+      add_times(at + K, x, to + K);
+      add_times(at + K, xx, to + 2 * K);
     } else {
       const double h = lane_h < 0 ? count : at[lane_h];
       to[K] += h * x;
       to[K + 1] += h * xx;
     }
+  }
+
+  POLYLEAF_METHOD void add_times(const int32_t* at, double x, double* to) const {
+    int k = 0;
+    for (; k + 8 <= K; k += 8) store(to + k, load<f64x8>(to + k) + to_double(load<i32x8>(at + k)) * x);
+    for (; k < K; ++k) to[k] += at[k] * x;
   }
 
   // What all outputs share, eight candidates at a time.
@@ -211,28 +226,40 @@ class Many {
     for (int j = 0; j < 8; ++j) common(side)[i + j] = {h[j], shrunk[j], middle[j], kept[j]};
   }
 
+  // Score sums of candidates [c.first, c.last).
   template <bool MISSING, bool MISSING_LEFT>
-  void one_way(int m, NumericBest* best) {
-    if (!DIAGONAL) share(m, MISSING_LEFT);
+  void one_way(const Candidates& c, float* out) {
+    if (!DIAGONAL) share(c.n, MISSING_LEFT);
     for (int j = 0; j < padded(n_lanes); ++j) run[j] = 0;
     for (int q = 0; q < padded(3 * K); ++q) before[q] = 0;
-    const int32_t least = node.config->min_child_samples, shift = MISSING_LEFT ? n_absent : 0;
-    for (int i = 0; i < m; ++i) {
-      const int b = scratch.bins[i];
-      const int32_t* at = feature.bin(*node.layout, b);
-      for (int j = 0; j < n_lanes; ++j) run[j] += at[j];
-      const int32_t there = scratch.count[i], left = there + shift;
-      if (n_products > 0) add_products(b, i == 0 ? there : there - scratch.count[i - 1], before);
-      if (left < least) continue;
-      if (node.count - left < least) break;
-      const float sum = score<MISSING, MISSING_LEFT>(i, left, there);
-      if (sum > best->sum || (sum == best->sum && b < best->bin)) *best = {sum, b, MISSING_LEFT};
+    for (int i = 0; i < c.first; ++i) add_candidate(i);
+    f64x8 sums[2][8] = {}, weights[2][8] = {};  // of both sides of eight candidates
+    for (int start = c.first; start < c.last; start += 8) {
+      for (int i = start; i < start + 8 && i < c.last; ++i) {
+        add_candidate(i);
+        sides<MISSING, MISSING_LEFT>(i, sums, weights, i - start);
+      }
+      store_scores(fold_eight(sums[0]) + fold_eight(sums[1]), weight_of(weights[0]), weight_of(weights[1]),
+                   node.config->min_child_weight, out + start);
     }
+  }
+  POLYLEAF_METHOD void add_candidate(int i) const {
+    const int32_t* at = feature.bin(*node.layout, scratch.bins[i]);
+    for (int j = 0; j < n_lanes; j += 8) store(run + j, load<i32x8>(run + j) + load<i32x8>(at + j));
+    const int32_t count = i == 0 ? scratch.count[0] : scratch.count[i] - scratch.count[i - 1];
+    if (n_products > 0) add_products(scratch.bins[i], count, before);
+  }
+  // Curvature of one side of eight candidates.
+  POLYLEAF_METHOD f64x8 weight_of(const f64x8* weights) const {
+    if (DIAGONAL) return fold_eight(weights) / static_cast<double>(K);
+    double each[8];
+    for (int j = 0; j < 8; ++j) each[j] = weights[j][0];
+    return load<f64x8>(each);
   }
 
   // Candidate i, at which the running sums stand.
   template <bool MISSING, bool MISSING_LEFT>
-  POLYLEAF_METHOD float score(int i, int32_t left, int32_t there) const {
+  POLYLEAF_METHOD void sides(int i, f64x8 (&sums)[2][8], f64x8 (&weights)[2][8], int at) const {
     const int32_t* totals = node.totals;
     const auto there_left = [&](int j) __attribute__((always_inline)) { return load<i32x8>(run + j); };
     const auto all_left = [&](int j) __attribute__((always_inline)) {
@@ -251,19 +278,17 @@ class Many {
       return load<f64x8>(whole + q) - load<f64x8>(before + q);
     };
     const bool with_x = n_products > 0;
-    double weight_left, weight_right;
-    const double sum_left =
+    const int32_t there = scratch.count[i], left = MISSING_LEFT ? there + n_absent : there;
+    sums[0][at] =
         ManySide<DIAGONAL, decltype(all_left), decltype(there_left), decltype(product_left)>{
             node, all_left, there_left, product_left, left, there, with_x, common(0) + i}
-            .score(&weight_left, nullptr);
-    const double sum_right =
+            .terms(&weights[0][at], nullptr);
+    sums[1][at] =
         ManySide<DIAGONAL, decltype(all_right), decltype(there_right), decltype(product_right)>{
             node,          all_right,         there_right,
             product_right, node.count - left, node.count - n_absent - there,
             with_x,        common(1) + i}
-            .score(&weight_right, nullptr);
-    const double least = node.config->min_child_weight;
-    return weight_left >= least && weight_right >= least ? static_cast<float>(sum_left + sum_right) : kNone;
+            .terms(&weights[1][at], nullptr);
   }
 
   const ScanNode& node;

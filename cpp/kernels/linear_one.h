@@ -88,7 +88,7 @@ struct One {
     f64x4 low[4], high[4];
     turn_four(i, low);
     turn_four(i + 4, high);
-    for (int q = 0; q < 4; ++q) out[q] = {low[q], high[q]};
+    for (int q = 0; q < 4; ++q) out[q] = join(low[q], high[q]);
   }
   POLYLEAF_METHOD void turn_four(int i, f64x4* out) const {
     f64x4 r[4], t[4];
