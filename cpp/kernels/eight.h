@@ -17,29 +17,6 @@ typedef double f64x4 __attribute__((vector_size(32)));
 typedef double f64x8 __attribute__((vector_size(64)));
 #else
 using f64x8 = Two<f64x4>;
-template <>
-struct Converter<f64x8, i32x8> {
-  static POLYLEAF_METHOD f64x8 convert(const i32x8& v) {
-    i32x4 halves[2];
-    std::memcpy(halves, &v, sizeof(v));
-    return {__builtin_convertvector(halves[0], f64x4), __builtin_convertvector(halves[1], f64x4)};
-  }
-};
-template <>
-struct Converter<f64x8, f32x8> {
-  static POLYLEAF_METHOD f64x8 convert(const f32x8& v) {
-    f32x4 halves[2];
-    std::memcpy(halves, &v, sizeof(v));
-    return {__builtin_convertvector(halves[0], f64x4), __builtin_convertvector(halves[1], f64x4)};
-  }
-};
-template <>
-struct Converter<f32x8, f64x8> {
-  static POLYLEAF_METHOD f32x8 convert(const f64x8& v) {
-    const f32x4 halves[2] = {__builtin_convertvector(v.low, f32x4), __builtin_convertvector(v.high, f32x4)};
-    return load<f32x8>(halves);
-  }
-};
 #endif
 
 POLYLEAF_INLINE f64x8 broadcast(double x) {

@@ -90,6 +90,16 @@ using i32x16 = Two<Two<i32x4>>;
 using i16x16 = Two<Two<i16x4>>;
 #endif
 
+// n floats.
+template <int n>
+struct Floats {
+  typedef float type __attribute__((vector_size(n * 4)));
+};
+template <>
+struct Floats<1> {
+  typedef float type;
+};
+
 template <class V>
 struct Loader {
   static POLYLEAF_METHOD V load(const void* from) {
@@ -144,23 +154,28 @@ struct Converter<Two<To>, Two<From>> {
     return {Converter<To, From>::convert(v.low), Converter<To, From>::convert(v.high)};
   }
 };
-#if defined(__AVX2__) && !defined(__AVX512F__)
-template <>
-struct Converter<i32x16, i16x16> {
-  static POLYLEAF_METHOD i32x16 convert(const i16x16& v) {
-    i16x8 halves[2];
+// One of the two types is a vector of the hardware's, which has halves, too.
+template <class V>
+struct HalfOf {
+  typedef Element<V> type __attribute__((vector_size(sizeof(V) / 2)));
+};
+template <class To, class From>
+struct Converter<Two<To>, From> {
+  static POLYLEAF_METHOD Two<To> convert(const From& v) {
+    using Half = typename HalfOf<From>::type;
+    Half halves[2];
     std::memcpy(halves, &v, sizeof(v));
-    return {__builtin_convertvector(halves[0], i32x8), __builtin_convertvector(halves[1], i32x8)};
+    return {Converter<To, Half>::convert(halves[0]), Converter<To, Half>::convert(halves[1])};
   }
 };
-template <>
-struct Converter<i16x16, i32x16> {
-  static POLYLEAF_METHOD i16x16 convert(const i32x16& v) {
-    const i16x8 halves[2] = {__builtin_convertvector(v.low, i16x8), __builtin_convertvector(v.high, i16x8)};
-    return load<i16x16>(halves);
+template <class To, class From>
+struct Converter<To, Two<From>> {
+  static POLYLEAF_METHOD To convert(const Two<From>& v) {
+    using Half = typename HalfOf<To>::type;
+    const Half halves[2] = {Converter<Half, From>::convert(v.low), Converter<Half, From>::convert(v.high)};
+    return load<To>(halves);
   }
 };
-#endif
 template <class To, class From>
 POLYLEAF_INLINE To convert(const From& v) {
   return Converter<To, From>::convert(v);

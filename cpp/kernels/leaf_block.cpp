@@ -47,21 +47,12 @@ POLYLEAF_INLINE V clip(V v, V lower, V upper) {
   return v > upper ? upper : v;
 }
 
-template <int kFloats>
-struct Vector {
-  typedef float type __attribute__((vector_size(kFloats * 4)));
-};
-template <>
-struct Vector<1> {
-  typedef float type;
-};
-
 // Columns [column, column + kWidth) of the linear payloads of all rows.
 template <int kWidth>
 void add_linear_columns(const LeafView& view, const uint32_t* leaves, int64_t n_rows, const float* features,
                         int64_t feature_step, int64_t column, float* scores, int64_t row_step) {
   constexpr int kFloats = kWidth < kRegister ? kWidth : kRegister, kVectors = kWidth / kFloats;
-  using V = typename Vector<kFloats>::type;
+  using V = typename Floats<kFloats>::type;
   const int64_t n_columns = view.n_columns - column < kWidth ? view.n_columns - column : kWidth;
   for (int64_t r = 0; r < n_rows; ++r) {
     const int64_t at = leaves[r] * view.stride + column;

@@ -8,6 +8,8 @@
 #include <immintrin.h>
 #endif
 
+#include "lanes.h"
+
 namespace polyleaf::POLYLEAF_ISA_NAMESPACE {
 namespace {
 
@@ -24,18 +26,6 @@ constexpr int kSums = 8;
 
 typedef uint8_t Codes __attribute__((vector_size(kBytes)));
 typedef int8_t Mask __attribute__((vector_size(kBytes)));
-
-template <class V>
-inline V load(const void* from) {
-  V v;
-  __builtin_memcpy(&v, from, sizeof(V));
-  return v;
-}
-
-template <class V>
-inline void store(void* to, V v) {
-  __builtin_memcpy(to, &v, sizeof(V));
-}
 
 // Which of the codes are in a category set (256 bits): the byte of the set by code / 8, then its bit by code
 // % 8.
@@ -174,11 +164,6 @@ void leaves_of_row(const ForestArrays& forest, const CompiledTree* trees, int n_
   for (int t = 0; t < n_trees; ++t) leaves[t] = at[t];
 }
 
-template <int kFloats>
-struct Vector {
-  typedef float type __attribute__((vector_size(kFloats * 4)));
-};
-
 constexpr int smaller(int a, int b) {
   return a < b ? a : b;
 }
@@ -191,7 +176,7 @@ void add_chunk(const CompiledTree* trees, int n_trees, const uint32_t* leaves, i
   constexpr int kFloats = smaller(kWidth, kBytes / 4);
   constexpr int kVectors = kWidth / kFloats;
   constexpr int kRows = smaller(8, kSums > kVectors ? kSums / kVectors : 1);
-  using V = typename Vector<kFloats>::type;
+  using V = typename Floats<kFloats>::type;
   for (int row = 0; row < n_rows; row += kRows) {
     V sums[kRows][kVectors];
     float* to = tile + row * stride + offset;
