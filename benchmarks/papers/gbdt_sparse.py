@@ -158,6 +158,34 @@ def napkinxc(context: Context, method: str, problem: str, X: Any, Y: sp.csr_matr
     return rank, size
 
 
+def pecos(context: Context, method: str, problem: str, X: Any, Y: sp.csr_matrix) -> tuple[Ranker, int]:
+    """A tree of linear models over clusters of labels, with its defaults (XR-Linear of PECOS).
+
+    PECOS 1.2.8 asks SciPy for what 1.14 removed, and its package for PyTorch, which this part does not need:
+    install it with `--no-deps` beside an older SciPy.
+    """
+    xmc, linear = library("pecos.xmc"), library("pecos.xmc.xlinear.model").XLinearModel
+    features = sp.csr_matrix(X, dtype=np.float32)
+    labels = sp.csr_matrix(Y, dtype=np.float32)
+    try:
+        embedding = xmc.LabelEmbeddingFactory.create(labels, features, method="pifa")
+    except AttributeError as error:
+        raise Unavailable("PECOS 1.2.8 needs SciPy below 1.14") from error
+    clusters = xmc.Indexer.gen(embedding)
+    model = linear.train(features, labels, C=clusters, threads=context.threads)
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(folder)
+        size = sum(f.stat().st_size for f in Path(folder).rglob("*") if f.is_file())
+
+    def rank(X_test: Any) -> np.ndarray:
+        rows = sp.csr_matrix(X_test, dtype=np.float32)
+        found = model.predict(rows, only_topk=max(KS), threads=1)
+        each = [found.getrow(i) for i in range(found.shape[0])]
+        return padded([row.indices[np.argsort(-row.data, kind="stable")].tolist() for row in each])
+
+    return rank, size
+
+
 def one_versus_rest(
     context: Context, method: str, problem: str, X: Any, Y: sp.csr_matrix
 ) -> tuple[Ranker, int]:
@@ -176,7 +204,12 @@ def one_versus_rest(
     return lambda X_test: np.argsort(-model.decision_function(X_test), axis=1)[:, : max(KS)], size
 
 
-PEERS = {"omikuji": omikuji, "napkinXC": napkinxc, "one-versus-rest, linear": one_versus_rest}
+PEERS = {
+    "omikuji": omikuji,
+    "napkinXC": napkinxc,
+    "PECOS": pecos,
+    "one-versus-rest, linear": one_versus_rest,
+}
 
 
 def trainer(method: str) -> Callable[..., tuple[Ranker, int]]:
