@@ -162,10 +162,11 @@ def pecos(context: Context, method: str, problem: str, X: Any, Y: sp.csr_matrix)
     """A tree of linear models over clusters of labels, with its defaults (XR-Linear of PECOS).
 
     PECOS 1.2.8 asks SciPy for what 1.14 removed, and its package for PyTorch, which this part does not need:
-    install it with `--no-deps` beside an older SciPy.
+    install it with `--no-deps` beside an older SciPy. Unlike the other two it does not scale rows by itself.
     """
     xmc, linear = library("pecos.xmc"), library("pecos.xmc.xlinear.model").XLinearModel
-    features = sp.csr_matrix(X, dtype=np.float32)
+    scale = scaler(problem).fit(X)
+    features = sp.csr_matrix(scale.transform(X), dtype=np.float32)
     labels = sp.csr_matrix(Y, dtype=np.float32)
     try:
         embedding = xmc.LabelEmbeddingFactory.create(labels, features, method="pifa")
@@ -178,7 +179,7 @@ def pecos(context: Context, method: str, problem: str, X: Any, Y: sp.csr_matrix)
         size = sum(f.stat().st_size for f in Path(folder).rglob("*") if f.is_file())
 
     def rank(X_test: Any) -> np.ndarray:
-        rows = sp.csr_matrix(X_test, dtype=np.float32)
+        rows = sp.csr_matrix(scale.transform(X_test), dtype=np.float32)
         found = model.predict(rows, only_topk=max(KS), threads=1)
         each = [found.getrow(i) for i in range(found.shape[0])]
         return padded([row.indices[np.argsort(-row.data, kind="stable")].tolist() for row in each])
@@ -190,18 +191,23 @@ def one_versus_rest(
     context: Context, method: str, problem: str, X: Any, Y: sp.csr_matrix
 ) -> tuple[Ranker, int]:
     """A linear support vector machine for each label, on TF-IDF features of length 1 (scikit-learn)."""
-    from sklearn.feature_extraction.text import TfidfTransformer
     from sklearn.multiclass import OneVsRestClassifier
     from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
     from sklearn.svm import LinearSVC
 
-    scale = StandardScaler() if problem in DENSE else TfidfTransformer()
     machines = OneVsRestClassifier(LinearSVC(), n_jobs=context.threads)
-    model = make_pipeline(scale, machines).fit(X, Y)
+    model = make_pipeline(scaler(problem), machines).fit(X, Y)
     held = machines.estimators_
     size = sum(getattr(e, "coef_", np.empty(0)).size * 4 for e in held)
     return lambda X_test: np.argsort(-model.decision_function(X_test), axis=1)[:, : max(KS)], size
+
+
+def scaler(problem: str) -> Any:
+    """What linear models get: TF-IDF features of length 1, or dense ones of variance 1."""
+    from sklearn.feature_extraction.text import TfidfTransformer
+    from sklearn.preprocessing import StandardScaler
+
+    return StandardScaler() if problem in DENSE else TfidfTransformer()
 
 
 PEERS = {
