@@ -390,8 +390,8 @@ PAPER = Paper(
             """,
             ours=("63 bins", "255 bins"),
             explained={
-                ("255 bins", "Poly"): "A tenth of the paper's rows. The ratio falls with them: with 63 bins it "
-                "was 1.09 with a hundredth of the rows, and is 0.95 with a tenth.",
+                ("255 bins", "Poly"): "A tenth of the paper's rows. The ratio falls with them: with 63 "
+                "bins it was 1.09 with a hundredth of the rows, and is 0.95 with a tenth.",
             },
         ),
         Table(

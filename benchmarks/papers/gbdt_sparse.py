@@ -421,8 +421,8 @@ PAPER = Paper(
             ours=("GBDT-SPARSE",),
             explained={
                 ("GBDT-SPARSE", f"Delicious, P@{k}"): "The paper's split is the extreme classification "
-                "repository's own, which says itself that figures on others cannot be compared; Mulan's is at "
-                "hand. It is the harder one: on random splits of the same sizes (table Splits) ours and "
+                "repository's own, which says itself that figures on others cannot be compared; Mulan's is "
+                "at hand. It is the harder one: on random splits of the same sizes (table Splits) ours and "
                 "omikuji's are higher by 1.4 points and more, and ours are above the paper's."
                 for k in (1, 3)
             },
@@ -431,15 +431,16 @@ PAPER = Paper(
         Table(
             "Search", f"Exact search and proposals, {FEW_TREES} trees on Delicious",
             subjects("delicious", "", *FIGURES, "training"), few_trees,
-            "Algorithm 1 as published against splits proposed by a sketch and judged by exact sums; all else as "
-            "in table 3. Processor time of training, projection included. Trees get dearer as predictions fill.",
+            "Algorithm 1 as published against splits proposed by a sketch and judged by exact sums; all else "
+            "as in table 3. Processor time of training, projection included. Trees get dearer as predictions "
+            "fill.",
             also=("GBDT-SPARSE", "GBDT-SPARSE, exact search"),
         ),
         Table(
             "Splits", "Delicious on three random splits of the same sizes",
             tuple(Subject(f"P@{k}", "%", None, 2, "delicious", f"P@{k}", needs=("delicious",)) for k in KS),
             random_splits,
-            "The paper's split is the repository's own, the one of table 3 here Mulan's. How much that is worth.",
+            "The paper's split is the repository's own, that of table 3 Mulan's. How much that is worth.",
             also=("GBDT-SPARSE", "omikuji"),
         ),
         *(
