@@ -303,8 +303,8 @@ _SPLITS = (
     "XGBoost and LightGBM: the splits make the difference."
 )
 _IMAGES = (
-    "The paper does not tell its training images. On those here the authors' program, row OmniGBDT, has 98.00, "
-    "and XGBoost and LightGBM are below the paper's figures as well."
+    "The paper does not tell its training images. On those here the authors' program, row OmniGBDT, has "
+    "98.00, and XGBoost and LightGBM are below the paper's figures as well."
 )
 _REAL = (
     "Depth, learning rate and number of leaves as the paper found them (table IX), bins, least rows of a "
