@@ -65,7 +65,10 @@ def _curves(figure: Figure) -> Any:
                 panel.set_xscale("log")
             if "y" in figure.log:
                 panel.set_yscale("log")
-        panels[0].legend(fontsize=7)
+        for panel in panels:
+            if panel.get_legend_handles_labels()[0]:  # one legend, in the first panel that has a curve
+                panel.legend(fontsize=7)
+                break
 
     return paint
 
