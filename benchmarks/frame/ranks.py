@@ -40,6 +40,8 @@ def from_figures(
 ) -> tuple[list[dict[str, float]], list[str]]:
     """What `mean_ranks` takes, of the methods that have figures and the subjects on which all of these have.
 
+    Values are rounded as they are shown: what looks equal is.
+
     Parameters
     ----------
     found : dict
@@ -51,7 +53,9 @@ def from_figures(
     for subject in subjects:
         sign = -1.0 if subject.better == "higher" else 1.0
         values = {m: value_of(found.get((m, subject.title)), subject.figure) for m in methods}
-        row = {m: sign * value.mean for m, value in values.items() if value is not None}
+        row = {
+            m: sign * round(value.mean, subject.digits) for m, value in values.items() if value is not None
+        }
         if len(row) == len(methods):
             rows.append(row)
     return rows, methods

@@ -206,6 +206,53 @@ def judge(data: DataSet, arrays: Arrays, model: Any) -> dict[str, float]:
     return figures | {"R2": float(np.mean(1 - error / np.var(y, axis=0)))}
 
 
+BY_HAND = "C-GB of scikit-learn's trees"
+
+
+def one_choice(context: Context, method: str, problem: str) -> Figures:
+    """Accuracy on the splits of table 3 with one point of the grid, and no search."""
+    data, figures = load(context, problem), {"accuracy": []}
+    choice = Choice(10, 0.1, 0.75, "sqrt")
+    for seed in context.seeds(REPEATS):
+        arrays = parts(context, data, seed)
+        if method == BY_HAND:
+            chosen = _by_hand(context.rounds(ROUNDS), arrays, choice, seed)
+            figures["accuracy"].append(float(100 * np.mean(chosen == arrays["y_test"])))
+        else:
+            model, _ = _train(context, method, data, arrays, choice)
+            figures["accuracy"].append(judge(data, arrays, model)["accuracy"])
+    return figures
+
+
+def _by_hand(rounds: int, arrays: Arrays, choice: Choice, seed: int) -> np.ndarray:
+    """Algorithm 1, as directly as scikit-learn allows: the classes of the test rows."""
+    from scipy.special import softmax
+    from sklearn.tree import DecisionTreeRegressor
+
+    X, X_test, y = arrays["X"], arrays["X_test"], np.eye(int(arrays["y"].max()) + 1)[arrays["y"]]
+    n, n_classes = y.shape
+    rng = np.random.default_rng(seed)
+    prior = np.log(np.maximum(y.mean(axis=0), 1e-9))
+    scores, test_scores = np.tile(prior, (n, 1)), np.tile(prior, (len(X_test), 1))
+    for t in range(rounds):
+        residual = y - softmax(scores, axis=1)
+        rows = rng.permutation(n)[: int(choice.subsample * n)]
+        tree = DecisionTreeRegressor(max_depth=choice.depth, max_features=choice.features, random_state=t)
+        tree.fit(X[rows], residual[rows])
+        top, bottom = np.zeros((2, tree.tree_.node_count, n_classes))
+        size = np.abs(residual[rows])
+        np.add.at(top, tree.apply(X[rows]), residual[rows])
+        np.add.at(bottom, tree.apply(X[rows]), size * (1 - size))
+        step = (
+            (n_classes - 1)
+            / n_classes
+            * np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 1e-150)
+        )
+        scores += choice.rate * step[tree.apply(X)]
+        test_scores += choice.rate * step[tree.apply(X_test)]
+    return test_scores.argmax(axis=1)
+
+
 def timed(context: Context, method: str, problem: str) -> Figures:
     """Seconds of training, and of predicting 100,000 rows (the test part over and over); three times."""
     data = load(context, problem)
@@ -355,7 +402,20 @@ PAPER = Paper(
                 Wine        98.89  97.78  92.78  86.67
             """,
             ours=OURS, also=PEERS, subjects_are="rows", ranks=True,
-            explained={(m, "Cover Type"): "20,000 of the 581,012 rows." for m in OURS},
+            explained={(m, "Cover Type"): "20,000 of the 581,012 rows." for m in OURS}
+            | {
+                ("C-GB", "Letter-26"): "An independent program of the same algorithm, table 3 by hand, is "
+                "where ours is; no point of the grid that was tried reaches the paper's on these splits."
+            },
+        ),
+        Table(
+            "Table 3, by hand", "The same algorithm written apart",
+            tuple(s for s in _ACCURACY if s.problem in ("digits", "letter", "vehicle", "waveform")),
+            one_choice,
+            "C-GB with one point of the grid (depth 10, rate 0.1, three quarters of the rows, the square "
+            "root of the features) on the splits of table 3, and its algorithm 1 in thirty lines over "
+            "scikit-learn's multi-output trees, whose splits are exact.",
+            also=("C-GB", BY_HAND), ours=("C-GB",), subjects_are="rows",
         ),
         Figure(
             "Figure 4a", "Mean ranks, classes", _ACCURACY, tuned,
