@@ -13,7 +13,7 @@ from typing import Any
 from .. import sets
 from ..sets import DataSet
 
-QUICK_ROUNDS, QUICK_REPEATS, QUICK_ROWS = 5, 2, 600
+QUICK_ROUNDS, QUICK_REPEATS, QUICK_ROWS = 3, 2, 400
 
 
 class Unavailable(Exception):
