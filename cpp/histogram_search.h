@@ -83,6 +83,7 @@ class HistogramSearch final : public Search {
   };
 
   void lay_out_memory();
+  // Nodes are added in the order of their ids.
   Node& add_node(const SearchNode& at, const ChannelView& view);
   void make_room(std::vector<Job>& jobs);
   std::vector<Job> plan(const std::vector<SearchNode>& nodes);

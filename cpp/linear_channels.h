@@ -130,7 +130,7 @@ class LinearChannels final : public ChannelSource {
   std::vector<uint32_t> sample_rows_;
   std::vector<ChannelLayout> layouts_;  // by number of regressors
   const SearchScope* scope_ = nullptr;
-  Pool<Node> nodes_;
+  Pool<Node> nodes_;     // in the order of their ids
   Pool<Columns> batch_;  // of one call of `fill`
   Pool<Piece> pieces_;
   Side sides_[3];  // left, right, and the node without the split

@@ -19,12 +19,14 @@ struct Candidates {
   int first, last;  // the contiguous range whose children are large enough
 };
 
-// The range of the m candidates listed whose children both have enough rows.
-POLYLEAF_INLINE Candidates large_enough(const ScanNode& node, int m, const ScanScratch& s) {
+// The range of the m candidates listed whose children both have enough rows; `shift`: rows on the left that
+// the counts listed leave out.
+POLYLEAF_INLINE Candidates large_enough(const ScanNode& node, int m, const ScanScratch& s,
+                                        int32_t shift = 0) {
   const int32_t least = node.config->min_child_samples;
   Candidates c{m, 0, m};
-  while (c.first < m && s.count[c.first] < least) ++c.first;
-  while (c.last > c.first && node.count - s.count[c.last - 1] < least) --c.last;
+  while (c.first < m && s.count[c.first] + shift < least) ++c.first;
+  while (c.last > c.first && node.count - (s.count[c.last - 1] + shift) < least) --c.last;
   return c;
 }
 
@@ -126,25 +128,40 @@ static inline int first_largest(float* sums, int first, int last) {
     if (sums[i] == best) return i;
 }
 
-// Best candidate of both directions for missing values; sums_of(missing_left, candidates, sums) writes the
-// score sums of candidates [first, last).
+// `best` becomes the best of these candidates of one direction, if it is better; score(missing_left,
+// candidates, sums) writes the score sums of candidates [first, last).
+template <class F>
+POLYLEAF_INLINE void take_best(const Candidates& c, int missing_left, ScanScratch& s, NumericBest* best,
+                               const F& score) {
+  if (c.first >= c.last) return;
+  float* sums = s.sums[missing_left];
+  score(missing_left != 0, c, sums);
+  const int i = first_largest(sums, c.first, c.last);
+  if (i < 0) return;
+  // Candidates are ordered by (bin, missing right before missing left).
+  if (sums[i] > best->sum || (sums[i] == best->sum && s.bins[i] < best->bin))
+    *best = {sums[i], s.bins[i], missing_left};
+}
+
+// Best candidate of both directions for missing values, which are listed anew for each; `score` as above.
 template <class F>
 POLYLEAF_INLINE void scan_both_ways(const ScanNode& node, const ScanFeature& feature, bool in_lane, bool one,
-                                    ScanScratch& s, NumericBest* best, F&& sums_of) {
+                                    ScanScratch& s, NumericBest* best, const F& score) {
   *best = {kNone, -1, 0};
   const bool has_missing = feature.count(*node.layout, feature.missing) != 0;
-  for (int missing_left = 0; missing_left <= (has_missing ? 1 : 0); ++missing_left) {
-    const Candidates c = list_candidates(node, feature, missing_left != 0, in_lane, one, s);
-    if (c.first >= c.last) continue;
-    float* sums = s.sums[missing_left];
-    sums_of(missing_left != 0, c, sums);
-    const int i = first_largest(sums, c.first, c.last);
-    if (i < 0) continue;
-    const float sum = sums[i];
-    // Candidates are ordered by (bin, missing right before missing left).
-    if (sum > best->sum || (sum == best->sum && s.bins[i] < best->bin))
-      *best = {sum, s.bins[i], missing_left};
-  }
+  for (int missing_left = 0; missing_left <= (has_missing ? 1 : 0); ++missing_left)
+    take_best(list_candidates(node, feature, missing_left != 0, in_lane, one, s), missing_left, s, best,
+              score);
+}
+
+// The same of the m candidates that are listed, with missing values on neither side.
+template <class F>
+POLYLEAF_INLINE void scan_listed(const ScanNode& node, const ScanFeature& feature, int m, ScanScratch& s,
+                                 NumericBest* best, const F& score) {
+  *best = {kNone, -1, 0};
+  const int32_t n_absent = static_cast<int32_t>(feature.count(*node.layout, feature.missing));
+  for (int missing_left = 0; missing_left <= (n_absent != 0 ? 1 : 0); ++missing_left)
+    take_best(large_enough(node, m, s, missing_left != 0 ? n_absent : 0), missing_left, s, best, score);
 }
 
 }  // namespace POLYLEAF_ISA_NAMESPACE

@@ -48,16 +48,6 @@ POLYLEAF_INLINE f64x8 join(const f64x4& low, const f64x4& high) {
 #endif
 }
 
-POLYLEAF_INLINE double fold(const f64x4& v) {
-  return (v[0] + v[2]) + (v[1] + v[3]);
-}
-// Sum of the lanes: 8 -> 4 -> 2 -> 1, lane i with lane i + half.
-POLYLEAF_INLINE double fold(const f64x8& v) {
-  f64x4 halves[2];
-  std::memcpy(halves, &v, sizeof(v));
-  return fold(halves[0] + halves[1]);
-}
-
 // Sums of the lanes of eight vectors at once, each folded exactly as `fold` does.
 POLYLEAF_INLINE f64x8 fold_eight(const f64x8* v) {
 #if defined(__AVX512F__)

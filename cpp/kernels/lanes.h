@@ -191,26 +191,21 @@ POLYLEAF_INLINE f32x16 to_float(const i32x16& v) {
   return convert<f32x16>(v);
 }
 
-// Sum of the lanes: 16 -> 8 -> 4 -> 2 -> 1, lane i with lane i + half.
-POLYLEAF_INLINE float fold(const f32x4& v) {
-  return (v[0] + v[2]) + (v[1] + v[3]);
-}
-POLYLEAF_INLINE float fold(const f32x8& v) {
-  f32x4 halves[2];
-  std::memcpy(halves, &v, sizeof(v));
-  return fold(halves[0] + halves[1]);
+// Sum of the lanes: ... 16 -> 8 -> 4 -> 2 -> 1, lane i with lane i + half.
+template <class V>
+POLYLEAF_INLINE Element<V> fold(const V& v) {
+  if constexpr (sizeof(V) == 4 * sizeof(Element<V>)) {
+    return (v[0] + v[2]) + (v[1] + v[3]);
+  } else {
+    typename HalfOf<V>::type halves[2];
+    std::memcpy(halves, &v, sizeof(v));
+    return fold(halves[0] + halves[1]);
+  }
 }
 template <class Half>
-POLYLEAF_INLINE float fold(const Two<Half>& v) {
+POLYLEAF_INLINE Element<Half> fold(const Two<Half>& v) {
   return fold(v.low + v.high);
 }
-#if defined(__AVX512F__)
-POLYLEAF_INLINE float fold(const f32x16& v) {
-  f32x8 halves[2];
-  std::memcpy(halves, &v, sizeof(v));
-  return fold(halves[0] + halves[1]);
-}
-#endif
 
 #if defined(__AVX2__) && !defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
 // Eight rows of eight.

@@ -84,28 +84,5 @@ POLYLEAF_INLINE void store_scores(const f64x8& sum, const f64x8& weight_left, co
   store_floats(out, select(weight_right >= least, select(weight_left >= least, sum, none), none));
 }
 
-// Both directions for missing values; score(missing_left, candidates, sums) writes the score sums of
-// candidates [first, last) of the m that are listed.
-template <class F>
-POLYLEAF_INLINE void scan_listed(const ScanNode& node, const ScanFeature& feature, int m, ScanScratch& s,
-                                 NumericBest* best, F&& score) {
-  *best = {kNone, -1, 0};
-  const int32_t n_absent = static_cast<int32_t>(feature.count(*node.layout, feature.missing));
-  const int32_t most = node.count - node.config->min_child_samples;
-  for (int missing_left = 0; missing_left <= (n_absent != 0 ? 1 : 0); ++missing_left) {
-    const int32_t shift = missing_left != 0 ? n_absent : 0;
-    Candidates c{m, 0, m};
-    while (c.first < m && s.count[c.first] + shift < node.config->min_child_samples) ++c.first;
-    while (c.last > c.first && s.count[c.last - 1] + shift > most) --c.last;
-    if (c.first >= c.last) continue;
-    float* out = s.sums[missing_left];
-    score(missing_left != 0, c, out);
-    const int i = first_largest(out, c.first, c.last);
-    if (i < 0) continue;
-    if (out[i] > best->sum || (out[i] == best->sum && s.bins[i] < best->bin))
-      *best = {out[i], s.bins[i], missing_left};
-  }
-}
-
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf
