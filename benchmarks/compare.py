@@ -112,7 +112,7 @@ def compare_studies(before: Store, after: Store, studies: Iterable[Paper], toler
     found = Comparison([], [], [], [])
     for study in studies:
         for table in study.tables:
-            for method, subject in table.cells() if isinstance(table, Table) else ():
+            for method, subject in table.runs() if isinstance(table, Table) else ():
                 key = study.task(table, method, subject).key
                 old, new = (value_of(s.figures(key), subject.figure) for s in (before, after))
                 where = (f"{study.key}, {table.name}", method, subject.title)

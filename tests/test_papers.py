@@ -92,6 +92,7 @@ def test_the_text_is_read_as_the_paper_prints_it():
         ({"paper": "Letters  Digits\nOurs  92.0"}, "row 'Ours' has 1 cells, the head 2"),
         ({"paper": "Digits  Letters\nOurs  92.0  82.1"}, "the text has subjects"),
         ({"ours": ("Mine",)}, "'Mine' is in `ours`"),
+        ({"quoted": ("Mine",)}, "'Mine' is in `quoted`"),
         ({"explained": {("Ours", "Numbers"): "no"}}, "which is no cell"),
     ],
 )
@@ -107,6 +108,13 @@ def test_a_run_that_several_cells_show_is_one_task():
     )
     keys = [task.key for task in made.tasks()]
     assert len(keys) == len(set(keys)) == 4 and keys[0] == "small/accuracy/Ours/letters"
+
+
+def test_methods_that_are_quoted_are_shown_and_not_run(context, tmp_path):
+    made, store = paper(quoted=("Theirs",)), Store(tmp_path / "runs.jsonl")
+    run(made, context, store)
+    assert DONE == [("Ours", "letters"), ("Ours", "digits")]
+    assert tables.fill(made, made.tables[0], store).rows[1] == ["Theirs", "– (91.5)", "–"]
 
 
 # ------------------------------------------------------------------------------------------------ verdicts

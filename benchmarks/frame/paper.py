@@ -82,6 +82,7 @@ class _Grid:
     subjects: tuple[Subject, ...]
     run: Run
     protocol: str
+    quoted: tuple[str, ...] = ()
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -92,6 +93,10 @@ class _Grid:
         for subject in self.subjects:
             for method in self.methods:
                 yield method, subject
+
+    def runs(self) -> Iterator[tuple[str, Subject]]:
+        """The cells that something is run for."""
+        return ((method, subject) for method, subject in self.cells() if method not in self.quoted)
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,8 @@ class Table(_Grid):
         first line holds the subjects' titles (the methods, where `subjects_are="rows"`).
     protocol : str
         How the figures come about, and what differs from the paper.
+    quoted : tuple of str
+        Methods that are not run: the paper's figures alone.
     ours : tuple of str
         Methods that are run with Polyleaf: those that are judged.
     also : tuple of str
@@ -134,6 +141,9 @@ class Table(_Grid):
         for method in self.ours:
             if method not in self.methods:
                 raise ValueError(f"{self.name}: {method!r} is in `ours` but in no row of the table.")
+        for method in self.quoted:
+            if method not in self.methods:
+                raise ValueError(f"{self.name}: {method!r} is in `quoted` but in no row of the table.")
         cells = {(method, subject.title) for method, subject in self.cells()}
         for cell in self.explained:
             if cell not in cells:
@@ -227,7 +237,7 @@ class Paper:
         """The runs that all cells need, each once."""
         tasks = {}
         for table in self.tables:
-            for method, subject in table.cells():
+            for method, subject in table.runs():
                 task = self.task(table, method, subject)
                 tasks.setdefault(task.key, task)
         return list(tasks.values())

@@ -67,7 +67,7 @@ class Store:
 
     def found(self, paper: Paper, table: Table | Figure) -> dict[tuple[str, str], dict[str, Any]]:
         """The figures of a table's runs, as far as they have been done, by method and subject's title."""
-        keys = ((m, s.title, paper.task(table, m, s).key) for m, s in table.cells())
+        keys = ((m, s.title, paper.task(table, m, s).key) for m, s in table.runs())
         return {(m, title): figures for m, title, key in keys if (figures := self.figures(key)) is not None}
 
     def problem_of(self, key: str) -> str | None:

@@ -48,8 +48,12 @@ def fill(paper: Paper, table: Table, store: Store) -> Filled:
     missing: dict[str, dict[str, list[str]]] = {}
     cells: dict[tuple[str, str], str] = {}
     for method, subject in table.cells():
+        printed = table.printed(method, subject)
+        if method in table.quoted:
+            cells[method, subject.title] = cell_text(subject, None, printed)
+            continue
         key = paper.task(table, method, subject).key
-        value, printed = value_of(store.figures(key), subject.figure), table.printed(method, subject)
+        value = value_of(store.figures(key), subject.figure)
         text = cell_text(subject, value, printed)
         if method in table.ours:
             verdict = judge(subject, value, printed)

@@ -239,16 +239,13 @@ def _by_hand(rounds: int, arrays: Arrays, choice: Choice, seed: int) -> np.ndarr
         rows = rng.permutation(n)[: int(choice.subsample * n)]
         tree = DecisionTreeRegressor(max_depth=choice.depth, max_features=choice.features, random_state=t)
         tree.fit(X[rows], residual[rows])
+        leaf, size = tree.apply(X), np.abs(residual[rows])
         top, bottom = np.zeros((2, tree.tree_.node_count, n_classes))
-        size = np.abs(residual[rows])
-        np.add.at(top, tree.apply(X[rows]), residual[rows])
-        np.add.at(bottom, tree.apply(X[rows]), size * (1 - size))
-        step = (
-            (n_classes - 1)
-            / n_classes
-            * np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 1e-150)
-        )
-        scores += choice.rate * step[tree.apply(X)]
+        np.add.at(top, leaf[rows], residual[rows])
+        np.add.at(bottom, leaf[rows], size * (1 - size))
+        step = np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 1e-150)
+        step *= (n_classes - 1) / n_classes
+        scores += choice.rate * step[leaf]
         test_scores += choice.rate * step[tree.apply(X_test)]
     return test_scores.argmax(axis=1)
 
