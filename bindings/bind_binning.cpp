@@ -38,6 +38,7 @@ struct Table {
   Columns columns;
   std::vector<AnyArray> owners;
   std::vector<uint8_t> seen;
+  const bool* wanted = nullptr;  // features whose columns are to be read; nullptr: all
 
   Table(int64_t n_rows, int64_t n_features) : seen(static_cast<size_t>(n_features), 0) {
     require(n_rows >= 0 && n_rows <= INT32_MAX, "A table must have at most 2147483647 rows.");
@@ -50,6 +51,7 @@ struct Table {
     seen[feature] = 1;
     return static_cast<int32_t>(feature);
   }
+  bool wants(int32_t feature) const { return wanted == nullptr || wanted[feature]; }
 
   // (values (n_rows, k), features (k,))
   void add_dense(nb::handle block) {
@@ -61,11 +63,14 @@ struct Table {
             "A dense block must be an array (n_rows, number of its features).");
     const ValueType type = type_of(values.dtype());
     const auto size = static_cast<ptrdiff_t>(values.itemsize());
-    for (size_t c = 0; c < features.shape(0); ++c)
+    for (size_t c = 0; c < features.shape(0); ++c) {
+      const int32_t feature = claim(features.data()[c]);
+      if (!wants(feature)) continue;
       columns.dense.push_back(
-          {claim(features.data()[c]), type,
+          {feature, type,
            static_cast<const char*>(values.data()) + static_cast<ptrdiff_t>(c) * values.stride(1) * size,
            static_cast<ptrdiff_t>(values.stride(0)) * size});
+    }
     owners.push_back(values);
   }
 
@@ -89,8 +94,10 @@ struct Table {
       const int64_t begin = indptr.data()[c], end = indptr.data()[c + 1];
       require(0 <= begin && begin <= end && end <= n_stored,
               "indptr of a sparse matrix must ascend from 0 to nnz.");
+      const int32_t feature = claim(features.data()[c]);
+      if (!wants(feature)) continue;
       columns.sparse.push_back(
-          {claim(features.data()[c]), type,
+          {feature, type,
            static_cast<const char*>(values.data()) + begin * static_cast<int64_t>(values.itemsize()),
            rows.data() + begin, end - begin});
     }
@@ -107,8 +114,10 @@ struct Table {
         nb::cast<nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(block[1]);
     require(static_cast<int64_t>(index.shape(0)) == columns.n_rows,
             "A categorical column must have n_rows entries.");
-    columns.categories.push_back({claim(nb::cast<int64_t>(block[2])), index.data(), code_of.data(),
-                                  static_cast<int64_t>(code_of.shape(0))});
+    const int32_t feature = claim(nb::cast<int64_t>(block[2]));
+    if (!wants(feature)) return;
+    columns.categories.push_back(
+        {feature, index.data(), code_of.data(), static_cast<int64_t>(code_of.shape(0))});
     owners.emplace_back(index);
     owners.emplace_back(code_of);
   }
@@ -164,16 +173,39 @@ BinTable make_bin_table(Array1<const double> values, Array1<const int64_t> offse
   return BinTable(thresholds);
 }
 
+// wanted: the features whose codes are written. compact: `codes` has rows for these alone, in order.
 void transform(const BinTable& bins, nb::list dense, nb::list sparse, nb::list categories,
-               Array2<uint8_t> codes, int n_threads) {
+               Array2<uint8_t> codes, int n_threads, Optional1<const bool> wanted, bool compact) {
+  const auto n_features = static_cast<size_t>(bins.n_features());
+  require(!wanted.has_value() || wanted->shape(0) == n_features, "wanted must have one flag per feature.");
   Table table(static_cast<int64_t>(codes.shape(1)), bins.n_features());
-  require(static_cast<int64_t>(codes.shape(0)) == bins.n_features(),
+  std::vector<int32_t> row_of(n_features);
+  int32_t n_codes = 0;
+  for (size_t f = 0; f < n_features; ++f) {
+    row_of[f] = compact ? n_codes : static_cast<int32_t>(f);
+    n_codes += !wanted.has_value() || wanted->data()[f];
+  }
+  require(codes.shape(0) == (compact ? static_cast<size_t>(n_codes) : n_features),
           "codes must be an array (n_features, n_rows).");
+  if (wanted.has_value()) table.wanted = wanted->data();
   for (nb::handle block : dense) table.add_dense(block);
   for (nb::handle block : sparse) table.add_sparse(block);
   for (nb::handle block : categories) table.add_category(block);
   nb::gil_scoped_release release;
-  bins.transform(table.columns, codes.data(), n_threads);
+  bins.transform(table.columns, codes.data(), n_threads, row_of.data());
+}
+
+nb::tuple transform_stored(const BinTable& bins, nb::tuple block, int64_t n_rows, int n_threads) {
+  Table table(n_rows, bins.n_features());
+  table.add_sparse(block);
+  size_t n_stored = 0;
+  for (const SparseColumn& column : table.columns.sparse) n_stored += static_cast<size_t>(column.n);
+  NewArray<uint8_t> codes({n_stored}), zero_codes({table.columns.sparse.size()});
+  {
+    nb::gil_scoped_release release;
+    bins.transform_stored(table.columns.sparse, codes.data, zero_codes.data, n_threads);
+  }
+  return nb::make_tuple(codes.array, zero_codes.array);
 }
 
 template <class T>
@@ -197,7 +229,12 @@ void bind_binning(nb::module_& m) {
   nb::class_<BinTable>(m, "BinTable", "Thresholds of all features, laid out for the search.")
       .def(nb::new_(&make_bin_table), nb::arg("values"), nb::arg("offsets"), nb::arg("wide"))
       .def("transform", &transform, nb::arg("dense"), nb::arg("sparse"), nb::arg("categories"),
-           nb::arg("codes").noconvert(), nb::arg("n_threads"), "Writes the codes of a table into `codes`.");
+           nb::arg("codes").noconvert(), nb::arg("n_threads"), nb::arg("wanted").none() = nb::none(),
+           nb::arg("compact") = false,
+           "Writes the codes of a table into `codes`: of all features, or of those `wanted`, bool\n"
+           "(n_features,), each into its own row or, `compact`, one row after another.")
+      .def("transform_stored", &transform_stored, nb::arg("block"), nb::arg("n_rows"), nb::arg("n_threads"),
+           "Codes of the values that a sparse block stores, and of 0 in each of its columns, uint8.");
 }
 
 }  // namespace polyleaf

@@ -1,6 +1,7 @@
 // Bins, Channels, Grower and leaf fitting at the border.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <optional>
@@ -330,6 +331,23 @@ void bind_growers(nb::module_& m) {
           "next.");
 }
 
+// features, common codes, begin, rows, codes
+using SparseArrays = std::tuple<Array1<const int32_t>, Array1<const uint8_t>, Array1<const int64_t>,
+                                Array1<const int32_t>, Array1<const uint8_t>>;
+
+SparseCodeColumns sparse_columns(const std::optional<SparseArrays>& sparse) {
+  if (!sparse.has_value()) return {};
+  const auto& [features, common, begin, rows, codes] = *sparse;
+  const size_t n = features.size();
+  require(common.size() == n && begin.size() == n + 1 && rows.size() == codes.size(),
+          "The arrays of sparse codes do not match.");
+  for (size_t i = 0; i < n; ++i)
+    require(begin.data()[i] >= 0 && begin.data()[i] <= begin.data()[i + 1],
+            "Sparse columns must begin one after another.");
+  require(begin.data()[n] <= static_cast<int64_t>(rows.size()), "Sparse columns end outside their arrays.");
+  return {static_cast<int64_t>(n), features.data(), common.data(), begin.data(), rows.data(), codes.data()};
+}
+
 }  // namespace
 
 void bind_grower(nb::module_& m) {
@@ -337,16 +355,23 @@ void bind_grower(nb::module_& m) {
       .def(
           "__init__",
           [](Bins* self, Array2<const uint8_t> codes, Array1<const uint16_t> n_bins,
-             Array1<const bool> is_categorical, int n_threads) {
-            require(codes.shape(0) == n_bins.size() && codes.shape(0) == is_categorical.size(),
-                    "codes must have one row per feature, as n_bins and is_categorical have entries.");
-            require(codes.shape(0) >= 1, "There must be at least one feature.");
+             Array1<const bool> is_categorical, int n_threads, std::optional<SparseArrays> sparse) {
+            const SparseCodeColumns columns = sparse_columns(sparse);
+            require(codes.shape(0) + static_cast<size_t>(columns.n) == n_bins.size() &&
+                        n_bins.size() == is_categorical.size(),
+                    "codes must have one row per feature that is not sparse, and n_bins and is_categorical "
+                    "one entry per feature.");
+            require(n_bins.size() >= 1, "There must be at least one feature.");
             nb::gil_scoped_release release;
-            new (self) Bins(codes.data(), static_cast<int64_t>(codes.shape(1)),
-                            static_cast<int>(codes.shape(0)), n_bins.data(),
-                            reinterpret_cast<const uint8_t*>(is_categorical.data()), std::max(1, n_threads));
+            new (self)
+                Bins(codes.data(), static_cast<int64_t>(codes.shape(1)), static_cast<int>(n_bins.size()),
+                     n_bins.data(), reinterpret_cast<const uint8_t*>(is_categorical.data()),
+                     std::max(1, n_threads), columns);
           },
-          nb::arg("codes"), nb::arg("n_bins"), nb::arg("is_categorical"), nb::arg("n_threads") = 1)
+          nb::arg("codes"), nb::arg("n_bins"), nb::arg("is_categorical"), nb::arg("n_threads") = 1,
+          nb::arg("sparse").none() = nb::none(),
+          "`sparse`: (features int32 (m,), common uint8 (m,), begin int64 (m + 1,), rows int32 (nnz,), codes "
+          "uint8 (nnz,)), the codes of features that have no row in `codes` as compressed columns.")
       .def_prop_ro("n_rows", &Bins::n_rows)
       .def_prop_ro("n_features", &Bins::n_features)
       .def_prop_ro("nbytes", &Bins::n_bytes);

@@ -273,6 +273,13 @@ void bind_forest(nb::module_& m) {
           nb::arg("first") = 0, nb::arg("last") = nb::none(),
           "Features that linear leaves of trees first .. last - 1 read: int32, ascending.")
       .def(
+          "split_features",
+          [](const Forest& forest, int32_t first, std::optional<int32_t> last) {
+            return moved(forest.split_features(tree_range(forest, first, last)));
+          },
+          nb::arg("first") = 0, nb::arg("last") = nb::none(),
+          "Features that trees first .. last - 1 split on: int32, ascending.")
+      .def(
           "predict", &predict, nb::arg("codes"), nb::arg("raw").noconvert(), nb::arg("first") = 0,
           nb::arg("last") = nb::none(), nb::arg("n_threads") = 1,
           nb::arg("features").noconvert() = nb::none(),

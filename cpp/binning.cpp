@@ -493,19 +493,26 @@ void BinTable::bin_column(const Column& column, int64_t begin, int64_t n, uint8_
     run(narrow_.data() + feature.offset, ValueType::f32, kernels.bin_float);
 }
 
+uint8_t BinTable::zero_code(int32_t feature) const {
+  const float zero = 0;
+  uint8_t code;
+  bin_column({feature, ValueType::f32, reinterpret_cast<const char*>(&zero), sizeof(float)}, 0, 1, &code);
+  return code;
+}
+
+// Codes of the values begin .. begin + n - 1 that a column stores.
+void BinTable::bin_stored(const SparseColumn& column, int64_t begin, int64_t n, uint8_t* codes) const {
+  const ptrdiff_t stride = column.type == ValueType::f32 ? sizeof(float) : sizeof(double);
+  bin_column({column.feature, column.type, column.values, stride}, begin, n, codes);
+}
+
 // Every row gets the code of 0, then the stored rows get theirs.
 void BinTable::bin_sparse(const SparseColumn& column, int64_t n_rows, uint8_t* codes) const {
-  const float zero = 0;
-  uint8_t zero_code;
-  bin_column({column.feature, ValueType::f32, reinterpret_cast<const char*>(&zero), sizeof(float)}, 0, 1,
-             &zero_code);
-  std::memset(codes, zero_code, static_cast<size_t>(n_rows));
-  const ptrdiff_t stride = column.type == ValueType::f32 ? sizeof(float) : sizeof(double);
-  const Column stored{column.feature, column.type, column.values, stride};
+  std::memset(codes, zero_code(column.feature), static_cast<size_t>(n_rows));
   uint8_t block_codes[kBlockRows];
   for (int64_t begin = 0; begin < column.n; begin += kBlockRows) {
     const int64_t n = std::min(kBlockRows, column.n - begin);
-    bin_column(stored, begin, n, block_codes);
+    bin_stored(column, begin, n, block_codes);
     for (int64_t i = 0; i < n; ++i) {
       check_row(column.rows[begin + i], n_rows);
       codes[column.rows[begin + i]] = block_codes[i];
@@ -513,8 +520,20 @@ void BinTable::bin_sparse(const SparseColumn& column, int64_t n_rows, uint8_t* c
   }
 }
 
-void BinTable::transform(const Columns& columns, uint8_t* codes, int n_threads) const {
+void BinTable::transform_stored(const std::vector<SparseColumn>& columns, uint8_t* codes, uint8_t* zero_codes,
+                                int n_threads) const {
+  std::vector<int64_t> at(columns.size() + 1, 0);
+  for (size_t c = 0; c < columns.size(); ++c) at[c + 1] = at[c] + columns[c].n;
+  parallel_for(n_threads, static_cast<int64_t>(columns.size()), [&](int64_t c, int) {
+    zero_codes[c] = zero_code(columns[c].feature);
+    for (int64_t begin = 0; begin < columns[c].n; begin += kBlockRows)
+      bin_stored(columns[c], begin, std::min(kBlockRows, columns[c].n - begin), codes + at[c] + begin);
+  });
+}
+
+void BinTable::transform(const Columns& columns, uint8_t* codes, int n_threads, const int32_t* row_of) const {
   const int64_t n = columns.n_rows;
+  const auto codes_of = [&](int32_t feature) { return codes + row_of[feature] * n; };
   if (n * n_features() < kSerialValues) n_threads = 1;
   const auto n_dense = static_cast<int64_t>(columns.dense.size());
 
@@ -539,7 +558,7 @@ void BinTable::transform(const Columns& columns, uint8_t* codes, int n_threads) 
     const Block rows(n, kBlockRows, task / n_groups), group(n_dense, kBlockFeatures, task % n_groups);
     for (int64_t c = group.begin; c < group.end; ++c) {
       const Column& column = columns.dense[c];
-      uint8_t* out = codes + column.feature * n + rows.begin;
+      uint8_t* out = codes_of(column.feature) + rows.begin;
       if (byte_table[c] < 0) {
         bin_column(column, rows.begin, rows.end - rows.begin, out);
         continue;
@@ -551,13 +570,13 @@ void BinTable::transform(const Columns& columns, uint8_t* codes, int n_threads) 
     }
   });
   parallel_for(n_threads, static_cast<int64_t>(columns.sparse.size()), [&](int64_t c, int) {
-    bin_sparse(columns.sparse[c], n, codes + columns.sparse[c].feature * n);
+    bin_sparse(columns.sparse[c], n, codes_of(columns.sparse[c].feature));
   });
   constexpr int64_t kCategoryRows = kBlockRows * kBlockFeatures;
   const int64_t n_blocks = Block::count(n, kCategoryRows);
   parallel_for(n_threads, n_blocks * static_cast<int64_t>(columns.categories.size()), [&](int64_t task, int) {
     const CategoryColumn& column = columns.categories[task / n_blocks];
-    look_up_categories(column, Block(n, kCategoryRows, task % n_blocks), codes + column.feature * n);
+    look_up_categories(column, Block(n, kCategoryRows, task % n_blocks), codes_of(column.feature));
   });
 }
 

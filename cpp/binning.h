@@ -82,7 +82,11 @@ class BinTable {
   explicit BinTable(const std::vector<Thresholds>& thresholds);
   int32_t n_features() const { return static_cast<int32_t>(features_.size()); }
   // codes: (n_features, n_rows), C order. Rows of features that occur in no column are left as they are.
-  void transform(const Columns& columns, uint8_t* codes, int n_threads) const;
+  // row_of: the row of codes that each feature gets.
+  void transform(const Columns& columns, uint8_t* codes, int n_threads, const int32_t* row_of) const;
+  // Codes of the values that columns store, one column after another, and the code of 0 in each.
+  void transform_stored(const std::vector<SparseColumn>& columns, uint8_t* codes, uint8_t* zero_codes,
+                        int n_threads) const;
 
  private:
   struct Feature {
@@ -92,6 +96,8 @@ class BinTable {
   };
   void bin_column(const Column& column, int64_t begin, int64_t n, uint8_t* codes) const;
   void bin_sparse(const SparseColumn& column, int64_t n_rows, uint8_t* codes) const;
+  void bin_stored(const SparseColumn& column, int64_t begin, int64_t n, uint8_t* codes) const;
+  uint8_t zero_code(int32_t feature) const;
 
   std::vector<Feature> features_;
   Buffer<float> narrow_;

@@ -81,20 +81,19 @@ double ExactSearch::worth(Largest& magnitudes, int64_t curvature) const {
 ExactSearch::Best ExactSearch::scan(const SearchNode& node, int feature, Scratch& s) const {
   const Entries& entries = entries_;
   const SplitConfig& limits = scope_->config().split;
-  const int t = bins_.tile_of(feature), shift = 8 * bins_.slot_of(feature);
-  const Tile& tile = bins_.tile(t);
-  const uint64_t* words = scope_->partition().words(node.rows, t);
   const int64_t n = node.rows.size();
+  s.codes.resize(static_cast<size_t>(n));
+  scope_->partition().codes(node.rows, feature, s.codes.data());
   // Rows in order of their bins; those without a value come last.
-  std::vector<int64_t> start(static_cast<size_t>(tile.stride()) + 1, 0);
-  for (int64_t i = 0; i < n; ++i) ++start[((words[i] >> shift) & 255) + 1];
-  for (int b = 0; b < tile.stride(); ++b) start[b + 1] += start[b];
+  int64_t start[257] = {};
+  for (int64_t i = 0; i < n; ++i) ++start[s.codes[i] + 1];
+  for (int b = 0; b < 256; ++b) start[b + 1] += start[b];
   s.order.resize(static_cast<size_t>(n));
   {
-    std::vector<int64_t> next(start.begin(), start.end() - 1);
-    for (int64_t i = 0; i < n; ++i) s.order[next[(words[i] >> shift) & 255]++] = static_cast<uint32_t>(i);
+    std::vector<int64_t> next(start, start + 256);
+    for (int64_t i = 0; i < n; ++i) s.order[next[s.codes[i]]++] = static_cast<uint32_t>(i);
   }
-  const int64_t n_missing = start[tile.missing() + 1] - start[tile.missing()], n_present = n - n_missing;
+  const int64_t n_missing = start[kMissingCode + 1] - start[kMissingCode], n_present = n - n_missing;
   const int64_t stride =
       std::max<int64_t>(1, static_cast<int64_t>(config_.threshold_step * static_cast<double>(n)));
   const int64_t least = std::max(1, limits.min_child_samples);
@@ -115,7 +114,7 @@ ExactSearch::Best ExactSearch::scan(const SearchNode& node, int feature, Scratch
       }
       n_left += start[b + 1] - start[b];
     };
-    if (missing_left) add_bin(tile.missing());
+    if (missing_left) add_bin(kMissingCode);
     for (int b = 0; b < bins_.n_bins(feature); ++b) {
       const int64_t before = start[b], after = start[b + 1];  // present rows up to this bin
       if (after == before) continue;

@@ -48,6 +48,7 @@ class ExactSearch final : public SparseSearch {
   // One thread's memory.
   struct Scratch {
     std::vector<uint32_t> order;
+    std::vector<uint8_t> codes;  // of one feature
     std::vector<int64_t> sums;
     Largest left, right;
   };

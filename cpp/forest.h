@@ -52,8 +52,9 @@ class Forest {
   const std::shared_ptr<const LeafBlock>& leaves(int32_t t) const { return entries_.at(t).leaves; }
   int32_t output(int32_t t) const { return entries_.at(t).output; }
 
-  // Features that linear leaves of the range read, ascending.
+  // Features that linear leaves of the range read, ascending; those that its nodes split on.
   std::vector<int32_t> regressors(TreeRange range) const;
+  std::vector<int32_t> split_features(TreeRange range) const;
 
   // raw (n_rows, n_outputs) += leaf payloads, tree after tree in order, in float32. `features` are what
   // linear leaves read.
@@ -88,6 +89,7 @@ class Forest {
   void check(TreeRange range) const;
   void check(const CodeMatrix& codes, TreeRange range) const;
   void check(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range) const;
+  std::vector<int32_t> features_of(TreeRange range) const;
   ForestArrays arrays() const;
   template <class Visit>
   void for_blocks(const CodeMatrix& codes, TreeRange range, int block_rows, int n_threads,

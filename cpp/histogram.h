@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "isa.h"
+#include "sparse_codes.h"
 
 namespace polyleaf {
 
@@ -23,6 +24,10 @@ struct HistogramKernels {
   void (*sum)(const int16_t* channels, int64_t n, int lanes, int32_t* out);
   // Marks the bins that `n` rows touch: bit `bin` of touched[slot * 4 .. slot * 4 + 4).
   void (*touch)(const uint64_t* words, int64_t n, int n_features, uint64_t* touched);
+  // Sums of the cells of one sparse feature (at least one, in their order; missing goes to bin `missing`):
+  // writes the bins that they name, adds to counts and to `all`, marks touched[0 .. 4).
+  void (*build_sparse)(const SparseEntry* entries, int64_t n, const int16_t* channels, int lanes, int missing,
+                       int32_t* sums, uint32_t* counts, int32_t* all, uint64_t* touched);
 };
 POLYLEAF_DECLARE_KERNELS(HistogramKernels, histogram_kernels)
 

@@ -24,9 +24,10 @@ HistogramSearch::HistogramSearch(const Bins& bins, int n_threads)
 void HistogramSearch::start(const SearchScope& scope) {
   scope_ = &scope;
   source_->start(scope);
-  if (!(layout_ == source_->layout()) || histogram_ints_ == 0) {
+  if (!laid_out_ || !(layout_ == source_->layout())) {
     layout_ = source_->layout();
     lay_out_memory();
+    laid_out_ = true;
   }
   for (Scratch& s : scratch_) s.workspace.reserve(workspace_floats(layout_, scope.config().split) + 16);
   free_.clear();
@@ -53,7 +54,9 @@ void HistogramSearch::lay_out_memory() {
     if (layout_.count_lane < 0) histogram_ints_ += n_bins;
     histogram_ints_ = (histogram_ints_ + 15) / 16 * 16;
   }
-  const double bins_per_feature = static_cast<double>(all_bins) / bins_.n_features();
+  const int64_t n_in_tiles = bins_.n_features() - bins_.sparse().n_features();
+  const double bins_per_feature =
+      static_cast<double>(all_bins) / static_cast<double>(std::max<int64_t>(1, n_in_tiles));
   // Ordering a row by a feature's bins costs about as much as four vectors of sixteen sums; a histogram is
   // written, read and cleared bin by bin. One output, and one curvature for all, are scanned from
   // histograms alone.
@@ -77,6 +80,7 @@ void HistogramSearch::lay_out_memory() {
     s.scan.lanes = s.lanes.data();
     s.moments.reserve(moment_doubles(layout_) + 16);
     s.scan.moments = s.moments.data();
+    s.sparse.reserve(layout_.lanes);
     s.clean = false;
   }
 }
@@ -85,7 +89,7 @@ void HistogramSearch::lay_out_memory() {
 // parent.
 bool HistogramSearch::keeps_histogram(const Node& node) const {
   const int max_depth = scope_->config().max_depth;
-  return source_->fixed() && (max_depth < 0 || node.at.depth + 1 < max_depth) &&
+  return source_->fixed() && bins_.n_tiles() > 0 && (max_depth < 0 || node.at.depth + 1 < max_depth) &&
          3 * node.rows() > 4 * direct_rows_;
 }
 
@@ -158,10 +162,9 @@ const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(const std::vect
   build_chunks(jobs);
   set_bounds(jobs);
   make_room(jobs);
-  const size_t n_tiles = scope_->tiles().size();
-  parallel_for(n_threads_, static_cast<int64_t>(jobs.size() * n_tiles), [&](int64_t task, int thread) {
-    run_job(jobs[static_cast<size_t>(task) / n_tiles], static_cast<int>(static_cast<size_t>(task) % n_tiles),
-            thread);
+  const int n_parts = scope_->n_parts();
+  parallel_for(n_threads_, static_cast<int64_t>(jobs.size()) * n_parts, [&](int64_t task, int thread) {
+    run_job(jobs[task / n_parts], static_cast<int>(task % n_parts), thread);
   });
   return proposals_;
 }
@@ -174,7 +177,7 @@ void HistogramSearch::make_room(std::vector<Job>& jobs) {
       if (node < 0) continue;
       Proposals& found = proposals_.add();
       found.node = node;
-      found.splits.resize(scope_->tiles().size());
+      found.splits.resize(scope_->n_parts());
       for (TileSplit& split : found.splits) split.feature = -1;
     }
   }
@@ -223,15 +226,24 @@ std::vector<HistogramSearch::Job> HistogramSearch::plan(const std::vector<Search
   return jobs;
 }
 
-// Channels of the rows to be read, next to each other: read once per tile.
+// Channels of the rows to be read, next to each other: read once per tile. Cells of sparse features are read
+// for both siblings: there is nothing to subtract from.
 void HistogramSearch::gather_channels(std::vector<Job>& jobs) {
   std::vector<ChannelSource::Request> requests;
-  for (const Job& job : jobs)
-    requests.push_back({job.build, nodes_[job.build].at.rows, nullptr, &nodes_[job.build].totals});
+  const auto ask = [&](int32_t node) {
+    requests.push_back({node, nodes_[node].at.rows, nullptr, &nodes_[node].totals});
+  };
+  for (const Job& job : jobs) ask(job.build);
+  if (bins_.sparse().n_features() > 0)
+    for (const Job& job : jobs)
+      if (job.subtract >= 0) ask(job.subtract);
   source_->fill(requests);
+  size_t sibling = jobs.size();
   for (size_t j = 0; j < jobs.size(); ++j) {
     jobs[j].channels = requests[j].channels;
     nodes_[jobs[j].build].view = source_->view(jobs[j].build);
+    if (jobs[j].subtract >= 0 && requests.size() > jobs.size())
+      jobs[j].sibling_channels = requests[sibling++].channels;
   }
 }
 
@@ -269,7 +281,7 @@ void HistogramSearch::build_chunks(std::vector<Job>& jobs) {
   const std::vector<int>& tiles = scope_->tiles();
   const int64_t n_tiles = static_cast<int64_t>(tiles.size());
   const int64_t n_tasks = static_cast<int64_t>(jobs.size()) * n_tiles;
-  if (n_threads_ == 1 || n_tasks >= 4 * n_threads_) return;
+  if (n_threads_ == 1 || n_tasks == 0 || n_tasks >= 4 * n_threads_) return;
   const int64_t wanted = (4 * n_threads_ + n_tasks - 1) / n_tasks;
   struct Piece {
     size_t job;
@@ -308,8 +320,17 @@ void HistogramSearch::build_chunks(std::vector<Job>& jobs) {
   });
 }
 
-// Builds one tile of a job's histogram, subtracts it from the parent's, and scans both.
+// Builds one tile of a job's histogram, subtracts it from the parent's, and scans both. Parts behind the
+// tiles are groups of sparse features.
 void HistogramSearch::run_job(const Job& job, int tile_index, int thread) {
+  if (const int group = tile_index - static_cast<int>(scope_->tiles().size()); group >= 0) {
+    TileSplit& found = proposals_[job.proposals].splits[tile_index];
+    if (scope_->can_split(nodes_[job.build].at)) scan_group(job.build, group, job.channels, thread, found);
+    if (job.subtract >= 0)
+      scan_group(job.subtract, group, job.sibling_channels, thread,
+                 proposals_[job.proposals + 1].splits[tile_index]);
+    return;
+  }
   const int t = scope_->tiles()[tile_index];
   const Tile& tile = bins_.tile(t);
   const Node& node = nodes_[job.build];
@@ -401,20 +422,41 @@ ScanNode HistogramSearch::scan_node(const Node& node, int thread) const {
           scratch_[thread].workspace.data(), node.view.linear,   node.out_of_reach};
 }
 
-void HistogramSearch::scan(int32_t node, int t, const TileHistogram& histogram, int thread, TileSplit& out) {
-  const Tile& tile = bins_.tile(t);
-  uint8_t allowed[kTileFeatures];
-  const std::vector<uint8_t>& flags =
-      scope_->config().colsample_bynode < 1.0 ? nodes_[node].allowed : scope_->features();
-  for (int s = 0; s < tile.n_features; ++s) allowed[s] = flags[tile.features[s]];
+const std::vector<uint8_t>& HistogramSearch::allowed_of(const Node& node) const {
+  return scope_->config().colsample_bynode < 1.0 ? node.allowed : scope_->features();
+}
+
+// What other parts have found makes a scan faster; the best split of the node does not depend on it.
+template <class Find>
+void HistogramSearch::with_floor(Node& node, int thread, const Find& find) {
   ScanScratch& scratch = scratch_[thread].scan;
-  // What other tiles have found makes the scan faster; the best split of the node does not depend on it.
-  std::atomic_ref<float> floor(nodes_[node].floor);
+  std::atomic_ref<float> floor(node.floor);
   scratch.floor = floor.load(std::memory_order_relaxed);
-  best_split_of_tile(bins_, t, histogram, scan_node(nodes_[node], thread), allowed, scratch, out);
+  find(scratch);
   float found = floor.load(std::memory_order_relaxed);
   while (scratch.floor > found && !floor.compare_exchange_weak(found, scratch.floor)) {
   }
+}
+
+void HistogramSearch::scan(int32_t i, int t, const TileHistogram& histogram, int thread, TileSplit& out) {
+  Node& node = nodes_[i];
+  const Tile& tile = bins_.tile(t);
+  uint8_t allowed[kTileFeatures];
+  for (int s = 0; s < tile.n_features; ++s) allowed[s] = allowed_of(node)[tile.features[s]];
+  with_floor(node, thread, [&](ScanScratch& scratch) {
+    best_split_of_tile(bins_, t, histogram, scan_node(node, thread), allowed, scratch, out);
+  });
+}
+
+void HistogramSearch::scan_group(int32_t i, int group, const int16_t* channels, int thread, TileSplit& out) {
+  Node& node = nodes_[i];
+  const SparseCodes& sparse = bins_.sparse();
+  const SparseRange entries =
+      scope_->partition().entries(node.at.rows, sparse.group_begin(group), sparse.group_begin(group + 1));
+  with_floor(node, thread, [&](ScanScratch& scratch) {
+    best_split_of_entries(bins_, entries.begin, entries.size(), channels, scan_node(node, thread),
+                          allowed_of(node).data(), scratch, scratch_[thread].sparse, out);
+  });
 }
 
 // The best of the tiles' splits, if it is admissible.

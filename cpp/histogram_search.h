@@ -4,7 +4,7 @@
 //
 // A node's histogram is kept only while children may be made from it, and only within a memory budget; nodes
 // without a kept parent histogram, and small nodes, are built directly, and the smallest with many outputs
-// have no histogram at all.
+// have no histogram at all. Sparse features have a histogram each, one at a time, of the cells of the node.
 //
 // Owns: histograms and their memory, reused over trees. Must not know: what a channel means (scores do), the
 // schedule, leaves.
@@ -45,8 +45,9 @@ class HistogramSearch final : public Search {
   void split(int32_t parent, const SearchNode& left, const SearchNode& right, float* output_gain) override;
   double cover(int32_t node) const override;
 
-  // What `evaluate` chooses from: the best split of every tile, for each node of the batch that may have
-  // children. `take` says which one of them a node is to get; nullptr: none, it stays a leaf.
+  // What `evaluate` chooses from: the best split of every tile, then of every group of sparse features, for
+  // each node of the batch that may have children. `take` says which one of them a node is to get; nullptr:
+  // none, it stays a leaf.
   struct Proposals {
     int32_t node;
     std::vector<TileSplit> splits;
@@ -78,8 +79,9 @@ class HistogramSearch final : public Search {
     bool by_rows = false;               // few rows for so many outputs: no histogram, rows in order of bins
     size_t proposals = 0;               // where those of `build` are; those of `subtract` follow
     const int16_t* channels = nullptr;  // of the rows of `build`, contiguous
-    int chunks = 1;                     // row chunks built apart and added up
-    size_t first_chunk = 0;             // where they lie in chunk_
+    const int16_t* sibling_channels = nullptr;  // of `subtract`, where there are sparse features
+    int chunks = 1;                             // row chunks built apart and added up
+    size_t first_chunk = 0;                     // where they lie in chunk_
   };
 
   void lay_out_memory();
@@ -94,6 +96,11 @@ class HistogramSearch final : public Search {
   void run_job(const Job& job, int tile, int thread);
   void scan_by_rows(const Job& job, int tile, int thread, TileSplit& out);
   void scan(int32_t node, int tile, const TileHistogram& histogram, int thread, TileSplit& out);
+  void scan_group(int32_t node, int group, const int16_t* channels, int thread, TileSplit& out);
+  template <class Find>
+  void with_floor(Node& node, int thread, const Find& find);
+  // Features that a node may be split on, as flags.
+  const std::vector<uint8_t>& allowed_of(const Node& node) const;
   Choice choose(const Proposals& proposals);
 
   const ScoreKernels& scores() const { return scores_of(layout_, scope_->config().split); }
@@ -113,6 +120,7 @@ class HistogramSearch final : public Search {
   ChannelSource* source_ = nullptr;
   const SearchScope* scope_ = nullptr;
   ChannelLayout layout_;  // that memory is laid out for
+  bool laid_out_ = false;
   Pool<Node> nodes_;
   Pool<Proposals> proposals_;
 
@@ -131,6 +139,7 @@ class HistogramSearch final : public Search {
     Buffer<uint32_t> start;
     mutable Buffer<float> workspace;  // of scores
     Buffer<double> moments;
+    SparseHistogram sparse;
     bool clean = false;
     ScanScratch scan;
   };

@@ -1,13 +1,15 @@
 #include "partition.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "parallel.h"
 
 namespace polyleaf {
 namespace {
 
-constexpr int64_t kMoveBlock = 8192;  // rows one task moves
+constexpr int64_t kMoveBlock = 8192;    // rows one task moves
+constexpr int64_t kEntryBlock = 32768;  // cells of sparse features one task moves
 
 // A block of one division's rows, and where it goes.
 struct Piece {
@@ -40,12 +42,15 @@ RowRange Partition::start(const RowSample& sample, const std::vector<int>& tiles
   tiles_ = tiles;
   take(sample);
   is_sample_ = sample.rows != nullptr;
+  n_entries_ = bins_.sparse().n_entries();
+  std::vector<RowRange> root = {{0, sample.n_used(), 0, 0, n_entries_}};
   if (is_sample_) {
     ids_[0].reserve(rows_.size());
     std::copy(rows_.begin(), rows_.end(), ids_[0].data());
     gather_root();
+    group_entries(root);
   }
-  return {0, sample.n_used(), 0};
+  return root[0];
 }
 
 // A copy of the sample: the caller's may be gone before the tree is finished.
@@ -93,7 +98,82 @@ std::vector<RowRange> Partition::regroup(const RowSample& sample, const int32_t*
   ids_[0].reserve(n);
   for (int64_t i = 0; i < n; ++i) ids_[0].data()[next[leaf_of_row[row(i)]]++] = row(i);
   gather_root();
+  group_entries(ranges);
   return ranges;
+}
+
+// Cells of the rows of copy 0, group after group; those of other rows are left out.
+void Partition::group_entries(std::vector<RowRange>& groups) {
+  const SparseCodes& sparse = bins_.sparse();
+  n_entries_ = 0;
+  if (sparse.n_entries() == 0) return;
+  constexpr uint32_t kNoGroup = UINT32_MAX;
+  std::vector<uint32_t> group_of(bins_.n_rows(), kNoGroup), place_of(bins_.n_rows());
+  for (size_t g = 0; g < groups.size(); ++g)
+    for (int64_t i = groups[g].begin; i < groups[g].end; ++i) {
+      const uint32_t id = ids_[0].data()[i];
+      group_of[id] = static_cast<uint32_t>(g);
+      place_of[id] = static_cast<uint32_t>(i - groups[g].begin);
+    }
+  // Blocks are counted, then written behind those before them: the order does not depend on the blocks.
+  const int64_t n_blocks = Block::count(sparse.n_entries(), kEntryBlock);
+  std::vector<int64_t> next(static_cast<size_t>(n_blocks) * groups.size(), 0);
+  const auto each = [&](int64_t block, auto&& use) {
+    const Block range(sparse.n_entries(), kEntryBlock, block);
+    for (int64_t e = range.begin; e < range.end; ++e) {
+      const SparseEntry& entry = sparse.entries()[e];
+      if (group_of[entry.row] != kNoGroup) use(entry, next[block * groups.size() + group_of[entry.row]]);
+    }
+  };
+  parallel_for(n_threads_, n_blocks,
+               [&](int64_t block, int) { each(block, [](const SparseEntry&, int64_t& n) { ++n; }); });
+  for (size_t g = 0; g < groups.size(); ++g) {
+    groups[g].first_entry = n_entries_;
+    for (int64_t block = 0; block < n_blocks; ++block) {
+      int64_t& at = next[block * groups.size() + g];
+      const int64_t n = at;
+      at = n_entries_;
+      n_entries_ += n;
+    }
+    groups[g].last_entry = n_entries_;
+  }
+  entries_[0].reserve(n_entries_);
+  parallel_for(n_threads_, n_blocks, [&](int64_t block, int) {
+    each(block, [&](const SparseEntry& entry, int64_t& at) {
+      entries_[0][at++] = {place_of[entry.row], entry.key};
+    });
+  });
+}
+
+SparseRange Partition::sparse_range(const RowRange& rows) const {
+  const SparseEntry* all =
+      rows.copy == 0 && !is_sample_ ? bins_.sparse().entries() : entries_[rows.copy].data();
+  return {all + rows.first_entry, all + rows.last_entry};
+}
+
+SparseRange Partition::entries(const RowRange& rows, int64_t first, int64_t last) const {
+  const SparseRange all = sparse_range(rows);
+  const auto before = [](const SparseEntry& entry, int64_t number) { return entry.number() < number; };
+  const SparseEntry* begin = std::lower_bound(all.begin, all.end, first, before);
+  return {begin, std::lower_bound(begin, all.end, last, before)};
+}
+
+void Partition::codes(const RowRange& rows, int feature, uint8_t* out) const {
+  if (bins_.is_sparse(feature)) {
+    const int64_t number = bins_.sparse_number(feature);
+    std::memset(out, bins_.sparse().common(number), static_cast<size_t>(rows.size()));
+    const SparseRange named = entries(rows, number, number + 1);
+    for (const SparseEntry* e = named.begin; e != named.end; ++e)
+      out[e->row] = static_cast<uint8_t>(e->code());
+    return;
+  }
+  const int t = bins_.tile_of(feature), shift = 8 * bins_.slot_of(feature);
+  const int missing = bins_.tile(t).missing();
+  const uint64_t* from = words(rows, t);
+  for (int64_t i = 0; i < rows.size(); ++i) {
+    const int code = static_cast<int>(from[i] >> shift) & 255;
+    out[i] = static_cast<uint8_t>(code == missing ? kMissingCode : code);
+  }
 }
 
 Route Partition::route_of(const Division& division, CategorySet& set) const {
@@ -114,10 +194,84 @@ Route Partition::route_of(const Division& division, CategorySet& set) const {
 }
 
 int64_t Partition::decide(const Division& division, int64_t first, int64_t last, uint8_t* bits) const {
+  if (bins_.is_sparse(division.feature)) return decide_sparse(division, first, last, bits);
   CategorySet set;
   const Route route = route_of(division, set);
   const uint64_t* from = words(division.rows, bins_.tile_of(division.feature));
   return POLYLEAF_SELECT(partition_kernels).decide(from + first, last - first, route, bits);
+}
+
+// All rows go where the common code does, but for those that an entry names.
+int64_t Partition::decide_sparse(const Division& division, int64_t first, int64_t last, uint8_t* bits) const {
+  const int64_t number = bins_.sparse_number(division.feature), n = last - first;
+  const bool common_left = bins_.sparse().common(number) <= division.threshold;
+  std::memset(bits, common_left ? 255 : 0, static_cast<size_t>((n + 7) / 8));
+  if (common_left && n % 8 != 0) bits[n / 8] = static_cast<uint8_t>((1 << (n % 8)) - 1);
+  int64_t n_left = common_left ? n : 0;
+  const SparseRange named = entries(division.rows, number, number + 1);
+  for (const SparseEntry* e = named.begin; e != named.end; ++e) {
+    const int code = e->code();
+    const bool left = code == kMissingCode ? division.missing_left : code <= division.threshold;
+    const int64_t i = static_cast<int64_t>(e->row) - first;
+    if (left == common_left || i < 0 || i >= n) continue;
+    bits[i / 8] ^= static_cast<uint8_t>(1 << (i % 8));
+    n_left += left ? 1 : -1;
+  }
+  return n_left;
+}
+
+// Moves the cells of sparse features behind their rows, whose sides have been decided.
+void Partition::divide_entries(std::vector<Division>& divisions) {
+  const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
+  struct Part {
+    Division* division;
+    const uint8_t* bits;
+    const uint32_t* ranks;
+    SparseRange entries;
+    int64_t left_to = 0, right_to = 0;
+  };
+  std::vector<Part> parts;
+  int64_t bytes = 0, n_ranks = 0;
+  for (Division& d : divisions) n_ranks += d.rows.size() / 64 + 1;
+  ranks_.reserve(n_ranks);
+  n_ranks = 0;
+  for (Division& d : divisions) {
+    const uint8_t* bits = bits_.data() + bytes;
+    uint32_t* ranks = ranks_.data() + n_ranks;
+    bytes += Block::count(d.rows.size(), kMoveBlock) * (kMoveBlock / 8);
+    n_ranks += d.rows.size() / 64 + 1;
+    if (!d.with_words) continue;
+    move.rank(bits, d.rows.size(), ranks);
+    const SparseRange all = sparse_range(d.rows);
+    for (const SparseEntry* e = all.begin; e != all.end; e += std::min(kEntryBlock, all.end - e))
+      parts.push_back({&d, bits, ranks, {e, e + std::min(kEntryBlock, all.end - e)}});
+  }
+  parallel_for(n_threads_, static_cast<int64_t>(parts.size()), [&](int64_t task, int) {
+    Part& part = parts[task];
+    for (const SparseEntry* e = part.entries.begin; e != part.entries.end; ++e)
+      part.left_to += part.bits[e->row / 8] >> (e->row % 8) & 1;
+  });
+  for (Division& d : divisions) d.left.first_entry = d.left.last_entry = d.rows.first_entry;
+  for (const Part& part : parts) part.division->left.last_entry += part.left_to;
+  for (Division& d : divisions) d.right.first_entry = d.right.last_entry = d.left.last_entry;
+  int64_t left = 0;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    Part& part = parts[p];
+    Division& d = *part.division;
+    const int64_t n_left = part.left_to;
+    if (p == 0 || parts[p - 1].division != &d) left = d.left.first_entry;
+    part.left_to = left;
+    part.right_to = d.right.last_entry;
+    left += n_left;
+    d.right.last_entry += part.entries.size() - n_left;
+  }
+  for (int copy : {1, 2}) entries_[copy].reserve(n_entries_);
+  parallel_for(n_threads_, static_cast<int64_t>(parts.size()), [&](int64_t task, int) {
+    const Part& part = parts[task];
+    SparseEntry* to = entries_[part.division->left.copy].data();
+    move.move_entries(part.entries.begin, part.entries.size(), part.bits, part.ranks, to + part.left_to,
+                      to + part.right_to);
+  });
 }
 
 void Partition::divide(std::vector<Division>& divisions) {
@@ -167,6 +321,7 @@ void Partition::divide(std::vector<Division>& divisions) {
       move.move_words(copy(d.rows.copy, t) + piece.begin, bits, n, words_[to][t].data() + piece.left_to,
                       piece.n_left, words_[to][t].data() + piece.right_to);
   });
+  if (bins_.sparse().n_entries() > 0) divide_entries(divisions);
 }
 
 }  // namespace polyleaf

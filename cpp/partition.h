@@ -1,8 +1,9 @@
-// Rows by node: the words of a node's rows, tile by tile, and their ids lie next to each other. A split moves
-// them to the children and keeps their order (stable), so nothing depends on how rows are cut into blocks.
+// Rows by node: the words of a node's rows, tile by tile, their ids, and their cells of sparse features lie
+// next to each other. A split moves them to the children and keeps their order (stable), so nothing depends
+// on how rows are cut into blocks.
 //
-// Owns: the copies of words and ids, reused over trees. Must not know: derivatives, trees, how splits are
-// found.
+// Owns: the copies of words, ids and sparse cells, reused over trees. Must not know: derivatives, trees, how
+// splits are found.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -35,15 +36,29 @@ struct PartitionKernels {
   // The same for row ids first, first + 1, ... that were never written down.
   void (*number_ids)(uint32_t first, const uint8_t* bits, int64_t n, uint32_t* left, int64_t n_left,
                      uint32_t* right);
+  // ranks[i]: how many of the first 64 i rows go left; for 0 <= i <= n / 64.
+  void (*rank)(const uint8_t* bits, int64_t n, uint32_t* ranks);
+  // Cells to the side of their rows, whose places are counted anew there.
+  void (*move_entries)(const SparseEntry* from, int64_t n, const uint8_t* bits, const uint32_t* ranks,
+                       SparseEntry* left, SparseEntry* right);
   // out[i] = words[ids[i]]
   void (*gather_words)(const uint64_t* words, const uint32_t* ids, int64_t n, uint64_t* out);
 };
 POLYLEAF_DECLARE_KERNELS(PartitionKernels, partition_kernels)
 
-// The rows of one node: places [begin, end) of one copy.
+// The rows of one node: places [begin, end) of one copy, and places [first_entry, last_entry) of its cells of
+// sparse features.
 struct RowRange {
   int64_t begin = 0, end = 0;
   int copy = 0;  // 0: the root's; 1 or 2 below it, in turn
+  int64_t first_entry = 0, last_entry = 0;
+  int64_t size() const { return end - begin; }
+};
+
+// Cells of one node.
+struct SparseRange {
+  const SparseEntry* begin = nullptr;
+  const SparseEntry* end = nullptr;
   int64_t size() const { return end - begin; }
 };
 
@@ -70,7 +85,7 @@ class Partition {
     CategorySet set = {};  // codes that go left, as the model sees them
     bool missing_left = false;
     int64_t n_left = 0;
-    bool with_words = true;  // false: only ids move, the children's words are never read
+    bool with_words = true;  // false: only ids move, the children's words and cells are never read
     RowRange left, right;
   };
   void divide(std::vector<Division>& divisions);
@@ -85,6 +100,12 @@ class Partition {
     return rows.copy == 0 && !is_sample_ ? nullptr : ids_[rows.copy].data() + rows.begin;
   }
 
+  // Cells of the sparse features numbered `first` .. `last` - 1, in the order of sparse_codes.h; `row` is the
+  // place among the rows of the range.
+  SparseRange entries(const RowRange& rows, int64_t first, int64_t last) const;
+  // One feature's codes of the rows of a range, 255 where missing.
+  void codes(const RowRange& rows, int feature, uint8_t* out) const;
+
   const Bins& bins() const { return bins_; }
   const RowSample& sample() const { return sample_; }
   const std::vector<int>& tiles() const { return tiles_; }
@@ -97,6 +118,10 @@ class Partition {
   void take(const RowSample& sample);
   void gather_root();
   Route route_of(const Division& division, CategorySet& set) const;
+  SparseRange sparse_range(const RowRange& rows) const;
+  void group_entries(std::vector<RowRange>& groups);
+  int64_t decide_sparse(const Division& division, int64_t first, int64_t last, uint8_t* bits) const;
+  void divide_entries(std::vector<Division>& divisions);
 
   const Bins& bins_;
   const int n_threads_;
@@ -106,7 +131,10 @@ class Partition {
   std::vector<int> tiles_;
   std::vector<Buffer<uint64_t>> words_[3];  // per tile; [0] only where is_sample_
   Buffer<uint32_t> ids_[3];
-  Buffer<uint8_t> bits_;
+  Buffer<SparseEntry> entries_[3];  // [0] only where is_sample_
+  Buffer<uint8_t> bits_;    // of the divisions, one after another; each begins at a multiple of 64 rows
+  Buffer<uint32_t> ranks_;  // rows that go left before each 64 of them
+  int64_t n_entries_ = 0;   // of the root
 };
 
 }  // namespace polyleaf

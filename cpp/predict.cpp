@@ -49,11 +49,13 @@ struct Worker {
   }
 };
 
-// A block of codes copied together, so that a forest's many reads of it stay in the cache.
-BlockCodes copy_block(const CodeMatrix& codes, int64_t row, int n_rows, Worker& worker) {
+// The codes of a block that trees split on, copied together, so that a forest's many reads of them stay in
+// the cache.
+BlockCodes copy_block(const CodeMatrix& codes, const std::vector<int32_t>& split_features, int64_t row,
+                      int n_rows, Worker& worker) {
   worker.codes.reserve(static_cast<size_t>(codes.n_features) * kBlockRows);
   const int n_read = round_up(n_rows, kSliceRows);
-  for (int64_t f = 0; f < codes.n_features; ++f) {
+  for (int64_t f : split_features) {
     uint8_t* to = worker.codes.data() + f * kBlockRows;
     std::copy_n(codes.data + f * codes.n_rows + row, n_rows, to);
     std::fill(to + n_rows, to + n_read, uint8_t{0});
@@ -64,8 +66,8 @@ BlockCodes copy_block(const CodeMatrix& codes, int64_t row, int n_rows, Worker& 
 // Cuts rows [begin, end) into blocks. With many features and few trees most codes are not read at all: then
 // blocks are read where they lie (`in_place`), and the rows after the last whole slice are walked.
 template <class Visit>
-void for_each_block(const CodeMatrix& codes, int64_t begin, int64_t end, int block_rows, bool in_place,
-                    Worker& worker, const Visit& visit) {
+void for_each_block(const CodeMatrix& codes, const std::vector<int32_t>& split_features, int64_t begin,
+                    int64_t end, int block_rows, bool in_place, Worker& worker, const Visit& visit) {
   for (int64_t row = begin; row < end;) {
     int n_rows = static_cast<int>(std::min<int64_t>(block_rows, end - row));
     if (in_place && n_rows >= kSliceRows) n_rows = n_rows / kSliceRows * kSliceRows;
@@ -73,7 +75,7 @@ void for_each_block(const CodeMatrix& codes, int64_t begin, int64_t end, int blo
     if (few || in_place)
       visit(BlockCodes{codes.data + row, codes.n_rows, row, n_rows, few});
     else
-      visit(copy_block(codes, row, n_rows, worker));
+      visit(copy_block(codes, split_features, row, n_rows, worker));
     row += n_rows;
   }
 }
@@ -167,6 +169,23 @@ void Forest::check(const CodeMatrix& codes, const FeatureMatrix& features, TreeR
   check_features(features, needed, codes.n_rows);
 }
 
+std::vector<int32_t> Forest::split_features(TreeRange range) const {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  check(range);
+  return features_of(range);
+}
+
+std::vector<int32_t> Forest::features_of(TreeRange range) const {
+  std::vector<uint8_t> seen(range.last == 0 ? 0 : entries_[range.last - 1].n_features, 0);
+  for (int32_t t = range.first; t < range.last; ++t)
+    for (int32_t f : entries_[t].tree->feature)
+      if (f >= 0) seen[f] = 1;
+  std::vector<int32_t> all;
+  for (size_t f = 0; f < seen.size(); ++f)
+    if (seen[f]) all.push_back(static_cast<int32_t>(f));
+  return all;
+}
+
 std::vector<int32_t> Forest::regressors(TreeRange range) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(range);
@@ -194,10 +213,12 @@ void Forest::for_blocks(const CodeMatrix& codes, TreeRange range, int block_rows
       std::max<int64_t>(kBlockRows, kTaskWork / std::max<int64_t>(1, n_trees) / kBlockRows * kBlockRows);
   n_threads = static_cast<int>(std::clamp<int64_t>(n_threads, 1, Block::count(codes.n_rows, task_rows) + 1));
   std::vector<Worker> workers(n_threads);
+  std::vector<int32_t> split_features;
+  if (!in_place && codes.n_rows > kFewRows) split_features = features_of(range);
   parallel_for(n_threads, Block::count(codes.n_rows, task_rows), [&](int64_t task, int thread) {
     const Block rows(codes.n_rows, task_rows, task);
     Worker& worker = workers[thread];
-    for_each_block(codes, rows.begin, rows.end, block_rows, in_place, worker,
+    for_each_block(codes, split_features, rows.begin, rows.end, block_rows, in_place, worker,
                    [&](const BlockCodes& block) { visit(block, thread, worker); });
   });
 }

@@ -71,6 +71,8 @@ class SearchScope {
   const std::vector<uint8_t>& features() const { return features_; }
   // Tiles with a feature that the tree may use.
   const std::vector<int>& tiles() const { return tiles_; }
+  // What a node's best split is looked for in: those, and groups of sparse features.
+  int n_parts() const { return static_cast<int>(tiles_.size()) + bins().sparse().n_groups(); }
 
   // Whether a node may have children at all.
   bool can_split(const SearchNode& node) const {
@@ -87,7 +89,7 @@ class SearchScope {
       if (features_[f]) order.emplace_back(hash(config_->seed, node, static_cast<int>(f)), f);
     const size_t keep =
         static_cast<size_t>(std::ceil(config_->colsample_bynode * static_cast<double>(order.size())));
-    std::sort(order.begin(), order.end());
+    if (keep < order.size()) std::nth_element(order.begin(), order.begin() + keep, order.end());
     for (size_t i = keep; i < order.size(); ++i) allowed[order[i].second] = 0;
     return allowed;
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bins.h"
+#include "buffer.h"
 #include "channels.h"
 #include "isa.h"
 #include "linear_table.h"
@@ -183,5 +184,23 @@ struct TileHistogram {
 // allowed[s] != 0: slot s may be used.
 void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogram, const ScanNode& node,
                         const uint8_t* allowed, ScanScratch& scratch, TileSplit& best);
+
+// One sparse feature's histogram at a time: bins that hold nothing are left as they are.
+class SparseHistogram {
+ public:
+  void reserve(int lanes);
+
+ private:
+  friend class SparseScan;
+  Buffer<int32_t> sums_;     // [bin][lane]; one bin more for missing
+  Buffer<uint32_t> counts_;  // zero between features
+  Buffer<int32_t> all_;      // lanes
+};
+
+// The best split among sparse features: `entries`, whole features of them, are the node's, `channels` those
+// of its rows. allowed[f] != 0: feature f may be used.
+void best_split_of_entries(const Bins& bins, const SparseEntry* entries, int64_t n, const int16_t* channels,
+                           const ScanNode& node, const uint8_t* allowed, ScanScratch& scratch,
+                           SparseHistogram& histogram, TileSplit& best);
 
 }  // namespace polyleaf

@@ -27,6 +27,7 @@ class Problem:
     rows: np.ndarray | None = None  # uint32, ascending
     multiplier: np.ndarray | None = None  # float32 (n,)
     features: np.ndarray | None = None  # bool (F,)
+    held_sparse: tuple = ()  # features that the core holds sparse; the twin knows no difference
 
     def with_config(self, **changes):
         return replace(self, config=replace(self.config, **changes))
@@ -34,6 +35,11 @@ class Problem:
     @property
     def rows_in_use(self):
         return np.arange(self.codes.shape[1]) if self.rows is None else self.rows
+
+    def sparsely_held(self, features=None):
+        """The same problem, with these features, by default all that can be, held sparse by the core."""
+        can = np.flatnonzero(~self.is_categorical & (self.n_bins > 0)).tolist()
+        return replace(self, held_sparse=tuple(can if features is None else features))
 
 
 def make_problem(
@@ -55,6 +61,37 @@ def make_problem(
         kind=kind,
         config=reference.GrowConfig(**config),
     )
+
+
+def sparse_arrays(codes, features):
+    """Codes (F, n) of `features` as compressed columns, the way `_core.Bins` takes them.
+
+    The common code of a feature is its most frequent one that is not missing.
+    """
+    common, begin, rows = [], [0], []
+    for f in features:
+        values = codes[f][codes[f] != reference.MISSING]
+        common.append(np.bincount(values).argmax() if len(values) else 0)
+        rows.append(np.flatnonzero(codes[f] != common[-1]))
+        begin.append(begin[-1] + len(rows[-1]))
+    cells = [codes[f][r] for f, r in zip(features, rows, strict=True)]
+    return (
+        np.array(features, np.int32),
+        np.array(common, np.uint8),
+        np.array(begin, np.int64),
+        np.concatenate([*rows, np.empty(0)]).astype(np.int32),
+        np.concatenate([*cells, np.empty(0)]).astype(np.uint8),
+    )
+
+
+def core_bins(codes, n_bins, is_categorical, held_sparse=(), n_threads=1):
+    """`_core.Bins` of codes (F, n), some of the features held sparse."""
+    from polyleaf import _core
+
+    if not held_sparse:
+        return _core.Bins(codes, n_bins, is_categorical, n_threads)
+    dense = np.delete(codes, held_sparse, axis=0)
+    return _core.Bins(dense, n_bins, is_categorical, n_threads, sparse_arrays(codes, held_sparse))
 
 
 def triangles(rng, n, n_outputs, rank=2):
@@ -142,7 +179,8 @@ class Core:
     def grower(p, n_threads=1):
         from polyleaf import _core
 
-        return _core.Grower(_core.Bins(p.codes, p.n_bins, p.is_categorical, n_threads), n_threads)
+        bins = core_bins(p.codes, p.n_bins, p.is_categorical, p.held_sparse, n_threads)
+        return _core.Grower(bins, n_threads)
 
     @staticmethod
     def grow(p, n_threads=1, grower=None, **only_core):

@@ -168,12 +168,14 @@ class VerifiedSearch(SparseSearch):
     """Splits proposed by `channels` of a sketch of the gradients, judged by exact sums.
 
     Every tile of features proposes its best split, whatever its gain by the sketch; the most promising are
-    judged, in large nodes by some of the rows.
+    judged, in large nodes by some of the rows. `held_sparse`: features that have no tile but one in common
+    (one for every 16,384 of their cells, more than the tests have).
     """
 
-    def __init__(self, data, gradients, step, leaf_k, config, channels):
+    def __init__(self, data, gradients, step, leaf_k, config, channels, held_sparse=()):
         super().__init__(data, gradients, step, leaf_k, config)
         self.channels = channels
+        self.tiles = tiles(data[1], held_sparse)
 
     def look(self, i, positions, may_use):
         if len(positions) < 2 * max(1, self.config.min_child_samples):
@@ -196,7 +198,7 @@ class VerifiedSearch(SparseSearch):
         codes, n_bins, is_categorical = self.data
         channels = reference.take(self.channels, positions)
         found = []
-        for tile in tiles(n_bins):
+        for tile in self.tiles:
             features = [f for f in tile if f in may_use]
             best = reference.best_candidate(
                 codes[:, positions], n_bins, is_categorical, channels, self.config, features
@@ -212,11 +214,11 @@ def some_of(positions):
     return positions[np.arange(n_judged) * len(positions) // n_judged], len(positions) / n_judged
 
 
-def tiles(n_bins):
+def tiles(n_bins, held_sparse=()):
     """Features that are looked at together: of like cardinality, spread evenly over as few tiles as fit."""
-    found = []
+    found = [list(held_sparse)] if len(held_sparse) else []
     for fewest, most in ((0, 3), (4, 15), (16, 63), (64, 255)):
-        members = [f for f, n in enumerate(n_bins) if fewest <= n <= most]
+        members = [f for f, n in enumerate(n_bins) if fewest <= n <= most and f not in held_sparse]
         n_tiles = -(-len(members) // TILE_FEATURES)
         for t in range(n_tiles, 0, -1):
             size = -(-len(members) // t)

@@ -38,6 +38,10 @@ def assert_core_equals_twin(p, n_threads=1):
     twin_values = Twin.leaves(p, twin_leaves, twin.n_leaves, 0.3)
     assert core_values.dtype == np.float32
     np.testing.assert_array_equal(core_values, twin_values)
+    # However features are held, the tree is the same.
+    sparsely, sparsely_leaves = Core.grow(p.sparsely_held(), n_threads)
+    assert_same_tree(sparsely, twin)
+    np.testing.assert_array_equal(sparsely_leaves, twin_leaves)
     return twin
 
 

@@ -9,7 +9,7 @@ import reference_sparse as twin
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import as_reference_tree, assert_same_tree
+from problems import as_reference_tree, assert_same_tree, core_bins
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor, _core, forest, recipes
 from polyleaf.features import as_features
@@ -70,9 +70,11 @@ def sketched(problem, d=8):
     return "shared", g, weight[:, None]
 
 
-def core_tree(problem, search, config, leaf_k, step, threshold_step=0.05, n_threads=1, features=None):
+def core_tree(
+    problem, search, config, leaf_k, step, threshold_step=0.05, n_threads=1, features=None, held_sparse=()
+):
     p = problem.gradients
-    grower = _core.Grower(_core.Bins(*problem.data, n_threads), n_threads)
+    grower = _core.Grower(core_bins(*problem.data, held_sparse, n_threads), n_threads)
     gradients, settings = core_gradients(p.g, n_threads), _core.GrowConfig(**asdict(config))
     step = _core.LeafConfig(**asdict(step))
     if search == "exact":
@@ -87,7 +89,7 @@ def core_tree(problem, search, config, leaf_k, step, threshold_step=0.05, n_thre
     return as_reference_tree(tree), np.array(grower.leaf_of_row)
 
 
-def twin_tree(problem, search, config, leaf_k, step, threshold_step=0.05, features=None):
+def twin_tree(problem, search, config, leaf_k, step, threshold_step=0.05, features=None, held_sparse=()):
     p = problem.gradients
     codes, n_bins, is_categorical = problem.data
     data = codes if p.rows is None else codes[:, p.rows], n_bins, is_categorical
@@ -96,7 +98,7 @@ def twin_tree(problem, search, config, leaf_k, step, threshold_step=0.05, featur
     else:
         kind, g, h = sketched(problem)
         channels = reference.quantise(g, h, kind, p.rows, p.multiplier)
-        chosen = twin.VerifiedSearch(data, p, step, leaf_k, config, channels)
+        chosen = twin.VerifiedSearch(data, p, step, leaf_k, config, channels, held_sparse)
     tree = reference.grow(*problem.data, chosen, config, p.rows, features)
     return tree, reference.leaf_of_row(tree, codes)
 
@@ -121,6 +123,15 @@ def test_trees_equal_the_twin(search, variant):
     problem = VARIANTS[variant](Problem(3))
     tree = assert_same_growth(problem, search, config_of())
     assert tree.n_leaves > 3
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("search", ["sketch", "exact"])
+def test_features_may_be_held_sparse(search, variant):
+    problem = VARIANTS[variant](Problem(3))
+    for held_sparse in ((1, 3, 4), range(5)):
+        tree = assert_same_growth(problem, search, config_of(), held_sparse=tuple(held_sparse))
+        assert tree.n_leaves > 3
 
 
 @pytest.mark.parametrize("search", ["sketch", "exact"])

@@ -143,9 +143,57 @@ void touch(const uint64_t* words, int64_t n, int n_features, uint64_t* touched) 
     }
 }
 
+// Z vectors of Row's width, of rows that are `lanes` wide. COUNTS: the first of the passes over the entries.
+template <class Row, class Sum, int Z, bool COUNTS>
+void build_sparse_as(const SparseEntry* entries, int64_t n, const int16_t* channels, int lanes, int missing,
+                     int32_t* sums, uint32_t* counts, int32_t* all, uint64_t* touched) {
+  constexpr int kWidth = sizeof(Row) / sizeof(int16_t), kAhead = 12;
+  Sum total[Z], run[Z];
+  for (int z = 0; z < Z; ++z) total[z] = load<Sum>(all + z * kWidth);
+  for (int64_t i = 0; i < n;) {
+    const uint32_t key = entries[i].key;
+    const int64_t first = i;
+    for (int z = 0; z < Z; ++z) run[z] = Sum{};
+    do {
+      if (i + kAhead < n) {
+        const int16_t* ahead = channels + static_cast<size_t>(entries[i + kAhead].row) * lanes;
+        for (int z = 0; z < Z * kWidth; z += 32) __builtin_prefetch(ahead + z);
+      }
+      const int16_t* from = channels + static_cast<size_t>(entries[i].row) * lanes;
+      for (int z = 0; z < Z; ++z) run[z] += convert<Sum>(load<Row>(from + z * kWidth));
+    } while (++i < n && entries[i].key == key);
+    const int code = static_cast<int>(key & 255), bin = code == 255 ? missing : code;
+    int32_t* to = sums + static_cast<size_t>(bin) * lanes;
+    for (int z = 0; z < Z; ++z) {
+      store(to + z * kWidth, run[z]);
+      total[z] += run[z];
+    }
+    if (!COUNTS) continue;
+    counts[bin] += static_cast<uint32_t>(i - first);
+    touched[bin >> 6] |= uint64_t{1} << (bin & 63);
+  }
+  for (int z = 0; z < Z; ++z) store(all + z * kWidth, total[z]);
+}
+
+void build_sparse(const SparseEntry* entries, int64_t n, const int16_t* channels, int lanes, int missing,
+                  int32_t* sums, uint32_t* counts, int32_t* all, uint64_t* touched) {
+  const auto pass = [&](auto build, int at) {
+    build(entries, n, channels + at, lanes, missing, sums + at, counts, all + at, touched);
+  };
+  if (lanes == 4) return pass(build_sparse_as<i16x4, i32x4, 1, true>, 0);
+  if (lanes == 8) return pass(build_sparse_as<i16x8, i32x8, 1, true>, 0);
+  if (lanes == 16) return pass(build_sparse_as<i16x16, i32x16, 1, true>, 0);
+  if (lanes == 32) return pass(build_sparse_as<i16x16, i32x16, 2, true>, 0);
+  if (lanes == 48) return pass(build_sparse_as<i16x16, i32x16, 3, true>, 0);
+  pass(build_sparse_as<i16x16, i32x16, 4, true>, 0);
+  int at = 64;
+  for (; lanes - at >= 64; at += 64) pass(build_sparse_as<i16x16, i32x16, 4, false>, at);
+  for (; at < lanes; at += 16) pass(build_sparse_as<i16x16, i32x16, 1, false>, at);
+}
+
 }  // namespace
 
-const HistogramKernels histogram_kernels = {build, subtract, add, gather, sum, touch};
+const HistogramKernels histogram_kernels = {build, subtract, add, gather, sum, touch, build_sparse};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

@@ -193,13 +193,40 @@ void number_ids(uint32_t first, const uint8_t* bits, int64_t n, uint32_t* left, 
               n_left, right);
 }
 
+POLYLEAF_INLINE uint32_t count_ones(uint64_t word) {
+  return static_cast<uint32_t>(__builtin_popcountll(word));
+}
+
+void rank(const uint8_t* bits, int64_t n, uint32_t* ranks) {
+  uint32_t before = 0;
+  for (int64_t i = 0; i <= n / 64; ++i) {
+    ranks[i] = before;
+    before += count_ones(load<uint64_t>(bits + 8 * i));
+  }
+}
+
+void move_entries(const SparseEntry* from, int64_t n, const uint8_t* bits, const uint32_t* ranks,
+                  SparseEntry* left, SparseEntry* right) {
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t row = from[i].row;
+    const uint64_t word = load<uint64_t>(bits + row / 64 * 8);
+    const uint32_t before = ranks[row / 64] + count_ones(word & ((uint64_t{1} << row % 64) - 1));
+    const bool goes_left = (word >> row % 64 & 1) != 0;
+    SparseEntry* to = goes_left ? left : right;  // both sides alike: which one is hard to foresee
+    *to = {goes_left ? before : row - before, from[i].key};
+    left += goes_left;
+    right += !goes_left;
+  }
+}
+
 void gather_words(const uint64_t* words, const uint32_t* ids, int64_t n, uint64_t* out) {
   for (int64_t i = 0; i < n; ++i) out[i] = words[ids[i]];
 }
 
 }  // namespace
 
-const PartitionKernels partition_kernels = {decide, move_words, move_ids, number_ids, gather_words};
+const PartitionKernels partition_kernels = {decide, move_words,   move_ids,    number_ids,
+                                            rank,   move_entries, gather_words};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

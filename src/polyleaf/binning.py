@@ -7,6 +7,7 @@ know: how X was read, trees. The work is done in ``cpp/binning.cpp``.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -15,10 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_random_state
 
 import polyleaf._core as _core
-from polyleaf.features import CATEGORY_TYPES, CategoryColumn, FeatureSpec, FeatureTable
+from polyleaf.codes import Codes, SparseCodes, empty_codes
+from polyleaf.features import CATEGORY_TYPES, CategoryColumn, FeatureSpec, FeatureTable, SparseBlock
 
 MISSING_CODE = 255
 MAX_BINS = 255
+# Of the rows; a column of a sparse matrix that stores no more is held sparse.
+SPARSE_SHARE = 0.05
 
 Category = str | bool | int | float
 
@@ -133,8 +137,18 @@ class BinMapper:
         self._set_state(spec, thresholds, wide, categories, rare)
         return self
 
-    def transform(self, table: FeatureTable, n_threads: int = 1) -> NDArray[np.uint8]:
+    def transform(
+        self, table: FeatureTable, n_threads: int = 1, only: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.uint8]:
         """Codes of a table, uint8, shape (n_features, n_rows), C order.
+
+        Parameters
+        ----------
+        table : FeatureTable
+        n_threads : int
+        only : ndarray of bool, shape (n_features,), optional
+            The features whose codes are wanted; the rows of others hold anything and take no memory until
+            they are touched.
 
         Raises
         ------
@@ -144,17 +158,29 @@ class BinMapper:
             Where the codes (one byte per value) do not fit in memory.
         """
         self._check_table(table)
-        try:
-            codes = np.empty((table.n_features, table.n_rows), dtype=np.uint8)
-        except (MemoryError, ValueError):
-            raise MemoryError(
-                f"The codes of {table.n_rows} rows x {table.n_features} features take "
-                f"{table.n_rows * table.n_features / 2**30:.1f} GiB, more than can be allocated; "
-                "use fewer rows or features."
-            ) from None
-        categories = [(c.index, self._codes_of_categories(c, table), c.feature) for c in table.categories]
-        self._bin_table.transform(*_numeric_blocks(table), categories, codes, n_threads)
+        codes = empty_codes(table.n_features, table.n_rows)
+        blocks = *_numeric_blocks(table), self._category_blocks(table)
+        self._bin_table.transform(*blocks, codes, n_threads, only)
         return codes
+
+    def encode(self, table: FeatureTable, n_threads: int = 1) -> Codes:
+        """The same codes as `transform` gives, with columns of a sparse matrix held sparse.
+
+        A column that stores more than `SPARSE_SHARE` of the rows is dense: its histograms are built faster
+        from all rows than from those.
+        """
+        self._check_table(table)
+        dense, sparse = _part_by_share(table)
+        if sparse is None:
+            return Codes(table.n_rows, table.n_features, self.transform(table, n_threads))
+        is_dense = np.ones(table.n_features, bool)
+        is_dense[sparse.features] = False
+        codes = empty_codes(int(is_dense.sum()), table.n_rows)
+        blocks = *_numeric_blocks(dense), self._category_blocks(dense)
+        self._bin_table.transform(*blocks, codes, n_threads, is_dense, compact=True)
+        stored, common = self._bin_table.transform_stored(_arrays_of(sparse), table.n_rows, n_threads)
+        cells = SparseCodes(sparse.features.astype(np.int32), common, sparse.indptr, sparse.indices, stored)
+        return Codes(table.n_rows, table.n_features, codes, cells)
 
     def threshold_value(self, feature: int, code: int) -> float:
         """The number t such that ``code(x) <= code`` means ``x <= t``; infinity for the last bin."""
@@ -287,6 +313,9 @@ class BinMapper:
                 f"{now} now; pass the mapper as `reference` to as_features."
             )
 
+    def _category_blocks(self, table: FeatureTable) -> list[tuple[Any, ...]]:
+        return [(c.index, self._codes_of_categories(c, table), c.feature) for c in table.categories]
+
     def _codes_of_categories(self, column: CategoryColumn, table: FeatureTable) -> NDArray[np.uint8]:
         """Code of each category of a column, uint8; 255 where it was not seen in `fit`."""
         code_of = self._code_of[column.feature]
@@ -307,8 +336,22 @@ class BinMapper:
 def _numeric_blocks(table: FeatureTable) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     """Dense and sparse blocks as the core takes them."""
     dense = [(block.values, block.features) for block in table.dense]
-    sparse = [(block.data, block.indices, block.indptr, block.features) for block in table.sparse]
-    return dense, sparse
+    return dense, [_arrays_of(block) for block in table.sparse]
+
+
+def _arrays_of(block: SparseBlock) -> tuple[Any, ...]:
+    return block.data, block.indices, block.indptr, block.features
+
+
+def _part_by_share(table: FeatureTable) -> tuple[FeatureTable, SparseBlock | None]:
+    """The table without its columns that are to be held sparse, and these: features ascend."""
+    shares = [np.diff(block.indptr) <= SPARSE_SHARE * table.n_rows for block in table.sparse]
+    rare = [block.take(share) for block, share in zip(table.sparse, shares, strict=True) if share.any()]
+    if not rare:
+        return table, None
+    often = [block.take(~share) for block, share in zip(table.sparse, shares, strict=True)]
+    block = SparseBlock.joined(rare)
+    return replace(table, sparse=often), block.take(np.argsort(block.features, kind="stable"))
 
 
 def _integer_weights(sample_weight: ArrayLike, n_rows: int) -> NDArray[np.int64]:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import polyleaf._core as _core
 from polyleaf.binning import BinMapper
+from polyleaf.codes import Codes
 from polyleaf.features import as_features
 from polyleaf.threads import effective_threads
 
@@ -50,7 +50,6 @@ class Dataset:
 
     Attributes
     ----------
-    codes : ndarray of uint8, shape (n_features, n_rows)
     mapper : BinMapper
     features : ndarray of float32, shape (n_features, n_rows), or None
         NaN where missing, and throughout for categorical features.
@@ -95,8 +94,13 @@ class Dataset:
             mapper = BinMapper(max_bins, random_state=0 if random_state is None else random_state)
             mapper.fit(table, sample_weight, n_threads)
         self.mapper: BinMapper = mapper
-        self.codes: NDArray[np.uint8] = mapper.transform(table, n_threads)
         self.features: NDArray[np.float32] | None = table.numbers() if keep_features else None
+        self._codes = (
+            Codes(table.n_rows, table.n_features, mapper.transform(table, n_threads))
+            if keep_features  # linear leaves read the codes of every row
+            else mapper.encode(table, n_threads)
+        )
+        self._all_codes: NDArray[np.uint8] | None = None
         self._shape = table.n_rows, table.n_features
         self.y = y
         self.sample_weight = sample_weight
@@ -124,9 +128,23 @@ class Dataset:
         return self.mapper.feature_names_
 
     @property
+    def codes(self) -> NDArray[np.uint8]:
+        """Codes of every feature and row, shape (n_features, n_rows).
+
+        Columns of a sparse matrix that few rows store a value of are not held like that until they are asked
+        for; training does not. From then on they are kept. A `MemoryError` says where there is no room.
+        """
+        if self._all_codes is None:
+            self._all_codes = self._codes.array()
+        return self._all_codes
+
+    @property
     def nbytes(self) -> int:
         """Memory of the codes, and of the features where they are kept, in bytes."""
-        return self.codes.nbytes + (0 if self.features is None else self.features.nbytes)
+        codes = self._codes.nbytes
+        if self._all_codes is not None and self._codes.sparse is not None:
+            codes += self._all_codes.nbytes
+        return codes + (0 if self.features is None else self.features.nbytes)
 
     def raw_features(self) -> NDArray[np.float32]:
         """`features`, for what cannot do without."""
@@ -142,7 +160,7 @@ class Dataset:
         """The codes as the grower reads them (`_core.Bins`), made at first use and kept."""
         if self._bins is None:
             n_threads = effective_threads(self.n_jobs)
-            self._bins = _core.Bins(self.codes, self.mapper.n_bins_, self.mapper.is_categorical_, n_threads)
+            self._bins = self._codes.bins(self.mapper.n_bins_, self.mapper.is_categorical_, n_threads)
         return self._bins
 
     def pack(self) -> None:
@@ -151,7 +169,8 @@ class Dataset:
         `codes` is empty afterwards, so the data set can no longer be evaluated, gone on from, or pickled.
         """
         _ = self.bins
-        self.codes = np.empty((self.n_features, 0), np.uint8)
+        self._codes = Codes(0, self.n_features, np.empty((self.n_features, 0), np.uint8))
+        self._all_codes = None
 
     def __len__(self) -> int:
         return self.n_rows

@@ -58,6 +58,25 @@ class SparseBlock:
     indptr: NDArray[np.int64]  # (k + 1,)
     features: NDArray[np.int64]  # (k,)
 
+    def take(self, columns: NDArray[Any]) -> SparseBlock:
+        """Some of the columns, by mask or position."""
+        number = np.arange(len(self.features))[columns]
+        sizes = np.diff(self.indptr)[number]
+        indptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        stored = np.repeat(self.indptr[number] - indptr[:-1], sizes) + np.arange(indptr[-1])
+        return SparseBlock(self.data[stored], self.indices[stored], indptr, self.features[number])
+
+    @staticmethod
+    def joined(blocks: Sequence[SparseBlock]) -> SparseBlock:
+        """The columns of several blocks."""
+        sizes = np.concatenate([np.diff(block.indptr) for block in blocks])
+        return SparseBlock(
+            np.concatenate([block.data for block in blocks]),
+            np.concatenate([block.indices for block in blocks]),
+            np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            np.concatenate([block.features for block in blocks]),
+        )
+
 
 @dataclass(frozen=True)
 class CategoryColumn:

@@ -195,8 +195,7 @@ def size_report(
         `rounds`, `trees`, `nodes`, `bytes` and the metrics by name.
     """
     trees = [tree for tree, _, _ in forest.trees_of(model.forest)]
-    used = {int(f) for tree in trees for f in np.unique(tree.feature) if f >= 0}
-    used |= set(model.forest.regressors().tolist())
+    used = np.union1d(model.forest.split_features(), model.forest.regressors())
     kinds = forest.kinds_of(model.forest)
     arrays = forest.to_arrays(model.forest, statistics=model.has_statistics)
     sizes = {name: array.nbytes for name, array in arrays.items()}

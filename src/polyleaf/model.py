@@ -319,7 +319,8 @@ class Model:
         """Yield raw scores (n_rows, n_outputs), float64, after each of the rounds."""
         last_round = self.n_rounds if last_round is None else last_round
         trees = self._tree_range(first_round, last_round)
-        codes, features = self.mapper.transform(table, n_threads), self.regressors_of(table, *trees)
+        codes = self.mapper.transform(table, n_threads, self.features_split_on(*trees))
+        features = self.regressors_of(table, *trees)
         raw = np.zeros((codes.shape[1], self.n_outputs), np.float32)
         for round in range(first_round, last_round):
             first, last = self._tree_range(round, round + 1)
@@ -332,7 +333,7 @@ class Model:
         """Leaf ids of a FeatureTable: int32 (n_rows, n_trees)."""
         first, last = self._tree_range(first_round, last_round)
         out = np.empty((table.n_rows, last - first), np.int32)
-        for chunk in self._chunks(table, n_threads, (0, 0)):
+        for chunk in self._chunks(table, n_threads, (first, last), numbers=False):
             out[chunk.rows] = self.forest.apply(chunk.codes, first=first, last=last, n_threads=n_threads)
         return out
 
@@ -351,6 +352,12 @@ class Model:
         only[wanted] = True
         return table.numbers(only)
 
+    def features_split_on(self, first: int, last: int) -> np.ndarray:
+        """Bool (n_features,): those that trees `first .. last - 1` split on."""
+        only = np.zeros(self.n_features, bool)
+        only[self.forest.split_features(first, last)] = True
+        return only
+
     def in_unit_of_y(self, raw: np.ndarray) -> np.ndarray:
         """Sums of leaf values (n_rows, n_outputs), float32 -> raw scores in the unit of y, float64."""
         scores = self.base_score + raw
@@ -368,15 +375,18 @@ class Model:
         """What the core needs to make raw scores of sums of leaves."""
         return {"base": self.base_score, "scale": self.target_scale, "offset": self.target_offset}
 
-    def _chunks(self, table: Any, n_threads: int, trees: tuple[int, int]) -> Iterator[_Chunk]:
-        """Codes and features of a table, in chunks: memory stays bounded however long the table is."""
+    def _chunks(
+        self, table: Any, n_threads: int, trees: tuple[int, int], numbers: bool = True
+    ) -> Iterator[_Chunk]:
+        """Codes, and the features that linear leaves read, in chunks: memory stays bounded for any table."""
         bytes_per_row = self.n_features + 4 * len(self.forest.regressors(*trees))
+        only = self.features_split_on(*trees)
         size = max(1, _CHUNK_BYTES // max(1, bytes_per_row))
         for begin in range(0, max(1, table.n_rows), size):
             end = min(begin + size, table.n_rows)
             part = table if end - begin == table.n_rows else table.rows(begin, end)
-            codes = self.mapper.transform(part, n_threads)
-            yield _Chunk(slice(begin, end), codes, self.regressors_of(part, *trees))
+            codes = self.mapper.transform(part, n_threads, only)
+            yield _Chunk(slice(begin, end), codes, self.regressors_of(part, *trees) if numbers else None)
 
     def _tree_range(self, first_round: int, last_round: int | None) -> tuple[int, int]:
         last_round = self.n_rounds if last_round is None else last_round

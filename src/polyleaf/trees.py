@@ -95,9 +95,9 @@ class Tree:
 
     def apply(self, table: Any, n_threads: int = 1) -> np.ndarray:
         """Leaf ids of a FeatureTable: int32 (n_rows,)."""
-        codes = self._model.mapper.transform(table, n_threads)
-        forest = self._model.forest
-        return forest.apply(codes, first=self.number, last=self.number + 1, n_threads=n_threads)[:, 0]
+        tree = self.number, self.number + 1
+        codes = self._model.mapper.transform(table, n_threads, self._model.features_split_on(*tree))
+        return self._model.forest.apply(codes, *tree, n_threads)[:, 0]
 
     def leaf_values(self, leaf: int) -> np.ndarray:
         """What a leaf adds to the raw scores of a row.

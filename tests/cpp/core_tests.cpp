@@ -98,6 +98,39 @@ Problem make_problem(uint32_t seed, int64_t n, int n_features, int n_outputs) {
   return p;
 }
 
+// The problem's codes as compressed columns of the features that are no categories, the others dense.
+struct HeldSparse {
+  std::vector<int32_t> features, rows;
+  std::vector<uint8_t> common, codes, dense;
+  std::vector<int64_t> begin = {0};
+
+  explicit HeldSparse(const Problem& p) {
+    for (int f = 0; f < p.n_features; ++f) {
+      const uint8_t* column = p.codes.data() + f * p.n;
+      if (p.categorical[f]) {
+        dense.insert(dense.end(), column, column + p.n);
+        continue;
+      }
+      features.push_back(f);
+      common.push_back(static_cast<uint8_t>(f % p.n_bins[f]));
+      for (int64_t i = 0; i < p.n; ++i) {
+        if (column[i] == common.back()) continue;
+        rows.push_back(static_cast<int32_t>(i));
+        codes.push_back(column[i]);
+      }
+      begin.push_back(static_cast<int64_t>(rows.size()));
+    }
+  }
+  SparseCodeColumns columns() const {
+    return {static_cast<int64_t>(features.size()),
+            features.data(),
+            common.data(),
+            begin.data(),
+            rows.data(),
+            codes.data()};
+  }
+};
+
 void check_tree(const Tree& tree, const int32_t* leaf_of_row, int64_t n) {
   int32_t leaves = 0;
   for (int32_t i = 0; i < tree.n_nodes(); ++i) {
@@ -151,6 +184,18 @@ void test_grow(const Problem& p, Curvature curvature, const GrowConfig& config, 
       first_leaves = leaves;
     }
     CHECK(values == first && leaves == first_leaves);
+
+    const HeldSparse held(p);
+    const Bins sparse_bins(held.dense.data(), p.n, p.n_features, p.n_bins.data(), p.categorical.data(),
+                           n_threads, held.columns());
+    Grower sparse_grower(sparse_bins, n_threads);
+    HistogramSearch sparse_search(sparse_bins, n_threads);
+    for (int again = 0; again < 2; ++again) {
+      sparse_search.use(channels);
+      const Tree same = sparse_grower.grow(sparse_search, config, nullptr);
+      CHECK(same.gain == tree.gain && same.threshold == tree.threshold && same.feature == tree.feature);
+      CHECK(std::equal(leaves.begin(), leaves.end(), sparse_grower.leaf_of_row()));
+    }
 
     Forest forest(p.n_outputs);
     const auto block = std::make_shared<const DenseLeaves>(values.data(), tree.n_leaves, p.n_outputs);
