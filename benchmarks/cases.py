@@ -126,6 +126,20 @@ def few(quick: bool) -> list[Case]:
     return [Case("few", "1,000 x 50 -> 50 targets, 10 rounds", _beside(problem, settings, peers))]
 
 
+def words(quick: bool) -> list[Case]:
+    """Sparse features: a matrix of counts of words."""
+    n, n_test, n_features, n_words = (400, 100, 500, 20) if quick else (20_000, 5_000, 30_000, 80)
+    cases = []
+    for n_outputs in (1, 10):
+        sizes = {"n": n, "n_test": n_test, "n_features": n_features, "n_words": n_words}
+        problem = Problem("regression", "words", {**sizes, "n_outputs": n_outputs})
+        settings = _same_trees(3 if quick else 20, max_depth=6, max_leaves=64)
+        peers = ("xgboost", "lightgbm", "catboost") if n_outputs == 1 else (*XGBOOST, "lightgbm", "catboost")
+        title = f"20,000 x 30,000 words, 80 in a row -> {n_outputs} target{'s' * (n_outputs > 1)}, depth 6"
+        cases.append(Case(f"words-{n_outputs}", title, _beside(problem, settings, peers)))
+    return cases
+
+
 # The real sets of `quality`: what they are, and who else is worth the time.
 _QUALITY = {
     "otto": ("multiclass", ()),
@@ -232,7 +246,7 @@ def memory(quick: bool) -> list[Case]:
 
 
 CASES: dict[str, Callable[[bool], list[Case]]] = {
-    f.__name__: f for f in (mo16, one, few, quality, predict, outputs, leaves, threads, memory)
+    f.__name__: f for f in (mo16, one, few, words, quality, predict, outputs, leaves, threads, memory)
 }
 
 

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from . import sets
 
-Arrays = dict[str, np.ndarray]
+Arrays = dict[str, Any]  # NumPy arrays, X perhaps a CSR matrix
 PARTS = ("X", "y", "X_val", "y_val", "X_test", "y_test")
 
 
@@ -88,11 +89,25 @@ def linear_targets(n: int, n_test: int, n_features: int, n_outputs: int) -> Arra
     return _cut(X.astype(np.float32), y.astype(np.float32), n)
 
 
+def words(n: int, n_test: int, n_features: int, n_words: int, n_outputs: int) -> Arrays:
+    """Counts of `n_words` words a row, drawn by Zipf's law, as CSR; one word in fifty says something."""
+    rng = np.random.default_rng(80)
+    rows = np.repeat(np.arange(n + n_test), n_words)
+    chance = 1 / np.arange(1, n_features + 1) ** 0.9
+    columns = rng.choice(n_features, len(rows), p=chance / chance.sum())
+    shape = n + n_test, n_features
+    X = sp.csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape)
+    weights = rng.standard_normal((n_features, n_outputs)) * (rng.random((n_features, 1)) < 0.02)
+    y = X.log1p() @ weights + 0.3 * rng.standard_normal((n + n_test, n_outputs))
+    return _cut(X, y.astype(np.float32), n)
+
+
 RECIPES: dict[str, Callable[..., Arrays]] = {
     "shared_structure": shared_structure,
     "classes_of_structure": classes_of_structure,
     "binary_signal": binary_signal,
     "linear_targets": linear_targets,
+    "words": words,
 }
 
 
@@ -117,12 +132,17 @@ def _cut(X: np.ndarray, y: np.ndarray, n: int) -> Arrays:
 
 
 def save(arrays: Arrays, folder: Path) -> None:
-    """Write the parts as .npy files, from which every process reads the same bytes."""
+    """Write the parts as .npy files, sparse ones as .npz, from which every process reads the same bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, values in arrays.items():
-        np.save(folder / f"{name}.npy", values)
+        if sp.issparse(values):
+            sp.save_npz(folder / f"{name}.npz", values, compressed=False)
+        else:
+            np.save(folder / f"{name}.npy", values)
 
 
 def load(folder: Path) -> Arrays:
     """What `save` wrote, in memory."""
-    return {name: np.load(folder / f"{name}.npy") for name in PARTS if (folder / f"{name}.npy").is_file()}
+    dense = {name: np.load(folder / f"{name}.npy") for name in PARTS if (folder / f"{name}.npy").is_file()}
+    sparse = {name: folder / f"{name}.npz" for name in PARTS if (folder / f"{name}.npz").is_file()}
+    return dense | {name: sp.load_npz(path) for name, path in sparse.items()}

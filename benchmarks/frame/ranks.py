@@ -36,9 +36,11 @@ def critical_difference(n_methods: int, n_subjects: int, alpha: float = 0.05) ->
 
 
 def from_figures(
-    found: Mapping[tuple[str, str], Figures], subjects: Sequence[Subject]
+    found: Mapping[tuple[str, str], Figures],
+    subjects: Sequence[Subject],
+    methods: Sequence[str] | None = None,
 ) -> tuple[list[dict[str, float]], list[str]]:
-    """What `mean_ranks` takes, of the methods that have figures and the subjects on which all of these have.
+    """What `mean_ranks` takes: the subjects on which all of the methods have figures, and these methods.
 
     Values are rounded as they are shown: what looks equal is.
 
@@ -47,8 +49,10 @@ def from_figures(
     found : dict
         `(method, subject's title)` -> figures of the run.
     subjects : sequence of Subject
+    methods : sequence of str, optional
+        By default all that have figures.
     """
-    methods = list(dict.fromkeys(method for method, _ in found))
+    methods = list(dict.fromkeys(method for method, _ in found) if methods is None else methods)
     rows = []
     for subject in subjects:
         sign = -1.0 if subject.better == "higher" else 1.0
@@ -59,3 +63,10 @@ def from_figures(
         if len(row) == len(methods):
             rows.append(row)
     return rows, methods
+
+
+def most_complete(found: Mapping[tuple[str, str], Figures]) -> list[str]:
+    """The methods that have figures for every subject that any method has them for."""
+    subjects = {title for _, title in found}
+    methods = dict.fromkeys(method for method, _ in found)
+    return [m for m in methods if all((m, title) in found for title in subjects)]

@@ -68,7 +68,7 @@ def fill(paper: Paper, table: Table, store: Store) -> Filled:
     notes = [f"[{string.ascii_lowercase[i]}] {text}" for i, text in enumerate(notes)]
     notes += [_not_run(table, reason, where) for reason, where in missing.items()]
     if table.ranks:
-        notes.insert(0, _ranks(paper, table, store))
+        notes[:0] = _ranks(paper, table, store)
     return Filled(*_lay_out(table, lambda method, subject: cells[method, subject.title]), notes, verdicts)
 
 
@@ -78,11 +78,19 @@ def _not_run(table: Table, reason: str, where: dict[str, list[str]]) -> str:
     return f"Not run: {'; '.join(listed)}: {reason}"
 
 
-def _ranks(paper: Paper, table: Table, store: Store) -> str:
-    """The mean ranks of the methods that were run on all subjects, or on as many as all of them were."""
-    values, methods = ranks.from_figures(store.found(paper, table), table.subjects)
+def _ranks(paper: Paper, table: Table, store: Store) -> list[str]:
+    """Mean ranks of all methods on the subjects that all have, and of those that have all subjects there."""
+    found = store.found(paper, table)
+    everyone = list(dict.fromkeys(method for method, _ in found))
+    complete = ranks.most_complete(found)
+    groups = [everyone] if len(complete) in (0, 1, len(everyone)) else [everyone, complete]
+    lines = [_ranks_of(*ranks.from_figures(found, table.subjects, methods)) for methods in groups]
+    return [line for line in lines if line] or ["Mean ranks: not enough runs."]
+
+
+def _ranks_of(values: list[dict[str, float]], methods: list[str]) -> str:
     if len(methods) < 2 or not values:
-        return "Mean ranks: not enough runs."
+        return ""
     means = sorted(ranks.mean_ranks(values, methods).items(), key=lambda item: item[1])
     listed = ", ".join(f"{method} {rank:.2f}" for method, rank in means)
     critical = ranks.critical_difference(len(methods), len(values))

@@ -23,7 +23,7 @@ from ..sets import DataSet
 from . import _fits, _poker
 from ._fits import Method
 
-ROUNDS, REPEATS = 100, 5
+ROUNDS, REPEATS, MORE_REPEATS = 100, 5, 30
 SEARCH_CELLS, SEARCH_ROWS, SEARCH_EACH = 300_000, 2_000, 1_000
 HANDS = 200_000  # dealt for the training part of Poker Hand
 PREDICTED_ROWS = 100_000
@@ -204,6 +204,17 @@ def judge(data: DataSet, arrays: Arrays, model: Any) -> dict[str, float]:
     error = np.mean((predicted.astype(np.float64) - y) ** 2, axis=0)
     figures = {f"RMSE {k}": float(e**0.5) for k, e in enumerate(error)}
     return figures | {"R2": float(np.mean(1 - error / np.var(y, axis=0)))}
+
+
+def more_splits(context: Context, method: str, problem: str) -> Figures:
+    """Accuracy on thirty splits with one point of the grid: the best within the first one's training part."""
+    data, figures, choice = load(context, problem), {"accuracy": []}, None
+    for seed in context.seeds(MORE_REPEATS):
+        arrays = parts(context, data, seed)
+        choice = choice or search(context, method, data, arrays)
+        model, _ = _train(context, method, data, arrays, choice)
+        figures["accuracy"].append(judge(data, arrays, model)["accuracy"])
+    return figures
 
 
 BY_HAND = "C-GB of scikit-learn's trees"
@@ -404,6 +415,14 @@ PAPER = Paper(
                 ("C-GB", "Letter-26"): "An independent program of the same algorithm, table 3 by hand, is "
                 "where ours is; no point of the grid that was tried reaches the paper's on these splits."
             },
+        ),
+        Table(
+            "Table 3, thirty splits", "Is it the splits?",
+            tuple(s for s in _ACCURACY if s.problem in ("digits", "iris", "vehicle", "waveform", "wine")),
+            more_splits,
+            "As table 3, with thirty splits; searched once, within the training part of the first, whose "
+            "point of the grid serves all: some test rows were seen by the search, of every method alike.",
+            ours=OURS, also=(*OURS, *PEERS), subjects_are="rows", ranks=True,
         ),
         Table(
             "Table 3, by hand", "The same algorithm written apart",
