@@ -9,6 +9,7 @@
 //
 // Owns: packed codes. Must not know: derivatives, trees.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -18,6 +19,7 @@
 namespace polyleaf {
 
 constexpr int kTileFeatures = 8;
+using Slots = std::array<uint8_t, kTileFeatures>;  // of a tile, as flags
 
 struct Tile {
   int n_features = 0;

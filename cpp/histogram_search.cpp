@@ -13,6 +13,14 @@ namespace {
 
 constexpr int64_t kChunkRows = 16384;  // least rows of a histogram chunk
 constexpr int64_t kSparseRows = 192;   // nodes up to this size are built and scanned by touched bins
+constexpr double kTilesToKeep = 0.4;   // with fewer tiles in use by a node histograms are not kept
+
+// Clears the flags of slots that hold one code in all rows: they have no split.
+void leave_out_constant(const uint64_t* words, int64_t n, Slots& slots) {
+  uint64_t varying = 0;
+  for (int64_t i = 1; i < n; ++i) varying |= words[i] ^ words[0];
+  for (int s = 0; s < kTileFeatures; ++s) slots[s] &= (varying >> (8 * s) & 255) != 0;
+}
 
 }  // namespace
 
@@ -86,11 +94,12 @@ void HistogramSearch::lay_out_memory() {
 }
 
 // Children of the last level are never scanned, and small children are built directly: neither needs the
-// parent.
+// parent. Where a node looks at few features only their tiles are built, and a child needs others.
 bool HistogramSearch::keeps_histogram(const Node& node) const {
-  const int max_depth = scope_->config().max_depth;
-  return source_->fixed() && bins_.n_tiles() > 0 && (max_depth < 0 || node.at.depth + 1 < max_depth) &&
-         3 * node.rows() > 4 * direct_rows_;
+  const GrowConfig& config = scope_->config();
+  const double tiles_in_use = 1.0 - std::pow(1.0 - config.colsample_bynode, kTileFeatures);
+  return source_->fixed() && bins_.n_tiles() > 0 && tiles_in_use >= kTilesToKeep &&
+         (config.max_depth < 0 || node.at.depth + 1 < config.max_depth) && 3 * node.rows() > 4 * direct_rows_;
 }
 
 int HistogramSearch::take_histogram() {
@@ -341,8 +350,13 @@ void HistogramSearch::run_job(const Job& job, int tile_index, int thread) {
   Scratch& scratch = scratch_[thread];
   TileSplit& built = proposals_[job.proposals].splits[tile_index];
 
+  const uint64_t* rows = scope_->partition().words(node.at.rows, t);
+  Slots slots = slots_of(node, tile);
+  if (job.by_rows || job.sparse) leave_out_constant(rows, node.rows(), slots);
+  const bool for_others = job.keep || job.subtract >= 0;
+  if (!for_others && slots == Slots{}) return;
   if (job.by_rows && !has_categories(t)) {
-    scan_by_rows(job, t, thread, built);
+    scan_by_rows(job, t, slots, thread, built);
     return;
   }
   int32_t* sums = job.keep ? pool_[node.histogram].data() + tile_sums_[t] : scratch.sums.data();
@@ -356,7 +370,6 @@ void HistogramSearch::run_job(const Job& job, int tile_index, int thread) {
   }
   if (!job.keep) scratch.clean = job.sparse;
 
-  const uint64_t* rows = scope_->partition().words(node.at.rows, t);
   if (job.chunks == 1) {
     kernels.build(rows, job.channels, node.rows(), tile.n_features, tile.log2_stride, layout.lanes, sums,
                   counts);
@@ -375,13 +388,13 @@ void HistogramSearch::run_job(const Job& job, int tile_index, int thread) {
     kernels.subtract(parent, sums, static_cast<int64_t>(n_bins) * layout.lanes);
     if (counts_apart) kernels.subtract(parent_counts, count_ints, static_cast<int64_t>(n_bins));
     scan(job.subtract, t,
-         {parent, counts_apart ? reinterpret_cast<uint32_t*>(parent_counts) : nullptr, nullptr}, thread,
-         proposals_[job.proposals + 1].splits[tile_index]);
+         {parent, counts_apart ? reinterpret_cast<uint32_t*>(parent_counts) : nullptr, nullptr},
+         slots_of(nodes_[job.subtract], tile), thread, proposals_[job.proposals + 1].splits[tile_index]);
   }
   uint64_t touched[kTileFeatures * 4] = {};
   if (job.sparse) kernels.touch(rows, node.rows(), tile.n_features, touched);
   if (scope_->can_split(node.at))
-    scan(job.build, t, {sums, counts, job.sparse ? touched : nullptr}, thread, built);
+    scan(job.build, t, {sums, counts, job.sparse ? touched : nullptr}, slots, thread, built);
   if (!job.sparse) return;
   for (int64_t i = 0; i < node.rows(); ++i)
     for (int s = 0; s < tile.n_features; ++s) {
@@ -399,7 +412,7 @@ bool HistogramSearch::has_categories(int t) const {
 
 // A small node with many outputs: no histogram is written, its rows are visited in order of each feature's
 // bins.
-void HistogramSearch::scan_by_rows(const Job& job, int t, int thread, TileSplit& out) {
+void HistogramSearch::scan_by_rows(const Job& job, int t, const Slots& slots, int thread, TileSplit& out) {
   const Tile& tile = bins_.tile(t);
   const Node& node = nodes_[job.build];
   Scratch& scratch = scratch_[thread];
@@ -407,19 +420,27 @@ void HistogramSearch::scan_by_rows(const Job& job, int t, int thread, TileSplit&
   uint32_t* counts = scratch.start.data() + kTileFeatures * 256;
   RowsByBin by_bin[kTileFeatures];
   for (int s = 0; s < tile.n_features; ++s) {
+    if (!slots[s]) continue;
     uint32_t* start = scratch.start.data() + s * tile.stride();
     uint16_t* order = scratch.order.data() + s * node.rows();
     POLYLEAF_SELECT(sum_kernels)
         .order_rows(rows, node.rows(), s, tile.stride(), counts + s * tile.stride(), start, order);
     by_bin[s] = {job.channels, order, start};
   }
-  scan(job.build, t, {nullptr, counts, nullptr, by_bin}, thread, out);
+  scan(job.build, t, {nullptr, counts, nullptr, by_bin}, slots, thread, out);
 }
 
 ScanNode HistogramSearch::scan_node(const Node& node, int thread) const {
   return {&scope_->config().split,           node.view.layout,   node.view.gradient_step,
           node.view.curvature_step,          node.totals.data(), static_cast<int32_t>(node.rows()),
           scratch_[thread].workspace.data(), node.view.linear,   node.out_of_reach};
+}
+
+Slots HistogramSearch::slots_of(const Node& node, const Tile& tile) const {
+  const std::vector<uint8_t>& allowed = allowed_of(node);
+  Slots slots = {};
+  for (int s = 0; s < tile.n_features; ++s) slots[s] = allowed[tile.features[s]];
+  return slots;
 }
 
 const std::vector<uint8_t>& HistogramSearch::allowed_of(const Node& node) const {
@@ -438,13 +459,11 @@ void HistogramSearch::with_floor(Node& node, int thread, const Find& find) {
   }
 }
 
-void HistogramSearch::scan(int32_t i, int t, const TileHistogram& histogram, int thread, TileSplit& out) {
+void HistogramSearch::scan(int32_t i, int t, const TileHistogram& histogram, const Slots& slots, int thread,
+                           TileSplit& out) {
   Node& node = nodes_[i];
-  const Tile& tile = bins_.tile(t);
-  uint8_t allowed[kTileFeatures];
-  for (int s = 0; s < tile.n_features; ++s) allowed[s] = allowed_of(node)[tile.features[s]];
   with_floor(node, thread, [&](ScanScratch& scratch) {
-    best_split_of_tile(bins_, t, histogram, scan_node(node, thread), allowed, scratch, out);
+    best_split_of_tile(bins_, t, histogram, scan_node(node, thread), slots, scratch, out);
   });
 }
 

@@ -94,8 +94,9 @@ class HistogramSearch final : public Search {
   void set_bounds(const std::vector<Job>& jobs);
   void build_chunks(std::vector<Job>& jobs);
   void run_job(const Job& job, int tile, int thread);
-  void scan_by_rows(const Job& job, int tile, int thread, TileSplit& out);
-  void scan(int32_t node, int tile, const TileHistogram& histogram, int thread, TileSplit& out);
+  void scan_by_rows(const Job& job, int tile, const Slots& slots, int thread, TileSplit& out);
+  void scan(int32_t node, int tile, const TileHistogram& histogram, const Slots& slots, int thread,
+            TileSplit& out);
   void scan_group(int32_t node, int group, const int16_t* channels, int thread, TileSplit& out);
   template <class Find>
   void with_floor(Node& node, int thread, const Find& find);
@@ -105,6 +106,8 @@ class HistogramSearch final : public Search {
 
   const ScoreKernels& scores() const { return scores_of(layout_, scope_->config().split); }
   bool has_categories(int tile) const;
+  // Of a tile's slots those whose features the node may be split on, as flags.
+  Slots slots_of(const Node& node, const Tile& tile) const;
   bool keeps_histogram(const Node& node) const;
   int take_histogram();
   void drop_histogram(Node& node);

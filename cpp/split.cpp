@@ -225,7 +225,7 @@ size_t workspace_floats(const ChannelLayout& layout, const SplitConfig& config) 
 }
 
 void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogram, const ScanNode& node,
-                        const uint8_t* allowed, ScanScratch& scratch, TileSplit& best) {
+                        const Slots& allowed, ScanScratch& scratch, TileSplit& best) {
   const Tile& t = bins.tile(tile);
   const ScoreKernels& scores = scores_of(node);
   const auto feature_of = [&](int slot) {

@@ -181,9 +181,9 @@ struct TileHistogram {
   const RowsByBin* rows = nullptr;
 };
 
-// allowed[s] != 0: slot s may be used.
+// allowed: slots that may be used.
 void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogram, const ScanNode& node,
-                        const uint8_t* allowed, ScanScratch& scratch, TileSplit& best);
+                        const Slots& allowed, ScanScratch& scratch, TileSplit& best);
 
 // One sparse feature's histogram at a time: bins that hold nothing are left as they are.
 class SparseHistogram {

@@ -74,10 +74,23 @@ static Candidates list_candidates(const ScanNode& node, const ScanFeature& featu
 }
 
 #ifdef __AVX512F__
+// Of sixteen numbers, each added to those before it and to `before`: by doubling.
+POLYLEAF_INLINE __m512i running_sums(__m512i v, int32_t before) {
+  const __m512i zero = _mm512_setzero_si512();
+  v = _mm512_add_epi32(v, _mm512_alignr_epi32(v, zero, 15));
+  v = _mm512_add_epi32(v, _mm512_alignr_epi32(v, zero, 14));
+  v = _mm512_add_epi32(v, _mm512_alignr_epi32(v, zero, 12));
+  v = _mm512_add_epi32(v, _mm512_alignr_epi32(v, zero, 8));
+  return _mm512_add_epi32(v, _mm512_set1_epi32(before));
+}
+
+POLYLEAF_INLINE int32_t last_lane(__m512i v) {
+  return _mm_cvtsi128_si32(_mm512_castsi512_si128(_mm512_alignr_epi32(v, v, 15)));
+}
+
 // The same where only counts are wanted and they lie next to each other: sixteen bins at once.
 static Candidates list_counted(const ScanNode& node, const ScanFeature& feature, bool missing_left,
                                ScanScratch& s) {
-  const __m512i zero = _mm512_setzero_si512();
   const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   int32_t before = missing_left ? static_cast<int32_t>(feature.counts[feature.missing]) : 0;
   int m = 0;
@@ -85,19 +98,14 @@ static Candidates list_counted(const ScanNode& node, const ScanFeature& feature,
     const int left = feature.n_bins - b;
     const __mmask16 valid = static_cast<__mmask16>(left >= 16 ? 0xffff : (1u << left) - 1);
     const __m512i count = _mm512_maskz_loadu_epi32(valid, feature.counts + b);
-    __m512i sum = count;  // running sums by doubling
-    sum = _mm512_add_epi32(sum, _mm512_alignr_epi32(sum, zero, 15));
-    sum = _mm512_add_epi32(sum, _mm512_alignr_epi32(sum, zero, 14));
-    sum = _mm512_add_epi32(sum, _mm512_alignr_epi32(sum, zero, 12));
-    sum = _mm512_add_epi32(sum, _mm512_alignr_epi32(sum, zero, 8));
-    sum = _mm512_add_epi32(sum, _mm512_set1_epi32(before));
+    const __m512i sum = running_sums(count, before);
     __mmask16 kept = _mm512_mask_test_epi32_mask(valid, count, count);
     if (b == 0) kept = static_cast<__mmask16>(kept | 1);
     _mm512_storeu_si512(s.count + m, _mm512_maskz_compress_epi32(kept, sum));
     _mm512_storeu_si512(s.bins + m,
                         _mm512_maskz_compress_epi32(kept, _mm512_add_epi32(lanes, _mm512_set1_epi32(b))));
     m += __builtin_popcount(kept);
-    before = _mm_cvtsi128_si32(_mm512_castsi512_si128(_mm512_alignr_epi32(sum, sum, 15)));
+    before = last_lane(sum);
   }
   return large_enough(node, m, s);
 }

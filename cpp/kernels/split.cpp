@@ -237,7 +237,18 @@ void order_rows(const uint64_t* words, int64_t n, int slot, int stride, uint32_t
   for (int64_t i = 0; i < n; ++i) ++counts[(words[i] >> shift) & 255];
   uint32_t next[256];
   uint32_t before = 0;
-  for (int b = 0; b < stride; ++b) {
+  int b = 0;
+#ifdef __AVX512F__
+  for (; b + 16 <= stride; b += 16) {
+    const __m512i count = _mm512_loadu_si512(counts + b);
+    const __m512i sums = running_sums(count, static_cast<int32_t>(before));
+    const __m512i first = _mm512_sub_epi32(sums, count);
+    _mm512_storeu_si512(start + b, first);
+    _mm512_storeu_si512(next + b, first);
+    before = static_cast<uint32_t>(last_lane(sums));
+  }
+#endif
+  for (; b < stride; ++b) {
     start[b] = next[b] = before;
     before += counts[b];
   }
