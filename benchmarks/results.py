@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from . import report
 from .frame import plots, tables
 from .frame.paper import Figure, Paper, Table
 from .frame.store import Store
+from .frame.verdict import Verdict
 
 _INTRODUCTION = """\
 # Results
@@ -29,13 +31,37 @@ def page(studies: Sequence[tuple[Paper, Store]], documents: Sequence[dict[str, A
         Result files of `peers` and `kernels`.
     images : Path
     """
-    parts = [_INTRODUCTION]
-    for paper, store in studies:
-        if any(store.done(task.key) for task in paper.tasks()):
-            parts += _study(paper, store, images)
+    begun = [(p, store) for p, store in studies if any(store.done(task.key) for task in p.tasks())]
+    parts = [_INTRODUCTION, *_standing(begun)]
+    for paper, store in begun:
+        parts += _study(paper, store, images)
     for document in documents:
         parts += _document(document)
     return "\n\n".join(parts) + "\n"
+
+
+def _standing(studies: Sequence[tuple[Paper, Store]]) -> Iterator[str]:
+    """How our cells stand to the papers', counted."""
+    rows = []
+    for paper, store in studies:
+        filled = [tables.fill(paper, t, store) for t in paper.tables if isinstance(t, Table)]
+        counts = sum((f.verdicts for f in filled), Counter[Verdict]())
+        judged = [counts[v] for v in (Verdict.AS_GOOD, Verdict.WITHIN_ERROR, Verdict.BELOW)]
+        if sum(judged):
+            rows.append([paper.title, sum(judged), *judged, sum(f.explained for f in filled)])
+    if not rows:
+        return
+    rows.append(["all", *(sum(row[i] for row in rows) for i in range(1, 6))])
+    yield "How Polyleaf's cells stand to the papers' own figures, where a smaller or a larger one is better:"
+    header = [
+        "",
+        "cells",
+        "as good",
+        "within one standard error",
+        "below",
+        "of these explained below the table",
+    ]
+    yield report.lines_of(header, [[str(cell) for cell in row] for row in rows])
 
 
 def _study(paper: Paper, store: Store, images: Path) -> Iterator[str]:
@@ -44,6 +70,7 @@ def _study(paper: Paper, store: Store, images: Path) -> Iterator[str]:
     yield "\n".join(_environments(store.environments_of(paper)))
     if any(isinstance(table, Table) and table.paper for table in paper.tables):
         yield tables.LEGEND
+    protocols: dict[str, str] = {}  # and the first table that has it
     for table in paper.tables:
         yield f"### {table.name}: {table.title}"
         if isinstance(table, Figure):
@@ -53,7 +80,8 @@ def _study(paper: Paper, store: Store, images: Path) -> Iterator[str]:
             yield "Not run."
         else:
             yield from _table(paper, table, store)
-        yield table.protocol
+        first = protocols.setdefault(table.protocol, table.name)
+        yield table.protocol if first == table.name else f"As {first[0].lower()}{first[1:]}."
 
 
 def _table(paper: Paper, table: Table, store: Store) -> Iterator[str]:
@@ -66,31 +94,37 @@ def _table(paper: Paper, table: Table, store: Store) -> Iterator[str]:
 
 
 def _environments(environments: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """What runs depended on, each machine and commit once."""
-    seen = set()
+    """What runs depended on: each machine once, with all commits."""
+    commits: dict[tuple[str, str, str], list[str]] = {}
     for environment in environments:
-        line = _environment(environment)
-        if line not in seen:
-            seen.add(line)
-            yield f"- {line}"
+        of_machine = commits.setdefault(_environment(environment), [])
+        if _commit(environment) not in of_machine:
+            of_machine.append(_commit(environment))
+    for (date, machine, packages), found in commits.items():
+        yield f"- {date}, {', '.join(found)}, {machine}; {packages}"
 
 
-def _environment(about: dict[str, Any]) -> str:
+def _commit(about: dict[str, Any]) -> str:
+    return (about.get("commit") or "no commit")[:10] + (
+        " with changes" if about.get("uncommitted_changes") else ""
+    )
+
+
+def _environment(about: dict[str, Any]) -> tuple[str, str, str]:
+    """Date, machine and packages."""
     packages = ", ".join(f"{name} {version}" for name, version in about.get("packages", {}).items())
-    commit = (about.get("commit") or "no commit")[:10]
-    changes = " with changes" if about.get("uncommitted_changes") else ""
     threads = f", {about['threads']} threads" if "threads" in about else ""
     is_busy = (about.get("load_average") or 0) > 2 * (about.get("cores") or 1)
     busy = ", BUSY with other work: seconds are rough" if is_busy else ""
     quick = ", QUICK: figures mean nothing" if about.get("quick") else ""
-    machine = f"{about['cpu']} ({about['instruction_set']}){threads}"
     note = f" ({about['note']})" if "note" in about else ""
-    return f"{about['date'][:10]}, {commit}{changes}, {machine}{busy}{quick}; {packages}{note}"
+    machine = f"{about['cpu']} ({about['instruction_set']}){threads}{busy}{quick}"
+    return about["date"][:10], machine, packages + note
 
 
 def _document(document: dict[str, Any]) -> Iterator[str]:
     yield f"## {document['kind'].capitalize()}"
-    yield f"- {_environment(document['environment'])}"
+    yield "\n".join(_environments([document["environment"]]))
     if document["kind"] == "kernels":
         from . import kernels
 

@@ -33,17 +33,21 @@ class Filled:
         The explanations that marks in cells lead to, and why cells are empty.
     verdicts : Counter of Verdict
         Over the cells that are ours.
+    explained : int
+        Those below the paper's whose explanation the table has.
     """
 
     header: list[str]
     rows: list[list[str]]
     notes: list[str]
     verdicts: Counter[Verdict]
+    explained: int = 0
 
 
 def fill(paper: Paper, table: Table, store: Store) -> Filled:
     """The table with what the store has."""
     notes: list[str] = []
+    explained = 0
     verdicts: Counter[Verdict] = Counter()
     missing: dict[str, dict[str, list[str]]] = {}
     cells: dict[tuple[str, str], str] = {}
@@ -62,6 +66,7 @@ def fill(paper: Paper, table: Table, store: Store) -> Filled:
             explanation = table.explained.get((method, subject.title))
             if explanation and verdict in _MARKS:
                 text += f" [{_letter(notes, explanation)}]"
+                explained += verdict is Verdict.BELOW
         if reason := store.problem_of(key):
             missing.setdefault(reason, {}).setdefault(method, []).append(subject.title)
         cells[method, subject.title] = text
@@ -69,7 +74,8 @@ def fill(paper: Paper, table: Table, store: Store) -> Filled:
     notes += [_not_run(table, reason, where) for reason, where in missing.items()]
     if table.ranks:
         notes[:0] = _ranks(paper, table, store)
-    return Filled(*_lay_out(table, lambda method, subject: cells[method, subject.title]), notes, verdicts)
+    header, rows = _lay_out(table, lambda method, subject: cells[method, subject.title])
+    return Filled(header, rows, notes, verdicts, explained)
 
 
 def _not_run(table: Table, reason: str, where: dict[str, list[str]]) -> str:
