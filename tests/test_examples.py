@@ -38,6 +38,9 @@ SHOWS = {
     "multilabel": lambda found: found["hamming"] < found["hamming of the majority"],
     "one_output_per_tree": lambda found: max(found.values()) < 3,
     "quantiles": lambda found: 0.65 < found["inside"] < 0.95 and found["error"] < 0.25 * found["baseline"],
+    "sparse_features": lambda found: (
+        found["accuracy"] > 0.9 and 20 * found["megabytes"] < found["dense megabytes"]
+    ),
     "sparse_leaves": lambda found: found["four of each leaf's own"] > found["all classes"] > 0.85,
     "small_models": lambda found: (
         abs(found["rounded"] - found["accuracy"]) < 0.01 and found["accuracy"] > found["first"] + 0.3
