@@ -22,6 +22,23 @@ void leave_out_constant(const uint64_t* words, int64_t n, Slots& slots) {
   for (int s = 0; s < kTileFeatures; ++s) slots[s] &= (varying >> (8 * s) & 255) != 0;
 }
 
+void clear(const Tile& tile, int lanes, int32_t* sums, uint32_t* counts) {
+  const size_t n_bins = static_cast<size_t>(tile.n_features) * tile.stride();
+  std::memset(sums, 0, sizeof(int32_t) * n_bins * lanes);
+  if (counts != nullptr) std::memset(counts, 0, sizeof(uint32_t) * n_bins);
+}
+
+// The bins that a few rows name.
+void clear_touched(const Tile& tile, const uint64_t* words, int64_t n, int lanes, int32_t* sums,
+                   uint32_t* counts) {
+  for (int64_t i = 0; i < n; ++i)
+    for (int s = 0; s < tile.n_features; ++s) {
+      const size_t bin = (static_cast<size_t>(s) << tile.log2_stride) + ((words[i] >> (8 * s)) & 255);
+      std::memset(sums + bin * lanes, 0, sizeof(int32_t) * lanes);
+      if (counts != nullptr) counts[bin] = 0;
+    }
+}
+
 }  // namespace
 
 HistogramSearch::HistogramSearch(const Bins& bins, int n_threads)
@@ -173,7 +190,7 @@ const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(const std::vect
   make_room(jobs);
   const int n_parts = scope_->n_parts();
   parallel_for(n_threads_, static_cast<int64_t>(jobs.size()) * n_parts, [&](int64_t task, int thread) {
-    run_job(jobs[task / n_parts], static_cast<int>(task % n_parts), thread);
+    run_part(jobs[task / n_parts], static_cast<int>(task % n_parts), thread);
   });
   return proposals_;
 }
@@ -329,79 +346,77 @@ void HistogramSearch::build_chunks(std::vector<Job>& jobs) {
   });
 }
 
-// Builds one tile of a job's histogram, subtracts it from the parent's, and scans both. Parts behind the
-// tiles are groups of sparse features.
-void HistogramSearch::run_job(const Job& job, int tile_index, int thread) {
-  if (const int group = tile_index - static_cast<int>(scope_->tiles().size()); group >= 0) {
-    TileSplit& found = proposals_[job.proposals].splits[tile_index];
-    if (scope_->can_split(nodes_[job.build].at)) scan_group(job.build, group, job.channels, thread, found);
-    if (job.subtract >= 0)
-      scan_group(job.subtract, group, job.sibling_channels, thread,
-                 proposals_[job.proposals + 1].splits[tile_index]);
-    return;
-  }
+// Tiles come first, groups of sparse features behind them.
+void HistogramSearch::run_part(const Job& job, int part, int thread) {
+  const int n_tiles = static_cast<int>(scope_->tiles().size());
+  TileSplit& of_built = proposals_[job.proposals].splits[part];
+  TileSplit* of_sibling = job.subtract >= 0 ? &proposals_[job.proposals + 1].splits[part] : nullptr;
+  if (part < n_tiles) return run_tile(job, part, thread, of_built, of_sibling);
+  if (scope_->can_split(nodes_[job.build].at))
+    scan_group(job.build, part - n_tiles, job.channels, thread, of_built);
+  if (of_sibling != nullptr)
+    scan_group(job.subtract, part - n_tiles, job.sibling_channels, thread, *of_sibling);
+}
+
+// Builds one tile of a job's histogram, subtracts it from the parent's, and scans both.
+void HistogramSearch::run_tile(const Job& job, int tile_index, int thread, TileSplit& of_built,
+                               TileSplit* of_sibling) {
   const int t = scope_->tiles()[tile_index];
   const Tile& tile = bins_.tile(t);
   const Node& node = nodes_[job.build];
-  const ChannelLayout& layout = *node.view.layout;
-  const size_t n_bins = static_cast<size_t>(tile.n_features) * tile.stride();
-  const bool counts_apart = layout.count_lane < 0;
-  const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
   Scratch& scratch = scratch_[thread];
-  TileSplit& built = proposals_[job.proposals].splits[tile_index];
-
   const uint64_t* rows = scope_->partition().words(node.at.rows, t);
   Slots slots = slots_of(node, tile);
   if (job.by_rows || job.sparse) leave_out_constant(rows, node.rows(), slots);
   const bool for_others = job.keep || job.subtract >= 0;
   if (!for_others && slots == Slots{}) return;
-  if (job.by_rows && !has_categories(t)) {
-    scan_by_rows(job, t, slots, thread, built);
-    return;
-  }
+  if (job.by_rows && !has_categories(t)) return scan_by_rows(job, t, slots, thread, of_built);
+
+  const bool counts_apart = node.view.layout->count_lane < 0;
   int32_t* sums = job.keep ? pool_[node.histogram].data() + tile_sums_[t] : scratch.sums.data();
   int32_t* count_ints = job.keep ? pool_[node.histogram].data() + tile_counts_[t] : scratch.counts.data();
   uint32_t* counts = counts_apart ? reinterpret_cast<uint32_t*>(count_ints) : nullptr;
-  if (!job.sparse || !scratch.clean) {
-    const size_t size = job.sparse ? scratch.sums.size() : n_bins * layout.lanes;
-    std::memset(sums, 0, sizeof(int32_t) * size);
-    if (counts_apart)
-      std::memset(count_ints, 0, sizeof(int32_t) * (job.sparse ? scratch.counts.size() : n_bins));
-  }
+  if (!job.sparse)
+    clear(tile, node.view.layout->lanes, sums, counts);
+  else if (!scratch.clean)
+    scratch.clear();
   if (!job.keep) scratch.clean = job.sparse;
-
-  if (job.chunks == 1) {
-    kernels.build(rows, job.channels, node.rows(), tile.n_features, tile.log2_stride, layout.lanes, sums,
-                  counts);
-  } else {
-    for (int c = 0; c < job.chunks; ++c) {
-      const Buffer<int32_t>& part =
-          chunk_[job.first_chunk + static_cast<size_t>(tile_index) * job.chunks + c];
-      kernels.add(sums, part.data(), static_cast<int64_t>(n_bins) * layout.lanes);
-      if (counts_apart)
-        kernels.add(count_ints, part.data() + n_bins * layout.lanes, static_cast<int64_t>(n_bins));
-    }
-  }
-  if (job.subtract >= 0) {
+  build_tile(job, tile_index, sums, counts);
+  if (of_sibling != nullptr) {
+    const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
+    const int64_t n_bins = int64_t{tile.n_features} * tile.stride();
     int32_t* parent = pool_[job.parent].data() + tile_sums_[t];
     int32_t* parent_counts = pool_[job.parent].data() + tile_counts_[t];
-    kernels.subtract(parent, sums, static_cast<int64_t>(n_bins) * layout.lanes);
-    if (counts_apart) kernels.subtract(parent_counts, count_ints, static_cast<int64_t>(n_bins));
+    kernels.subtract(parent, sums, n_bins * layout_.lanes);
+    if (counts_apart) kernels.subtract(parent_counts, count_ints, n_bins);
     scan(job.subtract, t,
          {parent, counts_apart ? reinterpret_cast<uint32_t*>(parent_counts) : nullptr, nullptr},
-         slots_of(nodes_[job.subtract], tile), thread, proposals_[job.proposals + 1].splits[tile_index]);
+         slots_of(nodes_[job.subtract], tile), thread, *of_sibling);
   }
   uint64_t touched[kTileFeatures * 4] = {};
-  if (job.sparse) kernels.touch(rows, node.rows(), tile.n_features, touched);
+  if (job.sparse) POLYLEAF_SELECT(histogram_kernels).touch(rows, node.rows(), tile.n_features, touched);
   if (scope_->can_split(node.at))
-    scan(job.build, t, {sums, counts, job.sparse ? touched : nullptr}, slots, thread, built);
-  if (!job.sparse) return;
-  for (int64_t i = 0; i < node.rows(); ++i)
-    for (int s = 0; s < tile.n_features; ++s) {
-      const size_t bin = (static_cast<size_t>(s) << tile.log2_stride) + ((rows[i] >> (8 * s)) & 255);
-      std::memset(sums + bin * layout.lanes, 0, sizeof(int32_t) * layout.lanes);
-      if (counts_apart) counts[bin] = 0;
-    }
+    scan(job.build, t, {sums, counts, job.sparse ? touched : nullptr}, slots, thread, of_built);
+  if (job.sparse) clear_touched(tile, rows, node.rows(), node.view.layout->lanes, sums, counts);
+}
+
+// From the node's rows, or from the chunks that they were cut into.
+void HistogramSearch::build_tile(const Job& job, int tile_index, int32_t* sums, uint32_t* counts) {
+  const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
+  const int t = scope_->tiles()[tile_index];
+  const Tile& tile = bins_.tile(t);
+  const Node& node = nodes_[job.build];
+  const int lanes = node.view.layout->lanes;
+  if (job.chunks == 1)
+    return kernels.build(scope_->partition().words(node.at.rows, t), job.channels, node.rows(),
+                         tile.n_features, tile.log2_stride, lanes, sums, counts);
+  const int64_t n_bins = int64_t{tile.n_features} * tile.stride();
+  for (int c = 0; c < job.chunks; ++c) {
+    const Buffer<int32_t>& part = chunk_[job.first_chunk + static_cast<size_t>(tile_index) * job.chunks + c];
+    kernels.add(sums, part.data(), n_bins * lanes);
+    if (counts != nullptr)
+      kernels.add(reinterpret_cast<int32_t*>(counts), part.data() + n_bins * lanes, n_bins);
+  }
 }
 
 bool HistogramSearch::has_categories(int t) const {

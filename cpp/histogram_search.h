@@ -10,6 +10,7 @@
 // schedule, leaves.
 #pragma once
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "buffer.h"
@@ -93,7 +94,9 @@ class HistogramSearch final : public Search {
   void sum_totals(const std::vector<Job>& jobs);
   void set_bounds(const std::vector<Job>& jobs);
   void build_chunks(std::vector<Job>& jobs);
-  void run_job(const Job& job, int tile, int thread);
+  void run_part(const Job& job, int part, int thread);
+  void run_tile(const Job& job, int tile_index, int thread, TileSplit& of_built, TileSplit* of_sibling);
+  void build_tile(const Job& job, int tile_index, int32_t* sums, uint32_t* counts);
   void scan_by_rows(const Job& job, int tile, const Slots& slots, int thread, TileSplit& out);
   void scan(int32_t node, int tile, const TileHistogram& histogram, const Slots& slots, int thread,
             TileSplit& out);
@@ -145,6 +148,10 @@ class HistogramSearch final : public Search {
     SparseHistogram sparse;
     bool clean = false;
     ScanScratch scan;
+    void clear() {
+      std::memset(sums.data(), 0, sizeof(int32_t) * sums.size());
+      std::memset(counts.data(), 0, sizeof(int32_t) * counts.size());
+    }
   };
   std::vector<Scratch> scratch_;
   std::vector<Buffer<int32_t>> chunk_;

@@ -223,19 +223,31 @@ int64_t Partition::decide_sparse(const Division& division, int64_t first, int64_
 // Moves the cells of sparse features behind their rows, whose sides have been decided.
 void Partition::divide_entries(std::vector<Division>& divisions) {
   const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
-  struct Part {
-    Division* division;
-    const uint8_t* bits;
-    const uint32_t* ranks;
-    SparseRange entries;
-    int64_t left_to = 0, right_to = 0;
-  };
-  std::vector<Part> parts;
+  std::vector<EntryPiece> pieces = entry_pieces_of(divisions);
+  parallel_for(n_threads_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+    EntryPiece& p = pieces[task];
+    for (const SparseEntry* e = p.entries.begin; e != p.entries.end; ++e)
+      p.n_left += p.bits[e->row / 8] >> (e->row % 8) & 1;
+  });
+  place(pieces, divisions);
+  for (int copy : {1, 2}) entries_[copy].reserve(n_entries_);
+  parallel_for(n_threads_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+    const EntryPiece& p = pieces[task];
+    SparseEntry* to = entries_[divisions[p.division].left.copy].data();
+    move.move_entries(p.entries.begin, p.entries.size(), p.bits, p.ranks, to + p.left_to, to + p.right_to);
+  });
+}
+
+// Blocks of the divisions' cells, and for each division how many rows go left before each 64 of them.
+std::vector<Partition::EntryPiece> Partition::entry_pieces_of(const std::vector<Division>& divisions) {
+  const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
+  std::vector<EntryPiece> pieces;
   int64_t bytes = 0, n_ranks = 0;
-  for (Division& d : divisions) n_ranks += d.rows.size() / 64 + 1;
+  for (const Division& d : divisions) n_ranks += d.rows.size() / 64 + 1;
   ranks_.reserve(n_ranks);
   n_ranks = 0;
-  for (Division& d : divisions) {
+  for (size_t i = 0; i < divisions.size(); ++i) {
+    const Division& d = divisions[i];
     const uint8_t* bits = bits_.data() + bytes;
     uint32_t* ranks = ranks_.data() + n_ranks;
     bytes += Block::count(d.rows.size(), kMoveBlock) * (kMoveBlock / 8);
@@ -244,34 +256,23 @@ void Partition::divide_entries(std::vector<Division>& divisions) {
     move.rank(bits, d.rows.size(), ranks);
     const SparseRange all = sparse_range(d.rows);
     for (const SparseEntry* e = all.begin; e != all.end; e += std::min(kEntryBlock, all.end - e))
-      parts.push_back({&d, bits, ranks, {e, e + std::min(kEntryBlock, all.end - e)}});
+      pieces.push_back({i, bits, ranks, {e, e + std::min(kEntryBlock, all.end - e)}});
   }
-  parallel_for(n_threads_, static_cast<int64_t>(parts.size()), [&](int64_t task, int) {
-    Part& part = parts[task];
-    for (const SparseEntry* e = part.entries.begin; e != part.entries.end; ++e)
-      part.left_to += part.bits[e->row / 8] >> (e->row % 8) & 1;
-  });
+  return pieces;
+}
+
+// Where each piece's cells go: after those of the pieces before it; the right child's after the left one's.
+void Partition::place(std::vector<EntryPiece>& pieces, std::vector<Division>& divisions) {
   for (Division& d : divisions) d.left.first_entry = d.left.last_entry = d.rows.first_entry;
-  for (const Part& part : parts) part.division->left.last_entry += part.left_to;
-  for (Division& d : divisions) d.right.first_entry = d.right.last_entry = d.left.last_entry;
-  int64_t left = 0;
-  for (size_t p = 0; p < parts.size(); ++p) {
-    Part& part = parts[p];
-    Division& d = *part.division;
-    const int64_t n_left = part.left_to;
-    if (p == 0 || parts[p - 1].division != &d) left = d.left.first_entry;
-    part.left_to = left;
-    part.right_to = d.right.last_entry;
-    left += n_left;
-    d.right.last_entry += part.entries.size() - n_left;
+  for (EntryPiece& p : pieces) {
+    p.left_to = divisions[p.division].left.last_entry;
+    divisions[p.division].left.last_entry += p.n_left;
   }
-  for (int copy : {1, 2}) entries_[copy].reserve(n_entries_);
-  parallel_for(n_threads_, static_cast<int64_t>(parts.size()), [&](int64_t task, int) {
-    const Part& part = parts[task];
-    SparseEntry* to = entries_[part.division->left.copy].data();
-    move.move_entries(part.entries.begin, part.entries.size(), part.bits, part.ranks, to + part.left_to,
-                      to + part.right_to);
-  });
+  for (Division& d : divisions) d.right.first_entry = d.right.last_entry = d.left.last_entry;
+  for (EntryPiece& p : pieces) {
+    p.right_to = divisions[p.division].right.last_entry;
+    divisions[p.division].right.last_entry += p.entries.size() - p.n_left;
+  }
 }
 
 void Partition::divide(std::vector<Division>& divisions) {

@@ -121,7 +121,17 @@ class Partition {
   SparseRange sparse_range(const RowRange& rows) const;
   void group_entries(std::vector<RowRange>& groups);
   int64_t decide_sparse(const Division& division, int64_t first, int64_t last, uint8_t* bits) const;
+  // A block of one division's cells, and where it goes.
+  struct EntryPiece {
+    size_t division;
+    const uint8_t* bits;    // of the division's rows
+    const uint32_t* ranks;  // the same
+    SparseRange entries;
+    int64_t n_left = 0, left_to = 0, right_to = 0;
+  };
   void divide_entries(std::vector<Division>& divisions);
+  std::vector<EntryPiece> entry_pieces_of(const std::vector<Division>& divisions);
+  static void place(std::vector<EntryPiece>& pieces, std::vector<Division>& divisions);
 
   const Bins& bins_;
   const int n_threads_;
