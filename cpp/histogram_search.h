@@ -18,6 +18,7 @@
 #include "histogram.h"
 #include "pool.h"
 #include "search.h"
+#include "sparse_scan.h"
 #include "split.h"
 
 namespace polyleaf {

@@ -5,8 +5,6 @@
 #include <cstring>
 #include <limits>
 
-#include "histogram.h"
-
 namespace polyleaf {
 namespace {
 
@@ -31,17 +29,6 @@ void add_left(const ScanNode& node, const ScanFeature& feature, TileSplit& split
   add(0, split.bin);
   if (split.missing_left) add(feature.missing, feature.missing);
   split.left_count = static_cast<int32_t>(count);
-}
-
-void begin_search(const ScanNode& node, TileSplit& best) {
-  best.sum = kNone;
-  best.feature = -1;
-  best.left.assign(node.layout->lanes + 16, 0);
-}
-
-// Where nothing was missing in a node, missing values follow the larger child.
-void follow_larger_child(const ScanNode& node, TileSplit& split) {
-  split.missing_left = split.left_count >= node.count - split.left_count;
 }
 
 // What the slopes of the winner will be solved from.
@@ -206,6 +193,25 @@ class CategoricalScan {
 
 }  // namespace
 
+void TileSplit::begin(const ScanNode& node) {
+  sum = kNone;
+  feature = -1;
+  left.assign(node.layout->lanes + 16, 0);
+}
+
+bool TileSplit::take_if_better(const NumericBest& found, int of_feature) {
+  if (!(found.sum > sum)) return false;
+  sum = found.sum;
+  feature = of_feature;
+  bin = found.bin;
+  missing_left = found.missing_left != 0;
+  return true;
+}
+
+void TileSplit::follow_larger_child(const ScanNode& node) {
+  missing_left = left_count >= node.count - left_count;
+}
+
 size_t moment_doubles(const ChannelLayout& layout) {
   // Rows of 272 candidates: a product with x for every gradient, curvature and regressor, a sum for every
   // lane.
@@ -240,9 +246,9 @@ void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogr
                            ? node.linear->table->means(t.features[slot])
                            : nullptr};
   };
-  begin_search(node, best);
+  best.begin(node);
   int best_slot = -1;
-  for (int s = 0; s < t.n_features; ++s) {  // in ascending order of feature: ties keep the first
+  for (int s = 0; s < t.n_features; ++s) {
     if (!allowed[s]) continue;
     const int f = t.features[s];
     const ScanFeature feature = feature_of(s);
@@ -253,12 +259,7 @@ void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogr
     }
     NumericBest numeric;
     scores.scan_numeric(node, feature, scratch, &numeric);
-    if (!(numeric.sum > best.sum)) continue;
-    best.sum = numeric.sum;
-    best.feature = f;
-    best.bin = numeric.bin;
-    best.missing_left = numeric.missing_left != 0;
-    best_slot = s;
+    if (best.take_if_better(numeric, f)) best_slot = s;
   }
   if (best_slot < 0) return;
   const ScanFeature feature = feature_of(best_slot);
@@ -267,137 +268,8 @@ void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogr
     std::fill(best.left.begin(), best.left.end(), 0);
     add_left(node, feature, best);
   }
-  if (feature.count(*node.layout, feature.missing) == 0) follow_larger_child(node, best);
+  if (feature.count(*node.layout, feature.missing) == 0) best.follow_larger_child(node);
   if (node.linear != nullptr) keep_products(node, feature, best);
-}
-
-void SparseHistogram::reserve(int lanes) {
-  sums_.reserve(static_cast<size_t>(kMissingCode + 1) * lanes + 16);
-  all_.reserve(lanes + 16);
-  if (counts_.size() > 0) return;
-  counts_.reserve(kMissingCode + 1 + 16);
-  std::fill_n(counts_.data(), counts_.size(), 0u);
-}
-
-// Features in ascending order: ties keep the first.
-class SparseScan {
- public:
-  SparseScan(const Bins& bins, const int16_t* channels, const ScanNode& node, ScanScratch& scratch,
-             SparseHistogram& histogram, TileSplit& best)
-      : bins_(bins),
-        lanes_(node.layout->lanes),
-        channels_(channels),
-        node_(node),
-        scores_(scores_of(node)),
-        kernels_(POLYLEAF_SELECT(histogram_kernels)),
-        scratch_(scratch),
-        histogram_(histogram),
-        best_(best) {}
-
-  void consider(int64_t number, const SparseEntry* entries, int64_t n) {
-    const int f = bins_.sparse().feature(number), n_bins = bins_.n_bins(f);
-    uint64_t touched[4] = {};
-    build(number, entries, n, touched);
-    const ScanFeature feature{histogram_.sums_.data(), histogram_.counts_.data(), touched, n_bins, n_bins};
-    NumericBest found;
-    scores_.scan_numeric(node_, feature, scratch_, &found);
-    clear(touched);
-    if (!(found.sum > best_.sum)) return;
-    best_.sum = found.sum;
-    best_.feature = f;
-    best_.bin = found.bin;
-    best_.missing_left = found.missing_left != 0;
-    best_number_ = number;
-    best_entries_ = entries;
-    best_n_ = n;
-  }
-
-  // The exact sums of the left child.
-  void finish() {
-    if (best_.feature < 0) return;
-    best_.set = {};
-    const SparseEntry* end = best_entries_ + best_n_;
-    const auto from = [&](int code) {
-      return std::lower_bound(best_entries_, end, SparseEntry::key_of(best_number_, code),
-                              [](const SparseEntry& entry, uint32_t key) { return entry.key < key; });
-    };
-    const SparseEntry* after = from(best_.bin + 1);
-    const SparseEntry* missing = from(kMissingCode);
-    int64_t count = 0;
-    if (bins_.sparse().common(best_number_) <= best_.bin) {  // all, less those that entries name
-      std::fill_n(histogram_.all_.data(), lanes_, 0);
-      add(best_entries_, best_n_, histogram_.all_.data());
-      for (int j = 0; j < lanes_; ++j) best_.left[j] = node_.totals[j] - histogram_.all_[j];
-      count = node_.count - best_n_;
-    }
-    add(best_entries_, after - best_entries_, best_.left.data());
-    count += after - best_entries_;
-    if (best_.missing_left) {
-      add(missing, end - missing, best_.left.data());
-      count += end - missing;
-    }
-    best_.left_count = static_cast<int32_t>(count);
-    if (missing == end) follow_larger_child(node_, best_);
-  }
-
- private:
-  // The bins of one feature: those that entries name, and the common one, which holds all other rows.
-  void build(int64_t number, const SparseEntry* entries, int64_t n, uint64_t* touched) {
-    const int common = bins_.sparse().common(number), missing = bins_.n_bins(bins_.sparse().feature(number));
-    int32_t* sums = histogram_.sums_.data();
-    int32_t* all = histogram_.all_.data();
-    std::fill_n(sums, lanes_, 0);  // scans read the first bin in any case
-    std::fill_n(sums + static_cast<size_t>(missing) * lanes_, lanes_, 0);
-    std::fill_n(all, lanes_, 0);
-    kernels_.build_sparse(entries, n, channels_, lanes_, missing, sums, histogram_.counts_.data(), all,
-                          touched);
-    int32_t* rest = sums + static_cast<size_t>(common) * lanes_;
-    for (int j = 0; j < lanes_; ++j) rest[j] = node_.totals[j] - all[j];
-    histogram_.counts_[common] = static_cast<uint32_t>(node_.count - n);
-    touched[common >> 6] |= uint64_t{1} << (common & 63);
-  }
-
-  void clear(const uint64_t* touched) {
-    for (int word = 0; word < 4; ++word)
-      for (uint64_t bits = touched[word]; bits != 0; bits &= bits - 1)
-        histogram_.counts_[word * 64 + __builtin_ctzll(bits)] = 0;
-  }
-
-  void add(const SparseEntry* entries, int64_t n, int32_t* out) {
-    uint64_t touched[4] = {};
-    if (n == 0) return;
-    kernels_.build_sparse(entries, n, channels_, lanes_, kMissingCode, histogram_.sums_.data(),
-                          histogram_.counts_.data(), out, touched);
-    clear(touched);
-  }
-
-  const Bins& bins_;
-  const int lanes_;
-  const int16_t* channels_;
-  const ScanNode& node_;
-  const ScoreKernels& scores_;
-  const HistogramKernels& kernels_;
-  ScanScratch& scratch_;
-  SparseHistogram& histogram_;
-  TileSplit& best_;
-  int64_t best_number_ = -1, best_n_ = 0;
-  const SparseEntry* best_entries_ = nullptr;
-};
-
-void best_split_of_entries(const Bins& bins, const SparseEntry* entries, int64_t n, const int16_t* channels,
-                           const ScanNode& node, const uint8_t* allowed, ScanScratch& scratch,
-                           SparseHistogram& histogram, TileSplit& best) {
-  begin_search(node, best);
-  SparseScan scan(bins, channels, node, scratch, histogram, best);
-  const int64_t least = std::max(1, node.config->min_child_samples);
-  for (const SparseEntry *at = entries, *end = entries + n, *next; at != end; at = next) {
-    const int32_t number = at->number();
-    next = at + 1;
-    while (next != end && next->number() == number) ++next;
-    // One child of every split has none but rows that entries name.
-    if (next - at >= least && allowed[bins.sparse().feature(number)]) scan.consider(number, at, next - at);
-  }
-  scan.finish();
 }
 
 }  // namespace polyleaf

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "bins.h"
-#include "buffer.h"
 #include "channels.h"
 #include "isa.h"
 #include "linear_table.h"
@@ -170,6 +169,14 @@ struct TileSplit {
   std::vector<double> left_products, products;
   std::vector<int32_t> absent;
   int32_t n_absent = 0;
+
+  // Nothing is found yet.
+  void begin(const ScanNode& node);
+  // Whether a feature's best is better; its sums follow once the best of all is known. Features come in
+  // ascending order: ties keep the first.
+  bool take_if_better(const NumericBest& found, int of_feature);
+  // Missing values, of which the node has none.
+  void follow_larger_child(const ScanNode& node);
 };
 
 // Histogram of a tile: sums [slot][bin][lane], counts [slot][bin] or nullptr, touched [slot][4] or nullptr.
@@ -184,23 +191,5 @@ struct TileHistogram {
 // allowed: slots that may be used.
 void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogram, const ScanNode& node,
                         const Slots& allowed, ScanScratch& scratch, TileSplit& best);
-
-// One sparse feature's histogram at a time: bins that hold nothing are left as they are.
-class SparseHistogram {
- public:
-  void reserve(int lanes);
-
- private:
-  friend class SparseScan;
-  Buffer<int32_t> sums_;     // [bin][lane]; one bin more for missing
-  Buffer<uint32_t> counts_;  // zero between features
-  Buffer<int32_t> all_;      // lanes
-};
-
-// The best split among sparse features: `entries`, whole features of them, are the node's, `channels` those
-// of its rows. allowed[f] != 0: feature f may be used.
-void best_split_of_entries(const Bins& bins, const SparseEntry* entries, int64_t n, const int16_t* channels,
-                           const ScanNode& node, const uint8_t* allowed, ScanScratch& scratch,
-                           SparseHistogram& histogram, TileSplit& best);
 
 }  // namespace polyleaf
