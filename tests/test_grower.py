@@ -60,6 +60,21 @@ def test_channels(kind, n_outputs):
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("n_outputs", range(1, 9))
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_outside_the_sample_may_hold_anything(kind, n_outputs):
+    """Vectors read beyond a row; what is not of the row must not reach its channels."""
+    p = sampled(make_problem(1, n=77, n_outputs=n_outputs, kind=kind))
+    outside = np.setdiff1d(np.arange(77), p.rows)
+    g, h = p.g.copy(), None if p.h is None else p.h.copy()
+    for values in (g,) if h is None else (g, h):
+        values[outside[::2]], values[outside[1::2]] = np.nan, np.inf
+    wild = replace(p, g=g, h=h)
+    for a, b in zip(Core.channels(wild), Twin.channels(p), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert_same_tree(Core.grow(wild)[0], Core.grow(p)[0])
+
+
 @pytest.mark.parametrize("n_outputs", [1, 3])
 @pytest.mark.parametrize("n_rows", [65_530, 70_000, 150_000])
 def test_channels_are_scaled_down_when_sums_could_overflow(n_rows, n_outputs):

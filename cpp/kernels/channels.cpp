@@ -150,6 +150,39 @@ void quantise_sixteen(const float* values, int n_columns, int c, const RowSample
   store(totals, total);
 }
 
+// Rows of one vector, of which the columns fill a part: the other lanes keep what they hold.
+template <class Floats, class Integers, class Row>
+void quantise_narrow(const float* values, int n_columns, const RowSample& sample, int64_t begin, int64_t end,
+                     const float* inverse, int16_t* channels, int offset, int32_t* sizes, int32_t* totals) {
+  constexpr int kWidth = sizeof(Row) / sizeof(int16_t);
+  Floats scale = {};
+  Row others = ~Row{};
+  for (int j = 0; j < n_columns; ++j) {
+    scale[offset + j] = inverse[j];
+    others[offset + j] = 0;
+  }
+  Integers size = {}, total = {};
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t row = row_of(sample, i), first = row * n_columns - offset;
+    const float* v = values + first;
+    float alone[kWidth] = {};
+    if (first < 0 || first + kWidth > sample.n_all * n_columns) {  // not outside all rows
+      std::memcpy(alone + offset, values + row * n_columns, sizeof(float) * n_columns);
+      v = alone;
+    }
+    const Floats scaled = load<Floats>(v) * multiplier_of(sample, row) * scale;
+    const Integers q = convert<Integers>((scaled + 12582912.0f) - 12582912.0f);
+    size += larger(q, -q);
+    total += q;
+    int16_t* to = channels + row * kWidth;
+    store(to, (load<Row>(to) & others) | (convert<Row>(q) & ~others));
+  }
+  for (int j = 0; j < n_columns; ++j) {
+    sizes[j] = size[offset + j];
+    totals[j] = total[offset + j];
+  }
+}
+
 void quantise_few(const float* values, int n_columns, int c, int width, const RowSample& sample,
                   int64_t begin, int64_t end, const float* inverse, int16_t* channels, int lanes, int offset,
                   int32_t* sizes, int32_t* totals) {
@@ -183,6 +216,14 @@ void quantise(const float* values, int n_columns, const RowSample& sample, int64
         if (offset + c + 16 <= lanes)
           quantise_sixteen(values, n_columns, c, sample, start, stop, inverse, channels, lanes, offset, sizes,
                            totals);
+        else if (lanes == 4)
+          quantise_narrow<f32x4, i32x4, i16x4>(values, n_columns, sample, start, stop, inverse, channels,
+                                               offset, sizes, totals);
+#ifdef __AVX2__
+        else if (lanes == 8)
+          quantise_narrow<f32x8, i32x8, i16x8>(values, n_columns, sample, start, stop, inverse, channels,
+                                               offset, sizes, totals);
+#endif
         else
           quantise_few(values, n_columns, c, width, sample, start, stop, inverse, channels, lanes, offset,
                        sizes, totals);
