@@ -340,7 +340,7 @@ TABLE_2 = (
                 ("Diagonal Hessian", "25: acc."),
                 ("Diagonal Hessian", "25: c.-e."),
             ),
-            "The hands are others than the paper's; another deal moves it as far: table II, Poker, other hands.",
+            "The hands are not the paper's; another deal moves it as far: table II, Poker, other hands.",
         ),
     ),
 )
