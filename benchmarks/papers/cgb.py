@@ -504,8 +504,8 @@ PAPER = Paper(
             """,
             ours=("C-GB", "GB", "GBDT-MO"), also=PEERS, subjects_are="rows",
             explained={
-                ("GB", "Energy"): "The paper's own RMSE of GB in table 4, of targets whose standard deviations "
-                "are 10.1 and 9.5, make 0.995; ours there are lower than these.",
+                ("GB", "Energy"): "The paper's RMSE of GB in table 4, of targets with standard deviations "
+                "of 10.1 and 9.5, make 0.995; ours there are lower than these.",
             },
         ),
         Table(
