@@ -89,7 +89,7 @@ class SearchScope {
       if (features_[f]) order.emplace_back(hash(config_->seed, node, static_cast<int>(f)), f);
     const size_t keep =
         static_cast<size_t>(std::ceil(config_->colsample_bynode * static_cast<double>(order.size())));
-    if (keep < order.size()) std::nth_element(order.begin(), order.begin() + keep, order.end());
+    std::nth_element(order.begin(), order.begin() + keep, order.end());
     for (size_t i = keep; i < order.size(); ++i) allowed[order[i].second] = 0;
     return allowed;
   }

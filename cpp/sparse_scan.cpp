@@ -7,12 +7,14 @@
 namespace polyleaf {
 
 void SparseHistogram::reserve(int lanes) {
-  sums_.reserve(static_cast<size_t>(kMissingCode + 1) * lanes + 16);
-  all_.reserve(lanes + 16);
-  if (counts_.size() > 0) return;
-  counts_.reserve(kMissingCode + 1 + 16);
-  std::fill_n(counts_.data(), counts_.size(), 0u);
+  sums.reserve(static_cast<size_t>(kMissingCode + 1) * lanes + 16);
+  all.reserve(lanes + 16);
+  if (counts.size() > 0) return;
+  counts.reserve(kMissingCode + 1 + 16);
+  std::fill_n(counts.data(), counts.size(), 0u);
 }
+
+namespace {
 
 // The scan of one feature after another, and the best of them.
 class SparseScan {
@@ -33,7 +35,7 @@ class SparseScan {
     const int f = bins_.sparse().feature(number), n_bins = bins_.n_bins(f);
     uint64_t touched[4] = {};
     build(number, entries, n, touched);
-    const ScanFeature feature{histogram_.sums_.data(), histogram_.counts_.data(), touched, n_bins, n_bins};
+    const ScanFeature feature{histogram_.sums.data(), histogram_.counts.data(), touched, n_bins, n_bins};
     NumericBest found;
     scores_.scan_numeric(node_, feature, scratch_, &found);
     clear(touched);
@@ -56,9 +58,9 @@ class SparseScan {
     const SparseEntry* missing = from(kMissingCode);
     int64_t count = 0;
     if (bins_.sparse().common(best_number_) <= best_.bin) {  // all, less those that entries name
-      std::fill_n(histogram_.all_.data(), lanes_, 0);
-      add(best_entries_, best_n_, histogram_.all_.data());
-      for (int j = 0; j < lanes_; ++j) best_.left[j] = node_.totals[j] - histogram_.all_[j];
+      std::fill_n(histogram_.all.data(), lanes_, 0);
+      add(best_entries_, best_n_, histogram_.all.data());
+      for (int j = 0; j < lanes_; ++j) best_.left[j] = node_.totals[j] - histogram_.all[j];
       count = node_.count - best_n_;
     }
     add(best_entries_, after - best_entries_, best_.left.data());
@@ -75,30 +77,30 @@ class SparseScan {
   // The bins of one feature: those that entries name, and the common one, which holds all other rows.
   void build(int64_t number, const SparseEntry* entries, int64_t n, uint64_t* touched) {
     const int common = bins_.sparse().common(number), missing = bins_.n_bins(bins_.sparse().feature(number));
-    int32_t* sums = histogram_.sums_.data();
-    int32_t* all = histogram_.all_.data();
+    int32_t* sums = histogram_.sums.data();
+    int32_t* all = histogram_.all.data();
     std::fill_n(sums, lanes_, 0);  // scans read the first bin in any case
     std::fill_n(sums + static_cast<size_t>(missing) * lanes_, lanes_, 0);
     std::fill_n(all, lanes_, 0);
-    kernels_.build_sparse(entries, n, channels_, lanes_, missing, sums, histogram_.counts_.data(), all,
+    kernels_.build_sparse(entries, n, channels_, lanes_, missing, sums, histogram_.counts.data(), all,
                           touched);
     int32_t* rest = sums + static_cast<size_t>(common) * lanes_;
     for (int j = 0; j < lanes_; ++j) rest[j] = node_.totals[j] - all[j];
-    histogram_.counts_[common] = static_cast<uint32_t>(node_.count - n);
+    histogram_.counts[common] = static_cast<uint32_t>(node_.count - n);
     touched[common >> 6] |= uint64_t{1} << (common & 63);
   }
 
   void clear(const uint64_t* touched) {
     for (int word = 0; word < 4; ++word)
       for (uint64_t bits = touched[word]; bits != 0; bits &= bits - 1)
-        histogram_.counts_[word * 64 + __builtin_ctzll(bits)] = 0;
+        histogram_.counts[word * 64 + __builtin_ctzll(bits)] = 0;
   }
 
   void add(const SparseEntry* entries, int64_t n, int32_t* out) {
     uint64_t touched[4] = {};
     if (n == 0) return;
-    kernels_.build_sparse(entries, n, channels_, lanes_, kMissingCode, histogram_.sums_.data(),
-                          histogram_.counts_.data(), out, touched);
+    kernels_.build_sparse(entries, n, channels_, lanes_, kMissingCode, histogram_.sums.data(),
+                          histogram_.counts.data(), out, touched);
     clear(touched);
   }
 
@@ -114,6 +116,8 @@ class SparseScan {
   int64_t best_number_ = -1, best_n_ = 0;
   const SparseEntry* best_entries_ = nullptr;
 };
+
+}  // namespace
 
 void best_split_of_entries(const Bins& bins, const SparseEntry* entries, int64_t n, const int16_t* channels,
                            const ScanNode& node, const uint8_t* allowed, ScanScratch& scratch,

@@ -12,15 +12,11 @@
 namespace polyleaf {
 
 // One sparse feature's histogram at a time: bins that hold nothing are left as they are.
-class SparseHistogram {
- public:
+struct SparseHistogram {
+  Buffer<int32_t> sums;     // [bin][lane]; one bin more for missing
+  Buffer<uint32_t> counts;  // zero between features
+  Buffer<int32_t> all;      // lanes
   void reserve(int lanes);
-
- private:
-  friend class SparseScan;
-  Buffer<int32_t> sums_;     // [bin][lane]; one bin more for missing
-  Buffer<uint32_t> counts_;  // zero between features
-  Buffer<int32_t> all_;      // lanes
 };
 
 // The best split among sparse features: `entries`, whole features of them, are the node's, `channels` those

@@ -86,3 +86,8 @@ def accuracy_error(percent: float, n_rows: int) -> float:
 def rmse(y: np.ndarray, predicted: np.ndarray) -> float:
     """Over all rows and targets."""
     return float(np.sqrt(np.mean((predicted.reshape(y.shape) - y) ** 2, dtype=np.float64)))
+
+
+def by_repeat(found: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """The figures of several repeats: under each name a list."""
+    return {name: [figures[name] for figures in found] for name in found[0]}

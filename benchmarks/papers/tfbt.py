@@ -14,7 +14,7 @@ from polyleaf import Dataset, PolyleafClassifier, recipes
 
 from ..frame.context import Context, Unavailable
 from ..frame.paper import Figure, Figures, Paper, Subject, Table
-from . import _poker
+from . import _fits, _poker
 
 METHODS: dict[str, dict[str, Any]] = {
     "Tree-per-class": {"multi_strategy": "one_output_per_tree", "refresh": "tree"},
@@ -98,7 +98,7 @@ def other_hands(context: Context, method: str, problem: str) -> Figures:
     for seed in context.seeds(REPEATS):
         data = Parts(*_poker.deal(context.rows(1_000_000), seed + 1), real.X, real.y)
         found.append(at_sizes(measured(context, method, data, largest), largest))
-    return {name: [f[name] for f in found] for name in found[0]}
+    return _fits.by_repeat(found)
 
 
 def other_bins(context: Context, method: str, problem: str) -> Figures:

@@ -14,14 +14,11 @@ POLYLEAF_INLINE float multiplier_of(const RowSample& sample, int64_t row) {
   return sample.multiplier ? sample.multiplier[row] : 1.0f;
 }
 
-// Round half to even for |x| < 2^22, the same on every instruction set.
-POLYLEAF_INLINE float round_even(float x) {
+// Round half to even for |x| < 2^22, one float or a vector of them, the same on every instruction set.
+template <class Floats>
+POLYLEAF_INLINE Floats round_even(const Floats& x) {
   const float magic = 12582912.0f;  // 1.5 * 2^23
   return (x + magic) - magic;
-}
-
-POLYLEAF_INLINE f32x16 round_even(f32x16 x) {
-  return (x + 12582912.0f) - 12582912.0f;
 }
 
 // Magnitudes compared as integers: for non-negative floats the order is the same, and a NaN is larger than
@@ -170,8 +167,7 @@ void quantise_narrow(const float* values, int n_columns, const RowSample& sample
       std::memcpy(alone + offset, values + row * n_columns, sizeof(float) * n_columns);
       v = alone;
     }
-    const Floats scaled = load<Floats>(v) * multiplier_of(sample, row) * scale;
-    const Integers q = convert<Integers>((scaled + 12582912.0f) - 12582912.0f);
+    const Integers q = convert<Integers>(round_even(load<Floats>(v) * multiplier_of(sample, row) * scale));
     size += larger(q, -q);
     total += q;
     int16_t* to = channels + row * kWidth;

@@ -163,24 +163,28 @@ class BinMapper:
         self._bin_table.transform(*blocks, codes, n_threads, only)
         return codes
 
-    def encode(self, table: FeatureTable, n_threads: int = 1) -> Codes:
-        """The same codes as `transform` gives, with columns of a sparse matrix held sparse.
+    def encode(self, table: FeatureTable, n_threads: int = 1, *, sparse: bool = True) -> Codes:
+        """The same codes as `transform` gives, with columns of a sparse matrix held sparse where they may be.
 
         A column that stores more than `SPARSE_SHARE` of the rows is dense: its histograms are built faster
         from all rows than from those.
         """
-        self._check_table(table)
-        dense, sparse = _part_by_share(table)
-        if sparse is None:
-            return Codes(table.n_rows, table.n_features, self.transform(table, n_threads))
-        is_dense = np.ones(table.n_features, bool)
-        is_dense[sparse.features] = False
-        codes = empty_codes(int(is_dense.sum()), table.n_rows)
+        if sparse and table.sparse:
+            dense, rare = _part_by_share(table)
+            if len(rare.features) > 0:
+                self._check_table(table)
+                return self._encode_apart(dense, rare, n_threads)
+        return Codes(table.n_rows, table.n_features, self.transform(table, n_threads))
+
+    def _encode_apart(self, dense: FeatureTable, rare: SparseBlock, n_threads: int) -> Codes:
+        n_rows, is_dense = dense.n_rows, np.ones(dense.n_features, bool)
+        is_dense[rare.features] = False
+        codes = empty_codes(int(is_dense.sum()), n_rows)
         blocks = *_numeric_blocks(dense), self._category_blocks(dense)
         self._bin_table.transform(*blocks, codes, n_threads, is_dense, compact=True)
-        stored, common = self._bin_table.transform_stored(_arrays_of(sparse), table.n_rows, n_threads)
-        cells = SparseCodes(sparse.features.astype(np.int32), common, sparse.indptr, sparse.indices, stored)
-        return Codes(table.n_rows, table.n_features, codes, cells)
+        stored, common = self._bin_table.transform_stored(_arrays_of(rare), n_rows, n_threads)
+        cells = SparseCodes(rare.features.astype(np.int32), common, rare.indptr, rare.indices, stored)
+        return Codes(n_rows, dense.n_features, codes, cells)
 
     def threshold_value(self, feature: int, code: int) -> float:
         """The number t such that ``code(x) <= code`` means ``x <= t``; infinity for the last bin."""
@@ -343,15 +347,13 @@ def _arrays_of(block: SparseBlock) -> tuple[Any, ...]:
     return block.data, block.indices, block.indptr, block.features
 
 
-def _part_by_share(table: FeatureTable) -> tuple[FeatureTable, SparseBlock | None]:
-    """The table without its columns that are to be held sparse, and these: features ascend."""
-    shares = [np.diff(block.indptr) <= SPARSE_SHARE * table.n_rows for block in table.sparse]
-    rare = [block.take(share) for block, share in zip(table.sparse, shares, strict=True) if share.any()]
-    if not rare:
-        return table, None
-    often = [block.take(~share) for block, share in zip(table.sparse, shares, strict=True)]
-    block = SparseBlock.joined(rare)
-    return replace(table, sparse=often), block.take(np.argsort(block.features, kind="stable"))
+def _part_by_share(table: FeatureTable) -> tuple[FeatureTable, SparseBlock]:
+    """The table without its columns that few rows store, and these: features ascend."""
+    block = SparseBlock.joined(table.sparse)
+    is_rare = np.diff(block.indptr) <= SPARSE_SHARE * table.n_rows
+    rare = np.flatnonzero(is_rare)
+    rare = rare[np.argsort(block.features[rare])]
+    return replace(table, sparse=[block.take(~is_rare)]), block.take(rare)
 
 
 def _integer_weights(sample_weight: ArrayLike, n_rows: int) -> NDArray[np.int64]:

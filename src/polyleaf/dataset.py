@@ -95,11 +95,8 @@ class Dataset:
             mapper.fit(table, sample_weight, n_threads)
         self.mapper: BinMapper = mapper
         self.features: NDArray[np.float32] | None = table.numbers() if keep_features else None
-        self._codes = (
-            Codes(table.n_rows, table.n_features, mapper.transform(table, n_threads))
-            if keep_features  # linear leaves read the codes of every row
-            else mapper.encode(table, n_threads)
-        )
+        # Linear leaves read the codes of every row.
+        self._codes = mapper.encode(table, n_threads, sparse=not keep_features)
         self._all_codes: NDArray[np.uint8] | None = None
         self._shape = table.n_rows, table.n_features
         self.y = y

@@ -69,6 +69,8 @@ class SparseBlock:
     @staticmethod
     def joined(blocks: Sequence[SparseBlock]) -> SparseBlock:
         """The columns of several blocks."""
+        if len(blocks) == 1:
+            return blocks[0]
         sizes = np.concatenate([np.diff(block.indptr) for block in blocks])
         return SparseBlock(
             np.concatenate([block.data for block in blocks]),

@@ -25,6 +25,8 @@ IMPORTANCE_KINDS = ("gain", "split", "cover")
 
 # Codes (one byte per value) and raw features (four) held at a time in prediction: longer tables go in chunks.
 _CHUNK_BYTES = 1 << 28
+# So few are found faster than the features are that trees split on, for which all nodes are gone through.
+_FEW_CODES = 1 << 14
 
 
 class _Chunk(NamedTuple):
@@ -319,8 +321,7 @@ class Model:
         """Yield raw scores (n_rows, n_outputs), float64, after each of the rounds."""
         last_round = self.n_rounds if last_round is None else last_round
         trees = self._tree_range(first_round, last_round)
-        codes = self.mapper.transform(table, n_threads, self.features_split_on(*trees))
-        features = self.regressors_of(table, *trees)
+        codes, features = self.codes_of(table, *trees, n_threads), self.regressors_of(table, *trees)
         raw = np.zeros((codes.shape[1], self.n_outputs), np.float32)
         for round in range(first_round, last_round):
             first, last = self._tree_range(round, round + 1)
@@ -352,11 +353,19 @@ class Model:
         only[wanted] = True
         return table.numbers(only)
 
-    def features_split_on(self, first: int, last: int) -> np.ndarray:
-        """Bool (n_features,): those that trees `first .. last - 1` split on."""
-        only = np.zeros(self.n_features, bool)
-        only[self.forest.split_features(first, last)] = True
-        return only
+    def codes_of(self, table: Any, first: int, last: int, n_threads: int = 1) -> np.ndarray:
+        """What trees `first .. last - 1` read of a FeatureTable.
+
+        Returns
+        -------
+        ndarray of shape (n_features, n_rows), uint8
+            See `BinMapper.transform`; rows of features that no tree splits on may hold anything.
+        """
+        only = None
+        if table.n_rows * self.n_features > _FEW_CODES:
+            only = np.zeros(self.n_features, bool)
+            only[self.forest.split_features(first, last)] = True
+        return self.mapper.transform(table, n_threads, only)
 
     def in_unit_of_y(self, raw: np.ndarray) -> np.ndarray:
         """Sums of leaf values (n_rows, n_outputs), float32 -> raw scores in the unit of y, float64."""
@@ -380,12 +389,11 @@ class Model:
     ) -> Iterator[_Chunk]:
         """Codes, and the features that linear leaves read, in chunks: memory stays bounded for any table."""
         bytes_per_row = self.n_features + 4 * len(self.forest.regressors(*trees))
-        only = self.features_split_on(*trees)
         size = max(1, _CHUNK_BYTES // max(1, bytes_per_row))
         for begin in range(0, max(1, table.n_rows), size):
             end = min(begin + size, table.n_rows)
             part = table if end - begin == table.n_rows else table.rows(begin, end)
-            codes = self.mapper.transform(part, n_threads, only)
+            codes = self.codes_of(part, *trees, n_threads)
             yield _Chunk(slice(begin, end), codes, self.regressors_of(part, *trees) if numbers else None)
 
     def _tree_range(self, first_round: int, last_round: int | None) -> tuple[int, int]:

@@ -96,7 +96,7 @@ class Tree:
     def apply(self, table: Any, n_threads: int = 1) -> np.ndarray:
         """Leaf ids of a FeatureTable: int32 (n_rows,)."""
         tree = self.number, self.number + 1
-        codes = self._model.mapper.transform(table, n_threads, self._model.features_split_on(*tree))
+        codes = self._model.codes_of(table, *tree, n_threads)
         return self._model.forest.apply(codes, *tree, n_threads)[:, 0]
 
     def leaf_values(self, leaf: int) -> np.ndarray:
