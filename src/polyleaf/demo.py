@@ -19,6 +19,7 @@ import numpy as np
 from . import data
 from .callbacks import Callback
 from .evaluation import baseline, scores
+from .hold_out import hold_out
 
 __all__ = ["DemoResult", "run"]
 
@@ -146,8 +147,7 @@ def _train(job: _Job, out: Path, params: dict[str, Any], start_job: Callable) ->
     small = data.load(job.data_name)
     X, X_test, y, y_test = small.split()
     # Early stopping looks at a part of the training rows, never at the test rows.
-    order = np.random.default_rng(0).permutation(len(X))
-    held_out, kept = order[: len(X) // 5], order[len(X) // 5 :]
+    kept, held_out = hold_out(len(X), len(X) // 5, seed=0)
     estimator = PolyleafRegressor if job.task == "regression" else PolyleafClassifier
     model = estimator(**params, early_stopping_rounds=_PATIENCE, random_state=0)
     model.fit(

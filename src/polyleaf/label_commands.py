@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from .hold_out import hold_out
 from .metrics_ranking import ranking_scores
 from .multilabel_files import LabelledRows, read_multilabel, write_sparse_matrix
 from .table import ReadError
 
-__all__ = ["FORMAT", "evaluate_labels", "holds_labels", "read_rows", "train_labels", "write_best"]
+__all__ = ["FORMAT", "evaluate_labels", "holds_labels", "read_rows", "split_of", "train_labels", "write_best"]
 
 FORMAT = "xmc"
 _ENDING = ".xmc"
@@ -60,22 +61,30 @@ def train_labels(
 
     X, Y, eval_set = rows.X, rows.Y, None
     if validation is not None:
-        fraction = _fraction(validation)
-        if fraction is None:
+        split = split_of(validation, X.shape[0], seed)
+        if split is None:
             watched = read_rows(Path(validation), None, threads)
             check_shape(watched, X.shape[1], Y.shape[1], validation)
             eval_set = [(watched.X, watched.Y)]
         else:
-            order = np.random.default_rng(seed).permutation(X.shape[0])
-            held = round(fraction * len(order))
-            if not 0 < held < len(order):
-                raise ReadError(f"--validation {validation} leaves no row to learn from, or none to watch.")
-            out, kept = np.sort(order[:held]), np.sort(order[held:])
-            eval_set, X, Y = [(X[out], Y[out])], X[kept], Y[kept]
+            kept, aside = split
+            eval_set, X, Y = [(X[aside], Y[aside])], X[kept], Y[kept]
     estimator = PolyleafClassifier(**params).fit(X, Y, eval_set=eval_set)
     if rows.label_names is not None:
         estimator.model_.output_names = rows.label_names
     return estimator
+
+
+def split_of(validation: str, n_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """Rows to learn from and rows to watch, where `validation` is a fraction; None where it is a file."""
+    try:
+        fraction = float(validation)
+    except ValueError:
+        return None
+    n_aside = round(fraction * n_rows)
+    if not 0 < fraction < 1 or not 0 < n_aside < n_rows:
+        raise ReadError(f"--validation {validation} leaves no row to learn from, or none to watch.")
+    return hold_out(n_rows, n_aside, seed)
 
 
 def check_shape(rows: LabelledRows, n_features: int, n_labels: int, path: Any) -> None:
@@ -144,10 +153,3 @@ def evaluate_labels(estimator: Any, rows: LabelledRows) -> dict[str, float]:
     parts = list(best_labels(estimator, rows.X, 5))
     best = tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     return ranking_scores(rows.Y, best)
-
-
-def _fraction(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
