@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -19,6 +19,8 @@ from .targets import Target, TargetEncoding, encode_classification
 
 __all__ = ["PolyleafClassifier"]
 
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
 
 def _gives_probabilities(estimator: PolyleafClassifier) -> bool:
     if hasattr(estimator, "model_"):
@@ -26,6 +28,10 @@ def _gives_probabilities(estimator: PolyleafClassifier) -> bool:
     if isinstance(estimator.objective, str):
         return estimator.objective != "squared_hinge"
     return getattr(estimator.objective, "probabilities", False)
+
+
+# Typed, so that what these methods return is known to whoever checks types.
+_where_there_are_probabilities: Callable[[_Method], _Method] = available_if(_gives_probabilities)
 
 
 @document
@@ -142,7 +148,7 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
         raw = self._raw(X, iteration_range)
         return raw[:, 0] if self._encoding.kind == "binary" else raw
 
-    @available_if(_gives_probabilities)
+    @_where_there_are_probabilities
     def predict_proba(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:
         """Probabilities.
 
@@ -154,7 +160,7 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
         """
         return self._probabilities(self._raw(X, iteration_range))
 
-    @available_if(_gives_probabilities)
+    @_where_there_are_probabilities
     def staged_predict_proba(
         self, X: Any, *, iteration_range: tuple[int, int] | None = None
     ) -> Iterator[np.ndarray]:

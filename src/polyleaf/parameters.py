@@ -362,7 +362,7 @@ class ProjectionParameters:
         default=None, at_least=1, text=f"Features that come out of it; None: {Projector.dim}."
     )
     tfidf: bool = parameter(
-        default=False,
+        default=Projector.tfidf,
         text="Before the projection, weight columns by inverse frequency and give rows length 1: for counts "
         "of words.",
     )
