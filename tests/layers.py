@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor, boosting
-from polyleaf.forest import to_arrays
+from polyleaf.storage import to_arrays
 
 N = 360
 CATEGORICAL = [3]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from problems import as_reference_tree, assert_same_tree, core_bins
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor, _core, forest, recipes
+from polyleaf import PolyleafClassifier, PolyleafRegressor, _core, recipes, storage
 from polyleaf.features import as_features
 from polyleaf.objectives import SquaredError, SquaredHinge
 from polyleaf.objectives.sparse import SparseProblem
@@ -377,7 +377,7 @@ def test_training_equals_the_twin(data, estimator, loss, base, weighted):
 
 
 def assert_same_models(a, b):
-    mine, theirs = (forest.to_arrays(model.model_.forest) for model in (a, b))
+    mine, theirs = (storage.to_arrays(model.model_.forest) for model in (a, b))
     assert mine.keys() == theirs.keys()
     for name in mine:
         np.testing.assert_array_equal(mine[name], theirs[name], err_msg=name)

@@ -25,7 +25,7 @@ from .sketches import get_sketch
 if TYPE_CHECKING:
     from .callbacks import Callback
     from .dataset import Dataset
-    from .forest import Leaves
+    from .leaf_kinds import Leaves
     from .metrics import Metric
     from .objectives import Objective
     from .projections import Projection

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .config import BoostConfig
     from .dataset import Dataset
     from .derivatives import Derivatives
-    from .forest import Leaves
+    from .leaf_kinds import Leaves
     from .objectives.base import Problem
 
 __all__ = ["ConstantLeaves", "LinearLeaves", "SparseLeaves", "newton_step"]
