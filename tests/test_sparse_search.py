@@ -74,18 +74,19 @@ def core_tree(
     problem, search, config, leaf_k, step, threshold_step=0.05, n_threads=1, features=None, held_sparse=()
 ):
     p = problem.gradients
-    grower = _core.Grower(core_bins(*problem.data, held_sparse, n_threads), n_threads)
+    bins = core_bins(*problem.data, held_sparse, n_threads)
     gradients, settings = core_gradients(p.g, n_threads), _core.GrowConfig(**asdict(config))
     step = _core.LeafConfig(**asdict(step))
     if search == "exact":
-        sample = p.rows, p.multiplier
-        tree = grower.grow_sparse_exactly(
-            gradients, p.weight, *sample, settings, features, step, leaf_k, threshold_step
-        )
+        chosen = _core.ExactSearch(bins, n_threads)
+        chosen.use(gradients, p.weight, p.rows, p.multiplier, step, leaf_k, threshold_step)
     else:
         kind, g, h = sketched(problem)
         channels = _core.Channels(g, h, kind, p.rows, p.multiplier, n_threads)
-        tree = grower.grow_sparse(gradients, p.weight, channels, settings, features, step, leaf_k)
+        chosen = _core.VerifiedSearch(_core.HistogramSearch(bins, n_threads), n_threads)
+        chosen.use(gradients, p.weight, channels, step, leaf_k)
+    grower = _core.Grower(bins, n_threads)
+    tree = grower.grow(chosen, settings, features)
     return as_reference_tree(tree), np.array(grower.leaf_of_row)
 
 

@@ -203,6 +203,7 @@ class _Run:
         self.weight, self.usable = weight, _rows_of_weight(weight)
         self.grower = _core.Grower(dataset.bins, config.n_threads)
         self.channels = _core.Channels()
+        self.histograms = _core.HistogramSearch(dataset.bins, config.n_threads)
         self.n_features = dataset.n_features
         self.layer_watchers: list[Callable[..., Any]] = []
         self.log: EvalsLog = {e.name: {m.name: [] for m in e.metrics} for e in eval_sets}
@@ -267,7 +268,7 @@ class _Run:
     def _grow(self, draw: Draw, output: int) -> tuple[_core.Tree, Leaves]:
         """A tree grown at one go, and its leaves; the raw scores have them added."""
         self._quantise(draw, output)
-        tree = self.grower.grow(self.channels, self._grow_config(draw.round, output), draw.features)
+        tree = self.grower.grow(self.histograms, self._grow_config(draw.round, output), draw.features)
         leaves = self._leaves(draw, output, tree)
         self._add(leaves, output)
         return tree, leaves
@@ -279,7 +280,7 @@ class _Run:
         """
         np.copyto(self.before, self.raw)
         self._quantise(draw, output)
-        self.grower.begin(self.channels, self._grow_config(draw.round, output), draw.features)
+        self.grower.begin(self.histograms, self._grow_config(draw.round, output), draw.features)
         steps = np.zeros((1, 1 if output >= 0 else self.raw.shape[1]), np.float32)  # of each node, summed
         layer = 0
         while self.grower.split():
@@ -294,7 +295,7 @@ class _Run:
             self._renew()
             draw = self._draw(draw.round, layer)
             self._quantise(draw, output)
-            self.grower.evaluate(self.channels)
+            self.grower.evaluate()
         tree = self.grower.finish()
         if layer == 0:  # nothing to split: one step for all rows, as a whole tree of one leaf takes
             leaves = self._leaves(draw, output, tree)
@@ -323,6 +324,7 @@ class _Run:
             self.leaves.renew(self.channels, kind, g, h, draw)
         else:
             self.channels.quantise(g, h, kind, draw.rows, draw.multiplier, self.config.n_threads)
+        self.histograms.use(self.channels)
 
     def _leaves(self, draw: Draw, output: int, tree: _core.Tree) -> Leaves:
         learning_rate = self.model.learning_rate

@@ -41,7 +41,13 @@ class SparseRun(_Run):
             raise ValueError(
                 'split_search="exact" is for numeric features; use "sketch" where some are categorical.'
             )
-        self.scores = self.problem.scores(self.config.n_threads)
+        n_threads = self.config.n_threads
+        self.search: _core.ExactSearch | _core.VerifiedSearch
+        if self.config.split_search == "exact":
+            self.search = _core.ExactSearch(dataset.bins, n_threads)
+        else:
+            self.search = _core.VerifiedSearch(self.histograms, n_threads)
+        self.scores = self.problem.scores(n_threads)
         self._add_trees(self.scores, dataset.codes if len(self.model.forest) else None, 0)
         for e in self.eval_sets:
             e.raw = _core.SparseScores(e.codes.shape[1], self.problem.n_outputs)
@@ -107,20 +113,23 @@ class SparseRun(_Run):
         return Draw(round, rows, multiplier, sample_features(self.config, self.n_features, round))
 
     def _grow_tree(self, draw: Draw, gradients: _core.SparseGradients) -> _core.Tree:
-        c, grower = self.config, self.grower
-        config, step = self._grow_config(draw.round, -1), newton_step(c, self.model.learning_rate)
-        if c.split_search == "exact":
+        self._judge_by(gradients, draw)
+        tree = self.grower.grow(self.search, self._grow_config(draw.round, -1), draw.features)
+        self.search.release()  # gradients are as large as the scores, which are about to grow
+        return tree
+
+    def _judge_by(self, gradients: _core.SparseGradients, draw: Draw) -> None:
+        """Tell the search what the next tree is judged by."""
+        c, step = self.config, newton_step(self.config, self.model.learning_rate)
+        if isinstance(self.search, _core.ExactSearch):
             sample = draw.rows, draw.multiplier
-            return grower.grow_sparse_exactly(
-                gradients, self.weight, *sample, config, draw.features, step, c.leaf_k, c.threshold_step
-            )
+            self.search.use(gradients, self.weight, *sample, step, c.leaf_k, c.threshold_step)
+            return
         sketch = CountSketch(c.sketch_dim or DEFAULT_SKETCH_DIM)
         g = sketch.sketch_sparse(gradients, draw.round, c.seed, c.n_threads)
         kind, h = self._structure_curvature(draw)
         self.channels.quantise(g, h, kind, draw.rows, draw.multiplier, c.n_threads)
-        return grower.grow_sparse(
-            gradients, self.weight, self.channels, config, draw.features, step, c.leaf_k
-        )
+        self.search.use(gradients, self.weight, self.channels, step, c.leaf_k)
 
     def _structure_curvature(self, draw: Draw) -> tuple[str, np.ndarray | None]:
         """Kind of channels and curvature (n, 1): the rows' weights, or 1 throughout."""
