@@ -1,7 +1,7 @@
 """PolyleafRegressor and PolyleafClassifier: the scikit-learn contract.
 
 Owns the parameters, their checks, and the translation between the user's terms and the loop's: y to a
-Target, X to a Dataset, parameters to a BoostConfig, raw scores to predictions. No algorithm: that is
+Target, X to a Dataset, parameters to Settings, raw scores to predictions. No algorithm: that is
 `boosting.py` and the core.
 """
 
@@ -25,17 +25,18 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .binning import BinMapper
-from .boosting import EvalSet, boost
+from .boosting import boost
 from .callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
-from .config import BoostConfig
 from .dataset import Dataset
 from .declaration import constraints, numpydoc
+from .eval_sets import EvalSet
 from .features import as_features
 from .metrics import Metric, get_metrics
 from .model import Model
 from .objectives import Custom, Objective, get_objective
 from .parameters import ClassifierParameters, RegressorParameters, SharedParameters
 from .projections import Projector
+from .settings import Settings, settings_of
 from .targets import Target, TargetEncoding, encode_classification, encode_regression, encode_sparse
 from .threads import effective_threads
 
@@ -161,7 +162,7 @@ class _PolyleafEstimator(BaseEstimator, SharedParameters):
                 target.values,
                 target.weight,
                 objective,
-                self._config(rounds, search),
+                self._settings(rounds, y),
                 eval_sets=eval_sets,
                 callbacks=all_callbacks,
                 init_model=start,
@@ -170,7 +171,7 @@ class _PolyleafEstimator(BaseEstimator, SharedParameters):
                 target_offset=self._per_score(encoding.offset),
                 output_names=self._score_names(encoding),
                 projection=self.projection_,
-                model_metadata=self._metadata(encoding),
+                metadata=self._metadata(encoding),
             )
         finally:
             for callback in all_callbacks:
@@ -417,11 +418,9 @@ class _PolyleafEstimator(BaseEstimator, SharedParameters):
             chosen = names.get(encoding.kind, None if is_as_wide else "loss")
         return get_metrics(chosen, objective)
 
-    def _config(self, rounds: int, search: str) -> BoostConfig:
-        names = {field.name for field in dataclasses.fields(BoostConfig)}
-        settings = {name: value for name, value in self.get_params(deep=False).items() if name in names}
-        settings |= {"n_estimators": rounds, "seed": self._seed(), "n_threads": self._n_threads()}
-        return BoostConfig(**settings | {"split_search": search})
+    def _settings(self, rounds: int, y: Any) -> Settings:
+        sparse, n_threads = scipy.sparse.issparse(y), self._n_threads()
+        return settings_of(self, rounds=rounds, sparse_targets=sparse, seed=self._seed(), n_threads=n_threads)
 
     def _all_callbacks(self, callbacks: Any, rounds: int, metrics: list[Metric]) -> list[Any]:
         chosen = as_callbacks(self.callbacks) + as_callbacks(callbacks)
