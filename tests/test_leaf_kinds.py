@@ -5,7 +5,7 @@ import pytest
 from models import random_model
 
 from polyleaf import serialize, storage
-from polyleaf.leaf_kinds import LEAF_KINDS
+from polyleaf.leaf_kinds import LEAF_KINDS, Names
 
 
 def test_descriptors_fit_each_other_and_the_format():
@@ -24,7 +24,7 @@ def test_a_kind_says_what_the_core_holds(name):
     leaves = forest.values(0)
     arrays = kind.to_arrays(leaves)
     assert {name: array.dtype for name, array in arrays.items()} == kind.arrays
-    cells = kind.cells(leaves, 0, "feature {}".format, "output {}".format)
+    cells = kind.cells(leaves, 0, Names("feature {}".format, "output {}".format))
     assert list(cells) == ["value", *kind.columns]
 
     def take(array, n_rows, n_columns):

@@ -143,7 +143,7 @@ class Run:
             grew |= grown.tree.n_leaves > 1 or not state.cancel(output)
             state.add(grown.leaf_of_row, leaves, output)
             self.model.append(grown.tree, leaves, round, output)
-        return self._may_grow(grew, draw.is_chance or self.structure.draws_features)
+        return self._may_grow(grew, draw.is_chance)
 
     def _may_grow(self, grew: bool, is_chance: bool) -> bool:
         """Whether there may be something to grow: the next draw of rows or features may be luckier."""

@@ -6,9 +6,9 @@ about.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from .leaf_kinds import Leaves
 from .metrics import Metric
 from .model import Model
 
-__all__ = ["EvalSet", "Evaluation", "Scores"]
+__all__ = ["EvalSet", "Evaluation"]
 
 EvalsLog: TypeAlias = dict[str, dict[str, list[float]]]
 OutputsLog: TypeAlias = dict[str, dict[str, list[np.ndarray]]]
@@ -50,20 +50,18 @@ class EvalSet:
     features: np.ndarray | None = None
 
 
-class Scores(Protocol):
-    """Raw scores of some rows, which trees are added to."""
-
-    by_output: bool
-
-    def add_trees(
-        self, forest: _core.Forest, first: int, codes: np.ndarray, features: np.ndarray | None
-    ) -> None: ...
-
-    def measured(self, e: EvalSet, model: Model) -> Iterator[tuple[Metric, tuple[Any, ...]]]: ...
-
-
 class Evaluation:
     """The evaluation sets of one training, and what became of them round by round.
+
+    Parameters
+    ----------
+    eval_sets : sequence of EvalSet
+    model : Model
+        Being trained; trees that it has count.
+    new_scores : callable
+        `new_scores(n_rows)`: raw scores of the state's kind, which add trees and are measured.
+    watchers : sequence of callable
+        Told of layers, see `callbacks.Callback.after_layer`.
 
     Attributes
     ----------
@@ -78,7 +76,7 @@ class Evaluation:
         eval_sets: Sequence[EvalSet],
         model: Model,
         new_scores: Callable[[int], Any],
-        watchers: Sequence[Callable[..., Any]] = (),
+        watchers: Sequence[Callable[..., Any]],
     ) -> None:
         self._model, self._watchers, self._first_round = model, watchers, model.n_rounds
         self._sets = [(e, new_scores(e.codes.shape[1])) for e in eval_sets]

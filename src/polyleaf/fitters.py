@@ -28,20 +28,9 @@ from .derivatives import Derivatives, column
 from .label_state import LabelState
 from .leaf_kinds import Leaves
 from .sampling import Draw
-from .settings import Curvature, LinearLeaf, SparseLeaf, Step
+from .settings import LinearLeaf, Settings, SparseLeaf, Step
 from .state import DenseState
 from .structure import Grown
-from .threads import Workers
-
-__all__ = [
-    "ConstantFitter",
-    "Fitter",
-    "LabelFitter",
-    "LinearFitter",
-    "QuantileFitter",
-    "SparseFitter",
-    "leaf_config",
-]
 
 
 class Fitter(Protocol):
@@ -55,23 +44,20 @@ class Fitter(Protocol):
 class ConstantFitter:
     """A vector in each leaf: one Newton step."""
 
-    def __init__(self, derivatives: Derivatives, step: Step, curvature: Curvature, workers: Workers) -> None:
-        self._derivatives, self._step, self._workers = derivatives, step, workers
-        self._block_size = curvature.block_of_leaves
+    def __init__(self, derivatives: Derivatives, settings: Settings) -> None:
+        self._derivatives, self._step, self._workers = derivatives, settings.step, settings.workers
+        self._block_size = settings.curvature.block_of_leaves
 
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
-        g, h = self._derivatives.for_leaves(output)
         return _core.newton_leaves(
-            g,
-            h,
+            *self._derivatives.for_leaves(output),
             grown.leaf_of_row,
             grown.tree.n_leaves,
             reg_lambda=self._step.reg_lambda,
             reg_alpha=self._step.reg_alpha,
             max_delta_step=self._step.max_delta_step,
             learning_rate=learning_rate,
-            rows=draw.rows,
-            multiplier=draw.multiplier,
+            **draw.sample,
             n_threads=self._workers.n_threads,
             block_size=self._block_size,
         )
@@ -80,8 +66,8 @@ class ConstantFitter:
 class QuantileFitter:
     """A vector in each leaf that minimises the loss, where the objective knows it: quantiles of residuals."""
 
-    def __init__(self, state: DenseState, workers: Workers) -> None:
-        self._state, self._workers = state, workers
+    def __init__(self, state: DenseState, settings: Settings) -> None:
+        self._state, self._workers = state, settings.workers
 
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
         rows = None if draw.rows is None else draw.rows.astype(np.int32)
@@ -93,8 +79,9 @@ class QuantileFitter:
 class SparseFitter:
     """A value for each of the `leaf_k` outputs that gain most (GBDT-MO, section III-B); docs/leaves.md."""
 
-    def __init__(self, derivatives: Derivatives, step: Step, leaf: SparseLeaf, workers: Workers) -> None:
-        self._derivatives, self._step, self._leaf, self._workers = derivatives, step, leaf, workers
+    def __init__(self, derivatives: Derivatives, leaf: SparseLeaf, settings: Settings) -> None:
+        self._derivatives, self._leaf = derivatives, leaf
+        self._step, self._workers = settings.step, settings.workers
 
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
         return _core.sparse_leaves(
@@ -104,8 +91,7 @@ class SparseFitter:
             self._leaf.leaf_k,
             grown.tree if self._leaf.leaf_support == "shared" else None,
             leaf_config(self._step, learning_rate),
-            rows=draw.rows,
-            multiplier=draw.multiplier,
+            **draw.sample,
             n_threads=self._workers.n_threads,
         )
 
@@ -113,8 +99,9 @@ class SparseFitter:
 class LabelFitter:
     """The same from gradients that hold few labels of very many."""
 
-    def __init__(self, state: LabelState, step: Step, leaf: SparseLeaf, workers: Workers) -> None:
-        self._state, self._step, self._leaf, self._workers = state, step, leaf, workers
+    def __init__(self, state: LabelState, leaf: SparseLeaf, settings: Settings) -> None:
+        self._state, self._leaf = state, leaf
+        self._step, self._workers = settings.step, settings.workers
 
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
         return _core.sparse_leaves_of_sparse(
@@ -124,8 +111,7 @@ class LabelFitter:
             grown.tree.n_leaves,
             self._leaf.leaf_k,
             leaf_config(self._step, learning_rate),
-            rows=draw.rows,
-            multiplier=draw.multiplier,
+            **draw.sample,
             n_threads=self._workers.n_threads,
         )
 
@@ -140,12 +126,12 @@ class LinearFitter:
     """
 
     def __init__(
-        self, derivatives: Derivatives, step: Step, leaf: LinearLeaf, dataset: Dataset, workers: Workers
+        self, derivatives: Derivatives, leaf: LinearLeaf, dataset: Dataset, settings: Settings
     ) -> None:
-        self._derivatives, self._step, self._leaf, self._workers = derivatives, step, leaf, workers
-        self._features = dataset.raw_features()
-        weight = derivatives.row_weight
-        self.table = _core.LinearTable(dataset.bins, self._features, weight, workers.n_threads)
+        self._derivatives, self._leaf, self._features = derivatives, leaf, dataset.raw_features()
+        self._step, self._workers = settings.step, settings.workers
+        weight, n_threads = derivatives.row_weight, self._workers.n_threads
+        self.table = _core.LinearTable(dataset.bins, self._features, weight, n_threads)
 
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
         return _core.linear_leaves(
@@ -159,8 +145,7 @@ class LinearFitter:
             max_regressors=self._leaf.linear_features,
             clip=self._leaf.linear_extrapolation == "clip",
             learning_rate=learning_rate,
-            rows=draw.rows,
-            multiplier=draw.multiplier,
+            **draw.sample,
             n_threads=self._workers.n_threads,
         )
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from polyleaf import storage
+from polyleaf.leaf_kinds import Names
 from polyleaf.leaf_storage import LEAF_DTYPES
 from polyleaf.model import Model
 from polyleaf.sizes import depths_of
@@ -242,7 +243,7 @@ def _trees(model: Model) -> Iterator[dict[str, Any]]:
 
 def _nodes(model: Model, thresholds: _Thresholds, view: Tree) -> Iterator[dict[str, Any]]:
     tree = view.structure
-    depths = depths_of(tree).tolist()
+    depths, names = depths_of(tree).tolist(), Names(model.feature_name, model.output_name)
     arrays = {name: getattr(tree, name).tolist() for name in storage.NODE_ARRAYS}
     for node, depth in enumerate(depths):
         entry = {name: array[node] for name, array in arrays.items()}
@@ -251,8 +252,7 @@ def _nodes(model: Model, thresholds: _Thresholds, view: Tree) -> Iterator[dict[s
             common |= {"count": entry["count"], "cover": entry["cover"]}
         feature = entry["feature"]
         if feature < 0:
-            cells = view.cells(entry["leaf"], model.feature_name, model.output_name)
-            yield common | {"leaf": entry["leaf"]} | cells
+            yield common | {"leaf": entry["leaf"]} | view.cells(entry["leaf"], names)
             continue
         rule: dict[str, Any]
         if entry["category_set"] >= 0:

@@ -47,7 +47,6 @@ class Layers:
     ) -> None:
         self._state, self._structure, self._fitter = state, structure, fitter
         self._sampler, self._model, self._watch = sampler, model, watch
-        self.draws_features = structure.draws_features
         self._sums = np.zeros((1, 1), np.float32)  # what each node of the tree adds, ancestors included
 
     def grow(self, draw: Draw, output: int) -> Grown:

@@ -14,7 +14,7 @@ import numpy as np
 
 import polyleaf._core as _core
 
-__all__ = ["DENSE", "LEAF_KINDS", "LINEAR", "SPARSE", "LeafKind", "LeafLinear", "Leaves"]
+__all__ = ["DENSE", "LEAF_KINDS", "LINEAR", "SPARSE", "LeafKind", "LeafLinear", "Leaves", "Names"]
 
 Leaves: TypeAlias = np.ndarray | _core.SparseLeaves | _core.LinearLeaves
 """What the leaves of one tree hold: a matrix (n_leaves, n_outputs or 1), or a block of another kind."""
@@ -22,8 +22,12 @@ Leaves: TypeAlias = np.ndarray | _core.SparseLeaves | _core.LinearLeaves
 Take: TypeAlias = Callable[[str, int, int], np.ndarray]
 """`take(name, n_rows, n_columns)`: the next matrix of one of the flat arrays."""
 
-Name: TypeAlias = Callable[[int], str]
-"""From the number of a feature, or of an output, to its name."""
+
+class Names(NamedTuple):
+    """From the number of a feature, or of an output, to its name."""
+
+    feature: Callable[[int], str]
+    output: Callable[[int], str]
 
 
 class LeafLinear(NamedTuple):
@@ -93,7 +97,7 @@ class LeafKind(ABC):
     def value(self, leaves: Any, leaf: int) -> np.ndarray:
         """What a leaf adds to raw scores: float32 (K,); where that depends on the row, at its centre."""
 
-    def cells(self, leaves: Any, leaf: int, feature_name: Name, output_name: Name) -> dict[str, Any]:
+    def cells(self, leaves: Any, leaf: int, names: Names) -> dict[str, Any]:
         """A leaf in a table of nodes: `value`, and `columns`; JSON types."""
         return {"value": self.value(leaves, leaf).tolist()}
 
@@ -163,11 +167,9 @@ class SparseLeaves(_WithEntries):
         dense[outputs] = values
         return dense
 
-    def cells(
-        self, leaves: _core.SparseLeaves, leaf: int, feature_name: Name, output_name: Name
-    ) -> dict[str, Any]:
+    def cells(self, leaves: _core.SparseLeaves, leaf: int, names: Names) -> dict[str, Any]:
         outputs, values = self.held(leaves, leaf)
-        return {"value": values.tolist(), "value_outputs": [output_name(k) for k in outputs.tolist()]}
+        return {"value": values.tolist(), "value_outputs": [names.output(k) for k in outputs.tolist()]}
 
     def held(self, leaves: _core.SparseLeaves, leaf: int) -> tuple[np.ndarray, np.ndarray]:
         """The outputs that a leaf holds, and their values."""
@@ -217,12 +219,10 @@ class LinearLeaves(_WithEntries):
     def value(self, leaves: _core.LinearLeaves, leaf: int) -> np.ndarray:
         return leaves.intercept[leaf]
 
-    def cells(
-        self, leaves: _core.LinearLeaves, leaf: int, feature_name: Name, output_name: Name
-    ) -> dict[str, Any]:
+    def cells(self, leaves: _core.LinearLeaves, leaf: int, names: Names) -> dict[str, Any]:
         function = self.function(leaves, leaf)
-        return super().cells(leaves, leaf, feature_name, output_name) | {
-            "regressors": [feature_name(f) for f in function.features.tolist()],
+        return super().cells(leaves, leaf, names) | {
+            "regressors": [names.feature(f) for f in function.features.tolist()],
             "centre": function.centre.tolist(),
             "coefficients": function.coefficients.tolist(),
             "lower": [b if np.isfinite(b) else None for b in function.lower.tolist()],

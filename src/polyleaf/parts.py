@@ -11,17 +11,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from . import fitters, splits
 from .dataset import Dataset
 from .derivatives import Derivatives
-from .eval_sets import EvalSet, Evaluation, Scores
-from .fitters import (
-    ConstantFitter,
-    Fitter,
-    LabelFitter,
-    LinearFitter,
-    QuantileFitter,
-    SparseFitter,
-)
+from .eval_sets import EvalSet, Evaluation
 from .label_state import LabelState
 from .layers import Layers
 from .leaf_kinds import Leaves
@@ -32,7 +25,6 @@ from .objectives.sparse import SparseProblem
 from .sampling import Draw, Sampler
 from .settings import LinearLeaf, Settings, SparseLeaf
 from .sketches import get_sketch
-from .splits import ExactSplits, HistogramSplits, LookaheadSplits, VerifiedSplits
 from .state import DenseState
 from .structure import Grown, Limits, Structure
 
@@ -54,16 +46,9 @@ class State(Protocol):
     def add(self, leaf_of_row: np.ndarray, leaves: Leaves, output: int) -> None:
         """Add a tree to the raw scores."""
 
-    def new_scores(self, n_rows: int) -> Scores:
-        """Scores of other rows, without any tree."""
-
 
 class Grows(Protocol):
     """The structure of trees, with what splits are judged by."""
-
-    @property
-    def draws_features(self) -> bool:
-        """Whether nodes see features by chance."""
 
     def grow(self, draw: Draw, output: int) -> Grown:
         """One tree, for one output or for all (-1)."""
@@ -74,7 +59,7 @@ class Parts(NamedTuple):
 
     state: State
     structure: Grows
-    fitter: Fitter
+    fitter: fitters.Fitter
     model: Model
     sampler: Sampler
     evaluation: Evaluation
@@ -113,7 +98,8 @@ def parts_of(
     """
     choose = _label_parts if settings.keeps_labels_sparse else _dense_parts
     state, structure, fitter = choose(settings, problem, dataset, weight, model)
-    sampler = Sampler(settings.sampling, dataset.n_features, weight)
+    nodes_draw = settings.growth.colsample_bynode < 1
+    sampler = Sampler(settings.sampling, dataset.n_features, weight, nodes_draw)
     evaluation = Evaluation(eval_sets, model, state.new_scores, watchers)
     if settings.run.refresh != "layer":
         return Parts(state, structure, fitter, model, sampler, evaluation)
@@ -124,7 +110,7 @@ def parts_of(
 
 def _label_parts(
     settings: Settings, problem: SparseProblem, dataset: Dataset, weight: np.ndarray | None, model: Model
-) -> tuple[DenseState | LabelState, Structure, Fitter]:
+) -> tuple[DenseState | LabelState, Structure, fitters.Fitter]:
     """Few of very many labels: leaves that hold few outputs, and splits that are judged by exact sums."""
     leaf, bins = settings.leaf, dataset.bins
     assert isinstance(leaf, SparseLeaf)
@@ -134,39 +120,37 @@ def _label_parts(
             'split_search="exact" is for numeric features; use "sketch" where some are categorical.'
         )
     state = LabelState(problem, dataset, model, settings.workers)
-    splits = (ExactSplits if is_exact else VerifiedSplits)(bins, state, leaf, settings)
-    fitter = LabelFitter(state, settings.step, leaf, settings.workers)
-    return state, Structure(bins, splits, Limits(), settings), fitter
+    judge = (splits.ExactSplits if is_exact else splits.VerifiedSplits)(bins, state, leaf, settings)
+    return state, Structure(bins, judge, Limits(), settings), fitters.LabelFitter(state, leaf, settings)
 
 
 def _dense_parts(
     settings: Settings, problem: Problem, dataset: Dataset, weight: np.ndarray | None, model: Model
-) -> tuple[DenseState | LabelState, Structure, Fitter]:
+) -> tuple[DenseState | LabelState, Structure, fitters.Fitter]:
     """All outputs of all rows: splits by histograms, and a fitter for each kind of leaf."""
-    leaf, step, workers, run = settings.leaf, settings.step, settings.workers, settings.run
-    memory = settings.growth.histogram_memory_bytes
+    leaf, step, run, bins = settings.leaf, settings.step, settings.run, dataset.bins
+    memory, workers = settings.growth.histogram_memory_bytes, settings.workers
     derivatives = Derivatives(problem, settings.curvature, weight, memory, workers)
     state = DenseState(problem, derivatives, dataset, model, workers)
     sketch = get_sketch(run.sketch, run.sketch_dim, problem.n_outputs)
-    columns = dataset.bins, derivatives, sketch, settings
-    splits = HistogramSplits(*columns)
+    judge = splits.HistogramSplits(bins, derivatives, sketch, settings)
     limits = Limits(step.reg_alpha, step.max_delta_step)
-    fitter: Fitter
+    fitter: fitters.Fitter
     match leaf:
         case SparseLeaf():
             _check_sparse(problem, leaf)
-            fitter = SparseFitter(derivatives, step, leaf, workers)
+            fitter = fitters.SparseFitter(derivatives, leaf, settings)
             limits = Limits(*limits[:2], leaf.leaf_k, leaf.leaf_support == "shared")
         case LinearLeaf():
             _refuse_renewal(problem, "linear")
-            fitter = LinearFitter(derivatives, step, leaf, dataset, workers)
+            fitter = fitters.LinearFitter(derivatives, leaf, dataset, settings)
             if leaf.looks_ahead:
-                splits = LookaheadSplits(fitter.table, leaf, *columns)
+                judge = splits.LookaheadSplits(fitter.table, leaf, bins, derivatives, sketch, settings)
         case _ if problem.renews_leaves:
-            fitter = QuantileFitter(state, workers)
+            fitter = fitters.QuantileFitter(state, settings)
         case _:
-            fitter = ConstantFitter(derivatives, step, settings.curvature, workers)
-    return state, Structure(dataset.bins, splits, limits if sketch is None else Limits(), settings), fitter
+            fitter = fitters.ConstantFitter(derivatives, settings)
+    return state, Structure(bins, judge, limits if sketch is None else Limits(), settings), fitter
 
 
 def _check_sparse(problem: Problem, leaf: SparseLeaf) -> None:

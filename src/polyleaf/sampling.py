@@ -35,7 +35,7 @@ class Draw(NamedTuple):
     features
         As `sample_features` gives them.
     is_chance : bool
-        Whether another round may draw others.
+        Whether trees of another round may see others.
     """
 
     round: int
@@ -43,6 +43,11 @@ class Draw(NamedTuple):
     multiplier: np.ndarray | None
     features: np.ndarray | None
     is_chance: bool
+
+    @property
+    def sample(self) -> dict[str, np.ndarray | None]:
+        """The rows, as the core is told of them."""
+        return {"rows": self.rows, "multiplier": self.multiplier}
 
 
 class Sampler:
@@ -54,16 +59,22 @@ class Sampler:
     n_features : int
     weight : ndarray of shape (n_rows,) or (n_rows, K), or None
         A row of weight 0 is as good as absent.
+    nodes_draw : bool
+        Whether each node draws from the features of its tree.
     """
 
-    def __init__(self, settings: Sampling, n_features: int, weight: np.ndarray | None) -> None:
-        self._settings, self._n_features, self._usable = settings, n_features, _rows_of_weight(weight)
+    def __init__(
+        self, settings: Sampling, n_features: int, weight: np.ndarray | None, nodes_draw: bool
+    ) -> None:
+        self._settings, self._n_features, self._nodes_draw = settings, n_features, nodes_draw
+        self._usable = _rows_of_weight(weight)
 
     def draw(self, g: np.ndarray, round: int, layer: int = 0) -> Draw:
         """The rows and features of a round, or of a layer; parameters as those of `sample_rows`."""
         rows, multiplier = sample_rows(self._settings, g, round, self._usable, layer)
         features = sample_features(self._settings, self._n_features, round)
-        return Draw(round, rows, multiplier, features, rows is not self._usable or features is not None)
+        is_chance = self._nodes_draw or rows is not self._usable or features is not None
+        return Draw(round, rows, multiplier, features, is_chance)
 
 
 def _rows_of_weight(weight: np.ndarray | None) -> np.ndarray | None:

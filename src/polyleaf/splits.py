@@ -32,11 +32,7 @@ class HistogramSplits:
     """Splits by histograms of quantised derivatives: of all outputs, or of the columns of a sketch."""
 
     def __init__(
-        self,
-        bins: _core.Bins,
-        derivatives: Derivatives,
-        sketch: Sketch | None,
-        settings: Settings,
+        self, bins: _core.Bins, derivatives: Derivatives, sketch: Sketch | None, settings: Settings
     ) -> None:
         self._derivatives, self._sketch = derivatives, sketch
         self._curvature, self._seed = settings.curvature.curvature, settings.sampling.seed
@@ -84,8 +80,7 @@ class LookaheadSplits(HistogramSplits):
             fit=self._leaf.linear_fit,
             max_regressors=self._leaf.linear_features,
             linear_lambda=self._leaf.slope_lambda,
-            rows=draw.rows,
-            multiplier=draw.multiplier,
+            **draw.sample,
             n_threads=self._workers.n_threads,
         )
 

@@ -133,22 +133,41 @@ def from_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, n_features: in
     n_trees = len(arrays["output"])
     nodes = _offsets(arrays, "node_offsets", n_trees, len(arrays["feature"]))
     sets = _offsets(arrays, "set_offsets", n_trees, len(arrays["categories"]))
-    forest = _core.Forest(n_outputs)
-    gains, leaves = _Reader(arrays, "output_gain"), _Leaves(arrays)
-    per_tree = zip(pairwise(nodes), pairwise(sets), arrays["output"], arrays["gain_outputs"], strict=True)
-    for t, ((begin, end), (first_set, last_set), output, gain_outputs) in enumerate(per_tree):
+    forest, kinds, readers = _core.Forest(n_outputs), _kinds(arrays), _readers(arrays)
+
+    def take(name: str, n_rows: int, n_columns: int) -> np.ndarray:
+        return readers[name].take(n_rows, n_columns)
+
+    per_tree = zip(
+        kinds, pairwise(nodes), pairwise(sets), arrays["output"], arrays["gain_outputs"], strict=True
+    )
+    for kind, (begin, end), (first_set, last_set), output, gain_outputs in per_tree:
         tree = _core.Tree.from_arrays(
             **{name: arrays[name][begin:end] for name in NODE_ARRAYS},
             categories=arrays["categories"][first_set:last_set],
-            output_gain=gains.take(end - begin, int(gain_outputs)),
+            output_gain=take("output_gain", end - begin, int(gain_outputs)),
             n_features=n_features,
         )
         n_columns = n_outputs if output < 0 else 1
-        block = leaves.kind(t).from_arrays(leaves.take, tree.n_leaves, n_columns, n_features)
-        forest.append(tree, block, int(output))
-    gains.check_end()
-    leaves.check_end()
+        forest.append(tree, kind.from_arrays(take, tree.n_leaves, n_columns, n_features), int(output))
+    for reader in readers.values():
+        reader.check_end()
     return forest
+
+
+def _kinds(arrays: Mapping[str, np.ndarray]) -> list[LeafKind]:
+    """The kind of leaves of each tree."""
+    numbers = arrays.get("leaf_kind", np.zeros(len(arrays["output"]), np.uint8)).tolist()
+    known = {kind.number: kind for kind in LEAF_KINDS.values()}
+    if not known.keys() >= set(numbers):
+        raise ValueError("The forest's array 'leaf_kind' names a kind of leaves that does not exist.")
+    return [known[number] for number in numbers]
+
+
+def _readers(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """What takes the parts of one tree after another from the flat arrays."""
+    names = {"output_gain", *_KIND_ARRAYS} & arrays.keys() - {"leaf_kind"}
+    return {name: _Reader(arrays, name) for name in names} | {"values": _Values(arrays)}
 
 
 def has_statistics(arrays: Mapping[str, np.ndarray]) -> bool:
@@ -237,26 +256,3 @@ class _Reader:
     def check_end(self) -> None:
         if self._at != len(self._flat):
             raise ValueError(f"The forest's array {self._name!r} is longer than its trees need.")
-
-
-class _Leaves:
-    """Takes the leaves of one tree after another from the flat arrays."""
-
-    def __init__(self, arrays: Mapping[str, np.ndarray]):
-        names = [name for name in _KIND_ARRAYS if name in arrays and name != "leaf_kind"]
-        self._arrays: dict[str, Any] = {name: _Reader(arrays, name) for name in names}
-        self._arrays["values"] = _Values(arrays)
-        self._numbers = arrays.get("leaf_kind", np.zeros(len(arrays["output"]), np.uint8)).tolist()
-        self._kinds = {kind.number: kind for kind in LEAF_KINDS.values()}
-        if not self._kinds.keys() >= set(self._numbers):
-            raise ValueError("The forest's array 'leaf_kind' names a kind of leaves that does not exist.")
-
-    def kind(self, t: int) -> LeafKind:
-        return self._kinds[self._numbers[t]]
-
-    def take(self, name: str, n_rows: int, n_columns: int) -> np.ndarray:
-        return self._arrays[name].take(n_rows, n_columns)
-
-    def check_end(self) -> None:
-        for reader in self._arrays.values():
-            reader.check_end()

@@ -57,11 +57,6 @@ class Structure:
         self._growth, self._block_size = settings.growth, settings.curvature.block_of_splits
         self._grower = _core.Grower(bins, settings.workers.n_threads)
 
-    @property
-    def draws_features(self) -> bool:
-        """Whether nodes see features by chance."""
-        return self._growth.colsample_bynode < 1.0
-
     def grow(self, draw: Draw, output: int) -> Grown:
         """One tree, for one output or for all (-1)."""
         search = self._splits.use(draw, output)

@@ -5,14 +5,14 @@ Owns: the views. Must not know: how trees are stored in files, or grown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
 import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.chunks import codes_of
-from polyleaf.leaf_kinds import LEAF_KINDS, LINEAR, SPARSE, LeafKind, LeafLinear, Leaves
+from polyleaf.leaf_kinds import LEAF_KINDS, LINEAR, SPARSE, LeafKind, LeafLinear, Leaves, Names
 
 __all__ = ["LeafLinear", "Tree", "Trees"]
 
@@ -85,11 +85,9 @@ class Tree:
         """The function of a linear leaf."""
         return LINEAR.function(self.leaves, self._checked(leaf, LINEAR))
 
-    def cells(
-        self, leaf: int, feature_name: Callable[[int], str], output_name: Callable[[int], str]
-    ) -> dict[str, Any]:
+    def cells(self, leaf: int, names: Names) -> dict[str, Any]:
         """A leaf as JSON types: `value`, and what its kind has besides (`LeafKind.columns`)."""
-        return LEAF_KINDS[self.kind].cells(self.leaves, self._checked(leaf), feature_name, output_name)
+        return LEAF_KINDS[self.kind].cells(self.leaves, self._checked(leaf), names)
 
     def _checked(self, leaf: int, of: LeafKind | None = None) -> int:
         if of is not None and self.kind != of.name:
