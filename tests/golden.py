@@ -19,7 +19,6 @@ from scipy.sparse import csr_matrix
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, recipes
 from polyleaf.features import as_features
-from polyleaf.serialize import to_bytes
 
 FILE = Path(__file__).parent / "files" / "golden.json"
 N, OUTPUTS = 420, 3
@@ -287,7 +286,7 @@ def hashes(name, n_jobs=1):
     else:
         scores = [model.raw_predict_codes(X.codes, n_threads=n_jobs)]
     return {
-        "model": _hash(_lasting(to_bytes(model))),
+        "model": _hash(_lasting(model.to_bytes())),
         "scores": _hash(*(a.tobytes() for a in scores)),
     }
 

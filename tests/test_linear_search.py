@@ -8,7 +8,7 @@ import reference
 import reference_linear
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import as_reference_tree, make_problem, sampled
+from problems import HistogramGrower, as_reference_tree, make_problem, sampled
 from test_linear_leaves import raw_features
 
 from polyleaf import _core
@@ -19,7 +19,7 @@ def by_core(p, features, linear, n_threads=1):
     channels = _core.LinearChannels(_core.LinearTable(bins, features))
     fit = dict(fit=linear.fit, max_regressors=linear.max_regressors, linear_lambda=linear.linear_lambda)
     channels.renew(p.g, p.h, p.kind, rows=p.rows, multiplier=p.multiplier, n_threads=n_threads, **fit)
-    grower = _core.Grower(bins, n_threads)
+    grower = HistogramGrower(bins, n_threads)
     tree = grower.grow(channels, _core.GrowConfig(**asdict(p.config)), p.features)
     return as_reference_tree(tree), np.array(grower.leaf_of_row)
 

@@ -24,7 +24,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from .boosting import boost
 from .callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
-from .config import BoostConfig
 from .dataset import Dataset
 from .declaration import numpydoc
 from .features import FeatureTable
@@ -42,7 +41,7 @@ from .prepare import (
     y_and_weight,
 )
 from .projections import Projection
-from .settings import Settings, SparseLeaf, settings_of
+from .settings import settings_of
 from .targets import Target, TargetEncoding, encode_sparse
 from .threads import effective_threads
 
@@ -166,7 +165,7 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
                 ready.target.values,
                 ready.target.weight,
                 objective,
-                self._config(settings),
+                settings,
                 eval_sets=ready.eval_sets,
                 callbacks=all_callbacks,
                 init_model=start,
@@ -175,7 +174,7 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
                 target_offset=self._per_score(encoding.offset),
                 output_names=self._score_names(encoding),
                 projection=ready.projection,
-                model_metadata=self._metadata(encoding, ready.projection),
+                metadata=self._metadata(encoding, ready.projection),
             )
         self._adopt(model, encoding)
         self.evals_result_per_output_ = {
@@ -328,21 +327,6 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
             "parameters": _plain_parameters(self.get_params(deep=False)),
             **encoding.to_dict(),
         }
-
-    def _config(self, settings: Settings) -> BoostConfig:
-        """For the rooms that do not read parts yet."""
-        names = {field.name for field in dataclasses.fields(BoostConfig)}
-        values = {name: value for name, value in self.get_params(deep=False).items() if name in names}
-        leaf = settings.leaf
-        return BoostConfig(
-            **values
-            | {
-                "n_estimators": settings.run.n_estimators,
-                "seed": settings.sampling.seed,
-                "n_threads": settings.workers.n_threads,
-                "split_search": leaf.split_search if isinstance(leaf, SparseLeaf) else "histogram",
-            }
-        )
 
     def _seeds(self, start: Model | None) -> Seeds:
         """Drawn in this order, and only for what uses chance, so that a generator is moved on no further."""

@@ -16,8 +16,8 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import validate_data
 
 from .binning import BinMapper
-from .boosting import EvalSet
 from .dataset import Dataset
+from .eval_sets import EvalSet
 from .features import FeatureTable, as_features
 from .hold_out import hold_out_by_class
 from .metrics import Metric
