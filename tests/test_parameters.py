@@ -17,6 +17,9 @@ import polyleaf
 from polyleaf import PolyleafClassifier, PolyleafRegressor, _core, settings
 from polyleaf.declaration import constraints, declarations
 from polyleaf.parameters import ClassifierParameters, RegressorParameters
+from polyleaf.projections import Projector
+from polyleaf.sketches import DEFAULT_DIM
+from polyleaf.splits import DIAGONAL_UP_TO, LABEL_SKETCH_DIM
 
 ESTIMATORS = [(PolyleafRegressor, RegressorParameters), (PolyleafClassifier, ClassifierParameters)]
 SOURCE = Path(polyleaf.__file__).parent
@@ -40,10 +43,12 @@ PREPARATION = {
 """What estimators and the preparation of data read, and no part of a run."""
 
 # Names that mean something else where they stand: the rows that thresholds are chosen from, the seed of that
-# draw, kinds of curvature of single losses, a recipe's own value, and the weight that "no weight" stands for.
+# draw, kinds of curvature of single losses, a recipe's own value, and values that make a part do nothing.
 SOMETHING_ELSE = {
     ("binning.py", "subsample"), ("binning.py", "random_state"), ("custom.py", "curvature"),
     ("log_link.py", "curvature"), ("recipes.py", "leaf_k"), ("binary.py", "scale_pos_weight"),
+    ("structure.py", "reg_alpha"), ("structure.py", "max_delta_step"), ("structure.py", "leaf_k"),
+    ("fitters.py", "learning_rate"),
 }  # fmt: skip
 
 
@@ -151,6 +156,13 @@ def test_the_docstring_has_the_everyday_parameters_first(estimator, declared):
         assert p.everyday or p.topic in lines
     assert "subsample : float in (0, 1], default=1.0" in everyday
     assert 'grow_policy : {"lossguide", "depthwise"}, default="lossguide"' in rest
+
+
+def test_texts_that_say_what_None_stands_for_are_true():
+    assert f"None: {DEFAULT_DIM}, and {LABEL_SKETCH_DIM} for" in EVERY["sketch_dim"].text
+    assert f"None: {Projector.dim}." in EVERY["projection_dim"].text
+    assert settings.DEFAULT_HISTOGRAM_MEMORY == 2**30 and "None: 1 GiB." in EVERY["histogram_memory"].text
+    assert f"up to {DIAGONAL_UP_TO} outputs" in EVERY["curvature"].text
 
 
 @pytest.mark.parametrize(

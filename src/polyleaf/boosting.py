@@ -81,9 +81,13 @@ def boost(
         model.best_iteration = model.best_score = None  # of the run before
     else:
         base_score = problem.base_score(settings.workers.n_threads) if base_score is None else base_score
-        names = dataset.feature_names
         model = Model(
-            mapper=dataset.mapper, objective=objective, base_score=base_score, feature_names=names, **about
+            mapper=dataset.mapper,
+            objective=objective,
+            base_score=base_score,
+            learning_rate=settings.run.learning_rate,
+            feature_names=dataset.feature_names,
+            **about,
         )
     model.learning_rate = settings.run.learning_rate
     problem.set_base(model.base_score)

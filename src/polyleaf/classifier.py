@@ -10,12 +10,12 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
-from .declaration import constraints
-from .estimators_base import PolyleafEstimator, document
-from .model import Model
-from .objectives import Custom, Objective, get_objective
-from .parameters import ClassifierParameters
-from .targets import Target, TargetEncoding, encode_classification
+from polyleaf.declaration import constraints
+from polyleaf.estimators_base import PolyleafEstimator, document
+from polyleaf.model import Model
+from polyleaf.objectives import Custom, Objective, get_objective
+from polyleaf.parameters import ClassifierParameters
+from polyleaf.targets import Target, TargetEncoding, encode_classification
 
 __all__ = ["PolyleafClassifier"]
 

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .classifier import PolyleafClassifier
-from .estimators_base import PolyleafEstimator
-from .model import Model
-from .regressor import PolyleafRegressor
+from polyleaf.classifier import PolyleafClassifier
+from polyleaf.estimators_base import PolyleafEstimator
+from polyleaf.model import Model
+from polyleaf.regressor import PolyleafRegressor
 
 __all__ = ["PolyleafClassifier", "PolyleafRegressor", "load_model"]
 

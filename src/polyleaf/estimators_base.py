@@ -10,11 +10,12 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 import scipy.sparse
@@ -22,16 +23,16 @@ from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .boosting import boost
-from .callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
-from .dataset import Dataset
-from .declaration import numpydoc
-from .features import FeatureTable
-from .metrics import Metric, get_metrics
-from .model import Model
-from .objectives import Custom, Objective
-from .parameters import SharedParameters
-from .prepare import (
+from polyleaf.boosting import boost
+from polyleaf.callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
+from polyleaf.dataset import Dataset
+from polyleaf.declaration import numpydoc
+from polyleaf.features import FeatureTable
+from polyleaf.metrics import Metric, get_metrics
+from polyleaf.model import Model
+from polyleaf.objectives import Custom, Objective
+from polyleaf.parameters import SharedParameters
+from polyleaf.prepare import (
     FeatureReader,
     Seeds,
     codes_of,
@@ -40,10 +41,10 @@ from .prepare import (
     take_feature_names,
     y_and_weight,
 )
-from .projections import Projection
-from .settings import settings_of
-from .targets import Target, TargetEncoding, encode_sparse
-from .threads import effective_threads
+from polyleaf.projections import Projection
+from polyleaf.settings import settings_of
+from polyleaf.targets import Target, TargetEncoding, encode_sparse
+from polyleaf.threads import effective_threads
 
 __all__ = ["PolyleafEstimator", "document"]
 
@@ -81,14 +82,15 @@ def document(cls: _Class) -> _Class:
     """Fill in what the docstrings of both estimators have from elsewhere."""
     assert cls.__doc__ is not None
     for mark, text in (("{parameters}", numpydoc(cls)), ("{attributes}", _ATTRIBUTES)):
-        cls.__doc__ = cls.__doc__.replace(mark, text.replace("\n", "\n    "))
+        cls.__doc__ = cls.__doc__.replace(mark, textwrap.indent(text, "    ").lstrip())
     return cls
 
 
 class PolyleafEstimator(BaseEstimator, SharedParameters):
     """What regressor and classifier have in common."""
 
-    objective: Any
+    if TYPE_CHECKING:  # declared by each for itself
+        objective: Any
 
     # ------------------------------------------------------------------------------------------------ fit
 

@@ -15,16 +15,16 @@ import scipy.sparse
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import validate_data
 
-from .binning import BinMapper
-from .dataset import Dataset
-from .eval_sets import EvalSet
-from .features import FeatureTable, as_features
-from .hold_out import hold_out_by_class
-from .metrics import Metric
-from .model import Model
-from .parameters import SharedParameters
-from .projections import Projection, Projector
-from .targets import Target, encode_sparse
+from polyleaf.binning import BinMapper
+from polyleaf.dataset import Dataset
+from polyleaf.eval_sets import EvalSet
+from polyleaf.features import FeatureTable, as_features
+from polyleaf.hold_out import hold_out_by_class
+from polyleaf.metrics import Metric
+from polyleaf.model import Model
+from polyleaf.parameters import SharedParameters
+from polyleaf.projections import Projection, Projector
+from polyleaf.targets import Target, encode_sparse
 
 __all__ = [
     "EvalData",

@@ -8,12 +8,12 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_pinball_score, r2_score
 
-from .declaration import constraints
-from .estimators_base import PolyleafEstimator, document
-from .model import Model
-from .objectives import Custom, Objective, get_objective
-from .parameters import RegressorParameters
-from .targets import Target, TargetEncoding, encode_regression
+from polyleaf.declaration import constraints
+from polyleaf.estimators_base import PolyleafEstimator, document
+from polyleaf.model import Model
+from polyleaf.objectives import Custom, Objective, get_objective
+from polyleaf.parameters import RegressorParameters
+from polyleaf.targets import Target, TargetEncoding, encode_regression
 
 __all__ = ["PolyleafRegressor"]
 
