@@ -69,7 +69,7 @@ _PARAMETERS = {p.name: p for kind in (RegressorParameters, ClassifierParameters)
 def _parameter(name: str, *flags: str) -> Any:
     """An option for a parameter of the estimators, which says what the parameter says of itself."""
     p = _PARAMETERS[name]
-    return typer.Option(*flags, help=f"{p.summary} {p.kind}; default {p.default}.", min=p.bounds["at_least"])
+    return typer.Option(*flags, help=f"{p.summary} {p.kind}; default {p.default}.", min=p.bounds.at_least)
 
 
 def _by_topic() -> str:

@@ -59,6 +59,12 @@ class Bounds(NamedTuple):
         high = self.at_most if self.below is None else self.below
         return None if high == math.inf else high
 
+    @property
+    def closed(self) -> str:
+        """Which bounds are allowed values themselves, as scikit-learn calls it."""
+        both = {(False, False): "both", (False, True): "left", (True, False): "right"}
+        return both.get((self.at_least is None, self.at_most is None), "neither")
+
     def __str__(self) -> str:
         if self.low is None or self.high is None:
             return "" if self.low is None else f" {'>=' if self.above is None else '>'} {self.low}"
@@ -150,7 +156,7 @@ class Declared(NamedTuple):
         if texts:
             return f"{{{', '.join(map(json.dumps, texts))}}}"
         kind = get_origin(t) or t
-        words = _WORDS.get(kind, getattr(kind, "__name__", str(kind)))
+        words = _KINDS[kind][0] if kind in _KINDS else kind.__name__
         return f"{words}{self.bounds}" if kind in (int, float) else words
 
     @property
@@ -223,12 +229,13 @@ def _distinct(values: Iterable[T]) -> list[T]:
     return found
 
 
-_WORDS = {
-    NoneType: "None",
-    Callable: "callable",
-    Sequence: "array-like",
-    np.ndarray: "array-like",
-    Any: "object",
+# What types that are no numbers and no texts are called, by the documentation and by scikit-learn's checks.
+_KINDS: dict[Any, tuple[str, Any]] = {
+    NoneType: ("None", None),
+    bool: ("bool", "boolean"),
+    Callable: ("callable", callable),
+    Sequence: ("array-like", "array-like"),
+    np.ndarray: ("array-like", "array-like"),
 }
 
 
@@ -250,24 +257,11 @@ def _constraint(t: Any, p: Declared) -> Any:
     if kind is Literal or (kind is str and p.choices):
         return StrOptions(set(get_args(t) or p.choices))
     if kind in (int, float):
-        low_closed, high_closed = p.bounds.at_least is not None, p.bounds.at_most is not None
-        closed = {(True, True): "both", (True, False): "left", (False, True): "right"}
-        numbers = Integral if kind is int else Real
-        if p.bounds == Bounds():
-            return numbers
-        return Interval(
-            numbers, p.bounds.low, p.bounds.high, closed=closed.get((low_closed, high_closed), "neither")
-        )
+        numbers, low, high = Integral if kind is int else Real, p.bounds.low, p.bounds.high
+        return numbers if p.bounds == Bounds() else Interval(numbers, low, high, closed=p.bounds.closed)
     if getattr(kind, "_is_protocol", False):
         return HasMethods([name for name in vars(kind) if not name.startswith("_")])
-    known = {
-        NoneType: None,
-        bool: "boolean",
-        Callable: callable,
-        Sequence: "array-like",
-        np.ndarray: "array-like",
-    }
-    return known.get(kind, kind)
+    return _KINDS[kind][1] if kind in _KINDS else kind
 
 
 # --- documentation ---------------------------------------------------------------------------------
