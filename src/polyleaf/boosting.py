@@ -141,7 +141,7 @@ class Run:
             leaves = self.fitter.fit(grown, draw, output, self.model.learning_rate)
             # A single leaf moves all rows: once they are where they belong, there may be something to split.
             grew |= grown.tree.n_leaves > 1 or not state.cancel(output)
-            state.add(grown.leaf_of_row, leaves, output)
+            state.add(grown, leaves, output)
             self.model.append(grown.tree, leaves, round, output)
         return self._may_grow(grew, draw.is_chance)
 

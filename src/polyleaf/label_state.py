@@ -20,6 +20,7 @@ from .leaf_kinds import SPARSE, Leaves
 from .metrics import Metric
 from .model import Model
 from .objectives.sparse import SparseProblem
+from .structure import Grown
 from .threads import Workers
 
 __all__ = ["LabelScores", "LabelState"]
@@ -95,7 +96,7 @@ class LabelState:
         _, outputs, values = self.gradients.csr()
         return cancel(np.bincount(outputs, values), values, self._problem.n_rows)
 
-    def add(self, leaf_of_row: np.ndarray, leaves: Leaves, output: int) -> None:
+    def add(self, grown: Grown, leaves: Leaves, output: int) -> None:
         """Add a tree to the raw scores."""
         self.gradients = None
-        self._scores.add(leaf_of_row, leaves)
+        self._scores.add(grown.leaf_of_row, leaves)

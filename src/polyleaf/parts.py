@@ -43,7 +43,7 @@ class State(Protocol):
     def cancel(self, output: int) -> bool:
         """Whether one step for all rows would gain next to nothing; `output` -1: in all outputs."""
 
-    def add(self, leaf_of_row: np.ndarray, leaves: Leaves, output: int) -> None:
+    def add(self, grown: Grown, leaves: Leaves, output: int) -> None:
         """Add a tree to the raw scores."""
 
 

@@ -20,6 +20,7 @@ from .leaf_kinds import Leaves
 from .metrics import Metric
 from .model import Model
 from .objectives.base import Problem
+from .structure import Grown
 from .threads import Workers
 
 __all__ = ["DenseScores", "DenseState"]
@@ -99,10 +100,12 @@ class DenseState:
         """Whether one step for all rows would gain next to nothing."""
         return self.derivatives.cancel(output)
 
-    def add(self, leaf_of_row: np.ndarray, leaves: Leaves, output: int) -> None:
+    def add(self, grown: Grown, leaves: Leaves, output: int) -> None:
         """Add a tree to the raw scores."""
-        n_threads = self._workers.n_threads
-        _core.add_leaf_values(self.raw, leaf_of_row, leaves, output, n_threads, self._features)
+        if grown.is_added:
+            return
+        n_threads, features = self._workers.n_threads, self._features
+        _core.add_leaf_values(self.raw, grown.leaf_of_row, leaves, output, n_threads, features)
         self._is_stale = True
 
     def mark(self) -> None:

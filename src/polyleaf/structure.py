@@ -26,10 +26,13 @@ class Grown(NamedTuple):
     tree : _core.Tree
     leaf_of_row : ndarray of shape (n_rows,), int32
         A view that the next tree overwrites.
+    is_added : bool
+        Whether the raw scores have the tree already, which went there layer by layer.
     """
 
     tree: _core.Tree
     leaf_of_row: np.ndarray
+    is_added: bool = False
 
 
 class Splits(Protocol):
