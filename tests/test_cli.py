@@ -83,8 +83,16 @@ def test_regression_equals_the_estimator(folder, capsys):
     capsys.readouterr()
     polyleaf("evaluate", folder / "energy_test.csv", "-m", folder / "energy.polyleaf", "--json")
     found = json.loads(capsys.readouterr().out)
-    assert found["RMSE"] == pytest.approx(np.sqrt(((expected - y_test) ** 2).mean(axis=0)).mean())
+    assert found["RMSE"] == pytest.approx(np.sqrt(((expected - y_test) ** 2).mean()))
     assert found["R2"] > 0.9
+
+
+def test_a_figure_that_does_not_exist_is_null_in_json(folder, tmp_path, capsys):
+    with open(folder / "energy_test.csv", encoding="utf-8") as stream:
+        header, row = list(csv.reader(stream))[:2]
+    write_csv(tmp_path / "one.csv", header, [[cell] for cell in row])
+    polyleaf("evaluate", tmp_path / "one.csv", "-m", folder / "energy.polyleaf", "--json")
+    assert json.loads(capsys.readouterr().out)["R2"] is None
 
 
 def test_classes_keep_their_names(folder, capsys):

@@ -514,8 +514,8 @@ def _load_labeller(path: Path, file: Path, threads: int | None) -> tuple[Any, An
 
 
 def _print_scores(found: dict[str, float], as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(found))
+    if as_json:  # which knows no NaN
+        print(json.dumps({name: None if np.isnan(value) else value for name, value in found.items()}))
         return
     width = max(map(len, found))
     for name, value in found.items():
