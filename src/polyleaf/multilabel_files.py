@@ -24,6 +24,7 @@ import scipy.sparse as sp
 
 import polyleaf._core as _core
 from polyleaf.arff import read_arff
+from polyleaf.csr import arrays_of, canonical
 from polyleaf.opening import (
     ReadError,
     format_of,
@@ -161,7 +162,7 @@ def write_multilabel(
     format = format_of(path, MULTILABEL_FORMATS) if format is None else format
     if format not in ("xmc", "libsvm"):
         raise ValueError(f"Format {format!r} is not written; 'xmc' and 'libsvm' are.")
-    rows, labels = _to_write(X, "X"), _to_write(Y, "Y")
+    rows, labels = canonical(X, "X"), canonical(Y, "Y")
     if rows.shape[0] != labels.shape[0]:
         raise ValueError(f"X has {rows.shape[0]} rows, Y has {labels.shape[0]}.")
     if np.any(labels.data != 1):
@@ -203,7 +204,7 @@ def read_sparse_matrix(path: str | Path, *, n_threads: int = 1) -> sp.csr_matrix
 
 def write_sparse_matrix(path: str | Path, matrix: Any) -> None:
     """Write one matrix, so that `read_sparse_matrix` gives it back."""
-    rows = _to_write(matrix, "The matrix")
+    rows = canonical(matrix, "The matrix")
     with open_bytes_to_write(Path(path)) as stream:
         stream.write(f"{rows.shape[0]} {rows.shape[1]}\n".encode())
         _write_rows(stream, rows, None, 0)
@@ -325,30 +326,11 @@ def _label_names(labels: str | Path | Sequence[str] | None, n_labels: int) -> tu
     return names
 
 
-def _to_write(values: Any, what: str) -> sp.csr_matrix:
-    matrix = sp.csr_matrix(values, dtype=np.float32, copy=True)
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
-    if not np.isfinite(matrix.data).all():
-        raise ValueError(f"{what} holds NaN or infinity, which these formats cannot write.")
-    return matrix
-
-
 def _write_rows(stream: Any, rows: sp.csr_matrix, labels: sp.csr_matrix | None, index_base: int) -> None:
     for begin in range(0, rows.shape[0], _ROWS_AT_A_TIME):
         part = slice(begin, begin + _ROWS_AT_A_TIME)
-        X = rows[part]
-        Y = None if labels is None else labels[part]
-        stream.write(
-            _core.write_sparse_text(
-                None if Y is None else Y.indptr.astype(np.int64),
-                None if Y is None else Y.indices.astype(np.int32),
-                X.indptr.astype(np.int64),
-                X.indices.astype(np.int32),
-                X.data,
-                index_base,
-            )
-        )
+        label_indptr, label_indices = (None, None) if labels is None else arrays_of(labels[part])[:2]
+        stream.write(_core.write_sparse_text(label_indptr, label_indices, *arrays_of(rows[part]), index_base))
 
 
 # --- ARFF ---
