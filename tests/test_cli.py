@@ -7,32 +7,13 @@ import json
 
 import numpy as np
 import pytest
+from commands import fails, polyleaf
 from layers import bits
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor, __version__, data, load_model, recipes
-from polyleaf.cli import run
 from polyleaf.readers import read_table
 
 FAST = ["--rounds", "20", "--learning-rate", "0.3"]
-
-
-def polyleaf(*arguments):
-    """Run a command that has to work."""
-    assert run([str(argument) for argument in arguments]) == 0
-
-
-def fails(capsys, *arguments):
-    """Run a command that has to fail; returns its one sentence."""
-    capsys.readouterr()
-    assert run([str(argument) for argument in arguments]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert (
-        printed.err.startswith("polyleaf: ")
-        and printed.err.count("\n") == 1
-        and "Traceback" not in printed.err
-    )
-    return printed.err
 
 
 def write_csv(path, names, columns):
