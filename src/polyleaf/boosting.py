@@ -14,21 +14,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import polyleaf._core as _core
-
-from .config import BoostConfig, check_compatible
-from .derivatives import Derivatives
-from .leaves import ConstantLeaves, LinearLeaves, SparseLeaves
-from .model import Model
-from .sampling import sample_features, sample_rows
-from .sketches import get_sketch
+from polyleaf.config import BoostConfig, check_compatible
+from polyleaf.derivatives import Derivatives
+from polyleaf.leaves import ConstantLeaves, LinearLeaves, SparseLeaves
+from polyleaf.model import Model
+from polyleaf.sampling import sample_features, sample_rows
+from polyleaf.sketches import get_sketch
 
 if TYPE_CHECKING:
-    from .callbacks import Callback
-    from .dataset import Dataset
-    from .forest import Leaves
-    from .metrics import Metric
-    from .objectives import Objective
-    from .projections import Projection
+    from polyleaf.callbacks import Callback
+    from polyleaf.dataset import Dataset
+    from polyleaf.forest import Leaves
+    from polyleaf.metrics import Metric
+    from polyleaf.objectives import Objective
+    from polyleaf.projections import Projection
 
 __all__ = ["EvalSet", "boost"]
 
@@ -133,7 +132,7 @@ def boost(
     )
     kind = _Run
     if config.split_search != "histogram":
-        from .sparse_run import SparseRun as kind
+        from polyleaf.sparse_run import SparseRun as kind
     run = kind(dataset, target, weight, objective, config, eval_sets, init_model, base_score, about)
     model, callbacks = run.model, list(callbacks)
     run.layer_watchers = [c.after_layer for c in callbacks if getattr(c, "watches_layers", False)]

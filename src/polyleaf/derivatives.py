@@ -13,9 +13,9 @@ import numpy as np
 import polyleaf._core as _core
 
 if TYPE_CHECKING:
-    from .config import BoostConfig
-    from .objectives.base import Problem
-    from .sketches import Sketch
+    from polyleaf.config import BoostConfig
+    from polyleaf.objectives.base import Problem
+    from polyleaf.sketches import Sketch
 
 __all__ = ["DIAGONAL_UP_TO", "Derivatives", "Structure", "cancel", "structure_curvature"]
 

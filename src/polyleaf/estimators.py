@@ -25,19 +25,19 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .binning import BinMapper
-from .boosting import EvalSet, boost
-from .callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
-from .config import BoostConfig
-from .dataset import Dataset
-from .features import as_features
-from .metrics import Metric, get_metrics
-from .model import Model
-from .objectives import Custom, Objective, get_objective
-from .parameters import SHARED_CONSTRAINTS, Constraints, document
-from .projections import Projector
-from .targets import Target, TargetEncoding, encode_classification, encode_regression, encode_sparse
-from .threads import effective_threads
+from polyleaf.binning import BinMapper
+from polyleaf.boosting import EvalSet, boost
+from polyleaf.callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
+from polyleaf.config import BoostConfig
+from polyleaf.dataset import Dataset
+from polyleaf.features import as_features
+from polyleaf.metrics import Metric, get_metrics
+from polyleaf.model import Model
+from polyleaf.objectives import Custom, Objective, get_objective
+from polyleaf.parameters import SHARED_CONSTRAINTS, Constraints, document
+from polyleaf.projections import Projector
+from polyleaf.targets import Target, TargetEncoding, encode_classification, encode_regression, encode_sparse
+from polyleaf.threads import effective_threads
 
 __all__ = ["PolyleafClassifier", "PolyleafRegressor", "load_model"]
 

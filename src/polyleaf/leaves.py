@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import polyleaf._core as _core
-
-from .derivatives import column
+from polyleaf.derivatives import column
 
 if TYPE_CHECKING:
-    from .boosting import Draw
-    from .config import BoostConfig
-    from .dataset import Dataset
-    from .derivatives import Derivatives
-    from .forest import Leaves
-    from .objectives.base import Problem
+    from polyleaf.boosting import Draw
+    from polyleaf.config import BoostConfig
+    from polyleaf.dataset import Dataset
+    from polyleaf.derivatives import Derivatives
+    from polyleaf.forest import Leaves
+    from polyleaf.objectives.base import Problem
 
 __all__ = ["ConstantLeaves", "LinearLeaves", "SparseLeaves", "newton_step"]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from .projections import PROJECTIONS, Projector
-from .sketches import SKETCHES
+from polyleaf.projections import PROJECTIONS, Projector
+from polyleaf.sketches import SKETCHES
 
 __all__ = ["SHARED_CONSTRAINTS", "Constraints", "document"]
 

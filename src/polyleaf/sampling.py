@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from .config import BoostConfig
+    from polyleaf.config import BoostConfig
 
 __all__ = ["sample_features", "sample_rows"]
 

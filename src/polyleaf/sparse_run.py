@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import polyleaf._core as _core
-
-from .boosting import Draw, _Run
-from .derivatives import cancel
-from .leaves import newton_step
-from .objectives.sparse import SparseProblem
-from .sampling import sample_features, sample_rows
-from .sketches import CountSketch
+from polyleaf.boosting import Draw, _Run
+from polyleaf.derivatives import cancel
+from polyleaf.leaves import newton_step
+from polyleaf.objectives.sparse import SparseProblem
+from polyleaf.sampling import sample_features, sample_rows
+from polyleaf.sketches import CountSketch
 
 if TYPE_CHECKING:
-    from .dataset import Dataset
+    from polyleaf.dataset import Dataset
 
 __all__ = ["SparseRun"]
 
