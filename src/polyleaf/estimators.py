@@ -24,21 +24,21 @@ from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .binning import BinMapper
-from .boosting import boost
-from .callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
-from .dataset import Dataset
-from .declaration import constraints, numpydoc
-from .eval_sets import EvalSet
-from .features import as_features
-from .metrics import Metric, get_metrics
-from .model import Model
-from .objectives import Custom, Objective, get_objective
-from .parameters import ClassifierParameters, RegressorParameters, SharedParameters
-from .projections import Projector
-from .settings import Settings, settings_of
-from .targets import Target, TargetEncoding, encode_classification, encode_regression, encode_sparse
-from .threads import effective_threads
+from polyleaf.binning import BinMapper
+from polyleaf.boosting import boost
+from polyleaf.callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
+from polyleaf.dataset import Dataset
+from polyleaf.declaration import constraints, numpydoc
+from polyleaf.eval_sets import EvalSet
+from polyleaf.features import as_features
+from polyleaf.metrics import Metric, get_metrics
+from polyleaf.model import Model
+from polyleaf.objectives import Custom, Objective, get_objective
+from polyleaf.parameters import ClassifierParameters, RegressorParameters, SharedParameters
+from polyleaf.projections import Projector
+from polyleaf.settings import Settings, settings_of
+from polyleaf.targets import Target, TargetEncoding, encode_classification, encode_regression, encode_sparse
+from polyleaf.threads import effective_threads
 
 __all__ = ["PolyleafClassifier", "PolyleafRegressor", "load_model"]
 

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 
 import polyleaf._core as _core
-
-from .fitters import Fitter
-from .leaf_kinds import Leaves
-from .model import Model
-from .sampling import Draw, Sampler
-from .state import DenseState
-from .structure import Grown, Structure
+from polyleaf.fitters import Fitter
+from polyleaf.leaf_kinds import Leaves
+from polyleaf.model import Model
+from polyleaf.sampling import Draw, Sampler
+from polyleaf.state import DenseState
+from polyleaf.structure import Grown, Structure
 
 __all__ = ["Layers"]
 

@@ -14,14 +14,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .binning import MAX_BINS
-from .declaration import declares, parameter
-from .features import FROM_DTYPE
-from .objectives import Huber, Objective, Quantile, Softmax, Tweedie
-from .objectives.softmax import CURVATURES as SOFTMAX_CURVATURES
-from .projections import Kind as ProjectionKind
-from .projections import Projector
-from .sketches import DEFAULT_DIM, SKETCHES, Sketch
+from polyleaf.binning import MAX_BINS
+from polyleaf.declaration import declares, parameter
+from polyleaf.features import FROM_DTYPE
+from polyleaf.objectives import Huber, Objective, Quantile, Softmax, Tweedie
+from polyleaf.objectives.softmax import CURVATURES as SOFTMAX_CURVATURES
+from polyleaf.projections import Kind as ProjectionKind
+from polyleaf.projections import Projector
+from polyleaf.sketches import DEFAULT_DIM, SKETCHES, Sketch
 
 __all__ = [
     "BoostingParameters",

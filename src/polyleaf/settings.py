@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, TypeVar
 
-from .declaration import Frozen
-from .parameters import (
+from polyleaf.declaration import Frozen
+from polyleaf.parameters import (
     BoostingParameters,
     CurvatureParameters,
     LinearLeafParameters,
@@ -27,7 +27,7 @@ from .parameters import (
     SparseLeafParameters,
     TreeParameters,
 )
-from .threads import Workers
+from polyleaf.threads import Workers
 
 __all__ = [
     "ConstantLeaf",

@@ -12,16 +12,15 @@ from typing import Any
 import numpy as np
 
 import polyleaf._core as _core
-
-from .dataset import Dataset
-from .derivatives import Derivatives
-from .eval_sets import EvalSet
-from .leaf_kinds import Leaves
-from .metrics import Metric
-from .model import Model
-from .objectives.base import Problem
-from .structure import Grown
-from .threads import Workers
+from polyleaf.dataset import Dataset
+from polyleaf.derivatives import Derivatives
+from polyleaf.eval_sets import EvalSet
+from polyleaf.leaf_kinds import Leaves
+from polyleaf.metrics import Metric
+from polyleaf.model import Model
+from polyleaf.objectives.base import Problem
+from polyleaf.structure import Grown
+from polyleaf.threads import Workers
 
 __all__ = ["DenseScores", "DenseState"]
 

@@ -11,9 +11,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 import polyleaf._core as _core
-
-from .sampling import Draw
-from .settings import Settings
+from polyleaf.sampling import Draw
+from polyleaf.settings import Settings
 
 __all__ = ["Grown", "Limits", "Splits", "Structure"]
 
