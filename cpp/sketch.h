@@ -2,8 +2,8 @@
 // sought. All of them keep, or keep in expectation, squared distances between rows times `scale` squared.
 //
 // Values are float32, row-major (n, K); sketches float32 (n, d). Every sum runs in a fixed order, so the
-// result is the same bits for any number of threads and any instruction set (tests/reference.py says which
-// order).
+// result is the same bits for any number of threads and any instruction set (tests/reference/sketches.py
+// says which order).
 //
 // Owns: the products. Must not know: losses, trees, which sketch is the best.
 #pragma once

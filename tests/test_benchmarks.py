@@ -3,19 +3,13 @@
 import copy
 import dataclasses
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # benchmarks/ is not installed
-
-from benchmarks import cases, compare, kernels, peers, problems, report, worker  # noqa: E402
-from benchmarks.__main__ import main  # noqa: E402
-from benchmarks.libraries import LIBRARIES, is_installed  # noqa: E402
-from benchmarks.scores import SCORES  # noqa: E402
+from benchmarks import cases, compare, kernels, peers, problems, report, worker
+from benchmarks.__main__ import main
+from benchmarks.libraries import LIBRARIES, is_installed
+from benchmarks.scores import SCORES
 
 
 def polyleaf_alone(case):

@@ -7,32 +7,13 @@ import json
 
 import numpy as np
 import pytest
+from commands import fails, polyleaf
 from layers import bits
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor, __version__, data, load_model, recipes
-from polyleaf.cli import run
 from polyleaf.readers import read_table
 
 FAST = ["--rounds", "20", "--learning-rate", "0.3"]
-
-
-def polyleaf(*arguments):
-    """Run a command that has to work."""
-    assert run([str(argument) for argument in arguments]) == 0
-
-
-def fails(capsys, *arguments):
-    """Run a command that has to fail; returns its one sentence."""
-    capsys.readouterr()
-    assert run([str(argument) for argument in arguments]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert (
-        printed.err.startswith("polyleaf: ")
-        and printed.err.count("\n") == 1
-        and "Traceback" not in printed.err
-    )
-    return printed.err
 
 
 def write_csv(path, names, columns):
@@ -83,8 +64,16 @@ def test_regression_equals_the_estimator(folder, capsys):
     capsys.readouterr()
     polyleaf("evaluate", folder / "energy_test.csv", "-m", folder / "energy.polyleaf", "--json")
     found = json.loads(capsys.readouterr().out)
-    assert found["RMSE"] == pytest.approx(np.sqrt(((expected - y_test) ** 2).mean(axis=0)).mean())
+    assert found["RMSE"] == pytest.approx(np.sqrt(((expected - y_test) ** 2).mean()))
     assert found["R2"] > 0.9
+
+
+def test_a_figure_that_does_not_exist_is_null_in_json(folder, tmp_path, capsys):
+    with open(folder / "energy_test.csv", encoding="utf-8") as stream:
+        header, row = list(csv.reader(stream))[:2]
+    write_csv(tmp_path / "one.csv", header, [[cell] for cell in row])
+    polyleaf("evaluate", tmp_path / "one.csv", "-m", folder / "energy.polyleaf", "--json")
+    assert json.loads(capsys.readouterr().out)["R2"] is None
 
 
 def test_classes_keep_their_names(folder, capsys):

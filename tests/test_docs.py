@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
-PAGES = Path(__file__).resolve().parent.parent / "docs"
+PAGES = ROOT / "docs"
 NEEDS = {"objectives": "jax"}
 
 

@@ -18,6 +18,7 @@ from problems import (
     Core,
     Twin,
     all_numeric_splits,
+    assert_same_structure,
     assert_same_tree,
     boosted,
     exact_gain,
@@ -25,19 +26,10 @@ from problems import (
     rows_of_nodes,
 )
 
-STRUCTURE = "feature threshold missing_left left right leaf category_set categories count".split()
-
 
 @pytest.fixture(params=[Twin, Core], ids=["twin", "core"])
 def library(request):
     return request.param
-
-
-def assert_same_structure(a, b, ignore=()):
-    for name in STRUCTURE:
-        if name not in ignore:
-            np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
-    np.testing.assert_allclose(a.gain, b.gain, rtol=2e-4)
 
 
 def on_a_grid(draw, n, shape, largest, low):

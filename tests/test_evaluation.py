@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
+from polyleaf import PolyleafRegressor
 from polyleaf.evaluation import baseline, quantile_scores, scores
 
 
@@ -17,23 +18,48 @@ def rng():
 def test_regression(rng):
     y, p = rng.normal(size=(2, 50, 3))
     found = scores("regression", y, p)
-    assert found["RMSE"] == pytest.approx(metrics.root_mean_squared_error(y, p))
+    assert found["RMSE"] == pytest.approx(metrics.root_mean_squared_error(y.ravel(), p.ravel()))
+    assert found["aRMSE"] == pytest.approx(metrics.root_mean_squared_error(y, p))
     assert found["MAE"] == pytest.approx(metrics.mean_absolute_error(y, p))
     assert found["R2"] == pytest.approx(metrics.r2_score(y, p))
-    assert scores("regression", y[:, 0], p[:, 0])["R2"] == pytest.approx(metrics.r2_score(y[:, 0], p[:, 0]))
+    alone = scores("regression", y[:, 0], p[:, 0])
+    assert alone["RMSE"] == pytest.approx(metrics.root_mean_squared_error(y[:, 0], p[:, 0]))
+    assert alone["R2"] == pytest.approx(metrics.r2_score(y[:, 0], p[:, 0]))
+    assert "aRMSE" not in alone
 
 
 def test_regression_where_values_are_missing(rng):
     y, p = rng.normal(size=(2, 50, 2))
     y[:10, 0] = np.nan
-    expected = metrics.r2_score(y[10:, 0], p[10:, 0]) / 2 + metrics.r2_score(y[:, 1], p[:, 1]) / 2
-    assert scores("regression", y, p)["R2"] == pytest.approx(expected)
+    found, known = scores("regression", y, p), ~np.isnan(y)
+    parts = [(y[10:, 0], p[10:, 0]), (y[:, 1], p[:, 1])]
+    assert found["RMSE"] == pytest.approx(metrics.root_mean_squared_error(y[known], p[known]))
+    assert found["aRMSE"] == pytest.approx(
+        np.mean([metrics.root_mean_squared_error(*part) for part in parts])
+    )
+    assert found["MAE"] == pytest.approx(metrics.mean_absolute_error(y[known], p[known]))
+    assert found["R2"] == pytest.approx(np.mean([metrics.r2_score(*part) for part in parts]))
+
+
+@pytest.mark.parametrize("unknown", [False, True])
+def test_evaluation_says_what_training_logged(rng, unknown):
+    """One name, one figure: of targets on different scales, and where values are not known, too."""
+    X = rng.normal(size=(300, 4))
+    Y = np.column_stack([X[:, 0], 10 * X[:, 1]]) + rng.normal(size=(300, 2))
+    if unknown:
+        Y[::3, 0] = np.nan
+    names = ["rmse", "armse", "mae", "r2"]
+    model = PolyleafRegressor(n_estimators=5, eval_metric=names, missing_targets="ignore")
+    model.fit(X[:200], Y[:200], eval_set=[(X[200:], Y[200:])])
+    logged = {name: values[-1] for name, values in model.evals_result_["validation_0"].items()}
+    found = scores("regression", Y[200:], model.predict(X[200:]))
+    assert {name.lower(): value for name, value in found.items()} == pytest.approx(logged, rel=1e-6)
 
 
 def test_regression_of_a_constant():
-    y = np.ones(5)
-    assert scores("regression", y, y)["R2"] == metrics.r2_score(y, y) == 1
-    assert scores("regression", y, y + 1)["R2"] == metrics.r2_score(y, y + 1) == 0
+    y = np.column_stack([np.ones(5), np.arange(5.0)])
+    assert scores("regression", y, y + 1)["R2"] == pytest.approx(metrics.r2_score(y[:, 1], y[:, 1] + 1))
+    assert np.isnan(scores("regression", y[:, 0], y[:, 0])["R2"])
 
 
 def test_quantiles(rng):

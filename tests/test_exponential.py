@@ -5,7 +5,7 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_objectives import draw_raw, hessians, run
+from losses import draw_raw, hessians, run
 
 from polyleaf.objectives import get_objective
 

@@ -1,14 +1,8 @@
 """The made extreme set: its sizes, its seed, and that its labels can be learnt from its features."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # benchmarks/ is not installed
-
 from benchmarks import extreme
 from benchmarks.extreme import main, make_extreme
 

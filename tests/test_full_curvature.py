@@ -12,8 +12,7 @@ import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layers import CLASSES, LABELS, LAYERS, SMALL, X, Y, bits, classifier, loss, regressor
-from problems import Core, Twin, assert_same_tree, make_problem, triangles
-from test_equivalences import assert_same_structure
+from problems import Core, Twin, assert_same_structure, assert_same_tree, make_problem, triangles
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
 

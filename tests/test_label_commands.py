@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from test_cli import fails, polyleaf
+from commands import fails, polyleaf
 
 from polyleaf import PolyleafClassifier, load_model, recipes
 from polyleaf.metrics_ranking import ranking_scores

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from model_files import FILES, reseal
 from models import example_table, random_model
-from test_serialize import FILES, reseal
 
 from polyleaf import Model, PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.cli import run

@@ -2,23 +2,12 @@
 
 import numpy as np
 import pytest
-import reference
-import reference_linear
-from problems import HistogramGrower, make_problem, sampled
+from problems import HistogramGrower, make_problem, raw_features, sampled
+from reference import linear
 
 from polyleaf import _core
 
 FIELDS = ("indptr", "features", "weights", "centre", "intercept", "lower", "upper")
-
-
-def raw_features(problem, draw=0, missing_means_nan=True):
-    """Float32 (F, n): values whose order is that of the codes, NaN where the code is missing."""
-    rng = np.random.default_rng(draw)
-    codes = problem.codes
-    x = (codes + rng.uniform(0, 1, codes.shape)) * rng.uniform(0.1, 30, (len(codes), 1)) + rng.normal(
-        size=(len(codes), 1)
-    )
-    return np.where(codes == reference.MISSING, np.nan, x).astype(np.float32)
 
 
 class Case:
@@ -49,9 +38,9 @@ class Case:
 
     def twin(self, most=5, **options):
         p = self.problem
-        regressors = reference_linear.path_regressors(self.tree, self.table.scale, most)
+        regressors = linear.path_regressors(self.tree, self.table.scale, most)
         data = p.g, p.h, self.leaf_of_row, self.tree.n_leaves, regressors, self.features, self.table.scale
-        return reference_linear.linear_leaves(*data, rows=p.rows, multiplier=p.multiplier, **options)
+        return linear.linear_leaves(*data, rows=p.rows, multiplier=p.multiplier, **options)
 
 
 def assert_same_leaves(ours, theirs):
@@ -89,6 +78,6 @@ def test_table_equals_twin(weighted):
     weight = np.random.default_rng(2).integers(0, 4, 9000).astype(np.float32) if weighted else None
     bins = _core.Bins(p.codes, p.n_bins, p.is_categorical, 1)
     ours = _core.LinearTable(bins, features, weight, n_threads=2)
-    theirs = reference_linear.linear_table(p.codes, features, p.is_categorical, weight)
+    theirs = linear.linear_table(p.codes, features, p.is_categorical, weight)
     for name in ("centre", "scale", "means"):
         np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))

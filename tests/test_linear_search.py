@@ -5,11 +5,11 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 import reference
-import reference_linear
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import HistogramGrower, as_reference_tree, make_problem, sampled
-from test_linear_leaves import raw_features
+from problems import HistogramGrower, as_reference_tree, make_problem, raw_features, sampled
+from reference.linear import linear_table
+from reference.linear_search import LinearConfig, LinearSearch
 
 from polyleaf import _core
 
@@ -25,16 +25,14 @@ def by_core(p, features, linear, n_threads=1):
 
 
 def by_twin(p, features, linear):
-    table = reference_linear.linear_table(p.codes, features, p.is_categorical)
+    table = linear_table(p.codes, features, p.is_categorical)
     data = p.codes, p.n_bins, p.is_categorical
-    search = reference_linear.LinearSearch(
-        data, p.g, p.h, p.kind, table, p.config, linear, p.rows, p.multiplier
-    )
+    search = LinearSearch(data, p.g, p.h, p.kind, table, p.config, linear, p.rows, p.multiplier)
     tree = reference.grow(*data, search, p.config, p.rows, p.features)
     return tree, reference.leaf_of_row(tree, p.codes)
 
 
-HALF_ADDITIVE = reference_linear.LinearConfig()
+HALF_ADDITIVE = LinearConfig()
 
 
 def assert_same(p, linear=HALF_ADDITIVE, draw=0, n_threads=1):
@@ -64,7 +62,7 @@ def test_half_additive_trees_equal_twin(kind, n_outputs):
 def test_fully_corrective_trees_equal_twin(kind, n_outputs):
     p = make_problem(3, n=600, n_outputs=n_outputs, kind=kind, max_leaves=9, n_bins=(40, 8, 30, 6))
     for d in (0, 1, 3):
-        assert assert_same(p, reference_linear.LinearConfig("full", d)).n_leaves == 9
+        assert assert_same(p, LinearConfig("full", d)).n_leaves == 9
 
 
 @pytest.mark.parametrize(("n_outputs", "kind"), [(1, "shared"), (4, "shared"), (4, "diagonal")])
@@ -74,16 +72,16 @@ def test_small_nodes_samples_and_limits(n_outputs, kind):
     assert_same(p)
     assert_same(replace(p, features=np.array([True, False, True])))
     assert_same(replace(p, config=replace(p.config, max_depth=3, reg_lambda=0.0, max_leaves=8)))
-    assert_same(p, reference_linear.LinearConfig(max_regressors=1, linear_lambda=0.0))
+    assert_same(p, LinearConfig(max_regressors=1, linear_lambda=0.0))
 
 
 @pytest.mark.parametrize(("n_outputs", "kind"), [(1, "shared"), (1, "unit"), (5, "unit"), (5, "diagonal")])
 def test_same_bits_for_any_number_of_threads(n_outputs, kind):
     p = make_problem(8, n=30_000, n_outputs=n_outputs, kind=kind, max_leaves=20, n_bins=(250,) * 9)
     features = raw_features(p)
-    expected = by_core(p, features, reference_linear.LinearConfig())
+    expected = by_core(p, features, LinearConfig())
     for n_threads in (2, 3):
-        found = by_core(p, features, reference_linear.LinearConfig(), n_threads)
+        found = by_core(p, features, LinearConfig(), n_threads)
         for name, value in vars(expected[0]).items():
             np.testing.assert_array_equal(getattr(found[0], name), value, err_msg=name)
         np.testing.assert_array_equal(found[1], expected[1])
@@ -109,4 +107,4 @@ def test_any_tree_equals_twin(draw, n, n_outputs, kind, fit, d, linear_lambda, c
         draw, n=n, n_outputs=n_outputs, kind=kind, categorical=(3,) if categorical else (), **options
     )
     p = replace(p, g=(p.g * scale).astype(np.float32))
-    assert_same(p, reference_linear.LinearConfig(fit, d, linear_lambda), draw)
+    assert_same(p, LinearConfig(fit, d, linear_lambda), draw)

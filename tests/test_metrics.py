@@ -38,6 +38,7 @@ def repeated(weight):
 CASES = {
     "mse": (REAL, RAW, lambda w: sk.mean_squared_error(REAL, RAW, sample_weight=w)),
     "rmse": (REAL, RAW, lambda w: sk.mean_squared_error(REAL, RAW, sample_weight=w) ** 0.5),
+    "armse": (REAL, RAW, lambda w: sk.root_mean_squared_error(REAL, RAW, sample_weight=w)),
     "mae": (REAL, RAW, lambda w: sk.mean_absolute_error(REAL, RAW, sample_weight=w)),
     "mape": (REAL, RAW, lambda w: sk.mean_absolute_percentage_error(REAL, RAW, sample_weight=w)),
     "r2": (REAL, RAW, lambda w: sk.r2_score(REAL, RAW, sample_weight=w)),

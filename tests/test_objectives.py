@@ -5,12 +5,13 @@ import subprocess
 import sys
 
 import numpy as np
-import polyleaf._core as _core
 import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from losses import draw_raw, draw_target, hessians, run, softmax_hessians
 
+import polyleaf._core as _core
 from polyleaf.objectives import (
     Custom,
     Objective,
@@ -21,7 +22,7 @@ from polyleaf.objectives import (
     objective_from_dict,
     objective_names,
 )
-from polyleaf.objectives.base import packed_diagonal, packed_size
+from polyleaf.objectives.base import packed_diagonal
 
 # Each objective with the parameters it is tested with, and the target it takes.
 ELEMENTWISE = {
@@ -40,22 +41,6 @@ ELEMENTWISE = {
     "squared_hinge": ("squared_hinge", {}, "binary"),
 }
 SOFTMAX = ("friedman", "diagonal", "residual", "upper")
-
-
-def draw_target(kind, n, k, seed=0):
-    rng = np.random.default_rng(seed)
-    values = {
-        "real": rng.standard_normal((n, k)),
-        "count": rng.poisson(2.0, (n, k)),
-        "positive": rng.gamma(2.0, 1.0, (n, k)) + 0.01,
-        "binary": rng.random((n, k)) < 0.4,
-        "share": rng.random((n, k)),
-    }
-    return values[kind].astype(np.float32)
-
-
-def draw_raw(n, k, seed=1, scale=1.5):
-    return (np.random.default_rng(seed).standard_normal((n, k)) * scale).astype(np.float32)
 
 
 def reference_loss(objective: Objective, z, y):
@@ -88,23 +73,6 @@ def reference_loss(objective: Objective, z, y):
 def symmetric_curvature(objective, z, y):
     z, p = z.astype(np.float64), objective.power
     return (np.exp((2 - p) * z) + y * np.exp((1 - p) * z)) / 2
-
-
-def run(problem, raw, n_threads=1):
-    """Gradient and curvature, in arrays filled with NaN first: every entry must be written."""
-    g = np.full_like(raw, np.nan)
-    shape = problem.curvature_shape()
-    h = None if shape is None else np.full(shape, np.nan, np.float32)
-    problem.derivatives(raw, g, h, n_threads)
-    return g, h
-
-
-def hessians(problem, raw, n_threads=1):
-    """Gradient and packed Hessian, in arrays filled with NaN first."""
-    g = np.full_like(raw, np.nan)
-    h = np.full((len(raw), packed_size(raw.shape[1])), np.nan, np.float32)
-    problem.full_curvature(raw, g, h, n_threads)
-    return g, h
 
 
 def elementwise(case):
@@ -723,15 +691,6 @@ def test_custom_errors(returned, message):
         run(problem, np.zeros((4, 2), np.float32))
 
 
-def softmax_hessians(y, z):
-    """Gradient (n, K) and Hessians (n, K, K) as a user would write them."""
-    p = np.exp(z - z.max(1, keepdims=True))
-    p /= p.sum(1, keepdims=True)
-    g = p.copy()
-    g[np.arange(len(y)), y] -= 1
-    return g, np.einsum("ni,ij->nij", p, np.eye(p.shape[1])) - p[:, :, None] * p[:, None, :]
-
-
 @pytest.mark.parametrize("weighted", [False, True])
 def test_custom_hessians_equal_the_built_in(weighted):
     label, raw = np.arange(50, dtype=np.int32) % 4, draw_raw(50, 4)
@@ -824,8 +783,7 @@ def test_log_is_within_one_ulp():
 
 
 DIGEST = """
-import hashlib, sys
-sys.path.insert(0, {tests!r})
+import hashlib
 from test_objectives import *
 import polyleaf._core as core
 digest = hashlib.sha256()
@@ -857,12 +815,13 @@ print(core.isa(), digest.hexdigest())
 
 def test_same_bits_for_any_instruction_set_and_number_of_threads():
     digests = {}
+    path = os.pathsep.join([os.path.dirname(__file__), *sys.path])
     for isa in _core.available_isas():
         for n_threads in (1, 3) if isa == _core.available_isas()[-1] else (2,):
-            code = DIGEST.format(tests=os.path.dirname(__file__), n_threads=n_threads)
+            code = DIGEST.format(n_threads=n_threads)
             out = subprocess.run(
                 [sys.executable, "-c", code],
-                env=os.environ | {"POLYLEAF_ISA": isa},
+                env=os.environ | {"POLYLEAF_ISA": isa, "PYTHONPATH": path},
                 capture_output=True,
                 text=True,
             )

@@ -1,13 +1,7 @@
 """GBDT-PL's runs, on data that are made on the spot."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from benchmarks.frame.context import Context
 from benchmarks.papers import gbdt_pl
 

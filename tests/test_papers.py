@@ -3,22 +3,17 @@
 import json
 import sys
 import types
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # benchmarks/ is not installed
-
-from benchmarks import compare, papers, results  # noqa: E402
-from benchmarks.__main__ import main  # noqa: E402
-from benchmarks.frame import plots, ranks, runner, tables, worker  # noqa: E402
-from benchmarks.frame.context import Context, Unavailable  # noqa: E402
-from benchmarks.frame.paper import Figure, Paper, Subject, Table  # noqa: E402
-from benchmarks.frame.store import Store  # noqa: E402
-from benchmarks.frame.verdict import Value, Verdict, judge, value_of  # noqa: E402
-from benchmarks.processes import Failed  # noqa: E402
+from benchmarks import compare, papers, results
+from benchmarks.__main__ import main
+from benchmarks.frame import plots, ranks, runner, tables, worker
+from benchmarks.frame.context import Context, Unavailable
+from benchmarks.frame.paper import Figure, Paper, Subject, Table
+from benchmarks.frame.store import Store
+from benchmarks.frame.verdict import Value, Verdict, judge, value_of
+from benchmarks.processes import Failed
 
 ACCURACY = {"unit": "accuracy, %", "better": "higher", "digits": 1}
 DONE = []  # what was run, in order

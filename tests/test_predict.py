@@ -1,4 +1,4 @@
-"""The core's trees and forests: predictions equal the slow walk of tests/trees.py, bit for bit."""
+"""The core's trees and forests: predictions equal the slow walk of tests/support/trees.py, bit for bit."""
 
 import numpy as np
 import pytest
@@ -77,8 +77,7 @@ def test_threads_give_the_same_bits():
 
 
 PRINT_DIGEST = """
-import sys, hashlib, numpy as np
-sys.path.insert(0, sys.argv[1])
+import hashlib, numpy as np
 from trees import random_forest, random_codes
 digest = hashlib.sha256()
 for n_outputs in (1, 4, 16, 75):

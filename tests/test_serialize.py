@@ -5,34 +5,18 @@ import os
 import resource
 import signal
 import stat
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from model_files import FILES, about, reseal
 from models import example_table, random_model
 from safetensors.numpy import load, save
 
 import polyleaf.serialize as serialize
 from polyleaf.model import Model
 from polyleaf.serialize import ModelFileError
-
-FILES = Path(__file__).parent / "files"
-
-
-def about(data):
-    """What the file says about its model."""
-    size = int.from_bytes(data[:8], "little")
-    return json.loads(json.loads(data[8 : 8 + size])["__metadata__"][serialize.FORMAT])
-
-
-def reseal(data, change):
-    """The file with its header or arrays changed, and a checksum that is right again."""
-    said, arrays = about(data), {k: np.array(v) for k, v in load(data).items()}
-    change(said["model"], arrays)
-    said["checksum"] = serialize._checksum(said["model"], arrays)
-    return save(arrays, {serialize.FORMAT: json.dumps(said)})
 
 
 def with_entries(data, **entries):

@@ -5,11 +5,11 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 import reference
-import reference_sparse as twin
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from problems import as_reference_tree, assert_same_tree, core_bins
+from reference import labels as twin
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor, _core, recipes, storage
 from polyleaf.features import as_features

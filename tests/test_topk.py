@@ -172,8 +172,7 @@ def test_wrong_calls_are_refused():
 
 
 PRINT_DIGEST = """
-import sys, hashlib, numpy as np
-sys.path.insert(0, sys.argv[1])
+import hashlib, numpy as np
 from trees import random_codes, sparse_forest
 digest = hashlib.sha256()
 for n_outputs in (40, 1500, 20000):

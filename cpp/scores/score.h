@@ -4,7 +4,7 @@
 // set.
 //
 // To add one: a header here that satisfies the concept, one line in kernels/split.cpp, one twin in
-// tests/reference.py.
+// tests/reference/scores.py.
 #pragma once
 #include <concepts>
 

@@ -10,11 +10,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import callbacks, metrics, multilabel_files, objectives, projections, recipes, sketches
-    from .binning import BinMapper
-    from .dataset import Dataset
-    from .estimators import PolyleafClassifier, PolyleafRegressor, load_model
-    from .model import Model
+    from polyleaf import callbacks, metrics, multilabel_files, objectives, projections, recipes, sketches
+    from polyleaf.binning import BinMapper
+    from polyleaf.dataset import Dataset
+    from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor, load_model
+    from polyleaf.model import Model
 
     __version__: str
 

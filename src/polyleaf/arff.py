@@ -15,7 +15,8 @@ from typing import TextIO
 import numpy as np
 import scipy.sparse as sp
 
-from .table import CHUNK_ROWS, ReadError, Table, assemble, to_numbers, to_texts
+from polyleaf.opening import ReadError
+from polyleaf.table import CHUNK_ROWS, Table, assemble, to_numbers, to_texts
 
 _TOKEN = re.compile(
     r"""\s*(?: '((?:[^'\\]|\\.)*)' | "((?:[^"\\]|\\.)*)" | ([^,\s{}'"][^,{}]*?) )\s*(?=[,}]|$)""", re.VERBOSE

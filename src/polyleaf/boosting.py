@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from .callbacks import Callback
-from .dataset import Dataset
-from .eval_sets import EvalSet, EvalsLog, OutputsLog
-from .model import Model
-from .objectives import Objective
-from .parts import Parts, parts_of, problem_of
-from .settings import Settings
+from polyleaf.callbacks import Callback
+from polyleaf.dataset import Dataset
+from polyleaf.eval_sets import EvalSet, EvalsLog, OutputsLog
+from polyleaf.model import Model
+from polyleaf.objectives import Objective
+from polyleaf.parts import Parts, parts_of, problem_of
+from polyleaf.settings import Settings
 
 __all__ = ["Run", "boost"]
 
@@ -145,7 +145,7 @@ class Run:
             leaves = self.fitter.fit(grown, draw, output, self.model.learning_rate)
             # A single leaf moves all rows: once they are where they belong, there may be something to split.
             grew |= grown.tree.n_leaves > 1 or not state.cancel(output)
-            state.add(grown.leaf_of_row, leaves, output)
+            state.add(grown, leaves, output)
             self.model.append(grown.tree, leaves, round, output)
         return self._may_grow(grew, draw.is_chance)
 

@@ -31,9 +31,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .eval_sets import EvalsLog
-    from .metrics import Metric
-    from .model import Model
+    from polyleaf.eval_sets import EvalsLog
+    from polyleaf.metrics import Metric
+    from polyleaf.model import Model
 
 __all__ = [
     "Callback",
@@ -203,7 +203,7 @@ class EarlyStopping(Callback):
     def _is_maximized(self, metric: str) -> bool:
         if self.maximize is not None:
             return self.maximize
-        from .metrics import get_metric
+        from polyleaf.metrics import get_metric
 
         for known in self._known:
             if known.name == metric:

@@ -16,12 +16,14 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from . import label_commands, recipes
-from .declaration import declarations
-from .parameters import ClassifierParameters, RegressorParameters
-from .readers import FORMATS, ReadError, read_table
-from .schema import Schema, choose_columns
-from .table import Table
+from polyleaf import label_commands, recipes
+from polyleaf.declaration import declarations
+from polyleaf.holdout import held_out
+from polyleaf.opening import ReadError, write_csv
+from polyleaf.parameters import ClassifierParameters, RegressorParameters
+from polyleaf.readers import FORMATS, read_table
+from polyleaf.schema import Schema, choose_columns
+from polyleaf.table import Table
 
 __all__ = ["app", "main", "run"]
 
@@ -170,8 +172,8 @@ def train(
     format: FormatOption = None,
 ) -> None:
     """Learn from a file and save the model."""
-    from .dataset import Dataset
-    from .leaf_storage import check_leaf_dtype
+    from polyleaf.dataset import Dataset
+    from polyleaf.leaf_storage import check_leaf_dtype
 
     check_leaf_dtype(leaf_dtype)
     chosen = {
@@ -250,7 +252,7 @@ def predict(
     """Predict for each row of a file."""
     if label_commands.holds_labels(file, format):
         labeller, rows = _load_labeller(model, file, threads)
-        label_commands.write_best(labeller, rows.X, top, out, sys.stdout)
+        label_commands.write_best(labeller, rows.X, top, out)
         return
     estimator, schema = _load(model, threads)
     if proba and not hasattr(estimator, "predict_proba"):
@@ -276,7 +278,7 @@ def evaluate(
     format: FormatOption = None,
 ) -> None:
     """Print how well a model predicts a file whose targets are known."""
-    from .evaluation import quantile_scores, scores
+    from polyleaf.evaluation import quantile_scores, scores
 
     if label_commands.holds_labels(file, format):
         _print_scores(label_commands.evaluate_labels(*_load_labeller(model, file, threads)), as_json)
@@ -303,7 +305,7 @@ def inspect(
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole model as JSON.")] = False,
 ) -> None:
     """Show what a model is: a summary and the features that matter, one tree, or everything as JSON."""
-    from .inspect import dump_json, summary
+    from polyleaf.inspect import dump_json, summary
 
     content = _load_estimator(model).model_
     if as_json:
@@ -327,14 +329,14 @@ def demo(
     threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
 ) -> None:
     """Train on three small real data sets, print test scores, save models and draw learning curves."""
-    from .demo import run
+    from polyleaf.demo import run
 
     run(out, quick=quick, n_jobs=threads)
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from . import __version__
+        from polyleaf import __version__
 
         print(__version__)
         raise typer.Exit
@@ -427,7 +429,7 @@ def _recipe(name: str | None, task: str) -> dict[str, Any]:
 
 def _check_parameters(task: str, params: dict[str, Any]) -> Any:
     """The estimator's class, which has all these parameters."""
-    from .estimators import PolyleafClassifier, PolyleafRegressor
+    from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 
     kind = PolyleafRegressor if task == "regression" else PolyleafClassifier
     known = [p.name for p in declarations(kind)]
@@ -462,11 +464,11 @@ def _split(
     _check_validation(validation, early_stopping)
     if validation is None:
         return table, None
-    split = label_commands.split_of(validation, table.n_rows, seed)
-    if split is None:
+    parts = held_out(validation, table.n_rows, seed)
+    if parts is None:
         return table, read_table(validation, format)
-    kept, aside = split
-    return table.rows(kept), table.rows(aside)
+    kept, watched = parts
+    return table.rows(kept), table.rows(watched)
 
 
 def _rounds(estimator: Any) -> int:
@@ -489,7 +491,7 @@ def _save(estimator: Any, schema: Schema, path: Path, **how: Any) -> None:
 
 
 def _load_estimator(path: Path) -> Any:
-    from .estimators import load_model
+    from polyleaf.estimators import load_model
 
     if not path.is_file():
         raise ReadError(f"There is no model file {str(path)!r}.")
@@ -520,8 +522,8 @@ def _load_labeller(path: Path, file: Path, threads: int | None) -> tuple[Any, An
 
 
 def _print_scores(found: dict[str, float], as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(found))
+    if as_json:  # which knows no NaN
+        print(json.dumps({name: None if np.isnan(value) else value for name, value in found.items()}))
         return
     width = max(map(len, found))
     for name, value in found.items():
@@ -536,7 +538,7 @@ def _quantile_levels(estimator: Any) -> tuple[float, ...]:
 
 def _binned(schema: Schema, table: Table, estimator: Any, threads: int | None) -> Any:
     """The features of a table as the model saw those it learned from: a `Dataset`."""
-    from .dataset import Dataset
+    from polyleaf.dataset import Dataset
 
     model = estimator.model_
     kept: dict[str, Any] = {"keep_features": model.reads_features, "n_jobs": threads}
@@ -601,20 +603,10 @@ def _write_columns(columns: dict[str, np.ndarray], out: Path | None) -> None:
         _write_parquet(columns, out)
     elif out is not None and out.suffix.lower() not in FORMATS["csv"]:
         raise ReadError(f"--out writes CSV or Parquet; {out.name!r} ends like neither.")
-    elif out is None:
-        _write_csv(columns, sys.stdout)
     else:
-        with open(out, "w", newline="", encoding="utf-8") as stream:
-            _write_csv(columns, stream)
-
-
-def _write_csv(columns: dict[str, np.ndarray], stream: Any) -> None:
-    import csv
-
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(columns)
-    # astype(str) gives the shortest text that reads back as the same float32
-    writer.writerows(zip(*(column.astype(str).tolist() for column in columns.values()), strict=True))
+        # astype(str) gives the shortest text that reads back as the same float32
+        rows = zip(*(column.astype(str).tolist() for column in columns.values()), strict=True)
+        write_csv(out, columns, rows)
 
 
 def _write_parquet(columns: dict[str, np.ndarray], out: Path) -> None:

@@ -7,7 +7,6 @@ alone, and so is also the first end-to-end test.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from . import data
-from .callbacks import Callback
-from .evaluation import baseline, scores
-from .hold_out import hold_out
+from polyleaf import data
+from polyleaf.callbacks import Callback
+from polyleaf.evaluation import baseline, scores
+from polyleaf.holdout import drawn
+from polyleaf.opening import write_csv
 
 __all__ = ["DemoResult", "run"]
 
@@ -142,18 +142,18 @@ def run(
 
 
 def _train(job: _Job, out: Path, params: dict[str, Any], start_job: Callable) -> DemoResult:
-    from .estimators import PolyleafClassifier, PolyleafRegressor
+    from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 
     small = data.load(job.data_name)
     X, X_test, y, y_test = small.split()
     # Early stopping looks at a part of the training rows, never at the test rows.
-    kept, held_out = hold_out(len(X), len(X) // 5, seed=0)
+    kept, watched = drawn(len(X), len(X) // 5, seed=0)
     estimator = PolyleafRegressor if job.task == "regression" else PolyleafClassifier
     model = estimator(**params, early_stopping_rounds=_PATIENCE, random_state=0)
     model.fit(
         X[kept],
         y[kept],
-        eval_set=[(X[kept], y[kept]), (X[held_out], y[held_out])],
+        eval_set=[(X[kept], y[kept]), (X[watched], y[watched])],
         callbacks=[start_job(job.title, params["n_estimators"])],
     )
     path = out / f"{job.data_name}.polyleaf"
@@ -175,7 +175,7 @@ def _predict_by_both(
     model: Any, path: Path, X: np.ndarray, job: _Job
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Predictions and probabilities of the model; the one in the file has to give the same, bit for bit."""
-    from . import load_model
+    from polyleaf import load_model
 
     loaded = load_model(path)
     predicted = model.predict(X)
@@ -246,9 +246,6 @@ def _draw(results: list[DemoResult], path: Path) -> Path:
 def _write_csv(out: Path) -> None:
     energy = data.load("energy")
     for part, rows in (("train", energy.train), ("test", energy.test)):
-        with open(out / f"energy_{part}.csv", "w", newline="", encoding="utf-8") as stream:
-            writer = csv.writer(stream)
-            writer.writerow([*energy.feature_names, *energy.output_names])
-            # float32 as its shortest decimal text, not as the nearest double
-            cells = np.column_stack([energy.X[rows], energy.y[rows]]).astype(str)
-            writer.writerows(cells.tolist())
+        # float32 as its shortest decimal text, not as the nearest double
+        cells = np.column_stack([energy.X[rows], energy.y[rows]]).astype(str).tolist()
+        write_csv(out / f"energy_{part}.csv", [*energy.feature_names, *energy.output_names], cells)

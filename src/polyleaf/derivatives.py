@@ -9,10 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 import polyleaf._core as _core
-
-from .objectives.base import Problem, packed_diagonal, packed_size
-from .settings import COUPLED, Curvature
-from .threads import Workers
+from polyleaf.objectives.base import Problem, packed_diagonal, packed_size
+from polyleaf.settings import COUPLED, Curvature
+from polyleaf.threads import Workers
 
 __all__ = ["Derivatives", "cancel", "column", "mean_over_outputs"]
 

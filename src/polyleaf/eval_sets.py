@@ -13,10 +13,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import polyleaf._core as _core
-
-from .leaf_kinds import Leaves
-from .metrics import Metric
-from .model import Model
+from polyleaf.leaf_kinds import Leaves
+from polyleaf.metrics import Metric
+from polyleaf.model import Model
 
 __all__ = ["EvalSet", "Evaluation"]
 

@@ -1,11 +1,14 @@
 """Figures that tell how good predictions are, for each task, and those of a model that ignores the features.
 
-For people: the command line and the demo print them. Training watches `metrics` instead.
+Owns which figures the command line and the demo print. Those of numbers are `metrics`, as training logs them;
+those of classes and labels see decisions and probabilities, which is what a model gives away.
 """
 
 from __future__ import annotations
 
 import numpy as np
+
+from polyleaf import metrics
 
 __all__ = ["TASKS", "baseline", "quantile_scores", "scores"]
 
@@ -34,9 +37,10 @@ def scores(
     Returns
     -------
     dict of str to float
-        regression: RMSE, MAE and R2, each the mean over outputs; classification: accuracy, macro F1, log
-        loss; multilabel: label accuracy (cells that are right), subset accuracy (rows that are right in every
-        label), micro F1, macro F1, log loss.
+        regression: RMSE over all known values, of several outputs also aRMSE (the mean of their RMSEs), MAE
+        and R2: the metrics `rmse`, `armse`, `mae` and `r2` (NaN where no output varies); classification:
+        accuracy, macro F1, log loss; multilabel: label accuracy (cells that are right), subset accuracy (rows
+        that are right in every label), micro F1, macro F1, log loss.
     """
     if task == "regression":
         return _regression_scores(y, predicted)
@@ -92,17 +96,13 @@ def quantile_scores(y: np.ndarray, predicted: np.ndarray, levels: np.ndarray) ->
 
 def _regression_scores(y: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
     Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
-    error = Y - np.asarray(predicted, dtype=np.float64).reshape(Y.shape)
-    squares = np.nansum(error**2, axis=0)
-    spread = np.nansum((Y - np.nanmean(Y, axis=0)) ** 2, axis=0)
-    known = (~np.isnan(Y)).sum(axis=0)
-    # A constant target has no spread: R2 is 1 where it is met, else 0, as scikit-learn has it.
-    explained = np.where(spread > 0, 1 - squares / np.where(spread > 0, spread, 1), (squares == 0) * 1.0)
-    return {
-        "RMSE": float(np.sqrt(squares / known).mean()),
-        "MAE": float(np.nanmean(np.abs(error), axis=0).mean()),
-        "R2": float(explained.mean()),
-    }
+    known = ~np.isnan(Y)
+    weight = None if known.all() else known.astype(np.float64)
+    given = np.where(known, Y, 0.0), np.asarray(predicted, dtype=np.float64).reshape(Y.shape), weight
+    found = {"RMSE": metrics.rmse(*given)}
+    if Y.shape[1] > 1:
+        found["aRMSE"] = metrics.armse(*given)
+    return {**found, "MAE": metrics.mae(*given), "R2": metrics.r2(*given)}
 
 
 def _classification_scores(

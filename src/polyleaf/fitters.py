@@ -22,15 +22,14 @@ from typing import Protocol
 import numpy as np
 
 import polyleaf._core as _core
-
-from .dataset import Dataset
-from .derivatives import Derivatives, column
-from .label_state import LabelState
-from .leaf_kinds import Leaves
-from .sampling import Draw
-from .settings import LinearLeaf, Settings, SparseLeaf, Step
-from .state import DenseState
-from .structure import Grown
+from polyleaf.dataset import Dataset
+from polyleaf.derivatives import Derivatives, column
+from polyleaf.label_state import LabelState
+from polyleaf.leaf_kinds import Leaves
+from polyleaf.sampling import Draw
+from polyleaf.settings import LinearLeaf, Settings, SparseLeaf, Step
+from polyleaf.state import DenseState
+from polyleaf.structure import Grown
 
 
 class Fitter(Protocol):

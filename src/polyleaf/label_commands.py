@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .hold_out import hold_out
-from .metrics_ranking import ranking_scores
-from .multilabel_files import LabelledRows, read_multilabel, write_sparse_matrix
-from .table import ReadError
+from polyleaf.holdout import held_out
+from polyleaf.metrics_ranking import ranking_scores
+from polyleaf.multilabel_files import LabelledRows, read_multilabel, write_sparse_matrix
+from polyleaf.opening import ReadError, ending_of, write_csv
 
-__all__ = ["FORMAT", "evaluate_labels", "holds_labels", "read_rows", "split_of", "train_labels", "write_best"]
+__all__ = ["FORMAT", "evaluate_labels", "holds_labels", "read_rows", "train_labels", "write_best"]
 
 FORMAT = "xmc"
 _ENDING = ".xmc"
@@ -27,8 +27,7 @@ _ROWS_AT_A_TIME = 1 << 14  # predicted
 
 def holds_labels(path: Path, format: str | None) -> bool:
     """Whether a file is one of rows with labels rather than a table."""
-    stem = path.with_suffix("") if path.suffix.lower() in (".gz", ".bz2") else path
-    return format == FORMAT or (format is None and stem.suffix.lower() == _ENDING)
+    return format == FORMAT or (format is None and ending_of(path) == _ENDING)
 
 
 def read_rows(path: Path, names: Path | None, threads: int | None) -> LabelledRows:
@@ -57,34 +56,22 @@ def train_labels(
     ReadError
         Where `validation` leaves no row to learn from, or its file has other features or labels.
     """
-    from .estimators import PolyleafClassifier
+    from polyleaf.estimators import PolyleafClassifier
 
     X, Y, eval_set = rows.X, rows.Y, None
     if validation is not None:
-        split = split_of(validation, X.shape[0], seed)
-        if split is None:
+        parts = held_out(validation, X.shape[0], seed)
+        if parts is None:
             watched = read_rows(Path(validation), None, threads)
             check_shape(watched, X.shape[1], Y.shape[1], validation)
             eval_set = [(watched.X, watched.Y)]
         else:
-            kept, aside = split
-            eval_set, X, Y = [(X[aside], Y[aside])], X[kept], Y[kept]
+            kept, out = parts
+            eval_set, X, Y = [(X[out], Y[out])], X[kept], Y[kept]
     estimator = PolyleafClassifier(**params).fit(X, Y, eval_set=eval_set)
     if rows.label_names is not None:
         estimator.model_.output_names = rows.label_names
     return estimator
-
-
-def split_of(validation: str, n_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """Rows to learn from and rows to watch, where `validation` is a fraction; None where it is a file."""
-    try:
-        fraction = float(validation)
-    except ValueError:
-        return None
-    n_aside = round(fraction * n_rows)
-    if not 0 < fraction < 1 or not 0 < n_aside < n_rows:
-        raise ReadError(f"--validation {validation} leaves no row to learn from, or none to watch.")
-    return hold_out(n_rows, n_aside, seed)
 
 
 def check_shape(rows: LabelledRows, n_features: int, n_labels: int, path: Any) -> None:
@@ -103,14 +90,13 @@ def best_labels(estimator: Any, X: sp.csr_matrix, k: int) -> Iterator[tuple[np.n
         yield estimator.predict_topk(X[start : start + _ROWS_AT_A_TIME], k)
 
 
-def write_best(estimator: Any, X: sp.csr_matrix, k: int, out: Path | None, stream: Any) -> None:
+def write_best(estimator: Any, X: sp.csr_matrix, k: int, out: Path | None) -> None:
     """Write the k best labels of each row with their scores.
 
     A file that ends in ``.txt`` is a sparse matrix as the repository has them, labels with scores in order
-    of label; all else is CSV: a line a row, ``label_1,score_1,label_2,...``, the best first, by name where
-    the model knows names.
+    of label; all else is CSV, to a file or the output: a line a row, ``label_1,score_1,label_2,...``, the
+    best first, by name where the model knows names.
     """
-    names = estimator.model_.output_names
     if out is not None and out.suffix.lower() == ".txt":
         write_sparse_matrix(out, _as_matrix(list(best_labels(estimator, X, k)), estimator.model_.n_outputs))
         return
@@ -118,25 +104,21 @@ def write_best(estimator: Any, X: sp.csr_matrix, k: int, out: Path | None, strea
         raise ReadError(
             f"--out writes CSV or, ending in .txt, a sparse matrix; {out.name!r} ends like neither."
         )
-    if out is not None:
-        with open(out, "w", newline="", encoding="utf-8") as file:
-            _write_csv(estimator, X, k, names, file)
-        return
-    _write_csv(estimator, X, k, names, stream)
+    header = (f"{what}_{place}" for place in range(1, k + 1) for what in ("label", "score"))
+    write_csv(out, header, _lines(best_labels(estimator, X, k), estimator.model_.output_names))
 
 
-def _write_csv(estimator: Any, X: sp.csr_matrix, k: int, names: Any, stream: Any) -> None:
-    import csv
-
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(f"{what}_{place}" for place in range(1, k + 1) for what in ("label", "score"))
-    for labels, scores in best_labels(estimator, X, k):
+def _lines(
+    best: Iterator[tuple[np.ndarray, np.ndarray]], names: tuple[str, ...] | None
+) -> Iterator[list[Any]]:
+    """Cells of each row: a label and its score in turn, empty where there are no more."""
+    for labels, scores in best:
         for row, of_row in zip(labels.tolist(), scores.tolist(), strict=True):
             cells: list[Any] = []
             for label, score in zip(row, of_row, strict=True):
                 called = label if names is None else names[label]
                 cells += ["", ""] if label < 0 else [called, f"{score:.7g}"]
-            writer.writerow(cells)
+            yield cells
 
 
 def _as_matrix(parts: list[tuple[np.ndarray, np.ndarray]], n_labels: int) -> sp.csr_matrix:

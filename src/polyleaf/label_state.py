@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 import polyleaf._core as _core
-
-from .dataset import Dataset
-from .derivatives import cancel
-from .eval_sets import EvalSet
-from .leaf_kinds import SPARSE, Leaves
-from .metrics import Metric
-from .model import Model
-from .objectives.sparse import SparseProblem
-from .threads import Workers
+from polyleaf.dataset import Dataset
+from polyleaf.derivatives import cancel
+from polyleaf.eval_sets import EvalSet
+from polyleaf.leaf_kinds import SPARSE, Leaves
+from polyleaf.metrics import Metric
+from polyleaf.model import Model
+from polyleaf.objectives.sparse import SparseProblem
+from polyleaf.structure import Grown
+from polyleaf.threads import Workers
 
 __all__ = ["LabelScores", "LabelState"]
 
@@ -33,7 +33,7 @@ class LabelScores:
     def __init__(self, scores: _core.SparseScores, workers: Workers) -> None:
         self.scores, self._workers = scores, workers
 
-    def add(self, leaf_of_row: np.ndarray, leaves: Leaves) -> None:
+    def add(self, leaf_of_row: np.ndarray, leaves: Any) -> None:
         """Add a tree."""
         self.scores.add(leaf_of_row, leaves, self._workers.n_threads)
 
@@ -95,7 +95,7 @@ class LabelState:
         _, outputs, values = self.gradients.csr()
         return cancel(np.bincount(outputs, values), values, self._problem.n_rows)
 
-    def add(self, leaf_of_row: np.ndarray, leaves: Leaves, output: int) -> None:
+    def add(self, grown: Grown, leaves: Leaves, output: int) -> None:
         """Add a tree to the raw scores."""
         self.gradients = None
-        self._scores.add(leaf_of_row, leaves)
+        self._scores.add(grown.leaf_of_row, leaves)

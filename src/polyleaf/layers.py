@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 
 import polyleaf._core as _core
-
-from .fitters import Fitter
-from .leaf_kinds import Leaves
-from .model import Model
-from .sampling import Draw, Sampler
-from .state import DenseState
-from .structure import Grown, Structure
+from polyleaf.fitters import Fitter
+from polyleaf.leaf_kinds import Leaves
+from polyleaf.model import Model
+from polyleaf.sampling import Draw, Sampler
+from polyleaf.state import DenseState
+from polyleaf.structure import Grown, Structure
 
 __all__ = ["Layers"]
 
@@ -50,28 +49,31 @@ class Layers:
         self._sums = np.zeros((1, 1), np.float32)  # what each node of the tree adds, ancestors included
 
     def grow(self, draw: Draw, output: int) -> Grown:
-        """One tree; the raw scores are as before."""
-        state, structure, layer = self._state, self._structure, 0
+        """One tree."""
+        state, structure, layer, leaves = self._state, self._structure, 0, np.empty(0, np.float32)
         self._sums = np.zeros((1, 1 if output >= 0 else self._model.n_outputs), np.float32)
         state.mark()
         structure.begin(draw, output)
         while structure.split():
             layer += 1
-            tree, leaf_of_row = grown = structure.so_far()
+            grown = structure.so_far()
             steps = self._fitter.fit(grown, draw, output, self._model.learning_rate)
-            self._sums = _summed_steps(self._sums, tree, steps)
+            self._sums = _summed_steps(self._sums, grown.tree, steps)
             leaves = self._sums[structure.node_of_leaf]
             state.rewind()
-            state.add(leaf_of_row, leaves, output)
+            state.add(grown, leaves, output)
             if not structure.may_split:
                 break
             if output < 0:
-                self._watch(draw.round, tree, leaves)
+                self._watch(draw.round, grown.tree, leaves)
             state.renew()
             draw = self._sampler.draw(state.gradients_of_rows(), draw.round, layer)
             structure.evaluate(draw, output)
-        state.rewind()
-        return structure.finish()
+        grown = structure.finish()
+        if grown.tree.n_leaves == len(leaves):
+            return grown._replace(is_added=True)
+        state.rewind()  # nothing was split, or the tree was cut back
+        return grown
 
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
         """The leaves of the tree just grown."""

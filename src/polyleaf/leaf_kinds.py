@@ -16,7 +16,7 @@ import polyleaf._core as _core
 
 __all__ = ["DENSE", "LEAF_KINDS", "LINEAR", "SPARSE", "LeafKind", "LeafLinear", "Leaves", "Names"]
 
-Leaves: TypeAlias = np.ndarray | _core.SparseLeaves | _core.LinearLeaves
+Leaves: TypeAlias = np.ndarray | _core.LeafBlock
 """What the leaves of one tree hold: a matrix (n_leaves, n_outputs or 1), or a block of another kind."""
 
 Take: TypeAlias = Callable[[str, int, int], np.ndarray]

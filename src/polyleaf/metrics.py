@@ -4,8 +4,8 @@ boosting.
 Every metric is a function of ``(y, prediction, weight)``: y float ``(n, K)`` or class ids ``(n,)``;
 prediction ``(n, K)``, of the kind the metric ``needs``; weight None, ``(n,)`` or ``(n, K)``. A missing target
 is a weight of 0 and counts nowhere. Means over several outputs are over all rows and outputs together, by
-weight; R2 and rank metrics, which are not means over rows, are averaged over the outputs for which they
-exist.
+weight; aRMSE, R2 and rank metrics, which are not means over rows, are averaged over the outputs for which
+they exist.
 """
 
 from __future__ import annotations
@@ -143,8 +143,21 @@ def mse(y: Array, prediction: Array, weight: Array | None = None) -> float:
 
 
 def rmse(y: Array, prediction: Array, weight: Array | None = None) -> float:
-    """Root of the mean squared error over all rows and outputs."""
+    """Root of the mean squared error over all rows and outputs, as XGBoost has it for several targets."""
     return float(np.sqrt(mse(y, prediction, weight)))
+
+
+def armse(y: Array, prediction: Array, weight: Array | None = None) -> float:
+    """Mean over outputs of each one's root mean squared error.
+
+    That is scikit-learn's ``root_mean_squared_error``, and the aRMSE of the literature on several targets
+    (Borchani et al., "A survey on multi-output regression", 2015). For one output it is `rmse`.
+    """
+    y, prediction = _pairs(y, prediction)
+    each = np.sqrt(_means(np.square(prediction - y), weight)[1])
+    if weight is not None:
+        each = each[(np.broadcast_to(_matrix(weight), y.shape) > 0).any(axis=0)]
+    return float(each.mean()) if each.size else float("nan")
 
 
 def mae(y: Array, prediction: Array, weight: Array | None = None) -> float:
@@ -365,6 +378,7 @@ _METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
         Metric("rmse", rmse),
+        Metric("armse", armse),
         Metric("mse", mse),
         Metric("mae", mae),
         Metric("mape", mape),

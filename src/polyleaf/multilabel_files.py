@@ -12,8 +12,6 @@ without features are legal. Indices may come in any order; zeros are not stored.
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,10 +23,17 @@ import numpy as np
 import scipy.sparse as sp
 
 import polyleaf._core as _core
-
-from .arff import read_arff
-from .readers import open_text
-from .table import ReadError
+from polyleaf.arff import read_arff
+from polyleaf.csr import arrays_of, canonical
+from polyleaf.opening import (
+    ReadError,
+    format_of,
+    open_bytes_to_write,
+    open_text,
+    read_bytes,
+    reading,
+    require_file,
+)
 
 __all__ = [
     "MULTILABEL_FORMATS",
@@ -114,17 +119,15 @@ def read_multilabel(
         When the file is missing, breaks its format, or has no rows; the message names the line.
     """
     path = Path(path)
-    format = _format_of(path) if format is None else format
-    if format not in MULTILABEL_FORMATS:
-        raise ReadError(f"Format {format!r} is not known; there are {', '.join(MULTILABEL_FORMATS)}.")
+    format = format_of(path, MULTILABEL_FORMATS, format)
     if format != "libsvm" and (n_features, n_labels, zero_based) != (None, None, None):
         raise ReadError(
             f"n_features, n_labels and zero_based are for LIBSVM files; {path} is of format {format!r}."
         )
-    with _named(path):
+    with reading(path):
         if format == "arff":
             return _read_arff(path, labels, n_threads)
-        text = _bytes_of(path)
+        text = read_bytes(path)
         if format == "xmc":
             X, Y = _read_xmc(text, n_threads)
         else:
@@ -156,10 +159,10 @@ def write_multilabel(
         Where X and Y do not have the same rows, or hold what the format cannot.
     """
     path = Path(path)
-    format = _format_of(path) if format is None else format
+    format = format_of(path, MULTILABEL_FORMATS) if format is None else format
     if format not in ("xmc", "libsvm"):
         raise ValueError(f"Format {format!r} is not written; 'xmc' and 'libsvm' are.")
-    rows, labels = _to_write(X, "X"), _to_write(Y, "Y")
+    rows, labels = canonical(X, "X"), canonical(Y, "Y")
     if rows.shape[0] != labels.shape[0]:
         raise ValueError(f"X has {rows.shape[0]} rows, Y has {labels.shape[0]}.")
     if np.any(labels.data != 1):
@@ -170,7 +173,7 @@ def write_multilabel(
         raise ValueError(
             f"Row {row} has neither labels nor features; a LIBSVM file skips such lines. Use 'xmc'."
         )
-    with _open_to_write(path) as stream:
+    with open_bytes_to_write(path) as stream:
         if format == "xmc":
             stream.write(f"{rows.shape[0]} {rows.shape[1]} {labels.shape[1]}\n".encode())
         _write_rows(stream, rows, labels, 0 if format == "xmc" or zero_based else 1)
@@ -192,8 +195,8 @@ def read_sparse_matrix(path: str | Path, *, n_threads: int = 1) -> sp.csr_matrix
         As `read_multilabel`.
     """
     path = Path(path)
-    with _named(path):
-        text = _bytes_of(path)
+    with reading(path):
+        text = read_bytes(path)
         (n, d), body = _header(text, ("rows", "columns"))
         _, _, indptr, indices, data = _parse(body, "pairs", d, 0, 2, n_threads)
         return _csr(indptr, indices, data, _check_rows(indptr, n), d)
@@ -201,8 +204,8 @@ def read_sparse_matrix(path: str | Path, *, n_threads: int = 1) -> sp.csr_matrix
 
 def write_sparse_matrix(path: str | Path, matrix: Any) -> None:
     """Write one matrix, so that `read_sparse_matrix` gives it back."""
-    rows = _to_write(matrix, "The matrix")
-    with _open_to_write(Path(path)) as stream:
+    rows = canonical(matrix, "The matrix")
+    with open_bytes_to_write(Path(path)) as stream:
         stream.write(f"{rows.shape[0]} {rows.shape[1]}\n".encode())
         _write_rows(stream, rows, None, 0)
 
@@ -216,8 +219,7 @@ def read_names(path: str | Path) -> tuple[str, ...]:
         When there is no such file, it is not UTF-8, or a name is missing or comes twice.
     """
     path = Path(path)
-    with _named(path):
-        _require_file(path)
+    with reading(path):
         with open_text(path) as stream:
             names = [line.strip() for line in stream]
     while names and not names[-1]:
@@ -230,63 +232,6 @@ def read_names(path: str | Path) -> tuple[str, ...]:
             raise ReadError(f"{path}: line {number} has the name of line {seen[name]}, {name!r}.")
         seen[name] = number
     return tuple(names)
-
-
-# --- files ---
-
-
-def _format_of(path: Path) -> str:
-    endings = [ending.lower() for ending in path.suffixes]
-    if endings and endings[-1] in (".gz", ".bz2"):
-        endings.pop()
-    for format, known in MULTILABEL_FORMATS.items():
-        if endings and endings[-1] in known:
-            return format
-    known_endings = ", ".join(ending for group in MULTILABEL_FORMATS.values() for ending in group)
-    raise ReadError(
-        f"The ending of {path.name!r} does not tell its format; use one of {known_endings}, or say "
-        "the format."
-    )
-
-
-class _named:
-    """Within it, errors say which file they are about."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, UnicodeDecodeError):
-            raise ReadError(
-                f"{self.path} is not UTF-8 text (byte {error.start}); convert it first."
-            ) from error
-        if isinstance(error, OSError | EOFError):
-            raise ReadError(f"{self.path} cannot be read: {error}.") from error
-        if isinstance(error, ValueError) and str(self.path) not in str(error):
-            raise ReadError(f"{self.path}: {error}") from error
-
-
-def _require_file(path: Path) -> None:
-    if not path.is_file():
-        raise ReadError(f"There is no file {str(path)!r}.")
-
-
-def _bytes_of(path: Path) -> np.ndarray:
-    """The file's bytes, uint8; mapped where it is not compressed."""
-    _require_file(path)
-    opener: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix.lower())
-    if opener is not None:
-        with opener(path, "rb") as stream:
-            return np.frombuffer(stream.read(), np.uint8)
-    return np.memmap(path, np.uint8, "r") if path.stat().st_size else np.empty(0, np.uint8)
-
-
-def _open_to_write(path: Path) -> Any:
-    opener: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix.lower(), open)
-    return opener(path, "wb")
 
 
 # --- rows ---
@@ -381,37 +326,17 @@ def _label_names(labels: str | Path | Sequence[str] | None, n_labels: int) -> tu
     return names
 
 
-def _to_write(values: Any, what: str) -> sp.csr_matrix:
-    matrix = sp.csr_matrix(values, dtype=np.float32, copy=True)
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
-    if not np.isfinite(matrix.data).all():
-        raise ValueError(f"{what} holds NaN or infinity, which these formats cannot write.")
-    return matrix
-
-
 def _write_rows(stream: Any, rows: sp.csr_matrix, labels: sp.csr_matrix | None, index_base: int) -> None:
     for begin in range(0, rows.shape[0], _ROWS_AT_A_TIME):
         part = slice(begin, begin + _ROWS_AT_A_TIME)
-        X = rows[part]
-        Y = None if labels is None else labels[part]
-        stream.write(
-            _core.write_sparse_text(
-                None if Y is None else Y.indptr.astype(np.int64),
-                None if Y is None else Y.indices.astype(np.int32),
-                X.indptr.astype(np.int64),
-                X.indices.astype(np.int32),
-                X.data,
-                index_base,
-            )
-        )
+        label_indptr, label_indices = (None, None) if labels is None else arrays_of(labels[part])[:2]
+        stream.write(_core.write_sparse_text(label_indptr, label_indices, *arrays_of(rows[part]), index_base))
 
 
 # --- ARFF ---
 
 
 def _read_arff(path: Path, labels: str | Path | Sequence[str] | None, n_threads: int) -> LabelledRows:
-    _require_file(path)
     names, values, categories = _arff_columns(path, n_threads)
     chosen = _arff_labels(path, names, labels)
     for column in chosen:
@@ -446,7 +371,7 @@ def _arff_columns(path: Path, n_threads: int) -> tuple[tuple[str, ...], Any, dic
 
 def _numeric_sparse_arff(path: Path, n_threads: int) -> tuple[tuple[str, ...], sp.csr_matrix] | None:
     """The core's way for sparse files of numbers; None where this is another file, or something is wrong."""
-    text = _bytes_of(path)
+    text = read_bytes(path)
     match = re.search(
         rb"^[ \t]*@data[^\n]*\n",
         memoryview(np.ascontiguousarray(text)),  # type: ignore[arg-type, unused-ignore]
@@ -484,7 +409,7 @@ def _arff_labels(path: Path, names: tuple[str, ...], labels: str | Path | Sequen
 
 def _names_in_xml(path: Path) -> tuple[str, ...]:
     """Mulan's list of labels: ``<label name="..."/>``, perhaps within each other."""
-    _require_file(path)
+    require_file(path)
     try:
         root = ElementTree.parse(path).getroot()
     except ElementTree.ParseError as error:

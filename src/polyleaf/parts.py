@@ -11,22 +11,22 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from . import fitters, splits
-from .dataset import Dataset
-from .derivatives import Derivatives
-from .eval_sets import EvalSet, Evaluation
-from .label_state import LabelState
-from .layers import Layers
-from .leaf_kinds import Leaves
-from .model import Model
-from .objectives import Objective
-from .objectives.base import Problem
-from .objectives.sparse import SparseProblem
-from .sampling import Draw, Sampler
-from .settings import LinearLeaf, Settings, SparseLeaf
-from .sketches import get_sketch
-from .state import DenseState
-from .structure import Grown, Limits, Structure
+from polyleaf import fitters, splits
+from polyleaf.dataset import Dataset
+from polyleaf.derivatives import Derivatives
+from polyleaf.eval_sets import EvalSet, Evaluation
+from polyleaf.label_state import LabelState
+from polyleaf.layers import Layers
+from polyleaf.leaf_kinds import Leaves
+from polyleaf.model import Model
+from polyleaf.objectives import Objective
+from polyleaf.objectives.base import Problem
+from polyleaf.objectives.sparse import SparseProblem
+from polyleaf.sampling import Draw, Sampler
+from polyleaf.settings import LinearLeaf, Settings, SparseLeaf
+from polyleaf.sketches import get_sketch
+from polyleaf.state import DenseState
+from polyleaf.structure import Grown, Limits, Structure
 
 __all__ = ["Parts", "parts_of", "problem_of"]
 
@@ -43,7 +43,7 @@ class State(Protocol):
     def cancel(self, output: int) -> bool:
         """Whether one step for all rows would gain next to nothing; `output` -1: in all outputs."""
 
-    def add(self, leaf_of_row: np.ndarray, leaves: Leaves, output: int) -> None:
+    def add(self, grown: Grown, leaves: Leaves, output: int) -> None:
         """Add a tree to the raw scores."""
 
 

@@ -19,7 +19,7 @@ from polyleaf.binning import BinMapper
 from polyleaf.dataset import Dataset
 from polyleaf.eval_sets import EvalSet
 from polyleaf.features import FeatureTable, as_features
-from polyleaf.hold_out import hold_out_by_class
+from polyleaf.holdout import drawn_by_class
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.parameters import SharedParameters
@@ -206,7 +206,7 @@ def _hold_out(
         return X, target, None
     if isinstance(X, Dataset):
         raise ValueError("validation_fraction cannot split a Dataset: pass validation data as eval_set.")
-    train, aside = hold_out_by_class(n_rows, p.validation_fraction, seed, target.class_of_row())
+    train, aside = drawn_by_class(n_rows, p.validation_fraction, seed, target.class_of_row())
     weight = None if np.ndim(sample_weight) == 0 else np.asarray(sample_weight)[aside]
     held_out = EvalData("validation", _safe_indexing(X, aside), _take(y, aside), weight)
     return _safe_indexing(X, train), target.take(train), held_out

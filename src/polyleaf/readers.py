@@ -7,23 +7,21 @@ makes CSV faster.
 
 from __future__ import annotations
 
-import bz2
 import csv
-import gzip
 import re
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from .arff import read_arff
-from .table import CHUNK_ROWS, MISSING, ReadError, Table, assemble, to_categories, to_numbers, to_texts
+from polyleaf.arff import read_arff
+from polyleaf.opening import ReadError, format_of, open_text, reading, require_file
+from polyleaf.table import CHUNK_ROWS, MISSING, Table, assemble, to_categories, to_numbers, to_texts
 
 __all__ = ["FORMATS", "ReadError", "Table", "read_table"]
 
@@ -62,42 +60,13 @@ def read_table(path: str | Path, format: str | None = None) -> Table:
         When the file is missing, not of its format, empty, or needs an extra that is not installed.
     """
     path = Path(path)
-    if not path.is_file():
-        raise ReadError(f"There is no file {str(path)!r}.")
-    format = _format_of(path) if format is None else format
-    if format not in _READERS:
-        raise ReadError(f"Format {format!r} is not known; there are {', '.join(FORMATS)}.")
-    try:
-        table = _READERS[format](path)
-    except UnicodeDecodeError as error:
-        raise ReadError(f"{path} is not UTF-8 text (byte {error.start}); convert it first.") from error
-    except (OSError, EOFError, zlib.error) as error:
-        raise ReadError(f"{path} cannot be read: {error}.") from error
-    except ReadError as error:
-        message = str(error)
-        raise ReadError(message if str(path) in message else f"{path}: {message}") from error
+    require_file(path)
+    read = _READERS[format_of(path, FORMATS, format)]
+    with reading(path):
+        table = read(path)
     if table.n_rows == 0:
         raise ReadError(f"{path} has no rows.")
     return table
-
-
-def _format_of(path: Path) -> str:
-    endings = [ending.lower() for ending in path.suffixes]
-    if endings and endings[-1] in (".gz", ".bz2"):
-        endings.pop()
-    for format, known in FORMATS.items():
-        if endings and endings[-1] in known:
-            return format
-    known_endings = ", ".join(ending for group in FORMATS.values() for ending in group)
-    raise ReadError(
-        f"The ending of {path.name!r} does not tell its format; "
-        f"use one of {known_endings}, or say the format."
-    )
-
-
-def open_text(path: Path) -> TextIO:
-    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
-    return openers.get(path.suffix.lower(), open)(path, "rt", encoding="utf-8-sig", newline="")
 
 
 # ---- CSV -----------------------------------------------------------------------------------------------

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import math
 from numbers import Integral
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .settings import Sampling
+from polyleaf.settings import Sampling
 
 __all__ = ["Draw", "Sampler", "sample_features", "sample_rows"]
 
@@ -45,7 +45,7 @@ class Draw(NamedTuple):
     is_chance: bool
 
     @property
-    def sample(self) -> dict[str, np.ndarray | None]:
+    def sample(self) -> dict[str, Any]:
         """The rows, as the core is told of them."""
         return {"rows": self.rows, "multiplier": self.multiplier}
 

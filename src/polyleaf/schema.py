@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .evaluation import TASKS
-from .features import CategoryColumn, DenseBlock, FeatureTable, SparseBlock
-from .table import ReadError, Table, abbreviate
+from polyleaf.evaluation import TASKS
+from polyleaf.features import CategoryColumn, DenseBlock, FeatureTable, SparseBlock
+from polyleaf.opening import ReadError
+from polyleaf.table import Table, abbreviate
 
 __all__ = ["Schema", "choose_columns"]
 

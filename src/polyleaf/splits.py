@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 
 import polyleaf._core as _core
-
-from .derivatives import Derivatives, mean_over_outputs
-from .fitters import leaf_config
-from .label_state import LabelState
-from .sampling import Draw
-from .settings import COUPLED, LinearLeaf, Settings, SparseLeaf
-from .sketches import CountSketch, Sketch
+from polyleaf.derivatives import Derivatives, mean_over_outputs
+from polyleaf.fitters import leaf_config
+from polyleaf.label_state import LabelState
+from polyleaf.sampling import Draw
+from polyleaf.settings import COUPLED, LinearLeaf, Settings, SparseLeaf
+from polyleaf.sketches import CountSketch, Sketch
 
 __all__ = ["ExactSplits", "HistogramSplits", "LookaheadSplits", "VerifiedSplits"]
 

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 import polyleaf._core as _core
-
-from .dataset import Dataset
-from .derivatives import Derivatives
-from .eval_sets import EvalSet
-from .leaf_kinds import Leaves
-from .metrics import Metric
-from .model import Model
-from .objectives.base import Problem
-from .threads import Workers
+from polyleaf.dataset import Dataset
+from polyleaf.derivatives import Derivatives
+from polyleaf.eval_sets import EvalSet
+from polyleaf.leaf_kinds import Leaves
+from polyleaf.metrics import Metric
+from polyleaf.model import Model
+from polyleaf.objectives.base import Problem
+from polyleaf.structure import Grown
+from polyleaf.threads import Workers
 
 __all__ = ["DenseScores", "DenseState"]
 
@@ -99,10 +99,12 @@ class DenseState:
         """Whether one step for all rows would gain next to nothing."""
         return self.derivatives.cancel(output)
 
-    def add(self, leaf_of_row: np.ndarray, leaves: Leaves, output: int) -> None:
+    def add(self, grown: Grown, leaves: Leaves, output: int) -> None:
         """Add a tree to the raw scores."""
-        n_threads = self._workers.n_threads
-        _core.add_leaf_values(self.raw, leaf_of_row, leaves, output, n_threads, self._features)
+        if grown.is_added:
+            return
+        n_threads, features = self._workers.n_threads, self._features
+        _core.add_leaf_values(self.raw, grown.leaf_of_row, leaves, output, n_threads, features)
         self._is_stale = True
 
     def mark(self) -> None:

@@ -11,9 +11,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 import polyleaf._core as _core
-
-from .sampling import Draw
-from .settings import Settings
+from polyleaf.sampling import Draw
+from polyleaf.settings import Settings
 
 __all__ = ["Grown", "Limits", "Splits", "Structure"]
 
@@ -26,10 +25,13 @@ class Grown(NamedTuple):
     tree : _core.Tree
     leaf_of_row : ndarray of shape (n_rows,), int32
         A view that the next tree overwrites.
+    is_added : bool
+        Whether the raw scores have the tree already, which went there layer by layer.
     """
 
     tree: _core.Tree
     leaf_of_row: np.ndarray
+    is_added: bool = False
 
 
 class Splits(Protocol):

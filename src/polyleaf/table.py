@@ -11,15 +11,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import scipy.sparse as sp
 
+from polyleaf.opening import ReadError
+
 MISSING = frozenset({"", "?", "NA", "N/A", "NaN", "nan", "NAN", "null", "NULL", "None"})
 """Cells of a text file that mean "no value"."""
 
 CHUNK_ROWS = 32768
 """Rows of a text file held as Python strings at a time: bounds memory, a string costs about 50 bytes."""
-
-
-class ReadError(ValueError):
-    """A file cannot be read; the message is one sentence: which file, what is wrong, in which line."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_array
 
+from polyleaf.csr import canonical, row_of
+
 __all__ = ["Target", "TargetEncoding", "encode_classification", "encode_regression", "encode_sparse"]
 
 Kind = Literal["regression", "binary", "multiclass", "multilabel"]
@@ -356,16 +358,14 @@ def encode_sparse(
     ValueError
         Where y or the weights are not what they should be.
     """
-    values = _sparse_values(y, name)
+    given = y if scipy.sparse.issparse(y) else _finite(_as_numpy(y), name, "error", np.float32)
+    values = canonical(given, name, repeated="refuse")
     n_rows, n_outputs = values.shape
     weight = _check_weight(sample_weight, n_rows, 0, name)
     if kind == "multilabel" and (values.data != 1).any():
         at = int(np.flatnonzero(values.data != 1)[0])
-        row = int(np.searchsorted(values.indptr, at, side="right")) - 1
-        raise ValueError(
-            f"{name}[{row}, {values.indices[at]}] is {values.data[at]:g}: an indicator matrix holds 0 "
-            "and 1 only."
-        )
+        cell = f"{name}[{row_of(values, at)}, {values.indices[at]}]"
+        raise ValueError(f"{cell} is {values.data[at]:g}: an indicator matrix holds 0 and 1 only.")
     if like is not None:
         if like.kind != kind or like.one_dimensional:
             raise ValueError(f"The model was fitted on another kind of target than {name}, which is {kind}.")
@@ -419,8 +419,7 @@ def _encode_multilabel(
     return _with_missing(values, weight, encoding)
 
 
-# --- reading y
-# -------------------------------------------------------------------------------------------------
+# --- reading y ---
 
 
 def _as_numpy(y: Any) -> Any:
@@ -440,45 +439,6 @@ def _as_numpy(y: Any) -> Any:
             "y holds lists of different lengths. Several labels per row go into an indicator matrix of 0 and "
             "1: sklearn.preprocessing.MultiLabelBinarizer makes one."
         ) from None
-
-
-def _sparse_values(y: Any, name: str) -> scipy.sparse.csr_matrix:
-    """float32 CSR: columns ascend, nothing stored twice, no stored zeros; y is not changed."""
-    if y is None:
-        raise ValueError("This estimator requires y to be passed, but the target y is None.")
-    if not scipy.sparse.issparse(y):
-        y = _finite(_as_numpy(y), name, "error", np.float32)
-    if len(y.shape) != 2:
-        raise ValueError(f"{name} must have shape (n_rows, n_outputs), got {y.shape}.")
-    if y.shape[1] > np.iinfo(np.int32).max:
-        raise ValueError(f"{name} has {y.shape[1]} columns; more than 2147483647 outputs are not possible.")
-    if y.dtype.kind not in "buif":
-        raise ValueError(f"{name} must hold numbers, not {y.dtype}.")
-    if min(y.shape) < 1:
-        raise ValueError(f"{name} has shape {y.shape}; it needs a row and a column.")
-    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused below
-        values = scipy.sparse.csr_matrix(y, dtype=np.float32)
-    if not np.isfinite(values.data).all():
-        raise ValueError(f"{name} contains NaN, infinity or a value too large for float32.")
-    outside = (values.indices < 0) | (values.indices >= values.shape[1])  # SciPy does not look
-    if outside.any():
-        at = int(np.argmax(outside))
-        row = int(np.searchsorted(values.indptr, at, side="right")) - 1
-        raise ValueError(
-            f"Row {row} of {name} stores column {values.indices[at]}, outside 0 .. {values.shape[1] - 1}."
-        )
-    if not values.has_canonical_format or not values.data.all():
-        values = values.copy()  # it may share its arrays with the caller's
-        stored = values.nnz
-        values.sum_duplicates()
-        if values.nnz < stored:
-            raise ValueError(
-                f"{name} stores {stored - values.nnz} entries twice; call sum_duplicates() on it if "
-                "their sums are "
-                "meant."
-            )
-        values.eliminate_zeros()
-    return values
 
 
 def _column_names(y: Any) -> tuple[str, ...] | None:
@@ -599,8 +559,7 @@ def _with_missing(values: np.ndarray, weight: np.ndarray | None, encoding: Targe
     return Target(np.where(there, values, values.dtype.type(0)), weight, encoding)
 
 
-# --- weights and units
-# -----------------------------------------------------------------------------------------
+# --- weights and units ---
 
 
 def _check_weight(sample_weight: Any, n_rows: int, n_columns: int, name: str) -> np.ndarray | None:
@@ -713,8 +672,7 @@ def _check_spread(columns: np.ndarray) -> None:
         )
 
 
-# --- weights of classes
-# ------------------------------------------------------------------------------------------
+# --- weights of classes ---
 
 
 def _class_factors(class_weight: Any, classes: np.ndarray, ids: np.ndarray) -> np.ndarray | None:
@@ -764,8 +722,7 @@ def _check_factors(factors: Any, name: str) -> np.ndarray:
     return array
 
 
-# --- labels in files
-# -----------------------------------------------------------------------------------------------
+# --- labels in files ---
 
 
 def _labels_to_json(classes: np.ndarray) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.chunks import codes_of
-from polyleaf.leaf_kinds import LEAF_KINDS, LINEAR, SPARSE, LeafKind, LeafLinear, Leaves, Names
+from polyleaf.leaf_kinds import LEAF_KINDS, LINEAR, SPARSE, LeafKind, LeafLinear, Names
 
 __all__ = ["LeafLinear", "Tree", "Trees"]
 
@@ -37,7 +37,7 @@ class Tree:
         self._forest, self._mapper = forest, mapper
         self.number, self.round = number, round
         self.structure: _core.Tree = forest.tree(number)
-        self.leaves: Leaves = forest.values(number)
+        self.leaves: Any = forest.values(number)
 
     @property
     def output(self) -> int | None:

@@ -101,6 +101,16 @@ def triangles(rng, n, n_outputs, rank=2):
     return np.ascontiguousarray(full[:, *np.tril_indices(n_outputs)], np.float32)
 
 
+def raw_features(problem, draw=0, missing_means_nan=True):
+    """Float32 (F, n): values whose order is that of the codes, NaN where the code is missing."""
+    rng = np.random.default_rng(draw)
+    codes = problem.codes
+    x = (codes + rng.uniform(0, 1, codes.shape)) * rng.uniform(0.1, 30, (len(codes), 1)) + rng.normal(
+        size=(len(codes), 1)
+    )
+    return np.where(codes == reference.MISSING, np.nan, x).astype(np.float32)
+
+
 def sampled(problem, draw=0, fraction=0.7, multiplied=True):
     """The problem on a random part of its rows, some of them with a multiplier (as GOSS gives)."""
     rng = np.random.default_rng(draw)
@@ -259,6 +269,17 @@ def assert_same_tree(a, b, ignore=()):
             x, y = getattr(a, f.name), getattr(b, f.name)
             assert x.dtype == y.dtype, f.name
             np.testing.assert_array_equal(x, y, err_msg=f.name)
+
+
+STRUCTURE = "feature threshold missing_left left right leaf category_set categories count".split()
+
+
+def assert_same_structure(a, b, ignore=()):
+    """Splits and counts equal, gains but for rounding."""
+    for name in STRUCTURE:
+        if name not in ignore:
+            np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
+    np.testing.assert_allclose(a.gain, b.gain, rtol=2e-4)
 
 
 def boosted(implementation, data, y, derivatives, kind, config, **options):

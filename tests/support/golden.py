@@ -4,7 +4,8 @@ Owns the configurations, their data, and how a model becomes two hashes: of its 
 Must not know what is asserted. Data is whole numbers and exact fractions, and nothing here goes through BLAS
 or a library's exp, so that the hashes hold on any machine.
 
-`python tests/golden.py --write` makes `files/golden.json` anew: only on purpose, with a line in CHANGELOG.md.
+`python tests/support/golden.py --write` makes `files/golden.json` anew: only on purpose, with a line in
+CHANGELOG.md.
 """
 
 import hashlib
@@ -20,7 +21,7 @@ from scipy.sparse import csr_matrix
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, recipes
 from polyleaf.features import as_features
 
-FILE = Path(__file__).parent / "files" / "golden.json"
+FILE = Path(__file__).parents[1] / "files" / "golden.json"
 N, OUTPUTS = 420, 3
 SMALL = {"n_estimators": 3, "max_leaves": 8, "min_child_samples": 4, "random_state": 0}
 SPARSE_LABELS = {"leaf": "sparse", "leaf_k": 3, "min_child_samples": 5}

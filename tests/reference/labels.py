@@ -1,18 +1,26 @@
-"""The NumPy twin of training on sparse targets: the specification of docs/sparse-leaves.md, slow and obvious.
+"""Training on sparse targets: the specification of docs/sparse-leaves.md, slow and obvious.
 
 Owns: sums of sparse gradients, both searches for splits of them, sparse Newton leaves, and a boosting loop on
-top. Must not know: the polyleaf package, threads, speed. Everything is dense here: an output that a row does
-not hold has gradient 0, and zeros change no sum, no largest magnitude and no choice.
+top. Everything is dense here: an output that a row does not hold has gradient 0, and zeros change no sum, no
+largest magnitude and no choice.
 
 The paper is GBDT-SPARSE: Si et al., "Gradient Boosted Decision Trees for High Dimensional Sparse Output".
-Shapes as in reference.py: n rows, n_used in use, F features, K outputs.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
+
 import reference
-from reference import F32, GAIN_RESOLUTION, MISSING, N_CODES, SMALLEST_DERIVATIVE, Split, newton_steps
+from reference import (
+    F32,
+    GAIN_RESOLUTION,
+    MISSING,
+    N_CODES,
+    SMALLEST_DERIVATIVE,
+    Split,
+    newton_steps,
+)
 
 N_PROPOSALS = 6  # splits of a node that are judged by exact sums
 JUDGED_ROWS = 4096  # of a node, that they are judged by
@@ -37,9 +45,6 @@ class Gradients:
     weight: np.ndarray | None = None  # float32 (n,), curvature of the rows; None: 1
     rows: np.ndarray | None = None  # in use, ascending; None: all
     multiplier: np.ndarray | None = None  # float32 (n,), of the sample; None: 1
-
-
-# ------------------------------------------------------------------------------------------------------- sums
 
 
 def fixed_point(values):
@@ -72,9 +77,6 @@ def worth(sums, unit, H, leaf_k, step):
     for magnitude in np.sort(np.abs(sums))[::-1][:leaf_k]:
         total += newton_steps(float(magnitude) * unit, H, step)[1]
     return total
-
-
-# ----------------------------------------------------------------------------------------------------- search
 
 
 class SparseSearch:
@@ -227,9 +229,6 @@ def tiles(n_bins, held_sparse=()):
     return found
 
 
-# ----------------------------------------------------------------------------------------------------- leaves
-
-
 def sparse_leaves(gradients, leaf_of_row, n_leaves, leaf_k, step):
     """`reference.SparseLeaves`: the `leaf_k` outputs of largest |sum|, ties by number, their Newton steps
     (eq. 19); outputs whose step is worth nothing are left out."""
@@ -251,9 +250,6 @@ def sparse_leaves(gradients, leaf_of_row, n_leaves, leaf_k, step):
     )
 
 
-# ------------------------------------------------------------------------------------------------ derivatives
-
-
 def squared_error(y, score):
     """Float32 derivative of (score - y)^2 / 2."""
     return score - y
@@ -263,9 +259,6 @@ def squared_hinge(y, score):
     """Float32 derivative of max(0, 1 - (2y - 1) score)^2 / 2 (eq. 9, its margins moved to -1 and 1)."""
     sign = np.where(y > 0, F32(1), F32(-1))
     return -sign * np.maximum(F32(0), F32(1) - sign * score)
-
-
-# --------------------------------------------------------------------------------------------------- boosting
 
 
 def boost(data, Y, derivative, base, make_search, config, leaf_k, step, n_rounds, weight=None):
