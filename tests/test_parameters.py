@@ -23,6 +23,7 @@ from polyleaf.splits import DIAGONAL_UP_TO, LABEL_SKETCH_DIM
 
 ESTIMATORS = [(PolyleafRegressor, RegressorParameters), (PolyleafClassifier, ClassifierParameters)]
 SOURCE = Path(polyleaf.__file__).parent
+TWINS = Path(__file__).parent / "reference"
 EVERY = {p.name: p for _, declared in ESTIMATORS for p in declarations(declared)}
 PARTS = (
     settings.Run,
@@ -86,6 +87,13 @@ def test_no_default_has_a_second_home():
     assert [(file, name) for file, name in others if name in declared] == []
     assert len(others) == len({name for _, name in others})  # a default that is referred to has one home, too
     assert {"leaf_k", "objective"} <= declared and "huber_delta" not in declared
+
+
+def test_no_twin_repeats_a_default():
+    """What the specification has of its own are values that make a part do nothing."""
+    twins = [found for path in TWINS.glob("*.py") for found in literal_defaults(path)]
+    assert [found for found in twins if found[2] == EVERY[found[1]].default] == []
+    assert all(value in (0, 1) for _, _, value in twins) and len(twins) > 3
 
 
 def test_a_second_home_is_found(tmp_path):
