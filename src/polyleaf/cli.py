@@ -71,7 +71,7 @@ _PARAMETERS = {p.name: p for kind in (RegressorParameters, ClassifierParameters)
 def _parameter(name: str, *flags: str) -> Any:
     """An option for a parameter of the estimators, which says what the parameter says of itself."""
     p = _PARAMETERS[name]
-    return typer.Option(*flags, help=f"{p.summary} {p.kind}; default {p.default}.", min=p.bounds.at_least)
+    return typer.Option(*flags, help=f"{p.summary} {p.kind}; default {p.default}.")
 
 
 def _by_topic() -> str:
@@ -428,7 +428,7 @@ def _recipe(name: str | None, task: str) -> dict[str, Any]:
 
 
 def _check_parameters(task: str, params: dict[str, Any]) -> Any:
-    """The estimator's class, which has all these parameters."""
+    """The estimator's class, which has all these parameters and allows their values."""
     from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 
     kind = PolyleafRegressor if task == "regression" else PolyleafClassifier
@@ -436,6 +436,7 @@ def _check_parameters(task: str, params: dict[str, Any]) -> Any:
     unknown = [name for name in params if name not in known]
     if unknown:
         raise ReadError(f"--set: there is no parameter {unknown[0]!r}; there are {', '.join(sorted(known))}.")
+    kind(**params)._validate_params()
     return kind
 
 

@@ -16,7 +16,6 @@ import dataclasses
 import functools
 import inspect
 import json
-import math
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
@@ -42,43 +41,10 @@ __all__ = ["Declared", "Frozen", "constraints", "declarations", "declares", "num
 T = TypeVar("T")
 
 
-class Bounds(NamedTuple):
-    """What numbers are between; None: no bound."""
-
-    at_least: float | None = None
-    above: float | None = None
-    at_most: float | None = None
-    below: float | None = None
-
-    @property
-    def low(self) -> float | None:
-        return self.at_least if self.above is None else self.above
-
-    @property
-    def high(self) -> float | None:
-        high = self.at_most if self.below is None else self.below
-        return None if high == math.inf else high
-
-    @property
-    def closed(self) -> str:
-        """Which bounds are allowed values themselves, as scikit-learn calls it."""
-        both = {(False, False): "both", (False, True): "left", (True, False): "right"}
-        return both.get((self.at_least is None, self.at_most is None), "neither")
-
-    def __str__(self) -> str:
-        if self.low is None or self.high is None:
-            return "" if self.low is None else f" {'>=' if self.above is None else '>'} {self.low}"
-        opening, closing = "[" if self.above is None else "(", "]" if self.below is None else ")"
-        return f" in {opening}{self.low}, {self.high}{closing}"
-
-
 def parameter(
     *,
     default: T,
-    at_least: float | None = None,
-    above: float | None = None,
-    at_most: float | None = None,
-    below: float | None = None,
+    within: str = "",
     choices: Iterable[str] = (),
     everyday: bool = False,
     kw_only: bool = True,
@@ -89,16 +55,15 @@ def parameter(
     ----------
     default
         Its only home.
-    at_least, above, at_most, below : float, optional
-        Bounds of numbers.
+    within : str
+        What numbers must be in: "(0, 1]", "[1, inf)".
     choices : iterable of str
         The only texts that are allowed, where the type says no more than `str`.
     everyday : bool
         One of the dozen to look at first.
     kw_only : bool
     """
-    bounds = Bounds(at_least, above, at_most, below)
-    about = {"bounds": bounds, "choices": tuple(choices), "everyday": everyday}
+    about = {"within": within, "choices": tuple(choices), "everyday": everyday}
     field: Any = dataclasses.field(default=default, kw_only=kw_only, metadata=about)
     return field
 
@@ -132,7 +97,7 @@ class Declared(NamedTuple):
         What its annotation allows, one by one.
     topic : str
         What the class says of itself that declares it.
-    bounds : Bounds
+    within : str
     choices : tuple of str
     everyday : bool
     """
@@ -142,13 +107,13 @@ class Declared(NamedTuple):
     default: Any
     types: tuple[Any, ...]
     topic: str
-    bounds: Bounds
+    within: str
     choices: tuple[str, ...]
     everyday: bool
 
     @property
     def kind(self) -> str:
-        """Its type in words: `float in (0, 1]`, `{"pre", "post"}`, `int >= 1 or None`."""
+        """Its type in words: `float in (0, 1]`, `{"pre", "post"}`, `int or None`."""
         return " or ".join(_distinct(self._in_words(t) for t in self.types))
 
     def _in_words(self, t: Any) -> str:
@@ -157,7 +122,7 @@ class Declared(NamedTuple):
             return f"{{{', '.join(map(json.dumps, texts))}}}"
         kind = get_origin(t) or t
         words = _KINDS[kind][0] if kind in _KINDS else kind.__name__
-        return f"{words}{self.bounds}" if kind in (int, float) else words
+        return f"{words} in {self.within}" if self.within and kind in (int, float) else words
 
     @property
     def summary(self) -> str:
@@ -257,8 +222,12 @@ def _constraint(t: Any, p: Declared) -> Any:
     if kind is Literal or (kind is str and p.choices):
         return StrOptions(set(get_args(t) or p.choices))
     if kind in (int, float):
-        numbers, low, high = Integral if kind is int else Real, p.bounds.low, p.bounds.high
-        return numbers if p.bounds == Bounds() else Interval(numbers, low, high, closed=p.bounds.closed)
+        numbers = Integral if kind is int else Real
+        if not p.within:
+            return numbers
+        low, high = (None if end.strip() == "inf" else kind(end) for end in p.within[1:-1].split(","))
+        closed = {"[]": "both", "[)": "left", "(]": "right", "()": "neither"}
+        return Interval(numbers, low, high, closed=closed[p.within[0] + p.within[-1]])
     if getattr(kind, "_is_protocol", False):
         return HasMethods([name for name in vars(kind) if not name.startswith("_")])
     return _KINDS[kind][1] if kind in _KINDS else kind

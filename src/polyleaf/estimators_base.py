@@ -34,12 +34,12 @@ from polyleaf.objectives import Custom, Objective
 from polyleaf.parameters import SharedParameters
 from polyleaf.prepare import (
     FeatureReader,
+    Given,
     Seeds,
     codes_of,
     evaluation_data,
     prepare,
     take_feature_names,
-    y_and_weight,
 )
 from polyleaf.projections import Projection
 from polyleaf.settings import settings_of
@@ -144,22 +144,16 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
         ValueError
             Where data or parameters are not what they should be; the message says what and where.
         """
-        y, sample_weight = y_and_weight(X, y, sample_weight)
+        given = Given("training", X, y, sample_weight).completed()
         start, n_threads = self._starting_model(init_model), effective_threads(self.n_jobs)
         rounds, seeds = self._rounds_to_do(start, init_model), self._seeds(start)
-        settings = settings_of(
-            self,
-            rounds=rounds,
-            sparse_targets=scipy.sparse.issparse(y),
-            seed=seeds.training,
-            n_threads=n_threads,
-        )
+        settings = settings_of(self, rounds, scipy.sparse.issparse(given.y), seeds.training, n_threads)
         encode = self._encode_sparse_target if settings.keeps_labels_sparse else self._encode_target
-        target = encode(y, sample_weight, start)
+        target = encode(given.y, given.weight, start)
         objective = self._objective(target, start)
         metrics = self._metrics(objective, target)
         further = evaluation_data(eval_set, eval_names, eval_sample_weight, X_val, y_val, sample_weight_val)
-        ready = prepare(self, X, y, sample_weight, target, further, metrics, start, seeds, n_threads)
+        ready = prepare(self, given, target, further, metrics, start, seeds, n_threads)
         encoding = target.encoding
         with self._all_callbacks(callbacks, rounds, metrics if ready.eval_sets else []) as all_callbacks:
             model, self.evals_result_, per_output = boost(

@@ -8,7 +8,6 @@ Each class is a topic of the documentation. The order of the bases, last to firs
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -49,11 +48,11 @@ CurvatureKind = Literal["auto", "none", "shared", "diagonal", "full", "block"]
 class BoostingParameters:
     """Boosting."""
 
-    n_estimators: int = parameter(default=300, at_least=1, everyday=True)
+    n_estimators: int = parameter(default=300, within="[1, inf)", everyday=True)
     """Rounds of boosting. Each adds one tree (or one per output, see `multi_strategy`). With `warm_start` the
     total, with `init_model` the rounds to add."""
 
-    learning_rate: float = parameter(default=0.1, above=0, everyday=True)
+    learning_rate: float = parameter(default=0.1, within="(0, inf)", everyday=True)
     """Factor of every leaf value (XGBoost: eta)."""
 
     refresh: Literal["round", "tree", "layer"] = parameter(default="round")
@@ -66,19 +65,19 @@ class BoostingParameters:
 class TreeParameters:
     """Growth of a tree."""
 
-    max_depth: int | None = parameter(default=None, at_least=1, everyday=True)
+    max_depth: int | None = parameter(default=None, within="[1, inf)", everyday=True)
     """Longest path from the root to a leaf. None: no limit (LightGBM: -1, XGBoost: 0)."""
 
-    max_leaves: int | None = parameter(default=31, at_least=2, everyday=True)
+    max_leaves: int | None = parameter(default=31, within="[2, inf)", everyday=True)
     """Leaves per tree (LightGBM: num_leaves). None: no limit, which needs `max_depth`."""
 
-    min_child_samples: int = parameter(default=1, at_least=0, everyday=True)
+    min_child_samples: int = parameter(default=1, within="[0, inf)", everyday=True)
     """Smallest number of rows in a leaf; rows of weight 0 do not count."""
 
-    min_child_weight: float = parameter(default=1e-3, at_least=0)
+    min_child_weight: float = parameter(default=1e-3, within="[0, inf)")
     """Smallest sum of curvature (Hessian) in a leaf, averaged over outputs."""
 
-    min_split_gain: float = parameter(default=0.0, at_least=0)
+    min_split_gain: float = parameter(default=0.0, within="[0, inf)")
     """Smallest gain of a split, averaged over outputs (XGBoost: gamma)."""
 
     grow_policy: Literal["lossguide", "depthwise"] = parameter(default="lossguide")
@@ -88,17 +87,17 @@ class TreeParameters:
     """Split only where that gains; or ("post") whatever the gain, and cut back the subtrees whose gains, each
     less `min_split_gain`, do not add up to more than 0 (TFBT, section III)."""
 
-    colsample_bynode: float = parameter(default=0.5, above=0, at_most=1)
+    colsample_bynode: float = parameter(default=0.5, within="(0, 1]")
     """Fraction of the tree's features (see `colsample_bytree`) that each node sees, rounded up."""
 
-    max_cat_to_onehot: int = parameter(default=4, at_least=1)
+    max_cat_to_onehot: int = parameter(default=4, within="[1, inf)")
     """Up to this many categories in a node, splits are one category against the rest; above, sets of
     categories."""
 
-    cat_smooth: float = parameter(default=10.0, at_least=0)
+    cat_smooth: float = parameter(default=10.0, within="[0, inf)")
     """Smoothing of the statistics that categories are ordered by."""
 
-    histogram_memory: int | None = parameter(default=None, at_least=1)
+    histogram_memory: int | None = parameter(default=None, within="[1, inf)")
     """Most bytes that histograms kept for subtraction may take; None: 1 GiB. Less means more work, never
     another model."""
 
@@ -107,13 +106,13 @@ class TreeParameters:
 class PenaltyParameters:
     """Penalties on leaf values, in gains as in leaves."""
 
-    reg_lambda: float = parameter(default=1.0, at_least=0, everyday=True)
+    reg_lambda: float = parameter(default=1.0, within="[0, inf)", everyday=True)
     """L2 regularisation of leaf values."""
 
-    reg_alpha: float = parameter(default=0.0, at_least=0)
+    reg_alpha: float = parameter(default=0.0, within="[0, inf)")
     """L1 regularisation of leaf values."""
 
-    max_delta_step: float = parameter(default=0.0, at_least=0)
+    max_delta_step: float = parameter(default=0.0, within="[0, inf)")
     """Largest absolute leaf value before the learning rate. 0: no limit."""
 
 
@@ -130,7 +129,7 @@ class CurvatureParameters:
     """Second-order statistics that leaf values are computed from. "auto": what the objective has; as
     `curvature` where that is "full" or "block"."""
 
-    block_size: int = parameter(default=2, at_least=1)
+    block_size: int = parameter(default=2, within="[1, inf)")
     """Outputs of a "block": those of largest gradient in a node; the others keep their scores."""
 
 
@@ -150,7 +149,7 @@ class OutputParameters:
     :mod:`polyleaf.sketches`; "auto": no sketch for few outputs, else the best measured. Splits then have one
     curvature a row, and `reg_alpha` and `max_delta_step` act on leaf values only."""
 
-    sketch_dim: int | None = parameter(default=None, at_least=1, at_most=4096)
+    sketch_dim: int | None = parameter(default=None, within="[1, 4096]")
     """Columns of the sketch; None: 14, and 32 for `split_search="sketch"`."""
 
 
@@ -158,20 +157,20 @@ class OutputParameters:
 class SamplingParameters:
     """Rows and features that a tree sees."""
 
-    subsample: float = parameter(default=1.0, above=0, at_most=1, everyday=True)
+    subsample: float = parameter(default=1.0, within="(0, 1]", everyday=True)
     """Fraction of the rows that each tree sees, drawn without replacement."""
 
-    colsample_bytree: float = parameter(default=1.0, above=0, at_most=1, everyday=True)
+    colsample_bytree: float = parameter(default=1.0, within="(0, 1]", everyday=True)
     """Fraction of the features that each tree sees."""
 
     sampling_method: Literal["uniform", "goss"] = parameter(default="uniform")
     """How rows are drawn. "goss": gradient-based one-side sampling as in LightGBM, with `top_rate` and
     `other_rate`; not together with `subsample`."""
 
-    top_rate: float = parameter(default=0.2, at_least=0, at_most=1)
+    top_rate: float = parameter(default=0.2, within="[0, 1]")
     """GOSS: fraction of the rows that is kept for its large gradients."""
 
-    other_rate: float = parameter(default=0.1, above=0, at_most=1)
+    other_rate: float = parameter(default=0.1, within="(0, 1]")
     """GOSS: fraction of the rows that is drawn from the rest."""
 
     rows_per_layer: Sequence[float] | np.ndarray | None = parameter(default=None)
@@ -200,11 +199,11 @@ class LinearLeafParameters:
     function, will achieve in the children (GBDT-PL, section 4.3); by refitting all features of the leaf at
     every candidate (slower; its eq. 6); or as if leaves were constant, lines being fitted at the end."""
 
-    linear_features: int = parameter(default=5, at_least=0)
+    linear_features: int = parameter(default=5, within="[0, inf)")
     """Features that one leaf may be linear in: the first that the path to it splits on. 0: constant
     leaves."""
 
-    linear_lambda: float | None = parameter(default=None, at_least=0, at_most=math.inf)
+    linear_lambda: float | None = parameter(default=None, within="[0, inf]")
     """L2 regularisation of slopes, per standard deviation of the feature. None: `reg_lambda`; infinite:
     constant leaves."""
 
@@ -217,7 +216,7 @@ class LinearLeafParameters:
 class SparseLeafParameters:
     """Sparse leaves."""
 
-    leaf_k: int = parameter(default=20, at_least=1)
+    leaf_k: int = parameter(default=20, within="[1, inf)")
     """Outputs of a sparse leaf, at most as many as there are."""
 
     leaf_support: Literal["own", "shared"] = parameter(default="own")
@@ -231,7 +230,7 @@ class SparseLeafParameters:
     published), which is slower. "auto": "sketch" where y is a SciPy sparse matrix and leaves are sparse, else
     "histogram"."""
 
-    threshold_step: float = parameter(default=0.05, at_least=0, below=1)
+    threshold_step: float = parameter(default=0.05, within="[0, 1)")
     """With `split_search="exact"`: a threshold at every such share of a node's rows; 0: wherever there is
     one."""
 
@@ -240,7 +239,7 @@ class SparseLeafParameters:
 class DataParameters:
     """Features and targets."""
 
-    max_bins: int = parameter(default=MAX_BINS, at_least=2, at_most=MAX_BINS)
+    max_bins: int = parameter(default=MAX_BINS, within=f"[2, {MAX_BINS}]")
     """Bins per numeric feature; missing values have a bin of their own. Unused where X is a
     :class:`polyleaf.Dataset`."""
 
@@ -269,7 +268,7 @@ class ProjectionParameters:
     """Turn wide and sparse X into few dense features first. Part of the fitted model, applied by every
     prediction; see :mod:`polyleaf.projections`. "leml" learns from y."""
 
-    projection_dim: int | None = parameter(default=None, at_least=1)
+    projection_dim: int | None = parameter(default=None, within="[1, inf)")
     """Features that come out of it; None: 100."""
 
     tfidf: bool = parameter(default=Projector.tfidf)
@@ -288,12 +287,12 @@ class EvaluationParameters:
     number, of which smaller is better for early stopping unless told otherwise. None: the metric that goes
     with the objective."""
 
-    early_stopping_rounds: int | None = parameter(default=None, at_least=1, everyday=True)
+    early_stopping_rounds: int | None = parameter(default=None, within="[1, inf)", everyday=True)
     """Stop when the last metric of the last evaluation set has not improved for so many rounds. Prediction
     then uses the rounds up to the best one. Needs an evaluation set or `validation_fraction`. For more
     control use :class:`polyleaf.callbacks.EarlyStopping`."""
 
-    validation_fraction: float | None = parameter(default=None, above=0, below=1, everyday=True)
+    validation_fraction: float | None = parameter(default=None, within="(0, 1)", everyday=True)
     """Set aside this fraction of the training rows (stratified by class where possible) as an evaluation set.
     None: train on all."""
 
@@ -306,7 +305,7 @@ class RunningParameters:
     """Running."""
 
     random_state: int | np.random.RandomState | None = parameter(
-        default=0, at_least=0, at_most=2**32 - 1, everyday=True
+        default=0, within=f"[0, {2**32 - 1}]", everyday=True
     )
     """Seed of all sampling. With an int, the same call gives the same model, bit for bit, on any number of
     threads. None: another seed each time."""
@@ -314,7 +313,7 @@ class RunningParameters:
     n_jobs: int | None = parameter(default=None, everyday=True)
     """Threads. None: all cores (or OMP_NUM_THREADS, where set); -1: all cores."""
 
-    verbose: int | bool | None = parameter(default=None, at_least=0, everyday=True)
+    verbose: int | bool | None = parameter(default=None, within="[0, inf)", everyday=True)
     """0: silent. 1: a progress bar (where there is no terminal: about ten lines). n > 1: the metric values
     every n rounds. None: silent in scripts; in an interactive session a progress bar appears after two
     seconds."""
@@ -353,14 +352,14 @@ class RegressorParameters(SharedParameters):
     "tweedie", "logistic" (y in [0, 1]), a name that XGBoost or LightGBM has for these, or a loss written with
     JAX, or a function that returns `(gradient, curvature)`: see :class:`polyleaf.objectives.Custom`."""
 
-    quantile_alpha: float | Sequence[float] | np.ndarray = parameter(default=Quantile.alpha, above=0, below=1)
+    quantile_alpha: float | Sequence[float] | np.ndarray = parameter(default=Quantile.alpha, within="(0, 1)")
     """Levels for objective "quantile". Several make several outputs: for y with T columns and A levels,
     predictions are `(n_rows, T * A)`, the levels of the first column first."""
 
-    huber_delta: float = parameter(default=Huber.delta, above=0)
+    huber_delta: float = parameter(default=Huber.delta, within="(0, inf)")
     """Where the Huber loss becomes linear; in the unit of y, or of the normalised y."""
 
-    tweedie_variance_power: float = parameter(default=Tweedie.variance_power, above=1, below=2)
+    tweedie_variance_power: float = parameter(default=Tweedie.variance_power, within="(1, 2)")
     """Between 1 (Poisson) and 2 (gamma)."""
 
     normalize_targets: bool = parameter(default=False)
@@ -386,5 +385,5 @@ class ClassifierParameters(SharedParameters):
     """`{label: weight}`; "balanced": inverse to the frequency. Multi-label: `{0: weight, 1: weight}` for all
     labels or a list of these; "balanced" is done for each label."""
 
-    scale_pos_weight: float | Sequence[float] | np.ndarray | None = parameter(default=None, above=0)
+    scale_pos_weight: float | Sequence[float] | np.ndarray | None = parameter(default=None, within="(0, inf)")
     """Weight of the positive class, or of the positives of each label. Objective "logistic" only."""

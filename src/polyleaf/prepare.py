@@ -26,18 +26,7 @@ from polyleaf.parameters import SharedParameters
 from polyleaf.projections import Projection, Projector
 from polyleaf.targets import Target, encode_sparse
 
-__all__ = [
-    "EvalData",
-    "FeatureReader",
-    "Prepared",
-    "Seeds",
-    "checked_projector",
-    "codes_of",
-    "evaluation_data",
-    "prepare",
-    "take_feature_names",
-    "y_and_weight",
-]
+__all__ = ["FeatureReader", "Given", "Seeds", "codes_of", "evaluation_data", "prepare", "take_feature_names"]
 
 
 class Seeds(NamedTuple):
@@ -48,13 +37,22 @@ class Seeds(NamedTuple):
     training: int
 
 
-class EvalData(NamedTuple):
-    """Data to evaluate on, as the user gave it."""
+class Given(NamedTuple):
+    """Data as the user gave it."""
 
     name: str
     X: Any
     y: Any
     weight: Any
+
+    def completed(self) -> Given:
+        """What was not passed is taken from the Dataset, where X is one."""
+        if not isinstance(self.X, Dataset):
+            return self
+        y, weight = self.X.y, self.X.sample_weight
+        return Given(
+            self.name, self.X, y if self.y is None else self.y, weight if self.weight is None else self.weight
+        )
 
 
 class Prepared(NamedTuple):
@@ -124,11 +122,9 @@ class FeatureReader:
 
 def prepare(
     p: SharedParameters,
-    X: Any,
-    y: Any,
-    sample_weight: Any,
+    given: Given,
     target: Target,
-    further: Sequence[EvalData],
+    further: Sequence[Given],
     metrics: list[Metric],
     start: Model | None,
     seeds: Seeds,
@@ -140,11 +136,12 @@ def prepare(
     ----------
     p : SharedParameters
         The estimator.
-    X, y, sample_weight
-        As the user gave them.
+    given : Given
+        To train on.
     target : Target
-        y, encoded.
-    further : sequence of EvalData
+        Its y, encoded.
+    further : sequence of Given
+        To evaluate on.
     metrics : list of Metric
         To measure on evaluation sets.
     start : Model or None
@@ -157,22 +154,16 @@ def prepare(
     ValueError
         Where X does not go with y, the parameters or the model to go on from.
     """
-    given = list(further)
-    X, target, aside = _hold_out(p, X, y, sample_weight, target, seeds.hold_out)
+    X, target, aside = _hold_out(p, given, target, seeds.hold_out)
     X, projection = _project(FeatureReader(p, None, n_threads), X, target, start, seeds.projection)
     reader = FeatureReader(p, projection, n_threads)
     keep_features = p.leaf == "linear" or (start is not None and start.reads_features)
     dataset = _dataset(reader, X, target, start, keep_features)
-    given += [] if aside is None else [aside]
-    eval_sets = [_eval_set(reader, data, dataset.mapper, target, metrics, keep_features) for data in given]
+    eval_sets = [
+        _eval_set(reader, data.completed(), dataset.mapper, target, metrics, keep_features)
+        for data in [*further, *aside]
+    ]
     return Prepared(dataset, target, eval_sets, projection)
-
-
-def y_and_weight(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any]:
-    """What is not passed is taken from the Dataset."""
-    if not isinstance(X, Dataset):
-        return y, sample_weight
-    return X.y if y is None else y, X.sample_weight if sample_weight is None else sample_weight
 
 
 def take_feature_names(estimator: Any, n_features: int, names: Sequence[str] | None) -> None:
@@ -188,9 +179,10 @@ def take_feature_names(estimator: Any, n_features: int, names: Sequence[str] | N
 
 
 def _hold_out(
-    p: SharedParameters, X: Any, y: Any, sample_weight: Any, target: Target, seed: int
-) -> tuple[Any, Target, EvalData | None]:
-    """Set `validation_fraction` of the rows aside: (X, target, the rows set aside)."""
+    p: SharedParameters, given: Given, target: Target, seed: int
+) -> tuple[Any, Target, list[Given]]:
+    """Set `validation_fraction` of the rows aside: (X, target, the rows set aside, if any)."""
+    _, X, y, weight = given
     n_rows = _n_rows(X)
     if target.n_rows != n_rows:
         raise ValueError(
@@ -203,17 +195,14 @@ def _hold_out(
             f"{type(p).__name__}."
         )
     if p.validation_fraction is None:
-        return X, target, None
+        return X, target, []
     if isinstance(X, Dataset):
         raise ValueError("validation_fraction cannot split a Dataset: pass validation data as eval_set.")
     train, aside = drawn_by_class(n_rows, p.validation_fraction, seed, target.class_of_row())
-    weight = None if np.ndim(sample_weight) == 0 else np.asarray(sample_weight)[aside]
-    held_out = EvalData("validation", _safe_indexing(X, aside), _take(y, aside), weight)
-    return _safe_indexing(X, train), target.take(train), held_out
-
-
-def _take(y: Any, rows: np.ndarray) -> Any:
-    return _safe_indexing(y.tocsr() if hasattr(y, "tocsr") else y, rows)
+    weight = None if np.ndim(weight) == 0 else np.asarray(weight)[aside]
+    held_y = _safe_indexing(y.tocsr() if hasattr(y, "tocsr") else y, aside)
+    held_out = Given("validation", _safe_indexing(X, aside), held_y, weight)
+    return _safe_indexing(X, train), target.take(train), [held_out]
 
 
 def _n_rows(X: Any) -> int:
@@ -319,15 +308,14 @@ def codes_of(X: Dataset, mapper: BinMapper) -> np.ndarray:
 
 def _eval_set(
     reader: FeatureReader,
-    data: EvalData,
+    data: Given,
     mapper: BinMapper,
     training: Target,
     metrics: list[Metric],
     reads_features: bool,
 ) -> EvalSet:
     """Evaluation data, binned as the training data is; its target in the user's unit."""
-    name, X, encoding = data.name, data.X, training.encoding
-    y, weight = y_and_weight(X, data.y, data.weight)
+    (name, X, y, weight), encoding = data, training.encoding
     if isinstance(X, Dataset):
         codes, features = codes_of(X, mapper), X.raw_features() if reads_features else None
     else:
@@ -352,7 +340,7 @@ def evaluation_data(
     X_val: Any,
     y_val: Any,
     weight_val: Any,
-) -> list[EvalData]:
+) -> list[Given]:
     """All evaluation data given to `fit`."""
     sets = [] if eval_set is None else [eval_set] if isinstance(eval_set, tuple) else list(eval_set)
     for i, data in enumerate(sets):
@@ -365,9 +353,9 @@ def evaluation_data(
     for what, entries in (("eval_names", names), ("eval_sample_weight", weights)):
         if len(entries) != len(sets):
             raise ValueError(f"{what} has {len(entries)} entries, but eval_set has {len(sets)}.")
-    found = [EvalData(name, X, y, weight) for name, (X, y), weight in zip(names, sets, weights, strict=True)]
+    found = [Given(name, X, y, weight) for name, (X, y), weight in zip(names, sets, weights, strict=True)]
     if X_val is not None:
-        found.append(EvalData("validation", X_val, y_val, weight_val))
+        found.append(Given("validation", X_val, y_val, weight_val))
     elif y_val is not None or weight_val is not None:
         raise ValueError("y_val and sample_weight_val need X_val.")
     if len({data.name for data in found}) < len(found):

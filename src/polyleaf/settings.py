@@ -179,7 +179,7 @@ class Settings:
 
 
 def settings_of(
-    p: SharedParameters, *, rounds: int, sparse_targets: bool, seed: int, n_threads: int
+    p: SharedParameters, rounds: int, sparse_targets: bool, seed: int, n_threads: int
 ) -> Settings:
     """The parts that parameters make.
 
