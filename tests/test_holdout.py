@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from polyleaf.holdout import drawn, held_out
-from polyleaf.opening import ReadError
 
 
 def test_every_row_is_in_one_part():
@@ -25,5 +24,5 @@ def test_what_the_option_means():
 
 @pytest.mark.parametrize("fraction", ["0", "1", "1.5", "-0.5", "nan", "inf", "0.01", "0.99"])
 def test_no_part_is_empty(fraction):
-    with pytest.raises(ReadError, match=f"--validation {fraction} leaves no row"):
+    with pytest.raises(ValueError, match=f"--validation {fraction} leaves no row"):
         held_out(fraction, 10, 0)
