@@ -205,7 +205,7 @@ def test_the_loop_is_the_twins(refresh, block_size):
     parameters = {**LAYERS, "refresh": refresh, "objective": derivatives, "learning_rate": 0.5}
     estimator = regressor(**parameters, curvature=curvature, block_size=block_size or 7).fit(X, Y)
     model = estimator.model_
-    codes = model.mapper.transform(estimator._features(X, model.mapper), 1)
+    codes = model.mapper.transform(estimator._features(X), 1)
     data = codes, np.asarray(model.mapper.n_bins_, np.uint16), np.asarray(model.mapper.is_categorical_)
     config = reference.GrowConfig(
         max_leaves=2**31 - 1, max_depth=3, level_wise=True, min_child_samples=4, min_child_weight=1e-3

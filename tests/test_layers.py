@@ -9,13 +9,13 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-import polyleaf._core as core
 import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layers import CLASSES, LABELS, LAYERS, N, X, Y, bits, classifier, loss, regressor, runs
 
+import polyleaf._core as core
 from polyleaf import PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.data import load
 
@@ -74,7 +74,7 @@ def test_predictions_on_training_rows_are_the_scores_that_training_left(part):
     """Sums along a path are folded into its leaf as training added them."""
     estimator, run = trained_by_layers(part)
     model = estimator.model_
-    codes = model.mapper.transform(estimator._features(X, model.mapper), 1)
+    codes = model.mapper.transform(estimator._features(X), 1)
     raw = np.zeros_like(run.state.raw)
     model.forest.predict(codes, raw, 0, len(model.forest), 1)
     assert raw.any()
@@ -127,7 +127,7 @@ def coupled(y, scores):
 
 def binned(estimator):
     mapper = estimator.model_.mapper
-    codes = mapper.transform(estimator._features(X, mapper), 1)
+    codes = mapper.transform(estimator._features(X), 1)
     return codes, np.asarray(mapper.n_bins_, np.uint16), np.asarray(mapper.is_categorical_)
 
 

@@ -35,7 +35,10 @@ def parts(objective="squared_error", model=None, **parameters):
         target = sp.csr_matrix(np.maximum(target, 0))
     problem = problem_of(get_objective(objective), target, None, chosen)
     if model is None:
-        model = Model(mapper=dataset.mapper, objective=problem.objective, base_score=problem.base_score())
+        base = problem.base_score()
+        model = Model(
+            mapper=dataset.mapper, objective=problem.objective, base_score=base, learning_rate=0.1
+        )
     problem.set_base(model.base_score)
     return parts_of(chosen, problem, dataset, None, model, [], [])
 

@@ -4,7 +4,6 @@ import pickle
 from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
-import polyleaf._core as core
 import pytest
 import reference
 import scipy.sparse as sp
@@ -12,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from isa import printed_by_each
 
+import polyleaf._core as core
 from polyleaf import PolyleafClassifier, PolyleafRegressor
 from polyleaf.sketches import (
     AUTO_ABOVE,
@@ -328,7 +328,7 @@ def test_the_structure_is_that_of_the_sketch_and_the_leaves_are_of_all_outputs()
     settings_ = dict(n_estimators=1, learning_rate=1.0, reg_lambda=0.0, n_jobs=1)
     one = PolyleafRegressor(**settings_).fit(X, Y[:, 0])
     all_ = PolyleafRegressor(**settings_, sketch=first).fit(X, Y)
-    leaves = all_.model_.apply(all_._features(X, all_.model_.mapper))[:, 0]
+    leaves = all_.model_.apply(all_._features(X))[:, 0]
     np.testing.assert_array_equal(one.model_.forest.tree(0).feature, all_.model_.forest.tree(0).feature)
     predicted = all_.predict(X)
     for leaf in np.unique(leaves):

@@ -17,8 +17,10 @@ import numpy as np
 import typer
 
 from polyleaf import label_commands, recipes
+from polyleaf.declaration import declarations
 from polyleaf.holdout import held_out
 from polyleaf.opening import ReadError, write_csv
+from polyleaf.parameters import ClassifierParameters, RegressorParameters
 from polyleaf.readers import FORMATS, read_table
 from polyleaf.schema import Schema, choose_columns
 from polyleaf.table import Table
@@ -62,6 +64,23 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
+
+_PARAMETERS = {p.name: p for kind in (RegressorParameters, ClassifierParameters) for p in declarations(kind)}
+
+
+def _parameter(name: str, *flags: str) -> Any:
+    """An option for a parameter of the estimators, which says what the parameter says of itself."""
+    p = _PARAMETERS[name]
+    return typer.Option(*flags, help=f"{p.summary} {p.kind}; default {p.default}.", min=p.bounds.at_least)
+
+
+def _by_topic() -> str:
+    """The names of all parameters, for `--set`."""
+    topics: dict[str, list[str]] = {}
+    for p in _PARAMETERS.values():
+        topics.setdefault(p.topic, []).append(p.name)
+    return " ".join(f"{topic}: {', '.join(names)}." for topic, names in topics.items())
+
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help=f"The data. {_FORMATS}")]
 ModelOption = Annotated[Path, typer.Option("--model", "-m", help="The model file.", show_default=False)]
@@ -107,10 +126,7 @@ def train(
             help="Data to watch while training: a file, or the fraction of FILE's rows to hold out."
         ),
     ] = None,
-    early_stopping: Annotated[
-        int | None,
-        typer.Option(help="Stop after this many rounds without improvement on the validation data.", min=1),
-    ] = None,
+    early_stopping: Annotated[int | None, _parameter("early_stopping_rounds", "--early-stopping")] = None,
     recipe: Annotated[
         str | None,
         typer.Option(
@@ -118,23 +134,12 @@ def train(
             "Options given beside it count more."
         ),
     ] = None,
-    rounds: Annotated[int | None, typer.Option("--rounds", "-n", help="Boosting rounds.", min=1)] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option("--learning-rate", "-r", help="Shrinkage of a tree.")
-    ] = None,
-    leaves: Annotated[int | None, typer.Option(help="Most leaves of a tree.")] = None,
-    depth: Annotated[int | None, typer.Option(help="Most levels of a tree.")] = None,
-    leaf: Annotated[
-        str | None,
-        typer.Option(
-            help="What leaves hold: constant (a value for each output), linear (a function of a few "
-            "features), or sparse (values for some outputs)."
-        ),
-    ] = None,
-    linear_fit: Annotated[
-        str | None,
-        typer.Option(help="How splits are judged where leaves are linear: half_additive, full or post."),
-    ] = None,
+    rounds: Annotated[int | None, _parameter("n_estimators", "--rounds", "-n")] = None,
+    learning_rate: Annotated[float | None, _parameter("learning_rate", "--learning-rate", "-r")] = None,
+    leaves: Annotated[int | None, _parameter("max_leaves", "--leaves")] = None,
+    depth: Annotated[int | None, _parameter("max_depth", "--depth")] = None,
+    leaf: Annotated[str | None, _parameter("leaf", "--leaf")] = None,
+    linear_fit: Annotated[str | None, _parameter("linear_fit", "--linear-fit")] = None,
     label_names: Annotated[
         Path | None,
         typer.Option(help=f"File with the name of a label a line, for --format {label_commands.FORMAT}."),
@@ -158,7 +163,11 @@ def train(
     ] = True,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any other parameter of the estimator; repeatable."),
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help=f"Any other parameter of the estimator; repeatable. {_by_topic()}",
+        ),
     ] = None,
     format: FormatOption = None,
 ) -> None:
@@ -392,16 +401,17 @@ def _targets(table: Table, wanted: str | None) -> tuple[str, ...]:
 
 
 def _parse_settings(settings: list[str]) -> dict[str, Any]:
-    """``["subsample=0.8", "max_depth=null", "objective=huber"]`` -> values as JSON has them, else text."""
+    """``["subsample=0.8", "max_depth=None", "objective=huber"]`` -> values as the parameters read them."""
     parsed = {}
     for setting in settings:
         name, equals, text = setting.partition("=")
-        if not equals or not name.strip():
+        name = name.strip()
+        if not equals or not name:
             raise ReadError(f"--set takes NAME=VALUE, such as subsample=0.8, not {setting!r}.")
         try:
-            parsed[name.strip()] = json.loads(text.replace("None", "null"))
-        except json.JSONDecodeError:
-            parsed[name.strip()] = {"True": True, "False": False}.get(text, text)
+            parsed[name] = _PARAMETERS[name].read(text) if name in _PARAMETERS else text
+        except ValueError as error:
+            raise ReadError(f"--set {setting}: {error}") from None
     return parsed
 
 
@@ -422,7 +432,7 @@ def _check_parameters(task: str, params: dict[str, Any]) -> Any:
     from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 
     kind = PolyleafRegressor if task == "regression" else PolyleafClassifier
-    known = kind().get_params()
+    known = [p.name for p in declarations(kind)]
     unknown = [name for name in params if name not in known]
     if unknown:
         raise ReadError(f"--set: there is no parameter {unknown[0]!r}; there are {', '.join(sorted(known))}.")

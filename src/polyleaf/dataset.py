@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from polyleaf.binning import MAX_BINS, BinMapper
 from polyleaf.codes import Codes
-from polyleaf.features import FROM_DTYPE, as_features
+from polyleaf.features import FROM_DTYPE, FeatureTable, as_features
 from polyleaf.threads import effective_threads
 
 
@@ -80,13 +80,15 @@ class Dataset:
     ) -> None:
         n_threads = effective_threads(n_jobs)
         mapper = reference.mapper if isinstance(reference, Dataset) else reference
-        table = as_features(
-            X,
-            categorical_features=categorical_features,
-            feature_names=feature_names,
-            reference=mapper,
-            n_threads=n_threads,
-        )
+        table = X
+        if not isinstance(X, FeatureTable):  # one that is read already is taken as it is
+            table = as_features(
+                X,
+                categorical_features=categorical_features,
+                feature_names=feature_names,
+                reference=mapper,
+                n_threads=n_threads,
+            )
         for name, values in (("y", y), ("sample_weight", sample_weight)):
             if values is not None and _length(values) != table.n_rows:
                 raise ValueError(f"{name} has {_length(values)} rows, but X has {table.n_rows}.")

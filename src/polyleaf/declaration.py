@@ -3,18 +3,25 @@
 Owns what follows from a declaration: the constructor, scikit-learn's checks, the documentation, and how a
 value is read from text. Must not know any parameter.
 
-A group of parameters is a class under `declares`, each parameter a line `name: type = parameter(...)`. The
-constructor that it gets is one that `inspect`, editors and type checkers read (PEP 681). Groups are
-inherited: by the estimators, and by the frozen parts of `settings.py` that a run is handed.
+A group of parameters is a class under `declares`; a parameter is a line `name: type = parameter(default=...)`
+and the string below it. The constructor that the class gets is one that `inspect`, editors and type checkers
+read (PEP 681). Groups are inherited: by the estimators, and by the frozen parts of `settings.py` that a run
+is handed.
 """
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import functools
+import inspect
 import json
 import math
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import (
     Any,
@@ -35,40 +42,64 @@ __all__ = ["Declared", "Frozen", "constraints", "declarations", "declares", "num
 T = TypeVar("T")
 
 
+class Bounds(NamedTuple):
+    """What numbers are between; None: no bound."""
+
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+
+    @property
+    def low(self) -> float | None:
+        return self.at_least if self.above is None else self.above
+
+    @property
+    def high(self) -> float | None:
+        high = self.at_most if self.below is None else self.below
+        return None if high == math.inf else high
+
+    @property
+    def closed(self) -> str:
+        """Which bounds are allowed values themselves, as scikit-learn calls it."""
+        both = {(False, False): "both", (False, True): "left", (True, False): "right"}
+        return both.get((self.at_least is None, self.at_most is None), "neither")
+
+    def __str__(self) -> str:
+        if self.low is None or self.high is None:
+            return "" if self.low is None else f" {'>=' if self.above is None else '>'} {self.low}"
+        opening, closing = "[" if self.above is None else "(", "]" if self.below is None else ")"
+        return f" in {opening}{self.low}, {self.high}{closing}"
+
+
 def parameter(
     *,
     default: T,
-    text: str,
     at_least: float | None = None,
     above: float | None = None,
     at_most: float | None = None,
     below: float | None = None,
     choices: Iterable[str] = (),
-    kind: str | None = None,
     everyday: bool = False,
     kw_only: bool = True,
 ) -> T:
-    """Declare one parameter.
+    """Declare one parameter. What it means is said by the string below; its first sentence does on its own.
 
     Parameters
     ----------
     default
         Its only home.
-    text : str
-        What it means, for the documentation; the first sentence must do on its own.
     at_least, above, at_most, below : float, optional
         Bounds of numbers.
     choices : iterable of str
         The only texts that are allowed, where the type says no more than `str`.
-    kind : str, optional
-        What the documentation calls the type, where its annotation would not read well.
     everyday : bool
         One of the dozen to look at first.
     kw_only : bool
     """
-    about = {"text": text, "kind": kind, "everyday": everyday, "choices": tuple(choices)}
-    bounds = {"at_least": at_least, "above": above, "at_most": at_most, "below": below}
-    field: Any = dataclasses.field(default=default, kw_only=kw_only, metadata={**about, "bounds": bounds})
+    bounds = Bounds(at_least, above, at_most, below)
+    about = {"bounds": bounds, "choices": tuple(choices), "everyday": everyday}
+    field: Any = dataclasses.field(default=default, kw_only=kw_only, metadata=about)
     return field
 
 
@@ -99,25 +130,34 @@ class Declared(NamedTuple):
     default : object
     types : tuple
         What its annotation allows, one by one.
-    bounds : dict
-    choices : tuple of str
-    kind : str
-        Its type in words.
     topic : str
         What the class says of itself that declares it.
-    everyday, positional : bool
+    bounds : Bounds
+    choices : tuple of str
+    everyday : bool
     """
 
     name: str
     text: str
     default: Any
     types: tuple[Any, ...]
-    bounds: dict[str, float | None]
-    choices: tuple[str, ...]
-    kind: str
     topic: str
+    bounds: Bounds
+    choices: tuple[str, ...]
     everyday: bool
-    positional: bool
+
+    @property
+    def kind(self) -> str:
+        """Its type in words: `float in (0, 1]`, `{"pre", "post"}`, `int >= 1 or None`."""
+        return " or ".join(_distinct(self._in_words(t) for t in self.types))
+
+    def _in_words(self, t: Any) -> str:
+        texts = get_args(t) if get_origin(t) is Literal else self.choices if t is str else ()
+        if texts:
+            return f"{{{', '.join(map(json.dumps, texts))}}}"
+        kind = get_origin(t) or t
+        words = _KINDS[kind][0] if kind in _KINDS else kind.__name__
+        return f"{words}{self.bounds}" if kind in (int, float) else words
 
     @property
     def summary(self) -> str:
@@ -147,39 +187,56 @@ def declarations(cls: type) -> list[Declared]:
     """The parameters of a class, in the order of its constructor."""
     hints = get_type_hints(cls)
     homes = {name: home for home in reversed(cls.__mro__) for name in vars(home).get("__annotations__", ())}
-    ordered = sorted(dataclasses.fields(cls), key=lambda field: bool(field.kw_only))
-    return [
-        _declared(field, hints[field.name], homes[field.name])
-        for field in ordered
-        if "text" in field.metadata
-    ]
+    found = []
+    for field in sorted(dataclasses.fields(cls), key=lambda field: bool(field.kw_only)):
+        if not field.metadata:
+            continue
+        name, hint, home = field.name, hints[field.name], homes[field.name]
+        types = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+        topic = (home.__doc__ or home.__name__).splitlines()[0].rstrip(".")
+        text = _texts(home.__module__).get((home.__name__, name), "")
+        found.append(Declared(name, text, field.default, types, topic, **field.metadata))
+    return found
 
 
-def _declared(field: dataclasses.Field[Any], hint: Any, home: type) -> Declared:
-    types = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    about = dict(field.metadata)
-    if about["kind"] is None:
-        about["kind"] = " or ".join(_in_words(t, about["bounds"], about["choices"]) for t in types)
-    topic = (home.__doc__ or home.__name__).splitlines()[0].rstrip(".")
-    return Declared(
-        field.name, default=field.default, types=types, topic=topic, positional=not field.kw_only, **about
-    )
+@functools.cache
+def _texts(module: str) -> dict[tuple[str, str], str]:
+    """The strings below the fields of the classes of a module, by class and field.
+
+    Bytecode does not keep them, so they are read from the source. Where there is none, nothing is lost but
+    documentation.
+    """
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except OSError:
+        return {}
+    return {
+        (group.name, ast.unparse(field.target)): " ".join(str(below.value.value).split())
+        for group in tree.body
+        if isinstance(group, ast.ClassDef)
+        for field, below in pairwise(group.body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(below, ast.Expr)
+        and isinstance(below.value, ast.Constant)
+    }
 
 
-def _in_words(t: Any, bounds: dict[str, float | None], choices: tuple[str, ...]) -> str:
-    """A type as the documentation has it: `float in (0, 1]`, `{"pre", "post"}`."""
-    texts = get_args(t) if get_origin(t) is Literal else choices if t is str else ()
-    if texts:
-        return f"{{{', '.join(map(json.dumps, texts))}}}"
-    words = "None" if t is NoneType else str(getattr(t, "__name__", t))
-    return f"{words}{_range(**bounds)}" if t in (int, float) else words
+def _distinct(values: Iterable[T]) -> list[T]:
+    found: list[T] = []
+    for value in values:
+        if value not in found:
+            found.append(value)
+    return found
 
 
-def _range(at_least: float | None, above: float | None, at_most: float | None, below: float | None) -> str:
-    low, high = at_least if above is None else above, at_most if below is None else below
-    if low is None or high is None or math.isinf(high):
-        return "" if low is None else f" {'>=' if above is None else '>'} {low}"
-    return f" in {'[' if above is None else '('}{low}, {high}{']' if below is None else ')'}"
+# What types that are no numbers and no texts are called, by the documentation and by scikit-learn's checks.
+_KINDS: dict[Any, tuple[str, Any]] = {
+    NoneType: ("None", None),
+    bool: ("bool", "boolean"),
+    Callable: ("callable", callable),
+    Sequence: ("array-like", "array-like"),
+    np.ndarray: ("array-like", "array-like"),
+}
 
 
 # --- scikit-learn's checks -------------------------------------------------------------------------
@@ -193,76 +250,35 @@ def constraints(cls: type) -> dict[str, list[Any] | str]:
     }
 
 
-def _distinct(values: Iterable[Any]) -> list[Any]:
-    found: list[Any] = []
-    for value in values:
-        if value not in found:
-            found.append(value)
-    return found
-
-
 def _constraint(t: Any, p: Declared) -> Any:
-    from sklearn.utils._param_validation import HasMethods, StrOptions
+    from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
     kind = get_origin(t) or t
-    if kind is Literal:
-        return StrOptions(set(get_args(t)))
-    if kind is str and p.choices:
-        return StrOptions(set(p.choices))
+    if kind is Literal or (kind is str and p.choices):
+        return StrOptions(set(get_args(t) or p.choices))
     if kind in (int, float):
-        return _interval(kind, **p.bounds)
+        numbers, low, high = Integral if kind is int else Real, p.bounds.low, p.bounds.high
+        return numbers if p.bounds == Bounds() else Interval(numbers, low, high, closed=p.bounds.closed)
     if getattr(kind, "_is_protocol", False):
         return HasMethods([name for name in vars(kind) if not name.startswith("_")])
-    known = {
-        NoneType: None,
-        bool: "boolean",
-        Callable: callable,
-        Sequence: "array-like",
-        np.ndarray: "array-like",
-    }
-    return known.get(kind, kind)
-
-
-def _interval(
-    kind: type, at_least: float | None, above: float | None, at_most: float | None, below: float | None
-) -> Any:
-    from numbers import Integral, Real
-
-    from sklearn.utils._param_validation import Interval
-
-    numbers = Integral if kind is int else Real
-    low, high = at_least if above is None else above, at_most if below is None else below
-    if low is None and high is None:
-        return numbers
-    high_given = None if high is None or math.isinf(high) else high
-    closed = {(True, True): "both", (True, False): "left", (False, True): "right"}
-    return Interval(
-        numbers, low, high_given, closed=closed.get((at_least is not None, at_most is not None), "neither")
-    )
+    return _KINDS[kind][1] if kind in _KINDS else kind
 
 
 # --- documentation ---------------------------------------------------------------------------------
 
 
-_INDENTED: Any = {"initial_indent": "    ", "subsequent_indent": "    ", "break_on_hyphens": False}
-
-
 def numpydoc(cls: type) -> str:
     """The sections Parameters, with the everyday ones, and Other Parameters, with the others by topic."""
     found = declarations(cls)
-    lines = ["Parameters", "----------"]
-    for p in found:
-        if p.everyday:
-            lines += _entry(p)
+    rest = [p for p in found if not p.everyday]
+    lines = ["Parameters", "----------", *(_entry(p) for p in found if p.everyday)]
     lines += ["", "Other Parameters", "----------------"]
-    topic = None
-    for p in found:
-        if not p.everyday:
-            lines += _entry(p) if p.topic == topic else ["", p.topic, *_entry(p)]
-            topic = p.topic
+    for topic in _distinct(p.topic for p in rest):
+        lines += ["", topic, *(_entry(p) for p in rest if p.topic == topic)]
     return "\n".join(lines)
 
 
-def _entry(p: Declared) -> list[str]:
+def _entry(p: Declared) -> str:
     default = json.dumps(p.default) if isinstance(p.default, str) else repr(p.default)
-    return [f"{p.name} : {p.kind}, default={default}", *textwrap.wrap(p.text, 106, **_INDENTED)]
+    text = textwrap.fill(p.text, 102, break_long_words=False, break_on_hyphens=False)
+    return f"{p.name} : {p.kind}, default={default}\n{textwrap.indent(text, '    ')}"

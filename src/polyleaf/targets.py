@@ -206,6 +206,21 @@ class Target:
         """The target of some rows."""
         return Target(self.values[rows], None if self.weight is None else self.weight[rows], self.encoding)
 
+    def class_of_row(self) -> np.ndarray | None:
+        """A number for the class of each row; None where rows have no class, or several labels."""
+        if self.encoding.kind == "binary":
+            return self.values[:, 0]
+        if self.encoding.kind != "multiclass":
+            return None
+        return self.values if self.values.ndim == 1 else self.values.argmax(axis=1)
+
+    def indicators(self) -> Any:
+        """What projections learn from: outputs, labels, or classes as sparse indicators."""
+        if self.values.ndim == 2:
+            return self.values
+        n, ones = self.n_rows, np.ones(self.n_rows, np.float32)
+        return scipy.sparse.csr_matrix((ones, (np.arange(n), self.values)), (n, self.encoding.n_outputs))
+
 
 def encode_regression(
     y: Any,

@@ -5,6 +5,7 @@ Owns three losses and the loop, a tree at a time or a layer at a time. Must not 
 
 import numpy as np
 
+from polyleaf.parameters import BoostingParameters
 from reference.channels import F32, quantise
 from reference.growth import grow
 from reference.leaves import newton_leaves
@@ -80,7 +81,17 @@ def fit_tree_by_layers(codes, n_bins, is_categorical, derivatives, raw, kind, co
     return tree, leaf_of, np.array(values)
 
 
-def boost(data, y, derivatives, kind, config, n_rounds, learning_rate=0.1, base=0.0, fit_tree=fit_tree):
+def boost(
+    data,
+    y,
+    derivatives,
+    kind,
+    config,
+    n_rounds,
+    learning_rate=BoostingParameters.learning_rate,
+    base=0.0,
+    fit_tree=fit_tree,
+):
     """Train; returns scores float64 (n_rounds + 1, n, K), those before and after each round, and the trees.
 
     `data` is (codes, n_bins, is_categorical). `kind` "unit" makes it C-GB, "diagonal" GBDT-MO.

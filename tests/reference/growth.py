@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from polyleaf.parameters import PenaltyParameters, TreeParameters
 from reference.candidates import Split, best_split, node_features
 from reference.channels import take, total
 from reference.scores import diagonal_curvature, gradient_and_curvature, mean_curvature
@@ -15,19 +16,22 @@ from reference.tree import to_tree
 
 @dataclass(frozen=True)
 class GrowConfig:
-    """What bounds a tree; the fields of `_core.GrowConfig`. Real ones are float64, rounded where used."""
+    """What bounds a tree; the fields of `_core.GrowConfig`. Real ones are float64, rounded where used.
 
-    max_leaves: int = 31  # at least 1
+    Defaults are those of the estimators, or such that a test sees all features and no other limit.
+    """
+
+    max_leaves: int = TreeParameters.max_leaves  # at least 1
     max_depth: int = -1  # -1: unlimited
     level_wise: bool = False  # False: best-first (lossguide); True: by level (depthwise)
-    reg_lambda: float = 1.0
-    reg_alpha: float = 0.0
-    min_split_gain: float = 0.0
+    reg_lambda: float = PenaltyParameters.reg_lambda
+    reg_alpha: float = PenaltyParameters.reg_alpha
+    min_split_gain: float = TreeParameters.min_split_gain
     min_child_weight: float = 0.0
-    min_child_samples: int = 1
-    max_delta_step: float = 0.0  # 0: no limit
-    max_cat_to_onehot: int = 4
-    cat_smooth: float = 10.0
+    min_child_samples: int = TreeParameters.min_child_samples
+    max_delta_step: float = PenaltyParameters.max_delta_step  # 0: no limit
+    max_cat_to_onehot: int = TreeParameters.max_cat_to_onehot
+    cat_smooth: float = TreeParameters.cat_smooth
     colsample_bynode: float = 1.0
     seed: int = 0
     post_prune: bool = False  # split whatever the gain, and cut back at the end

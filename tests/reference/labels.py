@@ -31,9 +31,9 @@ TILE_FEATURES = 8
 class Step:
     """What bounds a leaf's step; the fields of `_core.LeafConfig`."""
 
-    reg_lambda: float = 1.0
-    reg_alpha: float = 0.0
-    max_delta_step: float = 0.0  # 0: no limit
+    reg_lambda: float = reference.GrowConfig.reg_lambda
+    reg_alpha: float = reference.GrowConfig.reg_alpha
+    max_delta_step: float = reference.GrowConfig.max_delta_step  # 0: no limit
     learning_rate: float = 1.0
 
 

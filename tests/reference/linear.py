@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reference import F32, MISSING, LinearLeaves, leaf_sums, linear_payload, used
+from reference import F32, MISSING, GrowConfig, LinearLeaves, leaf_sums, linear_payload, used
 
 ROW_BLOCK = 4096  # rows whose terms are summed before they join the total
 ROW_LANES = 8
@@ -127,8 +127,8 @@ def linear_leaves(
     regressors,
     features,
     scale,
-    reg_lambda=1.0,
-    linear_lambda=1.0,
+    reg_lambda=GrowConfig.reg_lambda,
+    linear_lambda=GrowConfig.reg_lambda,
     learning_rate=1.0,
     clip=True,
     rows=None,

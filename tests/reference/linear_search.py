@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import reference
+from polyleaf.parameters import LinearLeafParameters
 from reference import F32, LARGEST_INTEGER, LARGEST_SUM, MISSING, SMALLEST_DERIVATIVE, Split, used
 
 LEAST_SPREAD = 2.0**-30  # of a regressor in a child, relative to its second moment: below, a constant
@@ -22,9 +23,9 @@ OUTPUT_LANES = 8  # in which scores are summed
 class LinearConfig:
     """How a search looks ahead to linear leaves."""
 
-    fit: str = "half_additive"  # or "full"
-    max_regressors: int = 5
-    linear_lambda: float = 1.0
+    fit: str = LinearLeafParameters.linear_fit  # or "full"
+    max_regressors: int = LinearLeafParameters.linear_features
+    linear_lambda: float = reference.GrowConfig.reg_lambda
 
 
 @dataclass

@@ -85,7 +85,7 @@ def loss(estimator, features, y):
     target = y if model.objective.class_ids else np.asarray(y, np.float64)
     problem = model.objective.prepare(target, None)
     problem.set_base(model.base_score)
-    codes = model.mapper.transform(estimator._features(features, model.mapper), 1)
+    codes = model.mapper.transform(estimator._features(features), 1)
     raw = np.zeros((len(y), model.n_outputs), np.float32)
     model.forest.predict(codes, raw, 0, len(model.forest), 1)
     return problem.loss(raw)

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pandas as pd
-import polyleaf._core as _core
 from trees import random_leaves, tree_arrays
 
+import polyleaf._core as _core
 from polyleaf.binning import BinMapper
 from polyleaf.features import as_features
 from polyleaf.model import Model
@@ -51,7 +51,8 @@ def random_model(
     """A model of `n_rounds` rounds, with leaves of `kinds` in turn; `scalar`: one tree for each output."""
     rng = np.random.default_rng(seed)
     mapper = BinMapper().fit(as_features(example_frame(rng, 400)))
-    fields = {"base_score": rng.normal(size=n_outputs), "feature_names": mapper.feature_names_} | fields
+    names = {"feature_names": mapper.feature_names_}
+    fields = {"base_score": rng.normal(size=n_outputs), "learning_rate": 0.1, **names} | fields
     model = Model(mapper=mapper, objective=get_objective(objective), **fields)
     for round in range(n_rounds):
         for output in range(n_outputs) if scalar else [-1]:
