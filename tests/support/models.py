@@ -2,9 +2,9 @@
 
 import numpy as np
 import pandas as pd
-import polyleaf._core as _core
 from trees import random_leaves, tree_arrays
 
+import polyleaf._core as _core
 from polyleaf.binning import BinMapper
 from polyleaf.features import as_features
 from polyleaf.model import Model
