@@ -4,7 +4,8 @@ Owns the configurations, their data, and how a model becomes two hashes: of its 
 Must not know what is asserted. Data is whole numbers and exact fractions, and nothing here goes through BLAS
 or a library's exp, so that the hashes hold on any machine.
 
-`python tests/support/golden.py --write` makes `files/golden.json` anew: only on purpose, with a line in CHANGELOG.md.
+`python tests/support/golden.py --write` makes `files/golden.json` anew: only on purpose, with a line in
+CHANGELOG.md.
 """
 
 import hashlib
