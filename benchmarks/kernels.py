@@ -57,8 +57,13 @@ class Workload:
         self.mapper = BinMapper(255).fit(self.table, None, 1)
         self.codes = self.mapper.transform(self.table, 1)
         self.bins = _core.Bins(self.codes, self.mapper.n_bins_, self.mapper.is_categorical_, 1)
-        self.grower = _core.Grower(self.bins, 1)
+        self.grower, self.search = _core.Grower(self.bins, 1), _core.HistogramSearch(self.bins, 1)
         self.rng = rng
+
+    def grow(self, channels: Any, config: _core.GrowConfig) -> Any:
+        """One tree; nodes' histograms are in memory that is reused."""
+        self.search.use(channels)
+        return self.grower.grow(self.search, config, None)
 
     def gradients(self, n_outputs: int) -> np.ndarray:
         """float32 (n_rows, n_outputs), no noise of its own."""
@@ -190,8 +195,8 @@ def _partition(work: Workload) -> Kernel:
         "one split of all rows less the search for it: the words of all features and the row numbers move "
         "to the children, and every row's leaf is noted",
         work.n_rows * work.n_features,
-        partial(work.grower.grow, channels, one_split),
-        subtract=partial(work.grower.grow, channels, no_split),
+        partial(work.grow, channels, one_split),
+        subtract=partial(work.grow, channels, no_split),
     )
 
 
@@ -203,13 +208,13 @@ def _histograms(work: Workload, channels: Any, name: str) -> Iterator[Kernel]:
     # A gain that no split has: the root is built and scanned, and nothing comes after.
     only_root = _core.GrowConfig(max_leaves=2, max_depth=1, min_split_gain=1e300)
     whole_tree = _core.GrowConfig(max_leaves=LEAVES, max_depth=DEPTH)
-    tree = work.grower.grow(channels, whole_tree)
+    tree = work.grow(channels, whole_tree)
     yield Kernel(
         f"root, {name}",
         "row x feature",
         "histogram of all rows and the scan of all bins for the best split",
         work.n_rows * work.n_features,
-        partial(work.grower.grow, channels, only_root),
+        partial(work.grow, channels, only_root),
     )
     yield Kernel(
         f"deep nodes, {name}",
@@ -217,8 +222,8 @@ def _histograms(work: Workload, channels: Any, name: str) -> Iterator[Kernel]:
         f"levels 1 to {DEPTH - 1} of a tree less its root: gathering, histogram of the smaller child, "
         f"subtraction, scan of both children; and the partition of all rows on {DEPTH} levels",
         rows_in_smaller_children(tree, DEPTH) * work.n_features,
-        partial(work.grower.grow, channels, whole_tree),
-        subtract=partial(work.grower.grow, channels, only_root),
+        partial(work.grow, channels, whole_tree),
+        subtract=partial(work.grow, channels, only_root),
     )
 
 
@@ -269,7 +274,7 @@ def leaves(work: Workload) -> Iterator[Kernel]:
     """Leaf values of a grown tree, and their addition to the raw scores."""
     for n_outputs in (1, 16):
         g = work.gradients(n_outputs)
-        tree = work.grower.grow(
+        tree = work.grow(
             _core.Channels(g, None, "unit", None, None, 1),
             _core.GrowConfig(max_leaves=LEAVES, max_depth=DEPTH),
         )
@@ -299,7 +304,7 @@ def prediction(work: Workload) -> Iterator[Kernel]:
         for _ in range(n_trees):
             g = work.gradients(n_outputs)
             channels = _core.Channels(g, None, "unit", None, None, 1)
-            tree = work.grower.grow(channels, _core.GrowConfig(max_leaves=LEAVES, max_depth=DEPTH))
+            tree = work.grow(channels, _core.GrowConfig(max_leaves=LEAVES, max_depth=DEPTH))
             forest.append(tree, _core.newton_leaves(g, None, work.grower.leaf_of_row, tree.n_leaves))
         raw = np.zeros((work.n_rows, n_outputs), np.float32)
         yield Kernel(
@@ -316,7 +321,7 @@ def other_leaves(work: Workload) -> Iterator[Kernel]:
     n_trees, n_rows = 100, min(work.n_rows, 20_000)
     codes = np.ascontiguousarray(work.codes[:, :n_rows])
     channels = _core.Channels(work.gradients(1), None, "unit", None, None, 1)
-    tree = work.grower.grow(channels, _core.GrowConfig(max_leaves=LEAVES, max_depth=DEPTH))
+    tree = work.grow(channels, _core.GrowConfig(max_leaves=LEAVES, max_depth=DEPTH))
     n_held = 20
     for n_outputs in (1_000, 100_000):
         forest = _core.Forest(n_outputs)

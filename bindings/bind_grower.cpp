@@ -8,15 +8,13 @@
 #include <stdexcept>
 #include <string>
 
-#include "../cpp/exact_search.h"
+#include "../cpp/channels.h"
 #include "../cpp/grower.h"
-#include "../cpp/histogram_search.h"
 #include "../cpp/leaves/leaf_block.h"
 #include "../cpp/leaves/newton.h"
-#include "../cpp/linear_channels.h"
-#include "../cpp/verified_search.h"
 #include "arrays.h"
 #include "sample.h"
+#include "searches.h"
 
 namespace polyleaf {
 namespace {
@@ -185,50 +183,65 @@ void bind_leaves(nb::module_& m) {
       "Newton leaf values, float32 (n_leaves, K), times the learning rate (GBDT-MO eq. 15).");
 }
 
-// A grower with the searches that it may need; their memory is reused over trees.
+// A grower, and the search of the tree that it grows step by step.
 struct TreeGrower {
-  TreeGrower(const Bins& bins, int n_threads)
-      : grower(bins, n_threads),
-        histograms(bins, n_threads),
-        verified(bins, histograms, n_threads),
-        exact(bins, n_threads) {}
+  TreeGrower(const Bins& bins, int n_threads) : grower(bins, n_threads) {}
   Grower grower;
-  HistogramSearch histograms;
-  VerifiedSearch verified;
-  ExactSearch exact;
+  nb::object held;
 
-  // LinearChannels are not const: they make channels anew for every node.
-  template <class AnyChannels>
-  Search& search(AnyChannels& channels) {
-    require(channels.sample().n_all == grower.bins().n_rows(),
-            "The channels must have as many rows as the bins.");
-    histograms.use(channels);
-    return histograms;
-  }
   const uint8_t* flags(const Optional1<const bool>& features) const {
     if (!features) return nullptr;
     require(static_cast<int>(features->size()) == grower.bins().n_features(),
             "features needs one flag per feature.");
     return reinterpret_cast<const uint8_t*>(features->data());
   }
+  HeldSearch& search() const {
+    require(held.is_valid(), "No tree is being grown: call begin first.");
+    auto& search = nb::cast<HeldSearch&>(held);
+    require(search.grower == this, "The search has begun another tree.");
+    return search;
+  }
 };
 
-template <class AnyChannels>
-Tree grow(TreeGrower& self, AnyChannels& channels, const GrowConfig& config,
+Tree grow(TreeGrower& self, HeldSearch& search, const GrowConfig& config,
           const Optional1<const bool>& features) {
-  Search& search = self.search(channels);
+  Search& ready = search.ready(self.grower.bins());
   const uint8_t* flags = self.flags(features);
+  self.held.reset();
+  search.grower = nullptr;
   nb::gil_scoped_release release;
-  return self.grower.grow(search, config, flags);
+  return self.grower.grow(ready, config, flags);
 }
 
-void check_sparse(const TreeGrower& self, const SparseRows& gradients, const Optional1<const float>& weight,
-                  int32_t leaf_k) {
-  require(gradients.n_rows() == self.grower.bins().n_rows(),
-          "The gradients must have as many rows as the bins.");
-  require(!weight || static_cast<int64_t>(weight->size()) == gradients.n_rows(),
-          "Weights need one entry per row.");
-  require(leaf_k >= 1, "leaf_k must be at least 1.");
+void begin(TreeGrower& self, const nb::handle_t<HeldSearch>& handle, const GrowConfig& config,
+           const Optional1<const bool>& features) {
+  auto& search = nb::cast<HeldSearch&>(handle);
+  Search& ready = search.ready(self.grower.bins());
+  const uint8_t* flags = self.flags(features);
+  self.held = nb::borrow(handle);
+  search.grower = &self;
+  nb::gil_scoped_release release;
+  self.grower.begin(ready, config, flags);
+  self.grower.evaluate(false);
+}
+
+bool split(TreeGrower& self) {
+  self.search();
+  nb::gil_scoped_release release;
+  return self.grower.split();
+}
+
+void evaluate(TreeGrower& self) {
+  self.search().ready(self.grower.bins());
+  nb::gil_scoped_release release;
+  self.grower.evaluate(true);
+}
+
+Tree finish(TreeGrower& self) {
+  self.search();
+  self.held.reset();
+  nb::gil_scoped_release release;
+  return self.grower.finish();
 }
 
 nb::ndarray<nb::numpy, const int32_t, nb::ndim<1>> leaf_of_row(nb::handle self) {
@@ -238,80 +251,19 @@ nb::ndarray<nb::numpy, const int32_t, nb::ndim<1>> leaf_of_row(nb::handle self) 
 
 void bind_growers(nb::module_& m) {
   nb::class_<TreeGrower>(m, "Grower", "Grows trees on one Bins; memory is reused over trees.")
-      .def(nb::init<const Bins&, int>(), nb::arg("bins"), nb::arg("n_threads") = 1, nb::keep_alive<1, 2>())
-      .def("grow", &grow<const Channels>, nb::arg("channels"), nb::arg("config"),
-           nb::arg("features") = nb::none(),
-           "One tree. `features`: bool (n_features,), the features it may use.")
-      .def("grow", &grow<LinearChannels>, nb::arg("channels"), nb::arg("config"),
-           nb::arg("features") = nb::none(), "The same, whose splits look ahead to linear leaves.")
-      .def(
-          "grow_sparse",
-          [](TreeGrower& self, const SparseRows& gradients, Optional1<const float> weight,
-             const Channels& sketch, const GrowConfig& config, Optional1<const bool> features,
-             const LeafConfig& step, int32_t leaf_k) {
-            self.search(sketch);
-            check_sparse(self, gradients, weight, leaf_k);
-            const uint8_t* flags = self.flags(features);
-            nb::gil_scoped_release release;
-            self.verified.use(gradients, weight ? weight->data() : nullptr, sketch.sample(), {step, leaf_k});
-            return self.grower.grow(self.verified, config, flags);
-          },
-          nb::arg("gradients"), nb::arg("weight").none(), nb::arg("sketch"), nb::arg("config"),
-          nb::arg("features").none(), nb::arg("step"), nb::arg("leaf_k"),
-          "One tree on sparse gradients: splits are proposed by channels of a sketch of them, and judged by "
-          "exact sums over the leaf_k outputs that gain most.")
-      .def(
-          "grow_sparse_exactly",
-          [](TreeGrower& self, const SparseRows& gradients, Optional1<const float> weight,
-             Optional1<const uint32_t> rows, Optional1<const float> multiplier, const GrowConfig& config,
-             Optional1<const bool> features, const LeafConfig& step, int32_t leaf_k, double threshold_step) {
-            check_sparse(self, gradients, weight, leaf_k);
-            require(threshold_step >= 0 && threshold_step < 1, "threshold_step must be in [0, 1).");
-            for (int f = 0; f < self.grower.bins().n_features(); ++f)
-              require(!self.grower.bins().is_categorical(f), "Exact search is for numeric features only.");
-            const RowSample sample = sample_of(gradients.n_rows(), rows, multiplier);
-            const uint8_t* flags = self.flags(features);
-            nb::gil_scoped_release release;
-            self.exact.use(gradients, weight ? weight->data() : nullptr, sample,
-                           {step, leaf_k, threshold_step});
-            return self.grower.grow(self.exact, config, flags);
-          },
-          nb::arg("gradients"), nb::arg("weight").none(), nb::arg("rows").none(),
-          nb::arg("multiplier").none(), nb::arg("config"), nb::arg("features").none(), nb::arg("step"),
-          nb::arg("leaf_k"), nb::arg("threshold_step") = 0.05,
-          "The same by exact sums of every feature, with thresholds at every threshold_step of a node's rows "
-          "(GBDT-SPARSE, Algorithm 1).")
-      .def(
-          "begin",
-          [](TreeGrower& self, const Channels& channels, const GrowConfig& config,
-             Optional1<const bool> features) {
-            Search& search = self.search(channels);
-            const uint8_t* flags = self.flags(features);
-            nb::gil_scoped_release release;
-            self.grower.begin(search, config, flags);
-            self.grower.evaluate(false);
-          },
-          nb::arg("channels"), nb::arg("config"), nb::arg("features") = nb::none(),
-          "Starts a tree that is grown layer by layer: `split`, new derivatives, `evaluate`, ..., `finish`.")
-      .def(
-          "split", [](TreeGrower& self) { return self.grower.split(); },
-          nb::call_guard<nb::gil_scoped_release>(),
-          "Splits the nodes whose turn it is; False where growth has ended.")
-      .def(
-          "evaluate",
-          [](TreeGrower& self, const Channels& channels) {
-            self.search(channels);
-            nb::gil_scoped_release release;
-            self.grower.evaluate(true);
-          },
-          nb::arg("channels"),
-          "Finds the best splits of the nodes that the last `split` made, by new channels.")
+      .def(nb::init<const Bins&, int>(), nb::arg("bins"), nb::arg("n_threads"), nb::keep_alive<1, 2>())
+      .def("grow", &grow, nb::arg("search"), nb::arg("config"), nb::arg("features").none(),
+           "One tree. `features`: bool (n_features,), the features it may use; None: all.")
+      .def("begin", &begin, nb::arg("search"), nb::arg("config"), nb::arg("features").none(),
+           "Starts a tree that is grown layer by layer: `split`, the search told to use new derivatives, "
+           "`evaluate`, ..., `finish`.")
+      .def("split", &split, "Splits the nodes whose turn it is; False where growth has ended.")
+      .def("evaluate", &evaluate,
+           "Finds the best splits of the nodes that the last `split` made, by what the search uses now.")
       .def(
           "number_leaves", [](TreeGrower& self) { return self.grower.number_leaves(); },
           nb::call_guard<nb::gil_scoped_release>(), "The tree so far; fills `leaf_of_row`.")
-      .def(
-          "finish", [](TreeGrower& self) { return self.grower.finish(); },
-          nb::call_guard<nb::gil_scoped_release>(), "The tree; fills `leaf_of_row`.")
+      .def("finish", &finish, "The tree; fills `leaf_of_row`.")
       .def_prop_ro(
           "may_split", [](const TreeGrower& self) { return self.grower.may_split(); },
           "False where the nodes that the last `split` made cannot have children.")

@@ -12,6 +12,7 @@ void bind_grower(nb::module_& m);
 void bind_leaf_blocks(nb::module_& m);
 void bind_linear(nb::module_& m);
 void bind_predict(nb::module_& m);
+void bind_searches(nb::module_& m);
 void bind_sketch(nb::module_& m);
 void bind_sparse(nb::module_& m);
 void bind_csr_product(nb::module_& m);
@@ -30,6 +31,7 @@ NB_MODULE(_core, m) {
   polyleaf::bind_leaf_blocks(m);
   polyleaf::bind_linear(m);
   polyleaf::bind_predict(m);
+  polyleaf::bind_searches(m);
   polyleaf::bind_sketch(m);
   polyleaf::bind_sparse(m);
   polyleaf::bind_csr_product(m);

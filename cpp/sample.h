@@ -11,6 +11,7 @@ struct RowSample {
   int64_t n_rows = 0;
   const float* multiplier = nullptr;
   int64_t n_used() const { return rows != nullptr ? n_rows : n_all; }
+  bool operator==(const RowSample&) const = default;  // the same arrays
 };
 
 }  // namespace polyleaf

@@ -1,8 +1,8 @@
 // A search finds the best split of nodes. The grower asks it once per batch of nodes and knows nothing of
 // channels, scores or derivatives; a search knows nothing of schedules, leaves or what becomes of a tree.
 //
-// Also the settings of one tree, which both read. To add a search: derive from `Search`, and let
-// bindings/bind_grower.cpp choose it by the kind of statistics that it is handed.
+// Also the settings of one tree, which both read. To add a search: derive from `Search`, and bind it as an
+// object of its own (bindings/bind_searches.cpp), which the grower is handed.
 #pragma once
 #include <algorithm>
 #include <cmath>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <stdexcept>
 
 #include "parallel.h"
 
@@ -22,6 +23,8 @@ VerifiedSearch::VerifiedSearch(const Bins& bins, HistogramSearch& proposals, int
 }
 
 void VerifiedSearch::start(const SearchScope& scope) {
+  if (!(proposals_.sample() == sample_))
+    throw std::invalid_argument("The sketch has taken another sample since the search was told to use it.");
   begin(scope);
   proposals_.start(scope);
   const size_t n = static_cast<size_t>(gradients_->n_outputs());

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from layers import CLASSES, X
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor
-from polyleaf.config import BoostConfig, check_compatible
+from polyleaf import PolyleafClassifier, PolyleafRegressor, settings
 
 KINDS = ("auto", "none", "shared", "diagonal", "full", "block")
 SAMPLING = {
@@ -64,11 +63,10 @@ def settings_of(combination):
 
 
 def sentence(combination):
-    """What `check_compatible` says to a combination, None where nothing."""
-    parameters = settings_of(combination)
-    parameters["n_threads"] = parameters.pop("n_jobs")
+    """What `settings_of` says to a combination, None where nothing."""
+    estimator = PolyleafClassifier(**settings_of(combination))
     try:
-        check_compatible(BoostConfig(**parameters))
+        settings.settings_of(estimator, rounds=1, sparse_targets=False, seed=0, n_threads=1)
     except ValueError as error:
         return str(error)
     return None

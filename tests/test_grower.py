@@ -15,6 +15,7 @@ from problems import (
     KINDS,
     MISSING_TIES,
     Core,
+    HistogramGrower,
     Problem,
     Twin,
     assert_same_tree,
@@ -371,7 +372,7 @@ def test_a_grower_can_be_used_again():
     from polyleaf import _core
 
     p, q = make_problem(12, n_outputs=2), sampled(make_problem(12, n_outputs=2), multiplied=False)
-    grower = _core.Grower(_core.Bins(p.codes, p.n_bins, p.is_categorical, 1), 2)
+    grower = HistogramGrower(_core.Bins(p.codes, p.n_bins, p.is_categorical, 1), 2)
     for problem in (p, q, p):
         channels = _core.Channels(problem.g, None, "unit", problem.rows, None, 2)
         tree = grower.grow(channels, _core.GrowConfig(max_leaves=31), None)

@@ -75,10 +75,10 @@ def test_predictions_on_training_rows_are_the_scores_that_training_left(part):
     estimator, run = trained_by_layers(part)
     model = estimator.model_
     codes = model.mapper.transform(estimator._features(X, model.mapper), 1)
-    raw = np.zeros_like(run.raw)
+    raw = np.zeros_like(run.state.raw)
     model.forest.predict(codes, raw, 0, len(model.forest), 1)
     assert raw.any()
-    np.testing.assert_array_equal(raw, run.raw)
+    np.testing.assert_array_equal(raw, run.state.raw)
 
 
 def test_number_of_threads_changes_nothing(part):
@@ -163,7 +163,7 @@ def test_the_loop_is_the_twins(kind, options, post_prune):
         np.testing.assert_array_equal(estimator.model_.forest.tree(tree).gain, grown.gain)
         np.testing.assert_array_equal(estimator.model_.forest.values(tree), values)
         raw = raw + values[leaves]
-    np.testing.assert_array_equal(begun[0].raw, raw)
+    np.testing.assert_array_equal(begun[0].state.raw, raw)
     assert estimator.model_.n_trees == 3  # also of one leaf each: the first score is not where the loss ends
 
 
@@ -390,7 +390,7 @@ def test_any_training_by_layers_predicts_what_it_trained(data):
     with runs() as begun:
         y = rng.standard_normal((n, n_outputs))
         estimator = PolyleafRegressor(**parameters).fit(features, y if n_outputs > 1 else y[:, 0])
-    assert np.isfinite(begun[0].raw).all()
+    assert np.isfinite(begun[0].state.raw).all()
     np.testing.assert_array_equal(
-        estimator.predict(features).reshape(n, -1), begun[0].model.in_unit_of_y(begun[0].raw)
+        estimator.predict(features).reshape(n, -1), begun[0].model.in_unit_of_y(begun[0].state.raw)
     )

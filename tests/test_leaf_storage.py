@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from model_files import FILES, reseal
 from models import example_table, random_model
 
-from polyleaf import Model, PolyleafClassifier, PolyleafRegressor, load_model, serialize
+from polyleaf import Model, PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.cli import run
-from polyleaf.forest import to_arrays
 from polyleaf.inspect import leaf_dtype_report, nodes_table, size_report, summary
 from polyleaf.leaf_storage import LEAF_DTYPES, decode, encode
 from polyleaf.serialize import ModelFileError
+from polyleaf.storage import to_arrays
 
 ROUNDED = ("float16", "int8")
 
@@ -93,8 +93,8 @@ def test_files_keep_all_but_the_last_digits_of_leaf_values(tmp_path, leaf_dtype,
 
 def test_plain_files_are_as_they_were():
     model = random_model()
-    data = serialize.to_bytes(model)
-    assert data == serialize.to_bytes(model, "float32") and b"value_scales" not in data
+    data = model.to_bytes()
+    assert data == model.to_bytes("float32") and b"value_scales" not in data
     assert {path.stem for path in FILES.glob("*.polyleaf")} >= {
         "format-1",
         "format-1-float16",
@@ -120,9 +120,7 @@ def test_hostile_values_are_refused_or_predict(seed, leaf_dtype):
             del arrays[name]
 
     try:
-        loaded = serialize.from_bytes(
-            reseal(serialize.to_bytes(random_model(n_rounds=2), leaf_dtype), change)
-        )
+        loaded = Model.from_bytes(reseal(random_model(n_rounds=2).to_bytes(leaf_dtype), change))
     except ModelFileError as error:
         assert "not a valid model" in str(error)
         return
@@ -130,10 +128,10 @@ def test_hostile_values_are_refused_or_predict(seed, leaf_dtype):
 
 
 def test_hostile_scales():
-    data = serialize.to_bytes(random_model(n_rounds=2), "int8")
+    data = random_model(n_rounds=2).to_bytes("int8")
     for value in (np.nan, np.inf, 3e38):
         with pytest.raises(ModelFileError, match="not finite"):
-            serialize.from_bytes(reseal(data, lambda _, a, value=value: a["forest.value_scales"].fill(value)))
+            Model.from_bytes(reseal(data, lambda _, a, value=value: a["forest.value_scales"].fill(value)))
 
 
 # --- files without statistics ---
@@ -154,11 +152,11 @@ def test_files_without_statistics_predict_the_same(tmp_path, leaf_dtype, scalar)
         again.save(tmp_path / "again", leaf_dtype=leaf_dtype)
         assert (tmp_path / "again").read_bytes() == (tmp_path / "bare").read_bytes()
     with pytest.raises(ModelFileError, match="'cover' is missing"):
-        serialize.from_bytes(reseal(serialize.to_bytes(model), lambda _, a: a.pop("forest.cover")))
+        Model.from_bytes(reseal(model.to_bytes(), lambda _, a: a.pop("forest.cover")))
 
 
 def test_what_needs_statistics_says_that_there_are_none():
-    model = serialize.from_bytes(serialize.to_bytes(random_model(), statistics=False))
+    model = Model.from_bytes(random_model().to_bytes(statistics=False))
     for kind in ("gain", "cover"):
         with pytest.raises(ValueError, match=f"Importance by {kind} is not known: .*statistics=False"):
             model.feature_importance(kind)

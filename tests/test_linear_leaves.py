@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from problems import make_problem, raw_features, sampled
+from problems import HistogramGrower, make_problem, raw_features, sampled
 from reference import linear
 
 from polyleaf import _core
@@ -18,7 +18,7 @@ class Case:
         self.features = raw_features(p, draw) if features is None else features
         self.bins = _core.Bins(p.codes, p.n_bins, p.is_categorical, 1)
         self.table = _core.LinearTable(self.bins, self.features)
-        grower = _core.Grower(self.bins, 1)
+        grower = HistogramGrower(self.bins)
         config = _core.GrowConfig(max_leaves=p.config.max_leaves, max_depth=p.config.max_depth)
         self.tree = grower.grow(_core.Channels(p.g, p.h, p.kind, p.rows, p.multiplier), config)
         self.leaf_of_row = grower.leaf_of_row.copy()

@@ -7,7 +7,7 @@ import pytest
 import reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import as_reference_tree, make_problem, raw_features, sampled
+from problems import HistogramGrower, as_reference_tree, make_problem, raw_features, sampled
 from reference.linear import linear_table
 from reference.linear_search import LinearConfig, LinearSearch
 
@@ -19,7 +19,7 @@ def by_core(p, features, linear, n_threads=1):
     channels = _core.LinearChannels(_core.LinearTable(bins, features))
     fit = dict(fit=linear.fit, max_regressors=linear.max_regressors, linear_lambda=linear.linear_lambda)
     channels.renew(p.g, p.h, p.kind, rows=p.rows, multiplier=p.multiplier, n_threads=n_threads, **fit)
-    grower = _core.Grower(bins, n_threads)
+    grower = HistogramGrower(bins, n_threads)
     tree = grower.grow(channels, _core.GrowConfig(**asdict(p.config)), p.features)
     return as_reference_tree(tree), np.array(grower.leaf_of_row)
 

@@ -9,7 +9,8 @@ import reference
 from models import example_table, random_model
 from trees import leaves_of, raw_of
 
-import polyleaf.model
+import polyleaf.chunks
+from polyleaf.chunks import regressors_of
 from polyleaf.model import Model
 
 N_ROWS = 200
@@ -88,7 +89,7 @@ def test_chunks_change_nothing(monkeypatch, kinds):
         return found + ([model.predict_sparse(table).toarray()] if kinds == ("sparse",) else [])
 
     whole = predictions()
-    monkeypatch.setattr(polyleaf.model, "_CHUNK_BYTES", 4 * 30)
+    monkeypatch.setattr(polyleaf.chunks, "_CHUNK_BYTES", 4 * 30)
     for part, expected in zip(predictions(), whole, strict=True):
         np.testing.assert_array_equal(part, expected)
 
@@ -99,9 +100,9 @@ def test_linear_leaves_need_the_features():
     codes = model.mapper.transform(table)
     with pytest.raises(ValueError, match="only their bins were given; predict from X"):
         model.raw_predict_codes(codes)
-    raw = model.raw_predict_codes(codes, features=model.regressors_of(table))
+    raw = model.raw_predict_codes(codes, features=regressors_of(model.forest, table, 0, 6))
     np.testing.assert_array_equal(raw, model.raw_predict(table))
-    assert random_model().regressors_of(table) is None
+    assert regressors_of(random_model().forest, table, 0, 6) is None
     constant = random_model(kinds=("dense", "linear"), n_rounds=2)
     np.testing.assert_array_equal(  # the first round is dense
         constant.raw_predict_codes(codes, last_round=1), constant.raw_predict(table, last_round=1)

@@ -443,8 +443,10 @@ def test_only_absolute_error_and_quantile_renew_leaves():
         objective = get_objective(name)
         ids = (np.arange(8) % 2).astype(np.int32)
         problem = objective.prepare(ids if objective.class_ids else np.ones((8, 1), np.float32), None)
-        renewed = problem.renew_leaves(np.zeros((8, problem.n_outputs), np.float32), leaf, 1)
-        assert (renewed is not None) == (name in ("absolute_error", "quantile"))
+        assert problem.renews_leaves == (name in ("absolute_error", "quantile"))
+        if problem.renews_leaves:
+            renewed = problem.renew_leaves(np.zeros((8, problem.n_outputs), np.float32), leaf, 1)
+            assert renewed.shape == (1, problem.n_outputs)
 
 
 def test_bad_leaf_ids_and_rows_are_errors_not_crashes():

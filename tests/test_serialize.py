@@ -15,7 +15,8 @@ from models import example_table, random_model
 from safetensors.numpy import load, save
 
 import polyleaf.serialize as serialize
-from polyleaf.serialize import ModelFileError, load_model, save_model
+from polyleaf.model import Model
+from polyleaf.serialize import ModelFileError
 
 
 def with_entries(data, **entries):
@@ -34,7 +35,7 @@ def model(request):
 
 @pytest.fixture(scope="module")
 def data(model):
-    return serialize.to_bytes(model)
+    return model.to_bytes()
 
 
 @pytest.mark.parametrize(
@@ -48,12 +49,12 @@ def test_round_trip(tmp_path, kinds, scalar, n_rounds, objective):
     scale = {"target_scale": np.ones(3), "target_offset": np.arange(3.0)} if scalar else {}
     model = random_model(scalar=scalar, n_rounds=n_rounds, objective=objective, kinds=kinds, **scale)
     model.metadata["classes"] = np.array(["x", "y"])
-    save_model(model, tmp_path / "m.polyleaf")
-    loaded = load_model(tmp_path / "m.polyleaf")
+    model.save(tmp_path / "m.polyleaf")
+    loaded = Model.load(tmp_path / "m.polyleaf")
     assert loaded.equals(model)
     table = example_table(model)
     assert loaded.predict(table).tobytes() == model.predict(table).tobytes()
-    assert serialize.to_bytes(loaded) == serialize.to_bytes(model)
+    assert loaded.to_bytes() == model.to_bytes()
 
 
 def test_trees_are_a_few_flat_arrays(data):
@@ -62,7 +63,7 @@ def test_trees_are_a_few_flat_arrays(data):
 
 def test_a_file_has_the_oldest_version_that_can_hold_it():
     for kinds, version in [(("dense",), 1), (("dense", "sparse"), 2), (("linear",), 2)]:
-        data = serialize.to_bytes(random_model(n_rounds=2, kinds=kinds))
+        data = random_model(n_rounds=2, kinds=kinds).to_bytes()
         assert about(data)["format_version"] == version
         assert ("forest.leaf_kind" in load(data)) == (version == 2)
 
@@ -71,26 +72,26 @@ def test_a_file_has_the_oldest_version_that_can_hold_it():
 @pytest.mark.parametrize("kinds", [("sparse",), ("linear",), ("sparse", "linear", "dense")])
 def test_values_of_every_kind_are_rounded_once(leaf_dtype, kinds):
     model = random_model(n_rounds=3, kinds=kinds)
-    data = serialize.to_bytes(model, leaf_dtype)
-    loaded = serialize.from_bytes(data)
-    assert serialize.to_bytes(loaded, leaf_dtype) == data
+    data = model.to_bytes(leaf_dtype)
+    loaded = Model.from_bytes(data)
+    assert loaded.to_bytes(leaf_dtype) == data
     table, step = example_table(model), {"float16": 2.0**-10, "int8": 1 / 50}[leaf_dtype]
     np.testing.assert_allclose(loaded.raw_predict(table), model.raw_predict(table), atol=3 * 4 * step)
 
 
 def test_sparse_leaves_take_the_room_of_their_entries():
     dense, sparse = (random_model(n_outputs=500, n_rounds=2, kinds=(kind,)) for kind in ("dense", "sparse"))
-    values = [load(serialize.to_bytes(model))["forest.values"] for model in (dense, sparse)]
+    values = [load(model.to_bytes())["forest.values"] for model in (dense, sparse)]
     assert values[0].size == 2 * 8 * 500 and values[1].size <= 2 * 8 * 5
 
 
 @pytest.mark.parametrize("version", range(1, serialize.FORMAT_VERSION + 1))
 def test_files_of_every_version_load_and_predict_the_same(version):
     path = FILES / f"format-{version}.polyleaf"
-    model = load_model(path)
+    model = Model.load(path)
     expected = np.load(path.with_suffix(".npy"))
     np.testing.assert_array_equal(model.raw_predict(example_table(model, n_rows=20)), expected)
-    assert about(serialize.to_bytes(model))["format_version"] == version
+    assert about(model.to_bytes())["format_version"] == version
 
 
 def test_newer_versions_are_refused(data, tmp_path):
@@ -98,26 +99,26 @@ def test_newer_versions_are_refused(data, tmp_path):
     path.write_bytes(with_entries(data, format_version=3, polyleaf_version="9.1"))
     expected = r"m\.polyleaf' cannot be loaded: it has version 3 of the format, .*9\.1.*Upgrade"
     with pytest.raises(ModelFileError, match=expected):
-        load_model(path)
+        Model.load(path)
     for version in (None, 0, -1, "1", [1]):
         with pytest.raises(ModelFileError, match="which version"):
-            serialize.from_bytes(with_entries(data, format_version=version))
+            Model.from_bytes(with_entries(data, format_version=version))
 
 
 def test_other_files_are_refused(tmp_path):
     for content in (b"", b"PK", b"\x00" * 100, os.urandom(1000), b"\xff" * 8 + b"{}"):
         with pytest.raises(ModelFileError, match=r"no model file at all|not a Polyleaf model"):
-            serialize.from_bytes(content)
+            Model.from_bytes(content)
     with pytest.raises(ModelFileError, match="not a Polyleaf model"):
-        serialize.from_bytes(save({"a": np.zeros(3)}))
+        Model.from_bytes(save({"a": np.zeros(3)}))
     with pytest.raises(FileNotFoundError):
-        load_model(tmp_path / "absent")
+        Model.load(tmp_path / "absent")
 
 
 def test_every_truncation_is_refused(data):
     for size in {*range(0, len(data), 97), len(data) - 1}:
         with pytest.raises(ModelFileError):
-            serialize.from_bytes(data[:size])
+            Model.from_bytes(data[:size])
 
 
 @settings(max_examples=300, deadline=None)
@@ -126,7 +127,7 @@ def test_flipped_bits_are_refused(data, model, place, bit):
     damaged = bytearray(data)
     damaged[place % len(data)] ^= 1 << bit
     try:
-        loaded = serialize.from_bytes(bytes(damaged))
+        loaded = Model.from_bytes(bytes(damaged))
     except ModelFileError:
         return
     assert loaded.equals(model)  # a flip in the version that wrote it, which nothing depends on
@@ -153,7 +154,7 @@ def test_hostile_arrays_are_refused_or_predict(data, seed):
                     arrays[name] = arrays[name].astype(rng.choice(["int32", "float64", "uint8"]))
 
     try:
-        loaded = serialize.from_bytes(reseal(data, change))
+        loaded = Model.from_bytes(reseal(data, change))
     except ModelFileError as error:
         assert str(error)
         return
@@ -176,7 +177,7 @@ def test_hostile_headers_are_refused_or_predict(data, seed):
         place[str(path)] = odd[rng.integers(len(odd))]
 
     try:
-        loaded = serialize.from_bytes(reseal(data, change))
+        loaded = Model.from_bytes(reseal(data, change))
     except ModelFileError:
         return
     shape = loaded.n_features, 5
@@ -255,29 +256,29 @@ def test_hostile_content_that_is_well_formed(data):
         (rounds_fall, "rounds count from 0 and rise"),
     ]:
         with pytest.raises(ModelFileError, match=message):
-            serialize.from_bytes(reseal(data, change))
-    assert serialize.from_bytes(reseal(data, deep)).n_trees == 3
+            Model.from_bytes(reseal(data, change))
+    assert Model.from_bytes(reseal(data, deep)).n_trees == 3
     with pytest.raises(ModelFileError):
-        serialize.from_bytes(save(load(data), {serialize.FORMAT: "[" * 100_000}))
+        Model.from_bytes(save(load(data), {serialize.FORMAT: "[" * 100_000}))
 
 
 def test_metadata_that_json_cannot_hold(model):
     other = model.copy()
     other.metadata["function"] = print
     with pytest.raises(ValueError, match="JSON cannot hold its metadata"):
-        serialize.to_bytes(other)
+        other.to_bytes()
 
 
 def test_a_full_disk_leaves_the_old_file(model, tmp_path):
     path = tmp_path / "m.polyleaf"
-    save_model(model, path)
+    model.save(path)
     before = path.read_bytes()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limits[1]))
         with pytest.raises(OSError, match="File too large"):
-            save_model(random_model(n_rounds=20), path)
+            random_model(n_rounds=20).save(path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, handler)
@@ -287,9 +288,9 @@ def test_a_full_disk_leaves_the_old_file(model, tmp_path):
 
 def test_saving_keeps_mode_and_link(model, tmp_path):
     path, link = tmp_path / "m.polyleaf", tmp_path / "link"
-    save_model(model, path)
+    model.save(path)
     os.chmod(path, 0o640)
     link.symlink_to(path)
-    save_model(random_model(), link)
+    random_model().save(link)
     assert link.is_symlink() and stat.S_IMODE(path.stat().st_mode) == 0o640
-    assert load_model(path).equals(random_model())
+    assert Model.load(path).equals(random_model())

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from isa import printed_by_each
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
-from polyleaf.config import BoostConfig, check_compatible
 from polyleaf.sketches import (
     AUTO_ABOVE,
     DEFAULT_DIM,
@@ -220,18 +219,18 @@ def test_sketches_are_small_values():
 
 
 def test_get_sketch():
-    assert get_sketch(None, None, 100, 1000) is None
-    assert get_sketch("auto", None, 100, AUTO_ABOVE) is None
-    assert get_sketch("auto", None, 100, AUTO_ABOVE + 1) == RandomProjection(DEFAULT_DIM)
-    assert get_sketch("auto", 7, 100, 1000) == RandomProjection(7)
+    assert get_sketch(None, None, 1000) is None
+    assert get_sketch("auto", None, AUTO_ABOVE) is None
+    assert get_sketch("auto", None, AUTO_ABOVE + 1) == RandomProjection(DEFAULT_DIM)
+    assert get_sketch("auto", 7, 1000) == RandomProjection(7)
     for name, make in SKETCHES.items():
-        assert get_sketch(name, 5, 100, 6) == make(5)
-        assert get_sketch(name, None, 100, 1000) == make()
-    assert get_sketch("top_outputs", 5, 100, 5) is None  # as many columns as outputs: no sketch
-    assert get_sketch(TopOutputs(5), None, 100, 5) is None
-    assert get_sketch(TopOutputs(4), None, 100, 5) == TopOutputs(4)
+        assert get_sketch(name, 5, 6) == make(5)
+        assert get_sketch(name, None, 1000) == make()
+    assert get_sketch("top_outputs", 5, 5) is None  # as many columns as outputs: no sketch
+    assert get_sketch(TopOutputs(5), None, 5) is None
+    assert get_sketch(TopOutputs(4), None, 5) == TopOutputs(4)
     function = lambda g, h, round, seed, n_threads: (g, h)  # noqa: E731
-    assert get_sketch(function, None, 100, 5) == CustomSketch(function)
+    assert get_sketch(function, None, 5) == CustomSketch(function)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +243,7 @@ def test_get_sketch():
 )
 def test_get_sketch_refuses(sketch, dim, message):
     with pytest.raises(ValueError, match=message):
-        get_sketch(sketch, dim, 10, 100)
+        get_sketch(sketch, dim, 100)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +256,7 @@ def test_get_sketch_refuses(sketch, dim, message):
 )
 def test_what_does_not_go_together(settings_, message):
     with pytest.raises(ValueError, match=message):
-        check_compatible(BoostConfig(**settings_))
+        PolyleafRegressor(**settings_).fit(matrix(20, 2), matrix(20, 3))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from problems import as_reference_tree, assert_same_tree, core_bins
 from reference import labels as twin
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor, _core, forest, recipes
+from polyleaf import PolyleafClassifier, PolyleafRegressor, _core, recipes, storage
 from polyleaf.features import as_features
 from polyleaf.objectives import SquaredError, SquaredHinge
 from polyleaf.objectives.sparse import SparseProblem
@@ -74,18 +74,19 @@ def core_tree(
     problem, search, config, leaf_k, step, threshold_step=0.05, n_threads=1, features=None, held_sparse=()
 ):
     p = problem.gradients
-    grower = _core.Grower(core_bins(*problem.data, held_sparse, n_threads), n_threads)
+    bins = core_bins(*problem.data, held_sparse, n_threads)
     gradients, settings = core_gradients(p.g, n_threads), _core.GrowConfig(**asdict(config))
     step = _core.LeafConfig(**asdict(step))
     if search == "exact":
-        sample = p.rows, p.multiplier
-        tree = grower.grow_sparse_exactly(
-            gradients, p.weight, *sample, settings, features, step, leaf_k, threshold_step
-        )
+        chosen = _core.ExactSearch(bins, n_threads)
+        chosen.use(gradients, p.weight, p.rows, p.multiplier, step, leaf_k, threshold_step)
     else:
         kind, g, h = sketched(problem)
         channels = _core.Channels(g, h, kind, p.rows, p.multiplier, n_threads)
-        tree = grower.grow_sparse(gradients, p.weight, channels, settings, features, step, leaf_k)
+        chosen = _core.VerifiedSearch(_core.HistogramSearch(bins, n_threads), n_threads)
+        chosen.use(gradients, p.weight, channels, step, leaf_k)
+    grower = _core.Grower(bins, n_threads)
+    tree = grower.grow(chosen, settings, features)
     return as_reference_tree(tree), np.array(grower.leaf_of_row)
 
 
@@ -377,7 +378,7 @@ def test_training_equals_the_twin(data, estimator, loss, base, weighted):
 
 
 def assert_same_models(a, b):
-    mine, theirs = (forest.to_arrays(model.model_.forest) for model in (a, b))
+    mine, theirs = (storage.to_arrays(model.model_.forest) for model in (a, b))
     assert mine.keys() == theirs.keys()
     for name in mine:
         np.testing.assert_array_equal(mine[name], theirs[name], err_msg=name)

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 import polyleaf
-from polyleaf import PolyleafClassifier, PolyleafRegressor, forest, recipes
+from polyleaf import PolyleafClassifier, PolyleafRegressor, recipes, storage
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_labels_are_learnt(data, search):
 @pytest.mark.parametrize("search", ["sketch", "exact"])
 def test_threads_do_not_matter(data, search):
     one, three = (fitted(data, n_jobs=n, split_search=search) for n in (1, 3))
-    mine, theirs = (forest.to_arrays(model.model_.forest) for model in (one, three))
+    mine, theirs = (storage.to_arrays(model.model_.forest) for model in (one, three))
     for name in mine:
         np.testing.assert_array_equal(mine[name], theirs[name])
 

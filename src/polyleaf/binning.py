@@ -75,7 +75,7 @@ class BinMapper:
     wide_: NDArray[np.bool_]
 
     def __init__(
-        self, max_bins: int = 255, *, subsample: int | None = 200_000, random_state: Any = 0
+        self, max_bins: int = MAX_BINS, *, subsample: int | None = 200_000, random_state: Any = 0
     ) -> None:
         self.max_bins = max_bins
         self.subsample = subsample

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from polyleaf.eval_sets import EvalsLog
     from polyleaf.metrics import Metric
     from polyleaf.model import Model
 
@@ -43,8 +44,6 @@ __all__ = [
     "ProgressBar",
     "as_callbacks",
 ]
-
-EvalsLog = dict[str, dict[str, list[float]]]
 
 
 class Callback:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.binning import BinMapper
+from polyleaf.binning import MAX_BINS, BinMapper
 from polyleaf.codes import Codes
-from polyleaf.features import as_features
+from polyleaf.features import FROM_DTYPE, as_features
 from polyleaf.threads import effective_threads
 
 
@@ -70,8 +70,8 @@ class Dataset:
         y: Any = None,
         *,
         sample_weight: Any = None,
-        max_bins: int = 255,
-        categorical_features: Any = "from_dtype",
+        max_bins: int = MAX_BINS,
+        categorical_features: Any = FROM_DTYPE,
         feature_names: Sequence[str] | None = None,
         reference: Dataset | BinMapper | None = None,
         keep_features: bool = False,

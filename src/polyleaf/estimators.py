@@ -1,7 +1,7 @@
 """PolyleafRegressor and PolyleafClassifier: the scikit-learn contract.
 
 Owns the parameters, their checks, and the translation between the user's terms and the loop's: y to a
-Target, X to a Dataset, parameters to a BoostConfig, raw scores to predictions. No algorithm: that is
+Target, X to a Dataset, parameters to Settings, raw scores to predictions. No algorithm: that is
 `boosting.py` and the core.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from numbers import Integral, Real
+from collections.abc import Iterator, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -21,38 +21,66 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, _fit_co
 from sklearn.metrics import d2_pinball_score, r2_score
 from sklearn.model_selection import train_test_split
 from sklearn.utils import _safe_indexing, check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from polyleaf.binning import BinMapper
-from polyleaf.boosting import EvalSet, boost
+from polyleaf.boosting import boost
 from polyleaf.callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
-from polyleaf.config import BoostConfig
 from polyleaf.dataset import Dataset
+from polyleaf.declaration import constraints, numpydoc
+from polyleaf.eval_sets import EvalSet
 from polyleaf.features import as_features
 from polyleaf.metrics import Metric, get_metrics
 from polyleaf.model import Model
 from polyleaf.objectives import Custom, Objective, get_objective
-from polyleaf.parameters import SHARED_CONSTRAINTS, Constraints, document
+from polyleaf.parameters import ClassifierParameters, RegressorParameters, SharedParameters
 from polyleaf.projections import Projector
+from polyleaf.settings import Settings, settings_of
 from polyleaf.targets import Target, TargetEncoding, encode_classification, encode_regression, encode_sparse
 from polyleaf.threads import effective_threads
 
 __all__ = ["PolyleafClassifier", "PolyleafRegressor", "load_model"]
 
 _Self = TypeVar("_Self", bound="_PolyleafEstimator")
+_Class = TypeVar("_Class", bound=type)
+
+_ATTRIBUTES = """
+model_ : polyleaf.Model
+    The forest with its bins.
+projection_ : polyleaf.projections.Projection or None
+n_features_in_ : int
+feature_names_in_ : ndarray of str
+    Only where X had names.
+n_outputs_ : int
+    Outputs of the model: columns of y, labels, quantiles; 1 for one-dimensional targets and classes.
+n_iter_ : int
+    Rounds in the model.
+best_iteration_ : int or None
+    Round of the best score, from 0; None without early stopping.
+best_score_ : float or None
+evals_result_ : dict
+    `{evaluation set: {metric: [value of each round]}}`.
+evals_result_per_output_ : dict
+    `{evaluation set: {metric: ndarray of shape (rounds, n_outputs)}}`, where there are several outputs and
+    the metric means something for one of them alone.
+feature_importances_ : ndarray of shape (n_features_in_,)
+    Share of each feature in the total gain.
+""".strip("\n")
 
 
-class _PolyleafEstimator(BaseEstimator):
+def document(cls: _Class) -> _Class:
+    """Fill in what the docstrings of both estimators have from elsewhere."""
+    assert cls.__doc__ is not None
+    for mark, text in (("{parameters}", numpydoc(cls)), ("{attributes}", _ATTRIBUTES)):
+        cls.__doc__ = cls.__doc__.replace(mark, text.replace("\n", "\n    "))
+    return cls
+
+
+class _PolyleafEstimator(BaseEstimator, SharedParameters):
     """What regressor and classifier have in common."""
 
-    _parameter_constraints: ClassVar[Constraints] = SHARED_CONSTRAINTS
-
-    def __init__(self, objective: Any, **shared: Any):
-        self.objective = objective
-        for name, value in shared.items():
-            setattr(self, name, value)
+    objective: Any
 
     # ------------------------------------------------------------------------------------------------ fit
 
@@ -134,7 +162,7 @@ class _PolyleafEstimator(BaseEstimator):
                 target.values,
                 target.weight,
                 objective,
-                self._config(rounds, search),
+                self._settings(rounds, y),
                 eval_sets=eval_sets,
                 callbacks=all_callbacks,
                 init_model=start,
@@ -143,7 +171,7 @@ class _PolyleafEstimator(BaseEstimator):
                 target_offset=self._per_score(encoding.offset),
                 output_names=self._score_names(encoding),
                 projection=self.projection_,
-                model_metadata=self._metadata(encoding),
+                metadata=self._metadata(encoding),
             )
         finally:
             for callback in all_callbacks:
@@ -390,11 +418,9 @@ class _PolyleafEstimator(BaseEstimator):
             chosen = names.get(encoding.kind, None if is_as_wide else "loss")
         return get_metrics(chosen, objective)
 
-    def _config(self, rounds: int, search: str) -> BoostConfig:
-        names = {field.name for field in dataclasses.fields(BoostConfig)}
-        settings = {name: value for name, value in self.get_params(deep=False).items() if name in names}
-        settings |= {"n_estimators": rounds, "seed": self._seed(), "n_threads": self._n_threads()}
-        return BoostConfig(**settings | {"split_search": search})
+    def _settings(self, rounds: int, y: Any) -> Settings:
+        sparse, n_threads = scipy.sparse.issparse(y), self._n_threads()
+        return settings_of(self, rounds=rounds, sparse_targets=sparse, seed=self._seed(), n_threads=n_threads)
 
     def _all_callbacks(self, callbacks: Any, rounds: int, metrics: list[Metric]) -> list[Any]:
         chosen = as_callbacks(self.callbacks) + as_callbacks(callbacks)
@@ -739,27 +765,10 @@ class _PolyleafEstimator(BaseEstimator):
 
 
 @document
-class PolyleafRegressor(RegressorMixin, _PolyleafEstimator):
+class PolyleafRegressor(RegressorMixin, _PolyleafEstimator, RegressorParameters):
     """Gradient boosted trees for one or many numbers.
 
-    Parameters
-    ----------
-    objective : str, callable or polyleaf.objectives.Objective, default="squared_error"
-        "squared_error", "absolute_error", "quantile", "huber", "poisson", "gamma", "tweedie", "logistic" (y
-        in [0, 1]), a name that XGBoost or LightGBM has for these, or a loss written with JAX, or a
-        function that returns `(gradient, curvature)`: see :class:`polyleaf.objectives.Custom`.
-    {trees}
-    quantile_alpha : float or list of float, default=0.5
-        Levels for objective "quantile". Several make several outputs: for y with T columns and A levels,
-        predictions are `(n_rows, T * A)`, the levels of the first column first.
-    huber_delta : float, default=1.0
-        Where the Huber loss becomes linear; in the unit of y, or of the normalised y.
-    tweedie_variance_power : float, default=1.5
-        Between 1 (Poisson) and 2 (gamma).
-    normalize_targets : bool, default=False
-        Train on outputs of mean 0 and standard deviation 1, so that outputs on large scales do not decide
-        the splits alone; predictions and metrics are in the unit of y.
-    {training}
+    {parameters}
 
     Attributes
     ----------
@@ -774,138 +783,7 @@ class PolyleafRegressor(RegressorMixin, _PolyleafEstimator):
     (100, 3)
     """
 
-    _parameter_constraints: ClassVar[Constraints] = {
-        **SHARED_CONSTRAINTS,
-        "objective": [str, callable, Objective],
-        "quantile_alpha": [Interval(Real, 0, 1, closed="neither"), "array-like"],
-        "huber_delta": [Interval(Real, 0, None, closed="neither")],
-        "tweedie_variance_power": [Interval(Real, 1, 2, closed="neither")],
-        "normalize_targets": ["boolean"],
-    }
-
-    def __init__(
-        self,
-        objective: str | Callable[..., Any] | Objective = "squared_error",
-        *,
-        n_estimators: int = 300,
-        learning_rate: float = 0.1,
-        max_depth: int | None = None,
-        max_leaves: int | None = 31,
-        grow_policy: str = "lossguide",
-        max_bins: int = 255,
-        reg_lambda: float = 1.0,
-        reg_alpha: float = 0.0,
-        min_split_gain: float = 0.0,
-        min_child_weight: float = 1e-3,
-        min_child_samples: int = 1,
-        max_delta_step: float = 0.0,
-        subsample: float = 1.0,
-        sampling_method: str = "uniform",
-        top_rate: float = 0.2,
-        other_rate: float = 0.1,
-        colsample_bytree: float = 1.0,
-        colsample_bynode: float = 0.5,
-        multi_strategy: str = "multi_output_tree",
-        curvature: str = "auto",
-        leaf_curvature: str = "auto",
-        block_size: int = 2,
-        refresh: str = "round",
-        rows_per_layer: Any = None,
-        pruning: str = "pre",
-        sketch: Any = None,
-        sketch_dim: int | None = None,
-        leaf: str = "constant",
-        linear_fit: str = "half_additive",
-        linear_features: int = 5,
-        linear_lambda: float | None = None,
-        linear_extrapolation: str = "clip",
-        leaf_k: int = 20,
-        leaf_support: str = "own",
-        split_search: str = "auto",
-        threshold_step: float = 0.05,
-        projection: Any = None,
-        projection_dim: int | None = None,
-        tfidf: bool = False,
-        base_score: Any = None,
-        missing_targets: str = "error",
-        categorical_features: Any = "from_dtype",
-        max_cat_to_onehot: int = 4,
-        cat_smooth: float = 10.0,
-        eval_metric: Any = None,
-        early_stopping_rounds: int | None = None,
-        validation_fraction: float | None = None,
-        callbacks: Any = None,
-        warm_start: bool = False,
-        random_state: Any = 0,
-        n_jobs: int | None = None,
-        verbose: int | None = None,
-        histogram_memory: int | None = None,
-        quantile_alpha: Any = 0.5,
-        huber_delta: float = 1.0,
-        tweedie_variance_power: float = 1.5,
-        normalize_targets: bool = False,
-    ):
-        super().__init__(
-            objective,
-            n_estimators=n_estimators,
-            learning_rate=learning_rate,
-            max_depth=max_depth,
-            max_leaves=max_leaves,
-            grow_policy=grow_policy,
-            max_bins=max_bins,
-            reg_lambda=reg_lambda,
-            reg_alpha=reg_alpha,
-            min_split_gain=min_split_gain,
-            min_child_weight=min_child_weight,
-            min_child_samples=min_child_samples,
-            max_delta_step=max_delta_step,
-            subsample=subsample,
-            sampling_method=sampling_method,
-            top_rate=top_rate,
-            other_rate=other_rate,
-            colsample_bytree=colsample_bytree,
-            colsample_bynode=colsample_bynode,
-            multi_strategy=multi_strategy,
-            curvature=curvature,
-            leaf_curvature=leaf_curvature,
-            block_size=block_size,
-            refresh=refresh,
-            rows_per_layer=rows_per_layer,
-            pruning=pruning,
-            sketch=sketch,
-            sketch_dim=sketch_dim,
-            leaf=leaf,
-            linear_fit=linear_fit,
-            linear_features=linear_features,
-            linear_lambda=linear_lambda,
-            linear_extrapolation=linear_extrapolation,
-            leaf_k=leaf_k,
-            leaf_support=leaf_support,
-            split_search=split_search,
-            threshold_step=threshold_step,
-            projection=projection,
-            projection_dim=projection_dim,
-            tfidf=tfidf,
-            base_score=base_score,
-            missing_targets=missing_targets,
-            categorical_features=categorical_features,
-            max_cat_to_onehot=max_cat_to_onehot,
-            cat_smooth=cat_smooth,
-            eval_metric=eval_metric,
-            early_stopping_rounds=early_stopping_rounds,
-            validation_fraction=validation_fraction,
-            callbacks=callbacks,
-            warm_start=warm_start,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            verbose=verbose,
-            histogram_memory=histogram_memory,
-        )
-        self.quantile_alpha = quantile_alpha
-        self.huber_delta = huber_delta
-        self.tweedie_variance_power = tweedie_variance_power
-        self.normalize_targets = normalize_targets
-
+    _parameter_constraints: ClassVar[dict[str, Any]] = constraints(RegressorParameters)
     _sparse_kind = "regression"
 
     def _encode_sparse_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
@@ -926,7 +804,7 @@ class PolyleafRegressor(RegressorMixin, _PolyleafEstimator):
         )
 
     def _make_objective(self, encoding: TargetEncoding, sparse: bool) -> Objective:
-        parameters = {
+        parameters: dict[str, dict[str, Any]] = {
             "quantile": {"alpha": self.quantile_alpha},
             "huber": {"delta": float(self.huber_delta)},
             "tweedie": {"variance_power": float(self.tweedie_variance_power)},
@@ -991,26 +869,10 @@ def _gives_probabilities(estimator: PolyleafClassifier) -> bool:
 
 
 @document
-class PolyleafClassifier(ClassifierMixin, _PolyleafEstimator):
+class PolyleafClassifier(ClassifierMixin, _PolyleafEstimator, ClassifierParameters):
     """Gradient boosted trees for two classes, many classes, or many labels.
 
-    Parameters
-    ----------
-    objective : str, callable or polyleaf.objectives.Objective, default="auto"
-        "auto": "logistic" for two classes and for labels, "softmax" for more classes. "exponential" and
-        "exponential_margin" are for more classes, too; "logistic" and "squared_hinge" (which gives no
-        probabilities) take these one against the rest. Or a name that XGBoost or LightGBM has for these, or a
-        loss written with JAX, or a function that returns `(gradient, curvature)`: see
-        :class:`polyleaf.objectives.Custom`. Targets are then class numbers, or 0 and 1.
-    {trees}
-    softmax_curvature : {"residual", "friedman", "diagonal", "upper"}, default="residual"
-        Curvature of the softmax objective: see :mod:`polyleaf.objectives.softmax`.
-    class_weight : dict, list of dict, "balanced" or None, default=None
-        `{label: weight}`; "balanced": inverse to the frequency. Multi-label: `{0: weight, 1: weight}` for
-        all labels or a list of these; "balanced" is done for each label.
-    scale_pos_weight : float, array-like of shape (n_labels,) or None, default=None
-        Weight of the positive class, or of the positives of each label. Objective "logistic" only.
-    {training}
+    {parameters}
 
     Attributes
     ----------
@@ -1027,135 +889,7 @@ class PolyleafClassifier(ClassifierMixin, _PolyleafEstimator):
     (150, 3)
     """
 
-    _parameter_constraints: ClassVar[Constraints] = {
-        **SHARED_CONSTRAINTS,
-        "objective": [str, callable, Objective],
-        "softmax_curvature": [StrOptions({"friedman", "diagonal", "upper", "residual"})],
-        "class_weight": [dict, list, StrOptions({"balanced"}), None],
-        "scale_pos_weight": [Interval(Real, 0, None, closed="neither"), "array-like", None],
-    }
-
-    def __init__(
-        self,
-        objective: str | Callable[..., Any] | Objective = "auto",
-        *,
-        n_estimators: int = 300,
-        learning_rate: float = 0.1,
-        max_depth: int | None = None,
-        max_leaves: int | None = 31,
-        grow_policy: str = "lossguide",
-        max_bins: int = 255,
-        reg_lambda: float = 1.0,
-        reg_alpha: float = 0.0,
-        min_split_gain: float = 0.0,
-        min_child_weight: float = 1e-3,
-        min_child_samples: int = 1,
-        max_delta_step: float = 0.0,
-        subsample: float = 1.0,
-        sampling_method: str = "uniform",
-        top_rate: float = 0.2,
-        other_rate: float = 0.1,
-        colsample_bytree: float = 1.0,
-        colsample_bynode: float = 0.5,
-        multi_strategy: str = "multi_output_tree",
-        curvature: str = "auto",
-        leaf_curvature: str = "auto",
-        block_size: int = 2,
-        refresh: str = "round",
-        rows_per_layer: Any = None,
-        pruning: str = "pre",
-        sketch: Any = None,
-        sketch_dim: int | None = None,
-        leaf: str = "constant",
-        linear_fit: str = "half_additive",
-        linear_features: int = 5,
-        linear_lambda: float | None = None,
-        linear_extrapolation: str = "clip",
-        leaf_k: int = 20,
-        leaf_support: str = "own",
-        split_search: str = "auto",
-        threshold_step: float = 0.05,
-        projection: Any = None,
-        projection_dim: int | None = None,
-        tfidf: bool = False,
-        base_score: Any = None,
-        missing_targets: str = "error",
-        categorical_features: Any = "from_dtype",
-        max_cat_to_onehot: int = 4,
-        cat_smooth: float = 10.0,
-        eval_metric: Any = None,
-        early_stopping_rounds: int | None = None,
-        validation_fraction: float | None = None,
-        callbacks: Any = None,
-        warm_start: bool = False,
-        random_state: Any = 0,
-        n_jobs: int | None = None,
-        verbose: int | None = None,
-        histogram_memory: int | None = None,
-        softmax_curvature: str = "residual",
-        class_weight: Any = None,
-        scale_pos_weight: Any = None,
-    ):
-        super().__init__(
-            objective,
-            n_estimators=n_estimators,
-            learning_rate=learning_rate,
-            max_depth=max_depth,
-            max_leaves=max_leaves,
-            grow_policy=grow_policy,
-            max_bins=max_bins,
-            reg_lambda=reg_lambda,
-            reg_alpha=reg_alpha,
-            min_split_gain=min_split_gain,
-            min_child_weight=min_child_weight,
-            min_child_samples=min_child_samples,
-            max_delta_step=max_delta_step,
-            subsample=subsample,
-            sampling_method=sampling_method,
-            top_rate=top_rate,
-            other_rate=other_rate,
-            colsample_bytree=colsample_bytree,
-            colsample_bynode=colsample_bynode,
-            multi_strategy=multi_strategy,
-            curvature=curvature,
-            leaf_curvature=leaf_curvature,
-            block_size=block_size,
-            refresh=refresh,
-            rows_per_layer=rows_per_layer,
-            pruning=pruning,
-            sketch=sketch,
-            sketch_dim=sketch_dim,
-            leaf=leaf,
-            linear_fit=linear_fit,
-            linear_features=linear_features,
-            linear_lambda=linear_lambda,
-            linear_extrapolation=linear_extrapolation,
-            leaf_k=leaf_k,
-            leaf_support=leaf_support,
-            split_search=split_search,
-            threshold_step=threshold_step,
-            projection=projection,
-            projection_dim=projection_dim,
-            tfidf=tfidf,
-            base_score=base_score,
-            missing_targets=missing_targets,
-            categorical_features=categorical_features,
-            max_cat_to_onehot=max_cat_to_onehot,
-            cat_smooth=cat_smooth,
-            eval_metric=eval_metric,
-            early_stopping_rounds=early_stopping_rounds,
-            validation_fraction=validation_fraction,
-            callbacks=callbacks,
-            warm_start=warm_start,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            verbose=verbose,
-            histogram_memory=histogram_memory,
-        )
-        self.softmax_curvature = softmax_curvature
-        self.class_weight = class_weight
-        self.scale_pos_weight = scale_pos_weight
-
+    _parameter_constraints: ClassVar[dict[str, Any]] = constraints(ClassifierParameters)
     _sparse_kind = "multilabel"
 
     def _encode_sparse_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
@@ -1308,7 +1042,8 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         )
     cls = _ESTIMATORS[name]
     known = cls._get_param_names()
-    estimator = cls(**{key: value for key, value in model.metadata["parameters"].items() if key in known})
+    values: dict[str, Any] = {k: value for k, value in model.metadata["parameters"].items() if k in known}
+    estimator = cls(**values)
     if model.projection is None:
         estimator._take_feature_names(model.n_features, model.feature_names)
     else:

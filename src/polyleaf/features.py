@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse
@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 import polyleaf._core as _core
 
+FROM_DTYPE: Literal["from_dtype"] = "from_dtype"  # columns are categories where their type says so
 MAX_ROWS = 2**31 - 1
 CATEGORY_TYPES = (str, bool, int, float)
 
@@ -171,7 +172,7 @@ class FeatureTable:
 def as_features(
     X: Any,
     *,
-    categorical_features: Any = "from_dtype",
+    categorical_features: Any = FROM_DTYPE,
     feature_names: Sequence[str] | None = None,
     reference: Any = None,
     estimator: Any = None,
@@ -300,7 +301,7 @@ class _Reader:
     def may_hold_categories(self) -> bool:
         """Whether an array's text could be asked for as categories."""
         asked = self.categorical_features
-        if asked is None or (isinstance(asked, str) and asked == "from_dtype"):
+        if asked is None or (isinstance(asked, str) and asked == FROM_DTYPE):
             return False
         return not isinstance(asked, np.ndarray) or asked.dtype != bool or bool(asked.any())
 
@@ -428,7 +429,7 @@ def _name_mismatch(names: tuple[str, ...], expected: tuple[str, ...]) -> str:
 def _categorical_mask(asked: Any, table: FeatureTable) -> NDArray[np.bool_] | None:
     """Bool (n_features,), or None for "from_dtype"."""
     if isinstance(asked, str):
-        if asked == "from_dtype":
+        if asked == FROM_DTYPE:
             return None
         raise ValueError(
             f"categorical_features={asked!r} is unknown; it must be 'from_dtype', None, a list of names or "

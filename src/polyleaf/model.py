@@ -6,35 +6,38 @@ Must not know: how trees are grown, scikit-learn's contract, file formats (`seri
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse
 
 import polyleaf._core as _core
-from polyleaf import forest
-from polyleaf.forest import Leaves
+from polyleaf import serialize, sizes, storage
+from polyleaf.binning import BinMapper
+from polyleaf.chunks import Chunk, chunks_of, codes_of, regressors_of
+from polyleaf.importance import importance
+from polyleaf.leaf_kinds import Leaves
+from polyleaf.objectives import objective_from_dict
 from polyleaf.projections import Projection
 from polyleaf.trees import Trees
 
-IMPORTANCE_KINDS = ("gain", "split", "cover")
-
-# Codes (one byte per value) and raw features (four) held at a time in prediction: longer tables go in chunks.
-_CHUNK_BYTES = 1 << 28
-# So few are found faster than the features are that trees split on, for which all nodes are gone through.
-_FEW_CODES = 1 << 14
-
-
-class _Chunk(NamedTuple):
-    """Some rows of a table, as the core reads them."""
-
-    rows: slice
-    codes: np.ndarray  # uint8 (n_features, n_rows)
-    features: np.ndarray | None  # float32 (n_features, n_rows), where leaves are linear
+_FOREST, _MAPPER, _PROJECTION = "forest.", "mapper.", "projection."
+_PROJECTION_SINCE = 2  # version of the format
+_MANY_OUTPUTS = 1024  # from here on base scores that are all the same are kept as one
+_VECTORS = ("base_score", "target_scale", "target_offset")
+_FIELDS: dict[str, tuple[type, ...]] = {
+    "feature_names": (list, type(None)),
+    "output_names": (list, type(None)),
+    "learning_rate": (int, float),
+    "best_iteration": (int, type(None)),
+    "best_score": (int, float, type(None)),
+    "metadata": (dict,),
+    "objective": (dict,),
+    "mapper": (dict,),
+}
 
 
 class Model:
@@ -134,7 +137,7 @@ class Model:
     @property
     def trees(self) -> Trees:
         """The trees, to be read: structure and leaves (`polyleaf.trees`)."""
-        return Trees(self)
+        return Trees(self.forest, self._rounds, self.mapper)
 
     @property
     def round_of_tree(self) -> np.ndarray:
@@ -321,7 +324,8 @@ class Model:
         """Yield raw scores (n_rows, n_outputs), float64, after each of the rounds."""
         last_round = self.n_rounds if last_round is None else last_round
         trees = self._tree_range(first_round, last_round)
-        codes, features = self.codes_of(table, *trees, n_threads), self.regressors_of(table, *trees)
+        codes = codes_of(self.forest, self.mapper, table, *trees, n_threads)
+        features = regressors_of(self.forest, table, *trees)
         raw = np.zeros((codes.shape[1], self.n_outputs), np.float32)
         for round in range(first_round, last_round):
             first, last = self._tree_range(round, round + 1)
@@ -334,38 +338,9 @@ class Model:
         """Leaf ids of a FeatureTable: int32 (n_rows, n_trees)."""
         first, last = self._tree_range(first_round, last_round)
         out = np.empty((table.n_rows, last - first), np.int32)
-        for chunk in self._chunks(table, n_threads, (first, last), numbers=False):
+        for chunk in chunks_of(self.forest, self.mapper, table, (first, last), n_threads, numbers=False):
             out[chunk.rows] = self.forest.apply(chunk.codes, first=first, last=last, n_threads=n_threads)
         return out
-
-    def regressors_of(self, table: Any, first: int = 0, last: int | None = None) -> np.ndarray | None:
-        """What the linear leaves of trees `first .. last - 1` read of a FeatureTable.
-
-        Returns
-        -------
-        ndarray of shape (n_features, n_rows), float32, or None where no leaf is linear
-            See `FeatureTable.numbers`.
-        """
-        wanted = self.forest.regressors(first, last)
-        if not len(wanted):
-            return None
-        only = np.zeros(self.n_features, bool)
-        only[wanted] = True
-        return table.numbers(only)
-
-    def codes_of(self, table: Any, first: int, last: int, n_threads: int = 1) -> np.ndarray:
-        """What trees `first .. last - 1` read of a FeatureTable.
-
-        Returns
-        -------
-        ndarray of shape (n_features, n_rows), uint8
-            See `BinMapper.transform`; rows of features that no tree splits on may hold anything.
-        """
-        only = None
-        if table.n_rows * self.n_features > _FEW_CODES:
-            only = np.zeros(self.n_features, bool)
-            only[self.forest.split_features(first, last)] = True
-        return self.mapper.transform(table, n_threads, only)
 
     def in_unit_of_y(self, raw: np.ndarray) -> np.ndarray:
         """Sums of leaf values (n_rows, n_outputs), float32 -> raw scores in the unit of y, float64."""
@@ -384,17 +359,8 @@ class Model:
         """What the core needs to make raw scores of sums of leaves."""
         return {"base": self.base_score, "scale": self.target_scale, "offset": self.target_offset}
 
-    def _chunks(
-        self, table: Any, n_threads: int, trees: tuple[int, int], numbers: bool = True
-    ) -> Iterator[_Chunk]:
-        """Codes, and the features that linear leaves read, in chunks: memory stays bounded for any table."""
-        bytes_per_row = self.n_features + 4 * len(self.forest.regressors(*trees))
-        size = max(1, _CHUNK_BYTES // max(1, bytes_per_row))
-        for begin in range(0, max(1, table.n_rows), size):
-            end = min(begin + size, table.n_rows)
-            part = table if end - begin == table.n_rows else table.rows(begin, end)
-            codes = self.codes_of(part, *trees, n_threads)
-            yield _Chunk(slice(begin, end), codes, self.regressors_of(part, *trees) if numbers else None)
+    def _chunks(self, table: Any, n_threads: int, trees: tuple[int, int]) -> Iterator[Chunk]:
+        return chunks_of(self.forest, self.mapper, table, trees, n_threads)
 
     def _tree_range(self, first_round: int, last_round: int | None) -> tuple[int, int]:
         last_round = self.n_rounds if last_round is None else last_round
@@ -426,36 +392,65 @@ class Model:
         ndarray of shape (n_features,), or (n_outputs, n_features); float64
             The mean of the second over outputs is the first, up to rounding.
         """
-        if kind not in IMPORTANCE_KINDS:
-            raise ValueError(f"kind={kind!r} is unknown; it must be one of {', '.join(IMPORTANCE_KINDS)}.")
-        if per_output and kind != "gain":
-            raise ValueError(f"Importance per output exists for kind='gain' only, not for kind={kind!r}.")
-        if kind != "split" and not self.has_statistics:
+        if kind in ("gain", "cover") and not self.has_statistics:
             raise ValueError(
                 f"Importance by {kind} is not known: the model was saved with statistics=False. "
                 "kind='split' counts the splits."
             )
-        total = np.zeros((self.n_outputs if per_output else 1, self.n_features))
-        for tree, _, output in forest.trees_of(self.forest):
-            inner = tree.feature >= 0
-            features = tree.feature[inner]
-            if per_output:
-                if output < 0 and tree.output_gain.shape[1] != self.n_outputs:
-                    raise ValueError(
-                        "Importance per output is not known for trees that were grown on a sketch of the "
-                        "outputs."
-                    )
-                gains = tree.output_gain[inner] if output < 0 else tree.gain[inner][:, None]
-                for k, weights in zip(
-                    [output] if output >= 0 else range(self.n_outputs), gains.T, strict=True
-                ):
-                    total[k] += np.bincount(features, weights, self.n_features)
-                continue
-            weights = None if kind == "split" else getattr(tree, kind)[inner]
-            sums = np.bincount(features, weights, self.n_features)
-            # One output's gain is a share of the mean over outputs.
-            total[0] += sums / self.n_outputs if kind == "gain" and output >= 0 else sums
-        return total if per_output else total[0]
+        return importance(self.forest, self.n_outputs, self.n_features, kind, per_output)
+
+    def size_report(
+        self,
+        X: Any = None,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        metrics: Any = None,
+        rounds: Sequence[int] | None = None,
+        n_threads: int = 1,
+    ) -> dict[str, Any]:
+        """How large the model is, and with data, how good it is with its first rounds only.
+
+        Parameters
+        ----------
+        X, y, sample_weight : optional
+            Data as the model's estimator takes them: of a test set, say.
+        metrics : str, callable or list of these, optional
+            As the estimators' `eval_metric`. Default: the metric that goes with the objective.
+        rounds : sequence of int, optional
+            Sizes to score. Default: 1, 2, 5, 10, 25, 50, 100, 250, ... and all.
+
+        Returns
+        -------
+        dict
+            `rounds`, `features`, `outputs`, `trees`, `nodes`, `leaves`, `features_used` (in splits or by
+            linear leaves), `kinds` (number of trees with each kind of leaves that occurs), `bytes` (of the
+            trees in a file), `bytes_of` ("structure", "statistics", "values": their parts),
+            `bytes_by_leaf_dtype` (what `bytes` is with that `leaf_dtype`; None where values do not fit it),
+            `depth` and `leaves_per_tree` (each `min`, `mean`, `max` over trees); where there are sparse or
+            linear leaves `entries_per_leaf`, the mean number of outputs or regressors of these. With data
+            also `scores`: for each size a dict of `rounds`, `trees`, `nodes`, `bytes` and the metrics by
+            name.
+        """
+        about = {"rounds": self.n_rounds, "features": self.n_features, "outputs": self.n_outputs}
+        report = about | sizes.size_of(self.forest, self.has_statistics)
+        if X is not None:
+            scorer = self.scorer(X, y, sample_weight, metrics)
+            report["scores"] = [
+                self._size_to(n) | scorer(self.raw_predict(scorer.table, 0, n, n_threads))
+                for n in sizes.rounds_to_score(self.n_rounds, rounds)
+            ]
+        return report
+
+    def scorer(self, X: Any, y: Any, sample_weight: Any = None, metrics: Any = None) -> sizes.Scorer:
+        """From raw scores of this data to metrics by name; parameters as those of `size_report`."""
+        return sizes.Scorer(self.mapper, self.objective, self.metadata, X, y, sample_weight, metrics)
+
+    def _size_to(self, n_rounds: int) -> dict[str, Any]:
+        part = self.copy()
+        part.truncate(n_rounds)
+        about = {"rounds": n_rounds, "trees": part.n_trees, "nodes": sizes.n_nodes(part.forest)}
+        return about | {"bytes": sizes.bytes_of_trees(part.forest, self.has_statistics)}
 
     # --- copies and files -------------------------------------------------------------------------
 
@@ -465,57 +460,127 @@ class Model:
         other.__dict__.update(self.__dict__)
         other.base_score, other._rounds, other.metadata = self.base_score.copy(), [], dict(self.metadata)
         other.forest = _core.Forest(self.n_outputs)
-        for (tree, leaves, output), round in zip(forest.trees_of(self.forest), self._rounds, strict=True):
+        for (tree, leaves, output), round in zip(storage.trees_of(self.forest), self._rounds, strict=True):
             other.append(tree, leaves, round, output)
         return other
 
-    def save(self, path: str | Path, leaf_dtype: str = "float32", statistics: bool = True) -> None:
-        """Write the model to a file that cannot run code; see `polyleaf.serialize.save_model`."""
-        from polyleaf.serialize import save_model
-
-        save_model(self, path, leaf_dtype, statistics)
-
-    def size_report(self, X: Any = None, y: Any = None, **options: Any) -> dict[str, Any]:
-        """How large the model is, and how good at each size; see `polyleaf.inspect.size_report`."""
-        from polyleaf.inspect import size_report
-
-        return size_report(self, X, y, **options)
-
-    @staticmethod
-    def load(path: str | Path) -> Model:
-        """Read a model from a file; see `polyleaf.serialize.load_model`."""
-        from polyleaf.serialize import load_model
-
-        return load_model(path)
-
     def equals(self, other: Model) -> bool:
         """Whether both have the same trees, values and settings, bit for bit."""
-        mine, theirs = forest.to_arrays(self.forest), forest.to_arrays(other.forest)
-        return (
-            mine.keys() == theirs.keys()
-            and all(mine[name].tobytes() == theirs[name].tobytes() for name in mine)
-            and self._rounds == other._rounds
-            and self._settings() == other._settings()
-            and _same_mapper(self.mapper, other.mapper)
-            and _same_projection(self.projection, other.projection)
-        )
+        return self.to_bytes() == other.to_bytes()
 
-    def _settings(self) -> list[Any]:
-        vectors = [
-            None if v is None else v.tolist()
-            for v in (self.base_score, self.target_scale, self.target_offset)
-        ]
-        names = [self.feature_names, self.output_names]
-        best = [self.learning_rate, self.best_iteration, self.best_score]
-        plain = [vectors, names, best, self.metadata, self.objective.to_dict()]
-        return json.loads(json.dumps(plain, default=lambda value: value.tolist()))
+    def save(self, path: str | Path, leaf_dtype: str = "float32", statistics: bool = True) -> None:
+        """Write the model to a file that cannot run code.
+
+        The file is written beside `path` and then renamed, so that `path` holds the old file or the new one,
+        whole, at any time. Equal models give equal files.
+
+        Parameters
+        ----------
+        path : str or Path
+        leaf_dtype : {"float32", "float16", "int8"}
+            Leaf values as they are, or rounded: see :mod:`polyleaf.leaf_storage`, and
+            :func:`polyleaf.inspect.leaf_dtype_report` for what that costs. Loading gives float32 again.
+        statistics : bool
+            Whether gains, numbers of rows and curvatures of the nodes are kept. Prediction does not need
+            them; importances by gain and cover do. They are most of a file where there are many outputs.
+
+        Raises
+        ------
+        OSError
+            When the file cannot be written (no space, no permission); the old file is then left as it was.
+        ValueError
+            When the metadata hold something that JSON cannot, or leaf values do not fit `leaf_dtype`.
+        """
+        serialize.write(path, self.to_bytes(leaf_dtype, statistics))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Model:
+        """Read a model from a file, of this version of the format or an older one. Nothing in it is trusted.
+
+        Raises
+        ------
+        ModelFileError (a ValueError)
+            When the file is truncated, changed, of a newer version, or not a model at all.
+        OSError
+            When it cannot be read.
+        """
+        return serialize.read(path, cls.from_state)
+
+    def to_bytes(self, leaf_dtype: str = "float32", statistics: bool = True) -> bytes:
+        """The content of a model file; see `save`."""
+        return serialize.to_bytes(*self.to_state(leaf_dtype, statistics), self._format_version())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Model:
+        """The inverse of `to_bytes`, for bytes of any origin; see `load`."""
+        return serialize.from_bytes(data, cls.from_state)
+
+    def to_state(
+        self, leaf_dtype: str = "float32", statistics: bool = True
+    ) -> tuple[serialize.Header, serialize.Arrays]:
+        """The model as a header and arrays (docs/model-format.md)."""
+        mapper_meta, mapper_arrays = self.mapper.to_state()
+        header = {name: getattr(self, name) for name in _FIELDS if name not in ("objective", "mapper")}
+        header |= {"objective": self.objective.to_dict(), "mapper": mapper_meta}
+        arrays = {name: getattr(self, name) for name in _VECTORS if getattr(self, name) is not None}
+        arrays["round_of_tree"] = self.round_of_tree
+        trees = storage.to_arrays(self.forest, leaf_dtype, statistics and self.has_statistics)
+        arrays |= {_FOREST + name: array for name, array in trees.items()}
+        arrays |= {_MAPPER + name: np.asarray(array) for name, array in mapper_arrays.items()}
+        if self.projection is not None:
+            header["projection"] = self.projection.to_dict()
+            arrays |= {_PROJECTION + name: array for name, array in self.projection.arrays().items()}
+        base = self.base_score
+        if self._format_version() > 1 and len(base) >= _MANY_OUTPUTS and (base == base[0]).all():
+            header["n_outputs"], arrays["base_score"] = len(base), base[:1]
+        return header, arrays
+
+    @classmethod
+    def from_state(cls, header: serialize.Header, arrays: serialize.Arrays) -> Model:
+        """The inverse of `to_state`. Any exception says that they do not describe a model."""
+        for name, types in _FIELDS.items():
+            if not isinstance(header.get(name), types) or isinstance(header.get(name), bool):
+                raise ValueError(f"The header's {name!r} is missing or of the wrong type.")
+        projection = header.get("projection")
+        if projection is not None:
+            projection = Projection.from_dict(projection, _with_prefix(arrays, _PROJECTION))
+        model = cls(
+            mapper=BinMapper.from_state(header["mapper"], _with_prefix(arrays, _MAPPER)),
+            objective=objective_from_dict(header["objective"]),
+            base_score=_base_score(header, arrays),
+            target_scale=arrays.get("target_scale"),
+            target_offset=arrays.get("target_offset"),
+            projection=projection,
+            **{name: header[name] for name in ("feature_names", "output_names", "learning_rate", "metadata")},
+        )
+        if projection is not None and projection.dim != model.n_features:
+            raise ValueError("The projection does not give the features that the mapper has.")
+        model.best_iteration, model.best_score = header["best_iteration"], header["best_score"]
+        model._take_trees(_with_prefix(arrays, _FOREST), arrays["round_of_tree"])
+        return model
+
+    def _take_trees(self, stored: serialize.Arrays, rounds: np.ndarray) -> None:
+        """Append the trees of a file, which must be such as the mapper's codes have."""
+        self.has_statistics = storage.has_statistics(stored)
+        trees = storage.from_arrays(stored, self.n_outputs, self.n_features)
+        if rounds.shape != (len(trees),) or rounds.dtype.kind != "i":
+            raise ValueError("The array 'round_of_tree' must have one integer for each tree.")
+        if self.mapper.is_categorical_[trees.regressors()].any():
+            raise ValueError("A linear leaf reads a categorical feature.")
+        for round, (tree, leaves, output) in zip(rounds.tolist(), storage.trees_of(trees), strict=True):
+            _check_splits(tree, self.mapper)
+            self.append(tree, leaves, round, output)
+
+    def _format_version(self) -> int:
+        """The oldest that can hold the model."""
+        return max(storage.version_of(self.forest), 1 if self.projection is None else _PROJECTION_SINCE)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"forest": forest.to_arrays(self.forest)}
+        return self.__dict__ | {"forest": storage.to_arrays(self.forest)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.forest = forest.from_arrays(state["forest"], self.n_outputs, self.n_features)
+        self.forest = storage.from_arrays(state["forest"], self.n_outputs, self.n_features)
 
     def __repr__(self) -> str:
         return (
@@ -541,18 +606,27 @@ def _per_output(values: Any, n_outputs: int, what: str) -> np.ndarray | None:
     return array
 
 
-def _same_projection(a: Projection | None, b: Projection | None) -> bool:
-    if a is None or b is None:
-        return a is b
-    mine, theirs = a.arrays(), b.arrays()
-    same = mine.keys() == theirs.keys() and a.to_dict() == b.to_dict()
-    return same and all(mine[name].tobytes() == theirs[name].tobytes() for name in mine)
+def _base_score(header: serialize.Header, arrays: serialize.Arrays) -> np.ndarray:
+    base, n_outputs = arrays["base_score"], header.get("n_outputs")
+    if n_outputs is None:
+        return base
+    if not isinstance(n_outputs, int) or not 0 < n_outputs < 2**31 or base.shape != (1,):
+        raise ValueError("The header's 'n_outputs' must be the number of outputs that one base score is for.")
+    return np.full(n_outputs, base[0])
 
 
-def _same_mapper(mine: Any, theirs: Any) -> bool:
-    (meta, arrays), (other_meta, other_arrays) = mine.to_state(), theirs.to_state()
-    return (
-        json.dumps(meta, sort_keys=True) == json.dumps(other_meta, sort_keys=True)
-        and arrays.keys() == other_arrays.keys()
-        and all(arrays[name].tobytes() == other_arrays[name].tobytes() for name in arrays)
-    )
+def _check_splits(tree: _core.Tree, mapper: BinMapper) -> None:
+    """Splits must be such as the mapper's codes have: `storage` has checked all that memory safety needs."""
+    inner = tree.feature >= 0
+    features = tree.feature[inner]
+    categorical = np.asarray(mapper.is_categorical_, bool)[features]
+    if (categorical != (tree.category_set[inner] >= 0)).any():
+        raise ValueError(
+            "A tree splits a numeric feature by categories, or a categorical one by a threshold."
+        )
+    if (tree.threshold[inner] >= np.asarray(mapper.n_bins_)[features]).any():
+        raise ValueError("A tree splits a feature at a bin that it does not have.")
+
+
+def _with_prefix(arrays: serialize.Arrays, prefix: str) -> serialize.Arrays:
+    return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}

@@ -1,260 +1,525 @@
-"""The parameters that both estimators have: what values they allow, and what they mean.
+"""The parameters of the estimators: the one place where a default, an allowed value or its meaning stands.
 
-Owns constraints and documentation, so that neither is written twice. Must not know what the parameters do.
+Owns the declarations. Must not know what becomes of them: constructors, checks and documentation follow from
+`declaration.py`, what a run is handed from `settings.py`.
+
+Each class is a topic of the documentation. The order of the bases, last to first, is that of the constructor.
 """
 
 from __future__ import annotations
 
-from numbers import Integral, Real
-from typing import Any
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+import numpy as np
 
-from polyleaf.projections import PROJECTIONS, Projector
-from polyleaf.sketches import SKETCHES
+from polyleaf.binning import MAX_BINS
+from polyleaf.declaration import declares, parameter
+from polyleaf.features import FROM_DTYPE
+from polyleaf.objectives import Huber, Objective, Quantile, Softmax, Tweedie
+from polyleaf.objectives.softmax import CURVATURES as SOFTMAX_CURVATURES
+from polyleaf.projections import Kind as ProjectionKind
+from polyleaf.projections import Projector
+from polyleaf.sketches import DEFAULT_DIM, SKETCHES, Sketch
 
-__all__ = ["SHARED_CONSTRAINTS", "Constraints", "document"]
+__all__ = [
+    "BoostingParameters",
+    "ClassifierParameters",
+    "CurvatureParameters",
+    "DataParameters",
+    "EvaluationParameters",
+    "LeafParameters",
+    "LinearLeafParameters",
+    "OutputParameters",
+    "PenaltyParameters",
+    "ProjectionParameters",
+    "RegressorParameters",
+    "RunningParameters",
+    "SamplingParameters",
+    "SharedParameters",
+    "SparseLeafParameters",
+    "TreeParameters",
+]
 
-Constraints = dict[str, list[Any] | str]
-
-# What scikit-learn's parameter validation allows; incompatible combinations are refused by the parts
-# themselves.
-SHARED_CONSTRAINTS: Constraints = {
-    "n_estimators": [Interval(Integral, 1, None, closed="left")],
-    "learning_rate": [Interval(Real, 0, None, closed="neither")],
-    "max_depth": [Interval(Integral, 1, None, closed="left"), None],
-    "max_leaves": [Interval(Integral, 2, None, closed="left"), None],
-    "grow_policy": [StrOptions({"lossguide", "depthwise"})],
-    "max_bins": [Interval(Integral, 2, 255, closed="both")],
-    "reg_lambda": [Interval(Real, 0, None, closed="left")],
-    "reg_alpha": [Interval(Real, 0, None, closed="left")],
-    "min_split_gain": [Interval(Real, 0, None, closed="left")],
-    "min_child_weight": [Interval(Real, 0, None, closed="left")],
-    "min_child_samples": [Interval(Integral, 0, None, closed="left")],
-    "max_delta_step": [Interval(Real, 0, None, closed="left")],
-    "subsample": [Interval(Real, 0, 1, closed="right")],
-    "sampling_method": [StrOptions({"uniform", "goss"})],
-    "top_rate": [Interval(Real, 0, 1, closed="both")],
-    "other_rate": [Interval(Real, 0, 1, closed="right")],
-    "colsample_bytree": [Interval(Real, 0, 1, closed="right")],
-    "colsample_bynode": [Interval(Real, 0, 1, closed="right")],
-    "multi_strategy": [StrOptions({"multi_output_tree", "one_output_per_tree"})],
-    "curvature": [StrOptions({"auto", "none", "shared", "diagonal", "full", "block"})],
-    "leaf_curvature": [StrOptions({"auto", "none", "shared", "diagonal", "full", "block"})],
-    "block_size": [Interval(Integral, 1, None, closed="left")],
-    "refresh": [StrOptions({"round", "tree", "layer"})],
-    "rows_per_layer": ["array-like", None],
-    "pruning": [StrOptions({"pre", "post"})],
-    "sketch": [StrOptions({"auto", *SKETCHES}), HasMethods("sketch"), callable, None],
-    "sketch_dim": [Interval(Integral, 1, 4096, closed="both"), None],
-    "leaf": [StrOptions({"constant", "linear", "sparse"})],
-    "linear_fit": [StrOptions({"half_additive", "full", "post"})],
-    "linear_features": [Interval(Integral, 0, None, closed="left")],
-    "linear_lambda": [Interval(Real, 0, None, closed="both"), None],
-    "linear_extrapolation": [StrOptions({"clip", "free"})],
-    "leaf_k": [Interval(Integral, 1, None, closed="left")],
-    "leaf_support": [StrOptions({"own", "shared"})],
-    "split_search": [StrOptions({"auto", "histogram", "exact", "sketch"})],
-    "threshold_step": [Interval(Real, 0, 1, closed="left")],
-    "projection": [StrOptions(set(PROJECTIONS)), Projector, None],
-    "projection_dim": [Interval(Integral, 1, None, closed="left"), None],
-    "tfidf": ["boolean"],
-    "base_score": [Real, "array-like", None],
-    "missing_targets": [StrOptions({"error", "ignore"})],
-    "categorical_features": [StrOptions({"from_dtype"}), "array-like", None],
-    "max_cat_to_onehot": [Interval(Integral, 1, None, closed="left")],
-    "cat_smooth": [Interval(Real, 0, None, closed="left")],
-    "eval_metric": [str, callable, list, tuple, None],
-    "early_stopping_rounds": [Interval(Integral, 1, None, closed="left"), None],
-    "validation_fraction": [Interval(Real, 0, 1, closed="neither"), None],
-    "callbacks": "no_validation",
-    "warm_start": ["boolean"],
-    "random_state": ["random_state"],
-    "n_jobs": [Integral, None],
-    "verbose": ["verbose", None],
-    "histogram_memory": [Interval(Integral, 1, None, closed="left"), None],
-}
-
-_TREES = """
-n_estimators : int, default=300
-    Rounds of boosting. Each adds one tree (or one per output, see `multi_strategy`). With `warm_start` the
-    total, with `init_model` the rounds to add.
-learning_rate : float, default=0.1
-    Factor of every leaf value (XGBoost: eta).
-max_depth : int or None, default=None
-    Longest path from the root to a leaf. None: no limit (LightGBM: -1, XGBoost: 0).
-max_leaves : int or None, default=31
-    Leaves per tree (LightGBM: num_leaves). None: no limit, which needs `max_depth`.
-grow_policy : {"lossguide", "depthwise"}, default="lossguide"
-    Split the node of largest gain first (LightGBM; "lossguide" in XGBoost), or level by level.
-max_bins : int, default=255
-    Bins per numeric feature, 2 to 255; missing values have a bin of their own. Unused where X is a
-    :class:`polyleaf.Dataset`.
-reg_lambda : float, default=1.0
-    L2 regularisation of leaf values.
-reg_alpha : float, default=0.0
-    L1 regularisation of leaf values.
-min_split_gain : float, default=0.0
-    Smallest gain of a split, averaged over outputs (XGBoost: gamma).
-min_child_weight : float, default=1e-3
-    Smallest sum of curvature (Hessian) in a leaf, averaged over outputs.
-min_child_samples : int, default=1
-    Smallest number of rows in a leaf; rows of weight 0 do not count.
-max_delta_step : float, default=0.0
-    Largest absolute leaf value before the learning rate. 0: no limit.
-subsample : float, default=1.0
-    Fraction of the rows that each tree sees, drawn without replacement.
-sampling_method : {"uniform", "goss"}, default="uniform"
-    "goss": gradient-based one-side sampling as in LightGBM, with `top_rate` and `other_rate`; not together
-    with `subsample`.
-top_rate, other_rate : float, default=0.2 and 0.1
-    GOSS: fraction of the rows that is kept for its large gradients, and fraction that is drawn from the rest.
-colsample_bytree : float, default=1.0
-    Fraction of the features that each tree sees.
-colsample_bynode : float, default=0.5
-    Fraction of these that each node sees, rounded up.
-multi_strategy : {"multi_output_tree", "one_output_per_tree"}, default="multi_output_tree"
-    One tree for all outputs with a vector in each leaf, or one tree per output and round (the default of
-    XGBoost, and what LightGBM does).
-curvature : {"auto", "none", "shared", "diagonal", "full", "block"}, default="auto"
-    Second-order statistics that trees are grown on: none (first order), one number per row, one per row and
-    output, all pairs of outputs (few outputs only: costs grow with their square), or the pairs of a block of
-    outputs. "auto": one per row and output, up to 64 outputs.
-leaf_curvature : {"auto", "none", "shared", "diagonal", "full", "block"}, default="auto"
-    Second-order statistics that leaf values are computed from. "auto": what the objective has; as
-    `curvature` where that is "full" or "block".
-block_size : int, default=2
-    Outputs of a "block": those of largest gradient in a node; the others keep their scores.
-refresh : {"round", "tree", "layer"}, default="round"
-    When derivatives are computed anew: once a round; after every tree (with one tree per output, each then
-    sees what those before it did); or after every layer, which makes each layer a step of boosting: fewer
-    trees are needed (with `grow_policy="depthwise"`).
-rows_per_layer : list of float or int, or None, default=None
-    With `refresh="layer"`: rows for each layer, as fractions or numbers of rows; the last entry holds for all
-    deeper layers. `[0.25, 0.5, 1.0]` grows the upper layers on fewer rows.
-pruning : {"pre", "post"}, default="pre"
-    "post": split whatever the gain, then cut back the subtrees whose gains, each less `min_split_gain`, do
-    not add up to more than 0.
-sketch : None, "auto", str, callable or object with a method `sketch`, default=None
-    Grow each tree on a few columns that stand for all outputs (SketchBoost), which makes a thousand outputs
-    cost little more than sixteen; leaf values are always fitted on all of them. "random_projection",
-    "random_sampling", "top_outputs", "truncated_svd", "count_sketch", or what :mod:`polyleaf.sketches`
-    describes; "auto": no sketch for few outputs, else the best measured. Splits then have one curvature a
-    row, and `reg_alpha` and `max_delta_step` act on leaf values only.
-sketch_dim : int or None, default=None
-    Columns of the sketch; None: 14, and 32 for `split_search="sketch"`.
-leaf : {"constant", "linear", "sparse"}, default="constant"
-    What a leaf holds: a value for each output; a linear function of a few features (GBDT-PL), which needs
-    fewer trees where targets are smooth in the features; or a value for the `leaf_k` outputs that gain most,
-    while the others keep their scores, which makes trees small and fast where outputs are very many. Linear
-    leaves read the features themselves, so a :class:`polyleaf.Dataset` must keep them (`keep_features=True`).
-linear_fit : {"half_additive", "full", "post"}, default="half_additive"
-    How splits are judged with linear leaves: by what lines in the feature split on, and the parent's own
-    function, will achieve in the children; by refitting all features of the leaf at every candidate (slower);
-    or as if leaves were constant, lines being fitted at the end.
-linear_features : int, default=5
-    Features that one leaf may be linear in: the first that the path to it splits on. 0: constant leaves.
-linear_lambda : float or None, default=None
-    L2 regularisation of slopes, per standard deviation of the feature. None: `reg_lambda`; infinite: constant
-    leaves.
-linear_extrapolation : {"clip", "free"}, default="clip"
-    "clip" holds what a leaf predicts for new rows within what it predicted for the rows it was fitted on;
-    "free" lets lines run on.
-leaf_k : int, default=20
-    Outputs of a sparse leaf, at most as many as there are.
-leaf_support : {"own", "shared"}, default="own"
-    Each sparse leaf chooses its outputs, or the two children of a node share theirs.
-split_search : {"auto", "histogram", "exact", "sketch"}, default="auto"
-    How splits are found. "histogram": from histograms of all outputs (or of `sketch`). With `leaf="sparse"`
-    and an objective that leaves zeros alone ("squared_hinge", "squared_error") targets, scores and gradients
-    can stay sparse whatever the number of outputs: "sketch" lets a small sketch of the gradients propose
-    splits and judges them by exact sums; "exact" tries every feature (GBDT-SPARSE as published), which is
-    slower. "auto": "sketch" where y is a SciPy sparse matrix and leaves are sparse, else "histogram".
-threshold_step : float, default=0.05
-    With `split_search="exact"`: a threshold at every such share of a node's rows; 0: wherever there is one.
-projection : {"gaussian", "pca", "leml", "columns"}, Projector or None, default=None
-    Turn wide and sparse X into few dense features first; part of the fitted model, applied by every
-    prediction. See
-    :mod:`polyleaf.projections`. "leml" learns from y.
-projection_dim : int or None, default=None
-    Features that come out of it; None: 100.
-tfidf : bool, default=False
-    Before the projection, weight columns by inverse frequency and give rows length 1: for counts of words.
-""".strip("\n")
-
-_TRAINING = """
-base_score : float, array-like of shape (n_outputs,) or None, default=None
-    Raw score that boosting starts from: in the unit of y where there is no link function, otherwise before
-    the link (log-odds, log of the mean). None: the best constant for the training data.
-missing_targets : {"error", "ignore"}, default="error"
-    "ignore": NaN in y is a value that is not known; the row still teaches the other outputs. Not for
-    multi-class.
-categorical_features : "from_dtype", None or array-like, default="from_dtype"
-    Which features are categories without order: the categorical columns of a pandas, polars or Arrow table;
-    none; or a list of names, of indices, or a boolean mask. Unused where X is a :class:`polyleaf.Dataset`.
-max_cat_to_onehot : int, default=4
-    Up to this many categories in a node, splits are one category against the rest; above, sets of categories.
-cat_smooth : float, default=10.0
-    Smoothing of the statistics that categories are ordered by.
-eval_metric : str, callable, list of these or None, default=None
-    What to measure on evaluation sets. A callable takes `(y_true, y_pred)` and returns a number, of which
-    smaller is better for early stopping unless told otherwise. None: the metric that goes with the
-    objective.
-early_stopping_rounds : int or None, default=None
-    Stop when the last metric of the last evaluation set has not improved for so many rounds. Prediction
-    then uses the rounds up to the best one. Needs an evaluation set or `validation_fraction`. For more
-    control use :class:`polyleaf.callbacks.EarlyStopping`.
-validation_fraction : float or None, default=None
-    Set aside this fraction of the training rows (stratified by class where possible) as an evaluation set.
-    None: train on all.
-callbacks : list of callbacks or None, default=None
-    See :mod:`polyleaf.callbacks`. Those passed to `fit` come on top.
-warm_start : bool, default=False
-    Go on from the model of the last `fit`; `n_estimators` is then the total.
-random_state : int, RandomState instance or None, default=0
-    Seed of all sampling. With an int, the same call gives the same model, bit for bit, on any number of
-    threads. None: another seed each time.
-n_jobs : int or None, default=None
-    Threads. None: all cores (or OMP_NUM_THREADS, where set); -1: all cores.
-verbose : int or None, default=None
-    0: silent. 1: a progress bar (where there is no terminal: about ten lines). n > 1: the metric values
-    every n rounds. None: silent in scripts; in an interactive session a progress bar appears after two
-    seconds.
-histogram_memory : int or None, default=None
-    Most bytes that histograms may take; None: a bound chosen from the size of the problem.
-""".strip("\n")
-
-_ATTRIBUTES = """
-model_ : polyleaf.Model
-    The forest with its bins.
-projection_ : polyleaf.projections.Projection or None
-n_features_in_ : int
-feature_names_in_ : ndarray of str
-    Only where X had names.
-n_outputs_ : int
-    Outputs of the model: columns of y, labels, quantiles; 1 for one-dimensional targets and classes.
-n_iter_ : int
-    Rounds in the model.
-best_iteration_ : int or None
-    Round of the best score, from 0; None without early stopping.
-best_score_ : float or None
-evals_result_ : dict
-    `{evaluation set: {metric: [value of each round]}}`.
-evals_result_per_output_ : dict
-    `{evaluation set: {metric: ndarray of shape (rounds, n_outputs)}}`, where there are several outputs and
-    the metric means something for one of them alone.
-feature_importances_ : ndarray of shape (n_features_in_,)
-    Share of each feature in the total gain.
-""".strip("\n")
+CurvatureKind = Literal["auto", "none", "shared", "diagonal", "full", "block"]
 
 
-def document(cls: type) -> type:
-    """Fill in the parts of the docstring that both estimators share."""
-    assert cls.__doc__ is not None
-    for mark, text in (
-        ("{trees}", _TREES),
-        ("{training}", _TRAINING),
-        ("{attributes}", _ATTRIBUTES),
-    ):
-        cls.__doc__ = cls.__doc__.replace(mark, text.replace("\n", "\n    "))
-    return cls
+@declares
+class BoostingParameters:
+    """Boosting."""
+
+    n_estimators: int = parameter(
+        default=300,
+        at_least=1,
+        everyday=True,
+        text="Rounds of boosting. Each adds one tree (or one per output, see `multi_strategy`). With "
+        "`warm_start` the total, with `init_model` the rounds to add.",
+    )
+    learning_rate: float = parameter(
+        default=0.1,
+        above=0,
+        everyday=True,
+        text="Factor of every leaf value (XGBoost: eta).",
+    )
+    refresh: Literal["round", "tree", "layer"] = parameter(
+        default="round",
+        text="When derivatives are computed anew: once a round; after every tree (with one tree per output, "
+        "each then sees what those before it did: TFBT's tree-per-class); or after every layer, which makes "
+        'each layer a step of boosting: fewer trees are needed (with `grow_policy="depthwise"`).',
+    )
+
+
+@declares
+class TreeParameters:
+    """Growth of a tree."""
+
+    max_depth: int | None = parameter(
+        default=None,
+        at_least=1,
+        everyday=True,
+        text="Longest path from the root to a leaf. None: no limit (LightGBM: -1, XGBoost: 0).",
+    )
+    max_leaves: int | None = parameter(
+        default=31,
+        at_least=2,
+        everyday=True,
+        text="Leaves per tree (LightGBM: num_leaves). None: no limit, which needs `max_depth`.",
+    )
+    min_child_samples: int = parameter(
+        default=1,
+        at_least=0,
+        everyday=True,
+        text="Smallest number of rows in a leaf; rows of weight 0 do not count.",
+    )
+    min_child_weight: float = parameter(
+        default=1e-3,
+        at_least=0,
+        text="Smallest sum of curvature (Hessian) in a leaf, averaged over outputs.",
+    )
+    min_split_gain: float = parameter(
+        default=0.0,
+        at_least=0,
+        text="Smallest gain of a split, averaged over outputs (XGBoost: gamma).",
+    )
+    grow_policy: Literal["lossguide", "depthwise"] = parameter(
+        default="lossguide",
+        text='Split the node of largest gain first (LightGBM; "lossguide" in XGBoost), or level by level.',
+    )
+    pruning: Literal["pre", "post"] = parameter(
+        default="pre",
+        text='"post": split whatever the gain, then cut back the subtrees whose gains, each less '
+        "`min_split_gain`, do not add up to more than 0 (TFBT, section III).",
+    )
+    colsample_bynode: float = parameter(
+        default=0.5,
+        above=0,
+        at_most=1,
+        text="Fraction of the tree's features (see `colsample_bytree`) that each node sees, rounded up.",
+    )
+    max_cat_to_onehot: int = parameter(
+        default=4,
+        at_least=1,
+        text="Up to this many categories in a node, splits are one category against the rest; above, sets of "
+        "categories.",
+    )
+    cat_smooth: float = parameter(
+        default=10.0,
+        at_least=0,
+        text="Smoothing of the statistics that categories are ordered by.",
+    )
+    histogram_memory: int | None = parameter(
+        default=None,
+        at_least=1,
+        text="Most bytes that histograms kept for subtraction may take; None: 1 GiB. Less means more work, "
+        "never another model.",
+    )
+
+
+@declares
+class PenaltyParameters:
+    """Penalties on leaf values, in gains as in leaves."""
+
+    reg_lambda: float = parameter(
+        default=1.0, at_least=0, everyday=True, text="L2 regularisation of leaf values."
+    )
+    reg_alpha: float = parameter(default=0.0, at_least=0, text="L1 regularisation of leaf values.")
+    max_delta_step: float = parameter(
+        default=0.0,
+        at_least=0,
+        text="Largest absolute leaf value before the learning rate. 0: no limit.",
+    )
+
+
+@declares
+class CurvatureParameters:
+    """Curvature."""
+
+    curvature: CurvatureKind = parameter(
+        default="auto",
+        text="Second-order statistics that trees are grown on: none (first order), one number per row, one "
+        "per row and output, all pairs of outputs (few outputs only: costs grow with their square), or the "
+        'pairs of a block of outputs. "auto": one per row and output, up to 64 outputs.',
+    )
+    leaf_curvature: CurvatureKind = parameter(
+        default="auto",
+        text='Second-order statistics that leaf values are computed from. "auto": what the objective has; as '
+        '`curvature` where that is "full" or "block".',
+    )
+    block_size: int = parameter(
+        default=2,
+        at_least=1,
+        text='Outputs of a "block": those of largest gradient in a node; the others keep their scores.',
+    )
+
+
+@declares
+class OutputParameters:
+    """Many outputs."""
+
+    multi_strategy: Literal["multi_output_tree", "one_output_per_tree"] = parameter(
+        default="multi_output_tree",
+        text="One tree for all outputs with a vector in each leaf (GBDT-MO), or one tree per output and "
+        "round (the default of XGBoost, and what LightGBM does).",
+    )
+    sketch: str | Callable[..., Any] | Sketch | None = parameter(
+        default=None,
+        choices=("auto", *SKETCHES),
+        kind='None, "auto", str, callable or object with a method `sketch`',
+        text="Grow each tree on a few columns that stand for all outputs (SketchBoost), which makes a "
+        "thousand outputs cost little more than sixteen; leaf values are always fitted on all of them. "
+        f'{", ".join(map(repr, SKETCHES))}, or what :mod:`polyleaf.sketches` describes; "auto": no sketch '
+        "for few outputs, else the best measured. Splits then have one curvature a row, and `reg_alpha` and "
+        "`max_delta_step` act on leaf values only.",
+    )
+    sketch_dim: int | None = parameter(
+        default=None,
+        at_least=1,
+        at_most=4096,
+        text=f'Columns of the sketch; None: {DEFAULT_DIM}, and 32 for `split_search="sketch"`.',
+    )
+
+
+@declares
+class SamplingParameters:
+    """Rows and features that a tree sees."""
+
+    subsample: float = parameter(
+        default=1.0,
+        above=0,
+        at_most=1,
+        everyday=True,
+        text="Fraction of the rows that each tree sees, drawn without replacement.",
+    )
+    colsample_bytree: float = parameter(
+        default=1.0,
+        above=0,
+        at_most=1,
+        everyday=True,
+        text="Fraction of the features that each tree sees.",
+    )
+    sampling_method: Literal["uniform", "goss"] = parameter(
+        default="uniform",
+        text='"goss": gradient-based one-side sampling as in LightGBM, with `top_rate` and `other_rate`; not '
+        "together with `subsample`.",
+    )
+    top_rate: float = parameter(
+        default=0.2,
+        at_least=0,
+        at_most=1,
+        text="GOSS: fraction of the rows that is kept for its large gradients.",
+    )
+    other_rate: float = parameter(
+        default=0.1,
+        above=0,
+        at_most=1,
+        text="GOSS: fraction of the rows that is drawn from the rest.",
+    )
+    rows_per_layer: Sequence[float] | np.ndarray | None = parameter(
+        default=None,
+        kind="list of float or int, or None",
+        text='With `refresh="layer"`: rows for each layer, as fractions or numbers of rows; the last entry '
+        "holds for all deeper layers. `[0.25, 0.5, 1.0]` grows the upper layers on fewer rows.",
+    )
+
+
+@declares
+class LeafParameters:
+    """What a leaf holds."""
+
+    leaf: Literal["constant", "linear", "sparse"] = parameter(
+        default="constant",
+        text="What a leaf holds. A value for each output; a linear function of a few features (GBDT-PL), "
+        "which needs fewer trees where targets are smooth in the features; or a value for the `leaf_k` "
+        "outputs that gain most, while the others keep their scores, which makes trees small and fast where "
+        "outputs are very many. Linear leaves read the features themselves, so a :class:`polyleaf.Dataset` "
+        "must keep them (`keep_features=True`).",
+    )
+
+
+@declares
+class LinearLeafParameters:
+    """Linear leaves."""
+
+    linear_fit: Literal["half_additive", "full", "post"] = parameter(
+        default="half_additive",
+        text="How splits are judged with linear leaves. By what lines in the feature split on, and the "
+        "parent's own function, will achieve in the children (GBDT-PL, section 4.3); by refitting all "
+        "features of the leaf at every candidate (slower; its eq. 6); or as if leaves were constant, lines "
+        "being fitted at the end.",
+    )
+    linear_features: int = parameter(
+        default=5,
+        at_least=0,
+        text="Features that one leaf may be linear in: the first that the path to it splits on. 0: constant "
+        "leaves.",
+    )
+    linear_lambda: float | None = parameter(
+        default=None,
+        at_least=0,
+        at_most=math.inf,
+        text="L2 regularisation of slopes, per standard deviation of the feature. None: `reg_lambda`; "
+        "infinite: constant leaves.",
+    )
+    linear_extrapolation: Literal["clip", "free"] = parameter(
+        default="clip",
+        text='"clip" holds what a leaf predicts for new rows within what it predicted for the rows it was '
+        'fitted on; "free" lets lines run on.',
+    )
+
+
+@declares
+class SparseLeafParameters:
+    """Sparse leaves."""
+
+    leaf_k: int = parameter(
+        default=20, at_least=1, text="Outputs of a sparse leaf, at most as many as there are."
+    )
+    leaf_support: Literal["own", "shared"] = parameter(
+        default="own",
+        text="Each sparse leaf chooses its outputs, or the two children of a node share theirs.",
+    )
+    split_search: Literal["auto", "histogram", "exact", "sketch"] = parameter(
+        default="auto",
+        text='How splits are found. "histogram": from histograms of all outputs (or of `sketch`). With '
+        '`leaf="sparse"` and an objective that leaves zeros alone ("squared_hinge", "squared_error") '
+        'targets, scores and gradients can stay sparse whatever the number of outputs: "sketch" lets a '
+        'small sketch of the gradients propose splits and judges them by exact sums; "exact" tries every '
+        'feature (GBDT-SPARSE as published), which is slower. "auto": "sketch" where y is a SciPy sparse '
+        'matrix and leaves are sparse, else "histogram".',
+    )
+    threshold_step: float = parameter(
+        default=0.05,
+        at_least=0,
+        below=1,
+        text='With `split_search="exact"`: a threshold at every such share of a node\'s rows; 0: wherever '
+        "there is one.",
+    )
+
+
+@declares
+class DataParameters:
+    """Features and targets."""
+
+    max_bins: int = parameter(
+        default=MAX_BINS,
+        at_least=2,
+        at_most=MAX_BINS,
+        text="Bins per numeric feature; missing values have a bin of their own. Unused where X is a "
+        ":class:`polyleaf.Dataset`.",
+    )
+    categorical_features: Literal["from_dtype"] | Sequence[Any] | np.ndarray | None = parameter(
+        default=FROM_DTYPE,
+        kind='"from_dtype", None or array-like',
+        text="Which features are categories without order: the categorical columns of a pandas, polars or "
+        "Arrow table; none; or a list of names, of indices, or a boolean mask. Unused where X is a "
+        ":class:`polyleaf.Dataset`.",
+    )
+    missing_targets: Literal["error", "ignore"] = parameter(
+        default="error",
+        text='"ignore": NaN in y is a value that is not known; the row still teaches the other outputs. Not '
+        "for multi-class.",
+    )
+    base_score: float | Sequence[float] | np.ndarray | None = parameter(
+        default=None,
+        kind="float, array-like of shape (n_outputs,) or None",
+        text="Raw score that boosting starts from. In the unit of y where there is no link function, "
+        "otherwise before the link (log-odds, log of the mean). None: the best constant for the training "
+        "data.",
+    )
+
+
+@declares
+class ProjectionParameters:
+    """Projection of wide features."""
+
+    projection: ProjectionKind | Projector | None = parameter(
+        default=None,
+        text="Turn wide and sparse X into few dense features first. Part of the fitted model, applied by "
+        'every prediction; see :mod:`polyleaf.projections`. "leml" learns from y.',
+    )
+    projection_dim: int | None = parameter(
+        default=None, at_least=1, text=f"Features that come out of it; None: {Projector.dim}."
+    )
+    tfidf: bool = parameter(
+        default=False,
+        text="Before the projection, weight columns by inverse frequency and give rows length 1: for counts "
+        "of words.",
+    )
+
+
+@declares
+class EvaluationParameters:
+    """Evaluation."""
+
+    eval_metric: str | Callable[..., Any] | list[Any] | tuple[Any, ...] | None = parameter(
+        default=None,
+        everyday=True,
+        kind="str, callable, list of these or None",
+        text="What to measure on evaluation sets. A callable takes `(y_true, y_pred)` and returns a number, "
+        "of which smaller is better for early stopping unless told otherwise. None: the metric that goes "
+        "with the objective.",
+    )
+    early_stopping_rounds: int | None = parameter(
+        default=None,
+        at_least=1,
+        everyday=True,
+        text="Stop when the last metric of the last evaluation set has not improved for so many rounds. "
+        "Prediction then uses the rounds up to the best one. Needs an evaluation set or "
+        "`validation_fraction`. For more control use :class:`polyleaf.callbacks.EarlyStopping`.",
+    )
+    validation_fraction: float | None = parameter(
+        default=None,
+        above=0,
+        below=1,
+        everyday=True,
+        text="Set aside this fraction of the training rows (stratified by class where possible) as an "
+        "evaluation set. None: train on all.",
+    )
+    callbacks: Any = parameter(
+        default=None,
+        kind="list of callbacks or None",
+        text="See :mod:`polyleaf.callbacks`. Those passed to `fit` come on top.",
+    )
+
+
+@declares
+class RunningParameters:
+    """Running."""
+
+    random_state: int | np.random.RandomState | None = parameter(
+        default=0,
+        at_least=0,
+        at_most=2**32 - 1,
+        everyday=True,
+        kind="int, RandomState instance or None",
+        text="Seed of all sampling. With an int, the same call gives the same model, bit for bit, on any "
+        "number of threads. None: another seed each time.",
+    )
+    n_jobs: int | None = parameter(
+        default=None,
+        everyday=True,
+        text="Threads. None: all cores (or OMP_NUM_THREADS, where set); -1: all cores.",
+    )
+    verbose: int | bool | None = parameter(
+        default=None,
+        at_least=0,
+        everyday=True,
+        kind="int or None",
+        text="0: silent. 1: a progress bar (where there is no terminal: about ten lines). n > 1: the metric "
+        "values every n rounds. None: silent in scripts; in an interactive session a progress bar appears "
+        "after two seconds.",
+    )
+    warm_start: bool = parameter(
+        default=False,
+        text="Go on from the model of the last `fit`; `n_estimators` is then the total.",
+    )
+
+
+@declares
+class SharedParameters(
+    RunningParameters,
+    EvaluationParameters,
+    ProjectionParameters,
+    DataParameters,
+    SparseLeafParameters,
+    LinearLeafParameters,
+    LeafParameters,
+    OutputParameters,
+    CurvatureParameters,
+    SamplingParameters,
+    PenaltyParameters,
+    TreeParameters,
+    BoostingParameters,
+):
+    """What both estimators have."""
+
+
+@declares
+class RegressorParameters(SharedParameters):
+    """Regression."""
+
+    objective: str | Callable[..., Any] | Objective = parameter(
+        default="squared_error",
+        kw_only=False,
+        everyday=True,
+        kind="str, callable or polyleaf.objectives.Objective",
+        text='"squared_error", "absolute_error", "quantile", "huber", "poisson", "gamma", "tweedie", '
+        '"logistic" (y in [0, 1]), a name that XGBoost or LightGBM has for these, or a loss written with '
+        "JAX, or a function that returns `(gradient, curvature)`: see :class:`polyleaf.objectives.Custom`.",
+    )
+    quantile_alpha: float | Sequence[float] | np.ndarray = parameter(
+        default=Quantile.alpha,
+        above=0,
+        below=1,
+        kind="float or list of float",
+        text='Levels for objective "quantile". Several make several outputs: for y with T columns and A '
+        "levels, predictions are `(n_rows, T * A)`, the levels of the first column first.",
+    )
+    huber_delta: float = parameter(
+        default=Huber.delta,
+        above=0,
+        text="Where the Huber loss becomes linear; in the unit of y, or of the normalised y.",
+    )
+    tweedie_variance_power: float = parameter(
+        default=Tweedie.variance_power, above=1, below=2, text="Between 1 (Poisson) and 2 (gamma)."
+    )
+    normalize_targets: bool = parameter(
+        default=False,
+        text="Train on outputs of mean 0 and standard deviation 1, so that outputs on large scales do not "
+        "decide the splits alone; predictions and metrics are in the unit of y.",
+    )
+
+
+@declares
+class ClassifierParameters(SharedParameters):
+    """Classification."""
+
+    objective: str | Callable[..., Any] | Objective = parameter(
+        default="auto",
+        kw_only=False,
+        everyday=True,
+        kind="str, callable or polyleaf.objectives.Objective",
+        text='"auto": "logistic" for two classes and for labels, "softmax" for more classes. "exponential" '
+        'and "exponential_margin" are for more classes, too; "logistic" and "squared_hinge" (which gives no '
+        "probabilities) take these one against the rest. Or a name that XGBoost or LightGBM has for these, "
+        "or a loss written with JAX, or a function that returns `(gradient, curvature)`: see "
+        ":class:`polyleaf.objectives.Custom`. Targets are then class numbers, or 0 and 1.",
+    )
+    softmax_curvature: str = parameter(
+        default=Softmax.softmax_curvature,
+        choices=SOFTMAX_CURVATURES,
+        text="Curvature of the softmax objective: see :mod:`polyleaf.objectives.softmax`.",
+    )
+    class_weight: dict[Any, Any] | list[Any] | Literal["balanced"] | None = parameter(
+        default=None,
+        kind='dict, list of dict, "balanced" or None',
+        text='`{label: weight}`; "balanced": inverse to the frequency. Multi-label: `{0: weight, 1: weight}` '
+        'for all labels or a list of these; "balanced" is done for each label.',
+    )
+    scale_pos_weight: float | Sequence[float] | np.ndarray | None = parameter(
+        default=None,
+        above=0,
+        kind="float, array-like of shape (n_labels,) or None",
+        text='Weight of the positive class, or of the positives of each label. Objective "logistic" only.',
+    )

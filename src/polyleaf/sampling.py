@@ -12,30 +12,89 @@ from __future__ import annotations
 
 import math
 from numbers import Integral
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from polyleaf.config import BoostConfig
+from polyleaf.settings import Sampling
 
-__all__ = ["sample_features", "sample_rows"]
+__all__ = ["Draw", "Sampler", "sample_features", "sample_rows"]
 
 _ROWS, _FEATURES = 1, 2  # streams: rows and features of one round must not be drawn alike
 _BLOCK = 1 << 15  # rows squared at a time: keeps the temporary array in cache
 
 
+class Draw(NamedTuple):
+    """What chance gave one round: the rows and features its trees see; None: all.
+
+    Attributes
+    ----------
+    round : int
+    rows, multiplier
+        As `sample_rows` gives them.
+    features
+        As `sample_features` gives them.
+    is_chance : bool
+        Whether trees of another round may see others.
+    """
+
+    round: int
+    rows: np.ndarray | None
+    multiplier: np.ndarray | None
+    features: np.ndarray | None
+    is_chance: bool
+
+    @property
+    def sample(self) -> dict[str, Any]:
+        """The rows, as the core is told of them."""
+        return {"rows": self.rows, "multiplier": self.multiplier}
+
+
+class Sampler:
+    """Draws, round after round.
+
+    Parameters
+    ----------
+    settings : Sampling
+    n_features : int
+    weight : ndarray of shape (n_rows,) or (n_rows, K), or None
+        A row of weight 0 is as good as absent.
+    nodes_draw : bool
+        Whether each node draws from the features of its tree.
+    """
+
+    def __init__(
+        self, settings: Sampling, n_features: int, weight: np.ndarray | None, nodes_draw: bool
+    ) -> None:
+        self._settings, self._n_features, self._nodes_draw = settings, n_features, nodes_draw
+        self._usable = _rows_of_weight(weight)
+
+    def draw(self, g: np.ndarray, round: int, layer: int = 0) -> Draw:
+        """The rows and features of a round, or of a layer; parameters as those of `sample_rows`."""
+        rows, multiplier = sample_rows(self._settings, g, round, self._usable, layer)
+        features = sample_features(self._settings, self._n_features, round)
+        is_chance = self._nodes_draw or rows is not self._usable or features is not None
+        return Draw(round, rows, multiplier, features, is_chance)
+
+
+def _rows_of_weight(weight: np.ndarray | None) -> np.ndarray | None:
+    """Rows that have any weight, uint32 ascending; None: all."""
+    if weight is None:
+        return None
+    used = weight > 0 if weight.ndim == 1 else (weight > 0).any(axis=1)
+    return None if used.all() else np.flatnonzero(used).astype(np.uint32)
+
+
 def sample_rows(
-    config: BoostConfig, g: np.ndarray, round: int, usable: np.ndarray | None = None, layer: int = 0
+    settings: Sampling, g: np.ndarray, round: int, usable: np.ndarray | None = None, layer: int = 0
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Draw the rows of one tree, or of one of its layers.
 
     Parameters
     ----------
-    config : BoostConfig
-        Read here: `subsample`, `rows_per_layer`, `sampling_method`, `top_rate`, `other_rate`, `seed`.
-    g : ndarray of shape (n_rows, n_outputs), float32
-        Gradients of this round. Uniform sampling reads the number of rows only.
+    settings : Sampling
+    g : ndarray of shape (n_rows, n_outputs) or (n_rows,), float32
+        Gradients of this round, or their norms. Uniform sampling reads the number of rows only.
     round : int
         Number of the round, counted from the very first one (a resumed training goes on counting).
     usable : ndarray of shape (n_usable,), uint32, ascending, optional
@@ -58,24 +117,24 @@ def sample_rows(
     outputs, are kept; `other_rate * n` of the rest are drawn and multiplied by `(1 - top_rate) /
     other_rate`.
     """
-    if config.sampling_method == "goss":
-        return _goss(config, g, round, usable)
+    if settings.sampling_method == "goss":
+        return _goss(settings, g, round, usable)
     n = len(g) if usable is None else len(usable)
-    count = _rows_wanted(config, n, layer)
-    if config.subsample >= 1.0 and count >= n:
+    count = _rows_wanted(settings, n, layer)
+    if settings.subsample >= 1.0 and count >= n:
         return usable, None
-    chosen = np.flatnonzero(_draw(n, count, config.seed, round, _ROWS))
+    chosen = np.flatnonzero(_draw(n, count, settings.seed, round, _ROWS))
     return (chosen.astype(np.uint32) if usable is None else usable[chosen]), None
 
 
-def _rows_wanted(config: BoostConfig, n: int, layer: int) -> int:
-    if config.rows_per_layer is None:
-        return _count(config.subsample, n)
-    wanted = config.rows_per_layer[min(layer, len(config.rows_per_layer) - 1)]
+def _rows_wanted(settings: Sampling, n: int, layer: int) -> int:
+    if settings.rows_per_layer is None:
+        return _count(settings.subsample, n)
+    wanted = settings.rows_per_layer[min(layer, len(settings.rows_per_layer) - 1)]
     return int(wanted) if isinstance(wanted, Integral) or wanted > 1 else _count(float(wanted), n)
 
 
-def sample_features(config: BoostConfig, n_features: int, round: int) -> np.ndarray | None:
+def sample_features(settings: Sampling, n_features: int, round: int) -> np.ndarray | None:
     """Draw the features of one tree: `ceil(colsample_bytree * n_features)` of them.
 
     Returns
@@ -83,25 +142,25 @@ def sample_features(config: BoostConfig, n_features: int, round: int) -> np.ndar
     mask : ndarray of shape (n_features,), bool, or None
         True: the tree may split on this feature; None: on all.
     """
-    if config.colsample_bytree >= 1.0:
+    if settings.colsample_bytree >= 1.0:
         return None
-    return _draw(n_features, _count(config.colsample_bytree, n_features), config.seed, round, _FEATURES)
+    return _draw(n_features, _count(settings.colsample_bytree, n_features), settings.seed, round, _FEATURES)
 
 
 def _goss(
-    config: BoostConfig, g: np.ndarray, round: int, usable: np.ndarray | None
+    settings: Sampling, g: np.ndarray, round: int, usable: np.ndarray | None
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
     norm = _squared_norm(g)
     if usable is not None:
         norm = norm[usable]
     n = len(norm)
-    n_top = min(n, _count(config.top_rate, n))
-    n_other = min(n - n_top, _count(config.other_rate, n))
+    n_top = min(n, _count(settings.top_rate, n))
+    n_other = min(n - n_top, _count(settings.other_rate, n))
     if n_top + n_other >= n:
         return usable, None
     top = _largest(norm, n_top)
     rest = np.flatnonzero(~top)
-    other = rest[_draw(len(rest), n_other, config.seed, round, _ROWS)]
+    other = rest[_draw(len(rest), n_other, settings.seed, round, _ROWS)]
 
     kept = top
     kept[other] = True
@@ -109,7 +168,7 @@ def _goss(
     if usable is not None:
         rows, other = usable[rows], usable[other]
     multiplier = np.ones(len(g), np.float32)
-    multiplier[other] = np.float32((1.0 - config.top_rate) / config.other_rate)
+    multiplier[other] = np.float32((1.0 - settings.top_rate) / settings.other_rate)
     return rows, multiplier
 
 

@@ -1,7 +1,7 @@
 """Model files: safetensors with a JSON header (docs/model-format.md), which cannot run code.
 
-Owns: the format, its version, the checksum, writing beside and renaming, refusing what is not valid.
-Must not know: what the mapper's and objective's states mean, how trees are laid out in arrays (`forest`).
+Owns: the container, its version, the checksum, writing beside and renaming, refusing what is damaged.
+Must not know: what the header and the arrays mean (`Model.to_state`).
 """
 
 from __future__ import annotations
@@ -11,89 +11,64 @@ import os
 import secrets
 import stat
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
-
-from polyleaf import forest
-from polyleaf.model import Model
-from polyleaf.projections import Projection
 
 FORMAT = "polyleaf-model"
 FORMAT_VERSION = 2  # the newest that is read; a model is written as the oldest that can hold it
 
-_FOREST, _MAPPER, _PROJECTION = "forest.", "mapper.", "projection."
-_MANY_OUTPUTS = 1024  # from here on base scores that are all the same are kept as one
-_VECTORS = ("base_score", "target_scale", "target_offset")
-_FIELDS: dict[str, tuple[type, ...]] = {
-    "feature_names": (list, type(None)),
-    "output_names": (list, type(None)),
-    "learning_rate": (int, float),
-    "best_iteration": (int, type(None)),
-    "best_score": (int, float, type(None)),
-    "metadata": (dict,),
-    "objective": (dict,),
-    "mapper": (dict,),
-}
+Header: TypeAlias = dict[str, Any]
+Arrays: TypeAlias = dict[str, np.ndarray]
+_T = TypeVar("_T")
 
 
 class ModelFileError(ValueError):
     """A file that is not a valid model, or not one that this version can read."""
 
 
-def save_model(model: Model, path: str | Path, leaf_dtype: str = "float32", statistics: bool = True) -> None:
-    """Write a model to a file.
-
-    The file is written beside `path` and then renamed, so that `path` holds the old file or the new one,
-    whole, at any time. Equal models give equal files.
-
-    Parameters
-    ----------
-    model : Model
-    path : str or Path
-    leaf_dtype : {"float32", "float16", "int8"}
-        Leaf values as they are, or rounded: see :mod:`polyleaf.leaf_storage`, and
-        :func:`polyleaf.inspect.leaf_dtype_report` for what that costs. Loading gives float32 again.
-    statistics : bool
-        Whether gains, numbers of rows and curvatures of the nodes are kept. Prediction does not need them;
-        importances by gain and cover do. They are most of a file where there are many outputs.
+def write(path: str | Path, data: bytes) -> None:
+    """Write a file beside `path` and rename it, so that `path` holds the old file or the new one at any time.
 
     Raises
     ------
     OSError
         When the file cannot be written (no space, no permission); the old file is then left as it was.
-    ValueError
-        When the model's metadata holds something that JSON cannot, or leaf values do not fit `leaf_dtype`.
     """
-    _replace_file(Path(path), to_bytes(model, leaf_dtype, statistics))
+    _replace_file(Path(path), data)
 
 
-def load_model(path: str | Path) -> Model:
-    """Read a model from a file, of this version of the format or an older one. Nothing in it is trusted.
-
-    Raises
-    ------
-    ModelFileError (a ValueError)
-        When the file is truncated, changed, of a newer version, or not a model at all.
-    OSError
-        When it cannot be read.
-    """
+def read(path: str | Path, build: Callable[[Header, Arrays], _T]) -> _T:
+    """What `build` makes of a file; see `from_bytes`. Errors name the file."""
     try:
-        return from_bytes(Path(path).read_bytes())
+        return from_bytes(Path(path).read_bytes(), build)
     except ModelFileError as error:
         raise ModelFileError(f"{os.fspath(path)!r} cannot be loaded: {error}") from error.__cause__
 
 
-def to_bytes(model: Model, leaf_dtype: str = "float32", statistics: bool = True) -> bytes:
-    """A model in the format of model files."""
+def to_bytes(header: Header, arrays: Arrays, version: int) -> bytes:
+    """A header and arrays in the format of model files, of one of its versions. Equal ones give equal bytes.
+
+    Raises
+    ------
+    ValueError
+        When the header holds something that JSON cannot.
+    """
     from safetensors.numpy import save
 
-    header, arrays = _to_state(model, leaf_dtype, statistics and model.has_statistics)
+    try:
+        header = json.loads(json.dumps(header, default=_to_json))
+    except TypeError as error:
+        raise ValueError(
+            f"The model cannot be saved, because JSON cannot hold its metadata: {error}."
+        ) from error
+    arrays = {name: np.require(array, requirements="C") for name, array in sorted(arrays.items())}
     about = {
-        "format_version": _version_needed(arrays),
+        "format_version": version,
         "polyleaf_version": polyleaf_version(),
         "checksum": _checksum(header, arrays),
         "model": header,
@@ -102,13 +77,19 @@ def to_bytes(model: Model, leaf_dtype: str = "float32", statistics: bool = True)
     return save(arrays, {FORMAT: json.dumps(about)})
 
 
-def from_bytes(data: bytes) -> Model:
-    """A model from bytes of any origin; the inverse of `to_bytes`. Raises ModelFileError."""
+def from_bytes(data: bytes, build: Callable[[Header, Arrays], _T]) -> _T:
+    """What `build` makes of a header and arrays, the inverse of `to_bytes`, from bytes of any origin.
+
+    Raises
+    ------
+    ModelFileError (a ValueError)
+        When they are truncated, changed, of a newer version or of something else, or when `build` raises.
+    """
     about, arrays = _read_container(data)
     try:
         if about["checksum"] != _checksum(about["model"], arrays):
             raise ValueError("it does not match its checksum, so the file was damaged; take another copy")
-        return _from_state(about["model"], arrays)
+        return build(about["model"], arrays)
     except Exception as error:  # whatever hostile content trips over, here or in a mapper or an objective
         raise ModelFileError(f"its content is not a valid model: {error}") from error
 
@@ -119,114 +100,6 @@ def polyleaf_version() -> str:
         return version("polyleaf")
     except PackageNotFoundError:
         return "unknown"
-
-
-# --- model <-> header and arrays ------------------------------------------------------------------
-
-
-def _to_state(
-    model: Model, leaf_dtype: str, statistics: bool
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    mapper_meta, mapper_arrays = model.mapper.to_state()
-    header = {
-        "feature_names": model.feature_names,
-        "output_names": model.output_names,
-        "learning_rate": model.learning_rate,
-        "best_iteration": model.best_iteration,
-        "best_score": model.best_score,
-        "metadata": model.metadata,
-        "objective": model.objective.to_dict(),
-        "mapper": mapper_meta,
-    }
-    arrays = {name: getattr(model, name) for name in _VECTORS if getattr(model, name) is not None}
-    arrays["round_of_tree"] = model.round_of_tree
-    trees = forest.to_arrays(model.forest, leaf_dtype, statistics)
-    arrays |= {_FOREST + name: array for name, array in trees.items()}
-    arrays |= {_MAPPER + name: np.asarray(array) for name, array in mapper_arrays.items()}
-    if model.projection is not None:
-        header["projection"] = model.projection.to_dict()
-        arrays |= {_PROJECTION + name: array for name, array in model.projection.arrays().items()}
-    base = model.base_score
-    if _version_needed(arrays) > 1 and len(base) >= _MANY_OUTPUTS and (base == base[0]).all():
-        header["n_outputs"], arrays["base_score"] = len(base), base[:1]
-    arrays = {name: np.require(array, requirements="C") for name, array in sorted(arrays.items())}
-    try:
-        return json.loads(json.dumps(header, default=_to_json)), arrays
-    except TypeError as error:
-        raise ValueError(
-            f"The model cannot be saved, because JSON cannot hold its metadata: {error}."
-        ) from error
-
-
-def _version_needed(arrays: dict[str, np.ndarray]) -> int:
-    """Version 1 holds dense leaves only, and no projection."""
-    newer = {_FOREST + name for name in forest.KIND_ARRAYS} | {_PROJECTION + "columns"}
-    return 1 if newer.isdisjoint(arrays) else 2
-
-
-def _from_state(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
-    from polyleaf.binning import BinMapper
-    from polyleaf.objectives import objective_from_dict
-
-    for name, types in _FIELDS.items():
-        if not isinstance(header.get(name), types) or isinstance(header.get(name), bool):
-            raise ValueError(f"The header's {name!r} is missing or of the wrong type.")
-    projection = header.get("projection")
-    if projection is not None:
-        projection = Projection.from_dict(projection, _with_prefix(arrays, _PROJECTION))
-    model = Model(
-        mapper=BinMapper.from_state(header["mapper"], _with_prefix(arrays, _MAPPER)),
-        objective=objective_from_dict(header["objective"]),
-        feature_names=header["feature_names"],
-        output_names=header["output_names"],
-        learning_rate=header["learning_rate"],
-        metadata=header["metadata"],
-        base_score=_base_score(header, arrays),
-        target_scale=arrays.get("target_scale"),
-        target_offset=arrays.get("target_offset"),
-        projection=projection,
-    )
-    if projection is not None and projection.dim != model.n_features:
-        raise ValueError("The projection does not give the features that the mapper has.")
-    model.best_iteration, model.best_score = header["best_iteration"], header["best_score"]
-    stored = _with_prefix(arrays, _FOREST)
-    model.has_statistics = forest.has_statistics(stored)
-    trees = forest.from_arrays(stored, model.n_outputs, model.n_features)
-    rounds = arrays["round_of_tree"]
-    if rounds.shape != (len(trees),) or rounds.dtype.kind != "i":
-        raise ValueError("The array 'round_of_tree' must have one integer for each tree.")
-    if model.mapper.is_categorical_[trees.regressors()].any():
-        raise ValueError("A linear leaf reads a categorical feature.")
-    for round, (tree, leaves, output) in zip(rounds.tolist(), forest.trees_of(trees), strict=True):
-        _check_splits(tree, model.mapper)
-        model.append(tree, leaves, round, output)
-    return model
-
-
-def _base_score(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> np.ndarray:
-    base, n_outputs = arrays["base_score"], header.get("n_outputs")
-    if n_outputs is None:
-        return base
-    if not isinstance(n_outputs, int) or not 0 < n_outputs < 2**31 or base.shape != (1,):
-        raise ValueError("The header's 'n_outputs' must be the number of outputs that one base score is for.")
-    return np.full(n_outputs, base[0])
-
-
-def _check_splits(tree: Any, mapper: Any) -> None:
-    """Splits must be such as the mapper's codes have: `forest` has checked all that memory safety needs."""
-    inner = tree.feature >= 0
-    features = tree.feature[inner]
-    categorical = np.asarray(mapper.is_categorical_, bool)[features]
-    if (categorical != (tree.category_set[inner] >= 0)).any():
-        raise ValueError(
-            "A tree splits a numeric feature by categories, or a categorical one by a threshold."
-        )
-    if (tree.threshold[inner] >= np.asarray(mapper.n_bins_)[features]).any():
-        raise ValueError("A tree splits a feature at a bin that it does not have.")
-
-
-def _with_prefix(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
 
 
 def _to_json(value: Any) -> Any:

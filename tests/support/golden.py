@@ -20,9 +20,8 @@ from scipy.sparse import csr_matrix
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, recipes
 from polyleaf.features import as_features
-from polyleaf.serialize import to_bytes
 
-FILE = Path(__file__).parent / "files" / "golden.json"
+FILE = Path(__file__).parents[1] / "files" / "golden.json"
 N, OUTPUTS = 420, 3
 SMALL = {"n_estimators": 3, "max_leaves": 8, "min_child_samples": 4, "random_state": 0}
 SPARSE_LABELS = {"leaf": "sparse", "leaf_k": 3, "min_child_samples": 5}
@@ -288,7 +287,7 @@ def hashes(name, n_jobs=1):
     else:
         scores = [model.raw_predict_codes(X.codes, n_threads=n_jobs)]
     return {
-        "model": _hash(_lasting(to_bytes(model))),
+        "model": _hash(_lasting(model.to_bytes())),
         "scores": _hash(*(a.tobytes() for a in scores)),
     }
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor, boosting
-from polyleaf.forest import to_arrays
+from polyleaf.storage import to_arrays
 
 N = 360
 CATEGORICAL = [3]
@@ -59,19 +59,19 @@ def classifier(**parameters):
 
 @contextmanager
 def runs():
-    """The runs of the loop that are begun inside: a list of `boosting._Run`, with their raw scores."""
+    """The runs of the loop that are begun inside: a list of `boosting.Run`."""
     begun = []
 
-    class Run(boosting._Run):
+    class Run(boosting.Run):
         def __init__(self, *arguments):
             super().__init__(*arguments)
             begun.append(self)
 
-    original, boosting._Run = boosting._Run, Run
+    original, boosting.Run = boosting.Run, Run
     try:
         yield begun
     finally:
-        boosting._Run = original
+        boosting.Run = original
 
 
 def bits(estimator):

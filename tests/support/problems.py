@@ -187,10 +187,9 @@ class Core:
 
     @staticmethod
     def grower(p, n_threads=1):
-        from polyleaf import _core
-
-        bins = core_bins(p.codes, p.n_bins, p.is_categorical, p.held_sparse, n_threads)
-        return _core.Grower(bins, n_threads)
+        return HistogramGrower(
+            core_bins(p.codes, p.n_bins, p.is_categorical, p.held_sparse, n_threads), n_threads
+        )
 
     @staticmethod
     def grow(p, n_threads=1, grower=None, **only_core):
@@ -205,13 +204,14 @@ class Core:
     def grow_by_layers(layers, n_threads=1):
         from polyleaf import _core
 
-        p, grower = layers[0], Core.grower(layers[0], n_threads)
+        p, both = layers[0], Core.grower(layers[0], n_threads)
+        grower, search = both.grower, both.search
         channels = iter([core_channels(p, n_threads) for p in layers])
-        alive = [next(channels)]
-        grower.begin(alive[0], _core.GrowConfig(**asdict(p.config)), p.features)
+        search.use(next(channels))
+        grower.begin(search, _core.GrowConfig(**asdict(p.config)), p.features)
         while grower.split() and grower.may_split:
-            alive.append(next(channels))
-            grower.evaluate(alive[-1])
+            search.use(next(channels))
+            grower.evaluate()
         return as_reference_tree(grower.finish()), np.array(grower.leaf_of_row)
 
     @staticmethod
@@ -232,6 +232,23 @@ class Core:
             n_threads,
             c.block_size,
         )
+
+
+class HistogramGrower:
+    """The core's grower with a histogram search; their memory is reused over trees."""
+
+    def __init__(self, bins, n_threads=1):
+        from polyleaf import _core
+
+        self.grower, self.search = _core.Grower(bins, n_threads), _core.HistogramSearch(bins, n_threads)
+
+    def grow(self, channels, config, features=None):
+        self.search.use(channels)
+        return self.grower.grow(self.search, config, features)
+
+    @property
+    def leaf_of_row(self):
+        return self.grower.leaf_of_row
 
 
 def core_channels(p, n_threads):

@@ -12,8 +12,8 @@ The life of an objective:
 5. ``problem.curvature_shape()`` says which array ``h`` to allocate, or that none is needed.
 6. Each round ``problem.derivatives(raw, g, h)`` writes the gradient and the curvature at the raw scores; or
    ``problem.full_curvature(raw, g, h)`` the gradient and the Hessian of each row, where one is wanted.
-7. After a tree, ``problem.renew_leaves(...)`` gives leaf values that Newton's step cannot (medians,
-   quantiles), or None.
+7. Where ``problem.renews_leaves``, ``problem.renew_leaves(...)`` gives the leaf values of a tree, which
+   Newton's step cannot (medians, quantiles).
 8. ``problem.loss(raw)`` is the mean training loss, whose derivative ``g`` is.
 9. ``objective.transform(raw + base)`` turns scores into predictions; ``to_dict`` keeps the objective with a
    model.
@@ -196,8 +196,8 @@ class Problem(ABC):
 
     def renew_leaves(
         self, raw: Array, leaf_of_row: Array, n_leaves: int, rows: Array | None = None, n_threads: int = 1
-    ) -> NDArray[np.float32] | None:
-        """Leaf values that minimise the loss exactly, before shrinkage, or None to keep Newton's.
+    ) -> NDArray[np.float32]:
+        """Leaf values that minimise the loss exactly, before shrinkage; asked for where `renews_leaves`.
 
         Parameters
         ----------
@@ -209,9 +209,9 @@ class Problem(ABC):
 
         Returns
         -------
-        float32 (n_leaves, K), or None
+        float32 (n_leaves, K)
         """
-        return None
+        raise NotImplementedError(f"Leaves of {self.objective.name!r} are Newton steps.")
 
 
 def packed_size(n_outputs: int) -> int:

@@ -115,7 +115,8 @@ class CustomProblem(Problem):
         except NotALoss as error:
             self._why_no_loss = str(error)
             return self
-        return LossProblem(self.objective, loss, target, self.n_outputs, self.weight)
+        curvature = self.objective.curvature
+        return LossProblem(self.objective, loss, curvature, target, self.n_outputs, self.weight)
 
     def _returns_pair(self) -> bool:
         try:

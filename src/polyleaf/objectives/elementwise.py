@@ -108,10 +108,9 @@ class ElementwiseProblem(Problem):
 
     def renew_leaves(
         self, raw: Array, leaf_of_row: Array, n_leaves: int, rows: Array | None = None, n_threads: int = 1
-    ) -> NDArray[np.float32] | None:
+    ) -> NDArray[np.float32]:
         level = self.objective.leaf_level(self.n_outputs)
-        if level is None:
-            return None
+        assert level is not None
         residual = self._kernel_target - raw
         return _core.leaf_quantiles(residual, self.weight, leaf_of_row, n_leaves, rows, level, n_threads)
 

@@ -8,18 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any
 
 import numpy as np
 
 import polyleaf._core as _core
 from polyleaf import leaf_storage
-
-Leaves: TypeAlias = np.ndarray | _core.SparseLeaves | _core.LinearLeaves
-"""What the leaves of one tree hold: a matrix (n_leaves, n_outputs or 1), or one of the other two kinds."""
-
-KINDS = ("dense", "sparse", "linear")
-"""Kinds of leaves, by their number in the array `leaf_kind`."""
+from polyleaf.leaf_kinds import LEAF_KINDS, LeafKind
 
 NODE_ARRAYS: dict[str, type] = {
     "feature": np.int32,
@@ -46,19 +41,18 @@ _OTHER_ARRAYS: dict[str, tuple[type, int]] = {
 STATISTICS = ("gain", "count", "cover", "gain_outputs", "output_gain")
 """How the trees came about. Prediction does not read them; a file may be without all of them."""
 
-# `values`: tree after tree, see `_leaf_arrays`; of one of `leaf_storage.LEAF_DTYPES`, and where that has
-# scales, `value_scales`: float32, tree after tree, one a column.
+# `values`: tree after tree, what `LeafKind.values` gives; of one of `leaf_storage.LEAF_DTYPES`, and where
+# that has scales, `value_scales`: float32, tree after tree, one a column.
 
-KIND_ARRAYS: dict[str, type] = {
-    "leaf_kind": np.uint8,  # one a tree: position in KINDS
-    "leaf_entries": np.int32,  # one a leaf of each sparse or linear tree: its outputs, or its regressors
-    "entry": np.int32,  # of these, tree after tree: output, or feature; ascending in a leaf
-    "weights": np.float32,  # of linear trees: (entries, n_outputs or 1)
-    "centre": np.float32,  # (entries,)
-    "lower": np.float32,  # (n_leaves, n_outputs or 1)
-    "upper": np.float32,
-}
-"""Only where a tree has leaves that are not dense; each flat, tree after tree."""
+_KIND_ARRAYS: dict[str, tuple[type, int]] = {"leaf_kind": (np.uint8, 2)}  # one a tree: `LeafKind.number`
+for _kind in sorted(LEAF_KINDS.values(), key=lambda kind: kind.since_version):
+    for _name, _dtype in _kind.arrays.items():
+        _KIND_ARRAYS.setdefault(_name, (_dtype, _kind.since_version))
+"""Of kinds of leaves: dtype, and the version of the format since which files have it. All are flat, tree
+after tree."""
+
+LEAF_ARRAYS = ("values", "value_scales", *_KIND_ARRAYS)
+"""What leaves hold."""
 
 
 def trees_of(forest: _core.Forest, first: int = 0, last: int | None = None) -> Iterator[tuple]:
@@ -67,9 +61,14 @@ def trees_of(forest: _core.Forest, first: int = 0, last: int | None = None) -> I
         yield forest.tree(t), forest.values(t), forest.output(t)
 
 
-def kinds_of(forest: _core.Forest) -> list[str]:
+def kinds_of(forest: _core.Forest) -> list[LeafKind]:
     """The kind of leaves of each tree."""
-    return [forest.kind(t) for t in range(len(forest))]
+    return [LEAF_KINDS[forest.kind(t)] for t in range(len(forest))]
+
+
+def version_of(forest: _core.Forest) -> int:
+    """The first version of the format of model files that has all kinds of its leaves."""
+    return max((kind.since_version for kind in kinds_of(forest)), default=1)
 
 
 def to_arrays(
@@ -89,33 +88,26 @@ def to_arrays(
     arrays["output_gain"] = _joined([t.output_gain.ravel() for t in trees], np.float32)
     if not statistics:
         arrays = {name: array for name, array in arrays.items() if name not in STATISTICS}
-    return arrays | _leaf_arrays(leaves, kinds_of(forest), leaf_dtype)
+    return arrays | _leaf_arrays(kinds_of(forest), leaves, leaf_dtype)
 
 
 def _joined(parts: Sequence[np.ndarray], dtype: type, shape: tuple[int, ...] = (0,)) -> np.ndarray:
     return np.concatenate([np.zeros(shape, dtype), *parts])
 
 
-def _leaf_arrays(leaves: Sequence[Leaves], kinds: Sequence[str], leaf_dtype: str) -> dict[str, np.ndarray]:
-    """What the leaves hold, as flat arrays.
+def _leaf_arrays(kinds: Sequence[LeafKind], leaves: Sequence, leaf_dtype: str) -> dict[str, np.ndarray]:
+    """What the leaves hold, as flat arrays."""
+    of_trees = list(zip(kinds, leaves, strict=True))
+    arrays = _stored([kind.values(block) for kind, block in of_trees], leaf_dtype)
+    numbers = [np.array([kind.number], np.uint8) for kind in kinds]
+    parts = [{"leaf_kind": n} | kind.to_arrays(b) for n, (kind, b) in zip(numbers, of_trees, strict=True)]
+    for name, dtype in _kind_arrays(max((kind.since_version for kind in kinds), default=1)).items():
+        arrays[name] = _joined([part[name] for part in parts if name in part], dtype)
+    return arrays
 
-    `values` are, of each tree, a matrix (n_leaves, n_outputs or 1) of dense values; or one number for each
-    entry of sparse leaves; or the intercepts of linear leaves, a matrix again.
-    """
-    numbers = {"dense": lambda v: v, "sparse": lambda v: v.values[:, None], "linear": lambda v: v.intercept}
-    arrays = _stored([numbers[kind](v) for v, kind in zip(leaves, kinds, strict=True)], leaf_dtype)
-    if all(kind == "dense" for kind in kinds):
-        return arrays
-    of_entries = [v for v in leaves if not isinstance(v, np.ndarray)]
-    linear = [v for v in leaves if isinstance(v, _core.LinearLeaves)]
-    parts: dict[str, list[np.ndarray]] = {
-        "leaf_kind": [np.array([KINDS.index(kind) for kind in kinds], np.uint8)],
-        "leaf_entries": [np.diff(v.indptr).astype(np.int32) for v in of_entries],
-        "entry": [v.outputs if isinstance(v, _core.SparseLeaves) else v.features for v in of_entries],
-    }
-    for name in ("weights", "centre", "lower", "upper"):
-        parts[name] = [getattr(v, name).ravel() for v in linear]
-    return arrays | {name: _joined(parts[name], dtype) for name, dtype in KIND_ARRAYS.items()}
+
+def _kind_arrays(version: int) -> dict[str, type]:
+    return {name: dtype for name, (dtype, since) in _KIND_ARRAYS.items() if since <= version}
 
 
 def _stored(values: Sequence[np.ndarray], leaf_dtype: str) -> dict[str, np.ndarray]:
@@ -141,21 +133,41 @@ def from_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, n_features: in
     n_trees = len(arrays["output"])
     nodes = _offsets(arrays, "node_offsets", n_trees, len(arrays["feature"]))
     sets = _offsets(arrays, "set_offsets", n_trees, len(arrays["categories"]))
-    forest = _core.Forest(n_outputs)
-    gains, leaves = _Reader(arrays, "output_gain"), _LeafReader(arrays)
-    per_tree = zip(pairwise(nodes), pairwise(sets), arrays["output"], arrays["gain_outputs"], strict=True)
-    for t, ((begin, end), (first_set, last_set), output, gain_outputs) in enumerate(per_tree):
+    forest, kinds, readers = _core.Forest(n_outputs), _kinds(arrays), _readers(arrays)
+
+    def take(name: str, n_rows: int, n_columns: int) -> np.ndarray:
+        return readers[name].take(n_rows, n_columns)
+
+    per_tree = zip(
+        kinds, pairwise(nodes), pairwise(sets), arrays["output"], arrays["gain_outputs"], strict=True
+    )
+    for kind, (begin, end), (first_set, last_set), output, gain_outputs in per_tree:
         tree = _core.Tree.from_arrays(
             **{name: arrays[name][begin:end] for name in NODE_ARRAYS},
             categories=arrays["categories"][first_set:last_set],
-            output_gain=gains.take(end - begin, int(gain_outputs)),
+            output_gain=take("output_gain", end - begin, int(gain_outputs)),
             n_features=n_features,
         )
         n_columns = n_outputs if output < 0 else 1
-        forest.append(tree, leaves.take(t, tree.n_leaves, n_columns, n_features), int(output))
-    gains.check_end()
-    leaves.check_end()
+        forest.append(tree, kind.from_arrays(take, tree.n_leaves, n_columns, n_features), int(output))
+    for reader in readers.values():
+        reader.check_end()
     return forest
+
+
+def _kinds(arrays: Mapping[str, np.ndarray]) -> list[LeafKind]:
+    """The kind of leaves of each tree."""
+    numbers = arrays.get("leaf_kind", np.zeros(len(arrays["output"]), np.uint8)).tolist()
+    known = {kind.number: kind for kind in LEAF_KINDS.values()}
+    if not known.keys() >= set(numbers):
+        raise ValueError("The forest's array 'leaf_kind' names a kind of leaves that does not exist.")
+    return [known[number] for number in numbers]
+
+
+def _readers(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """What takes the parts of one tree after another from the flat arrays."""
+    names = {"output_gain", *_KIND_ARRAYS} & arrays.keys() - {"leaf_kind"}
+    return {name: _Reader(arrays, name) for name in names} | {"values": _Values(arrays)}
 
 
 def has_statistics(arrays: Mapping[str, np.ndarray]) -> bool:
@@ -178,8 +190,8 @@ def _check_arrays(arrays: Mapping[str, np.ndarray]) -> None:
     if values is not None and leaf_storage.has_scales(values.dtype):
         wanted["value_scales"] = (np.float32, 1)
     wanted["values"] = (np.float32 if values is None else values.dtype.type, 1)
-    if any(name in arrays for name in KIND_ARRAYS):
-        wanted |= {name: (dtype, 1) for name, dtype in KIND_ARRAYS.items()}
+    version = max((since for name, (_, since) in _KIND_ARRAYS.items() if name in arrays), default=1)
+    wanted |= {name: (dtype, 1) for name, dtype in _kind_arrays(version).items()}
     for name, (dtype, ndim) in wanted.items():
         array = arrays.get(name)
         if array is None:
@@ -244,47 +256,3 @@ class _Reader:
     def check_end(self) -> None:
         if self._at != len(self._flat):
             raise ValueError(f"The forest's array {self._name!r} is longer than its trees need.")
-
-
-class _LeafReader:
-    """Takes the leaves of one tree after another from the flat arrays."""
-
-    def __init__(self, arrays: Mapping[str, np.ndarray]):
-        names = [name for name in KIND_ARRAYS if name in arrays and name != "leaf_kind"]
-        self._flat = {name: _Reader(arrays, name) for name in names}
-        self._values = _Values(arrays)
-        self._kinds = arrays.get("leaf_kind")
-        if self._kinds is not None and (self._kinds >= len(KINDS)).any():
-            raise ValueError("The forest's array 'leaf_kind' names a kind of leaves that does not exist.")
-
-    def take(self, t: int, n_leaves: int, n_columns: int, n_features: int) -> Leaves:
-        kind = "dense" if self._kinds is None else KINDS[self._kinds[t]]
-        if kind == "dense":
-            return self._values.take(n_leaves, n_columns)
-        counts = self._take("leaf_entries", n_leaves)
-        if (counts < 0).any():
-            raise ValueError("The forest's array 'leaf_entries' holds a negative number.")
-        indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-        n_entries = int(indptr[-1])
-        entry = self._take("entry", n_entries)
-        if kind == "sparse":
-            return _core.SparseLeaves(indptr, entry, self._values.take(n_entries, 1)[:, 0], n_columns)
-        if (entry >= n_features).any():
-            raise ValueError(f"Linear leaves read a feature that is not among the {n_features} there are.")
-        return _core.LinearLeaves(
-            indptr,
-            entry,
-            weights=self._flat["weights"].take(n_entries, n_columns),
-            centre=self._take("centre", n_entries),
-            intercept=self._values.take(n_leaves, n_columns),
-            lower=self._flat["lower"].take(n_leaves, n_columns),
-            upper=self._flat["upper"].take(n_leaves, n_columns),
-        )
-
-    def _take(self, name: str, n: int) -> np.ndarray:
-        return self._flat[name].take(n, 1)[:, 0]
-
-    def check_end(self) -> None:
-        self._values.check_end()
-        for reader in self._flat.values():
-            reader.check_end()

@@ -1,0 +1,159 @@
+"""Leaf fitters: what the leaves of a grown tree hold, from the derivatives of their rows.
+
+Owns which derivatives and settings the core's leaf fitting is given, for each kind of leaf. Must not know how
+trees are grown or what becomes of the leaves; the arithmetic is in cpp/leaves.
+
+All have one method, `fit(grown, draw, output, learning_rate)`:
+
+grown : Grown
+    The tree, and the leaf of every row.
+draw : Draw
+    The rows to fit on.
+output : int
+    The one output that the tree is for; -1: all.
+learning_rate : float
+    It is in the leaves.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+import polyleaf._core as _core
+from polyleaf.dataset import Dataset
+from polyleaf.derivatives import Derivatives, column
+from polyleaf.label_state import LabelState
+from polyleaf.leaf_kinds import Leaves
+from polyleaf.sampling import Draw
+from polyleaf.settings import LinearLeaf, Settings, SparseLeaf, Step
+from polyleaf.state import DenseState
+from polyleaf.structure import Grown
+
+
+class Fitter(Protocol):
+    """What fits leaves."""
+
+    def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
+        """The leaves of one tree."""
+        ...
+
+
+class ConstantFitter:
+    """A vector in each leaf: one Newton step."""
+
+    def __init__(self, derivatives: Derivatives, settings: Settings) -> None:
+        self._derivatives, self._step, self._workers = derivatives, settings.step, settings.workers
+        self._block_size = settings.curvature.block_of_leaves
+
+    def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
+        return _core.newton_leaves(
+            *self._derivatives.for_leaves(output),
+            grown.leaf_of_row,
+            grown.tree.n_leaves,
+            reg_lambda=self._step.reg_lambda,
+            reg_alpha=self._step.reg_alpha,
+            max_delta_step=self._step.max_delta_step,
+            learning_rate=learning_rate,
+            **draw.sample,
+            n_threads=self._workers.n_threads,
+            block_size=self._block_size,
+        )
+
+
+class QuantileFitter:
+    """A vector in each leaf that minimises the loss, where the objective knows it: quantiles of residuals."""
+
+    def __init__(self, state: DenseState, settings: Settings) -> None:
+        self._state, self._workers = state, settings.workers
+
+    def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
+        rows = None if draw.rows is None else draw.rows.astype(np.int32)
+        sizes = grown.tree.n_leaves, rows, self._workers.n_threads
+        values = self._state.problem.renew_leaves(self._state.raw, grown.leaf_of_row, *sizes)
+        return (values if output < 0 else column(values, output)) * np.float32(learning_rate)
+
+
+class SparseFitter:
+    """A value for each of the `leaf_k` outputs that gain most (GBDT-MO, section III-B); docs/leaves.md."""
+
+    def __init__(self, derivatives: Derivatives, leaf: SparseLeaf, settings: Settings) -> None:
+        self._derivatives, self._leaf = derivatives, leaf
+        self._step, self._workers = settings.step, settings.workers
+
+    def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
+        return _core.sparse_leaves(
+            *self._derivatives.for_leaves(output),
+            grown.leaf_of_row,
+            grown.tree.n_leaves,
+            self._leaf.leaf_k,
+            grown.tree if self._leaf.leaf_support == "shared" else None,
+            leaf_config(self._step, learning_rate),
+            **draw.sample,
+            n_threads=self._workers.n_threads,
+        )
+
+
+class LabelFitter:
+    """The same from gradients that hold few labels of very many."""
+
+    def __init__(self, state: LabelState, leaf: SparseLeaf, settings: Settings) -> None:
+        self._state, self._leaf = state, leaf
+        self._step, self._workers = settings.step, settings.workers
+
+    def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
+        return _core.sparse_leaves_of_sparse(
+            self._state.gradients,
+            self._state.weight,
+            grown.leaf_of_row,
+            grown.tree.n_leaves,
+            self._leaf.leaf_k,
+            leaf_config(self._step, learning_rate),
+            **draw.sample,
+            n_threads=self._workers.n_threads,
+        )
+
+
+class LinearFitter:
+    """A linear function of a few features in each leaf (GBDT-PL); see docs/linear-leaves.md.
+
+    Attributes
+    ----------
+    table : _core.LinearTable
+        What each feature is worth as a regressor.
+    """
+
+    def __init__(
+        self, derivatives: Derivatives, leaf: LinearLeaf, dataset: Dataset, settings: Settings
+    ) -> None:
+        self._derivatives, self._leaf, self._features = derivatives, leaf, dataset.raw_features()
+        self._step, self._workers = settings.step, settings.workers
+        weight, n_threads = derivatives.row_weight, self._workers.n_threads
+        self.table = _core.LinearTable(dataset.bins, self._features, weight, n_threads)
+
+    def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
+        return _core.linear_leaves(
+            grown.tree,
+            *self._derivatives.for_leaves(output),
+            grown.leaf_of_row,
+            self._features,
+            self.table,
+            reg_lambda=self._step.reg_lambda,
+            linear_lambda=self._leaf.slope_lambda,
+            max_regressors=self._leaf.linear_features,
+            clip=self._leaf.linear_extrapolation == "clip",
+            learning_rate=learning_rate,
+            **draw.sample,
+            n_threads=self._workers.n_threads,
+        )
+
+
+def leaf_config(step: Step, learning_rate: float = 1.0) -> _core.LeafConfig:
+    """The Newton step of one output, which splits of labels are judged by and leaves hold."""
+    return _core.LeafConfig(
+        reg_lambda=step.reg_lambda,
+        reg_alpha=step.reg_alpha,
+        max_delta_step=step.max_delta_step,
+        learning_rate=learning_rate,
+    )
