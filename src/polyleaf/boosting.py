@@ -79,6 +79,7 @@ def boost(
     if init_model is not None:
         model = init_model.copy()
         model.best_iteration = model.best_score = None  # of the run before
+        model.learning_rate = settings.run.learning_rate
     else:
         base_score = problem.base_score(settings.workers.n_threads) if base_score is None else base_score
         model = Model(
@@ -89,7 +90,6 @@ def boost(
             feature_names=dataset.feature_names,
             **about,
         )
-    model.learning_rate = settings.run.learning_rate
     problem.set_base(model.base_score)
     for metric in (metric for e in eval_sets for metric in e.metrics):
         metric.know_training(target, problem.n_outputs)

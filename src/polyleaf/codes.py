@@ -7,7 +7,6 @@ hold. Must not know: thresholds, trees.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,7 +77,9 @@ class Codes:
         codes[np.repeat(sparse.features, np.diff(sparse.begin)), sparse.rows] = sparse.codes
         return codes
 
-    def bins(self, n_bins: NDArray[np.uint16], is_categorical: NDArray[np.bool_], n_threads: int) -> Any:
+    def bins(
+        self, n_bins: NDArray[np.uint16], is_categorical: NDArray[np.bool_], n_threads: int
+    ) -> _core.Bins:
         """The codes as the grower reads them, `_core.Bins`."""
         sparse = None if self.sparse is None else tuple(vars(self.sparse).values())
         return _core.Bins(self.dense, n_bins, is_categorical, n_threads, sparse)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import polyleaf._core as _core
 from polyleaf.binning import MAX_BINS, BinMapper
 from polyleaf.codes import Codes
 from polyleaf.features import FROM_DTYPE, FeatureTable, as_features
@@ -104,7 +105,7 @@ class Dataset:
         self.y = y
         self.sample_weight = sample_weight
         self.n_jobs = n_jobs
-        self._bins: Any = None
+        self._bins: _core.Bins | None = None
 
     @property
     def n_rows(self) -> int:
@@ -155,7 +156,7 @@ class Dataset:
         return self.features
 
     @property
-    def bins(self) -> Any:
+    def bins(self) -> _core.Bins:
         """The codes as the grower reads them (`_core.Bins`), made at first use and kept."""
         if self._bins is None:
             n_threads = effective_threads(self.n_jobs)

@@ -1,7 +1,7 @@
 """A trained model: forest, bin mapper and link, and how to predict with them.
 
-Owns: rounds, base scores, prediction in chunks of rows, importances.
-Must not know: how trees are grown, scikit-learn's contract, file formats (`serialize`).
+Owns: rounds, base scores, prediction, and what a model is as a header and arrays.
+Must not know: how trees are grown, scikit-learn's contract, what files look like (`serialize`).
 """
 
 from __future__ import annotations

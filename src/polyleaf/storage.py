@@ -14,7 +14,7 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf import leaf_storage
-from polyleaf.leaf_kinds import LEAF_KINDS, LeafKind
+from polyleaf.leaf_kinds import LEAF_KINDS, LeafKind, Leaves
 
 NODE_ARRAYS: dict[str, type] = {
     "feature": np.int32,
@@ -55,9 +55,9 @@ LEAF_ARRAYS = ("values", "value_scales", *_KIND_ARRAYS)
 """What leaves hold."""
 
 
-def trees_of(forest: _core.Forest, first: int = 0, last: int | None = None) -> Iterator[tuple]:
-    """Yield (tree, leaves, output) of trees `first` .. `last - 1`."""
-    for t in range(first, len(forest) if last is None else last):
+def trees_of(forest: _core.Forest) -> Iterator[tuple]:
+    """Yield (tree, leaves, output) of each tree."""
+    for t in range(len(forest)):
         yield forest.tree(t), forest.values(t), forest.output(t)
 
 
@@ -88,20 +88,21 @@ def to_arrays(
     arrays["output_gain"] = _joined([t.output_gain.ravel() for t in trees], np.float32)
     if not statistics:
         arrays = {name: array for name, array in arrays.items() if name not in STATISTICS}
-    return arrays | _leaf_arrays(kinds_of(forest), leaves, leaf_dtype)
+    return arrays | _leaf_arrays(forest, leaves, leaf_dtype)
 
 
 def _joined(parts: Sequence[np.ndarray], dtype: type, shape: tuple[int, ...] = (0,)) -> np.ndarray:
     return np.concatenate([np.zeros(shape, dtype), *parts])
 
 
-def _leaf_arrays(kinds: Sequence[LeafKind], leaves: Sequence, leaf_dtype: str) -> dict[str, np.ndarray]:
+def _leaf_arrays(forest: _core.Forest, leaves: Sequence[Leaves], leaf_dtype: str) -> dict[str, np.ndarray]:
     """What the leaves hold, as flat arrays."""
-    of_trees = list(zip(kinds, leaves, strict=True))
+    of_trees = list(zip(kinds_of(forest), leaves, strict=True))
     arrays = _stored([kind.values(block) for kind, block in of_trees], leaf_dtype)
-    numbers = [np.array([kind.number], np.uint8) for kind in kinds]
-    parts = [{"leaf_kind": n} | kind.to_arrays(b) for n, (kind, b) in zip(numbers, of_trees, strict=True)]
-    for name, dtype in _kind_arrays(max((kind.since_version for kind in kinds), default=1)).items():
+    parts = [
+        {"leaf_kind": np.array([kind.number], np.uint8)} | kind.to_arrays(block) for kind, block in of_trees
+    ]
+    for name, dtype in _kind_arrays(version_of(forest)).items():
         arrays[name] = _joined([part[name] for part in parts if name in part], dtype)
     return arrays
 

@@ -4,14 +4,14 @@ Owns where they are, and how a header and a checksum are written. Must not know 
 """
 
 import json
+from pathlib import Path
 
 import numpy as np
-from places import ROOT
 from safetensors.numpy import load, save
 
 import polyleaf.serialize as serialize
 
-FILES = ROOT / "tests" / "files"
+FILES = Path(__file__).parent / "files"
 
 
 def about(data):

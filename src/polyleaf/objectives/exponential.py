@@ -70,6 +70,7 @@ class ExponentialProblem(ClassProblem):
     """`Exponential` or `ExponentialMargin` bound to data."""
 
     def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
+        assert h is not None  # the curvature is never constant
         _core.exponential_derivatives(
             self.objective.core_loss, raw, self.label, self.weight, self.offset, g, h, n_threads
         )

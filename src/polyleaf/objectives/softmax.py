@@ -75,6 +75,7 @@ class SoftmaxProblem(ClassProblem):
         self._factor = factors.get(objective.softmax_curvature, 1.0)
 
     def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
+        assert h is not None  # the curvature is never constant
         _core.softmax_derivatives(
             self._curvature, self._factor, raw, self.label, self.weight, self.offset, g, h, n_threads
         )

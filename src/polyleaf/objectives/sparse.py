@@ -84,6 +84,6 @@ class SparseProblem:
 
     def gradients(self, scores: _core.SparseScores, n_threads: int = 1) -> _core.SparseGradients:
         """Gradients at the raw scores, times the weights; outputs without an entry have none."""
-        return scores.gradients(
-            self.objective.core_config(), self.objective.zero_base, self.weight, n_threads
-        )
+        base = self.objective.zero_base
+        assert base is not None
+        return scores.gradients(self.objective.core_config(), base, self.weight, n_threads)
