@@ -92,7 +92,7 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
     if TYPE_CHECKING:  # declared by each for itself
         objective: Any
 
-    # ------------------------------------------------------------------------------------------------ fit
+    # --- fit -----------------------------------------------------------------------------------------
 
     @_checks_parameters
     def fit(
@@ -154,12 +154,12 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
         metrics = self._metrics(objective, target)
         further = evaluation_data(eval_set, eval_names, eval_sample_weight, X_val, y_val, sample_weight_val)
         ready = prepare(self, given, target, further, metrics, start, seeds, n_threads)
-        encoding = target.encoding
+        target, encoding = ready.target, target.encoding
         with self._all_callbacks(callbacks, rounds, metrics if ready.eval_sets else []) as all_callbacks:
             model, self.evals_result_, per_output = boost(
                 ready.dataset,
-                ready.target.values,
-                ready.target.weight,
+                target.values,
+                target.weight,
                 objective,
                 settings,
                 eval_sets=ready.eval_sets,
@@ -336,8 +336,7 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    # ------------------------------------------------------------------------------------------------
-    # fitted state
+    # --- fitted state --------------------------------------------------------------------------------
 
     def _adopt(self, model: Model, encoding: TargetEncoding) -> None:
         """Take over a model, trained or loaded."""
@@ -377,8 +376,7 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
         tags.target_tags.required = True
         return tags
 
-    # ------------------------------------------------------------------------------------------------
-    # prediction
+    # --- prediction ----------------------------------------------------------------------------------
 
     def _rounds(self, iteration_range: tuple[int, int] | None) -> tuple[int, int]:
         """First and last round (exclusive) to predict with."""
@@ -546,7 +544,7 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
         check_is_fitted(self)
         return self.model_.feature_importance(kind, per_output)
 
-    # ------------------------------------------------------------------------------------------------ files
+    # --- files ---------------------------------------------------------------------------------------
 
     def save_model(
         self, path: str | os.PathLike[str], *, leaf_dtype: str = "float32", statistics: bool = True
@@ -591,8 +589,7 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
             raise ValueError(f"{os.fspath(path)} holds a {what}, not a {cls.__name__}.")
         return cls._of_model(model)
 
-    # ------------------------------------------------------------------------------------------------
-    # by subclass
+    # --- by subclass ---------------------------------------------------------------------------------
 
     _sparse_kind: ClassVar[Literal["multilabel", "regression"]]
 

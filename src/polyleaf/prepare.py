@@ -49,10 +49,8 @@ class Given(NamedTuple):
         """What was not passed is taken from the Dataset, where X is one."""
         if not isinstance(self.X, Dataset):
             return self
-        y, weight = self.X.y, self.X.sample_weight
-        return Given(
-            self.name, self.X, y if self.y is None else self.y, weight if self.weight is None else self.weight
-        )
+        y = self.X.y if self.y is None else self.y
+        return self._replace(y=y, weight=self.X.sample_weight if self.weight is None else self.weight)
 
 
 class Prepared(NamedTuple):
@@ -93,19 +91,21 @@ class FeatureReader:
     def further(self, X: Any, mapper: BinMapper) -> FeatureTable:
         """X as a checked table that agrees with the training data."""
         if self.projection is not None:
-            return self.projected(
-                self.projection.transform(self.plain(X, reset=False), self.n_threads), mapper
-            )
+            plain = self.plain(X, reset=False)
+            return self.projected(self.projection.transform(plain, self.n_threads), mapper)
         return as_features(X, reference=mapper, estimator=self.estimator, n_threads=self.n_threads)
 
     def first(self, X: Any, mapper: BinMapper | None) -> FeatureTable:
         """X to train on, projected already; `mapper` is that of the model to go on from."""
         if self.projection is not None:
             return self.projected(X, mapper)
-        categorical = self.estimator.categorical_features
-        books: Any = {"estimator": self.estimator, "reset": True}
         return as_features(
-            X, categorical_features=categorical, reference=mapper, n_threads=self.n_threads, **books
+            X,
+            categorical_features=self.estimator.categorical_features,
+            reference=mapper,
+            estimator=self.estimator,
+            reset=True,
+            n_threads=self.n_threads,
         )
 
     def plain(self, X: Any, *, reset: bool) -> Any:
