@@ -14,7 +14,7 @@ import pytest
 from sklearn.base import clone
 
 import polyleaf
-from polyleaf import PolyleafClassifier, PolyleafRegressor, _core, settings
+from polyleaf import PolyleafClassifier, PolyleafRegressor, _core, declaration, settings
 from polyleaf.declaration import constraints, declarations
 from polyleaf.parameters import ClassifierParameters, RegressorParameters
 from polyleaf.projections import Projector
@@ -171,6 +171,17 @@ def test_texts_that_say_what_None_stands_for_are_true():
     assert f"None: {Projector.dim}." in EVERY["projection_dim"].text
     assert settings.DEFAULT_HISTOGRAM_MEMORY == 2**30 and "None: 1 GiB." in EVERY["histogram_memory"].text
     assert f"up to {DIAGONAL_UP_TO} outputs" in EVERY["curvature"].text
+
+
+def test_without_source_nothing_but_documentation_is_lost(monkeypatch):
+    def no_source(module):
+        raise OSError
+
+    before = declarations(RegressorParameters)
+    monkeypatch.setattr(declaration.inspect, "getsource", no_source)
+    monkeypatch.setattr(declaration, "_texts", declaration._texts.__wrapped__)
+    assert declarations(RegressorParameters) == [p._replace(text="") for p in before]
+    assert "max_depth : int in [1, inf) or None" in declaration.numpydoc(RegressorParameters)
 
 
 @pytest.mark.parametrize(

@@ -80,9 +80,9 @@ feature_importances_ : ndarray of shape (n_features_in_,)
 
 def document(cls: _Class) -> _Class:
     """Fill in what the docstrings of both estimators have from elsewhere."""
-    assert cls.__doc__ is not None
     for mark, text in (("{parameters}", numpydoc(cls)), ("{attributes}", _ATTRIBUTES)):
-        cls.__doc__ = cls.__doc__.replace(mark, textwrap.indent(text, "    ").lstrip())
+        if cls.__doc__ is not None:  # python -OO
+            cls.__doc__ = cls.__doc__.replace(mark, textwrap.indent(text, "    ").lstrip())
     return cls
 
 
