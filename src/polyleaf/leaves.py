@@ -69,14 +69,10 @@ class ConstantLeaves:
             h,
             leaf_of_row,
             tree.n_leaves,
-            reg_lambda=c.reg_lambda,
-            reg_alpha=c.reg_alpha,
-            max_delta_step=c.max_delta_step,
-            learning_rate=learning_rate,
-            rows=draw.rows,
-            multiplier=draw.multiplier,
-            n_threads=c.n_threads,
-            block_size=c.block_size if c.wanted_leaf_curvature == "block" else 0,
+            newton_step(c, learning_rate),
+            draw.rows,
+            draw.multiplier,
+            c.n_threads,
         )
 
 
@@ -105,10 +101,8 @@ class SparseLeaves(ConstantLeaves):
         g, h = self.derivatives.for_leaves(output)
         step = newton_step(c, learning_rate)
         shared = tree if c.leaf_support == "shared" else None
-        sample = {"rows": draw.rows, "multiplier": draw.multiplier}
-        return _core.sparse_leaves(
-            g, h, leaf_of_row, tree.n_leaves, c.leaf_k, shared, step, **sample, n_threads=c.n_threads
-        )
+        sample = draw.rows, draw.multiplier, c.n_threads
+        return _core.sparse_leaves(g, h, leaf_of_row, tree.n_leaves, c.leaf_k, shared, step, *sample)
 
 
 class LinearLeaves(ConstantLeaves):
@@ -146,46 +140,33 @@ class LinearLeaves(ConstantLeaves):
     ) -> Leaves:
         c = self.config
         g, h = self.derivatives.for_leaves(output)
-        return _core.linear_leaves(
-            tree,
-            g,
-            h,
-            leaf_of_row,
-            self.features,
-            self.table,
+        step = _core.LinearLeafConfig(
             reg_lambda=c.reg_lambda,
             linear_lambda=c.slope_lambda,
+            learning_rate=learning_rate,
             max_regressors=c.linear_features,
             clip=c.linear_extrapolation == "clip",
-            learning_rate=learning_rate,
-            rows=draw.rows,
-            multiplier=draw.multiplier,
-            n_threads=c.n_threads,
         )
+        data = g, h, leaf_of_row, tree, self.features, self.table
+        return _core.linear_leaves(*data, step, draw.rows, draw.multiplier, c.n_threads)
 
     def renew(self, channels: _core.LinearChannels, kind: str, g: Any, h: Any, draw: Draw) -> None:
         """Hand over what the splits of the next tree are judged by."""
         c = self.config
-        channels.renew(
-            g,
-            h,
-            kind,
-            fit=c.linear_fit,
-            max_regressors=c.linear_features,
-            linear_lambda=c.slope_lambda,
-            rows=draw.rows,
-            multiplier=draw.multiplier,
-            n_threads=c.n_threads,
+        config = _core.LinearConfig(
+            fit=c.linear_fit, max_regressors=c.linear_features, linear_lambda=c.slope_lambda
         )
+        channels.renew(g, h, kind, config, draw.rows, draw.multiplier, c.n_threads)
 
 
 def newton_step(config: BoostConfig, learning_rate: float) -> _core.LeafConfig:
-    """The Newton step of sparse leaves, whether targets are dense or sparse."""
+    """The Newton step of constant and sparse leaves, whether targets are dense or sparse."""
     return _core.LeafConfig(
         reg_lambda=config.reg_lambda,
         reg_alpha=config.reg_alpha,
         max_delta_step=config.max_delta_step,
         learning_rate=learning_rate,
+        block_size=config.block_size if config.wanted_leaf_curvature == "block" else 0,
     )
 
 

@@ -66,9 +66,9 @@ class SparseRun(_Run):
             tree.n_leaves,
             c.leaf_k,
             newton_step(c, self.model.learning_rate),
-            rows=draw.rows,
-            multiplier=draw.multiplier,
-            n_threads=n_threads,
+            draw.rows,
+            draw.multiplier,
+            n_threads,
         )
         goes_on = self._goes_on(tree.n_leaves > 1 or not self._cancel(gradients), draw)
         self.model.append(tree, leaves, round)

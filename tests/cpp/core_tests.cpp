@@ -72,6 +72,34 @@ void test_parallel() {
   CHECK(after == 10);
 }
 
+// Settings, which have no defaults, where a test does not care.
+GrowConfig grow_config() {
+  const SplitConfig split{.reg_lambda = 1.0f,
+                          .reg_alpha = 0.0f,
+                          .max_delta_step = 0.0f,
+                          .min_child_weight = 0.0f,
+                          .min_child_samples = 1,
+                          .min_split_gain = 0.0,
+                          .max_cat_to_onehot = 4,
+                          .cat_smooth = 10.0,
+                          .block_size = 0,
+                          .leaf_k = 0,
+                          .shared_support = false};
+  return {.split = split,
+          .max_leaves = 31,
+          .max_depth = -1,
+          .level_wise = false,
+          .post_prune = false,
+          .colsample_bynode = 1.0,
+          .seed = 0,
+          .histogram_memory = size_t{1} << 30};
+}
+
+const LeafConfig kStep{
+    .reg_lambda = 1.0, .reg_alpha = 0.0, .max_delta_step = 0.0, .learning_rate = 1.0, .block_size = 0};
+const LinearLeafConfig kLinearStep{
+    .reg_lambda = 1.0, .linear_lambda = 1.0, .learning_rate = 1.0, .max_regressors = 5, .clip = true};
+
 struct Problem {
   int64_t n;
   int n_features, n_outputs;
@@ -176,7 +204,7 @@ void test_grow(const Problem& p, Curvature curvature, const GrowConfig& config, 
       check_tree(tree, grower.leaf_of_row(), p.n);
     }
     std::vector<float> values(static_cast<size_t>(tree.n_leaves) * p.n_outputs);
-    newton_leaves(p.g.data(), h, p.n_outputs, h_columns, sample, grower.leaf_of_row(), tree.n_leaves, {},
+    newton_leaves(p.g.data(), h, p.n_outputs, h_columns, sample, grower.leaf_of_row(), tree.n_leaves, kStep,
                   n_threads, values.data());
     std::vector<int32_t> leaves(grower.leaf_of_row(), grower.leaf_of_row() + p.n);
     if (n_threads == 1) {
@@ -216,7 +244,7 @@ void test_growing() {
     for (Curvature curvature : {Curvature::unit, Curvature::shared, Curvature::diagonal})
       for (bool sampled : {false, true}) {
         const Problem p = make_problem(++seed, sampled ? 700 : 900, 11, n_outputs);
-        GrowConfig config;
+        GrowConfig config = grow_config();
         config.max_leaves = 20;
         config.split.min_child_samples = 3;
         config.level_wise = seed % 2 == 0;
@@ -225,7 +253,7 @@ void test_growing() {
         config.split.reg_alpha = seed % 5 == 0 ? 0.1f : 0.0f;
         test_grow(p, curvature, config, sampled);
       }
-  GrowConfig deep;
+  GrowConfig deep = grow_config();
   deep.max_leaves = 3000;
   test_grow(make_problem(99, 40000, 3, 2), Curvature::shared, deep, false);  // chunks, kept histograms
   test_grow(make_problem(98, 1, 2, 2), Curvature::unit, deep, false);        // one row
@@ -500,7 +528,7 @@ void test_linear() {
         features[i] = p.codes[i] == 255 ? std::nanf("") : static_cast<float>(p.codes[i]) * 0.1f;
       RowSample sample;
       sample.n_all = p.n;
-      GrowConfig config;
+      GrowConfig config = grow_config();
       config.max_leaves = 9;
       config.split.min_child_samples = 10;
       std::vector<float> first;
@@ -508,9 +536,8 @@ void test_linear() {
         const Bins bins(p.codes.data(), p.n, p.n_features, p.n_bins.data(), p.categorical.data(), n_threads);
         const LinearTable table(bins, features.data(), nullptr, n_threads);
         LinearChannels channels(table);
-        LinearConfig settings;
-        settings.full = full;
-        channels.use(p.g.data(), nullptr, n_outputs, Curvature::unit, sample, settings, n_threads);
+        channels.use(p.g.data(), nullptr, n_outputs, Curvature::unit, sample,
+                     {.full = full, .max_regressors = 5, .linear_lambda = 1.0}, n_threads);
         HistogramSearch search(bins, n_threads);
         search.use(channels);
         Grower grower(bins, n_threads);
@@ -518,7 +545,7 @@ void test_linear() {
         check_tree(tree, grower.leaf_of_row(), p.n);
         const FeatureMatrix x{features.data(), p.n_features, p.n};
         const auto leaves = fit_linear_leaves(p.g.data(), nullptr, n_outputs, 0, sample, grower.leaf_of_row(),
-                                              tree, x, table, {}, n_threads);
+                                              tree, x, table, kLinearStep, n_threads);
         std::vector<float> raw(p.n * n_outputs, 0.0f);
         add_leaf_values(raw.data(), p.n, n_outputs, -1, grower.leaf_of_row(), leaves->view(), x, n_threads);
         if (n_threads == 1) first = raw;
@@ -560,7 +587,7 @@ std::vector<double> train_sparse(const Problem& p, const SparseTraining& trainin
   const float* w = training.sampled ? weight.data() : nullptr;
   LossConfig loss;
   loss.family = LossFamily::squared_hinge;
-  GrowConfig config;
+  GrowConfig config = grow_config();
   config.max_leaves = 12;
   config.level_wise = true;
   config.split.min_child_samples = 5;
@@ -571,19 +598,19 @@ std::vector<double> train_sparse(const Problem& p, const SparseTraining& trainin
     Channels channels;
     Tree tree;
     if (training.exact) {
-      exact.use(gradients, w, sample, {{}, leaf_k, 0.05});
+      exact.use(gradients, w, sample, kStep, leaf_k, 0.05);
       tree = grower.grow(exact, config, nullptr);
     } else {
       count_sketch(gradients, static_cast<uint64_t>(round), 8, 0.5f, sketch.data(), n_threads);
       const Curvature curvature = w != nullptr ? Curvature::shared : Curvature::unit;
       channels.quantise(sketch.data(), w, 8, curvature, sample, n_threads);
       histograms.use(channels);
-      verified.use(gradients, w, channels.sample(), {{}, leaf_k});
+      verified.use(gradients, w, channels.sample(), kStep, leaf_k);
       tree = grower.grow(verified, config, nullptr);
     }
     check_tree(tree, grower.leaf_of_row(), p.n);
     const SparseLeafArrays leaves =
-        sparse_leaves(gradients, w, sample, grower.leaf_of_row(), tree.n_leaves, {}, leaf_k, n_threads);
+        sparse_leaves(gradients, w, sample, grower.leaf_of_row(), tree.n_leaves, kStep, leaf_k, n_threads);
     const auto block = std::make_shared<const SparseLeaves>(
         leaves.begin.data(), tree.n_leaves, leaves.outputs.data(), leaves.values.data(),
         static_cast<int64_t>(leaves.outputs.size()), training.n_outputs);
