@@ -36,9 +36,7 @@ def parts(objective="squared_error", model=None, **parameters):
     problem = problem_of(get_objective(objective), target, None, chosen)
     if model is None:
         base = problem.base_score()
-        model = Model(
-            mapper=dataset.mapper, objective=problem.objective, base_score=base, learning_rate=0.1
-        )
+        model = Model(mapper=dataset.mapper, objective=problem.objective, base_score=base, learning_rate=0.1)
     problem.set_base(model.base_score)
     return parts_of(chosen, problem, dataset, None, model, [], [])
 
