@@ -19,6 +19,32 @@ from polyleaf.features import as_features
 
 DEPTH = 6
 LEAVES = 2**DEPTH
+STEP = _core.LeafConfig(reg_lambda=1.0, reg_alpha=0.0, max_delta_step=0.0, learning_rate=1.0, block_size=0)
+
+
+def _grow_config(**changes: Any) -> _core.GrowConfig:
+    """Settings that leave the kernels to their work: no sampling, no penalty but the ridge."""
+    settings = dict(
+        max_leaves=LEAVES,
+        max_depth=DEPTH,
+        level_wise=False,
+        reg_lambda=1.0,
+        reg_alpha=0.0,
+        min_split_gain=0.0,
+        min_child_weight=0.0,
+        min_child_samples=1,
+        max_delta_step=0.0,
+        max_cat_to_onehot=4,
+        cat_smooth=10.0,
+        colsample_bynode=1.0,
+        seed=0,
+        histogram_memory=2**30,
+        post_prune=False,
+        block_size=0,
+        leaf_k=0,
+        shared_support=False,
+    )
+    return _core.GrowConfig(**settings | changes)
 
 
 @dataclass(frozen=True)
@@ -56,7 +82,7 @@ class Workload:
         self.table = as_features(self.X, n_threads=1)
         self.mapper = BinMapper(255).fit(self.table, None, 1)
         self.codes = self.mapper.transform(self.table, 1)
-        self.bins = _core.Bins(self.codes, self.mapper.n_bins_, self.mapper.is_categorical_, 1)
+        self.bins = _core.Bins(self.codes, self.mapper.n_bins_, self.mapper.is_categorical_, 1, None)
         self.grower, self.search = _core.Grower(self.bins, 1), _core.HistogramSearch(self.bins, 1)
         self.rng = rng
 
@@ -156,7 +182,7 @@ def binning(work: Workload) -> Iterator[Kernel]:
         unit,
         "codes to the words of eight features that training reads",
         values,
-        partial(_core.Bins, work.codes, work.mapper.n_bins_, work.mapper.is_categorical_, 1),
+        partial(_core.Bins, work.codes, work.mapper.n_bins_, work.mapper.is_categorical_, 1, None),
     )
 
 
@@ -187,8 +213,8 @@ def growing(work: Workload) -> Iterator[Kernel]:
 
 def _partition(work: Workload) -> Kernel:
     channels = work.channels(1, "unit")
-    one_split = _core.GrowConfig(max_leaves=2, max_depth=DEPTH)
-    no_split = _core.GrowConfig(max_leaves=2, max_depth=DEPTH, min_split_gain=1e300)
+    one_split = _grow_config(max_leaves=2)
+    no_split = _grow_config(max_leaves=2, min_split_gain=1e300)
     return Kernel(
         "partition",
         "row x feature",
@@ -206,8 +232,8 @@ def _outputs(n: int) -> str:
 
 def _histograms(work: Workload, channels: Any, name: str) -> Iterator[Kernel]:
     # A gain that no split has: the root is built and scanned, and nothing comes after.
-    only_root = _core.GrowConfig(max_leaves=2, max_depth=1, min_split_gain=1e300)
-    whole_tree = _core.GrowConfig(max_leaves=LEAVES, max_depth=DEPTH)
+    only_root = _grow_config(max_leaves=2, max_depth=1, min_split_gain=1e300)
+    whole_tree = _grow_config()
     tree = work.grow(channels, whole_tree)
     yield Kernel(
         f"root, {name}",
@@ -276,16 +302,17 @@ def leaves(work: Workload) -> Iterator[Kernel]:
         g = work.gradients(n_outputs)
         tree = work.grow(
             _core.Channels(g, None, "unit", None, None, 1),
-            _core.GrowConfig(max_leaves=LEAVES, max_depth=DEPTH),
+            _grow_config(),
         )
         leaf_of_row, n_leaves = work.grower.leaf_of_row.copy(), tree.n_leaves
-        values, raw = _core.newton_leaves(g, None, leaf_of_row, n_leaves), np.zeros_like(g)
+        newton = partial(_core.newton_leaves, g, None, leaf_of_row, n_leaves, STEP, None, None, 1)
+        values, raw = newton(), np.zeros_like(g)
         yield Kernel(
             f"leaf values, {_outputs(n_outputs)}",
             "row x output",
             f"exact sums of gradients by leaf ({n_leaves} leaves) and the Newton step",
             g.size,
-            partial(_core.newton_leaves, g, None, leaf_of_row, n_leaves),
+            newton,
         )
         yield Kernel(
             f"raw scores, {_outputs(n_outputs)}",
@@ -304,8 +331,9 @@ def prediction(work: Workload) -> Iterator[Kernel]:
         for _ in range(n_trees):
             g = work.gradients(n_outputs)
             channels = _core.Channels(g, None, "unit", None, None, 1)
-            tree = work.grow(channels, _core.GrowConfig(max_leaves=LEAVES, max_depth=DEPTH))
-            forest.append(tree, _core.newton_leaves(g, None, work.grower.leaf_of_row, tree.n_leaves))
+            tree = work.grow(channels, _grow_config())
+            rows = work.grower.leaf_of_row, tree.n_leaves
+            forest.append(tree, _core.newton_leaves(g, None, *rows, STEP, None, None, 1))
         raw = np.zeros((work.n_rows, n_outputs), np.float32)
         yield Kernel(
             f"prediction, {_outputs(n_outputs)}",
@@ -321,7 +349,7 @@ def other_leaves(work: Workload) -> Iterator[Kernel]:
     n_trees, n_rows = 100, min(work.n_rows, 20_000)
     codes = np.ascontiguousarray(work.codes[:, :n_rows])
     channels = _core.Channels(work.gradients(1), None, "unit", None, None, 1)
-    tree = work.grow(channels, _core.GrowConfig(max_leaves=LEAVES, max_depth=DEPTH))
+    tree = work.grow(channels, _grow_config())
     n_held = 20
     for n_outputs in (1_000, 100_000):
         forest = _core.Forest(n_outputs)

@@ -1,5 +1,4 @@
 // Binning at the border: NumPy arrays -> Columns, with the checks that memory safety needs.
-#include <nanobind/stl/optional.h>
 
 #include <algorithm>
 #include <optional>

@@ -1,5 +1,4 @@
-// Bins, Channels, Grower and leaf fitting at the border.
-#include <nanobind/stl/optional.h>
+// Bins, Channels and Grower at the border.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -10,8 +9,6 @@
 
 #include "../cpp/channels.h"
 #include "../cpp/grower.h"
-#include "../cpp/leaves/leaf_block.h"
-#include "../cpp/leaves/newton.h"
 #include "arrays.h"
 #include "sample.h"
 #include "searches.h"
@@ -80,10 +77,10 @@ void bind_channels(nb::module_& m) {
             new (self) Channels();
             quantise(*self, g, h, kind, rows, multiplier, n_threads);
           },
-          nb::arg("g"), nb::arg("h").none(), nb::arg("kind"), nb::arg("rows") = nb::none(),
-          nb::arg("multiplier") = nb::none(), nb::arg("n_threads") = 1)
-      .def("quantise", &quantise, nb::arg("g"), nb::arg("h").none(), nb::arg("kind"),
-           nb::arg("rows") = nb::none(), nb::arg("multiplier") = nb::none(), nb::arg("n_threads") = 1,
+          nb::arg("g"), nb::arg("h").none(), nb::arg("kind"), nb::arg("rows").none(),
+          nb::arg("multiplier").none(), nb::arg("n_threads"))
+      .def("quantise", &quantise, nb::arg("g"), nb::arg("h").none(), nb::arg("kind"), nb::arg("rows").none(),
+           nb::arg("multiplier").none(), nb::arg("n_threads"),
            "Fills the channels from g (n, K) and h: None (unit), (n, 1) (shared), (n, K) (diagonal) or "
            "(n, K (K + 1) / 2) (full: lower triangles, row after row). Memory is reused.")
       .def("dense", &dense, "int32 (rows used, K + curvature columns): the quantised values, for tests.")
@@ -94,93 +91,6 @@ void bind_channels(nb::module_& m) {
           "curvature_steps",
           [](const Channels& c) { return steps(c.curvature_step(), c.layout().n_curvature()); },
           nb::rv_policy::move);
-}
-
-void bind_config(nb::module_& m) {
-  nb::class_<GrowConfig>(m, "GrowConfig", "How one tree grows; see docs/design.md section 4.")
-      .def(
-          "__init__",
-          [](GrowConfig* self, int max_leaves, int max_depth, bool level_wise, double reg_lambda,
-             double reg_alpha, double min_split_gain, double min_child_weight, int min_child_samples,
-             double max_delta_step, int max_cat_to_onehot, double cat_smooth, double colsample_bynode,
-             uint64_t seed, size_t histogram_memory, bool post_prune, int block_size, int leaf_k,
-             bool shared_support) {
-            require(max_leaves >= 1, "max_leaves must be at least 1.");
-            require(leaf_k >= 0, "leaf_k must not be negative.");
-            require(colsample_bynode > 0 && colsample_bynode <= 1, "colsample_bynode must be in (0, 1].");
-            require(reg_lambda >= 0 && reg_alpha >= 0 && max_delta_step >= 0 && cat_smooth >= 0,
-                    "reg_lambda, reg_alpha, max_delta_step and cat_smooth must not be negative.");
-            new (self) GrowConfig();
-            self->max_leaves = max_leaves;
-            self->max_depth = max_depth;
-            self->level_wise = level_wise;
-            self->colsample_bynode = colsample_bynode;
-            self->seed = seed;
-            self->histogram_memory = histogram_memory;
-            self->post_prune = post_prune;
-            self->split.block_size = block_size;
-            self->split.leaf_k = leaf_k;
-            self->split.shared_support = shared_support;
-            self->split.reg_lambda = static_cast<float>(reg_lambda);
-            self->split.reg_alpha = static_cast<float>(reg_alpha);
-            self->split.max_delta_step = static_cast<float>(max_delta_step);
-            self->split.min_child_weight = static_cast<float>(min_child_weight);
-            self->split.min_child_samples = std::max(1, min_child_samples);
-            self->split.min_split_gain = min_split_gain;
-            self->split.max_cat_to_onehot = max_cat_to_onehot;
-            self->split.cat_smooth = cat_smooth;
-          },
-          nb::kw_only(), nb::arg("max_leaves") = 31, nb::arg("max_depth") = -1, nb::arg("level_wise") = false,
-          nb::arg("reg_lambda") = 1.0, nb::arg("reg_alpha") = 0.0, nb::arg("min_split_gain") = 0.0,
-          nb::arg("min_child_weight") = 0.0, nb::arg("min_child_samples") = 1,
-          nb::arg("max_delta_step") = 0.0, nb::arg("max_cat_to_onehot") = 4, nb::arg("cat_smooth") = 10.0,
-          nb::arg("colsample_bynode") = 1.0, nb::arg("seed") = 0,
-          nb::arg("histogram_memory") = size_t{1} << 30, nb::arg("post_prune") = false,
-          nb::arg("block_size") = 0, nb::arg("leaf_k") = 0, nb::arg("shared_support") = false);
-}
-
-void bind_leaves(nb::module_& m) {
-  nb::class_<LeafConfig>(m, "LeafConfig", "What bounds the step of a leaf.")
-      .def(
-          "__init__",
-          [](LeafConfig* self, double reg_lambda, double reg_alpha, double max_delta_step,
-             double learning_rate) {
-            require(reg_lambda >= 0 && reg_alpha >= 0 && max_delta_step >= 0,
-                    "reg_lambda, reg_alpha and max_delta_step must not be negative.");
-            new (self) LeafConfig{reg_lambda, reg_alpha, max_delta_step, learning_rate};
-          },
-          nb::kw_only(), nb::arg("reg_lambda") = 1.0, nb::arg("reg_alpha") = 0.0,
-          nb::arg("max_delta_step") = 0.0, nb::arg("learning_rate") = 1.0);
-  m.def(
-      "newton_leaves",
-      [](Array2<const float> g, Optional2<const float> h, Array1<const int32_t> leaf_of_row, int32_t n_leaves,
-         double reg_lambda, double reg_alpha, double max_delta_step, double learning_rate,
-         Optional1<const uint32_t> rows, Optional1<const float> multiplier, int n_threads, int block_size) {
-        const RowSample sample = sample_of(static_cast<int64_t>(g.shape(0)), rows, multiplier);
-        const size_t k = g.shape(1);
-        require(leaf_of_row.size() == g.shape(0), "leaf_of_row needs one entry per row.");
-        require(n_leaves >= 1, "There must be at least one leaf.");
-        if (h)
-          require(h->shape(0) == g.shape(0) &&
-                      (h->shape(1) == 1 || h->shape(1) == k || h->shape(1) == k * (k + 1) / 2),
-                  "h must have g's rows, and one column, one per output, or K (K + 1) / 2.");
-        check_leaf_ids(leaf_of_row.data(), static_cast<int64_t>(leaf_of_row.size()), n_leaves,
-                       std::max(1, n_threads));
-        NewArray<float> out({static_cast<size_t>(n_leaves), g.shape(1)});
-        {
-          nb::gil_scoped_release release;
-          newton_leaves(g.data(), h ? h->data() : nullptr, static_cast<int>(g.shape(1)),
-                        h ? static_cast<int>(h->shape(1)) : 0, sample, leaf_of_row.data(), n_leaves,
-                        {reg_lambda, reg_alpha, max_delta_step, learning_rate, block_size},
-                        std::max(1, n_threads), out.data);
-        }
-        return out.array;
-      },
-      nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"), nb::arg("n_leaves"),
-      nb::arg("reg_lambda") = 1.0, nb::arg("reg_alpha") = 0.0, nb::arg("max_delta_step") = 0.0,
-      nb::arg("learning_rate") = 1.0, nb::arg("rows") = nb::none(), nb::arg("multiplier") = nb::none(),
-      nb::arg("n_threads") = 1, nb::arg("block_size") = 0,
-      "Newton leaf values, float32 (n_leaves, K), times the learning rate (GBDT-MO eq. 15).");
 }
 
 // A grower, and the search of the tree that it grows step by step.
@@ -320,17 +230,15 @@ void bind_grower(nb::module_& m) {
                      n_bins.data(), reinterpret_cast<const uint8_t*>(is_categorical.data()),
                      std::max(1, n_threads), columns);
           },
-          nb::arg("codes"), nb::arg("n_bins"), nb::arg("is_categorical"), nb::arg("n_threads") = 1,
-          nb::arg("sparse").none() = nb::none(),
+          nb::arg("codes"), nb::arg("n_bins"), nb::arg("is_categorical"), nb::arg("n_threads"),
+          nb::arg("sparse").none(),
           "`sparse`: (features int32 (m,), common uint8 (m,), begin int64 (m + 1,), rows int32 (nnz,), codes "
           "uint8 (nnz,)), the codes of features that have no row in `codes` as compressed columns.")
       .def_prop_ro("n_rows", &Bins::n_rows)
       .def_prop_ro("n_features", &Bins::n_features)
       .def_prop_ro("nbytes", &Bins::n_bytes);
   bind_channels(m);
-  bind_config(m);
   bind_growers(m);
-  bind_leaves(m);
 }
 
 }  // namespace polyleaf

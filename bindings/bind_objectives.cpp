@@ -1,5 +1,4 @@
 // Losses at the border: checks of shapes, then the core with the GIL released.
-#include <nanobind/stl/optional.h>
 
 #include <optional>
 #include <stdexcept>

@@ -1,5 +1,4 @@
 // Tree and Forest for Python: checked arrays in, read-only views out.
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 
 #include <optional>

@@ -1,5 +1,4 @@
 // Searches at the border: one object each, which a grower is handed.
-#include <nanobind/stl/optional.h>
 
 #include <algorithm>
 
@@ -56,7 +55,7 @@ class HeldVerified final : public HeldSearch {
     histograms_.use(sketch);
     {
       nb::gil_scoped_release unlocked;
-      search_.use(gradients, weight ? weight->data() : nullptr, sample, {step, leaf_k});
+      search_.use(gradients, weight ? weight->data() : nullptr, sample, step, leaf_k);
     }
     hold(nb::borrow(handle), weight);
   }
@@ -86,7 +85,7 @@ class HeldExact final : public HeldSearch {
     release();
     {
       nb::gil_scoped_release unlocked;
-      search_.use(gradients, weight ? weight->data() : nullptr, sample, {step, leaf_k, threshold_step});
+      search_.use(gradients, weight ? weight->data() : nullptr, sample, step, leaf_k, threshold_step);
     }
     hold(nb::borrow(handle), weight, rows, multiplier);
   }

@@ -1,6 +1,4 @@
-// Rows over very many outputs at the border: sparse raw scores, their gradients, and the leaves fitted to
-// them.
-#include <nanobind/stl/optional.h>
+// Rows over very many outputs at the border: sparse raw scores and their gradients.
 #include <nanobind/stl/shared_ptr.h>
 
 #include <algorithm>
@@ -59,7 +57,7 @@ void bind_rows(nb::module_& m) {
             new (self) SparseRows(sparse_rows_of(indptr, outputs, values, n_outputs, n_threads));
           },
           nb::arg("indptr"), nb::arg("outputs"), nb::arg("values"), nb::arg("n_outputs"),
-          nb::arg("n_threads") = 1,
+          nb::arg("n_threads"),
           "From CSR arrays: indptr int64 (n_rows + 1,), outputs int32 (nnz,) ascending in each row, values "
           "float32 (nnz,).")
       .def_prop_ro("n_rows", &SparseRows::n_rows)
@@ -84,7 +82,7 @@ void bind_rows(nb::module_& m) {
             }
             return out.array;
           },
-          nb::arg("n_threads") = 1, "float32 (n_rows, n_outputs), for few outputs.")
+          nb::arg("n_threads"), "float32 (n_rows, n_outputs), for few outputs.")
       .def(
           "norms",
           [](const SparseRows& rows, int n_threads) {
@@ -95,9 +93,8 @@ void bind_rows(nb::module_& m) {
             }
             return out.array;
           },
-          nb::arg("n_threads") = 1, "float32 (n_rows, 1): Euclidean length of each row.")
-      .def("count_sketch", &sketched, nb::arg("d"), nb::arg("seed"), nb::arg("scale"),
-           nb::arg("n_threads") = 1,
+          nb::arg("n_threads"), "float32 (n_rows, 1): Euclidean length of each row.")
+      .def("count_sketch", &sketched, nb::arg("d"), nb::arg("seed"), nb::arg("scale"), nb::arg("n_threads"),
            "float32 (n_rows, d): every output is added to one of d columns with a random sign.");
 }
 
@@ -122,7 +119,7 @@ void bind_scores(nb::module_& m) {
             new (self) SparseScores(targets, std::max(1, n_threads));
           },
           nb::arg("indptr"), nb::arg("outputs"), nb::arg("values").none(), nb::arg("n_outputs"),
-          nb::arg("n_threads") = 1,
+          nb::arg("n_threads"),
           "Rows with targets in CSR form: indptr int64 (n_rows + 1,), outputs int32 (nnz,) ascending in each "
           "row, "
           "values float32 (nnz,) or None: 1 throughout.")
@@ -140,7 +137,7 @@ void bind_scores(nb::module_& m) {
                            std::max(1, n_threads));
             self.add(leaf_of_row.data(), leaves->view(), std::max(1, n_threads));
           },
-          nb::arg("leaf_of_row"), nb::arg("leaves"), nb::arg("n_threads") = 1,
+          nb::arg("leaf_of_row"), nb::arg("leaves"), nb::arg("n_threads"),
           "Adds the payload of its leaf, int32 (n_rows,), to every row.")
       .def(
           "gradients",
@@ -153,7 +150,7 @@ void bind_scores(nb::module_& m) {
             self.gradients(loss, base, weight ? weight->data() : nullptr, out, std::max(1, n_threads));
             return out;
           },
-          nb::arg("loss"), nb::arg("base") = 0.0f, nb::arg("weight") = nb::none(), nb::arg("n_threads") = 1,
+          nb::arg("loss"), nb::arg("base"), nb::arg("weight").none(), nb::arg("n_threads"),
           "SparseGradients at raw + base, times the rows' weights. An output that is not stored must have "
           "the "
           "derivative 0.")
@@ -170,7 +167,7 @@ void bind_scores(nb::module_& m) {
             }
             return nb::make_tuple(outputs.array, scores.array);
           },
-          nb::arg("k"), nb::arg("n_threads") = 1,
+          nb::arg("k"), nb::arg("n_threads"),
           "outputs int32 (n_rows, k), raw scores float64 (n_rows, k): the best of what each row holds, best "
           "first, "
           "ties by number; -1 and -inf where there are fewer.")
@@ -180,67 +177,11 @@ void bind_scores(nb::module_& m) {
           "Copies: indptr int64, outputs int32, raw scores float32.");
 }
 
-void bind_leaves(nb::module_& m) {
-  m.def(
-      "sparse_leaves",
-      [](Array2<const float> g, Optional2<const float> h, Array1<const int32_t> leaf_of_row, int32_t n_leaves,
-         int32_t leaf_k, const Tree* shared, const LeafConfig& step, Optional1<const uint32_t> rows,
-         Optional1<const float> multiplier, int n_threads) {
-        const RowSample sample = sample_of(static_cast<int64_t>(g.shape(0)), rows, multiplier);
-        const int threads = std::max(1, n_threads);
-        require(g.shape(1) >= 1, "There must be at least one output.");
-        require(leaf_of_row.size() == g.shape(0), "leaf_of_row needs one entry per row.");
-        require(n_leaves >= 1 && leaf_k >= 1, "n_leaves and leaf_k must be at least 1.");
-        require(shared == nullptr || shared->n_leaves == n_leaves, "The tree has another number of leaves.");
-        if (h)
-          require(h->shape(0) == g.shape(0) && (h->shape(1) == 1 || h->shape(1) == g.shape(1)),
-                  "h must have g's rows, and one column or one per output.");
-        nb::gil_scoped_release release;
-        check_leaf_ids(leaf_of_row.data(), static_cast<int64_t>(leaf_of_row.size()), n_leaves, threads);
-        const SparseLeafArrays leaves =
-            sparse_leaves(g.data(), h ? h->data() : nullptr, static_cast<int>(g.shape(1)),
-                          h ? static_cast<int>(h->shape(1)) : 0, sample, leaf_of_row.data(), n_leaves, step,
-                          leaf_k, shared, threads);
-        return block_of(leaves, static_cast<int64_t>(g.shape(1)));
-      },
-      nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"), nb::arg("n_leaves"), nb::arg("leaf_k"),
-      nb::arg("shared").none(), nb::arg("step"), nb::arg("rows") = nb::none(),
-      nb::arg("multiplier") = nb::none(), nb::arg("n_threads") = 1,
-      "SparseLeaves with the leaf_k outputs of each leaf whose Newton step lowers the loss most (GBDT-MO eq. "
-      "19); "
-      "`shared`: the tree, whose nodes' children share theirs (Algorithm 4).");
-  m.def(
-      "sparse_leaves_of_sparse",
-      [](const SparseRows& g, Optional1<const float> weight, Array1<const int32_t> leaf_of_row,
-         int32_t n_leaves, int32_t leaf_k, const LeafConfig& step, Optional1<const uint32_t> rows,
-         Optional1<const float> multiplier, int n_threads) {
-        const RowSample sample = sample_of(g.n_rows(), rows, multiplier);
-        const int threads = std::max(1, n_threads);
-        require(static_cast<int64_t>(leaf_of_row.size()) == g.n_rows(),
-                "leaf_of_row needs one entry per row.");
-        require(!weight || static_cast<int64_t>(weight->size()) == g.n_rows(),
-                "Weights need one entry per row.");
-        require(n_leaves >= 1 && leaf_k >= 1, "n_leaves and leaf_k must be at least 1.");
-        nb::gil_scoped_release release;
-        check_leaf_ids(leaf_of_row.data(), g.n_rows(), n_leaves, threads);
-        const SparseLeafArrays leaves = sparse_leaves(g, weight ? weight->data() : nullptr, sample,
-                                                      leaf_of_row.data(), n_leaves, step, leaf_k, threads);
-        return block_of(leaves, g.n_outputs());
-      },
-      nb::arg("g"), nb::arg("weight").none(), nb::arg("leaf_of_row"), nb::arg("n_leaves"), nb::arg("leaf_k"),
-      nb::arg("step"), nb::arg("rows") = nb::none(), nb::arg("multiplier") = nb::none(),
-      nb::arg("n_threads") = 1,
-      "The same from sparse gradients (GBDT-SPARSE eq. 19); every output has the curvature of its row, "
-      "`weight` "
-      "or 1.");
-}
-
 }  // namespace
 
 void bind_sparse(nb::module_& m) {
   bind_rows(m);
   bind_scores(m);
-  bind_leaves(m);
 }
 
 }  // namespace polyleaf

@@ -1,5 +1,4 @@
 // Text files of sparse rows at the border: bytes -> CSR arrays, and back.
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include <algorithm>

@@ -1,6 +1,5 @@
 // Leaves as Python hands them over: a float32 matrix (dense), SparseLeaves or LinearLeaves; and raw features.
 #pragma once
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/variant.h>
 

@@ -68,14 +68,13 @@ void ExactSearch::gather(const SearchNode& node) {
     entries.total_curvature += entries.curvature.back();
   }
   for (int32_t output : met_) number_of_[output] = 0;
-  largest_.start(config_.leaf_k);
+  largest_.start(leaf_k_);
   for (int64_t total : entries.totals) largest_.offer(std::abs(total));
   entries.worth = worth(largest_, entries.total_curvature);
 }
 
 double ExactSearch::worth(Largest& magnitudes, int64_t curvature) const {
-  return worth_of_largest(magnitudes, fixed_.unit, static_cast<double>(curvature) * curvature_unit(),
-                          config_.step);
+  return worth_of_largest(magnitudes, fixed_.unit, static_cast<double>(curvature) * curvature_unit(), step_);
 }
 
 ExactSearch::Best ExactSearch::scan(const SearchNode& node, int feature, Scratch& s) const {
@@ -94,8 +93,7 @@ ExactSearch::Best ExactSearch::scan(const SearchNode& node, int feature, Scratch
     for (int64_t i = 0; i < n; ++i) s.order[next[s.codes[i]]++] = static_cast<uint32_t>(i);
   }
   const int64_t n_missing = start[kMissingCode + 1] - start[kMissingCode], n_present = n - n_missing;
-  const int64_t stride =
-      std::max<int64_t>(1, static_cast<int64_t>(config_.threshold_step * static_cast<double>(n)));
+  const int64_t stride = std::max<int64_t>(1, static_cast<int64_t>(threshold_step_ * static_cast<double>(n)));
   const int64_t least = std::max(1, limits.min_child_samples);
   const double least_curvature = limits.min_child_weight;
   const size_t m = entries.totals.size();
@@ -126,8 +124,8 @@ ExactSearch::Best ExactSearch::scan(const SearchNode& node, int feature, Scratch
       if (n_left < least || n - n_left < least || left_curvature < least_curvature ||
           right_curvature < least_curvature)
         continue;
-      s.left.start(config_.leaf_k);
-      s.right.start(config_.leaf_k);
+      s.left.start(leaf_k_);
+      s.right.start(leaf_k_);
       for (size_t j = 0; j < m; ++j) {
         s.left.offer(std::abs(s.sums[j]));
         s.right.offer(std::abs(entries.totals[j] - s.sums[j]));

@@ -78,7 +78,7 @@ class Grower {
   const int n_threads_;
   Partition partition_;
   SearchScope scope_;
-  GrowConfig config_;
+  GrowConfig config_{};
   Search* search_ = nullptr;
   Schedule schedule_{false, 1, 0};
   Tree tree_;

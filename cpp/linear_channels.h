@@ -19,14 +19,9 @@
 #include "kernels/linear_channels.h"
 #include "linear_table.h"
 #include "pool.h"
+#include "settings.h"
 
 namespace polyleaf {
-
-struct LinearConfig {
-  bool full = false;           // false: half-additive
-  int32_t max_regressors = 5;  // features that a leaf may be linear in
-  double linear_lambda = 1.0;  // on slopes, per standard deviation of the feature
-};
 
 constexpr int kMostFullRegressors = 8;  // that a fully corrective search can solve for
 
@@ -123,7 +118,7 @@ class LinearChannels final : public ChannelSource {
                Node& child) const;
 
   const LinearTable& table_;
-  LinearConfig config_;
+  LinearConfig config_{};
   Curvature curvature_ = Curvature::unit;
   int n_outputs_ = 1, n_threads_ = 1, stride_ = 4;
   RowSample sample_;

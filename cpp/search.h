@@ -1,8 +1,8 @@
 // A search finds the best split of nodes. The grower asks it once per batch of nodes and knows nothing of
 // channels, scores or derivatives; a search knows nothing of schedules, leaves or what becomes of a tree.
 //
-// Also the settings of one tree, which both read. To add a search: derive from `Search`, and bind it as an
-// object of its own (bindings/bind_searches.cpp), which the grower is handed.
+// To add a search: derive from `Search`, and bind it as an object of its own (bindings/bind_searches.cpp),
+// which the grower is handed.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -12,20 +12,10 @@
 
 #include "partition.h"
 #include "rng.h"
+#include "settings.h"
 #include "split.h"
 
 namespace polyleaf {
-
-struct GrowConfig {
-  SplitConfig split;
-  int32_t max_leaves = 31;
-  int32_t max_depth = -1;  // -1: no limit
-  bool level_wise = false;
-  bool post_prune = false;  // split whatever the gain, and cut back at the end
-  double colsample_bynode = 1.0;
-  uint64_t seed = 0;
-  size_t histogram_memory = size_t{1} << 30;  // bytes of kept histograms
-};
 
 constexpr double kLeastRelativeGain = 1.0 / (1 << 20);  // below this float32 cannot tell gain from rounding
 

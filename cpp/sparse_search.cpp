@@ -9,11 +9,12 @@ SparseSearch::SparseSearch(const Bins& bins, int n_threads)
     : bins_(bins), n_threads_(std::max(1, n_threads)) {}
 
 void SparseSearch::use(const SparseRows& gradients, const float* weight, const RowSample& sample,
-                       const SparseSearchConfig& config) {
+                       const LeafConfig& step, int32_t leaf_k) {
   gradients_ = &gradients;
   weight_ = weight;
   sample_ = sample;
-  config_ = config;
+  step_ = step;
+  leaf_k_ = leaf_k;
   fixed_ = fixed_point(gradients, sample, n_threads_);
   if (weight == nullptr && sample.multiplier == nullptr) return;
   float largest = 0;

@@ -2,10 +2,9 @@
 // that gain most (GBDT-SPARSE, section 4.1; GBDT-MO, Algorithm 3). No histogram, and nothing kept for a
 // node, is as large as the number of outputs.
 //
-//   ExactSparseSearch  every feature, thresholds at every s-th row in its order (GBDT-SPARSE, Algorithm 1)
-//   VerifiedSearch     a histogram search over a count-sketch of the gradients proposes a split for each tile
-//   of
-//                      features; the best few of them are judged by exact sums
+//   ExactSearch     every feature, thresholds at every s-th row in its order (GBDT-SPARSE, Algorithm 1)
+//   VerifiedSearch  a histogram search over a count-sketch of the gradients proposes a split for each tile
+//                   of features; the best few of them are judged by exact sums
 //
 // Owns: statistics of rows and gains. Must not know: losses, sketches, the schedule, leaves.
 #pragma once
@@ -14,18 +13,12 @@
 
 #include "leaves/newton.h"
 #include "search.h"
+#include "settings.h"
 #include "sparse_gain.h"
 #include "sparse_rows.h"
 #include "sparse_sums.h"
 
 namespace polyleaf {
-
-struct SparseSearchConfig {
-  LeafConfig step;     // of the leaves
-  int32_t leaf_k = 1;  // outputs that a leaf holds
-  double threshold_step =
-      0.05;  // exact search: a threshold at every such share of a node's rows; 0: at every bin
-};
 
 class SparseSearch : public Search {
  public:
@@ -36,8 +29,10 @@ class SparseSearch : public Search {
  protected:
   SparseSearch(const Bins& bins, int n_threads);
 
-  void use(const SparseRows& gradients, const float* weight, const RowSample& sample,
-           const SparseSearchConfig& config);
+  // What the next tree is judged by. weight: curvature of rows, nullptr: 1. step, leaf_k: what bounds the
+  // steps of leaves, and the outputs that a leaf holds.
+  void use(const SparseRows& gradients, const float* weight, const RowSample& sample, const LeafConfig& step,
+           int32_t leaf_k);
   void begin(const SearchScope& scope);
 
   float multiplier(int64_t row) const {
@@ -62,14 +57,15 @@ class SparseSearch : public Search {
   const SearchScope* scope_ = nullptr;
   const SparseRows* gradients_ = nullptr;
   RowSample sample_;
-  SparseSearchConfig config_;
+  LeafConfig step_{};
+  int32_t leaf_k_ = 0;
   FixedPoint fixed_;
 
  private:
   const float* weight_ = nullptr;
   FixedPoint fixed_weight_;
-  std::vector<double> curvature_,
-      left_curvature_;  // of nodes, and of the left children that their choices make
+  // Of nodes, and of the left children that their choices make.
+  std::vector<double> curvature_, left_curvature_;
 };
 
 }  // namespace polyleaf

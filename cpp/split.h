@@ -11,23 +11,10 @@
 #include "channels.h"
 #include "isa.h"
 #include "linear_table.h"
+#include "settings.h"
 #include "tree.h"
 
 namespace polyleaf {
-
-struct SplitConfig {
-  float reg_lambda = 1.0f, reg_alpha = 0.0f, max_delta_step = 0.0f, min_child_weight = 0.0f;
-  int32_t min_child_samples = 1;
-  double min_split_gain = 0.0;
-  int max_cat_to_onehot = 4;
-  double cat_smooth = 10.0;
-  int block_size = 0;  // full curvature: outputs that a node solves for, those of largest gradient; 0: all
-  int leaf_k = 0;      // sparse leaves: outputs of a leaf; 0: all
-  bool shared_support = false;  // sparse leaves: the two children of a node hold the same outputs
-
-  // As many outputs as there are is a dense leaf.
-  bool keeps_few(int n_outputs) const { return leaf_k > 0 && leaf_k < n_outputs; }
-};
 
 // What linear scores know of a node besides its channels (docs/linear-leaves.md).
 struct LinearScan {

@@ -172,7 +172,7 @@ double VerifiedSearch::left_curvature(const Case& c, Scratch& s) const {
 
 // Both sides of every set, each with outputs of its own.
 VerifiedSearch::Worths VerifiedSearch::worths(int n_sets, Scratch& s) const {
-  for (int i = 0; i < 2 * n_sets; ++i) s.magnitudes[i].start(config_.leaf_k);
+  for (int i = 0; i < 2 * n_sets; ++i) s.magnitudes[i].start(leaf_k_);
   for (int64_t i = 0; i < s.sums.n_touched; ++i) {
     const int64_t* line = s.sums.lines + i * kSetLanes;
     for (int set = 0; set < n_sets; ++set) {
@@ -183,10 +183,10 @@ VerifiedSearch::Worths VerifiedSearch::worths(int n_sets, Scratch& s) const {
   Worths w;
   for (int set = 0; set < n_sets; ++set) {
     w.curvature[set] = static_cast<double>(s.curvature[set]) * curvature_unit();
-    w.sum[set] = worth_of_largest(s.magnitudes[2 * set], fixed_.unit, w.curvature[set], config_.step);
+    w.sum[set] = worth_of_largest(s.magnitudes[2 * set], fixed_.unit, w.curvature[set], step_);
     if (set > 0)
-      w.sum[set] += worth_of_largest(s.magnitudes[2 * set + 1], fixed_.unit,
-                                     w.curvature[0] - w.curvature[set], config_.step);
+      w.sum[set] +=
+          worth_of_largest(s.magnitudes[2 * set + 1], fixed_.unit, w.curvature[0] - w.curvature[set], step_);
   }
   return w;
 }

@@ -20,12 +20,8 @@ class VerifiedSearch final : public SparseSearch {
  public:
   VerifiedSearch(const Bins& bins, HistogramSearch& proposals, int n_threads);
 
-  // What the next tree is judged by. weight: curvature of rows, nullptr: 1. `proposals` must be using
-  // channels of the same sample.
-  void use(const SparseRows& gradients, const float* weight, const RowSample& sample,
-           const SparseSearchConfig& config) {
-    SparseSearch::use(gradients, weight, sample, config);
-  }
+  // As SparseSearch::use. `proposals` must be using channels of the same sample.
+  using SparseSearch::use;
 
   void start(const SearchScope& scope) override;
   void evaluate(const std::vector<SearchNode>& nodes, bool renewed, std::vector<Choice>& choices) override;

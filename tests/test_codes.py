@@ -133,7 +133,7 @@ def test_linear_leaves_hold_all_codes():
     p = make_problem(1).sparsely_held()
     with pytest.raises(ValueError, match="none may be held sparse"):
         bins = core_bins(p.codes, p.n_bins, p.is_categorical, p.held_sparse)
-        _core.LinearTable(bins, p.codes.astype(np.float32))
+        _core.LinearTable(bins, p.codes.astype(np.float32), None, 1)
 
 
 def test_explicit_zeros_and_values_in_the_bin_of_zero_are_no_cells():

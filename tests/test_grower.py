@@ -9,6 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 import reference
+from core_settings import grow_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from problems import (
@@ -19,6 +20,7 @@ from problems import (
     Problem,
     Twin,
     assert_same_tree,
+    core_bins,
     make_problem,
     rows_of_nodes,
     sampled,
@@ -372,10 +374,10 @@ def test_a_grower_can_be_used_again():
     from polyleaf import _core
 
     p, q = make_problem(12, n_outputs=2), sampled(make_problem(12, n_outputs=2), multiplied=False)
-    grower = HistogramGrower(_core.Bins(p.codes, p.n_bins, p.is_categorical, 1), 2)
+    grower = HistogramGrower(core_bins(p.codes, p.n_bins, p.is_categorical), 2)
     for problem in (p, q, p):
         channels = _core.Channels(problem.g, None, "unit", problem.rows, None, 2)
-        tree = grower.grow(channels, _core.GrowConfig(max_leaves=31), None)
+        tree = grower.grow(channels, grow_config(), None)
         twin, leaves = Twin.grow(problem)
         np.testing.assert_array_equal(tree.feature, twin.feature)
         np.testing.assert_array_equal(tree.gain, twin.gain)

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from problems import HistogramGrower, make_problem, raw_features, sampled
+from core_settings import grow_config, linear_leaf_config
+from problems import HistogramGrower, core_bins, core_channels, make_problem, raw_features, sampled
 from reference import linear
 
 from polyleaf import _core
@@ -16,25 +17,18 @@ class Case:
     def __init__(self, problem, draw=0, features=None):
         self.problem = p = problem
         self.features = raw_features(p, draw) if features is None else features
-        self.bins = _core.Bins(p.codes, p.n_bins, p.is_categorical, 1)
-        self.table = _core.LinearTable(self.bins, self.features)
+        self.bins = core_bins(p.codes, p.n_bins, p.is_categorical)
+        self.table = _core.LinearTable(self.bins, self.features, None, 1)
         grower = HistogramGrower(self.bins)
-        config = _core.GrowConfig(max_leaves=p.config.max_leaves, max_depth=p.config.max_depth)
-        self.tree = grower.grow(_core.Channels(p.g, p.h, p.kind, p.rows, p.multiplier), config)
+        config = grow_config(max_leaves=p.config.max_leaves, max_depth=p.config.max_depth)
+        self.tree = grower.grow(core_channels(p, 1), config)
         self.leaf_of_row = grower.leaf_of_row.copy()
 
     def core(self, most=5, n_threads=1, **options):
         p = self.problem
-        data = p.g, p.h, self.leaf_of_row, self.features, self.table
-        return _core.linear_leaves(
-            self.tree,
-            *data,
-            max_regressors=most,
-            rows=p.rows,
-            multiplier=p.multiplier,
-            n_threads=n_threads,
-            **options,
-        )
+        data = p.g, p.h, self.leaf_of_row, self.tree, self.features, self.table
+        step = linear_leaf_config(max_regressors=most, **options)
+        return _core.linear_leaves(*data, step, p.rows, p.multiplier, n_threads)
 
     def twin(self, most=5, **options):
         p = self.problem
@@ -76,7 +70,7 @@ def test_table_equals_twin(weighted):
     p = make_problem(1, n=9000, categorical=(1,))
     features = raw_features(p)
     weight = np.random.default_rng(2).integers(0, 4, 9000).astype(np.float32) if weighted else None
-    bins = _core.Bins(p.codes, p.n_bins, p.is_categorical, 1)
+    bins = core_bins(p.codes, p.n_bins, p.is_categorical)
     ours = _core.LinearTable(bins, features, weight, n_threads=2)
     theirs = linear.linear_table(p.codes, features, p.is_categorical, weight)
     for name in ("centre", "scale", "means"):

@@ -1,13 +1,14 @@
 """Splits that look ahead to linear leaves: the core's trees equal the twin's, bit for bit."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import reference
+from core_settings import grow_config, linear_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import HistogramGrower, as_reference_tree, make_problem, raw_features, sampled
+from problems import HistogramGrower, as_reference_tree, core_bins, make_problem, raw_features, sampled
 from reference.linear import linear_table
 from reference.linear_search import LinearConfig, LinearSearch
 
@@ -15,12 +16,11 @@ from polyleaf import _core
 
 
 def by_core(p, features, linear, n_threads=1):
-    bins = _core.Bins(p.codes, p.n_bins, p.is_categorical, n_threads)
-    channels = _core.LinearChannels(_core.LinearTable(bins, features))
-    fit = dict(fit=linear.fit, max_regressors=linear.max_regressors, linear_lambda=linear.linear_lambda)
-    channels.renew(p.g, p.h, p.kind, rows=p.rows, multiplier=p.multiplier, n_threads=n_threads, **fit)
+    bins = core_bins(p.codes, p.n_bins, p.is_categorical, n_threads=n_threads)
+    channels = _core.LinearChannels(_core.LinearTable(bins, features, None, n_threads))
+    channels.renew(p.g, p.h, p.kind, linear_config(linear), p.rows, p.multiplier, n_threads)
     grower = HistogramGrower(bins, n_threads)
-    tree = grower.grow(channels, _core.GrowConfig(**asdict(p.config)), p.features)
+    tree = grower.grow(channels, grow_config(p.config), p.features)
     return as_reference_tree(tree), np.array(grower.leaf_of_row)
 
 

@@ -4,13 +4,13 @@ import sys
 
 import numpy as np
 import pytest
+from core_settings import grow_config, leaf_config
 from problems import HistogramGrower, core_bins, core_channels, make_problem
 
 from polyleaf import _core
 
 P = make_problem(1, n=200, n_bins=(9, 30), n_outputs=2)
-CONFIG = _core.GrowConfig(max_leaves=4)
-STEP = _core.LeafConfig(reg_lambda=1.0)
+CONFIG, STEP = grow_config(max_leaves=4), leaf_config()
 N = P.codes.shape[1]
 
 
@@ -22,7 +22,7 @@ def gradients_of(n=N):
     """One output a row."""
     every = np.arange(n)
     return _core.SparseGradients(
-        np.arange(n + 1), (every % 3).astype(np.int32), (every % 7 - 3.0).astype(np.float32), 3
+        np.arange(n + 1), (every % 3).astype(np.int32), (every % 7 - 3.0).astype(np.float32), 3, 1
     )
 
 

@@ -98,7 +98,7 @@ def test_count_sketch_of_csr_equals_dense(d, n_threads):
 def test_any_shape_equals_the_twin(n, k, d, seed):
     g = sparse_matrix(n, k, 0.5, seed % 1000)
     same_bits(core.sketch_signs(g, d, seed, 1.0, 2), reference.signed_projection(g, d, seed, 1.0))
-    sparse = core.SparseGradients(*csr_arrays(g), k)
+    sparse = core.SparseGradients(*csr_arrays(g), k, 1)
     same_bits(sparse.count_sketch(d, seed, 1.0, 2), reference.count_sketch(g, d, seed, 1.0))
 
 
@@ -295,7 +295,7 @@ def test_the_core_checks_what_memory_safety_needs(call, message):
 def test_broken_csr_is_refused(indptr):
     arrays = np.array(indptr, np.int64), np.zeros(3, np.int32), np.zeros(3, np.float32)
     with pytest.raises(ValueError, match="indptr"):
-        core.SparseGradients(*arrays, 1)
+        core.SparseGradients(*arrays, 1, 1)
 
 
 # --------------------------------------------------------------------------------------------------- training

@@ -9,6 +9,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 import reference
+from core_settings import grow_config, leaf_config_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from problems import KINDS, Core, Twin, assert_same_tree, make_problem, sampled
@@ -21,16 +22,12 @@ SUPPORTS = [False, True]
 def core_leaves(p, tree, leaf_of_row, n_threads=1):
     """The core's sparse leaves of a twin's tree; learning rate 0.3."""
     c = p.config
-    step = _core.LeafConfig(
-        reg_lambda=c.reg_lambda, reg_alpha=c.reg_alpha, max_delta_step=c.max_delta_step, learning_rate=0.3
-    )
     grower = Core.grower(p, n_threads)
-    config = _core.GrowConfig(**{name: getattr(c, name) for name in c.__dataclass_fields__})
     channels = _core.Channels(p.g, p.h, p.kind, p.rows, p.multiplier, n_threads)
-    grown = grower.grow(channels, config, p.features)
-    shared = grown if c.shared_support else None
-    sample = {"rows": p.rows, "multiplier": p.multiplier, "n_threads": n_threads}
-    return _core.sparse_leaves(p.g, p.h, leaf_of_row, tree.n_leaves, c.leaf_k, shared, step, **sample)
+    grown = grower.grow(channels, grow_config(c), p.features)
+    kept = c.leaf_k, grown if c.shared_support else None, leaf_config_of(c, learning_rate=0.3)
+    sample = p.rows, p.multiplier, n_threads
+    return _core.sparse_leaves(p.g, p.h, leaf_of_row, tree.n_leaves, *kept, *sample)
 
 
 def assert_core_equals_twin(p, n_threads=1):

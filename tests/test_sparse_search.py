@@ -1,11 +1,12 @@
 """Training on sparse gradients: searches, leaves, derivatives and whole models equal their twin exactly."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import reference
 import scipy.sparse as sp
+from core_settings import grow_config, leaf_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from problems import as_reference_tree, assert_same_tree, core_bins
@@ -63,7 +64,7 @@ def core_gradients(g, n_threads=1):
 def sketched(problem, d=8):
     """Channels of a sketch, for both: kind, sketch (n, d), curvature (n, 1) or None."""
     p = problem.gradients
-    g = core_gradients(p.g).count_sketch(d, 7, 0.5)
+    g = core_gradients(p.g).count_sketch(d, 7, 0.5, 1)
     if p.weight is None and p.multiplier is None:
         return "unit", g, None
     weight = np.ones(len(g), np.float32) if p.weight is None else p.weight
@@ -75,8 +76,8 @@ def core_tree(
 ):
     p = problem.gradients
     bins = core_bins(*problem.data, held_sparse, n_threads)
-    gradients, settings = core_gradients(p.g, n_threads), _core.GrowConfig(**asdict(config))
-    step = _core.LeafConfig(**asdict(step))
+    gradients, settings = core_gradients(p.g, n_threads), grow_config(config)
+    step = leaf_config(step)
     if search == "exact":
         chosen = _core.ExactSearch(bins, n_threads)
         chosen.use(gradients, p.weight, p.rows, p.multiplier, step, leaf_k, threshold_step)
@@ -264,7 +265,7 @@ def test_leaves_equal_the_twin(variant, leaf_k, step):
     step = twin.Step(**step)
     expected = twin.sparse_leaves(p, leaf_of_row, 6, leaf_k, step)
     for n_threads in (1, 3):
-        args = p.weight, leaf_of_row, 6, leaf_k, _core.LeafConfig(**asdict(step)), p.rows, p.multiplier
+        args = p.weight, leaf_of_row, 6, leaf_k, leaf_config(step), p.rows, p.multiplier
         found = _core.sparse_leaves_of_sparse(core_gradients(p.g), *args, n_threads)
         assert_same_leaves(found, expected)
 
@@ -273,7 +274,7 @@ def test_leaves_of_equal_sums_hold_the_first_outputs():
     g = np.full((10, 6), -1, np.float32)
     p = twin.Gradients(g)
     leaves = _core.sparse_leaves_of_sparse(
-        core_gradients(g), None, np.zeros(10, np.int32), 1, 2, _core.LeafConfig()
+        core_gradients(g), None, np.zeros(10, np.int32), 1, 2, leaf_config(), None, None, 1
     )
     assert_same_leaves(leaves, twin.sparse_leaves(p, np.zeros(10, np.int32), 1, 2, twin.Step()))
     assert list(leaves.outputs) == [0, 1]

@@ -10,13 +10,9 @@
 
 #include "../channels.h"
 #include "../isa.h"
+#include "../settings.h"
 
 namespace polyleaf {
-
-struct LeafConfig {
-  double reg_lambda = 1.0, reg_alpha = 0.0, max_delta_step = 0.0, learning_rate = 1.0;
-  int block_size = 0;  // full curvature: outputs that a leaf solves for, those of largest gradient; 0: all
-};
 
 struct LeafKernels {
   // sums[leaf][j] += trunc(values_ij * multiplier_i * scale_j) over rows [begin, end) of the sample

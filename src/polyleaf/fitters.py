@@ -48,18 +48,9 @@ class ConstantFitter:
         self._block_size = settings.curvature.block_of_leaves
 
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
-        return _core.newton_leaves(
-            *self._derivatives.for_leaves(output),
-            grown.leaf_of_row,
-            grown.tree.n_leaves,
-            reg_lambda=self._step.reg_lambda,
-            reg_alpha=self._step.reg_alpha,
-            max_delta_step=self._step.max_delta_step,
-            learning_rate=learning_rate,
-            **draw.sample,
-            n_threads=self._workers.n_threads,
-            block_size=self._block_size,
-        )
+        data = *self._derivatives.for_leaves(output), grown.leaf_of_row, grown.tree.n_leaves
+        step = leaf_config(self._step, learning_rate, self._block_size)
+        return _core.newton_leaves(*data, step, *draw.sample, self._workers.n_threads)
 
 
 class QuantileFitter:
@@ -83,16 +74,10 @@ class SparseFitter:
         self._step, self._workers = settings.step, settings.workers
 
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
-        return _core.sparse_leaves(
-            *self._derivatives.for_leaves(output),
-            grown.leaf_of_row,
-            grown.tree.n_leaves,
-            self._leaf.leaf_k,
-            grown.tree if self._leaf.leaf_support == "shared" else None,
-            leaf_config(self._step, learning_rate),
-            **draw.sample,
-            n_threads=self._workers.n_threads,
-        )
+        data = *self._derivatives.for_leaves(output), grown.leaf_of_row, grown.tree.n_leaves
+        shared = grown.tree if self._leaf.leaf_support == "shared" else None
+        kept = self._leaf.leaf_k, shared, leaf_config(self._step, learning_rate)
+        return _core.sparse_leaves(*data, *kept, *draw.sample, self._workers.n_threads)
 
 
 class LabelFitter:
@@ -103,16 +88,9 @@ class LabelFitter:
         self._step, self._workers = settings.step, settings.workers
 
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
-        return _core.sparse_leaves_of_sparse(
-            self._state.gradients,
-            self._state.weight,
-            grown.leaf_of_row,
-            grown.tree.n_leaves,
-            self._leaf.leaf_k,
-            leaf_config(self._step, learning_rate),
-            **draw.sample,
-            n_threads=self._workers.n_threads,
-        )
+        data = self._state.gradients, self._state.weight, grown.leaf_of_row, grown.tree.n_leaves
+        kept = self._leaf.leaf_k, leaf_config(self._step, learning_rate)
+        return _core.sparse_leaves_of_sparse(*data, *kept, *draw.sample, self._workers.n_threads)
 
 
 class LinearFitter:
@@ -133,27 +111,24 @@ class LinearFitter:
         self.table = _core.LinearTable(dataset.bins, self._features, weight, n_threads)
 
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
-        return _core.linear_leaves(
-            grown.tree,
-            *self._derivatives.for_leaves(output),
-            grown.leaf_of_row,
-            self._features,
-            self.table,
+        step = _core.LinearLeafConfig(
             reg_lambda=self._step.reg_lambda,
             linear_lambda=self._leaf.slope_lambda,
+            learning_rate=learning_rate,
             max_regressors=self._leaf.linear_features,
             clip=self._leaf.linear_extrapolation == "clip",
-            learning_rate=learning_rate,
-            **draw.sample,
-            n_threads=self._workers.n_threads,
         )
+        g, h = self._derivatives.for_leaves(output)
+        data = g, h, grown.leaf_of_row, grown.tree, self._features, self.table
+        return _core.linear_leaves(*data, step, *draw.sample, self._workers.n_threads)
 
 
-def leaf_config(step: Step, learning_rate: float = 1.0) -> _core.LeafConfig:
-    """The Newton step of one output, which splits of labels are judged by and leaves hold."""
+def leaf_config(step: Step, learning_rate: float = 1.0, block_size: int = 0) -> _core.LeafConfig:
+    """The Newton step of leaves, which splits of labels are judged by, whatever the learning rate."""
     return _core.LeafConfig(
         reg_lambda=step.reg_lambda,
         reg_alpha=step.reg_alpha,
         max_delta_step=step.max_delta_step,
         learning_rate=learning_rate,
+        block_size=block_size,
     )

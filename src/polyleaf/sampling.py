@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -45,9 +45,9 @@ class Draw(NamedTuple):
     is_chance: bool
 
     @property
-    def sample(self) -> dict[str, Any]:
-        """The rows, as the core is told of them."""
-        return {"rows": self.rows, "multiplier": self.multiplier}
+    def sample(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Rows and multiplier: what the core is told."""
+        return self.rows, self.multiplier
 
 
 class Sampler:

@@ -45,7 +45,7 @@ class HistogramSplits:
         return self._search
 
     def _quantise(self, kind: str, g: np.ndarray, h: np.ndarray | None, draw: Draw) -> None:
-        self._channels.quantise(g, h, kind, draw.rows, draw.multiplier, self._workers.n_threads)
+        self._channels.quantise(g, h, kind, *draw.sample, self._workers.n_threads)
 
     def _columns(self, draw: Draw, output: int) -> tuple[str, np.ndarray, np.ndarray | None]:
         """Kind of channels, gradients and curvatures."""
@@ -69,19 +69,13 @@ class LookaheadSplits(HistogramSplits):
 
     def __init__(self, table: _core.LinearTable, leaf: LinearLeaf, *of_histograms: Any) -> None:
         super().__init__(*of_histograms)
-        self._leaf, self._channels = leaf, _core.LinearChannels(table)
+        self._channels = _core.LinearChannels(table)
+        self._config = _core.LinearConfig(
+            fit=leaf.linear_fit, max_regressors=leaf.linear_features, linear_lambda=leaf.slope_lambda
+        )
 
     def _quantise(self, kind: str, g: np.ndarray, h: np.ndarray | None, draw: Draw) -> None:
-        self._channels.renew(
-            g,
-            h,
-            kind,
-            fit=self._leaf.linear_fit,
-            max_regressors=self._leaf.linear_features,
-            linear_lambda=self._leaf.slope_lambda,
-            **draw.sample,
-            n_threads=self._workers.n_threads,
-        )
+        self._channels.renew(g, h, kind, self._config, *draw.sample, self._workers.n_threads)
 
 
 class VerifiedSplits:
@@ -99,7 +93,7 @@ class VerifiedSplits:
         gradients, weight, n_threads = self._state.gradients, self._state.weight, self._workers.n_threads
         g = self._sketch.sketch_sparse(gradients, draw.round, self._seed, n_threads)
         kind, h = _counted(len(g), weight, draw)
-        self._channels.quantise(g, h, kind, draw.rows, draw.multiplier, n_threads)
+        self._channels.quantise(g, h, kind, *draw.sample, n_threads)
         self._search.use(gradients, weight, self._channels, self._step, self._leaf.leaf_k)
         return self._search
 
@@ -112,9 +106,8 @@ class ExactSplits:
         self._search = _core.ExactSearch(bins, settings.workers.n_threads)
 
     def use(self, draw: Draw, output: int) -> _core.Search:
-        sums, leaf = (self._state.gradients, self._state.weight), self._leaf
-        sample, thresholds = (draw.rows, draw.multiplier), leaf.threshold_step
-        self._search.use(*sums, *sample, self._step, leaf.leaf_k, thresholds)
+        data, leaf = (self._state.gradients, self._state.weight), self._leaf
+        self._search.use(*data, *draw.sample, self._step, leaf.leaf_k, leaf.threshold_step)
         return self._search
 
 

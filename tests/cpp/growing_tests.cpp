@@ -48,7 +48,7 @@ void test_grow(const Problem& p, Curvature curvature, const GrowConfig& config, 
       check_tree(tree, grower.leaf_of_row(), p.n);
     }
     std::vector<float> values(static_cast<size_t>(tree.n_leaves) * p.n_outputs);
-    newton_leaves(p.g.data(), h, p.n_outputs, h_columns, sample, grower.leaf_of_row(), tree.n_leaves, {},
+    newton_leaves(p.g.data(), h, p.n_outputs, h_columns, sample, grower.leaf_of_row(), tree.n_leaves, kStep,
                   n_threads, values.data());
     std::vector<int32_t> leaves(grower.leaf_of_row(), grower.leaf_of_row() + p.n);
     if (n_threads == 1) {
@@ -90,7 +90,7 @@ void test_growing() {
     for (Curvature curvature : {Curvature::unit, Curvature::shared, Curvature::diagonal})
       for (bool sampled : {false, true}) {
         const Problem p = make_problem(++seed, sampled ? 700 : 900, 11, n_outputs);
-        GrowConfig config;
+        GrowConfig config = grow_config();
         config.max_leaves = 20;
         config.split.min_child_samples = 3;
         config.level_wise = seed % 2 == 0;
@@ -99,7 +99,7 @@ void test_growing() {
         config.split.reg_alpha = seed % 5 == 0 ? 0.1f : 0.0f;
         test_grow(p, curvature, config, sampled);
       }
-  GrowConfig deep;
+  GrowConfig deep = grow_config();
   deep.max_leaves = 3000;
   test_grow(make_problem(99, 40000, 3, 2), Curvature::shared, deep, false);  // chunks, kept histograms
   test_grow(make_problem(98, 1, 2, 2), Curvature::unit, deep, false);        // one row

@@ -57,7 +57,7 @@ std::vector<double> train_sparse(const Problem& p, const SparseTraining& trainin
   const float* w = training.sampled ? weight.data() : nullptr;
   LossConfig loss;
   loss.family = LossFamily::squared_hinge;
-  GrowConfig config;
+  GrowConfig config = grow_config();
   config.max_leaves = 12;
   config.level_wise = true;
   config.split.min_child_samples = 5;
@@ -68,19 +68,19 @@ std::vector<double> train_sparse(const Problem& p, const SparseTraining& trainin
     Channels channels;
     Tree tree;
     if (training.exact) {
-      exact.use(gradients, w, sample, {{}, leaf_k, 0.05});
+      exact.use(gradients, w, sample, kStep, leaf_k, 0.05);
       tree = grower.grow(exact, config, nullptr);
     } else {
       count_sketch(gradients, static_cast<uint64_t>(round), 8, 0.5f, sketch.data(), n_threads);
       const Curvature curvature = w != nullptr ? Curvature::shared : Curvature::unit;
       channels.quantise(sketch.data(), w, 8, curvature, sample, n_threads);
       histograms.use(channels);
-      verified.use(gradients, w, channels.sample(), {{}, leaf_k});
+      verified.use(gradients, w, channels.sample(), kStep, leaf_k);
       tree = grower.grow(verified, config, nullptr);
     }
     check_tree(tree, grower.leaf_of_row(), p.n);
     const SparseLeafArrays leaves =
-        sparse_leaves(gradients, w, sample, grower.leaf_of_row(), tree.n_leaves, {}, leaf_k, n_threads);
+        sparse_leaves(gradients, w, sample, grower.leaf_of_row(), tree.n_leaves, kStep, leaf_k, n_threads);
     const auto block = std::make_shared<const SparseLeaves>(
         leaves.begin.data(), tree.n_leaves, leaves.outputs.data(), leaves.values.data(),
         static_cast<int64_t>(leaves.outputs.size()), training.n_outputs);

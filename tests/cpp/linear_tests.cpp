@@ -23,7 +23,7 @@ void test_linear() {
         features[i] = p.codes[i] == 255 ? std::nanf("") : static_cast<float>(p.codes[i]) * 0.1f;
       RowSample sample;
       sample.n_all = p.n;
-      GrowConfig config;
+      GrowConfig config = grow_config();
       config.max_leaves = 9;
       config.split.min_child_samples = 10;
       std::vector<float> first;
@@ -31,9 +31,8 @@ void test_linear() {
         const Bins bins(p.codes.data(), p.n, p.n_features, p.n_bins.data(), p.categorical.data(), n_threads);
         const LinearTable table(bins, features.data(), nullptr, n_threads);
         LinearChannels channels(table);
-        LinearConfig settings;
-        settings.full = full;
-        channels.use(p.g.data(), nullptr, n_outputs, Curvature::unit, sample, settings, n_threads);
+        channels.use(p.g.data(), nullptr, n_outputs, Curvature::unit, sample,
+                     {.full = full, .max_regressors = 5, .linear_lambda = 1.0}, n_threads);
         HistogramSearch search(bins, n_threads);
         search.use(channels);
         Grower grower(bins, n_threads);
@@ -41,7 +40,7 @@ void test_linear() {
         check_tree(tree, grower.leaf_of_row(), p.n);
         const FeatureMatrix x{features.data(), p.n_features, p.n};
         const auto leaves = fit_linear_leaves(p.g.data(), nullptr, n_outputs, 0, sample, grower.leaf_of_row(),
-                                              tree, x, table, {}, n_threads);
+                                              tree, x, table, kLinearStep, n_threads);
         std::vector<float> raw(p.n * n_outputs, 0.0f);
         add_leaf_values(raw.data(), p.n, n_outputs, -1, grower.leaf_of_row(), leaves->view(), x, n_threads);
         if (n_threads == 1) first = raw;

@@ -8,10 +8,39 @@
 #include <vector>
 
 #include "check.h"
+#include "settings.h"
 #include "sparse_codes.h"
 #include "tree.h"
 
 namespace polyleaf::tests {
+
+// Settings, which have no defaults, where a test does not care.
+inline GrowConfig grow_config() {
+  const SplitConfig split{.reg_lambda = 1.0f,
+                          .reg_alpha = 0.0f,
+                          .max_delta_step = 0.0f,
+                          .min_child_weight = 0.0f,
+                          .min_child_samples = 1,
+                          .min_split_gain = 0.0,
+                          .max_cat_to_onehot = 4,
+                          .cat_smooth = 10.0,
+                          .block_size = 0,
+                          .leaf_k = 0,
+                          .shared_support = false};
+  return {.split = split,
+          .max_leaves = 31,
+          .max_depth = -1,
+          .level_wise = false,
+          .post_prune = false,
+          .colsample_bynode = 1.0,
+          .seed = 0,
+          .histogram_memory = size_t{1} << 30};
+}
+
+inline constexpr LeafConfig kStep{
+    .reg_lambda = 1.0, .reg_alpha = 0.0, .max_delta_step = 0.0, .learning_rate = 1.0, .block_size = 0};
+inline constexpr LinearLeafConfig kLinearStep{
+    .reg_lambda = 1.0, .linear_lambda = 1.0, .learning_rate = 1.0, .max_regressors = 5, .clip = true};
 
 struct Problem {
   int64_t n;

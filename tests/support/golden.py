@@ -21,7 +21,7 @@ from scipy.sparse import csr_matrix
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, recipes
 from polyleaf.features import as_features
 
-FILE = Path(__file__).parents[1] / "files" / "golden.json"
+FILE = Path(__file__).parent / "files" / "golden.json"
 N, OUTPUTS = 420, 3
 SMALL = {"n_estimators": 3, "max_leaves": 8, "min_child_samples": 4, "random_state": 0}
 SPARSE_LABELS = {"leaf": "sparse", "leaf_k": 3, "min_child_samples": 5}

@@ -3,7 +3,7 @@
 Owns: what a test needs in order to say "the core and the twin" in one line. Must not know: what is asserted.
 """
 
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from itertools import product
 
@@ -89,7 +89,7 @@ def core_bins(codes, n_bins, is_categorical, held_sparse=(), n_threads=1):
     from polyleaf import _core
 
     if not held_sparse:
-        return _core.Bins(codes, n_bins, is_categorical, n_threads)
+        return _core.Bins(codes, n_bins, is_categorical, n_threads, None)
     dense = np.delete(codes, held_sparse, axis=0)
     return _core.Bins(dense, n_bins, is_categorical, n_threads, sparse_arrays(codes, held_sparse))
 
@@ -193,22 +193,22 @@ class Core:
 
     @staticmethod
     def grow(p, n_threads=1, grower=None, **only_core):
-        from polyleaf import _core
+        from core_settings import grow_config
 
         grower = grower or Core.grower(p, n_threads)
-        config = _core.GrowConfig(**asdict(p.config), **only_core)
+        config = grow_config(p.config, **only_core)
         tree = grower.grow(core_channels(p, n_threads), config, p.features)
         return as_reference_tree(tree), np.array(grower.leaf_of_row)
 
     @staticmethod
     def grow_by_layers(layers, n_threads=1):
-        from polyleaf import _core
+        from core_settings import grow_config
 
         p, both = layers[0], Core.grower(layers[0], n_threads)
         grower, search = both.grower, both.search
         channels = iter([core_channels(p, n_threads) for p in layers])
         search.use(next(channels))
-        grower.begin(search, _core.GrowConfig(**asdict(p.config)), p.features)
+        grower.begin(search, grow_config(p.config), p.features)
         while grower.split() and grower.may_split:
             search.use(next(channels))
             grower.evaluate()
@@ -216,22 +216,12 @@ class Core:
 
     @staticmethod
     def leaves(p, leaf_of_row, n_leaves, learning_rate=1.0, n_threads=1):
+        from core_settings import leaf_config_of
+
         from polyleaf import _core
 
-        c = p.config
-        penalties = c.reg_lambda, c.reg_alpha, c.max_delta_step
-        return _core.newton_leaves(
-            p.g,
-            p.h,
-            leaf_of_row,
-            n_leaves,
-            *penalties,
-            learning_rate,
-            p.rows,
-            p.multiplier,
-            n_threads,
-            c.block_size,
-        )
+        step = leaf_config_of(p.config, learning_rate)
+        return _core.newton_leaves(p.g, p.h, leaf_of_row, n_leaves, step, p.rows, p.multiplier, n_threads)
 
 
 class HistogramGrower:
