@@ -49,7 +49,7 @@ SOMETHING_ELSE = {
     ("binning.py", "subsample"), ("binning.py", "random_state"), ("custom.py", "curvature"),
     ("log_link.py", "curvature"), ("recipes.py", "leaf_k"), ("binary.py", "scale_pos_weight"),
     ("structure.py", "reg_alpha"), ("structure.py", "max_delta_step"), ("structure.py", "leaf_k"),
-    ("fitters.py", "learning_rate"),
+    ("fitters.py", "learning_rate"), ("fitters.py", "block_size"),
 }  # fmt: skip
 
 
