@@ -65,8 +65,7 @@ nb::ndarray<nb::numpy, int32_t> dense(const Channels& channels) {
   const size_t n = static_cast<size_t>(channels.sample().n_used());
   NewArray<int32_t> out({n, width});
   for (size_t i = 0; i < n; ++i) {
-    const int64_t row =
-        channels.sample().rows != nullptr ? channels.sample().rows[i] : static_cast<int64_t>(i);
+    const int64_t row = channels.sample().row(static_cast<int64_t>(i));
     std::copy(channels.row(row), channels.row(row) + width, out.data + i * width);
   }
   return out.array;
@@ -164,7 +163,7 @@ void bind_leaves(nb::module_& m) {
         require(n_leaves >= 1, "There must be at least one leaf.");
         if (h)
           require(h->shape(0) == g.shape(0) &&
-                      (h->shape(1) == 1 || h->shape(1) == k || h->shape(1) == k * (k + 1) / 2),
+                      (h->shape(1) == 1 || h->shape(1) == k || h->shape(1) == packed_size(k)),
                   "h must have g's rows, and one column, one per output, or K (K + 1) / 2.");
         check_leaf_ids(leaf_of_row.data(), static_cast<int64_t>(leaf_of_row.size()), n_leaves,
                        std::max(1, n_threads));

@@ -2,10 +2,9 @@
 // that gain most (GBDT-SPARSE, section 4.1; GBDT-MO, Algorithm 3). No histogram, and nothing kept for a
 // node, is as large as the number of outputs.
 //
-//   ExactSparseSearch  every feature, thresholds at every s-th row in its order (GBDT-SPARSE, Algorithm 1)
-//   VerifiedSearch     a histogram search over a count-sketch of the gradients proposes a split for each tile
-//   of
-//                      features; the best few of them are judged by exact sums
+//   ExactSearch     every feature, thresholds at every s-th row in its order (GBDT-SPARSE, Algorithm 1)
+//   VerifiedSearch  a histogram search over a count-sketch of the gradients proposes a split for each tile
+//                   of features; the best few of them are judged by exact sums
 //
 // Owns: statistics of rows and gains. Must not know: losses, sketches, the schedule, leaves.
 #pragma once
@@ -23,8 +22,8 @@ namespace polyleaf {
 struct SparseSearchConfig {
   LeafConfig step;     // of the leaves
   int32_t leaf_k = 1;  // outputs that a leaf holds
-  double threshold_step =
-      0.05;  // exact search: a threshold at every such share of a node's rows; 0: at every bin
+  // Exact search: a threshold at every such share of a node's rows; 0: at every bin.
+  double threshold_step = 0.05;
 };
 
 class SparseSearch : public Search {
@@ -40,13 +39,10 @@ class SparseSearch : public Search {
            const SparseSearchConfig& config);
   void begin(const SearchScope& scope);
 
-  float multiplier(int64_t row) const {
-    return sample_.multiplier != nullptr ? sample_.multiplier[row] : 1.0f;
-  }
   // Curvature of a row in units of `curvature_unit()`.
   int64_t row_curvature(int64_t row) const {
     if (weight_ == nullptr && sample_.multiplier == nullptr) return 1;
-    return fixed_weight_((weight_ != nullptr ? weight_[row] : 1.0f) * multiplier(row));
+    return fixed_weight_((weight_ != nullptr ? weight_[row] : 1.0f) * sample_.factor(row));
   }
   double curvature_unit() const {
     return weight_ == nullptr && sample_.multiplier == nullptr ? 1.0 : fixed_weight_.unit;
@@ -68,8 +64,8 @@ class SparseSearch : public Search {
  private:
   const float* weight_ = nullptr;
   FixedPoint fixed_weight_;
-  std::vector<double> curvature_,
-      left_curvature_;  // of nodes, and of the left children that their choices make
+  std::vector<double> curvature_;       // of nodes
+  std::vector<double> left_curvature_;  // of the left children that their choices make
 };
 
 }  // namespace polyleaf
