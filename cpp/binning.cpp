@@ -81,8 +81,7 @@ bool fits_float(ValueType type) {
   return type == ValueType::f32 || type == ValueType::u16 || type == ValueType::i16;
 }
 
-// ---- sorting
-// -------------------------------------------------------------------------------------------------------
+// ---- sorting --------------------------------------------------------------------------------------------
 
 template <class T>
 using KeyOf = std::conditional_t<std::is_same_v<T, float>, uint32_t, uint64_t>;
@@ -156,8 +155,7 @@ void sort_by_key(std::vector<Item>& items, std::vector<Item>& scratch) {
   }
 }
 
-// ---- from sampled values to thresholds
-// -----------------------------------------------------------------------------
+// ---- from sampled values to thresholds ------------------------------------------------------------------
 
 struct Distinct {
   std::vector<double> values;  // ascending
@@ -430,8 +428,7 @@ std::vector<Thresholds> find_thresholds(const Columns& columns, const Sample& sa
   return result;
 }
 
-// ---- codes
-// ---------------------------------------------------------------------------------------------------------
+// ---- codes ----------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -580,8 +577,7 @@ void BinTable::transform(const Columns& columns, uint8_t* codes, int n_threads, 
   });
 }
 
-// ---- infinities
-// ----------------------------------------------------------------------------------------------------
+// ---- infinities -----------------------------------------------------------------------------------------
 
 template <class T>
 bool has_infinite(const T* data, int64_t n_rows, int64_t n_columns, ptrdiff_t row_stride,
