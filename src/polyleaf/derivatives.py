@@ -12,6 +12,8 @@ import numpy as np
 
 import polyleaf._core as _core
 
+from .objectives.packed import packed_diagonal, packed_size
+
 if TYPE_CHECKING:
     from .config import BoostConfig
     from .objectives.base import Problem
@@ -53,7 +55,7 @@ class Derivatives:
         self.full = None
         if k > 1 and {config.curvature, config.wanted_leaf_curvature} & {"full", "block"}:
             _check_memory(n, k, config)
-            self.full = np.empty((n, k * (k + 1) // 2), np.float32)
+            self.full = np.empty((n, packed_size(k)), np.float32)
         shape = problem.curvature_shape() if self.full is None else (n, k)
         self.h = None if shape is None else np.empty(shape, np.float32)
 
@@ -63,8 +65,7 @@ class Derivatives:
             self.problem.derivatives(raw, self.g, self.h, self.config.n_threads)
             return
         self.problem.full_curvature(raw, self.g, self.full, self.config.n_threads)
-        k = np.arange(self.g.shape[1])
-        np.take(self.full, k * (k + 3) // 2, axis=1, out=self.h)
+        np.take(self.full, packed_diagonal(self.g.shape[1]), axis=1, out=self.h)
 
     def of_output(self, output: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Gradient and curvature of one output (n_rows, 1), or of all where `output` is -1."""
@@ -157,7 +158,7 @@ def _check_memory(n_rows: int, n_outputs: int, config: BoostConfig) -> None:
     bins of eight features at a time. Counted for one thread: whether a model can be trained must not depend
     on how many there are.
     """
-    entries = n_outputs * (n_outputs + 1) // 2
+    entries = packed_size(n_outputs)
     needed = 4 * n_rows * entries
     if config.curvature in ("full", "block"):
         needed += (2 * n_rows + 4 * _BINS_AT_A_TIME) * (entries + n_outputs)

@@ -33,7 +33,7 @@ from .dataset import Dataset
 from .features import as_features
 from .metrics import Metric, get_metrics
 from .model import Model
-from .objectives import Custom, Objective, get_objective
+from .objectives import Objective, automatic_name, get_objective, objective_class, objective_names
 from .parameters import SHARED_CONSTRAINTS, Constraints, document
 from .projections import Projector
 from .targets import Target, TargetEncoding, encode_classification, encode_regression, encode_sparse
@@ -138,10 +138,10 @@ class _PolyleafEstimator(BaseEstimator):
                 eval_sets=eval_sets,
                 callbacks=all_callbacks,
                 init_model=start,
-                base_score=self._encoded_base_score(encoding),
-                target_scale=self._per_score(encoding.scale),
-                target_offset=self._per_score(encoding.offset),
-                output_names=self._score_names(encoding),
+                base_score=self._encoded_base_score(encoding, objective),
+                target_scale=_per_score(encoding.scale, objective),
+                target_offset=_per_score(encoding.offset, objective),
+                output_names=self._score_names(encoding, objective),
                 projection=self.projection_,
                 model_metadata=self._metadata(encoding),
             )
@@ -190,10 +190,11 @@ class _PolyleafEstimator(BaseEstimator):
     def _objective(self, target: Target, start: Model | None) -> Objective:
         encoding = target.encoding
         objective = self._make_objective(encoding, scipy.sparse.issparse(target.values))
-        if encoding.scale is not None and not getattr(objective, "location", False):
+        if encoding.scale is not None and not objective.location:
+            allow = [name for name in objective_names() if objective_class(name).location]
             raise ValueError(
                 f"normalize_targets=True moves targets, which objective {objective.name!r} does not allow: "
-                "it is for squared_error, absolute_error, quantile and huber."
+                f"it is for {', '.join(allow)}."
             )
         if start is not None and start.objective.to_dict() != objective.to_dict():
             raise ValueError(
@@ -384,10 +385,8 @@ class _PolyleafEstimator(BaseEstimator):
             return _ranking_metrics(
                 get_metrics(("p@1", "p@3", "p@5") if chosen is None else chosen, objective)
             )
-        if chosen is None and objective.name == "custom":
-            names = {"multiclass": "merror", "binary": "error", "multilabel": "error"}
-            is_as_wide = self._n_scores(encoding) == encoding.n_outputs
-            chosen = names.get(encoding.kind, None if is_as_wide else "loss")
+        if chosen is None:
+            chosen = objective.metric_for(encoding.kind, encoding.n_outputs)
         return get_metrics(chosen, objective)
 
     def _config(self, rounds: int, search: str) -> BoostConfig:
@@ -416,37 +415,28 @@ class _PolyleafEstimator(BaseEstimator):
             return [*chosen, ProgressBar(rounds, force=True)]
         return [*chosen, EvaluationMonitor(int(verbose))] if verbose > 1 else chosen
 
-    def _encoded_base_score(self, encoding: TargetEncoding) -> np.ndarray | None:
+    def _encoded_base_score(self, encoding: TargetEncoding, objective: Objective) -> np.ndarray | None:
         if self.base_score is None:
             return None
         score = np.asarray(self.base_score, np.float64).reshape(-1)
-        n_outputs = self._n_scores(encoding)
+        n_outputs = objective.n_scores(encoding.n_outputs)
         if score.size not in (1, n_outputs) or not np.all(np.isfinite(score)):
             raise ValueError(
                 f"base_score must be a finite number or {n_outputs} of them, got {self.base_score}."
             )
         score = np.resize(score, n_outputs)
-        offset, scale = self._per_score(encoding.offset), self._per_score(encoding.scale)
+        offset, scale = _per_score(encoding.offset, objective), _per_score(encoding.scale, objective)
         return score if offset is None or scale is None else (score - offset) / scale
 
-    def _scores_per_output(self) -> int:
-        return 1
-
-    def _n_scores(self, encoding: TargetEncoding) -> int:
-        """Raw scores of a row; a custom objective may have more or less than there are outputs."""
-        own = self.objective.n_outputs if isinstance(self.objective, Custom) else None
-        return own or encoding.n_outputs * self._scores_per_output()
-
-    def _custom(self, objective: Custom, n_outputs: int | None) -> Custom:
-        """A custom objective with what the estimator knows: the number of scores, and whether it needs any
-        second derivative."""
+    def _made_objective(self, objective: Any, n_outputs: int | None) -> Objective:
+        """The objective with what the estimator knows: parameters for a name or a class, the number of
+        classes or labels, and whether any second derivative is needed."""
+        parameters = {}
+        if not isinstance(objective, Objective):
+            given = {name: getattr(self, name, None) for name in objective_class(objective).parameters}
+            parameters = {name: value for name, value in given.items() if value is not None}
         first_order = self.curvature == self.leaf_curvature == "none"
-        curvature = "none" if first_order else objective.curvature
-        return dataclasses.replace(objective, n_outputs=objective.n_outputs or n_outputs, curvature=curvature)
-
-    def _per_score(self, per_output: np.ndarray | None) -> np.ndarray | None:
-        """One number per output -> one per raw score (several quantiles of an output stand side by side)."""
-        return None if per_output is None else np.repeat(per_output, self._scores_per_output())
+        return get_objective(objective, **parameters).suited_to(n_outputs, first_order)
 
     def _metadata(self, encoding: TargetEncoding) -> dict[str, Any]:
         """What a model file holds besides the model, so that the estimator can be made again."""
@@ -731,7 +721,7 @@ class _PolyleafEstimator(BaseEstimator):
     def _make_objective(self, encoding: TargetEncoding, sparse: bool) -> Objective:
         raise NotImplementedError
 
-    def _score_names(self, encoding: TargetEncoding) -> list[str] | None:
+    def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str] | None:
         raise NotImplementedError
 
     def _prediction(self, raw: np.ndarray) -> np.ndarray:
@@ -926,30 +916,18 @@ class PolyleafRegressor(RegressorMixin, _PolyleafEstimator):
         )
 
     def _make_objective(self, encoding: TargetEncoding, sparse: bool) -> Objective:
-        parameters = {
-            "quantile": {"alpha": self.quantile_alpha},
-            "huber": {"delta": float(self.huber_delta)},
-            "tweedie": {"variance_power": float(self.tweedie_variance_power)},
-        }
-        objective = get_objective(self.objective)
-        if objective.class_ids or objective.name == "squared_hinge":
-            raise ValueError(f"objective={objective.name!r} is for classes: use PolyleafClassifier.")
-        if isinstance(self.objective, str) and objective.name in parameters:
-            return get_objective(self.objective, **parameters[objective.name])
-        return self._custom(objective, None) if isinstance(objective, Custom) else objective
+        if "values" not in objective_class(self.objective).target_kinds:
+            name = objective_class(self.objective).name
+            raise ValueError(f"objective={name!r} is for classes: use PolyleafClassifier.")
+        return self._made_objective(self.objective, None)
 
-    def _scores_per_output(self) -> int:
-        return (
-            len(np.atleast_1d(self.quantile_alpha)) if get_objective(self.objective).name == "quantile" else 1
-        )
-
-    def _score_names(self, encoding: TargetEncoding) -> list[str] | None:
+    def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str] | None:
         names = encoding.output_names
-        if self._n_scores(encoding) == encoding.n_outputs:
+        if objective.n_scores(encoding.n_outputs) == encoding.n_outputs:
             return None if names is None else list(names)
-        if isinstance(self.objective, Custom):
+        if not objective.levels:
             return None
-        levels = [f"q{alpha:g}" for alpha in np.atleast_1d(self.quantile_alpha)]
+        levels = [f"q{level:g}" for level in objective.levels]
         if encoding.one_dimensional:
             return levels
         names = names or tuple(map(str, range(encoding.n_outputs)))
@@ -965,8 +943,8 @@ class PolyleafRegressor(RegressorMixin, _PolyleafEstimator):
         With several quantiles per output: the share of the pinball loss explained (D2), the mean over levels.
         """
         predicted = self.predict(X)
-        levels = np.atleast_1d(getattr(self.model_.objective, "alpha", 0.5))
-        if len(levels) == 1:
+        levels = self.model_.objective.levels
+        if len(levels) < 2:
             return float(r2_score(y, predicted, sample_weight=sample_weight))
         scores = [
             d2_pinball_score(
@@ -985,9 +963,12 @@ class PolyleafRegressor(RegressorMixin, _PolyleafEstimator):
 def _gives_probabilities(estimator: PolyleafClassifier) -> bool:
     if hasattr(estimator, "model_"):
         return estimator.model_.objective.probabilities
-    if isinstance(estimator.objective, str):
-        return estimator.objective != "squared_hinge"
-    return getattr(estimator.objective, "probabilities", False)
+    if estimator.objective == "auto":
+        return True
+    try:
+        return objective_class(estimator.objective).probabilities
+    except ValueError:  # `fit` will say what is wrong
+        return True
 
 
 @document
@@ -1170,63 +1151,50 @@ class PolyleafClassifier(ClassifierMixin, _PolyleafEstimator):
         return (scores > 0).astype(np.int64)
 
     def _encode_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
-        auto = self.objective == "auto"
-        one_vs_rest = not auto and get_objective(self.objective).name in ("logistic", "squared_hinge")
+        kinds = ("classes",) if self.objective == "auto" else objective_class(self.objective).target_kinds
         target = encode_classification(
             y,
             sample_weight,
             class_weight=self.class_weight,
             missing=self.missing_targets,
-            one_vs_rest=one_vs_rest,
+            one_vs_rest="labels" in kinds and "classes" not in kinds,
             like=None if start is None else TargetEncoding.from_dict(start.metadata),
         )
         return target
 
     def _make_objective(self, encoding: TargetEncoding, sparse: bool) -> Objective:
-        auto = "softmax" if encoding.kind == "multiclass" else "squared_hinge" if sparse else "logistic"
-        chosen = auto if self.objective == "auto" else self.objective
-        objective = get_objective(chosen)
-        if not objective.class_ids and objective.name not in ("logistic", "squared_hinge", "custom"):
-            raise ValueError(f"objective={objective.name!r} is for numbers: use PolyleafRegressor.")
-        if objective.class_ids and encoding.kind != "multiclass":
+        chosen = automatic_name(encoding.kind, sparse) if self.objective == "auto" else self.objective
+        cls = objective_class(chosen)
+        if not {"labels", "classes"} & set(cls.target_kinds):
+            raise ValueError(f"objective={cls.name!r} is for numbers: use PolyleafRegressor.")
+        if encoding.kind != "multiclass" and "labels" not in cls.target_kinds:
             what = (
                 "y has two classes"
                 if encoding.kind == "binary"
                 else "a multi-label y has several labels per row"
             )
             raise ValueError(
-                f"objective={objective.name!r} picks one of three classes or more, but {what}: "
-                'use "logistic".'
+                f"objective={cls.name!r} picks one of three classes or more, but {what}: "
+                f'use "{automatic_name(encoding.kind, sparse=False)}".'
             )
         if self.scale_pos_weight is not None and (
-            objective.name != "logistic" or encoding.kind == "multiclass"
+            "scale_pos_weight" not in cls.parameters or encoding.kind == "multiclass"
         ):
             raise ValueError(
                 "scale_pos_weight is for the logistic objective with two classes or with labels: "
                 "use class_weight."
             )
-        if isinstance(objective, Custom):
-            if objective.n_outputs not in (None, encoding.n_outputs):
-                raise ValueError(
-                    f"The objective has n_outputs={objective.n_outputs}, but y needs {encoding.n_outputs} "
-                    f"score(s), {'one' if encoding.kind == 'binary' else 'one for each class or label'}. "
-                    "Leave n_outputs out; for an encoding of your own train PolyleafRegressor on the encoded "
-                    "labels."
-                )
-            return self._custom(objective, encoding.n_outputs)
-        if isinstance(chosen, Objective):
-            return chosen
-        if objective.name == "softmax":
-            return get_objective(
-                chosen, n_classes=encoding.n_outputs, softmax_curvature=self.softmax_curvature
+        objective = self._made_objective(chosen, encoding.n_outputs)
+        n_scores, wanted = objective.n_scores(encoding.n_outputs), encoding.n_outputs
+        if n_scores != wanted:
+            raise ValueError(
+                f"The objective gives {n_scores} scores, but y needs {wanted}, "
+                f"{'for two classes' if encoding.kind == 'binary' else 'one for each class or label'}. Leave "
+                "their number out; for an encoding of your own train PolyleafRegressor on the encoded labels."
             )
-        if objective.class_ids:
-            return get_objective(chosen, n_classes=encoding.n_outputs)
-        if objective.name == "logistic" and self.scale_pos_weight is not None:
-            return get_objective(chosen, scale_pos_weight=self.scale_pos_weight)
         return objective
 
-    def _score_names(self, encoding: TargetEncoding) -> list[str] | None:
+    def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str] | None:
         if encoding.kind == "multiclass" and encoding.classes is not None:
             return [str(label) for label in encoding.classes.tolist()]
         return None if encoding.output_names is None else list(encoding.output_names)
@@ -1308,7 +1276,9 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         )
     cls = _ESTIMATORS[name]
     known = cls._get_param_names()
-    estimator = cls(**{key: value for key, value in model.metadata["parameters"].items() if key in known})
+    # An objective that is no name is not among the parameters that a file holds, but the model's is there.
+    given = {"objective": model.objective} | model.metadata["parameters"]
+    estimator = cls(**{key: value for key, value in given.items() if key in known})
     if model.projection is None:
         estimator._take_feature_names(model.n_features, model.feature_names)
     else:
@@ -1325,6 +1295,11 @@ def load_model(path: str | os.PathLike[str]) -> Any:
 def _from_dataset(X: Dataset, y: Any, sample_weight: Any) -> tuple[Any, Any]:
     """What is not passed is taken from the Dataset."""
     return X.y if y is None else y, X.sample_weight if sample_weight is None else sample_weight
+
+
+def _per_score(per_output: np.ndarray | None, objective: Objective) -> np.ndarray | None:
+    """One number per output -> one per raw score (several quantiles of an output stand side by side)."""
+    return None if per_output is None else np.repeat(per_output, objective.outputs_per_target())
 
 
 def _as_indicators(target: Target) -> Any:

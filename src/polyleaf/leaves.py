@@ -58,8 +58,7 @@ class ConstantLeaves:
         learning_rate : float
         """
         c = self.config
-        rows = None if draw.rows is None else draw.rows.astype(np.int32)
-        renewed = self.problem.renew_leaves(raw, leaf_of_row, tree.n_leaves, rows, c.n_threads)
+        renewed = self.problem.renew_leaves(raw, leaf_of_row, tree.n_leaves, draw.rows, c.n_threads)
         if renewed is not None:
             renewed = renewed if output < 0 else column(renewed, output)
             return renewed * np.float32(learning_rate)
@@ -191,7 +190,7 @@ def newton_step(config: BoostConfig, learning_rate: float) -> _core.LeafConfig:
 
 def _refuse_renewal(problem: Problem, kind: str) -> None:
     """Refuse objectives whose leaves are no Newton steps."""
-    if problem.renews_leaves:
+    if problem.objective.renews_leaves:
         raise ValueError(
             f"Objective {problem.objective.name!r} fits its leaves by quantiles of their residuals, for "
             f'which {kind} leaves have no step; use leaf="constant", or objective="huber".'

@@ -20,6 +20,7 @@ import numpy as np
 
 from polyleaf import forest
 from polyleaf.model import Model
+from polyleaf.objectives import NotRegistered, objective_from_dict
 from polyleaf.projections import Projection
 
 FORMAT = "polyleaf-model"
@@ -109,6 +110,8 @@ def from_bytes(data: bytes) -> Model:
         if about["checksum"] != _checksum(about["model"], arrays):
             raise ValueError("it does not match its checksum, so the file was damaged; take another copy")
         return _from_state(about["model"], arrays)
+    except NotRegistered as error:
+        raise ModelFileError(str(error)) from error
     except Exception as error:  # whatever hostile content trips over, here or in a mapper or an objective
         raise ModelFileError(f"its content is not a valid model: {error}") from error
 
@@ -166,7 +169,6 @@ def _version_needed(arrays: dict[str, np.ndarray]) -> int:
 
 def _from_state(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
     from polyleaf.binning import BinMapper
-    from polyleaf.objectives import objective_from_dict
 
     for name, types in _FIELDS.items():
         if not isinstance(header.get(name), types) or isinstance(header.get(name), bool):
