@@ -6,6 +6,7 @@
 #include "leaves/linear.h"
 #include "leaves/newton.h"
 #include "leaves/sparse.h"
+#include "packed.h"
 #include "sample.h"
 #include "sparse.h"
 
@@ -48,9 +49,8 @@ nb::ndarray<nb::numpy, float> fit_newton(const Derivatives& g, const Curvatures&
   const size_t n = g.shape(0), k = g.shape(1);
   const RowSample sample =
       checked_rows(static_cast<int64_t>(n), leaf_of_row, n_leaves, rows, multiplier, n_threads);
-  require(
-      !h || (h->shape(0) == n && (h->shape(1) == 1 || h->shape(1) == k || h->shape(1) == k * (k + 1) / 2)),
-      "h must have g's rows, and one column, one per output, or K (K + 1) / 2.");
+  require(!h || (h->shape(0) == n && (h->shape(1) == 1 || h->shape(1) == k || h->shape(1) == packed_size(k))),
+          "h must have g's rows, and one column, one per output, or K (K + 1) / 2.");
   NewArray<float> out({static_cast<size_t>(n_leaves), k});
   {
     nb::gil_scoped_release release;

@@ -141,7 +141,7 @@ void bind_scores(nb::module_& m) {
           "Adds the payload of its leaf, int32 (n_rows,), to every row.")
       .def(
           "gradients",
-          [](const SparseScores& self, const LossConfig& loss, float base, Optional1<const float> weight,
+          [](const SparseScores& self, const Loss& loss, float base, Optional1<const float> weight,
              int n_threads) {
             require(!weight || static_cast<int64_t>(weight->size()) == self.raw().n_rows(),
                     "Weights need one entry per row.");
@@ -152,8 +152,7 @@ void bind_scores(nb::module_& m) {
           },
           nb::arg("loss"), nb::arg("base"), nb::arg("weight").none(), nb::arg("n_threads"),
           "SparseGradients at raw + base, times the rows' weights. An output that is not stored must have "
-          "the "
-          "derivative 0.")
+          "the derivative 0.")
       .def(
           "topk",
           [](const SparseScores& self, int32_t k, int n_threads) {

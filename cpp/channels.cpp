@@ -106,9 +106,6 @@ void Channels::quantise_part(const float* values, int n_columns, int offset, int
   std::vector<float> inverse(padded, 0.0f);
   step.assign(padded, 0.0f);
   for (int j = 0; j < n_columns; ++j) {
-    if (!std::isfinite(largest[j]))
-      throw std::invalid_argument(
-          "A derivative is not finite; check the objective, the targets and the weights.");
     if (largest[j] < kSmallestDerivative) continue;
     inverse[j] = 32767.0f / largest[j];
     step[j] = largest[j] / 32767.0f;

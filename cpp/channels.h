@@ -10,6 +10,7 @@
 
 #include "buffer.h"
 #include "isa.h"
+#include "packed.h"
 #include "sample.h"
 
 namespace polyleaf {
@@ -17,11 +18,6 @@ namespace polyleaf {
 constexpr float kSmallestDerivative = 1e-28f;  // a column whose largest magnitude is below counts as zero
 
 enum class Curvature { unit = 0, shared = 1, diagonal = 2, full = 3 };
-
-// Where entry (i, j), j <= i, of a packed lower triangle lies.
-constexpr int packed(int i, int j) {
-  return i * (i + 1) / 2 + j;
-}
 
 struct ChannelLayout {
   int n_outputs = 1;
@@ -45,18 +41,20 @@ struct ChannelLayout {
       case Curvature::diagonal:
         return n_outputs;
       default:
-        return n_outputs * (n_outputs + 1) / 2;
+        return packed_size(n_outputs);
     }
   }
   bool linear() const { return regressors >= 0; }
   int first_product() const { return n_outputs + n_curvature(); }
   int second_moments() const { return first_product() + regressors; }
-  int gradient_products() const { return second_moments() + regressors * (regressors + 1) / 2; }
+  int gradient_products() const { return second_moments() + packed_size(regressors); }
   // Sums of products with a candidate's feature x: g of every output, h x and h x^2, every h z_i.
   int n_regressor_products() const {
     return n_outputs + 2 * (curvature == Curvature::diagonal ? n_outputs : 1) + regressors;
   }
-  int n_products() const { return linear() ? regressors * (regressors + 3) / 2 + regressors * n_outputs : 0; }
+  int n_products() const {
+    return linear() ? regressors + packed_size(regressors) + regressors * n_outputs : 0;
+  }
 };
 
 struct ChannelKernels {

@@ -50,7 +50,7 @@ void ExactSearch::gather(const SearchNode& node) {
   for (int64_t i = 0; i < n; ++i) {
     const int64_t id = ids != nullptr ? ids[i] : node.rows.begin + i;
     const SparseRow row = gradients_->row(id);
-    const float m = multiplier(id);
+    const float m = sample_.factor(id);
     for (int64_t e = 0; e < row.n; ++e) {
       int32_t& number = number_of_[row.outputs[e]];
       if (number == 0) {

@@ -39,7 +39,7 @@ void LinearChannels::use(const float* g, const float* h, int n_outputs, Curvatur
     const Block block(sample.n_all, kRowBlock, task);
     bool good = true;
     for (int64_t i = block.begin; i < block.end; ++i) {
-      const float m = sample.multiplier != nullptr ? sample.multiplier[i] : 1.0f;
+      const float m = sample.factor(i);
       float* row = rows_.data() + i * stride_;
       for (int k = 0; k < n_outputs; ++k) row[k] = g[i * n_outputs + k] * m;
       for (int j = 0; j < n_curvature(); ++j) row[n_outputs + j] = h[i * n_curvature() + j] * m;

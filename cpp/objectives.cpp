@@ -117,42 +117,6 @@ double mean_over_chunks(const LossInput& input, int64_t columns, int n_threads, 
   return weight > 0 ? total / weight : 0.0;
 }
 
-}  // namespace
-
-bool has_unit_curvature(LossFamily family) {
-  return family != LossFamily::log_link && family != LossFamily::logistic;
-}
-
-void derivatives(const LossConfig& config, const LossInput& input, float* g, float* h, int64_t h_columns,
-                 int n_threads) {
-  check_input(input);
-  const bool unit = has_unit_curvature(config.family);
-  if (!unit && (h == nullptr || h_columns != input.n_outputs))
-    throw std::invalid_argument("This loss needs a curvature array with one column for each output.");
-  if (h != nullptr && h_columns != input.n_outputs && (h_columns != 1 || input.weight_columns > 1))
-    throw std::invalid_argument("The curvature array has too few columns for these weights.");
-  const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
-  const Cut cut(input);
-  const Buffer<float> offset = tile(input.offset, cut), parameter = tile(input.parameter, cut);
-  auto space = scratch_of_threads(n_threads, cut.elements());
-  cut.for_each_chunk(n_threads, [&](int64_t, int thread, int64_t row, int64_t n) {
-    const int64_t k = input.n_outputs, size = n * k;
-    float *gi = g + row * k, *hi = h == nullptr ? nullptr : h + row * h_columns;
-    kernels.derivatives(config, chunk_of(input, row, n, offset, parameter), gi, unit ? nullptr : hi);
-    if (input.weight != nullptr) {
-      const float* weight = weights_of(input, row, n, k, space[thread].data());
-      kernels.multiply(gi, weight, size);
-      if (!unit) kernels.multiply(hi, weight, size);
-    }
-    if (unit && hi != nullptr) {
-      const float* weight = weights_of(input, row, n, h_columns, space[thread].data());
-      std::copy_n(weight, n * h_columns, hi);
-    }
-  });
-}
-
-namespace {
-
 // Calls kernel(chunk, g, h) for every chunk of rows, and applies the weights. h: (n_rows, h_columns).
 template <class F>
 void class_derivatives(const LossInput& input, float* g, float* h, int64_t h_columns, int n_threads,
@@ -172,46 +136,95 @@ void class_derivatives(const LossInput& input, float* g, float* h, int64_t h_col
   });
 }
 
+// Names of a loss's parameters, in order.
+std::vector<std::string> names(const char* const* parameters) {
+  std::vector<std::string> found;
+  for (int i = 0; i < kMostParameters && parameters[i] != nullptr; ++i) found.emplace_back(parameters[i]);
+  return found;
+}
+
 }  // namespace
 
-void softmax_derivatives(SoftmaxCurvature curvature, float factor, const LossInput& input, float* g, float* h,
-                         int n_threads) {
-  const auto kernel = POLYLEAF_SELECT(objective_kernels).softmax_derivatives;
-  class_derivatives(
-      input, g, h, input.n_outputs, n_threads,
-      [&](const ClassChunk& chunk, float* gi, float* hi) { kernel(curvature, factor, chunk, gi, hi); });
+template <class Kernels, LossTable<Kernels> ObjectiveKernels::* kTable>
+LossOf<Kernels, kTable>::LossOf(const std::string& name, const Parameters& parameters) {
+  for (index_ = 0; index_ < table().n && name != kernels().name;) ++index_;
+  if (index_ == table().n) throw std::invalid_argument("The core has no loss \"" + name + "\".");
+  const std::vector<std::string> wanted = names(kernels().parameters);
+  for (const auto& [parameter, value] : parameters)
+    if (std::find(wanted.begin(), wanted.end(), parameter) == wanted.end())
+      throw std::invalid_argument("Loss \"" + name + "\" has no parameter \"" + parameter + "\".");
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const auto given = parameters.find(wanted[i]);
+    if (given == parameters.end())
+      throw std::invalid_argument("Loss \"" + name + "\" needs the parameter \"" + wanted[i] + "\".");
+    numbers_[i] = given->second;
+  }
 }
 
-void exponential_derivatives(ClassLoss loss, const LossInput& input, float* g, float* h, int n_threads) {
-  if (loss == ClassLoss::softmax)
-    throw std::invalid_argument("The exponential losses are exponential and margin.");
-  const auto kernel = POLYLEAF_SELECT(objective_kernels).exponential_derivatives;
-  class_derivatives(input, g, h, input.n_outputs, n_threads,
-                    [&](const ClassChunk& chunk, float* gi, float* hi) { kernel(loss, chunk, gi, hi); });
+template <class Kernels, LossTable<Kernels> ObjectiveKernels::* kTable>
+std::map<std::string, std::vector<std::string>> LossOf<Kernels, kTable>::known() {
+  std::map<std::string, std::vector<std::string>> found;
+  for (int i = 0; i < table().n; ++i) found[table().first[i].name] = names(table().first[i].parameters);
+  return found;
 }
 
-void class_hessians(ClassLoss loss, const LossInput& input, float* g, float* h, int n_threads) {
-  const auto kernel = POLYLEAF_SELECT(objective_kernels).class_hessians;
-  class_derivatives(input, g, h, packed_size(input.n_outputs), n_threads,
-                    [&](const ClassChunk& chunk, float* gi, float* hi) { kernel(loss, chunk, gi, hi); });
-}
+template class LossOf<LossKernels, &ObjectiveKernels::losses>;
+template class LossOf<ClassLossKernels, &ObjectiveKernels::class_losses>;
 
-double mean_loss(const LossConfig& config, const LossInput& input, int n_threads) {
+void derivatives(const Loss& loss, const LossInput& input, float* g, float* h, int64_t h_columns,
+                 int n_threads) {
   check_input(input);
+  const LossKernels& of_loss = loss.kernels();
+  const bool unit = of_loss.unit_curvature;
+  if (!unit && (h == nullptr || h_columns != input.n_outputs))
+    throw std::invalid_argument("This loss needs a curvature array with one column for each output.");
+  if (h != nullptr && h_columns != input.n_outputs && (h_columns != 1 || input.weight_columns > 1))
+    throw std::invalid_argument("The curvature array has too few columns for these weights.");
   const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
   const Cut cut(input);
   const Buffer<float> offset = tile(input.offset, cut), parameter = tile(input.parameter, cut);
-  return mean_over_chunks(input, input.n_outputs, n_threads, [&](int, int64_t row, int64_t n, double* out) {
-    kernels.losses(config, chunk_of(input, row, n, offset, parameter), out);
+  auto space = scratch_of_threads(n_threads, cut.elements());
+  cut.for_each_chunk(n_threads, [&](int64_t, int thread, int64_t row, int64_t n) {
+    const int64_t k = input.n_outputs, size = n * k;
+    float *gi = g + row * k, *hi = h == nullptr ? nullptr : h + row * h_columns;
+    of_loss.derivatives(loss.numbers(), chunk_of(input, row, n, offset, parameter), gi, unit ? nullptr : hi);
+    if (input.weight != nullptr) {
+      const float* weight = weights_of(input, row, n, k, space[thread].data());
+      kernels.multiply(gi, weight, size);
+      if (!unit) kernels.multiply(hi, weight, size);
+    }
+    if (unit && hi != nullptr) {
+      const float* weight = weights_of(input, row, n, h_columns, space[thread].data());
+      std::copy_n(weight, n * h_columns, hi);
+    }
   });
 }
 
-double class_mean_loss(ClassLoss loss, const LossInput& input, int n_threads) {
+void derivatives(const ClassLoss& loss, const LossInput& input, float* g, float* h, int n_threads) {
+  class_derivatives(input, g, h, input.n_outputs, n_threads,
+                    [&](const ClassChunk& chunk, float* gi, float* hi) {
+                      loss.kernels().derivatives(loss.numbers(), chunk, gi, hi);
+                    });
+}
+
+void hessians(const ClassLoss& loss, const LossInput& input, float* g, float* h, int n_threads) {
+  class_derivatives(input, g, h, packed_size(input.n_outputs), n_threads, loss.kernels().hessians);
+}
+
+double mean_loss(const Loss& loss, const LossInput& input, int n_threads) {
+  check_input(input);
+  const Cut cut(input);
+  const Buffer<float> offset = tile(input.offset, cut), parameter = tile(input.parameter, cut);
+  return mean_over_chunks(input, input.n_outputs, n_threads, [&](int, int64_t row, int64_t n, double* out) {
+    loss.kernels().losses(loss.numbers(), chunk_of(input, row, n, offset, parameter), out);
+  });
+}
+
+double mean_loss(const ClassLoss& loss, const LossInput& input, int n_threads) {
   check_labels(input);
-  const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
   auto scratch = scratch_of_threads(n_threads, class_scratch(input.n_outputs));
   return mean_over_chunks(input, 1, n_threads, [&](int thread, int64_t row, int64_t n, double* out) {
-    kernels.class_losses(loss, class_chunk_of(input, row, n, scratch[thread].data()), out);
+    loss.kernels().losses(class_chunk_of(input, row, n, scratch[thread].data()), out);
   });
 }
 
@@ -236,98 +249,7 @@ void weighted_totals(const T* values, int64_t n_rows, int64_t n_columns, const f
     for (int64_t j = 0; j < 2 * n_columns; ++j) totals[j] += partial[task * 2 * n_columns + j];
 }
 
-namespace {
-
-// A level times a total is a float just above the integer meant (0.07 * 100 > 7): this much is forgiven.
-constexpr double kLevelSlack = 1.0 - 1e-12;
-
-template <class T>
-T quantile(std::vector<T>& values, double level) {
-  const double wanted = std::ceil(level * kLevelSlack * static_cast<double>(values.size()));
-  const auto rank =
-      std::clamp<int64_t>(static_cast<int64_t>(wanted) - 1, 0, static_cast<int64_t>(values.size()) - 1);
-  std::nth_element(values.begin(), values.begin() + rank, values.end());
-  return values[static_cast<size_t>(rank)];
-}
-
-// Weights are added in order of value, equal values in order of row: the sum does not depend on the sort.
-template <class T>
-T weighted_quantile(std::vector<std::pair<T, float>>& items, double level) {
-  std::stable_sort(items.begin(), items.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  double total = 0;
-  for (const auto& item : items) total += item.second;
-  const double wanted = level * kLevelSlack * total;
-  double sum = 0;
-  for (const auto& item : items)
-    if ((sum += item.second) >= wanted) return item.first;
-  return items.back().first;
-}
-
-// Rows sorted by leaf, within a leaf in the order given; start[l] .. start[l + 1] are those of leaf l.
-struct RowLists {
-  std::vector<int64_t> start, rows;
-  RowLists(const RowsOfLeaves& leaves, int64_t n_rows) : start(static_cast<size_t>(leaves.n_leaves) + 1, 0) {
-    auto row_at = [&](int64_t i) {
-      return leaves.rows == nullptr ? i : static_cast<int64_t>(leaves.rows[i]);
-    };
-    auto leaf_at = [&](int64_t row) { return leaves.leaf_of_row == nullptr ? 0 : leaves.leaf_of_row[row]; };
-    for (int64_t i = 0; i < leaves.n_used; ++i) {
-      const int64_t row = row_at(i);
-      if (row < 0 || row >= n_rows) throw std::invalid_argument("A row id is outside the data.");
-      const int32_t leaf = leaf_at(row);
-      if (leaf >= leaves.n_leaves)
-        throw std::invalid_argument("A leaf id is outside 0 .. number of leaves - 1.");
-      if (leaf >= 0) ++start[static_cast<size_t>(leaf) + 1];
-    }
-    for (size_t l = 1; l < start.size(); ++l) start[l] += start[l - 1];
-    rows.resize(static_cast<size_t>(start.back()));
-    std::vector<int64_t> next(start.begin(), start.end() - 1);
-    for (int64_t i = 0; i < leaves.n_used; ++i) {
-      const int64_t row = row_at(i);
-      if (const int32_t leaf = leaf_at(row); leaf >= 0) rows[static_cast<size_t>(next[leaf]++)] = row;
-    }
-  }
-};
-
-}  // namespace
-
-template <class T>
-void leaf_quantiles(const T* values, int64_t n_rows, int64_t n_columns, const float* weight,
-                    int64_t weight_columns, const RowsOfLeaves& leaves, const double* level, T* out,
-                    int n_threads) {
-  const RowLists lists(leaves, n_rows);
-  const size_t n_slots = static_cast<size_t>(std::max(1, n_threads));
-  std::vector<std::vector<T>> plain(n_slots);
-  std::vector<std::vector<std::pair<T, float>>> weighted(n_slots);
-  parallel_for(n_threads, leaves.n_leaves * n_columns, [&](int64_t task, int thread) {
-    const int64_t leaf = task / n_columns, k = task % n_columns;
-    auto& v = plain[thread];
-    auto& items = weighted[thread];
-    v.clear();
-    items.clear();
-    for (int64_t j = lists.start[leaf]; j < lists.start[leaf + 1]; ++j) {
-      const int64_t row = lists.rows[j];
-      const T value = values[row * n_columns + k];
-      if (std::isnan(value))
-        throw std::invalid_argument("A quantile was asked for over values that contain NaN.");
-      if (weight == nullptr)
-        v.push_back(value);
-      else if (const float w = weight[weight_columns == 1 ? row : row * n_columns + k]; w > 0)
-        items.emplace_back(value, w);
-    }
-    T result = 0;
-    if (!v.empty()) result = quantile(v, level[k]);
-    if (!items.empty()) result = weighted_quantile(items, level[k]);
-    out[task] = result;
-  });
-}
-
 template void weighted_totals(const float*, int64_t, int64_t, const float*, int64_t, double*, int);
 template void weighted_totals(const double*, int64_t, int64_t, const float*, int64_t, double*, int);
-template void leaf_quantiles(const float*, int64_t, int64_t, const float*, int64_t, const RowsOfLeaves&,
-                             const double*, float*, int);
-template void leaf_quantiles(const double*, int64_t, int64_t, const float*, int64_t, const RowsOfLeaves&,
-                             const double*, double*, int);
 
 }  // namespace polyleaf

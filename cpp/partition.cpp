@@ -84,19 +84,10 @@ std::vector<RowRange> Partition::regroup(const RowSample& sample, const int32_t*
                                          int32_t n_leaves) {
   take(sample);
   is_sample_ = true;
-  const int64_t n = sample.n_used();
-  const auto row = [&](int64_t i) {
-    return sample_.rows != nullptr ? sample_.rows[i] : static_cast<uint32_t>(i);
-  };
-  std::vector<int64_t> next(static_cast<size_t>(n_leaves) + 1, 0);
-  for (int64_t i = 0; i < n; ++i) ++next[leaf_of_row[row(i)] + 1];
+  ids_[0].reserve(sample.n_used());
+  const std::vector<int64_t> begin = rows_by_leaf(sample_, leaf_of_row, n_leaves, ids_[0].data());
   std::vector<RowRange> ranges(n_leaves);
-  for (int32_t leaf = 0; leaf < n_leaves; ++leaf) {
-    next[leaf + 1] += next[leaf];
-    ranges[leaf] = {next[leaf], next[leaf + 1], 0};
-  }
-  ids_[0].reserve(n);
-  for (int64_t i = 0; i < n; ++i) ids_[0].data()[next[leaf_of_row[row(i)]]++] = row(i);
+  for (int32_t leaf = 0; leaf < n_leaves; ++leaf) ranges[leaf] = {begin[leaf], begin[leaf + 1], 0};
   gather_root();
   group_entries(ranges);
   return ranges;

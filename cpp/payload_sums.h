@@ -1,9 +1,11 @@
 // Sums of the sparse payloads of one row: which outputs its leaves hold, and the sum of each.
 //
 // A sum adds the trees in order, in float32, so it has the bits of a dense sum. Three ways to find an
-// output's sum; which is fastest was measured (docs/leaves.md): scan  one float an output, all of them read
-// at the end: rows hold most outputs list  one float an output, and a list of those that were touched hash
-// open addressing: very many outputs, or too few rows to pay for clearing one float an output
+// output's sum; which is fastest was measured (docs/leaves.md):
+//
+//   scan  one float an output, all of them read at the end: rows hold most outputs
+//   list  one float an output, and a list of those that were touched
+//   hash  open addressing: very many outputs, or too few rows to pay for clearing one float an output
 //
 // Owns: that memory; it is reused from row to row. Must not know: trees, base scores, ranks.
 #pragma once

@@ -161,13 +161,12 @@ void SparseScores::add(const int32_t* leaf_of_row, const LeafView& leaves, int n
   });
 }
 
-void SparseScores::gradients(const LossConfig& loss, float base, const float* weight, SparseRows& out,
+void SparseScores::gradients(const Loss& loss, float base, const float* weight, SparseRows& out,
                              int n_threads) const {
   if (target_.empty() && raw_.n_blocks() > 0)
     throw std::invalid_argument("These sparse scores have no targets.");
   if (out.n_rows() != raw_.n_rows() || out.n_outputs() != raw_.n_outputs())
     out = SparseRows(raw_.n_rows(), raw_.n_outputs());
-  const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
   const std::vector<float> offset(kChunk, base), parameter(kChunk, 1.0f);
   parallel_for(n_threads, raw_.n_blocks(), [&](int64_t b, int) {
     const SparseRows::Block& block = raw_.block(b);
@@ -176,10 +175,10 @@ void SparseScores::gradients(const LossConfig& loss, float base, const float* we
     to.pattern = block.pattern;
     to.values.reserve(static_cast<size_t>(n));
     for (int64_t e = 0; e < n; e += kChunk)
-      kernels.derivatives(loss,
-                          {std::min(kChunk, n - e), block.values.data() + e, target_[b].data() + e,
-                           offset.data(), parameter.data()},
-                          to.values.data() + e, nullptr);
+      loss.kernels().derivatives(loss.numbers(),
+                                 {std::min(kChunk, n - e), block.values.data() + e, target_[b].data() + e,
+                                  offset.data(), parameter.data()},
+                                 to.values.data() + e, nullptr);
     if (weight == nullptr) return;
     const std::vector<int64_t>& begin = block.pattern->begin;
     for (int64_t r = 0; r < block.pattern->n_rows(); ++r) {

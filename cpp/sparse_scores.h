@@ -26,8 +26,7 @@ class SparseScores {
   void add(const int32_t* leaf_of_row, const LeafView& leaves, int n_threads);
 
   // Gradients of all entries at raw + base, times the rows' weights (nullptr: 1).
-  void gradients(const LossConfig& loss, float base, const float* weight, SparseRows& out,
-                 int n_threads) const;
+  void gradients(const Loss& loss, float base, const float* weight, SparseRows& out, int n_threads) const;
 
   // outputs, scores (n_rows, k): of what a row holds, the k outputs of highest raw score, highest first, ties
   // by number; -1 and -inf where there are fewer.

@@ -19,8 +19,8 @@ void SparseSearch::use(const SparseRows& gradients, const float* weight, const R
   if (weight == nullptr && sample.multiplier == nullptr) return;
   float largest = 0;
   for (int64_t i = 0; i < sample.n_used(); ++i) {
-    const int64_t row = sample.rows != nullptr ? sample.rows[i] : i;
-    largest = std::max(largest, (weight != nullptr ? weight[row] : 1.0f) * multiplier(row));
+    const int64_t row = sample.row(i);
+    largest = std::max(largest, (weight != nullptr ? weight[row] : 1.0f) * sample.factor(row));
   }
   fixed_weight_ = FixedPoint::above(largest);
 }
@@ -28,8 +28,7 @@ void SparseSearch::use(const SparseRows& gradients, const float* weight, const R
 void SparseSearch::begin(const SearchScope& scope) {
   scope_ = &scope;
   int64_t sum = 0;
-  for (int64_t i = 0; i < sample_.n_used(); ++i)
-    sum += row_curvature(sample_.rows != nullptr ? sample_.rows[i] : i);
+  for (int64_t i = 0; i < sample_.n_used(); ++i) sum += row_curvature(sample_.row(i));
   curvature_.assign(1, static_cast<double>(sum) * curvature_unit());
   left_curvature_.assign(1, 0.0);
 }

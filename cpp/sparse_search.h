@@ -35,13 +35,10 @@ class SparseSearch : public Search {
            int32_t leaf_k);
   void begin(const SearchScope& scope);
 
-  float multiplier(int64_t row) const {
-    return sample_.multiplier != nullptr ? sample_.multiplier[row] : 1.0f;
-  }
   // Curvature of a row in units of `curvature_unit()`.
   int64_t row_curvature(int64_t row) const {
     if (weight_ == nullptr && sample_.multiplier == nullptr) return 1;
-    return fixed_weight_((weight_ != nullptr ? weight_[row] : 1.0f) * multiplier(row));
+    return fixed_weight_((weight_ != nullptr ? weight_[row] : 1.0f) * sample_.factor(row));
   }
   double curvature_unit() const {
     return weight_ == nullptr && sample_.multiplier == nullptr ? 1.0 : fixed_weight_.unit;
@@ -64,8 +61,8 @@ class SparseSearch : public Search {
  private:
   const float* weight_ = nullptr;
   FixedPoint fixed_weight_;
-  // Of nodes, and of the left children that their choices make.
-  std::vector<double> curvature_, left_curvature_;
+  std::vector<double> curvature_;       // of nodes
+  std::vector<double> left_curvature_;  // of the left children that their choices make
 };
 
 }  // namespace polyleaf

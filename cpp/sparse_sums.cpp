@@ -42,9 +42,8 @@ FixedPoint fixed_point(const SparseRows& rows, const RowSample& sample, int n_th
   parallel_for(n_threads, Block::count(n_used, kRowBlock), [&](int64_t task, int thread) {
     const Block block(n_used, kRowBlock, task);
     for (int64_t i = block.begin; i < block.end; ++i) {
-      const int64_t row = sample.rows != nullptr ? sample.rows[i] : i;
-      const float multiplier = sample.multiplier != nullptr ? sample.multiplier[row] : 1.0f;
-      largest[thread] = std::max(largest[thread], largest_bits(rows.row(row), multiplier));
+      const int64_t row = sample.row(i);
+      largest[thread] = std::max(largest[thread], largest_bits(rows.row(row), sample.factor(row)));
     }
   });
   const uint32_t bits = *std::max_element(largest.begin(), largest.end());

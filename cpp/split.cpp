@@ -227,7 +227,7 @@ size_t workspace_floats(const ChannelLayout& layout, const SplitConfig& config) 
   if (layout.curvature != Curvature::full) return 0;
   const size_t k = layout.n_outputs, lanes = layout.lanes;
   // Sixteen candidates: their sums as rows and by lane, and one system of equations with its solution.
-  return 16 * (2 * lanes + k * (k + 1) / 2 + 3 * k) + lanes + k + 64;
+  return 16 * (2 * lanes + packed_size(k) + 3 * k) + lanes + k + 64;
 }
 
 void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogram, const ScanNode& node,

@@ -180,8 +180,7 @@ CompressedRows Forest::sparse_scores(const CodeMatrix& codes, const FeatureMatri
   if (!holds_few(range))
     throw std::invalid_argument(
         "Scores can be sparse only where leaves are: these trees have leaves that hold all outputs, or none "
-        "has "
-        "sparse leaves. Use the dense scores.");
+        "has sparse leaves. Use the dense scores.");
   // Each thread keeps what its rows hold, one row after another, until all sizes are known.
   struct Part {
     std::vector<int32_t> outputs;

@@ -118,7 +118,7 @@ void VerifiedSearch::add_rows(const Case& c, Scratch& s) const {
       const int64_t id = ids != nullptr ? ids[at] : c.node.rows.begin + at;
       const SparseRow row = gradients_->row(id);
       const int64_t* lanes = lanes_[s.sides[at - first]];
-      kernels.add_row(row.outputs, row.values, row.n, multiplier(id), fixed_.scale, lanes, &s.sums);
+      kernels.add_row(row.outputs, row.values, row.n, sample_.factor(id), fixed_.scale, lanes, &s.sums);
       const int64_t curvature = row_curvature(id);
       for (int lane = 0; lane < kSetLanes; ++lane) s.curvature[lane] += curvature & lanes[lane];
     }

@@ -246,7 +246,7 @@ class WithoutHessian(SquaredError):
         (classifier(objective="exponential_margin"), L[:, 0], "three classes or more"),
         (regressor(objective="exponential"), Y, "PolyleafClassifier"),
         (regressor(objective=Custom(narrow, n_outputs=5)), Y, r"expected \(60, 5\)"),
-        (classifier(objective=Custom(lambda y, z: (z, None), n_outputs=2)), C, "n_outputs=2, but y needs 3"),
+        (classifier(objective=Custom(lambda y, z: (z, None), n_outputs=2)), C, "2 scores, but y needs 3"),
         (classifier(base_score=[0.0, 0.0]), C, "3 of them"),
     ],
 )

@@ -31,7 +31,7 @@ def test_code_runs(page, tmp_path, monkeypatch):
     if page.stem in NEEDS:
         pytest.importorskip(NEEDS[page.stem])
     monkeypatch.chdir(tmp_path)
-    exec(compile(code_of(page), str(page), "exec"), {"__name__": "__main__"})
+    exec(compile(code_of(page), str(page), "exec", dont_inherit=True), {"__name__": "__main__"})
 
 
 def test_a_page_with_code_is_found():

@@ -22,7 +22,7 @@ from polyleaf.objectives import (
     objective_from_dict,
     objective_names,
 )
-from polyleaf.objectives.base import packed_diagonal
+from polyleaf.objectives.packed import packed_diagonal
 
 # Each objective with the parameters it is tested with, and the target it takes.
 ELEMENTWISE = {
@@ -408,13 +408,15 @@ def test_leaf_renewal_is_the_lower_weighted_quantile(n, n_leaves, weights, seed,
     weight = [None, rng.integers(0, 3, n), rng.random((n, 2)) * (rng.random((n, 2)) < 0.8)][weights]
     weight = None if weight is None else weight.astype(np.float32)
     leaf = rng.integers(-1, n_leaves, n).astype(np.int32)
-    rows = np.flatnonzero(rng.random(n) < 0.8).astype(np.int32)
+    some = np.flatnonzero(rng.random(n) < 0.8).astype(np.uint32)
+    rows = some if len(some) else None
     problem = get_objective("quantile", alpha=level).prepare(y, weight)
     found = problem.renew_leaves(raw, leaf, n_leaves, rows)
     assert found.dtype == np.float32 and found.shape == (n_leaves, 2)
+    used = np.arange(n) if rows is None else rows
     full = np.ones((n, 2)) if weight is None else np.broadcast_to(weight.reshape(n, -1), (n, 2))
     for at in range(n_leaves):
-        inside = rows[leaf[rows] == at]
+        inside = used[leaf[used] == at]
         for k in range(2):
             expected = brute_quantile((y - raw)[inside, k], full[inside, k], level)
             assert found[at, k] == expected
@@ -442,9 +444,10 @@ def test_only_absolute_error_and_quantile_renew_leaves():
     for name in objective_names():
         objective = get_objective(name)
         ids = (np.arange(8) % 2).astype(np.int32)
-        problem = objective.prepare(ids if objective.class_ids else np.ones((8, 1), np.float32), None)
-        assert problem.renews_leaves == (name in ("absolute_error", "quantile"))
-        if problem.renews_leaves:
+        of_classes = "classes" in objective.target_kinds
+        problem = objective.prepare(ids if of_classes else np.ones((8, 1), np.float32), None)
+        assert objective.renews_leaves == (name in ("absolute_error", "quantile"))
+        if objective.renews_leaves:
             renewed = problem.renew_leaves(np.zeros((8, problem.n_outputs), np.float32), leaf, 1)
             assert renewed.shape == (1, problem.n_outputs)
 
@@ -454,8 +457,8 @@ def test_bad_leaf_ids_and_rows_are_errors_not_crashes():
     raw = np.zeros((3, 1), np.float32)
     with pytest.raises(ValueError, match="leaf id"):
         problem.renew_leaves(raw, np.array([0, 5, 0], np.int32), 2)
-    with pytest.raises(ValueError, match="row id"):
-        problem.renew_leaves(raw, np.zeros(3, np.int32), 1, np.array([3], np.int32))
+    with pytest.raises(ValueError, match="row sample"):
+        problem.renew_leaves(raw, np.zeros(3, np.int32), 1, np.array([3], np.uint32))
     with pytest.raises(ValueError, match="NaN"):
         problem.renew_leaves(raw * np.nan, np.zeros(3, np.int32), 1)
 

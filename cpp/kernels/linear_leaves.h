@@ -4,7 +4,7 @@
 #pragma once
 #include <cstdint>
 
-#include "isa.h"
+#include "sample.h"
 
 namespace polyleaf {
 
@@ -22,7 +22,7 @@ struct LinearLeafKernels {
   // out (p, n_columns) = sum over rows of z[j * z_step + i] * values_i, where values_i (n_columns) is that of
   // row ids[i] times its multiplier.
   void (*outer)(const double* z, int64_t z_step, int p, const float* values, int n_columns,
-                const uint32_t* ids, const float* multiplier, int64_t n, double* out);
+                const uint32_t* ids, const RowSample& sample, int64_t n, double* out);
   // lower[k] = min(lower[k], scores[i][k]), upper likewise.
   void (*bound)(const float* scores, int n_columns, int64_t n, float* lower, float* upper);
 };

@@ -62,8 +62,7 @@ std::vector<double> leaf_weights(const RowSample& sample, const int32_t* leaf_of
   parallel_for(n_threads, Block::count(sample.n_used(), kBlock), [&](int64_t task, int thread) {
     const Block rows(sample.n_used(), kBlock, task);
     int64_t* count = counts[thread].data();
-    for (int64_t i = rows.begin; i < rows.end; ++i)
-      ++count[leaf_of_row[sample.rows != nullptr ? sample.rows[i] : i]];
+    for (int64_t i = rows.begin; i < rows.end; ++i) ++count[leaf_of_row[sample.row(i)]];
   });
   std::vector<double> weights(n_leaves, 0.0);
   for (const auto& count : counts)
@@ -83,32 +82,18 @@ std::vector<int> block_outputs(const double* G, int n_outputs, int size) {
   return outputs;
 }
 
-constexpr double kLeastPivot = 1.0 / (1 << 20);  // relative to its diagonal entry, as in scores/full.h
-
-// One leaf's w = -(H + lambda I)^-1 G over some outputs, 0 for the others; elimination as in scores/full.h.
+// One leaf's w = -(H + lambda I)^-1 G over some outputs, 0 for the others.
 void solve_full(const double* G, const double* H, int n_outputs, const LeafConfig& config, float* out) {
   const std::vector<int> outputs = block_outputs(G, n_outputs, config.block_size);
   const int m = static_cast<int>(outputs.size());
-  std::vector<double> A(packed(m, 0)), y(m), inverse(m);
+  std::vector<double> A(packed_size(m)), y(m), inverse(m);
   for (int i = 0; i < m; ++i) {
     y[i] = G[outputs[i]];
     for (int j = 0; j <= i; ++j) A[packed(i, j)] = H[packed(outputs[i], outputs[j])];
     A[packed(i, i)] += config.reg_lambda;
-    inverse[i] = A[packed(i, i)] * kLeastPivot;
   }
-  for (int j = 0; j < m; ++j) {
-    const double pivot = A[packed(j, j)];
-    inverse[j] = pivot > inverse[j] ? 1.0 / pivot : 0.0;
-    for (int i = j + 1; i < m; ++i) {
-      const double factor = A[packed(i, j)] * inverse[j];
-      y[i] -= factor * y[j];
-      for (int p = j + 1; p <= i; ++p) A[packed(i, p)] -= factor * A[packed(p, j)];
-    }
-  }
-  for (int j = m - 1; j >= 0; --j) {
-    for (int i = j + 1; i < m; ++i) y[j] -= A[packed(i, j)] * y[i];
-    y[j] *= inverse[j];
-  }
+  eliminate<kLeafPivotBits>(A.data(), m, y.data(), 1, inverse.data());
+  substitute(A.data(), m, y.data(), 1, inverse.data());
   std::fill(out, out + n_outputs, 0.0f);
   for (int i = 0; i < m; ++i) out[outputs[i]] = static_cast<float>(-y[i] * config.learning_rate);
 }

@@ -3,16 +3,20 @@
 //
 // Owns: the leaf problem of dense leaves. Must not know: how the structure was found.
 #pragma once
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
 
 #include "../channels.h"
 #include "../isa.h"
+#include "../scores/step.h"
 #include "../settings.h"
 
 namespace polyleaf {
+
+// Of systems of a leaf (packed.h). Scores, whose sums are float32, have 13: a direction with a curvature in
+// between counts for a leaf's step, not for the gain of the split that made it.
+constexpr int kLeafPivotBits = 20;
 
 struct LeafKernels {
   // sums[leaf][j] += trunc(values_ij * multiplier_i * scale_j) over rows [begin, end) of the sample
@@ -37,11 +41,9 @@ struct NewtonStep {
   double w, worth;
   NewtonStep(double gradient, double curvature, const LeafConfig& config) {
     const double c = curvature + config.reg_lambda;
-    const double shrunk = std::max(std::fabs(gradient) - config.reg_alpha, 0.0);
-    double size = c > 0 ? shrunk / c : 0.0;
-    if (config.max_delta_step > 0) size = std::min(size, config.max_delta_step);
-    w = c > 0 ? -std::copysign(size, gradient) : 0.0;
-    worth = (2.0 * shrunk - c * size) * size;
+    const Step<double, double> step(gradient, c, config.reg_alpha, config.max_delta_step);
+    w = c > 0 ? -std::copysign(step.size, gradient) : 0.0;
+    worth = (2.0 * step.kept - c * step.size) * step.size;
   }
 };
 

@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from polyleaf.declaration import constraints
 from polyleaf.estimators_base import PolyleafEstimator, document
 from polyleaf.model import Model
-from polyleaf.objectives import Custom, Objective, get_objective
+from polyleaf.objectives import Objective, automatic_name, objective_class
 from polyleaf.parameters import ClassifierParameters
 from polyleaf.targets import Target, TargetEncoding, encode_classification
 
@@ -25,9 +25,12 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 def _gives_probabilities(estimator: PolyleafClassifier) -> bool:
     if hasattr(estimator, "model_"):
         return estimator.model_.objective.probabilities
-    if isinstance(estimator.objective, str):
-        return estimator.objective != "squared_hinge"
-    return getattr(estimator.objective, "probabilities", False)
+    if estimator.objective == "auto":
+        return True
+    try:
+        return objective_class(estimator.objective).probabilities
+    except ValueError:  # `fit` will say what is wrong
+        return True
 
 
 # Typed, so that what these methods return is known to whoever checks types.
@@ -70,63 +73,50 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
         return (scores > 0).astype(np.int64)
 
     def _encode_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
-        auto = self.objective == "auto"
-        one_vs_rest = not auto and get_objective(self.objective).name in ("logistic", "squared_hinge")
+        kinds = ("classes",) if self.objective == "auto" else objective_class(self.objective).target_kinds
         target = encode_classification(
             y,
             sample_weight,
             class_weight=self.class_weight,
             missing=self.missing_targets,
-            one_vs_rest=one_vs_rest,
+            one_vs_rest="labels" in kinds and "classes" not in kinds,
             like=None if start is None else TargetEncoding.from_dict(start.metadata),
         )
         return target
 
     def _make_objective(self, encoding: TargetEncoding, sparse: bool) -> Objective:
-        auto = "softmax" if encoding.kind == "multiclass" else "squared_hinge" if sparse else "logistic"
-        chosen = auto if self.objective == "auto" else self.objective
-        objective = get_objective(chosen)
-        if not objective.class_ids and objective.name not in ("logistic", "squared_hinge", "custom"):
-            raise ValueError(f"objective={objective.name!r} is for numbers: use PolyleafRegressor.")
-        if objective.class_ids and encoding.kind != "multiclass":
+        chosen = automatic_name(encoding.kind, sparse) if self.objective == "auto" else self.objective
+        cls = objective_class(chosen)
+        if not {"labels", "classes"} & set(cls.target_kinds):
+            raise ValueError(f"objective={cls.name!r} is for numbers: use PolyleafRegressor.")
+        if encoding.kind != "multiclass" and "labels" not in cls.target_kinds:
             what = (
                 "y has two classes"
                 if encoding.kind == "binary"
                 else "a multi-label y has several labels per row"
             )
             raise ValueError(
-                f"objective={objective.name!r} picks one of three classes or more, but {what}: "
-                'use "logistic".'
+                f"objective={cls.name!r} picks one of three classes or more, but {what}: "
+                f'use "{automatic_name(encoding.kind, sparse=False)}".'
             )
         if self.scale_pos_weight is not None and (
-            objective.name != "logistic" or encoding.kind == "multiclass"
+            "scale_pos_weight" not in cls.parameters or encoding.kind == "multiclass"
         ):
             raise ValueError(
                 "scale_pos_weight is for the logistic objective with two classes or with labels: "
                 "use class_weight."
             )
-        if isinstance(objective, Custom):
-            if objective.n_outputs not in (None, encoding.n_outputs):
-                raise ValueError(
-                    f"The objective has n_outputs={objective.n_outputs}, but y needs {encoding.n_outputs} "
-                    f"score(s), {'one' if encoding.kind == 'binary' else 'one for each class or label'}. "
-                    "Leave n_outputs out; for an encoding of your own train PolyleafRegressor on the encoded "
-                    "labels."
-                )
-            return self._custom(objective, encoding.n_outputs)
-        if isinstance(chosen, Objective):
-            return chosen
-        if objective.name == "softmax":
-            return get_objective(
-                chosen, n_classes=encoding.n_outputs, softmax_curvature=self.softmax_curvature
+        objective = self._made_objective(chosen, encoding.n_outputs)
+        n_scores, wanted = objective.n_scores(encoding.n_outputs), encoding.n_outputs
+        if n_scores != wanted:
+            raise ValueError(
+                f"The objective gives {n_scores} scores, but y needs {wanted}, "
+                f"{'for two classes' if encoding.kind == 'binary' else 'one for each class or label'}. Leave "
+                "their number out; for an encoding of your own train PolyleafRegressor on the encoded labels."
             )
-        if objective.class_ids:
-            return get_objective(chosen, n_classes=encoding.n_outputs)
-        if objective.name == "logistic" and self.scale_pos_weight is not None:
-            return get_objective(chosen, scale_pos_weight=self.scale_pos_weight)
         return objective
 
-    def _score_names(self, encoding: TargetEncoding) -> list[str] | None:
+    def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str] | None:
         if encoding.kind == "multiclass" and encoding.classes is not None:
             return [str(label) for label in encoding.classes.tolist()]
         return None if encoding.output_names is None else list(encoding.output_names)

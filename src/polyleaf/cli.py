@@ -258,7 +258,7 @@ def predict(
     if proba and not hasattr(estimator, "predict_proba"):
         raise ReadError("--proba: this model gives no probabilities.")
     X = _binned(schema, read_table(file, format), estimator, threads)
-    levels = [f"_q{level:g}" for level in _quantile_levels(estimator)]
+    levels = [f"_q{level:g}" for level in estimator.model_.objective.levels]
     names = [f"{target}{level}" for target in schema.targets for level in levels or [""]]
     columns = _named_columns(names, estimator.predict(X))
     if proba:
@@ -288,7 +288,7 @@ def evaluate(
     y = schema.read_targets(table)
     X = _binned(schema, table, estimator, threads)
     predicted = estimator.predict(X)
-    levels = _quantile_levels(estimator)
+    levels = estimator.model_.objective.levels
     if levels:
         found = quantile_scores(y, predicted, np.array(levels))
     else:
@@ -529,12 +529,6 @@ def _print_scores(found: dict[str, float], as_json: bool) -> None:
     width = max(map(len, found))
     for name, value in found.items():
         print(f"{name:{width}}  {value:.6g}")
-
-
-def _quantile_levels(estimator: Any) -> tuple[float, ...]:
-    """The levels that a quantile model predicts for each target; empty for other models."""
-    objective = estimator.model_.objective
-    return tuple(np.atleast_1d(objective.alpha)) if objective.name == "quantile" else ()
 
 
 def _binned(schema: Schema, table: Table, estimator: Any, threads: int | None) -> Any:

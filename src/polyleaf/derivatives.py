@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.objectives.base import Problem, packed_diagonal, packed_size
+from polyleaf.objectives.base import Problem
+from polyleaf.objectives.packed import packed_diagonal, packed_size
 from polyleaf.settings import COUPLED, Curvature
 from polyleaf.threads import Workers
 

@@ -7,7 +7,6 @@ predictions, a model to fitted attributes. No preparation of data: that is `prep
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sys
 import textwrap
@@ -30,7 +29,7 @@ from polyleaf.declaration import numpydoc
 from polyleaf.features import FeatureTable
 from polyleaf.metrics import Metric, get_metrics
 from polyleaf.model import Model
-from polyleaf.objectives import Custom, Objective
+from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
 from polyleaf.parameters import SharedParameters
 from polyleaf.prepare import (
     FeatureReader,
@@ -165,10 +164,10 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
                 eval_sets=ready.eval_sets,
                 callbacks=all_callbacks,
                 init_model=start,
-                base_score=self._encoded_base_score(encoding),
-                target_scale=self._per_score(encoding.scale),
-                target_offset=self._per_score(encoding.offset),
-                output_names=self._score_names(encoding),
+                base_score=self._encoded_base_score(encoding, objective),
+                target_scale=_per_score(encoding.scale, objective),
+                target_offset=_per_score(encoding.offset, objective),
+                output_names=self._score_names(encoding, objective),
                 projection=ready.projection,
                 metadata=self._metadata(encoding, ready.projection),
             )
@@ -213,10 +212,11 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
     def _objective(self, target: Target, start: Model | None) -> Objective:
         encoding = target.encoding
         objective = self._make_objective(encoding, scipy.sparse.issparse(target.values))
-        if encoding.scale is not None and not getattr(objective, "location", False):
+        if encoding.scale is not None and not objective.location:
+            allow = [name for name in objective_names() if objective_class(name).location]
             raise ValueError(
                 f"normalize_targets=True moves targets, which objective {objective.name!r} does not allow: "
-                "it is for squared_error, absolute_error, quantile and huber."
+                f"it is for {', '.join(allow)}."
             )
         if start is not None and start.objective.to_dict() != objective.to_dict():
             raise ValueError(
@@ -239,10 +239,8 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
             return _ranking_metrics(
                 get_metrics(("p@1", "p@3", "p@5") if chosen is None else chosen, objective)
             )
-        if chosen is None and objective.name == "custom":
-            names = {"multiclass": "merror", "binary": "error", "multilabel": "error"}
-            is_as_wide = self._n_scores(encoding) == encoding.n_outputs
-            chosen = names.get(encoding.kind, None if is_as_wide else "loss")
+        if chosen is None:
+            chosen = objective.metric_for(encoding.kind, encoding.n_outputs)
         return get_metrics(chosen, objective)
 
     @contextmanager
@@ -280,37 +278,28 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
             return [ProgressBar(rounds, force=True)]
         return [EvaluationMonitor(int(verbose))] if verbose > 1 else []
 
-    def _encoded_base_score(self, encoding: TargetEncoding) -> np.ndarray | None:
+    def _encoded_base_score(self, encoding: TargetEncoding, objective: Objective) -> np.ndarray | None:
         if self.base_score is None:
             return None
         score = np.asarray(self.base_score, np.float64).reshape(-1)
-        n_outputs = self._n_scores(encoding)
+        n_outputs = objective.n_scores(encoding.n_outputs)
         if score.size not in (1, n_outputs) or not np.all(np.isfinite(score)):
             raise ValueError(
                 f"base_score must be a finite number or {n_outputs} of them, got {self.base_score}."
             )
         score = np.resize(score, n_outputs)
-        offset, scale = self._per_score(encoding.offset), self._per_score(encoding.scale)
+        offset, scale = _per_score(encoding.offset, objective), _per_score(encoding.scale, objective)
         return score if offset is None or scale is None else (score - offset) / scale
 
-    def _scores_per_output(self) -> int:
-        return 1
-
-    def _n_scores(self, encoding: TargetEncoding) -> int:
-        """Raw scores of a row; a custom objective may have more or less than there are outputs."""
-        own = self.objective.n_outputs if isinstance(self.objective, Custom) else None
-        return own or encoding.n_outputs * self._scores_per_output()
-
-    def _custom(self, objective: Custom, n_outputs: int | None) -> Custom:
-        """A custom objective with what the estimator knows: the number of scores, and whether it needs any
-        second derivative."""
+    def _made_objective(self, objective: Any, n_outputs: int | None) -> Objective:
+        """The objective with what the estimator knows: parameters for a name or a class, the number of
+        classes or labels, and whether any second derivative is needed."""
+        parameters = {}
+        if not isinstance(objective, Objective):
+            given = {name: getattr(self, name, None) for name in objective_class(objective).parameters}
+            parameters = {name: value for name, value in given.items() if value is not None}
         first_order = self.curvature == self.leaf_curvature == "none"
-        curvature = "none" if first_order else objective.curvature
-        return dataclasses.replace(objective, n_outputs=objective.n_outputs or n_outputs, curvature=curvature)
-
-    def _per_score(self, per_output: np.ndarray | None) -> np.ndarray | None:
-        """One number per output -> one per raw score (several quantiles of an output stand side by side)."""
-        return None if per_output is None else np.repeat(per_output, self._scores_per_output())
+        return get_objective(objective, **parameters).suited_to(n_outputs, first_order)
 
     def _metadata(self, encoding: TargetEncoding, projection: Projection | None) -> dict[str, Any]:
         """What a model file holds besides the model, so that the estimator can be made again."""
@@ -354,8 +343,9 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
     def _of_model(cls, model: Model) -> Self:
         """The estimator that a model which was read from a file belongs to."""
         known = cls._get_param_names()
-        values = {name: value for name, value in model.metadata["parameters"].items() if name in known}
-        estimator = cls(**values)
+        # An objective that is no name is not among the parameters that a file holds, but the model's is.
+        given = {"objective": model.objective, **model.metadata["parameters"]}
+        estimator = cls(**{name: value for name, value in given.items() if name in known})
         if model.projection is None:
             take_feature_names(estimator, model.n_features, model.feature_names)
         else:
@@ -603,11 +593,16 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
     def _make_objective(self, encoding: TargetEncoding, sparse: bool) -> Objective:
         raise NotImplementedError
 
-    def _score_names(self, encoding: TargetEncoding) -> list[str] | None:
+    def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str] | None:
         raise NotImplementedError
 
     def _prediction(self, raw: np.ndarray) -> np.ndarray:
         raise NotImplementedError
+
+
+def _per_score(per_output: np.ndarray | None, objective: Objective) -> np.ndarray | None:
+    """One number per output -> one per raw score (several quantiles of an output stand side by side)."""
+    return None if per_output is None else np.repeat(per_output, objective.outputs_per_target())
 
 
 def _ranking_metrics(metrics: list[Metric]) -> list[Metric]:

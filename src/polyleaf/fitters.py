@@ -60,8 +60,7 @@ class QuantileFitter:
         self._state, self._workers = state, settings.workers
 
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
-        rows = None if draw.rows is None else draw.rows.astype(np.int32)
-        sizes = grown.tree.n_leaves, rows, self._workers.n_threads
+        sizes = grown.tree.n_leaves, draw.rows, self._workers.n_threads
         values = self._state.problem.renew_leaves(self._state.raw, grown.leaf_of_row, *sizes)
         return (values if output < 0 else column(values, output)) * np.float32(learning_rate)
 

@@ -252,17 +252,17 @@ def logloss(y: Array, raw: Array, weight: Array | None = None) -> float:
     clipped."""
     y, raw = _pairs(y, raw)
     n_outputs = raw.shape[1]
-    config = _core.LossConfig()
-    config.family = _core.LossFamily.logistic
     zeros, ones = np.zeros(n_outputs, np.float32), np.ones(n_outputs, np.float32)
-    return _core.loss_mean(config, _float32(raw), _float32(y), _float32(weight), zeros, ones, 1)
+    loss = _core.Loss("logistic", {})
+    return _core.loss_mean(loss, _float32(raw), _float32(y), _float32(weight), zeros, ones, 1)
 
 
 def mlogloss(y: Array, raw: Array, weight: Array | None = None) -> float:
     """Mean cross-entropy of scores before softmax ``(n, K)`` against class ids ``(n,)``."""
     label = _class_ids(y, "mlogloss")
     zeros = np.zeros(raw.shape[1], np.float32)
-    return _core.class_mean(_core.ClassLoss.softmax, _float32(raw), label, _float32(weight), zeros, 1)
+    loss = _core.ClassLoss("softmax", {"factor": 1.0})
+    return _core.class_mean(loss, _float32(raw), label, _float32(weight), zeros, 1)
 
 
 def _float32(values: Array | None) -> Any:

@@ -20,7 +20,7 @@ from polyleaf.binning import BinMapper
 from polyleaf.chunks import Chunk, chunks_of, codes_of, regressors_of
 from polyleaf.importance import importance
 from polyleaf.leaf_kinds import Leaves
-from polyleaf.objectives import objective_from_dict
+from polyleaf.objectives import NotRegistered, Objective, objective_from_dict
 from polyleaf.projections import Projection
 from polyleaf.trees import Trees
 
@@ -546,7 +546,7 @@ class Model:
             projection = Projection.from_dict(projection, _with_prefix(arrays, _PROJECTION))
         model = cls(
             mapper=BinMapper.from_state(header["mapper"], _with_prefix(arrays, _MAPPER)),
-            objective=objective_from_dict(header["objective"]),
+            objective=_objective(header["objective"]),
             base_score=_base_score(header, arrays),
             target_scale=arrays.get("target_scale"),
             target_offset=arrays.get("target_offset"),
@@ -587,6 +587,13 @@ class Model:
             f"<polyleaf.Model: {self.n_trees} trees in {self.n_rounds} rounds, {self.n_features} features, "
             f"{self.n_outputs} outputs>"
         )
+
+
+def _objective(stored: Any) -> Objective:
+    try:
+        return objective_from_dict(stored)
+    except NotRegistered as error:  # the file is sound, and the error says what to do
+        raise serialize.ModelFileError(str(error)) from error
 
 
 def _names(names: Sequence[str] | None, size: int, what: str) -> tuple[str, ...] | None:

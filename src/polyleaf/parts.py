@@ -146,7 +146,7 @@ def _dense_parts(
             fitter = fitters.LinearFitter(derivatives, leaf, dataset, settings)
             if leaf.looks_ahead:
                 judge = splits.LookaheadSplits(fitter.table, leaf, bins, derivatives, sketch, settings)
-        case _ if problem.renews_leaves:
+        case _ if problem.objective.renews_leaves:
             fitter = fitters.QuantileFitter(state, settings)
         case _:
             fitter = fitters.ConstantFitter(derivatives, settings)
@@ -164,7 +164,7 @@ def _check_sparse(problem: Problem, leaf: SparseLeaf) -> None:
 
 def _refuse_renewal(problem: Problem, kind: str) -> None:
     """Refuse objectives whose leaves are no Newton steps."""
-    if problem.renews_leaves:
+    if problem.objective.renews_leaves:
         raise ValueError(
             f"Objective {problem.objective.name!r} fits its leaves by quantiles of their residuals, for "
             f'which {kind} leaves have no step; use leaf="constant", or objective="huber".'

@@ -11,7 +11,7 @@ from sklearn.metrics import d2_pinball_score, r2_score
 from polyleaf.declaration import constraints
 from polyleaf.estimators_base import PolyleafEstimator, document
 from polyleaf.model import Model
-from polyleaf.objectives import Custom, Objective, get_objective
+from polyleaf.objectives import Objective, objective_class
 from polyleaf.parameters import RegressorParameters
 from polyleaf.targets import Target, TargetEncoding, encode_regression
 
@@ -58,30 +58,18 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, RegressorParameters):
         )
 
     def _make_objective(self, encoding: TargetEncoding, sparse: bool) -> Objective:
-        parameters: dict[str, dict[str, Any]] = {
-            "quantile": {"alpha": self.quantile_alpha},
-            "huber": {"delta": float(self.huber_delta)},
-            "tweedie": {"variance_power": float(self.tweedie_variance_power)},
-        }
-        objective = get_objective(self.objective)
-        if objective.class_ids or objective.name == "squared_hinge":
-            raise ValueError(f"objective={objective.name!r} is for classes: use PolyleafClassifier.")
-        if isinstance(self.objective, str) and objective.name in parameters:
-            return get_objective(self.objective, **parameters[objective.name])
-        return self._custom(objective, None) if isinstance(objective, Custom) else objective
+        if "values" not in objective_class(self.objective).target_kinds:
+            name = objective_class(self.objective).name
+            raise ValueError(f"objective={name!r} is for classes: use PolyleafClassifier.")
+        return self._made_objective(self.objective, None)
 
-    def _scores_per_output(self) -> int:
-        return (
-            len(np.atleast_1d(self.quantile_alpha)) if get_objective(self.objective).name == "quantile" else 1
-        )
-
-    def _score_names(self, encoding: TargetEncoding) -> list[str] | None:
+    def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str] | None:
         names = encoding.output_names
-        if self._n_scores(encoding) == encoding.n_outputs:
+        if objective.n_scores(encoding.n_outputs) == encoding.n_outputs:
             return None if names is None else list(names)
-        if isinstance(self.objective, Custom):
+        if not objective.levels:
             return None
-        levels = [f"q{alpha:g}" for alpha in np.atleast_1d(self.quantile_alpha)]
+        levels = [f"q{level:g}" for level in objective.levels]
         if encoding.one_dimensional:
             return levels
         names = names or tuple(map(str, range(encoding.n_outputs)))
@@ -97,8 +85,8 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, RegressorParameters):
         With several quantiles per output: the share of the pinball loss explained (D2), the mean over levels.
         """
         predicted = self.predict(X)
-        levels = np.atleast_1d(getattr(self.model_.objective, "alpha", 0.5))
-        if len(levels) == 1:
+        levels = self.model_.objective.levels
+        if len(levels) < 2:
             return float(r2_score(y, predicted, sample_weight=sample_weight))
         scores = [
             d2_pinball_score(

@@ -90,6 +90,8 @@ def from_bytes(data: bytes, build: Callable[[Header, Arrays], _T]) -> _T:
         if about["checksum"] != _checksum(about["model"], arrays):
             raise ValueError("it does not match its checksum, so the file was damaged; take another copy")
         return build(about["model"], arrays)
+    except ModelFileError:  # says itself what is wrong
+        raise
     except Exception as error:  # whatever hostile content trips over, here or in a mapper or an objective
         raise ModelFileError(f"its content is not a valid model: {error}") from error
 

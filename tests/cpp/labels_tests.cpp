@@ -55,8 +55,7 @@ std::vector<double> train_sparse(const Problem& p, const SparseTraining& trainin
     sample.multiplier = multiplier.data();
   }
   const float* w = training.sampled ? weight.data() : nullptr;
-  LossConfig loss;
-  loss.family = LossFamily::squared_hinge;
+  const Loss loss("squared_hinge", {});
   GrowConfig config = grow_config();
   config.max_leaves = 12;
   config.level_wise = true;

@@ -12,6 +12,18 @@
 namespace polyleaf::tests {
 namespace {
 
+// All losses of a table, every number 1.
+template <class AnyLoss>
+std::vector<AnyLoss> every_loss() {
+  std::vector<AnyLoss> losses;
+  for (const auto& [name, parameters] : AnyLoss::known()) {
+    typename AnyLoss::Parameters ones;
+    for (const std::string& parameter : parameters) ones[parameter] = 1.0f;
+    losses.emplace_back(name, ones);
+  }
+  return losses;
+}
+
 // Every entry is written, none behind the last, by one thread or three.
 void test_hessians(const LossInput& given) {
   for (int64_t k : {2, 3, 16, 17}) {
@@ -25,13 +37,13 @@ void test_hessians(const LossInput& given) {
     input.offset = offset.data();
     const size_t size = input.n_rows * packed_size(k);
     std::vector<float> g(input.n_rows * k);
-    for (ClassLoss loss : {ClassLoss::softmax, ClassLoss::exponential, ClassLoss::margin}) {
+    for (const ClassLoss& loss : every_loss<ClassLoss>()) {
       auto one = std::make_unique<float[]>(size), three = std::make_unique<float[]>(size);
       std::fill_n(one.get(), size, NAN);
-      class_hessians(loss, input, g.data(), one.get(), 1);
-      class_hessians(loss, input, g.data(), three.get(), 3);
+      hessians(loss, input, g.data(), one.get(), 1);
+      hessians(loss, input, g.data(), three.get(), 3);
       for (size_t i = 0; i < size; ++i) CHECK(std::isfinite(one[i]) && one[i] == three[i]);
-      CHECK(class_mean_loss(loss, input, 1) == class_mean_loss(loss, input, 3));
+      CHECK(mean_loss(loss, input, 1) == mean_loss(loss, input, 3));
     }
   }
 }
@@ -55,16 +67,12 @@ void test_objectives() {
   input.label = label.data();
   input.offset = offset.data();
   input.parameter = parameter.data();
-  for (LossFamily family :
-       {LossFamily::squared_error, LossFamily::absolute_error, LossFamily::quantile, LossFamily::huber,
-        LossFamily::log_link, LossFamily::logistic, LossFamily::squared_hinge}) {
-    LossConfig config;
-    config.family = family;
-    derivatives(config, input, g.data(), has_unit_curvature(family) ? nullptr : h.data(), k, 3);
+  for (const Loss& loss : every_loss<Loss>()) {
+    derivatives(loss, input, g.data(), loss.kernels().unit_curvature ? nullptr : h.data(), k, 3);
     for (float x : g) CHECK(std::isfinite(x));
-    CHECK(mean_loss(config, input, 1) == mean_loss(config, input, 3));
+    CHECK(mean_loss(loss, input, 1) == mean_loss(loss, input, 3));
   }
-  softmax_derivatives(SoftmaxCurvature::scaled, 1.0f, input, g.data(), h.data(), 2);
+  derivatives(ClassLoss("softmax", {{"factor", 1.0f}}), input, g.data(), h.data(), 2);
   for (int64_t i = 0; i < n; ++i) {
     float sum = 0;
     for (int64_t j = 0; j < k; ++j) sum += g[i * k + j];

@@ -82,7 +82,7 @@ def bits(estimator):
 def loss(estimator, features, y):
     """Mean training loss of a fitted estimator, by its objective."""
     model = estimator.model_
-    target = y if model.objective.class_ids else np.asarray(y, np.float64)
+    target = y if "classes" in model.objective.target_kinds else np.asarray(y, np.float64)
     problem = model.objective.prepare(target, None)
     problem.set_base(model.base_score)
     codes = model.mapper.transform(estimator._features(features), 1)

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.objectives.base import Array, Objective, Problem, packed_diagonal
-from polyleaf.objectives.curvature import check_not_negative, settled, unpack
+from polyleaf.objectives.base import Array, Objective, Problem
+from polyleaf.objectives.curvature import check_not_negative, settled
+from polyleaf.objectives.packed import packed_diagonal, packed_lower, unpack
 
 # Entries of Hessians (float64) that are computed at a time.
 _CHUNK_ENTRIES = 1 << 20
@@ -286,7 +287,7 @@ class LossProblem(Problem):
 
 def _functions_of(jax: Any, loss: RowLoss, n_outputs: int) -> dict[str, Callable[..., Any]]:
     """Compiled functions of a chunk: ``(targets, scores (c, K)) -> {name: float64 (c, ...)}``."""
-    lower = np.tril_indices(n_outputs)
+    lower = packed_lower(n_outputs)
     gradient = jax.grad(loss, argnums=1)
     hessian = jax.jacfwd(gradient, argnums=1)  # forward over reverse: as many gradients as there are outputs
 
@@ -435,9 +436,8 @@ class _Check:
             raise ValueError(
                 f"The loss has no curvature: its second derivative is 0 for output "
                 f"{self.outputs[np.argmax(flat)]} at all {len(curvature)} points tried, as for |x|, relu, "
-                "hinges "
-                'and other piecewise linear functions. Set curvature="none" and leaf_curvature="none" for '
-                'first-order boosting (that is Custom(loss, curvature="none")), or smooth the loss.'
+                'hinges and other piecewise linear functions. Set curvature="none" and leaf_curvature="none" '
+                'for first-order boosting (that is Custom(loss, curvature="none")), or smooth the loss.'
             )
 
     def _look_for_kinks(self, kind: str) -> None:
