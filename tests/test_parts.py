@@ -16,7 +16,7 @@ from polyleaf.model import Model
 from polyleaf.objectives import get_objective
 from polyleaf.parts import parts_of, problem_of
 from polyleaf.settings import settings_of
-from polyleaf.splits import ExactSplits, HistogramSplits, LookaheadSplits, VerifiedSplits
+from polyleaf.splits import ExactSplits, HistogramSplits, LookaheadChannels, PlainChannels, VerifiedSplits
 from polyleaf.state import DenseState
 
 SPARSE = {"leaf": "sparse", "leaf_k": 2}
@@ -48,7 +48,7 @@ def parts(objective="squared_error", model=None, **parameters):
         ({"sketch": "top_outputs", "sketch_dim": 2}, DenseState, HistogramSplits, ConstantFitter),
         ({"objective": "absolute_error"}, DenseState, HistogramSplits, QuantileFitter),
         (SPARSE, DenseState, HistogramSplits, SparseFitter),
-        ({"leaf": "linear"}, DenseState, LookaheadSplits, LinearFitter),
+        ({"leaf": "linear"}, DenseState, HistogramSplits, LinearFitter),
         ({"leaf": "linear", "linear_fit": "post"}, DenseState, HistogramSplits, LinearFitter),
         ({**SPARSE, "sparse_targets": True}, LabelState, VerifiedSplits, LabelFitter),
         ({**SPARSE, "sparse_targets": True, "split_search": "exact"}, LabelState, ExactSplits, LabelFitter),
@@ -59,6 +59,11 @@ def test_settings_choose_parts(parameters, state, splits, fitter):
     assert type(chosen.state) is state
     assert type(chosen.structure._splits) is splits
     assert type(chosen.fitter) is fitter
+
+
+@pytest.mark.parametrize(("fit", "channels"), [("full", LookaheadChannels), ("post", PlainChannels)])
+def test_linear_leaves_are_looked_ahead_to_unless_they_are_fitted_afterwards(fit, channels):
+    assert type(parts(leaf="linear", linear_fit=fit).structure._splits._channels) is channels
 
 
 @pytest.mark.parametrize("objective", ["squared_error", "absolute_error"])

@@ -112,9 +112,9 @@ class Run:
     def go(self, callbacks: Sequence[Callback]) -> None:
         """All rounds, unless a callback, Ctrl-C or the end of growth comes before."""
         model, log = self.model, self.evaluation.log
-        round = first = model.n_rounds
         for callback in callbacks:
             callback.before_training(model)
+        round = first = model.n_rounds
         try:
             for round in range(first, first + self.n_rounds):
                 if any([callback.before_iteration(model, round, log) for callback in callbacks]):

@@ -133,7 +133,7 @@ def _dense_parts(
     derivatives = Derivatives(problem, settings.curvature, weight, memory, workers)
     state = DenseState(problem, derivatives, dataset, model, workers)
     sketch = get_sketch(run.sketch, run.sketch_dim, problem.n_outputs)
-    judge = splits.HistogramSplits(bins, derivatives, sketch, settings)
+    channels: splits.PlainChannels | splits.LookaheadChannels = splits.PlainChannels(workers)
     limits = Limits(step.reg_alpha, step.max_delta_step)
     fitter: fitters.Fitter
     match leaf:
@@ -145,11 +145,12 @@ def _dense_parts(
             _refuse_renewal(problem, "linear")
             fitter = fitters.LinearFitter(derivatives, leaf, dataset, settings)
             if leaf.looks_ahead:
-                judge = splits.LookaheadSplits(fitter.table, leaf, bins, derivatives, sketch, settings)
+                channels = splits.LookaheadChannels(fitter.table, leaf, workers)
         case _ if problem.objective.renews_leaves:
             fitter = fitters.QuantileFitter(state, settings)
         case _:
             fitter = fitters.ConstantFitter(derivatives, settings)
+    judge = splits.HistogramSplits(bins, derivatives, sketch, channels, settings)
     return state, Structure(bins, judge, limits if sketch is None else Limits(), settings), fitter
 
 

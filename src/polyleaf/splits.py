@@ -6,8 +6,6 @@ or how leaf values are fitted.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 import polyleaf._core as _core
@@ -17,8 +15,9 @@ from polyleaf.label_state import LabelState
 from polyleaf.sampling import Draw
 from polyleaf.settings import COUPLED, LinearLeaf, Settings, SparseLeaf
 from polyleaf.sketches import CountSketch, Sketch
+from polyleaf.threads import Workers
 
-__all__ = ["ExactSplits", "HistogramSplits", "LookaheadSplits", "VerifiedSplits"]
+__all__ = ["ExactSplits", "HistogramSplits", "LookaheadChannels", "PlainChannels", "VerifiedSplits"]
 
 # Outputs up to which curvature="auto" judges splits by K curvatures; above, by their mean, which saves K
 # channels.
@@ -27,25 +26,52 @@ DIAGONAL_UP_TO = 64
 LABEL_SKETCH_DIM = 32
 
 
+class PlainChannels:
+    """Quantised derivatives, as they are."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._channels, self._workers = _core.Channels(), workers
+
+    def of(self, kind: str, g: np.ndarray, h: np.ndarray | None, draw: Draw) -> _core.Channels:
+        """The core's channels of these gradients and curvatures; they are overwritten by the next."""
+        self._channels.quantise(g, h, kind, *draw.sample, self._workers.n_threads)
+        return self._channels
+
+
+class LookaheadChannels:
+    """The same, for splits whose sides are worth what linear leaves will achieve (GBDT-PL)."""
+
+    def __init__(self, table: _core.LinearTable, leaf: LinearLeaf, workers: Workers) -> None:
+        self._channels, self._workers = _core.LinearChannels(table), workers
+        self._config = _core.LinearConfig(
+            fit=leaf.linear_fit, max_regressors=leaf.linear_features, linear_lambda=leaf.slope_lambda
+        )
+
+    def of(self, kind: str, g: np.ndarray, h: np.ndarray | None, draw: Draw) -> _core.LinearChannels:
+        """As those of `PlainChannels`."""
+        self._channels.renew(g, h, kind, self._config, *draw.sample, self._workers.n_threads)
+        return self._channels
+
+
 class HistogramSplits:
     """Splits by histograms of quantised derivatives: of all outputs, or of the columns of a sketch."""
 
     def __init__(
-        self, bins: _core.Bins, derivatives: Derivatives, sketch: Sketch | None, settings: Settings
+        self,
+        bins: _core.Bins,
+        derivatives: Derivatives,
+        sketch: Sketch | None,
+        channels: PlainChannels | LookaheadChannels,
+        settings: Settings,
     ) -> None:
-        self._derivatives, self._sketch = derivatives, sketch
+        self._derivatives, self._sketch, self._channels = derivatives, sketch, channels
         self._curvature, self._seed = settings.curvature.curvature, settings.sampling.seed
         self._workers = settings.workers
-        self._channels: Any = _core.Channels()
         self._search = _core.HistogramSearch(bins, settings.workers.n_threads)
 
     def use(self, draw: Draw, output: int) -> _core.Search:
-        self._quantise(*self._columns(draw, output), draw)
-        self._search.use(self._channels)
+        self._search.use(self._channels.of(*self._columns(draw, output), draw))
         return self._search
-
-    def _quantise(self, kind: str, g: np.ndarray, h: np.ndarray | None, draw: Draw) -> None:
-        self._channels.quantise(g, h, kind, *draw.sample, self._workers.n_threads)
 
     def _columns(self, draw: Draw, output: int) -> tuple[str, np.ndarray, np.ndarray | None]:
         """Kind of channels, gradients and curvatures."""
@@ -64,20 +90,6 @@ class HistogramSplits:
         return wanted, g, h if h.shape[1] == g.shape[1] else np.repeat(h, g.shape[1], axis=1)
 
 
-class LookaheadSplits(HistogramSplits):
-    """The same, where a side is worth what a linear leaf will achieve (GBDT-PL)."""
-
-    def __init__(self, table: _core.LinearTable, leaf: LinearLeaf, *of_histograms: Any) -> None:
-        super().__init__(*of_histograms)
-        self._channels = _core.LinearChannels(table)
-        self._config = _core.LinearConfig(
-            fit=leaf.linear_fit, max_regressors=leaf.linear_features, linear_lambda=leaf.slope_lambda
-        )
-
-    def _quantise(self, kind: str, g: np.ndarray, h: np.ndarray | None, draw: Draw) -> None:
-        self._channels.renew(g, h, kind, self._config, *draw.sample, self._workers.n_threads)
-
-
 class VerifiedSplits:
     """Splits of few labels of very many: proposed by histograms of a count-sketch, judged by exact sums."""
 
@@ -85,7 +97,7 @@ class VerifiedSplits:
         self._state, self._leaf, self._workers = state, leaf, settings.workers
         self._step, self._seed = leaf_config(settings.step), settings.sampling.seed
         self._sketch = CountSketch(settings.run.sketch_dim or LABEL_SKETCH_DIM)
-        self._channels = _core.Channels()
+        self._channels = PlainChannels(settings.workers)
         histograms = _core.HistogramSearch(bins, self._workers.n_threads)
         self._search = _core.VerifiedSearch(histograms, self._workers.n_threads)
 
@@ -93,8 +105,8 @@ class VerifiedSplits:
         gradients, weight, n_threads = self._state.gradients, self._state.weight, self._workers.n_threads
         g = self._sketch.sketch_sparse(gradients, draw.round, self._seed, n_threads)
         kind, h = _counted(len(g), weight, draw)
-        self._channels.quantise(g, h, kind, *draw.sample, n_threads)
-        self._search.use(gradients, weight, self._channels, self._step, self._leaf.leaf_k)
+        channels = self._channels.of(kind, g, h, draw)
+        self._search.use(gradients, weight, channels, self._step, self._leaf.leaf_k)
         return self._search
 
 
