@@ -2,10 +2,7 @@
 
 import ast
 import inspect
-import os
 import pickle
-import subprocess
-import sys
 from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
 
@@ -255,54 +252,3 @@ def test_what_depends_on_other_parameters_is_resolved():
         RegressorParameters(**sparse), rounds=1, sparse_targets=True, seed=0, n_threads=1
     )
     assert of_sparse.leaf.split_search == "sketch" and of_sparse.keeps_labels_sparse
-
-
-# --- what tools see --------------------------------------------------------------------------------------
-
-SCRIPT = """
-import numpy as np
-from polyleaf import PolyleafClassifier, PolyleafRegressor, recipes
-
-X = np.zeros((4, 2))
-fitted = PolyleafRegressor("huber", huber_delta=2, reg_lambda=1, max_depth=None).fit(X, X, callbacks=[])
-reveal_type(fitted)
-reveal_type(PolyleafClassifier().fit(X, X[:, 0]).predict_proba(X))
-reveal_type(fitted.learning_rate)
-PolyleafRegressor(**recipes.cgb())
-PolyleafRegressor(max_leafs=3)
-PolyleafRegressor(class_weight="balanced")
-PolyleafClassifier("auto", 100)
-PolyleafClassifier(grow_policy="widest")
-PolyleafClassifier(n_estimators="many")
-"""
-EXPECTED = [
-    'Revealed type is "polyleaf.regressor.PolyleafRegressor"',
-    'Revealed type is "numpy.ndarray',
-    'Revealed type is "float"',
-    'Unexpected keyword argument "max_leafs"',
-    'Unexpected keyword argument "class_weight"',
-    "Too many positional arguments",
-    'Argument "grow_policy" to "PolyleafClassifier" has incompatible type',
-    'Argument "n_estimators" to "PolyleafClassifier" has incompatible type',
-]
-
-
-@pytest.mark.slow
-def test_type_checkers_see_every_parameter_and_what_fit_returns(tmp_path):
-    pytest.importorskip("mypy")
-    (tmp_path / "script.py").write_text(SCRIPT)
-    options = ["--ignore-missing-imports", "--no-incremental", "--hide-error-context", "--no-pretty"]
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", *options, "script.py"],
-        cwd=tmp_path,
-        env={**os.environ, "MYPYPATH": str(SOURCE.parent)},
-        capture_output=True,
-        text=True,
-    )
-    said = [
-        line
-        for line in done.stdout.splitlines()
-        if line.startswith("script.py") and "defined here" not in line
-    ]
-    assert len(said) == len(EXPECTED), done.stdout
-    assert all(words in line for words, line in zip(EXPECTED, said, strict=True)), said

@@ -12,15 +12,22 @@ import polyleaf
 
 SCRIPT = """
 import numpy as np
-from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core, recipes
 
 X, y = np.ones((3, 2)), np.ones(3)
 reveal_type(PolyleafRegressor(n_estimators=5).fit(X, y))
 reveal_type(PolyleafClassifier(max_leaves=4).fit(X, y).classes_)
 reveal_type(Dataset(X).bins)
 reveal_type(_core.available_isas())
+PolyleafRegressor("huber", huber_delta=2, reg_lambda=1, max_depth=None, sketch="auto")
+PolyleafClassifier(**recipes.cgb())
+reveal_type(PolyleafRegressor().learning_rate)
+reveal_type(PolyleafClassifier().fit(X, y).predict_proba(X))
 PolyleafRegressor(n_estimatorz=5)
 PolyleafRegressor(n_estimators="five")
+PolyleafRegressor(class_weight="balanced")
+PolyleafClassifier("auto", 100)
+PolyleafClassifier(grow_policy="widest")
 _core.Tree().n_nodez
 """
 
@@ -44,8 +51,13 @@ def test_a_type_checker_knows_what_a_script_uses(tmp_path):
         r'"numpy\.ndarray',
         r'"polyleaf\._core\.Bins"',
         r'"(builtins\.)?list\[(builtins\.)?str\]"',
+        r'"(builtins\.)?float"',
+        r'"numpy\.ndarray',
         "Unexpected keyword argument .n_estimatorz.",
         "Argument .n_estimators. .* has incompatible type",
+        "Unexpected keyword argument .class_weight.",
+        "Too many positional arguments",
+        "Argument .grow_policy. .* has incompatible type .*lossguide.*depthwise",
         ".Tree. has no attribute .n_nodez.",
     ]
     found = checked(tmp_path)
