@@ -55,7 +55,7 @@ class Structure:
     """Grows trees, at one go or layer by layer."""
 
     def __init__(self, bins: _core.Bins, splits: Splits, limits: Limits, settings: Settings) -> None:
-        self._splits, self._limits, self._step = splits, limits, settings.step
+        self._splits, self._limits, self._step = splits, limits._asdict(), settings.step
         self._growth, self._block_size = settings.growth, settings.curvature.block_of_splits
         self._grower = _core.Grower(bins, settings.workers.n_threads)
 
@@ -117,5 +117,5 @@ class Structure:
             histogram_memory=g.histogram_memory_bytes,
             post_prune=g.pruning == "post",
             block_size=self._block_size,
-            **self._limits._asdict(),
+            **self._limits,
         )
