@@ -220,22 +220,8 @@ int32_t checked_index(const Forest& forest, int32_t t) {
   return t;
 }
 
-const char* kind_name(LeafKind kind) {
-  return kind == LeafKind::dense ? "dense" : kind == LeafKind::sparse ? "sparse" : "linear";
-}
-
 void append(Forest& forest, std::shared_ptr<Tree> tree, const AnyLeaves& leaves, int32_t output) {
   forest.append(std::move(tree), leaf_block(leaves), output);
-}
-
-// Dense leaves as a view without their padding, which keeps them alive also after a truncate; others as they
-// are.
-nb::object leaves_of(const Forest& forest, int32_t t) {
-  const auto block = std::const_pointer_cast<LeafBlock>(forest.leaves(checked_index(forest, t)));
-  if (block->kind() != LeafKind::dense) return nb::cast(block);
-  nb::capsule owner(new std::shared_ptr<LeafBlock>(block),
-                    [](void* p) noexcept { delete static_cast<std::shared_ptr<LeafBlock>*>(p); });
-  return nb::cast(vectors(block->view().values, block->n_leaves(), *block, owner));
 }
 
 void bind_forest(nb::module_& m) {
@@ -253,12 +239,17 @@ void bind_forest(nb::module_& m) {
             return std::const_pointer_cast<Tree>(forest.tree(checked_index(forest, t)));
           },
           nb::arg("t"), "Tree t.")
-      .def("values", &leaves_of, nb::arg("t"),
-           "Leaves of tree t: a read-only view, one row a leaf; or SparseLeaves; or LinearLeaves.")
+      .def(
+          "values",
+          [](const Forest& forest, int32_t t) {
+            return as_python(std::const_pointer_cast<LeafBlock>(forest.leaves(checked_index(forest, t))));
+          },
+          nb::arg("t"),
+          "Leaves of tree t: a read-only view, one row a leaf; or SparseLeaves; or LinearLeaves.")
       .def(
           "kind",
           [](const Forest& forest, int32_t t) {
-            return kind_name(forest.leaves(checked_index(forest, t))->kind());
+            return forest.leaves(checked_index(forest, t))->kind().name;
           },
           nb::arg("t"), "What the leaves of tree t are: dense, sparse or linear.")
       .def(

@@ -125,17 +125,16 @@ void bind_scores(nb::module_& m) {
           "values float32 (nnz,) or None: 1 throughout.")
       .def(
           "add",
-          [](SparseScores& self, Array1<const int32_t> leaf_of_row, std::shared_ptr<LeafBlock> leaves,
+          [](SparseScores& self, Array1<const int32_t> leaf_of_row, const SparseLeaves& leaves,
              int n_threads) {
-            require(leaves->kind() == LeafKind::sparse, "Sparse scores take sparse leaves only.");
             require(static_cast<int64_t>(leaf_of_row.size()) == self.raw().n_rows(),
                     "leaf_of_row needs one entry per row.");
-            require(leaves->n_columns() == self.raw().n_outputs(),
+            require(leaves.n_columns() == self.raw().n_outputs(),
                     "The leaves are for another number of outputs.");
             nb::gil_scoped_release release;
-            check_leaf_ids(leaf_of_row.data(), self.raw().n_rows(), leaves->n_leaves(),
+            check_leaf_ids(leaf_of_row.data(), self.raw().n_rows(), leaves.n_leaves(),
                            std::max(1, n_threads));
-            self.add(leaf_of_row.data(), leaves->view(), std::max(1, n_threads));
+            self.add(leaf_of_row.data(), leaves.view(), std::max(1, n_threads));
           },
           nb::arg("leaf_of_row"), nb::arg("leaves"), nb::arg("n_threads"),
           "Adds the payload of its leaf, int32 (n_rows,), to every row.")

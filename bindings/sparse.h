@@ -4,8 +4,8 @@
 #include <optional>
 #include <stdexcept>
 
-#include "../cpp/leaves/leaf_block.h"
 #include "../cpp/leaves/sparse.h"
+#include "../cpp/leaves/sparse_block.h"
 #include "../cpp/sparse_rows.h"
 #include "arrays.h"
 

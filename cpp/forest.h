@@ -52,12 +52,12 @@ class Forest {
   const std::shared_ptr<const LeafBlock>& leaves(int32_t t) const { return entries_.at(t).leaves; }
   int32_t output(int32_t t) const { return entries_.at(t).output; }
 
-  // Features that linear leaves of the range read, ascending; those that its nodes split on.
+  // Raw features that leaves of the range read, ascending; features that its nodes split on.
   std::vector<int32_t> regressors(TreeRange range) const;
   std::vector<int32_t> split_features(TreeRange range) const;
 
   // raw (n_rows, n_outputs) += leaf payloads, tree after tree in order, in float32. `features` are what
-  // linear leaves read.
+  // leaves read.
   void predict(const CodeMatrix& codes, const FeatureMatrix& features, float* raw, TreeRange range,
                int n_threads) const;
   // scores (n_rows, n_outputs), from the float32 sums of the leaf payloads from 0.
@@ -80,7 +80,7 @@ class Forest {
     std::shared_ptr<const Tree> tree;
     std::shared_ptr<const LeafBlock> leaves;
     int32_t output;
-    // What this tree and those before it read: 1 + the largest feature, of splits and of linear leaves.
+    // What this tree and those before it read: 1 + the largest feature, of splits and of leaves.
     int32_t n_features, n_regressors;
     size_t nodes_end, tops_end, exits_end, sets_end;
   };
@@ -109,7 +109,8 @@ class Forest {
   using SumsVisit = std::function<void(int64_t row, int thread, PayloadSums& sums)>;
   void for_sums(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range, int n_threads,
                 const SumsVisit& visit) const;
-  bool holds_few(TreeRange range) const;        // outputs: every tree has sparse leaves, or is for one output
+  // Whether rows hold few outputs: every tree has leaves that name theirs, or is for one output.
+  bool holds_few(TreeRange range) const;
   int64_t most_entries(TreeRange range) const;  // of the leaves of one row
   std::vector<int32_t> outputs_of_trees(TreeRange range) const;
 
@@ -118,6 +119,7 @@ class Forest {
   mutable std::shared_mutex mutex_;
   std::vector<Entry> entries_;
   std::vector<CompiledTree> compiled_;  // beside entries_
+  std::vector<PlacedLeaves> placed_;    // the same
   std::vector<WalkNode> nodes_;
   std::vector<uint32_t> payload_;
   std::vector<TopNode> tops_;

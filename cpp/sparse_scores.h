@@ -6,7 +6,7 @@
 #pragma once
 #include <cstdint>
 
-#include "kernels/leaf_block.h"
+#include "leaves/leaf_kind.h"
 #include "objectives.h"
 #include "sparse_rows.h"
 
@@ -22,7 +22,7 @@ class SparseScores {
   SparseScores(const SparseScores&) = delete;
   SparseScores& operator=(const SparseScores&) = delete;
 
-  // Adds the payload of its leaf to every row, in float32, as prediction does.
+  // Adds the payload of its leaf, sparse, to every row, in float32, as prediction does.
   void add(const int32_t* leaf_of_row, const LeafView& leaves, int n_threads);
 
   // Gradients of all entries at raw + base, times the rows' weights (nullptr: 1).

@@ -6,6 +6,7 @@
 
 #include "../kernels/linear_leaves.h"
 #include "../parallel.h"
+#include "block_arrays.h"
 #include "newton.h"
 
 namespace polyleaf {
@@ -309,7 +310,7 @@ class Fit {
 
   // Least and largest payload of every leaf's rows, by the kernel that pays them out.
   void bound() {
-    const LeafBlockKernels& payout = POLYLEAF_SELECT(leaf_block_kernels);
+    const AddLeaves add = kLinear.adder();
     const int64_t stride = padded_columns(n_outputs_), step = std::max<int64_t>(16, 65536 / n_outputs_);
     std::vector<std::vector<float>> lower(pieces_.size()), upper(pieces_.size());
     const Piece* begin = pieces_.data();
@@ -327,8 +328,8 @@ class Fit {
                   intercept.begin());
       const int64_t span[2] = {0, static_cast<int64_t>(order.size())};
       const std::vector<int32_t> index(order.begin(), order.end());
-      const LeafView view{LeafKind::linear, n_outputs_,     stride,        intercept.data(), span,
-                          index.data(),     weights.data(), centre.data(), below.data(),     above.data()};
+      const LeafView view{&kLinear,     n_outputs_,     stride,        intercept.data(), span,
+                          index.data(), weights.data(), centre.data(), below.data(),     above.data()};
       const size_t p = static_cast<size_t>(&piece - begin);
       lower[p].assign(n_outputs_, kInfinity);
       upper[p].assign(n_outputs_, -kInfinity);
@@ -336,8 +337,7 @@ class Fit {
       for (int64_t r = 0; r < piece.n; r += step) {
         const int64_t n = std::min(step, piece.n - r);
         s.scores.assign(static_cast<size_t>(n) * n_outputs_, 0.0f);
-        payout.add_linear(view, s.zeros.data(), n, x_.data() + piece.x + r, piece.n, s.scores.data(),
-                          n_outputs_);
+        add(view, s.zeros.data(), n, {x_.data() + piece.x + r, piece.n}, s.scores.data(), n_outputs_);
         kernels_.bound(s.scores.data(), n_outputs_, n, lower[p].data(), upper[p].data());
       }
     });

@@ -15,7 +15,7 @@
 #include "../sample.h"
 #include "../settings.h"
 #include "../tree.h"
-#include "leaf_block.h"
+#include "linear_block.h"
 
 namespace polyleaf {
 
