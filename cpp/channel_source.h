@@ -32,7 +32,7 @@ class ChannelSource {
   // Whether a row has the same channels in all nodes of a tree, so that a node's sums are its children's.
   virtual bool fixed() const = 0;
   // A new tree; makes the root's channels.
-  virtual void start(const SearchScope& scope) = 0;
+  virtual void start(const SearchScope& scope, const SearchNode& root) = 0;
 
   // The channels of a node's rows, next to each other, and, where channels are not fixed, their sums.
   struct Request {
@@ -62,7 +62,7 @@ class FixedChannels final : public ChannelSource {
   const RowSample& sample() const override { return channels_->sample(); }
   const ChannelLayout& layout() const override { return channels_->layout(); }
   bool fixed() const override { return true; }
-  void start(const SearchScope& scope) override { partition_ = &scope.partition(); }
+  void start(const SearchScope& scope, const SearchNode&) override { partition_ = &scope.partition(); }
   void fill(std::vector<Request>& requests) override;
   ChannelView view(int32_t) const override {
     return {&channels_->layout(), channels_->gradient_step(), channels_->curvature_step()};

@@ -22,7 +22,7 @@ class ExactSearch final : public SparseSearch {
     threshold_step_ = threshold_step;
   }
 
-  void start(const SearchScope& scope) override;
+  void start(const SearchScope& scope, const SearchNode&) override;
   void evaluate(const std::vector<SearchNode>& nodes, bool renewed, std::vector<Choice>& choices) override;
   void split(int32_t parent, const SearchNode& left, const SearchNode& right, float* output_gain) override {
     (void)output_gain;

@@ -34,8 +34,9 @@ void Grower::begin(Search& search, const GrowConfig& config, const uint8_t* feat
   tree_ = Tree();
   tree_.n_outputs = search.n_outputs();
   const RowRange rows = partition_.start(search.sample(), scope_.tiles());
-  search.start(scope_);
-  add_node({0, 0, rows});
+  const SearchNode root{0, 0, rows, rows.size()};
+  search.start(scope_, root);
+  add_node(root);
   new_nodes_.assign(1, 0);
 }
 
@@ -49,7 +50,7 @@ void Grower::add_node(const SearchNode& at) {
   tree_.right.push_back(-1);
   tree_.category_set.push_back(-1);
   tree_.gain.push_back(0);
-  tree_.count.push_back(at.rows.size());
+  tree_.count.push_back(at.count);
   tree_.cover.push_back(search_->cover(at.id));
   tree_.output_gain.resize(tree_.output_gain.size() + tree_.n_outputs, 0.0f);
 }
@@ -82,17 +83,17 @@ bool Grower::split() {
     d.threshold = choice.threshold;
     d.set = choice.set;
     d.missing_left = choice.missing_left;
-    d.n_left = choice.n_left;
-    const SearchNode left{0, node.at.depth + 1, {0, choice.n_left}};
-    const SearchNode right{0, node.at.depth + 1, {choice.n_left, node.at.rows.size()}};
-    d.with_words = scope_.can_split(left) || scope_.can_split(right);
+    const int32_t depth = node.at.depth + 1;
+    d.with_words =
+        scope_.can_split(depth, choice.n_left) || scope_.can_split(depth, node.at.count - choice.n_left);
   }
   partition_.divide(divisions);
   for (size_t i = 0; i < batch.size(); ++i) {
     const int32_t id = batch[i], left_id = static_cast<int32_t>(nodes_.size());
     const Choice choice = nodes_[id].choice;
     const int32_t depth = nodes_[id].at.depth + 1;
-    const SearchNode left{left_id, depth, divisions[i].left}, right{left_id + 1, depth, divisions[i].right};
+    const SearchNode left{left_id, depth, divisions[i].left, choice.n_left};
+    const SearchNode right{left_id + 1, depth, divisions[i].right, nodes_[id].at.count - choice.n_left};
     nodes_[id].is_split = true;
     tree_.feature[id] = choice.feature;
     tree_.threshold[id] = choice.threshold;
@@ -228,7 +229,11 @@ void Grower::regroup() {
   number_leaves();
   const std::vector<RowRange> rows =
       partition_.regroup(search_->sample(), leaf_of_row_.data(), tree_.n_leaves);
-  for (int32_t leaf = 0; leaf < tree_.n_leaves; ++leaf) nodes_[node_of_leaf_[leaf]].at.rows = rows[leaf];
+  for (int32_t leaf = 0; leaf < tree_.n_leaves; ++leaf) {
+    SearchNode& at = nodes_[node_of_leaf_[leaf]].at;
+    at.rows = rows[leaf];
+    at.count = rows[leaf].size();
+  }
 }
 
 // Rows that the sample left out walk down the finished tree.

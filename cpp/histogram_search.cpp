@@ -46,9 +46,9 @@ HistogramSearch::HistogramSearch(const Bins& bins, int n_threads)
   scratch_.resize(n_threads_);
 }
 
-void HistogramSearch::start(const SearchScope& scope) {
+void HistogramSearch::start(const SearchScope& scope, const SearchNode& root) {
   scope_ = &scope;
-  source_->start(scope);
+  source_->start(scope, root);
   if (!laid_out_ || !(layout_ == source_->layout())) {
     layout_ = source_->layout();
     lay_out_memory();
@@ -58,8 +58,7 @@ void HistogramSearch::start(const SearchScope& scope) {
   free_.clear();
   for (size_t i = 0; i < pool_.size(); ++i) free_.push_back(static_cast<int>(i));
   nodes_.clear();
-  Node& root = add_node({0, 0, {0, sample().n_used()}}, source_->view(0));
-  root.totals = source_->totals();
+  add_node(root, source_->view(root.id)).totals = source_->totals();
 }
 
 // Sizes of histograms and scratch, and which nodes are worth a histogram, for channels of this layout.
@@ -116,7 +115,8 @@ bool HistogramSearch::keeps_histogram(const Node& node) const {
   const GrowConfig& config = scope_->config();
   const double tiles_in_use = 1.0 - std::pow(1.0 - config.colsample_bynode, kTileFeatures);
   return source_->fixed() && bins_.n_tiles() > 0 && tiles_in_use >= kTilesToKeep &&
-         (config.max_depth < 0 || node.at.depth + 1 < config.max_depth) && 3 * node.rows() > 4 * direct_rows_;
+         (config.max_depth < 0 || node.at.depth + 1 < config.max_depth) &&
+         3 * node.at.count > 4 * direct_rows_;
 }
 
 int HistogramSearch::take_histogram() {
@@ -216,8 +216,8 @@ std::vector<HistogramSearch::Job> HistogramSearch::plan(const std::vector<Search
     if (!scope_->can_split(node.at)) return;
     Job job;
     job.build = i;
-    job.by_rows = node.rows() <= ordered_rows_;
-    job.sparse = node.rows() <= kSparseRows;
+    job.by_rows = node.at.count <= ordered_rows_;
+    job.sparse = node.at.count <= kSparseRows;
     if (!job.by_rows && keeps_histogram(node)) node.histogram = take_histogram();
     job.keep = node.histogram >= 0;
     jobs.push_back(job);
@@ -231,9 +231,9 @@ std::vector<HistogramSearch::Job> HistogramSearch::plan(const std::vector<Search
     Node& right = nodes_[nodes[p + 1].id];
     const int parent = left.histogram;  // handed down by `split`
     left.histogram = right.histogram = -1;
-    const bool left_smaller = left.rows() <= right.rows();
+    const bool left_smaller = left.at.count <= right.at.count;
     Node& larger = left_smaller ? right : left;
-    if (parent < 0 || !scope_->can_split(larger.at) || larger.rows() <= direct_rows_) {
+    if (parent < 0 || !scope_->can_split(larger.at) || larger.at.count <= direct_rows_) {
       if (parent >= 0) free_.push_back(parent);
       direct(nodes[p].id);
       direct(nodes[p + 1].id);
@@ -279,7 +279,7 @@ void HistogramSearch::sum_totals(const std::vector<Job>& jobs) {
   parallel_for(n_threads_, static_cast<int64_t>(jobs.size()), [&](int64_t task, int) {
     Node& node = nodes_[jobs[task].build];
     node.totals.assign(layout_.lanes + 16, 0);
-    kernels.sum(jobs[task].channels, node.rows(), layout_.lanes, node.totals.data());
+    kernels.sum(jobs[task].channels, node.size(), layout_.lanes, node.totals.data());
   });
 }
 
@@ -317,7 +317,7 @@ void HistogramSearch::build_chunks(std::vector<Job>& jobs) {
   for (size_t j = 0; j < jobs.size(); ++j) {
     Job& job = jobs[j];
     job.chunks = static_cast<int>(
-        std::max<int64_t>(1, std::min<int64_t>(wanted, nodes_[job.build].rows() / kChunkRows)));
+        std::max<int64_t>(1, std::min<int64_t>(wanted, nodes_[job.build].size() / kChunkRows)));
     if (job.chunks == 1) continue;
     job.first_chunk = pieces.size();
     for (int t : tiles)
@@ -337,8 +337,8 @@ void HistogramSearch::build_chunks(std::vector<Job>& jobs) {
     Buffer<int32_t>& buffer = chunk_[task];
     buffer.reserve(n_bins * (layout.lanes + 1) + 16);
     std::memset(buffer.data(), 0, sizeof(int32_t) * n_bins * (layout.lanes + 1));
-    const int64_t begin = node.rows() * piece.chunk / job.chunks;
-    const int64_t end = node.rows() * (piece.chunk + 1) / job.chunks;
+    const int64_t begin = node.size() * piece.chunk / job.chunks;
+    const int64_t end = node.size() * (piece.chunk + 1) / job.chunks;
     uint32_t* counts =
         layout.count_lane < 0 ? reinterpret_cast<uint32_t*>(buffer.data() + n_bins * layout.lanes) : nullptr;
     kernels.build(scope_->partition().words(node.at.rows, t) + begin, job.channels + begin * layout.lanes,
@@ -367,7 +367,7 @@ void HistogramSearch::run_tile(const Job& job, int tile_index, int thread, TileS
   Scratch& scratch = scratch_[thread];
   const uint64_t* rows = scope_->partition().words(node.at.rows, t);
   Slots slots = slots_of(node, tile);
-  if (job.by_rows || job.sparse) leave_out_constant(rows, node.rows(), slots);
+  if (job.by_rows || job.sparse) leave_out_constant(rows, node.size(), slots);
   const bool for_others = job.keep || job.subtract >= 0;
   if (!for_others && slots == Slots{}) return;
   if (job.by_rows && !has_categories(t)) return scan_by_rows(job, t, slots, thread, of_built);
@@ -394,10 +394,10 @@ void HistogramSearch::run_tile(const Job& job, int tile_index, int thread, TileS
          slots_of(nodes_[job.subtract], tile), thread, *of_sibling);
   }
   uint64_t touched[kTileFeatures * 4] = {};
-  if (job.sparse) POLYLEAF_SELECT(histogram_kernels).touch(rows, node.rows(), tile.n_features, touched);
+  if (job.sparse) POLYLEAF_SELECT(histogram_kernels).touch(rows, node.size(), tile.n_features, touched);
   if (scope_->can_split(node.at))
     scan(job.build, t, {sums, counts, job.sparse ? touched : nullptr}, slots, thread, of_built);
-  if (job.sparse) clear_touched(tile, rows, node.rows(), node.view.layout->lanes, sums, counts);
+  if (job.sparse) clear_touched(tile, rows, node.size(), node.view.layout->lanes, sums, counts);
 }
 
 // From the node's rows, or from the chunks that they were cut into.
@@ -408,7 +408,7 @@ void HistogramSearch::build_tile(const Job& job, int tile_index, int32_t* sums, 
   const Node& node = nodes_[job.build];
   const int lanes = node.view.layout->lanes;
   if (job.chunks == 1)
-    return kernels.build(scope_->partition().words(node.at.rows, t), job.channels, node.rows(),
+    return kernels.build(scope_->partition().words(node.at.rows, t), job.channels, node.size(),
                          tile.n_features, tile.log2_stride, lanes, sums, counts);
   const int64_t n_bins = int64_t{tile.n_features} * tile.stride();
   for (int c = 0; c < job.chunks; ++c) {
@@ -437,9 +437,9 @@ void HistogramSearch::scan_by_rows(const Job& job, int t, const Slots& slots, in
   for (int s = 0; s < tile.n_features; ++s) {
     if (!slots[s]) continue;
     uint32_t* start = scratch.start.data() + s * tile.stride();
-    uint16_t* order = scratch.order.data() + s * node.rows();
+    uint16_t* order = scratch.order.data() + s * node.size();
     POLYLEAF_SELECT(sum_kernels)
-        .order_rows(rows, node.rows(), s, tile.stride(), counts + s * tile.stride(), start, order);
+        .order_rows(rows, node.size(), s, tile.stride(), counts + s * tile.stride(), start, order);
     by_bin[s] = {job.channels, order, start};
   }
   scan(job.build, t, {nullptr, counts, nullptr, by_bin}, slots, thread, out);
@@ -447,7 +447,7 @@ void HistogramSearch::scan_by_rows(const Job& job, int t, const Slots& slots, in
 
 ScanNode HistogramSearch::scan_node(const Node& node, int thread) const {
   return {&scope_->config().split,           node.view.layout,   node.view.gradient_step,
-          node.view.curvature_step,          node.totals.data(), static_cast<int32_t>(node.rows()),
+          node.view.curvature_step,          node.totals.data(), static_cast<int32_t>(node.at.count),
           scratch_[thread].workspace.data(), node.view.linear,   node.out_of_reach};
 }
 

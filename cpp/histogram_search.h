@@ -42,7 +42,7 @@ class HistogramSearch final : public Search {
 
   const RowSample& sample() const override { return source_->sample(); }
   int n_outputs() const override { return source_->layout().n_outputs; }
-  void start(const SearchScope& scope) override;
+  void start(const SearchScope& scope, const SearchNode& root) override;
   void evaluate(const std::vector<SearchNode>& nodes, bool renewed, std::vector<Choice>& choices) override;
   void split(int32_t parent, const SearchNode& left, const SearchNode& right, float* output_gain) override;
   double cover(int32_t node) const override;
@@ -67,8 +67,8 @@ class HistogramSearch final : public Search {
     std::vector<int32_t> totals;   // lanes
     std::vector<uint8_t> allowed;  // features, where they are sampled per node
     TileSplit best;
-    float out_of_reach = 0, floor = 0;  // sparse leaves: see ScanNode and ScanScratch
-    int64_t rows() const { return at.rows.size(); }
+    float out_of_reach = 0, floor = 0;               // sparse leaves: see ScanNode and ScanScratch
+    int64_t size() const { return at.rows.size(); }  // rows that lie here; what is built, by `count`
   };
 
   // How the histograms of up to two sibling nodes come about.

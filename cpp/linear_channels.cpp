@@ -58,17 +58,14 @@ void LinearChannels::use(const float* g, const float* h, int n_outputs, Curvatur
         "A derivative is not finite; check the objective, the targets and the weights.");
 }
 
-void LinearChannels::start(const SearchScope& scope) {
+void LinearChannels::start(const SearchScope& scope, const SearchNode& root) {
   scope_ = &scope;
   nodes_.clear();
   nodes_.add().start();
-  std::vector<Request> root(1);
-  root[0].node = 0;
-  root[0].rows.end = sample_.n_used();
-  root[0].totals = &root_totals_;
+  std::vector<Request> request{{root.id, root.rows, nullptr, &root_totals_}};
   root_channels_ = nullptr;
-  fill(root);
-  root_channels_ = root[0].channels;
+  fill(request);
+  root_channels_ = request[0].channels;
 }
 
 ChannelView LinearChannels::view(int32_t node) const {

@@ -32,6 +32,20 @@ std::vector<Piece> pieces_of(const std::vector<Partition::Division>& divisions) 
   return pieces;
 }
 
+// Where each piece's rows go: after those of the pieces before it; the right child's after the left one's.
+void place_rows(std::vector<Piece>& pieces, std::vector<Partition::Division>& divisions) {
+  for (Partition::Division& d : divisions) d.left = {d.rows.begin, d.rows.begin, d.rows.copy == 1 ? 2 : 1};
+  for (Piece& p : pieces) {
+    p.left_to = divisions[p.division].left.end;
+    divisions[p.division].left.end += p.n_left;
+  }
+  for (Partition::Division& d : divisions) d.right = {d.left.end, d.left.end, d.left.copy};
+  for (Piece& p : pieces) {
+    p.right_to = divisions[p.division].right.end;
+    divisions[p.division].right.end += p.end - p.begin - p.n_left;
+  }
+}
+
 }  // namespace
 
 Partition::Partition(const Bins& bins, int n_threads) : bins_(bins), n_threads_(std::max(1, n_threads)) {
@@ -229,7 +243,7 @@ void Partition::divide_entries(std::vector<Division>& divisions) {
     for (const SparseEntry* e = p.entries.begin; e != p.entries.end; ++e)
       p.n_left += p.bits[e->row / 8] >> (e->row % 8) & 1;
   });
-  place(pieces, divisions);
+  place_entries(pieces, divisions);
   for (int copy : {1, 2}) entries_[copy].reserve(n_entries_);
   parallel_for(n_threads_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     const EntryPiece& p = pieces[task];
@@ -261,8 +275,8 @@ std::vector<Partition::EntryPiece> Partition::entry_pieces_of(const std::vector<
   return pieces;
 }
 
-// Where each piece's cells go: after those of the pieces before it; the right child's after the left one's.
-void Partition::place(std::vector<EntryPiece>& pieces, std::vector<Division>& divisions) {
+// The same for cells.
+void Partition::place_entries(std::vector<EntryPiece>& pieces, std::vector<Division>& divisions) {
   for (Division& d : divisions) d.left.first_entry = d.left.last_entry = d.rows.first_entry;
   for (EntryPiece& p : pieces) {
     p.left_to = divisions[p.division].left.last_entry;
@@ -285,22 +299,7 @@ void Partition::divide(std::vector<Division>& divisions) {
     p.n_left = decide(d, p.begin - d.rows.begin, p.end - d.rows.begin, bits_.data() + p.bits);
   });
 
-  // Where each piece's rows go: after those of the pieces before it.
-  size_t p = 0;
-  for (size_t i = 0; i < divisions.size(); ++i) {
-    Division& d = divisions[i];
-    const int to = d.rows.copy == 1 ? 2 : 1;
-    const int64_t middle = d.rows.begin + d.n_left;
-    d.left = {d.rows.begin, middle, to};
-    d.right = {middle, d.rows.end, to};
-    int64_t to_left = d.left.begin, to_right = d.right.begin;
-    for (; p < pieces.size() && pieces[p].division == i; ++p) {
-      pieces[p].left_to = to_left;
-      pieces[p].right_to = to_right;
-      to_left += pieces[p].n_left;
-      to_right += pieces[p].end - pieces[p].begin - pieces[p].n_left;
-    }
-  }
+  place_rows(pieces, divisions);
   for (int copy : {1, 2}) {
     ids_[copy].reserve(sample_.n_used());
     for (int t : tiles_) words_[copy][t].reserve(sample_.n_used());

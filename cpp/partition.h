@@ -77,14 +77,13 @@ class Partition {
   // The rows of another sample, grouped by `leaf_of_row` (n_all), ascending in each group; a range per leaf.
   std::vector<RowRange> regroup(const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves);
 
-  // One node and what parts its rows; `divide` fills in `left` and `right`.
+  // One node and what parts its rows; `divide` finds `left` and `right`.
   struct Division {
     RowRange rows;
     int feature = -1;
     int threshold = -1;    // last code that goes left; -1: `set` tells
     CategorySet set = {};  // codes that go left, as the model sees them
     bool missing_left = false;
-    int64_t n_left = 0;
     bool with_words = true;  // false: only ids move, the children's words and cells are never read
     RowRange left, right;
   };
@@ -131,7 +130,7 @@ class Partition {
   };
   void divide_entries(std::vector<Division>& divisions);
   std::vector<EntryPiece> entry_pieces_of(const std::vector<Division>& divisions);
-  static void place(std::vector<EntryPiece>& pieces, std::vector<Division>& divisions);
+  static void place_entries(std::vector<EntryPiece>& pieces, std::vector<Division>& divisions);
 
   const Bins& bins_;
   const int n_threads_;

@@ -22,11 +22,11 @@ VerifiedSearch::VerifiedSearch(const Bins& bins, HistogramSearch& proposals, int
       lanes_[sides][lane] = lane == 0 || (lane <= kCandidates && ((sides >> (lane - 1)) & 1)) ? -1 : 0;
 }
 
-void VerifiedSearch::start(const SearchScope& scope) {
+void VerifiedSearch::start(const SearchScope& scope, const SearchNode& root) {
   if (!(proposals_.sample() == sample_))
     throw std::invalid_argument("The sketch has taken another sample since the search was told to use it.");
   begin(scope);
-  proposals_.start(scope);
+  proposals_.start(scope, root);
   const size_t n = static_cast<size_t>(gradients_->n_outputs());
   for (Scratch& s : scratch_) {
     if (s.touched.size() > n) continue;

@@ -23,7 +23,7 @@ class VerifiedSearch final : public SparseSearch {
   // As SparseSearch::use. `proposals` must be using channels of the same sample.
   using SparseSearch::use;
 
-  void start(const SearchScope& scope) override;
+  void start(const SearchScope& scope, const SearchNode& root) override;
   void evaluate(const std::vector<SearchNode>& nodes, bool renewed, std::vector<Choice>& choices) override;
   void split(int32_t parent, const SearchNode& left, const SearchNode& right, float* output_gain) override;
 

@@ -261,6 +261,61 @@ void test_growing() {
   test_grow(make_problem(98, 1, 2, 2), Curvature::unit, deep, false);        // one row
 }
 
+// Splits feature 0 in the middle of the codes that a node has, and tells counts of its own, as if other rows
+// of the node lay elsewhere.
+class ToldSearch final : public Search {
+ public:
+  explicit ToldSearch(int64_t n) { sample_.n_all = n; }
+  const RowSample& sample() const override { return sample_; }
+  int n_outputs() const override { return 0; }
+  void start(const SearchScope& scope, const SearchNode&) override {
+    scope_ = &scope;
+    codes_ = {{0, 255}};
+  }
+  void evaluate(const std::vector<SearchNode>& nodes, bool, std::vector<Choice>& choices) override {
+    choices.assign(nodes.size(), Choice());
+    for (size_t i = 0; i < nodes.size(); ++i)
+      if (scope_->can_split(nodes[i])) choices[i] = {1.0, 0, middle(nodes[i].id), false, {}, 3};
+  }
+  void split(int32_t parent, const SearchNode& left, const SearchNode& right, float*) override {
+    codes_.resize(right.id + 1);
+    codes_[left.id] = {codes_[parent][0], middle(parent)};
+    codes_[right.id] = {middle(parent) + 1, codes_[parent][1]};
+  }
+  double cover(int32_t) const override { return 0; }
+
+ private:
+  int32_t middle(int32_t node) const { return (codes_[node][0] + codes_[node][1]) / 2; }
+
+  RowSample sample_;
+  const SearchScope* scope_ = nullptr;
+  std::vector<std::array<int32_t, 2>> codes_;  // first and last of each node
+};
+
+// Counts are what searches say; where rows go is the partition's to find.
+void test_counts_are_not_ranges() {
+  const int64_t n = 20000;
+  std::vector<uint8_t> codes(n), categorical(1, 0);
+  for (int64_t i = 0; i < n; ++i) codes[i] = static_cast<uint8_t>(i * 7 % 255);
+  const std::vector<uint16_t> n_bins(1, 255);
+  GrowConfig config = grow_config();
+  config.max_leaves = 4;
+  config.split.min_child_samples = 2;
+  for (int n_threads : {1, 3}) {
+    const Bins bins(codes.data(), n, 1, n_bins.data(), categorical.data(), n_threads);
+    Grower grower(bins, n_threads);
+    ToldSearch search(n);
+    const Tree tree = grower.grow(search, config, nullptr);
+    // The child of 3 rows cannot be split again, however many lie here.
+    CHECK((tree.count == std::vector<int64_t>{n, 3, n - 3, 3, n - 6, 3, n - 9}));
+    for (int64_t i = 0; i < n; ++i) {
+      int32_t node = 0;
+      while (tree.left[node] >= 0) node = tree.goes_left(node, codes[i]) ? tree.left[node] : tree.right[node];
+      CHECK(grower.leaf_of_row()[i] == tree.leaf[node]);
+    }
+  }
+}
+
 void test_refusals() {
   Problem p = make_problem(5, 100, 3, 2);
   p.codes[7] = 254;
@@ -720,6 +775,7 @@ void test_sparse_text() {
 int main() {
   test_parallel();
   test_growing();
+  test_counts_are_not_ranges();
   test_refusals();
   test_leaves();
   test_objectives();
