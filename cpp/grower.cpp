@@ -88,31 +88,34 @@ bool Grower::split() {
         scope_.can_split(depth, choice.n_left) || scope_.can_split(depth, node.at.count - choice.n_left);
   }
   partition_.divide(divisions);
-  for (size_t i = 0; i < batch.size(); ++i) {
-    const int32_t id = batch[i], left_id = static_cast<int32_t>(nodes_.size());
-    const Choice choice = nodes_[id].choice;
-    const int32_t depth = nodes_[id].at.depth + 1;
-    const SearchNode left{left_id, depth, divisions[i].left, choice.n_left};
-    const SearchNode right{left_id + 1, depth, divisions[i].right, nodes_[id].at.count - choice.n_left};
-    nodes_[id].is_split = true;
-    tree_.feature[id] = choice.feature;
-    tree_.threshold[id] = choice.threshold;
-    tree_.missing_left[id] = choice.missing_left;
-    tree_.left[id] = left_id;
-    tree_.right[id] = left_id + 1;
-    tree_.gain[id] = choice.gain;
-    if (choice.threshold < 0) {
-      tree_.category_set[id] = static_cast<int32_t>(tree_.categories.size());
-      tree_.categories.push_back(choice.set);
-      tree_.categories.back()[3] &= ~(uint64_t{1} << 63);  // missing_left alone tells where missing goes
-    }
-    search_->split(id, left, right, tree_.output_gain.data() + static_cast<size_t>(id) * tree_.n_outputs);
-    add_node(left);
-    add_node(right);
-    new_nodes_.push_back(left_id);
-    new_nodes_.push_back(left_id + 1);
-  }
+  for (size_t i = 0; i < batch.size(); ++i) make_children(batch[i], divisions[i]);
   return true;
+}
+
+void Grower::make_children(int32_t id, const Partition::Division& division) {
+  const int32_t left_id = static_cast<int32_t>(nodes_.size());
+  Node& node = nodes_[id];
+  const Choice& choice = node.choice;
+  node.is_split = true;
+  tree_.feature[id] = choice.feature;
+  tree_.threshold[id] = choice.threshold;
+  tree_.missing_left[id] = choice.missing_left;
+  tree_.left[id] = left_id;
+  tree_.right[id] = left_id + 1;
+  tree_.gain[id] = choice.gain;
+  if (choice.threshold < 0) {
+    tree_.category_set[id] = static_cast<int32_t>(tree_.categories.size());
+    tree_.categories.push_back(choice.set);
+    tree_.categories.back()[3] &= ~(uint64_t{1} << 63);  // missing_left alone tells where missing goes
+  }
+  const SearchNode& at = node.at;
+  SearchNode left{left_id, at.depth + 1, division.left, choice.n_left, at.state};
+  SearchNode right{left_id + 1, at.depth + 1, division.right, at.count - choice.n_left, at.state};
+  search_->split(id, left, right, tree_.output_gain.data() + static_cast<size_t>(id) * tree_.n_outputs);
+  for (const SearchNode& child : {left, right}) {
+    add_node(child);
+    new_nodes_.push_back(child.id);
+  }
 }
 
 bool Grower::may_split() const {

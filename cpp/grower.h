@@ -59,6 +59,8 @@ class Grower {
   const int32_t* leaf_of_row() const { return leaf_of_row_.data(); }
   // Node that each leaf of the tree is, by the numbers that nodes had while they grew.
   const std::vector<int32_t>& node_of_leaf() const { return node_of_leaf_; }
+  // What the leaf's values must keep to; valid as leaf_of_row() is.
+  const NodeState& state_of_leaf(int32_t leaf) const { return nodes_[node_of_leaf_[leaf]].at.state; }
 
  private:
   struct Node {
@@ -69,6 +71,8 @@ class Grower {
   };
 
   void add_node(const SearchNode& at);
+  // Of a node whose rows have been divided.
+  void make_children(int32_t id, const Partition::Division& division);
   void regroup();
   void prune();
   void remove_cut_nodes();

@@ -135,8 +135,7 @@ void HistogramSearch::drop_histogram(Node& node) {
   node.histogram = -1;
 }
 
-void HistogramSearch::split(int32_t parent, const SearchNode& left, const SearchNode& right,
-                            float* output_gain) {
+void HistogramSearch::split(int32_t parent, SearchNode& left, SearchNode& right, float* output_gain) {
   Node& node = nodes_[parent];
   if (source_->fixed())
     scores().output_terms(scan_node(node), node.best.left.data(), node.best.left_count, output_gain);

@@ -44,7 +44,7 @@ class HistogramSearch final : public Search {
   int n_outputs() const override { return source_->layout().n_outputs; }
   void start(const SearchScope& scope, const SearchNode& root) override;
   void evaluate(const std::vector<SearchNode>& nodes, bool renewed, std::vector<Choice>& choices) override;
-  void split(int32_t parent, const SearchNode& left, const SearchNode& right, float* output_gain) override;
+  void split(int32_t parent, SearchNode& left, SearchNode& right, float* output_gain) override;
   double cover(int32_t node) const override;
 
   // What `evaluate` chooses from: the best split of every tile, then of every group of sparse features, for

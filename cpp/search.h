@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "node_state.h"
 #include "partition.h"
 #include "rng.h"
 #include "settings.h"
@@ -25,6 +26,7 @@ struct SearchNode {
   int32_t depth = 0;
   RowRange rows;      // those that lie here: what is read
   int64_t count = 0;  // rows of the node, wherever they lie: what decides
+  NodeState state;    // its parent's, unless the search has narrowed it
 };
 
 // The best split of a node; feature < 0: none that is admissible.
@@ -106,9 +108,9 @@ class Search {
   // Finds the best splits of the root, or of children in pairs (left, right). `renewed`: derivatives, or the
   // rows of nodes, have changed since their parents were looked at, so that nothing of a parent's sums holds.
   virtual void evaluate(const std::vector<SearchNode>& nodes, bool renewed, std::vector<Choice>& choices) = 0;
-  // The choice found for `parent` is taken: `left` and `right` are its children. Writes what each output adds
-  // to gain * n_outputs.
-  virtual void split(int32_t parent, const SearchNode& left, const SearchNode& right, float* output_gain) = 0;
+  // The choice found for `parent` is taken: `left` and `right` are its children, whose states, still those of
+  // the parent, it may narrow. Writes what each output adds to gain * n_outputs.
+  virtual void split(int32_t parent, SearchNode& left, SearchNode& right, float* output_gain) = 0;
   // Summed curvature of the root after `start`, or of a node that the last `split` made; mean over outputs.
   virtual double cover(int32_t node) const = 0;
 };
