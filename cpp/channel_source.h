@@ -9,7 +9,7 @@
 #include "buffer.h"
 #include "channels.h"
 #include "search.h"
-#include "split.h"
+#include "tile_scan.h"
 
 namespace polyleaf {
 

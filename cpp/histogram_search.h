@@ -19,7 +19,7 @@
 #include "pool.h"
 #include "search.h"
 #include "sparse_scan.h"
-#include "split.h"
+#include "tile_scan.h"
 
 namespace polyleaf {
 

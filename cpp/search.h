@@ -14,7 +14,7 @@
 #include "partition.h"
 #include "rng.h"
 #include "settings.h"
-#include "split.h"
+#include "tile_scan.h"
 
 namespace polyleaf {
 

@@ -1,8 +1,8 @@
-// Scores of full curvature (split.h): sums of sixteen candidates are laid out by lane, so that one
+// Scores of full curvature (tile_scan.h): sums of sixteen candidates are laid out by lane, so that one
 // elimination solves for all of them.
 #include "../scores/full.h"
 
-#include "../split.h"
+#include "../tile_scan.h"
 #include "candidates.h"
 #include "lanes.h"
 

@@ -1,5 +1,5 @@
-// The scan over candidates (split.h): prefix sums in integers, scores in sixteen float lanes.
-#include "../split.h"
+// The scan over candidates (tile_scan.h): prefix sums in integers, scores in sixteen float lanes.
+#include "../tile_scan.h"
 
 #include <type_traits>
 

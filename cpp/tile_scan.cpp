@@ -1,4 +1,4 @@
-#include "split.h"
+#include "tile_scan.h"
 
 #include <algorithm>
 #include <cmath>
