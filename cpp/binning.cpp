@@ -10,8 +10,8 @@
 #include <type_traits>
 
 #include "binning_kernels.h"
+#include "code.h"
 #include "parallel.h"
-#include "tree.h"
 
 namespace polyleaf {
 namespace {

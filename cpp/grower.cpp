@@ -34,7 +34,7 @@ void Grower::begin(Search& search, const GrowConfig& config, const uint8_t* feat
   tree_ = Tree();
   tree_.n_outputs = search.n_outputs();
   const RowRange rows = partition_.start(search.sample(), scope_.tiles());
-  const SearchNode root{0, 0, rows, rows.size()};
+  const SearchNode root{0, 0, rows, rows.size(), {}};
   search.start(scope_, root);
   add_node(root);
   new_nodes_.assign(1, 0);

@@ -6,8 +6,8 @@
 // without a kept parent histogram, and small nodes, are built directly, and the smallest with many outputs
 // have no histogram at all. Sparse features have a histogram each, one at a time, of the cells of the node.
 //
-// Owns: histograms and their memory, reused over trees. Must not know: what a channel means (scores do), the
-// schedule, leaves.
+// Owns: which histograms are made, how, and of which rows. Must not know: what a channel means (scores do),
+// the schedule, leaves.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -16,6 +16,7 @@
 #include "buffer.h"
 #include "channel_source.h"
 #include "histogram.h"
+#include "histogram_pool.h"
 #include "pool.h"
 #include "search.h"
 #include "sparse_scan.h"
@@ -63,7 +64,7 @@ class HistogramSearch final : public Search {
   struct Node {
     SearchNode at;
     ChannelView view;              // of its channels; until it has some, of its parent's
-    int histogram = -1;            // slot of the pool, -1: not kept
+    int histogram = -1;            // slot of the pool; -1: not kept
     std::vector<int32_t> totals;   // lanes
     std::vector<uint8_t> allowed;  // features, where they are sampled per node
     TileSplit best;
@@ -75,7 +76,7 @@ class HistogramSearch final : public Search {
   struct Job {
     int32_t build = -1;                 // node whose rows are read
     int32_t subtract = -1;              // its sibling, whose histogram is the parent's minus that; -1: none
-    int parent = -1;                    // pool slot of the parent, which becomes the sibling's
+    int parent = -1;                    // slot of the parent, which becomes the sibling's
     bool keep = false;                  // keep the built histogram for children
     bool sparse = false;                // few rows: only touched bins are looked at and cleared
     bool by_rows = false;               // few rows for so many outputs: no histogram, rows in order of bins
@@ -87,6 +88,7 @@ class HistogramSearch final : public Search {
   };
 
   void lay_out_memory();
+  void set_thresholds();
   // Nodes are added in the order of their ids.
   Node& add_node(const SearchNode& at, const ChannelView& view);
   void make_room(std::vector<Job>& jobs);
@@ -97,7 +99,7 @@ class HistogramSearch final : public Search {
   void build_chunks(std::vector<Job>& jobs);
   void run_part(const Job& job, int part, int thread);
   void run_tile(const Job& job, int tile_index, int thread, TileSplit& of_built, TileSplit* of_sibling);
-  void build_tile(const Job& job, int tile_index, int32_t* sums, uint32_t* counts);
+  void build_tile(const Job& job, int tile_index, const TileBins& bins);
   void scan_by_rows(const Job& job, int tile, const Slots& slots, int thread, TileSplit& out);
   void scan(int32_t node, int tile, const TileHistogram& histogram, const Slots& slots, int thread,
             TileSplit& out);
@@ -113,7 +115,6 @@ class HistogramSearch final : public Search {
   // Of a tile's slots those whose features the node may be split on, as flags.
   Slots slots_of(const Node& node, const Tile& tile) const;
   bool keeps_histogram(const Node& node) const;
-  int take_histogram();
   void drop_histogram(Node& node);
   // `thread`: whose workspace may be used.
   ScanNode scan_node(const Node& node, int thread = 0) const;
@@ -132,12 +133,9 @@ class HistogramSearch final : public Search {
   Pool<Proposals> proposals_;
 
   // Memory reused over trees.
-  std::vector<Buffer<int32_t>> pool_;
-  std::vector<int> free_;
-  size_t histogram_ints_ = 0;  // of one kept histogram
-  int64_t ordered_rows_ = 0;   // up to this size rows are ordered by bins rather than summed in them
-  int64_t direct_rows_ = 0;    // up to this size a node is built rather than subtracted
-  std::vector<size_t> tile_sums_, tile_counts_;  // where a tile's sums and counts start in it
+  HistogramPool pool_;
+  int64_t ordered_rows_ = 0;  // up to this size rows are ordered by bins rather than summed in them
+  int64_t direct_rows_ = 0;   // up to this size a node is built rather than subtracted
   struct Scratch {
     Buffer<int32_t> sums;    // one tile, kept zero between sparse jobs
     Buffer<int32_t> counts;  // the same, where the layout keeps counts apart
@@ -149,6 +147,10 @@ class HistogramSearch final : public Search {
     SparseHistogram sparse;
     bool clean = false;
     ScanScratch scan;
+    void reserve(const ChannelLayout& layout, size_t most_bins, size_t ordered_rows);
+    TileBins bins(bool counts_apart) {
+      return {sums.data(), counts_apart ? reinterpret_cast<uint32_t*>(counts.data()) : nullptr};
+    }
     void clear() {
       std::memset(sums.data(), 0, sizeof(int32_t) * sums.size());
       std::memset(counts.data(), 0, sizeof(int32_t) * counts.size());

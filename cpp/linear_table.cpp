@@ -3,7 +3,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "kernels/linear_leaves.h"
+#include "kernels/dot.h"
 #include "parallel.h"
 
 namespace polyleaf {
@@ -21,7 +21,7 @@ LinearTable::LinearTable(const Bins& bins, const float* features, const float* w
 }
 
 void LinearTable::measure(const Bins& bins, const float* column, const float* weight, int feature) {
-  const LinearLeafKernels& kernels = POLYLEAF_SELECT(linear_leaf_kernels);
+  const DotKernels& kernels = POLYLEAF_SELECT(dot_kernels);
   const uint64_t* words = bins.words(bins.tile_of(feature));
   const int shift = 8 * bins.slot_of(feature), missing = bins.tile(bins.tile_of(feature)).missing();
   double weights[256] = {}, sums[256] = {};
@@ -51,8 +51,8 @@ void LinearTable::measure(const Bins& bins, const float* column, const float* we
   }
   double squares = 0;
   const int64_t n = static_cast<int64_t>(x.size());
-  for (int64_t b = 0; b < n; b += kLinearBlock)
-    squares += kernels.dot(w.data() + b, x.data() + b, std::min(kLinearBlock, n - b));
+  for (int64_t b = 0; b < n; b += kSumBlock)
+    squares += kernels.dot(w.data() + b, x.data() + b, std::min(kSumBlock, n - b));
   centre_[feature] = centre;
   const double scale = std::sqrt(squares / total);
   if (!(scale > 0) || !std::isfinite(scale)) return;

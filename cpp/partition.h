@@ -10,9 +10,9 @@
 
 #include "bins.h"
 #include "buffer.h"
+#include "code.h"
 #include "isa.h"
 #include "sample.h"
-#include "tree.h"
 
 namespace polyleaf {
 

@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "code.h"
 #include "node_state.h"
 #include "partition.h"
 #include "rng.h"
 #include "settings.h"
-#include "tile_scan.h"
 
 namespace polyleaf {
 

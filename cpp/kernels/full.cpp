@@ -1,8 +1,8 @@
-// Scores of full curvature (tile_scan.h): sums of sixteen candidates are laid out by lane, so that one
+// Scores of full curvature (score_kernels.h): sums of sixteen candidates are laid out by lane, so that one
 // elimination solves for all of them.
 #include "../scores/full.h"
 
-#include "../tile_scan.h"
+#include "../score_kernels.h"
 #include "candidates.h"
 #include "lanes.h"
 

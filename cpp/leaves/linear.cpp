@@ -60,6 +60,7 @@ class Fit {
         config_(config),
         n_threads_(n_threads),
         kernels_(POLYLEAF_SELECT(linear_leaf_kernels)),
+        dot_(POLYLEAF_SELECT(dot_kernels).dot),
         regressors_(
             path_regressors(tree, table, std::isfinite(config.linear_lambda) ? config.max_regressors : 0)),
         scratch_(n_threads) {}
@@ -76,7 +77,7 @@ class Fit {
   }
 
  private:
-  // Up to kLinearBlock rows of one leaf; `x` is where their regressors lie in x_, `slot` their moments.
+  // Up to kSumBlock rows of one leaf; `x` is where their regressors lie in x_, `slot` their moments.
   struct Piece {
     int32_t leaf;
     int64_t begin, n;
@@ -108,8 +109,8 @@ class Fit {
       next[leaf + 1] += next[leaf];
       const int p = regressors(leaf);
       if (p == 0) continue;
-      for (int64_t b = 0; b < rows; b += kLinearBlock) {
-        const int64_t size = std::min(kLinearBlock, rows - b);
+      for (int64_t b = 0; b < rows; b += kSumBlock) {
+        const int64_t size = std::min(kSumBlock, rows - b);
         pieces_.push_back({leaf, next[leaf] + b, size, x, slot});
         x += static_cast<size_t>(size) * p;
         slot += std::max<size_t>(n_moments(p), 2 * p);
@@ -129,7 +130,7 @@ class Fit {
 
   // Float64 curvature of a piece's rows in one column, times their multipliers.
   const double* weights(const Piece& piece, int column, Scratch& s) const {
-    s.weight.resize(kLinearBlock);
+    s.weight.resize(kSumBlock);
     for (int64_t i = 0; i < piece.n; ++i) {
       const int64_t row = ids_[piece.begin + i];
       const float m = sample_.multiplier != nullptr ? sample_.multiplier[row] : 1.0f;
@@ -166,37 +167,37 @@ class Fit {
     for_pieces([&](const Piece& piece, Scratch& s) {
       const int p = regressors(piece.leaf), triangle = p * (p + 1) / 2;
       const int64_t first = regressors_.begin[piece.leaf];
-      s.z.resize(static_cast<size_t>(p + p * (p + 1) / 2) * kLinearBlock);
-      s.weighted.resize(kLinearBlock);
+      s.z.resize(static_cast<size_t>(p + p * (p + 1) / 2) * kSumBlock);
+      s.weighted.resize(kSumBlock);
       for (int j = 0; j < p; ++j)
         kernels_.standardise(x_.data() + piece.x + static_cast<size_t>(j) * piece.n, piece.n,
                              centre_[first + j], 1 / table_.scale(regressors_.features[first + j]),
-                             s.z.data() + j * kLinearBlock);
+                             s.z.data() + j * kSumBlock);
       double* out = moments_.data() + piece.slot;
       const uint32_t* ids = ids_.data() + piece.begin;
       if (h_columns_ == 1) {
         const double* w = weights(piece, 0, s);
         for (int i = 0; i < p; ++i) {
-          const double* zi = s.z.data() + i * kLinearBlock;
-          out[triangle + i] = kernels_.dot(w, zi, piece.n);
+          const double* zi = s.z.data() + i * kSumBlock;
+          out[triangle + i] = dot_(w, zi, piece.n);
           for (int64_t r = 0; r < piece.n; ++r) s.weighted[r] = w[r] * zi[r];
           for (int j = 0; j <= i; ++j)
-            out[at(i, j)] = kernels_.dot(s.weighted.data(), s.z.data() + j * kLinearBlock, piece.n);
+            out[at(i, j)] = dot_(s.weighted.data(), s.z.data() + j * kSumBlock, piece.n);
         }
         out += triangle + p;
       } else {
         // Products of regressors stand in line behind them: one pass over the curvatures.
         for (int i = 0; i < p; ++i)
           for (int j = 0; j <= i; ++j) {
-            double* product = s.z.data() + (p + at(i, j)) * kLinearBlock;
+            double* product = s.z.data() + (p + at(i, j)) * kSumBlock;
             for (int64_t r = 0; r < piece.n; ++r)
-              product[r] = s.z[i * kLinearBlock + r] * s.z[j * kLinearBlock + r];
+              product[r] = s.z[i * kSumBlock + r] * s.z[j * kSumBlock + r];
           }
-        kernels_.outer(s.z.data(), kLinearBlock, p + triangle, h_, h_columns_, ids, sample_.multiplier,
-                       piece.n, out);
+        kernels_.outer(s.z.data(), kSumBlock, p + triangle, h_, h_columns_, ids, sample_.multiplier, piece.n,
+                       out);
         out += static_cast<size_t>(p + triangle) * h_columns_;
       }
-      kernels_.outer(s.z.data(), kLinearBlock, p, g_, n_outputs_, ids, sample_.multiplier, piece.n, out);
+      kernels_.outer(s.z.data(), kSumBlock, p, g_, n_outputs_, ids, sample_.multiplier, piece.n, out);
     });
   }
 
@@ -333,7 +334,7 @@ class Fit {
       const size_t p = static_cast<size_t>(&piece - begin);
       lower[p].assign(n_outputs_, kInfinity);
       upper[p].assign(n_outputs_, -kInfinity);
-      s.zeros.assign(kLinearBlock, 0);
+      s.zeros.assign(kSumBlock, 0);
       for (int64_t r = 0; r < piece.n; r += step) {
         const int64_t n = std::min(step, piece.n - r);
         s.scores.assign(static_cast<size_t>(n) * n_outputs_, 0.0f);
@@ -387,6 +388,7 @@ class Fit {
   const LinearLeafConfig& config_;
   const int n_threads_;
   const LinearLeafKernels& kernels_;
+  double (*const dot_)(const double*, const double*, int64_t);
   const Regressors regressors_;
   std::vector<Scratch> scratch_;
   std::vector<double> gradient_, curvature_;  // of the leaves
