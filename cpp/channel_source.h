@@ -10,6 +10,7 @@
 #include "channels.h"
 #include "search.h"
 #include "tile_scan.h"
+#include "workers.h"
 
 namespace polyleaf {
 
@@ -56,7 +57,7 @@ class ChannelSource {
 // Channels that a row keeps.
 class FixedChannels final : public ChannelSource {
  public:
-  explicit FixedChannels(int n_threads) : n_threads_(n_threads) {}
+  explicit FixedChannels(const Workers& workers) : workers_(workers) {}
   void use(const Channels& channels) { channels_ = &channels; }
 
   const RowSample& sample() const override { return channels_->sample(); }
@@ -72,7 +73,7 @@ class FixedChannels final : public ChannelSource {
              float*) override {}
 
  private:
-  const int n_threads_;
+  const Workers workers_;
   const Channels* channels_ = nullptr;
   const Partition* partition_ = nullptr;
   Buffer<int16_t> gathered_;

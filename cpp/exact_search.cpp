@@ -7,8 +7,8 @@
 
 namespace polyleaf {
 
-ExactSearch::ExactSearch(const Bins& bins, int n_threads)
-    : SparseSearch(bins, n_threads), scratch_(static_cast<size_t>(n_threads_)) {}
+ExactSearch::ExactSearch(const Bins& bins, const Workers& workers)
+    : SparseSearch(bins, workers), scratch_(static_cast<size_t>(workers_.n_threads)) {}
 
 void ExactSearch::start(const SearchScope& scope, const SearchNode&) {
   begin(scope);
@@ -23,7 +23,7 @@ void ExactSearch::evaluate(const std::vector<SearchNode>& nodes, bool, std::vect
     gather(node);
     const std::vector<uint8_t> allowed = scope_->features_of(node.id);
     std::vector<Best> found(static_cast<size_t>(bins_.n_features()));
-    parallel_for(n_threads_, bins_.n_features(), [&](int64_t f, int thread) {
+    parallel_for(workers_, bins_.n_features(), [&](int64_t f, int thread) {
       if (allowed[f]) found[f] = scan(node, static_cast<int>(f), scratch_[thread]);
     });
     Best best;

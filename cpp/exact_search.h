@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "sparse_search.h"
+#include "workers.h"
 
 namespace polyleaf {
 
 class ExactSearch final : public SparseSearch {
  public:
-  ExactSearch(const Bins& bins, int n_threads);
+  ExactSearch(const Bins& bins, const Workers& workers);
 
   // As SparseSearch::use. threshold_step: a threshold at every such share of a node's rows; 0: at every bin.
   void use(const SparseRows& gradients, const float* weight, const RowSample& sample, const LeafConfig& step,

@@ -12,8 +12,8 @@ constexpr int64_t kRowBlock = 8192;  // rows one task writes
 
 }  // namespace
 
-Grower::Grower(const Bins& bins, int n_threads)
-    : bins_(bins), n_threads_(std::max(1, n_threads)), partition_(bins, n_threads) {
+Grower::Grower(const Bins& bins, const Workers& workers)
+    : bins_(bins), workers_(workers), partition_(bins, workers) {
   leaf_of_row_.reserve(bins.n_rows());
 }
 
@@ -212,7 +212,7 @@ const Tree& Grower::number_leaves() {
     for (int64_t b = rows.begin; b < rows.end; b += kRowBlock)
       pieces.push_back({tree_.leaf[node.holder], {b, std::min(b + kRowBlock, rows.end), rows.copy}});
   }
-  parallel_for(n_threads_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     const Piece& piece = pieces[task];
     int32_t* out = leaf_of_row_.data();
     const uint32_t* ids = partition_.ids(piece.rows);
@@ -242,7 +242,7 @@ void Grower::regroup() {
 // Rows that the sample left out walk down the finished tree.
 void Grower::route_outside_rows() {
   const RowSample& sample = partition_.sample();
-  parallel_for(n_threads_, Block::count(bins_.n_rows(), kRowBlock), [&](int64_t task, int) {
+  parallel_for(workers_, Block::count(bins_.n_rows(), kRowBlock), [&](int64_t task, int) {
     const Block rows(bins_.n_rows(), kRowBlock, task);
     const uint32_t* next = std::lower_bound(sample.rows, sample.rows + sample.n_rows, rows.begin);
     for (int64_t i = rows.begin; i < rows.end; ++i) {

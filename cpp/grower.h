@@ -27,12 +27,13 @@
 #include "schedule.h"
 #include "search.h"
 #include "tree.h"
+#include "workers.h"
 
 namespace polyleaf {
 
 class Grower {
  public:
-  Grower(const Bins& bins, int n_threads);
+  Grower(const Bins& bins, const Workers& workers);
 
   Grower(const Grower&) = delete;
   Grower& operator=(const Grower&) = delete;
@@ -79,7 +80,7 @@ class Grower {
   void route_outside_rows();
 
   const Bins& bins_;
-  const int n_threads_;
+  const Workers workers_;
   Partition partition_;
   SearchScope scope_;
   GrowConfig config_{};

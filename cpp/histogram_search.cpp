@@ -24,9 +24,9 @@ void leave_out_constant(const uint64_t* words, int64_t n, Slots& slots) {
 
 }  // namespace
 
-HistogramSearch::HistogramSearch(const Bins& bins, int n_threads)
-    : bins_(bins), n_threads_(std::max(1, n_threads)), fixed_(std::max(1, n_threads)) {
-  scratch_.resize(n_threads_);
+HistogramSearch::HistogramSearch(const Bins& bins, const Workers& workers)
+    : bins_(bins), workers_(workers), fixed_(workers) {
+  scratch_.resize(workers_.n_threads);
 }
 
 void HistogramSearch::start(const SearchScope& scope, const SearchNode& root) {
@@ -152,7 +152,7 @@ const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(const std::vect
   set_bounds(jobs);
   make_room(jobs);
   const int n_parts = scope_->n_parts();
-  parallel_for(n_threads_, static_cast<int64_t>(jobs.size()) * n_parts, [&](int64_t task, int thread) {
+  parallel_for(workers_, static_cast<int64_t>(jobs.size()) * n_parts, [&](int64_t task, int thread) {
     run_part(jobs[task / n_parts], static_cast<int>(task % n_parts), thread);
   });
   return proposals_;
@@ -239,7 +239,7 @@ void HistogramSearch::gather_channels(std::vector<Job>& jobs) {
 // Totals of the nodes from their rows, where they cannot come from the parent's split.
 void HistogramSearch::sum_totals(const std::vector<Job>& jobs) {
   const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
-  parallel_for(n_threads_, static_cast<int64_t>(jobs.size()), [&](int64_t task, int) {
+  parallel_for(workers_, static_cast<int64_t>(jobs.size()), [&](int64_t task, int) {
     Node& node = nodes_[jobs[task].build];
     node.totals.assign(layout_.lanes + 16, 0);
     kernels.sum(jobs[task].channels, node.size(), layout_.lanes, node.totals.data());
@@ -251,7 +251,7 @@ void HistogramSearch::set_bounds(const std::vector<Job>& jobs) {
   if (scores().out_of_reach == nullptr) return;
   const GrowConfig& config = scope_->config();
   const double needed = 2.0 * layout_.n_outputs * config.split.min_split_gain;  // above the node's own sum
-  parallel_for(n_threads_, static_cast<int64_t>(2 * jobs.size()), [&](int64_t task, int thread) {
+  parallel_for(workers_, static_cast<int64_t>(2 * jobs.size()), [&](int64_t task, int thread) {
     const Job& job = jobs[task / 2];
     const int32_t i = task % 2 == 0 ? job.build : job.subtract;
     if (i < 0 || !scope_->can_split(nodes_[i].at)) return;
@@ -270,8 +270,8 @@ void HistogramSearch::build_chunks(std::vector<Job>& jobs) {
   const std::vector<int>& tiles = scope_->tiles();
   const int64_t n_tiles = static_cast<int64_t>(tiles.size());
   const int64_t n_tasks = static_cast<int64_t>(jobs.size()) * n_tiles;
-  if (n_threads_ == 1 || n_tasks == 0 || n_tasks >= 4 * n_threads_) return;
-  const int64_t wanted = (4 * n_threads_ + n_tasks - 1) / n_tasks;
+  if (workers_.n_threads == 1 || n_tasks == 0 || n_tasks >= 4 * workers_.n_threads) return;
+  const int64_t wanted = (4 * workers_.n_threads + n_tasks - 1) / n_tasks;
   struct Piece {
     size_t job;
     int tile, chunk;
@@ -289,7 +289,7 @@ void HistogramSearch::build_chunks(std::vector<Job>& jobs) {
   if (pieces.empty()) return;
   if (chunk_.size() < pieces.size()) chunk_.resize(pieces.size());
   const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
-  parallel_for(n_threads_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     const Piece& piece = pieces[task];
     const Job& job = jobs[piece.job];
     const Node& node = nodes_[job.build];

@@ -21,6 +21,7 @@
 #include "search.h"
 #include "sparse_scan.h"
 #include "tile_scan.h"
+#include "workers.h"
 
 namespace polyleaf {
 
@@ -29,7 +30,7 @@ Choice choice_of(const TileSplit& split, double gain);
 
 class HistogramSearch final : public Search {
  public:
-  explicit HistogramSearch(const Bins& bins, int n_threads);
+  explicit HistogramSearch(const Bins& bins, const Workers& workers);
 
   HistogramSearch(const HistogramSearch&) = delete;
   HistogramSearch& operator=(const HistogramSearch&) = delete;
@@ -120,7 +121,7 @@ class HistogramSearch final : public Search {
   ScanNode scan_node(const Node& node, int thread = 0) const;
 
   const Bins& bins_;
-  const int n_threads_;
+  const Workers workers_;
 
   FixedChannels fixed_;
 

@@ -8,13 +8,13 @@
 
 namespace polyleaf {
 
-LinearTable::LinearTable(const Bins& bins, const float* features, const float* weight, int n_threads)
+LinearTable::LinearTable(const Bins& bins, const float* features, const float* weight, const Workers& workers)
     : centre_(bins.n_features(), 0.0),
       scale_(bins.n_features(), 0.0),
       means_(static_cast<size_t>(bins.n_features()) * 256, 0.0) {
   if (bins.sparse().n_features() > 0)
     throw std::invalid_argument("Linear leaves need the codes of every row; none may be held sparse.");
-  parallel_for(n_threads, bins.n_features(), [&](int64_t f, int) {
+  parallel_for(workers, bins.n_features(), [&](int64_t f, int) {
     if (!bins.is_categorical(static_cast<int>(f)))
       measure(bins, features + f * bins.n_rows(), weight, static_cast<int>(f));
   });

@@ -13,6 +13,7 @@
 #include "code.h"
 #include "isa.h"
 #include "sample.h"
+#include "workers.h"
 
 namespace polyleaf {
 
@@ -64,7 +65,7 @@ struct SparseRange {
 
 class Partition {
  public:
-  Partition(const Bins& bins, int n_threads);
+  Partition(const Bins& bins, const Workers& workers);
 
   Partition(const Partition&) = delete;
   Partition& operator=(const Partition&) = delete;
@@ -108,7 +109,6 @@ class Partition {
   const Bins& bins() const { return bins_; }
   const RowSample& sample() const { return sample_; }
   const std::vector<int>& tiles() const { return tiles_; }
-  int n_threads() const { return n_threads_; }
 
  private:
   const uint64_t* copy(int copy, int tile) const {
@@ -133,7 +133,7 @@ class Partition {
   static void place_entries(std::vector<EntryPiece>& pieces, std::vector<Division>& divisions);
 
   const Bins& bins_;
-  const int n_threads_;
+  const Workers workers_;
   RowSample sample_;
   bool is_sample_ = false;      // copy 0 has words and ids of its own
   std::vector<uint32_t> rows_;  // of the sample

@@ -197,7 +197,7 @@ std::vector<int32_t> Forest::regressors(TreeRange range) const {
 }
 
 template <class Visit>
-void Forest::for_blocks(const CodeMatrix& codes, TreeRange range, int block_rows, int n_threads,
+void Forest::for_blocks(const CodeMatrix& codes, TreeRange range, int block_rows, const Workers& workers,
                         const Visit& visit) const {
   const int64_t n_trees = range.last - range.first;
   int64_t n_tops = 0;
@@ -205,24 +205,24 @@ void Forest::for_blocks(const CodeMatrix& codes, TreeRange range, int block_rows
   const bool in_place = codes.n_features > n_tops;
   const int64_t task_rows =
       std::max<int64_t>(kBlockRows, kTaskWork / std::max<int64_t>(1, n_trees) / kBlockRows * kBlockRows);
-  n_threads = static_cast<int>(std::clamp<int64_t>(n_threads, 1, Block::count(codes.n_rows, task_rows) + 1));
-  std::vector<Worker> workers(n_threads);
+  const Workers busy = workers.at_most(Block::count(codes.n_rows, task_rows) + 1);
+  std::vector<Worker> of_thread(busy.n_threads);
   std::vector<int32_t> split_features;
   if (!in_place && codes.n_rows > kFewRows) split_features = features_of(range);
-  parallel_for(n_threads, Block::count(codes.n_rows, task_rows), [&](int64_t task, int thread) {
+  parallel_for(busy, Block::count(codes.n_rows, task_rows), [&](int64_t task, int thread) {
     const Block rows(codes.n_rows, task_rows, task);
-    Worker& worker = workers[thread];
+    Worker& worker = of_thread[thread];
     for_each_block(codes, split_features, rows.begin, rows.end, block_rows, in_place, worker,
                    [&](const BlockCodes& block) { visit(block, thread, worker); });
   });
 }
 
 void Forest::for_score_blocks(const CodeMatrix& codes, const FeatureMatrix& features, const float* start,
-                              TreeRange range, int n_threads, const BlockVisit& visit) const {
+                              TreeRange range, const Workers& workers, const BlockVisit& visit) const {
   const bool columns = range.first < range.last && placed_[range.first].output >= 0;
   // A block of very many outputs would leave the cache, and one of a million must not fill the memory.
   const int block_rows = n_outputs_ <= 1024 ? kBlockRows : n_outputs_ <= 32768 ? kSliceRows : kPadRows;
-  for_blocks(codes, range, block_rows, n_threads, [&](const BlockCodes& block, int thread, Worker& worker) {
+  for_blocks(codes, range, block_rows, workers, [&](const BlockCodes& block, int thread, Worker& worker) {
     worker.scores.reset(block.n_rows, n_outputs_, width_, columns);
     if (start != nullptr) worker.scores.load(start + block.row * n_outputs_);
     add_trees(arrays(), compiled_.data(), placed_.data(), range, width_, block, features, worker);
@@ -230,12 +230,12 @@ void Forest::for_score_blocks(const CodeMatrix& codes, const FeatureMatrix& feat
   });
 }
 
-void Forest::for_leaves(const CodeMatrix& codes, TreeRange range, int n_threads,
+void Forest::for_leaves(const CodeMatrix& codes, TreeRange range, const Workers& workers,
                         const LeavesVisit& visit) const {
   const int n_trees = range.last - range.first;
   // All leaf ids of a block are held at a time.
   const int block_rows = n_trees <= kBlockRows ? kBlockRows : kSliceRows;
-  for_blocks(codes, range, block_rows, n_threads, [&](const BlockCodes& block, int thread, Worker& worker) {
+  for_blocks(codes, range, block_rows, workers, [&](const BlockCodes& block, int thread, Worker& worker) {
     worker.by_row.reserve(static_cast<size_t>(block.n_rows) * n_trees);
     for (int32_t first = 0; first < n_trees; first += kGroup) {
       const int n = std::min(kGroup, n_trees - first);
@@ -249,20 +249,20 @@ void Forest::for_leaves(const CodeMatrix& codes, TreeRange range, int n_threads,
 }
 
 void Forest::predict(const CodeMatrix& codes, const FeatureMatrix& features, float* raw, TreeRange range,
-                     int n_threads) const {
+                     const Workers& workers) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, features, range);
   if (range.first == range.last) return;
-  for_score_blocks(codes, features, raw, range, n_threads, [&](const BlockRows& rows, ScoreBlock& sums) {
+  for_score_blocks(codes, features, raw, range, workers, [&](const BlockRows& rows, ScoreBlock& sums) {
     sums.save(raw + rows.first * n_outputs_, [](int, float sum) { return sum; });
   });
 }
 
 void Forest::scores(const CodeMatrix& codes, const FeatureMatrix& features, const ScoreUnit& unit,
-                    double* scores, TreeRange range, int n_threads) const {
+                    double* scores, TreeRange range, const Workers& workers) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, features, range);
-  for_score_blocks(codes, features, nullptr, range, n_threads, [&](const BlockRows& rows, ScoreBlock& sums) {
+  for_score_blocks(codes, features, nullptr, range, workers, [&](const BlockRows& rows, ScoreBlock& sums) {
     double* to = scores + rows.first * n_outputs_;
     if (unit.scale != nullptr)  // asked once, not for every sum
       sums.save(to, [&](int k, float sum) {
@@ -273,11 +273,11 @@ void Forest::scores(const CodeMatrix& codes, const FeatureMatrix& features, cons
   });
 }
 
-void Forest::apply(const CodeMatrix& codes, int32_t* leaves, TreeRange range, int n_threads) const {
+void Forest::apply(const CodeMatrix& codes, int32_t* leaves, TreeRange range, const Workers& workers) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, range);
   const int64_t n_trees = range.last - range.first;
-  for_leaves(codes, range, n_threads, [&](const BlockRows& rows, const uint32_t* found) {
+  for_leaves(codes, range, workers, [&](const BlockRows& rows, const uint32_t* found) {
     std::copy_n(found, rows.n_rows * n_trees, leaves + rows.first * n_trees);
   });
 }

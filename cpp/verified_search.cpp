@@ -15,8 +15,8 @@ constexpr int64_t kJudgedRows = 4096;  // of a node, at most
 
 }  // namespace
 
-VerifiedSearch::VerifiedSearch(const Bins& bins, HistogramSearch& proposals, int n_threads)
-    : SparseSearch(bins, n_threads), proposals_(proposals), scratch_(static_cast<size_t>(n_threads_)) {
+VerifiedSearch::VerifiedSearch(const Bins& bins, HistogramSearch& proposals, const Workers& workers)
+    : SparseSearch(bins, workers), proposals_(proposals), scratch_(static_cast<size_t>(workers_.n_threads)) {
   for (int sides = 0; sides < (1 << kCandidates); ++sides)
     for (int lane = 0; lane < kSetLanes; ++lane)
       lanes_[sides][lane] = lane == 0 || (lane <= kCandidates && ((sides >> (lane - 1)) & 1)) ? -1 : 0;
@@ -58,7 +58,7 @@ void VerifiedSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed
     else
       cases.push_back(std::move(c));
   }
-  parallel_for(n_threads_, static_cast<int64_t>(cases.size()), [&](int64_t task, int thread) {
+  parallel_for(workers_, static_cast<int64_t>(cases.size()), [&](int64_t task, int thread) {
     Case& c = cases[task];
     add_rows(c, scratch_[thread]);
     judge(c, scratch_[thread]);

@@ -13,12 +13,13 @@
 #include "histogram_search.h"
 #include "kernels/sparse_sums.h"
 #include "sparse_search.h"
+#include "workers.h"
 
 namespace polyleaf {
 
 class VerifiedSearch final : public SparseSearch {
  public:
-  VerifiedSearch(const Bins& bins, HistogramSearch& proposals, int n_threads);
+  VerifiedSearch(const Bins& bins, HistogramSearch& proposals, const Workers& workers);
 
   // As SparseSearch::use. `proposals` must be using channels of the same sample.
   using SparseSearch::use;

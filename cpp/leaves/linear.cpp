@@ -47,7 +47,7 @@ class Fit {
  public:
   Fit(const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,
       const int32_t* leaf_of_row, const Tree& tree, const FeatureMatrix& features, const LinearTable& table,
-      const LinearLeafConfig& config, int n_threads)
+      const LinearLeafConfig& config, const Workers& workers)
       : g_(g),
         h_(h),
         n_outputs_(n_outputs),
@@ -58,16 +58,16 @@ class Fit {
         features_(features),
         table_(table),
         config_(config),
-        n_threads_(n_threads),
+        workers_(workers),
         kernels_(POLYLEAF_SELECT(linear_leaf_kernels)),
         dot_(POLYLEAF_SELECT(dot_kernels).dot),
         regressors_(
             path_regressors(tree, table, std::isfinite(config.linear_lambda) ? config.max_regressors : 0)),
-        scratch_(n_threads) {}
+        scratch_(workers.n_threads) {}
 
   std::shared_ptr<LinearLeaves> run() {
-    curvature_ = curvature_sums(h_, h_columns_, sample_, leaf_of_row_, n_leaves_, n_threads_);
-    gradient_ = leaf_sums(g_, n_outputs_, sample_, leaf_of_row_, n_leaves_, n_threads_);
+    curvature_ = curvature_sums(h_, h_columns_, sample_, leaf_of_row_, n_leaves_, workers_);
+    gradient_ = leaf_sums(g_, n_outputs_, sample_, leaf_of_row_, n_leaves_, workers_);
     cut_rows();
     find_centres();
     sum_moments();
@@ -124,7 +124,7 @@ class Fit {
 
   template <class F>
   void for_pieces(F f) {
-    parallel_for(n_threads_, static_cast<int64_t>(pieces_.size()),
+    parallel_for(workers_, static_cast<int64_t>(pieces_.size()),
                  [&](int64_t task, int thread) { f(pieces_[task], scratch_[thread]); });
   }
 
@@ -206,7 +206,7 @@ class Fit {
     intercept_.assign(static_cast<size_t>(n_leaves_) * n_outputs_, 0.0f);
     std::vector<size_t> first(static_cast<size_t>(n_leaves_) + 1, pieces_.size());
     for (size_t p = pieces_.size(); p-- > 0;) first[pieces_[p].leaf] = p;
-    parallel_for(n_threads_, n_leaves_, [&](int64_t leaf, int) {
+    parallel_for(workers_, n_leaves_, [&](int64_t leaf, int) {
       const int p = regressors(leaf);
       std::vector<double> sums(n_moments(p), 0.0);
       for (size_t i = first[leaf]; i < pieces_.size() && pieces_[i].leaf == leaf; ++i)
@@ -386,7 +386,7 @@ class Fit {
   const FeatureMatrix& features_;
   const LinearTable& table_;
   const LinearLeafConfig& config_;
-  const int n_threads_;
+  const Workers workers_;
   const LinearLeafKernels& kernels_;
   double (*const dot_)(const double*, const double*, int64_t);
   const Regressors regressors_;
@@ -428,8 +428,8 @@ std::shared_ptr<LinearLeaves> fit_linear_leaves(const float* g, const float* h, 
                                                 const RowSample& sample, const int32_t* leaf_of_row,
                                                 const Tree& tree, const FeatureMatrix& features,
                                                 const LinearTable& table, const LinearLeafConfig& config,
-                                                int n_threads) {
-  return Fit(g, h, n_outputs, h_columns, sample, leaf_of_row, tree, features, table, config, n_threads).run();
+                                                const Workers& workers) {
+  return Fit(g, h, n_outputs, h_columns, sample, leaf_of_row, tree, features, table, config, workers).run();
 }
 
 }  // namespace polyleaf
