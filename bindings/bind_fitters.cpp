@@ -21,11 +21,11 @@ using Curvatures = Optional2<const float>;
 
 // The sample of a tree's n rows, of which each is in one of the leaves.
 RowSample checked_rows(int64_t n, const Leaves& leaf_of_row, int32_t n_leaves, const Rows& rows,
-                       const Multiplier& multiplier, int n_threads) {
+                       const Multiplier& multiplier, const Workers& workers) {
   const RowSample sample = sample_of(n, rows, multiplier);
   require(static_cast<int64_t>(leaf_of_row.size()) == n, "leaf_of_row needs one entry per row.");
   require(n_leaves >= 1, "There must be at least one leaf.");
-  check_leaf_ids(leaf_of_row.data(), n, n_leaves, n_threads);
+  check_leaf_ids(leaf_of_row.data(), n, n_leaves, workers);
   return sample;
 }
 
@@ -44,18 +44,17 @@ int columns(const Curvatures& h) {
 
 nb::ndarray<nb::numpy, float> fit_newton(const Derivatives& g, const Curvatures& h, const Leaves& leaf_of_row,
                                          int32_t n_leaves, const LeafConfig& step, const Rows& rows,
-                                         const Multiplier& multiplier, int n_threads) {
-  n_threads = std::max(1, n_threads);
+                                         const Multiplier& multiplier, const Workers& workers) {
   const size_t n = g.shape(0), k = g.shape(1);
   const RowSample sample =
-      checked_rows(static_cast<int64_t>(n), leaf_of_row, n_leaves, rows, multiplier, n_threads);
+      checked_rows(static_cast<int64_t>(n), leaf_of_row, n_leaves, rows, multiplier, workers);
   require(!h || (h->shape(0) == n && (h->shape(1) == 1 || h->shape(1) == k || h->shape(1) == packed_size(k))),
           "h must have g's rows, and one column, one per output, or K (K + 1) / 2.");
   NewArray<float> out({static_cast<size_t>(n_leaves), k});
   {
     nb::gil_scoped_release release;
     newton_leaves(g.data(), data(h), static_cast<int>(k), columns(h), sample, leaf_of_row.data(), n_leaves,
-                  step, n_threads, out.data);
+                  step, workers, out.data);
   }
   return out.array;
 }
@@ -63,41 +62,39 @@ nb::ndarray<nb::numpy, float> fit_newton(const Derivatives& g, const Curvatures&
 std::shared_ptr<LeafBlock> fit_sparse(const Derivatives& g, const Curvatures& h, const Leaves& leaf_of_row,
                                       int32_t n_leaves, int32_t leaf_k, const Tree* shared,
                                       const LeafConfig& step, const Rows& rows, const Multiplier& multiplier,
-                                      int n_threads) {
-  n_threads = std::max(1, n_threads);
+                                      const Workers& workers) {
   const RowSample sample =
-      checked_rows(static_cast<int64_t>(g.shape(0)), leaf_of_row, n_leaves, rows, multiplier, n_threads);
+      checked_rows(static_cast<int64_t>(g.shape(0)), leaf_of_row, n_leaves, rows, multiplier, workers);
   check_curvature(g, h);
   require(leaf_k >= 1, "leaf_k must be at least 1.");
   require(shared == nullptr || shared->n_leaves == n_leaves, "The tree has another number of leaves.");
   nb::gil_scoped_release release;
   const SparseLeafArrays leaves =
       sparse_leaves(g.data(), data(h), static_cast<int>(g.shape(1)), columns(h), sample, leaf_of_row.data(),
-                    n_leaves, step, leaf_k, shared, n_threads);
+                    n_leaves, step, leaf_k, shared, workers);
   return block_of(leaves, static_cast<int64_t>(g.shape(1)));
 }
 
 std::shared_ptr<LeafBlock> fit_sparse_of_sparse(const SparseRows& g, const Optional1<const float>& weight,
                                                 const Leaves& leaf_of_row, int32_t n_leaves, int32_t leaf_k,
                                                 const LeafConfig& step, const Rows& rows,
-                                                const Multiplier& multiplier, int n_threads) {
-  n_threads = std::max(1, n_threads);
-  const RowSample sample = checked_rows(g.n_rows(), leaf_of_row, n_leaves, rows, multiplier, n_threads);
+                                                const Multiplier& multiplier, const Workers& workers) {
+  const RowSample sample = checked_rows(g.n_rows(), leaf_of_row, n_leaves, rows, multiplier, workers);
   require(!weight || static_cast<int64_t>(weight->size()) == g.n_rows(), "Weights need one entry per row.");
   require(leaf_k >= 1, "leaf_k must be at least 1.");
   nb::gil_scoped_release release;
   const SparseLeafArrays leaves = sparse_leaves(g, weight ? weight->data() : nullptr, sample,
-                                                leaf_of_row.data(), n_leaves, step, leaf_k, n_threads);
+                                                leaf_of_row.data(), n_leaves, step, leaf_k, workers);
   return block_of(leaves, g.n_outputs());
 }
 
 std::shared_ptr<LinearLeaves> fit_linear(const Derivatives& g, const Curvatures& h, const Leaves& leaf_of_row,
                                          const Tree& tree, const Array2<const float>& features,
                                          const LinearTable& table, const LinearLeafConfig& step,
-                                         const Rows& rows, const Multiplier& multiplier, int n_threads) {
-  n_threads = std::max(1, n_threads);
+                                         const Rows& rows, const Multiplier& multiplier,
+                                         const Workers& workers) {
   const auto n = static_cast<int64_t>(g.shape(0));
-  const RowSample sample = checked_rows(n, leaf_of_row, tree.n_leaves, rows, multiplier, n_threads);
+  const RowSample sample = checked_rows(n, leaf_of_row, tree.n_leaves, rows, multiplier, workers);
   check_curvature(g, h);
   require(static_cast<int>(features.shape(0)) == table.n_features() && features.shape(1) == g.shape(0),
           "features must have one row for each feature of the table and one column for each row of g.");
@@ -105,7 +102,7 @@ std::shared_ptr<LinearLeaves> fit_linear(const Derivatives& g, const Curvatures&
   nb::gil_scoped_release release;
   return fit_linear_leaves(
       g.data(), data(h), static_cast<int>(g.shape(1)), h ? columns(h) : 1, sample, leaf_of_row.data(), tree,
-      {features.data(), static_cast<int64_t>(features.shape(0)), n}, table, step, n_threads);
+      {features.data(), static_cast<int64_t>(features.shape(0)), n}, table, step, workers);
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ Curvature curvature_of(const std::string& kind) {
 
 void quantise(Channels& channels, Array2<const float> g, const Optional2<const float>& h,
               const std::string& kind, const Optional1<const uint32_t>& rows,
-              const Optional1<const float>& multiplier, int n_threads) {
+              const Optional1<const float>& multiplier, const Workers& workers) {
   const Curvature curvature = curvature_of(kind);
   const int n_outputs = static_cast<int>(g.shape(1));
   require(n_outputs >= 1, "There must be at least one output.");
@@ -45,7 +45,7 @@ void quantise(Channels& channels, Array2<const float> g, const Optional2<const f
   }
   const RowSample sample = sample_of(static_cast<int64_t>(g.shape(0)), rows, multiplier);
   nb::gil_scoped_release release;
-  channels.quantise(g.data(), h ? h->data() : nullptr, n_outputs, curvature, sample, std::max(1, n_threads));
+  channels.quantise(g.data(), h ? h->data() : nullptr, n_outputs, curvature, sample, workers);
 }
 
 nb::ndarray<nb::numpy, float> steps(const float* from, size_t n) {
@@ -73,9 +73,9 @@ void bind_channels(nb::module_& m) {
       .def(
           "__init__",
           [](Channels* self, Array2<const float> g, Optional2<const float> h, const std::string& kind,
-             Optional1<const uint32_t> rows, Optional1<const float> multiplier, int n_threads) {
+             Optional1<const uint32_t> rows, Optional1<const float> multiplier, const Workers& workers) {
             new (self) Channels();
-            quantise(*self, g, h, kind, rows, multiplier, n_threads);
+            quantise(*self, g, h, kind, rows, multiplier, workers);
           },
           nb::arg("g"), nb::arg("h").none(), nb::arg("kind"), nb::arg("rows").none(),
           nb::arg("multiplier").none(), nb::arg("n_threads"))
@@ -95,7 +95,7 @@ void bind_channels(nb::module_& m) {
 
 // A grower, and the search of the tree that it grows step by step.
 struct TreeGrower {
-  TreeGrower(const Bins& bins, int n_threads) : grower(bins, n_threads) {}
+  TreeGrower(const Bins& bins, const Workers& workers) : grower(bins, workers) {}
   Grower grower;
   nb::object held;
 
@@ -217,7 +217,7 @@ void bind_grower(nb::module_& m) {
       .def(
           "__init__",
           [](Bins* self, Array2<const uint8_t> codes, Array1<const uint16_t> n_bins,
-             Array1<const bool> is_categorical, int n_threads, std::optional<SparseArrays> sparse) {
+             Array1<const bool> is_categorical, const Workers& workers, std::optional<SparseArrays> sparse) {
             const SparseCodeColumns columns = sparse_columns(sparse);
             require(codes.shape(0) + static_cast<size_t>(columns.n) == n_bins.size() &&
                         n_bins.size() == is_categorical.size(),
@@ -225,10 +225,9 @@ void bind_grower(nb::module_& m) {
                     "one entry per feature.");
             require(n_bins.size() >= 1, "There must be at least one feature.");
             nb::gil_scoped_release release;
-            new (self)
-                Bins(codes.data(), static_cast<int64_t>(codes.shape(1)), static_cast<int>(n_bins.size()),
-                     n_bins.data(), reinterpret_cast<const uint8_t*>(is_categorical.data()),
-                     std::max(1, n_threads), columns);
+            new (self) Bins(codes.data(), static_cast<int64_t>(codes.shape(1)),
+                            static_cast<int>(n_bins.size()), n_bins.data(),
+                            reinterpret_cast<const uint8_t*>(is_categorical.data()), workers, columns);
           },
           nb::arg("codes"), nb::arg("n_bins"), nb::arg("is_categorical"), nb::arg("n_threads"),
           nb::arg("sparse").none(),

@@ -14,19 +14,19 @@ namespace polyleaf {
 namespace {
 
 void init_table(LinearTable* self, const Bins& bins, const Array2<const float>& features,
-                const Optional1<const float>& weight, int n_threads) {
+                const Optional1<const float>& weight, const Workers& workers) {
   require(static_cast<int>(features.shape(0)) == bins.n_features() &&
               static_cast<int64_t>(features.shape(1)) == bins.n_rows(),
           "features must have one row for each feature and one column for each row of the bins.");
   require(!weight || static_cast<int64_t>(weight->size()) == bins.n_rows(),
           "weight needs one entry per row.");
   nb::gil_scoped_release release;
-  new (self) LinearTable(bins, features.data(), weight ? weight->data() : nullptr, std::max(1, n_threads));
+  new (self) LinearTable(bins, features.data(), weight ? weight->data() : nullptr, workers);
 }
 
 void renew(LinearChannels& channels, const Array2<const float>& g, const Optional2<const float>& h,
            const std::string& kind, const LinearConfig& config, const Optional1<const uint32_t>& rows,
-           const Optional1<const float>& multiplier, int n_threads) {
+           const Optional1<const float>& multiplier, const Workers& workers) {
   const bool diagonal = kind == "diagonal";
   require(kind == "unit" || kind == "shared" || diagonal, "The curvature must be unit, shared or diagonal.");
   require(h.has_value() == (kind != "unit"), "h is needed exactly for curvature that is not unit.");
@@ -42,7 +42,7 @@ void renew(LinearChannels& channels, const Array2<const float>& g, const Optiona
                !h                           ? Curvature::unit
                : diagonal && g.shape(1) > 1 ? Curvature::diagonal
                                             : Curvature::shared,
-               sample, config, std::max(1, n_threads));
+               sample, config, workers);
 }
 
 }  // namespace

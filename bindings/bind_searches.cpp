@@ -14,7 +14,7 @@ namespace {
 
 class HeldHistograms final : public HeldSearch {
  public:
-  HeldHistograms(const Bins& bins, int n_threads) : HeldSearch(bins), search_(bins, std::max(1, n_threads)) {}
+  HeldHistograms(const Bins& bins, const Workers& workers) : HeldSearch(bins), search_(bins, workers) {}
 
   // LinearChannels are not const: they make channels anew for every node.
   template <class AnyChannels>
@@ -40,10 +40,10 @@ void check_gradients(const Bins& bins, const SparseRows& gradients, const Option
 
 class HeldVerified final : public HeldSearch {
  public:
-  HeldVerified(HeldHistograms& histograms, int n_threads)
+  HeldVerified(HeldHistograms& histograms, const Workers& workers)
       : HeldSearch(histograms.bins()),
         histograms_(histograms),
-        search_(histograms.bins(), histograms.search(), std::max(1, n_threads)) {}
+        search_(histograms.bins(), histograms.search(), workers) {}
 
   void use(const nb::handle_t<SparseRows>& handle, const Optional1<const float>& weight,
            const nb::handle_t<Channels>& sketch, const LeafConfig& step, int32_t leaf_k) {
@@ -70,7 +70,7 @@ class HeldVerified final : public HeldSearch {
 
 class HeldExact final : public HeldSearch {
  public:
-  HeldExact(const Bins& bins, int n_threads) : HeldSearch(bins), search_(bins, std::max(1, n_threads)) {
+  HeldExact(const Bins& bins, const Workers& workers) : HeldSearch(bins), search_(bins, workers) {
     for (int f = 0; f < bins.n_features(); ++f)
       require(!bins.is_categorical(f), "Exact search is for numeric features only.");
   }

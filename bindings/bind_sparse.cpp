@@ -37,12 +37,12 @@ nb::tuple csr(const SparseRows& rows) {
 }
 
 nb::ndarray<nb::numpy, float> sketched(const SparseRows& rows, int32_t d, uint64_t seed, float scale,
-                                       int n_threads) {
+                                       const Workers& workers) {
   require(d >= 1 && d <= 4096, "A sketch must have between 1 and 4096 columns.");
   NewArray<float> out({static_cast<size_t>(rows.n_rows()), static_cast<size_t>(d)});
   {
     nb::gil_scoped_release release;
-    count_sketch(rows, seed, d, scale, out.data, std::max(1, n_threads));
+    count_sketch(rows, seed, d, scale, out.data, workers);
   }
   return out.array;
 }
@@ -53,8 +53,8 @@ void bind_rows(nb::module_& m) {
       .def(
           "__init__",
           [](SparseRows* self, Array1<const int64_t> indptr, Array1<const int32_t> outputs,
-             Array1<const float> values, int64_t n_outputs, int n_threads) {
-            new (self) SparseRows(sparse_rows_of(indptr, outputs, values, n_outputs, n_threads));
+             Array1<const float> values, int64_t n_outputs, const Workers& workers) {
+            new (self) SparseRows(sparse_rows_of(indptr, outputs, values, n_outputs, workers));
           },
           nb::arg("indptr"), nb::arg("outputs"), nb::arg("values"), nb::arg("n_outputs"),
           nb::arg("n_threads"),
@@ -66,12 +66,12 @@ void bind_rows(nb::module_& m) {
       .def("csr", &csr, "Copies: indptr int64, outputs int32, values float32.")
       .def(
           "dense",
-          [](const SparseRows& rows, int n_threads) {
+          [](const SparseRows& rows, const Workers& workers) {
             const int64_t k = rows.n_outputs();
             NewArray<float> out({static_cast<size_t>(rows.n_rows()), static_cast<size_t>(k)});
             {
               nb::gil_scoped_release release;
-              parallel_for(std::max(1, n_threads), rows.n_blocks(), [&](int64_t b, int) {
+              parallel_for(workers, rows.n_blocks(), [&](int64_t b, int) {
                 const Block block(rows.n_rows(), kSparseBlock, b);
                 std::fill(out.data + block.begin * k, out.data + block.end * k, 0.0f);
                 for (int64_t i = block.begin; i < block.end; ++i) {
@@ -85,11 +85,11 @@ void bind_rows(nb::module_& m) {
           nb::arg("n_threads"), "float32 (n_rows, n_outputs), for few outputs.")
       .def(
           "norms",
-          [](const SparseRows& rows, int n_threads) {
+          [](const SparseRows& rows, const Workers& workers) {
             NewArray<float> out({static_cast<size_t>(rows.n_rows()), 1});
             {
               nb::gil_scoped_release release;
-              row_norms(rows, out.data, std::max(1, n_threads));
+              row_norms(rows, out.data, workers);
             }
             return out.array;
           },
@@ -114,9 +114,9 @@ void bind_scores(nb::module_& m) {
       .def(
           "__init__",
           [](SparseScores* self, Array1<const int64_t> indptr, Array1<const int32_t> outputs,
-             Optional1<const float> values, int64_t n_outputs, int n_threads) {
-            const SparseRows targets = sparse_rows_of(indptr, outputs, values, n_outputs, n_threads);
-            new (self) SparseScores(targets, std::max(1, n_threads));
+             Optional1<const float> values, int64_t n_outputs, const Workers& workers) {
+            const SparseRows targets = sparse_rows_of(indptr, outputs, values, n_outputs, workers);
+            new (self) SparseScores(targets, workers);
           },
           nb::arg("indptr"), nb::arg("outputs"), nb::arg("values").none(), nb::arg("n_outputs"),
           nb::arg("n_threads"),
@@ -125,29 +125,27 @@ void bind_scores(nb::module_& m) {
           "values float32 (nnz,) or None: 1 throughout.")
       .def(
           "add",
-          [](SparseScores& self, Array1<const int32_t> leaf_of_row, std::shared_ptr<LeafBlock> leaves,
-             int n_threads) {
-            require(leaves->kind() == LeafKind::sparse, "Sparse scores take sparse leaves only.");
+          [](SparseScores& self, Array1<const int32_t> leaf_of_row, const SparseLeaves& leaves,
+             const Workers& workers) {
             require(static_cast<int64_t>(leaf_of_row.size()) == self.raw().n_rows(),
                     "leaf_of_row needs one entry per row.");
-            require(leaves->n_columns() == self.raw().n_outputs(),
+            require(leaves.n_columns() == self.raw().n_outputs(),
                     "The leaves are for another number of outputs.");
             nb::gil_scoped_release release;
-            check_leaf_ids(leaf_of_row.data(), self.raw().n_rows(), leaves->n_leaves(),
-                           std::max(1, n_threads));
-            self.add(leaf_of_row.data(), leaves->view(), std::max(1, n_threads));
+            check_leaf_ids(leaf_of_row.data(), self.raw().n_rows(), leaves.n_leaves(), workers);
+            self.add(leaf_of_row.data(), leaves.view(), workers);
           },
           nb::arg("leaf_of_row"), nb::arg("leaves"), nb::arg("n_threads"),
           "Adds the payload of its leaf, int32 (n_rows,), to every row.")
       .def(
           "gradients",
           [](const SparseScores& self, const Loss& loss, float base, Optional1<const float> weight,
-             int n_threads) {
+             const Workers& workers) {
             require(!weight || static_cast<int64_t>(weight->size()) == self.raw().n_rows(),
                     "Weights need one entry per row.");
             SparseRows out;
             nb::gil_scoped_release release;
-            self.gradients(loss, base, weight ? weight->data() : nullptr, out, std::max(1, n_threads));
+            self.gradients(loss, base, weight ? weight->data() : nullptr, out, workers);
             return out;
           },
           nb::arg("loss"), nb::arg("base"), nb::arg("weight").none(), nb::arg("n_threads"),
@@ -155,14 +153,14 @@ void bind_scores(nb::module_& m) {
           "the derivative 0.")
       .def(
           "topk",
-          [](const SparseScores& self, int32_t k, int n_threads) {
+          [](const SparseScores& self, int32_t k, const Workers& workers) {
             const size_t n = static_cast<size_t>(self.raw().n_rows()),
                          columns = static_cast<size_t>(std::max(0, k));
             NewArray<int32_t> outputs({n, columns});
             NewArray<double> scores({n, columns});
             {
               nb::gil_scoped_release release;
-              self.topk(k, outputs.data, scores.data, std::max(1, n_threads));
+              self.topk(k, outputs.data, scores.data, workers);
             }
             return nb::make_tuple(outputs.array, scores.array);
           },

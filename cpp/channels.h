@@ -12,6 +12,7 @@
 #include "isa.h"
 #include "packed.h"
 #include "sample.h"
+#include "workers.h"
 
 namespace polyleaf {
 
@@ -73,7 +74,7 @@ POLYLEAF_DECLARE_KERNELS(ChannelKernels, channel_kernels)
 // Largest |value * multiplier| of every column over the sample; zeros behind them, to a multiple of 16 and 16
 // more. Throws std::invalid_argument where a value is not finite.
 std::vector<float> largest_magnitudes(const float* values, int n_columns, const RowSample& sample,
-                                      int n_threads);
+                                      const Workers& workers);
 
 class Channels {
  public:
@@ -84,7 +85,7 @@ class Channels {
   // g: (n_all, K); h: (n_all, layout().n_curvature()), unused for unit. May be called again
   // for the next tree: buffers are reused.
   void quantise(const float* g, const float* h, int n_outputs, Curvature curvature, const RowSample& sample,
-                int n_threads);
+                const Workers& workers);
 
   const ChannelLayout& layout() const { return layout_; }
   const RowSample& sample() const { return sample_; }
@@ -97,8 +98,8 @@ class Channels {
 
  private:
   void quantise_part(const float* values, int n_columns, int offset, int count_lane, std::vector<float>& step,
-                     int n_threads);
-  void clear(int n_threads);
+                     const Workers& workers);
+  void clear(const Workers& workers);
 
   ChannelLayout layout_;
   RowSample sample_;

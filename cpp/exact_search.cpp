@@ -7,10 +7,10 @@
 
 namespace polyleaf {
 
-ExactSearch::ExactSearch(const Bins& bins, int n_threads)
-    : SparseSearch(bins, n_threads), scratch_(static_cast<size_t>(n_threads_)) {}
+ExactSearch::ExactSearch(const Bins& bins, const Workers& workers)
+    : SparseSearch(bins, workers), scratch_(static_cast<size_t>(workers_.n_threads)) {}
 
-void ExactSearch::start(const SearchScope& scope) {
+void ExactSearch::start(const SearchScope& scope, const SearchNode&) {
   begin(scope);
   number_of_.resize(std::max(number_of_.size(), static_cast<size_t>(gradients_->n_outputs())), 0);
 }
@@ -23,7 +23,7 @@ void ExactSearch::evaluate(const std::vector<SearchNode>& nodes, bool, std::vect
     gather(node);
     const std::vector<uint8_t> allowed = scope_->features_of(node.id);
     std::vector<Best> found(static_cast<size_t>(bins_.n_features()));
-    parallel_for(n_threads_, bins_.n_features(), [&](int64_t f, int thread) {
+    parallel_for(workers_, bins_.n_features(), [&](int64_t f, int thread) {
       if (allowed[f]) found[f] = scan(node, static_cast<int>(f), scratch_[thread]);
     });
     Best best;
@@ -93,7 +93,8 @@ ExactSearch::Best ExactSearch::scan(const SearchNode& node, int feature, Scratch
     for (int64_t i = 0; i < n; ++i) s.order[next[s.codes[i]]++] = static_cast<uint32_t>(i);
   }
   const int64_t n_missing = start[kMissingCode + 1] - start[kMissingCode], n_present = n - n_missing;
-  const int64_t stride = std::max<int64_t>(1, static_cast<int64_t>(threshold_step_ * static_cast<double>(n)));
+  const int64_t stride =
+      std::max<int64_t>(1, static_cast<int64_t>(threshold_step_ * static_cast<double>(node.count)));
   const int64_t least = std::max(1, limits.min_child_samples);
   const double least_curvature = limits.min_child_weight;
   const size_t m = entries.totals.size();
@@ -121,7 +122,7 @@ ExactSearch::Best ExactSearch::scan(const SearchNode& node, int feature, Scratch
       const double left_curvature = static_cast<double>(curvature) * curvature_unit();
       const double right_curvature =
           static_cast<double>(entries.total_curvature - curvature) * curvature_unit();
-      if (n_left < least || n - n_left < least || left_curvature < least_curvature ||
+      if (n_left < least || node.count - n_left < least || left_curvature < least_curvature ||
           right_curvature < least_curvature)
         continue;
       s.left.start(leaf_k_);
@@ -136,7 +137,7 @@ ExactSearch::Best ExactSearch::scan(const SearchNode& node, int feature, Scratch
     }
   }
   // Where nothing was missing in this node, missing values follow the larger child.
-  if (best.feature >= 0 && n_missing == 0) best.missing_left = best.n_left >= n - best.n_left;
+  if (best.feature >= 0 && n_missing == 0) best.missing_left = best.n_left >= node.count - best.n_left;
   return best;
 }
 

@@ -8,12 +8,13 @@
 #include <vector>
 
 #include "sparse_search.h"
+#include "workers.h"
 
 namespace polyleaf {
 
 class ExactSearch final : public SparseSearch {
  public:
-  ExactSearch(const Bins& bins, int n_threads);
+  ExactSearch(const Bins& bins, const Workers& workers);
 
   // As SparseSearch::use. threshold_step: a threshold at every such share of a node's rows; 0: at every bin.
   void use(const SparseRows& gradients, const float* weight, const RowSample& sample, const LeafConfig& step,
@@ -22,9 +23,9 @@ class ExactSearch final : public SparseSearch {
     threshold_step_ = threshold_step;
   }
 
-  void start(const SearchScope& scope) override;
+  void start(const SearchScope& scope, const SearchNode&) override;
   void evaluate(const std::vector<SearchNode>& nodes, bool renewed, std::vector<Choice>& choices) override;
-  void split(int32_t parent, const SearchNode& left, const SearchNode& right, float* output_gain) override {
+  void split(int32_t parent, SearchNode& left, SearchNode& right, float* output_gain) override {
     (void)output_gain;
     note_split(parent, left.id, right.id);
   }

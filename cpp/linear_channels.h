@@ -20,6 +20,7 @@
 #include "linear_table.h"
 #include "pool.h"
 #include "settings.h"
+#include "workers.h"
 
 namespace polyleaf {
 
@@ -34,12 +35,12 @@ class LinearChannels final : public ChannelSource {
   // What the next tree is judged by: g (n_all, n_outputs), h (n_all, 1) for shared curvature, (n_all,
   // n_outputs) for diagonal (half-additive only), nullptr for unit. Copied.
   void use(const float* g, const float* h, int n_outputs, Curvature curvature, const RowSample& sample,
-           const LinearConfig& config, int n_threads);
+           const LinearConfig& config, const Workers& workers);
 
   const RowSample& sample() const override { return sample_; }
   const ChannelLayout& layout() const override { return layouts_.back(); }
   bool fixed() const override { return false; }
-  void start(const SearchScope& scope) override;
+  void start(const SearchScope& scope, const SearchNode& root) override;
   void fill(std::vector<Request>& requests) override;
   ChannelView view(int32_t node) const override;
   const std::vector<int32_t>& totals() const override { return root_totals_; }
@@ -120,7 +121,8 @@ class LinearChannels final : public ChannelSource {
   const LinearTable& table_;
   LinearConfig config_{};
   Curvature curvature_ = Curvature::unit;
-  int n_outputs_ = 1, n_threads_ = 1, stride_ = 4;
+  Workers workers_ = 1;
+  int n_outputs_ = 1, stride_ = 4;
   RowSample sample_;
   std::vector<uint32_t> sample_rows_;
   std::vector<ChannelLayout> layouts_;  // by number of regressors

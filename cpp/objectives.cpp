@@ -32,8 +32,8 @@ struct Cut {
 
   // Calls f(task, thread, first_row, n_rows of the chunk) for every chunk.
   template <class F>
-  void for_each_chunk(int n_threads, F&& f) const {
-    parallel_for(n_threads, n_tasks(), [&](int64_t task, int thread) {
+  void for_each_chunk(const Workers& workers, F&& f) const {
+    parallel_for(workers, n_tasks(), [&](int64_t task, int thread) {
       const Block block(n_rows, rows_per_task, task);
       for (int64_t row = block.begin; row < block.end; row += rows_per_chunk)
         f(task, thread, row, std::min(rows_per_chunk, block.end - row));
@@ -49,8 +49,8 @@ Buffer<float> tile(const float* values, const Cut& cut) {
   return tiled;
 }
 
-std::vector<Buffer<float>> scratch_of_threads(int n_threads, int64_t size) {
-  std::vector<Buffer<float>> buffers(static_cast<size_t>(std::max(1, n_threads)));
+std::vector<Buffer<float>> scratch_of_threads(const Workers& workers, int64_t size) {
+  std::vector<Buffer<float>> buffers(static_cast<size_t>(workers.n_threads));
   for (auto& buffer : buffers) buffer.reserve(static_cast<size_t>(size));
   return buffers;
 }
@@ -95,14 +95,14 @@ ClassChunk class_chunk_of(const LossInput& input, int64_t row, int64_t n, float*
 // Runs `losses(thread, row, n, out)` over all chunks (`columns` losses a row) and returns their weighted
 // mean.
 template <class F>
-double mean_over_chunks(const LossInput& input, int64_t columns, int n_threads, F&& losses) {
+double mean_over_chunks(const LossInput& input, int64_t columns, const Workers& workers, F&& losses) {
   const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
   const Cut cut(input);
   const int64_t size = cut.rows_per_chunk * columns;
-  auto weights = scratch_of_threads(n_threads, size);
+  auto weights = scratch_of_threads(workers, size);
   std::vector<std::vector<double>> out(weights.size(), std::vector<double>(static_cast<size_t>(size)));
   std::vector<std::pair<double, double>> partial(static_cast<size_t>(cut.n_tasks()));
-  cut.for_each_chunk(n_threads, [&](int64_t task, int thread, int64_t row, int64_t n) {
+  cut.for_each_chunk(workers, [&](int64_t task, int thread, int64_t row, int64_t n) {
     losses(thread, row, n, out[thread].data());
     const float* weight = weights_of(input, row, n, columns, weights[thread].data());
     double sums[2] = {partial[task].first, partial[task].second};
@@ -119,15 +119,15 @@ double mean_over_chunks(const LossInput& input, int64_t columns, int n_threads, 
 
 // Calls kernel(chunk, g, h) for every chunk of rows, and applies the weights. h: (n_rows, h_columns).
 template <class F>
-void class_derivatives(const LossInput& input, float* g, float* h, int64_t h_columns, int n_threads,
+void class_derivatives(const LossInput& input, float* g, float* h, int64_t h_columns, const Workers& workers,
                        F&& kernel) {
   check_labels(input);
   const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
   const int64_t k = input.n_outputs;
   const Cut cut(input.n_rows, h_columns);
-  auto scratch = scratch_of_threads(n_threads, class_scratch(k));
-  auto space = scratch_of_threads(n_threads, cut.elements());
-  cut.for_each_chunk(n_threads, [&](int64_t, int thread, int64_t row, int64_t n) {
+  auto scratch = scratch_of_threads(workers, class_scratch(k));
+  auto space = scratch_of_threads(workers, cut.elements());
+  cut.for_each_chunk(workers, [&](int64_t, int thread, int64_t row, int64_t n) {
     float *gi = g + row * k, *hi = h + row * h_columns;
     kernel(class_chunk_of(input, row, n, scratch[thread].data()), gi, hi);
     if (input.weight == nullptr) return;
@@ -172,7 +172,7 @@ template class LossOf<LossKernels, &ObjectiveKernels::losses>;
 template class LossOf<ClassLossKernels, &ObjectiveKernels::class_losses>;
 
 void derivatives(const Loss& loss, const LossInput& input, float* g, float* h, int64_t h_columns,
-                 int n_threads) {
+                 const Workers& workers) {
   check_input(input);
   const LossKernels& of_loss = loss.kernels();
   const bool unit = of_loss.unit_curvature;
@@ -183,8 +183,8 @@ void derivatives(const Loss& loss, const LossInput& input, float* g, float* h, i
   const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
   const Cut cut(input);
   const Buffer<float> offset = tile(input.offset, cut), parameter = tile(input.parameter, cut);
-  auto space = scratch_of_threads(n_threads, cut.elements());
-  cut.for_each_chunk(n_threads, [&](int64_t, int thread, int64_t row, int64_t n) {
+  auto space = scratch_of_threads(workers, cut.elements());
+  cut.for_each_chunk(workers, [&](int64_t, int thread, int64_t row, int64_t n) {
     const int64_t k = input.n_outputs, size = n * k;
     float *gi = g + row * k, *hi = h == nullptr ? nullptr : h + row * h_columns;
     of_loss.derivatives(loss.numbers(), chunk_of(input, row, n, offset, parameter), gi, unit ? nullptr : hi);
@@ -200,41 +200,41 @@ void derivatives(const Loss& loss, const LossInput& input, float* g, float* h, i
   });
 }
 
-void derivatives(const ClassLoss& loss, const LossInput& input, float* g, float* h, int n_threads) {
-  class_derivatives(input, g, h, input.n_outputs, n_threads,
+void derivatives(const ClassLoss& loss, const LossInput& input, float* g, float* h, const Workers& workers) {
+  class_derivatives(input, g, h, input.n_outputs, workers,
                     [&](const ClassChunk& chunk, float* gi, float* hi) {
                       loss.kernels().derivatives(loss.numbers(), chunk, gi, hi);
                     });
 }
 
-void hessians(const ClassLoss& loss, const LossInput& input, float* g, float* h, int n_threads) {
-  class_derivatives(input, g, h, packed_size(input.n_outputs), n_threads, loss.kernels().hessians);
+void hessians(const ClassLoss& loss, const LossInput& input, float* g, float* h, const Workers& workers) {
+  class_derivatives(input, g, h, packed_size(input.n_outputs), workers, loss.kernels().hessians);
 }
 
-double mean_loss(const Loss& loss, const LossInput& input, int n_threads) {
+double mean_loss(const Loss& loss, const LossInput& input, const Workers& workers) {
   check_input(input);
   const Cut cut(input);
   const Buffer<float> offset = tile(input.offset, cut), parameter = tile(input.parameter, cut);
-  return mean_over_chunks(input, input.n_outputs, n_threads, [&](int, int64_t row, int64_t n, double* out) {
+  return mean_over_chunks(input, input.n_outputs, workers, [&](int, int64_t row, int64_t n, double* out) {
     loss.kernels().losses(loss.numbers(), chunk_of(input, row, n, offset, parameter), out);
   });
 }
 
-double mean_loss(const ClassLoss& loss, const LossInput& input, int n_threads) {
+double mean_loss(const ClassLoss& loss, const LossInput& input, const Workers& workers) {
   check_labels(input);
-  auto scratch = scratch_of_threads(n_threads, class_scratch(input.n_outputs));
-  return mean_over_chunks(input, 1, n_threads, [&](int thread, int64_t row, int64_t n, double* out) {
+  auto scratch = scratch_of_threads(workers, class_scratch(input.n_outputs));
+  return mean_over_chunks(input, 1, workers, [&](int thread, int64_t row, int64_t n, double* out) {
     loss.kernels().losses(class_chunk_of(input, row, n, scratch[thread].data()), out);
   });
 }
 
 template <class T>
 void weighted_totals(const T* values, int64_t n_rows, int64_t n_columns, const float* weight,
-                     int64_t weight_columns, double* totals, int n_threads) {
+                     int64_t weight_columns, double* totals, const Workers& workers) {
   constexpr int64_t kRows = 4096;
   const int64_t n_blocks = Block::count(n_rows, kRows);
   std::vector<double> partial(static_cast<size_t>(n_blocks * 2 * n_columns), 0.0);
-  parallel_for(n_threads, n_blocks, [&](int64_t task, int) {
+  parallel_for(workers, n_blocks, [&](int64_t task, int) {
     double* sums = partial.data() + task * 2 * n_columns;
     const Block block(n_rows, kRows, task);
     for (int64_t i = block.begin; i < block.end; ++i)
@@ -249,7 +249,7 @@ void weighted_totals(const T* values, int64_t n_rows, int64_t n_columns, const f
     for (int64_t j = 0; j < 2 * n_columns; ++j) totals[j] += partial[task * 2 * n_columns + j];
 }
 
-template void weighted_totals(const float*, int64_t, int64_t, const float*, int64_t, double*, int);
-template void weighted_totals(const double*, int64_t, int64_t, const float*, int64_t, double*, int);
+template void weighted_totals(const float*, int64_t, int64_t, const float*, int64_t, double*, const Workers&);
+template void weighted_totals(const double*, int64_t, int64_t, const float*, int64_t, double*, const Workers&);
 
 }  // namespace polyleaf

@@ -19,6 +19,7 @@
 
 #include "isa.h"
 #include "packed.h"
+#include "workers.h"
 
 namespace polyleaf {
 
@@ -122,19 +123,19 @@ using ClassLoss = LossOf<ClassLossKernels, &ObjectiveKernels::class_losses>;
 // Writes g (n_rows, n_outputs) and, unless it is nullptr, h (n_rows, h_columns). h_columns is n_outputs, or 1
 // where the curvature is unit and weights are per row.
 void derivatives(const Loss& loss, const LossInput& input, float* g, float* h, int64_t h_columns,
-                 int n_threads);
+                 const Workers& workers);
 // h (n_rows, n_outputs) is the diagonal.
-void derivatives(const ClassLoss& loss, const LossInput& input, float* g, float* h, int n_threads);
+void derivatives(const ClassLoss& loss, const LossInput& input, float* g, float* h, const Workers& workers);
 // g as above, and h (n_rows, packed_size(n_outputs)): all second derivatives.
-void hessians(const ClassLoss& loss, const LossInput& input, float* g, float* h, int n_threads);
+void hessians(const ClassLoss& loss, const LossInput& input, float* g, float* h, const Workers& workers);
 
 // Weighted mean of the loss over rows and outputs (class losses: over rows); 0 where no row has weight.
-double mean_loss(const Loss& loss, const LossInput& input, int n_threads);
-double mean_loss(const ClassLoss& loss, const LossInput& input, int n_threads);
+double mean_loss(const Loss& loss, const LossInput& input, const Workers& workers);
+double mean_loss(const ClassLoss& loss, const LossInput& input, const Workers& workers);
 
 // totals (2, n_columns): sums of weight * value, and of weight. Fixed blocks, added in order.
 template <class T>
 void weighted_totals(const T* values, int64_t n_rows, int64_t n_columns, const float* weight,
-                     int64_t weight_columns, double* totals, int n_threads);
+                     int64_t weight_columns, double* totals, const Workers& workers);
 
 }  // namespace polyleaf

@@ -5,8 +5,7 @@
 
 namespace polyleaf {
 
-SparseSearch::SparseSearch(const Bins& bins, int n_threads)
-    : bins_(bins), n_threads_(std::max(1, n_threads)) {}
+SparseSearch::SparseSearch(const Bins& bins, const Workers& workers) : bins_(bins), workers_(workers) {}
 
 void SparseSearch::use(const SparseRows& gradients, const float* weight, const RowSample& sample,
                        const LeafConfig& step, int32_t leaf_k) {
@@ -15,7 +14,7 @@ void SparseSearch::use(const SparseRows& gradients, const float* weight, const R
   sample_ = sample;
   step_ = step;
   leaf_k_ = leaf_k;
-  fixed_ = fixed_point(gradients, sample, n_threads_);
+  fixed_ = fixed_point(gradients, sample, workers_);
   if (weight == nullptr && sample.multiplier == nullptr) return;
   float largest = 0;
   for (int64_t i = 0; i < sample.n_used(); ++i) {

@@ -17,6 +17,7 @@
 #include "sparse_gain.h"
 #include "sparse_rows.h"
 #include "sparse_sums.h"
+#include "workers.h"
 
 namespace polyleaf {
 
@@ -27,7 +28,7 @@ class SparseSearch : public Search {
   double cover(int32_t node) const override { return curvature_[node]; }
 
  protected:
-  SparseSearch(const Bins& bins, int n_threads);
+  SparseSearch(const Bins& bins, const Workers& workers);
 
   // What the next tree is judged by. weight: curvature of rows, nullptr: 1. step, leaf_k: what bounds the
   // steps of leaves, and the outputs that a leaf holds.
@@ -50,7 +51,7 @@ class SparseSearch : public Search {
   void note_split(int32_t parent, int32_t left, int32_t right);
 
   const Bins& bins_;
-  const int n_threads_;
+  const Workers workers_;
   const SearchScope* scope_ = nullptr;
   const SparseRows* gradients_ = nullptr;
   RowSample sample_;

@@ -15,18 +15,18 @@ constexpr int64_t kJudgedRows = 4096;  // of a node, at most
 
 }  // namespace
 
-VerifiedSearch::VerifiedSearch(const Bins& bins, HistogramSearch& proposals, int n_threads)
-    : SparseSearch(bins, n_threads), proposals_(proposals), scratch_(static_cast<size_t>(n_threads_)) {
+VerifiedSearch::VerifiedSearch(const Bins& bins, HistogramSearch& proposals, const Workers& workers)
+    : SparseSearch(bins, workers), proposals_(proposals), scratch_(static_cast<size_t>(workers_.n_threads)) {
   for (int sides = 0; sides < (1 << kCandidates); ++sides)
     for (int lane = 0; lane < kSetLanes; ++lane)
       lanes_[sides][lane] = lane == 0 || (lane <= kCandidates && ((sides >> (lane - 1)) & 1)) ? -1 : 0;
 }
 
-void VerifiedSearch::start(const SearchScope& scope) {
+void VerifiedSearch::start(const SearchScope& scope, const SearchNode& root) {
   if (!(proposals_.sample() == sample_))
     throw std::invalid_argument("The sketch has taken another sample since the search was told to use it.");
   begin(scope);
-  proposals_.start(scope);
+  proposals_.start(scope, root);
   const size_t n = static_cast<size_t>(gradients_->n_outputs());
   for (Scratch& s : scratch_) {
     if (s.touched.size() > n) continue;
@@ -39,7 +39,7 @@ void VerifiedSearch::start(const SearchScope& scope) {
   }
 }
 
-void VerifiedSearch::split(int32_t parent, const SearchNode& left, const SearchNode& right, float*) {
+void VerifiedSearch::split(int32_t parent, SearchNode& left, SearchNode& right, float*) {
   std::vector<float> unused(static_cast<size_t>(proposals_.n_outputs()));
   proposals_.split(parent, left, right, unused.data());
   note_split(parent, left.id, right.id);
@@ -58,7 +58,7 @@ void VerifiedSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed
     else
       cases.push_back(std::move(c));
   }
-  parallel_for(n_threads_, static_cast<int64_t>(cases.size()), [&](int64_t task, int thread) {
+  parallel_for(workers_, static_cast<int64_t>(cases.size()), [&](int64_t task, int thread) {
     Case& c = cases[task];
     add_rows(c, scratch_[thread]);
     judge(c, scratch_[thread]);

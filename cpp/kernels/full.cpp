@@ -1,8 +1,8 @@
-// Scores of full curvature (split.h): g' (H + lambda I)^-1 g by elimination (TFBT, eq. 7), for all outputs or
-// for a block of them (AOSO-LogitBoost as TFBT, section IV, describes it). Sums of sixteen candidates are
-// laid out by lane, so that one elimination solves for all of them. Float32 is enough: channels have 15 bits.
+// Scores of full curvature (score_kernels.h): sums of sixteen candidates are laid out by lane, so that one
+// elimination solves for all of them (TFBT, eq. 7; in blocks: AOSO-LogitBoost as TFBT, section IV, describes
+// it). Float32 is enough: channels have 15 bits.
 #include "../packed.h"
-#include "../split.h"
+#include "../score_kernels.h"
 #include "candidates.h"
 #include "lanes.h"
 

@@ -44,15 +44,6 @@ void standardise(const float* x, int64_t n, double centre, double inverse_scale,
   }
 }
 
-double dot(const double* a, const double* b, int64_t n) {
-  f64x8 sum = {};
-  int64_t i = 0;
-  for (; i + 8 <= n; i += 8) sum += load<f64x8>(a + i) * load<f64x8>(b + i);
-  double rest[8] = {};
-  for (int j = 0; i + j < n; ++j) rest[j] = a[i + j] * b[i + j];
-  return fold(sum + load<f64x8>(rest));
-}
-
 // Columns [column, column + 8) of the outer product; the sums of P regressors stay in registers.
 template <int P>
 void outer_columns(const double* z, int64_t z_step, const float* values, int n_columns, int column, int width,
@@ -131,7 +122,7 @@ void bound(const float* scores, int n_columns, int64_t n, float* lower, float* u
 
 }  // namespace
 
-const LinearLeafKernels linear_leaf_kernels = {gather, mean_sums, standardise, dot, outer, bound};
+const LinearLeafKernels linear_leaf_kernels = {gather, mean_sums, standardise, outer, bound};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

@@ -1,14 +1,14 @@
-// Sums over rows for linear leaves, float64 in one order: rows are cut into blocks of `kLinearBlock`; in a
-// block eight lanes take the rows in turn and fold, or rows follow each other where lanes are outputs. The
-// caller adds blocks in order.
+// Sums over rows for linear leaves, float64 in one order: rows are cut into blocks of `kSumBlock`; in a block
+// eight lanes take the rows in turn and fold, or rows follow each other where lanes are outputs. The caller
+// adds blocks in order.
 #pragma once
 #include <cstdint>
 
+#include "isa.h"
+#include "kernels/dot.h"
 #include "sample.h"
 
 namespace polyleaf {
-
-constexpr int64_t kLinearBlock = 4096;
 
 struct LinearLeafKernels {
   // out[i] = values[ids[i]]
@@ -17,8 +17,6 @@ struct LinearLeafKernels {
   void (*mean_sums)(const float* x, const double* w, int64_t n, double* out);
   // out = (x - centre) * inverse_scale, 0 where x is missing.
   void (*standardise)(const float* x, int64_t n, double centre, double inverse_scale, double* out);
-  // Sum of a * b over n <= kLinearBlock rows.
-  double (*dot)(const double* a, const double* b, int64_t n);
   // out (p, n_columns) = sum over rows of z[j * z_step + i] * values_i, where values_i (n_columns) is that of
   // row ids[i] times its multiplier.
   void (*outer)(const double* z, int64_t z_step, int p, const float* values, int n_columns,

@@ -15,7 +15,8 @@
 #include "../sample.h"
 #include "../settings.h"
 #include "../tree.h"
-#include "leaf_block.h"
+#include "../workers.h"
+#include "linear_block.h"
 
 namespace polyleaf {
 
@@ -34,6 +35,6 @@ std::shared_ptr<LinearLeaves> fit_linear_leaves(const float* g, const float* h, 
                                                 const RowSample& sample, const int32_t* leaf_of_row,
                                                 const Tree& tree, const FeatureMatrix& features,
                                                 const LinearTable& table, const LinearLeafConfig& config,
-                                                int n_threads);
+                                                const Workers& workers);
 
 }  // namespace polyleaf

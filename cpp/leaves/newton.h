@@ -11,6 +11,7 @@
 #include "../isa.h"
 #include "../scores/step.h"
 #include "../settings.h"
+#include "../workers.h"
 
 namespace polyleaf {
 
@@ -28,12 +29,12 @@ POLYLEAF_DECLARE_KERNELS(LeafKernels, leaf_kernels)
 // Sums of (n_all, n_columns) values per leaf, float64 (n_leaves, n_columns): exact multiples of 2^-30 of a
 // power of two above the column's largest magnitude.
 std::vector<double> leaf_sums(const float* values, int n_columns, const RowSample& sample,
-                              const int32_t* leaf_of_row, int32_t n_leaves, int n_threads);
+                              const int32_t* leaf_of_row, int32_t n_leaves, const Workers& workers);
 
 // Summed curvature per leaf, float64 (n_leaves, h_columns): of h, or, where that is nullptr, one column of
 // the rows of each leaf (the sum of their multipliers).
 std::vector<double> curvature_sums(const float* h, int h_columns, const RowSample& sample,
-                                   const int32_t* leaf_of_row, int32_t n_leaves, int n_threads);
+                                   const int32_t* leaf_of_row, int32_t n_leaves, const Workers& workers);
 
 // The step of one output from its summed derivatives, before the learning rate, and how much it lowers twice
 // the loss.
@@ -50,7 +51,7 @@ struct NewtonStep {
 // out: (n_leaves, n_outputs) float32. h: (n_all, h_columns) with h_columns 1, n_outputs or that of a packed
 // lower triangle (TFBT eq. 6), or nullptr: curvature 1.
 void newton_leaves(const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,
-                   const int32_t* leaf_of_row, int32_t n_leaves, const LeafConfig& config, int n_threads,
-                   float* out);
+                   const int32_t* leaf_of_row, int32_t n_leaves, const LeafConfig& config,
+                   const Workers& workers, float* out);
 
 }  // namespace polyleaf

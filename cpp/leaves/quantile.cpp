@@ -41,13 +41,13 @@ T weighted_quantile(std::vector<std::pair<T, float>>& items, double level) {
 template <class T>
 void quantile_leaves(const T* values, int64_t n_columns, const float* weight, int64_t weight_columns,
                      const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
-                     const double* level, int n_threads, T* out) {
+                     const double* level, const Workers& workers, T* out) {
   std::vector<uint32_t> rows(static_cast<size_t>(sample.n_used()));
   const std::vector<int64_t> begin = rows_by_leaf(sample, leaf_of_row, n_leaves, rows.data());
-  const size_t n_slots = static_cast<size_t>(std::max(1, n_threads));
+  const size_t n_slots = static_cast<size_t>(workers.n_threads);
   std::vector<std::vector<T>> plain(n_slots);
   std::vector<std::vector<std::pair<T, float>>> weighted(n_slots);
-  parallel_for(n_threads, n_leaves * n_columns, [&](int64_t task, int thread) {
+  parallel_for(workers, n_leaves * n_columns, [&](int64_t task, int thread) {
     const int64_t leaf = task / n_columns, k = task % n_columns;
     auto& v = plain[thread];
     auto& items = weighted[thread];
@@ -71,8 +71,8 @@ void quantile_leaves(const T* values, int64_t n_columns, const float* weight, in
 }
 
 template void quantile_leaves(const float*, int64_t, const float*, int64_t, const RowSample&, const int32_t*,
-                              int32_t, const double*, int, float*);
+                              int32_t, const double*, const Workers&, float*);
 template void quantile_leaves(const double*, int64_t, const float*, int64_t, const RowSample&, const int32_t*,
-                              int32_t, const double*, int, double*);
+                              int32_t, const double*, const Workers&, double*);
 
 }  // namespace polyleaf

@@ -61,9 +61,10 @@ std::vector<double> node_sums(const Tree& tree, const std::vector<double>& leave
 
 SparseLeafArrays sparse_leaves(const float* g, const float* h, int n_outputs, int h_columns,
                                const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
-                               const LeafConfig& config, int32_t leaf_k, const Tree* shared, int n_threads) {
-  std::vector<double> G = leaf_sums(g, n_outputs, sample, leaf_of_row, n_leaves, n_threads);
-  std::vector<double> H = curvature_sums(h, h_columns, sample, leaf_of_row, n_leaves, n_threads);
+                               const LeafConfig& config, int32_t leaf_k, const Tree* shared,
+                               const Workers& workers) {
+  std::vector<double> G = leaf_sums(g, n_outputs, sample, leaf_of_row, n_leaves, workers);
+  std::vector<double> H = curvature_sums(h, h_columns, sample, leaf_of_row, n_leaves, workers);
   if (h == nullptr) h_columns = 1;
   std::vector<std::vector<Candidate>> leaves(n_leaves);
   // Candidates of a set of rows; the worth is its own, and that of the rows beside it where they are given.
@@ -108,15 +109,15 @@ struct Scratch {
 
 SparseLeafArrays sparse_leaves(const SparseRows& g, const float* weight, const RowSample& sample,
                                const int32_t* leaf_of_row, int32_t n_leaves, const LeafConfig& config,
-                               int32_t leaf_k, int n_threads) {
-  const FixedPoint fixed = fixed_point(g, sample, n_threads);
+                               int32_t leaf_k, const Workers& workers) {
+  const FixedPoint fixed = fixed_point(g, sample, workers);
   const std::vector<double> H =
-      curvature_sums(weight, weight != nullptr ? 1 : 0, sample, leaf_of_row, n_leaves, n_threads);
+      curvature_sums(weight, weight != nullptr ? 1 : 0, sample, leaf_of_row, n_leaves, workers);
   std::vector<uint32_t> rows(static_cast<size_t>(sample.n_used()));
   const std::vector<int64_t> begin = rows_by_leaf(sample, leaf_of_row, n_leaves, rows.data());
-  std::vector<Scratch> scratch(static_cast<size_t>(n_threads));
+  std::vector<Scratch> scratch(static_cast<size_t>(workers.n_threads));
   std::vector<std::vector<Candidate>> leaves(static_cast<size_t>(n_leaves));
-  parallel_for(n_threads, n_leaves, [&](int64_t leaf, int thread) {
+  parallel_for(workers, n_leaves, [&](int64_t leaf, int thread) {
     Scratch& s = scratch[thread];
     if (s.sums.size() == 0) {
       s.sums.reserve(static_cast<size_t>(g.n_outputs()));

@@ -9,14 +9,16 @@
 #include "binning.h"
 #include "check.h"
 #include "forest.h"
-#include "leaves/leaf_block.h"
+#include "leaves/dense_block.h"
+#include "leaves/linear_block.h"
+#include "leaves/sparse_block.h"
 #include "problem.h"
 #include "tests.h"
 
 namespace polyleaf::tests {
 namespace {
 
-std::shared_ptr<const LeafBlock> random_leaves(LeafKind kind, std::mt19937& random, int32_t n_leaves,
+std::shared_ptr<const LeafBlock> random_leaves(const LeafKind* kind, std::mt19937& random, int32_t n_leaves,
                                                int32_t n_columns, int32_t n_features) {
   std::normal_distribution<float> normal;
   const auto numbers = [&](size_t n) {
@@ -25,11 +27,10 @@ std::shared_ptr<const LeafBlock> random_leaves(LeafKind kind, std::mt19937& rand
     return values;
   };
   const size_t size = static_cast<size_t>(n_leaves) * n_columns;
-  if (kind == LeafKind::dense)
-    return std::make_shared<DenseLeaves>(numbers(size).data(), n_leaves, n_columns);
+  if (kind == &kDense) return std::make_shared<DenseLeaves>(numbers(size).data(), n_leaves, n_columns);
   std::vector<int64_t> begin{0};
   std::vector<int32_t> entries;
-  const int32_t limit = kind == LeafKind::sparse ? n_columns : n_features;
+  const int32_t limit = kind == &kSparse ? n_columns : n_features;
   for (int32_t l = 0; l < n_leaves; ++l) {
     for (int32_t at = static_cast<int32_t>(random() % 4); at < limit;
          at += 1 + static_cast<int32_t>(random() % limit))
@@ -37,7 +38,7 @@ std::shared_ptr<const LeafBlock> random_leaves(LeafKind kind, std::mt19937& rand
     begin.push_back(static_cast<int64_t>(entries.size()));
   }
   const auto n = static_cast<int64_t>(entries.size());
-  if (kind == LeafKind::sparse)
+  if (kind == &kSparse)
     return std::make_shared<SparseLeaves>(begin.data(), n_leaves, entries.data(), numbers(n).data(), n,
                                           n_columns);
   const std::vector<float> weights = numbers(n * n_columns), centre = numbers(n), intercept = numbers(size),
@@ -66,7 +67,8 @@ std::shared_ptr<const Tree> stump(int32_t feature, int32_t threshold) {
 }
 
 // Every kind of leaves, from every number of threads: one result, in prediction, training and ranking.
-void test_leaf_blocks(int32_t n_outputs, const std::vector<LeafKind>& kinds, int64_t n, int32_t n_trees) {
+void test_leaf_blocks(int32_t n_outputs, const std::vector<const LeafKind*>& kinds, int64_t n,
+                      int32_t n_trees) {
   const int32_t n_features = 5;
   std::mt19937 random(static_cast<uint32_t>(n_outputs));
   std::vector<uint8_t> codes(n * n_features);
@@ -80,8 +82,8 @@ void test_leaf_blocks(int32_t n_outputs, const std::vector<LeafKind>& kinds, int
   Forest forest(n_outputs);
   std::vector<float> expected(n * n_outputs, 0.0f);
   for (int32_t t = 0; t < n_trees; ++t) {
-    const LeafKind kind = kinds[t % kinds.size()];
-    const int32_t output = kind != LeafKind::sparse && t % 3 == 0 ? t % n_outputs : -1;
+    const LeafKind* kind = kinds[t % kinds.size()];
+    const int32_t output = !kind->names_outputs && t % 3 == 0 ? t % n_outputs : -1;
     const auto leaves = random_leaves(kind, random, 2, output < 0 ? n_outputs : 1, n_features);
     forest.append(stump(t % n_features, static_cast<int32_t>(random() % 255)), leaves, output);
     std::vector<int32_t> leaf_of_row(n);
@@ -90,7 +92,7 @@ void test_leaf_blocks(int32_t n_outputs, const std::vector<LeafKind>& kinds, int
     add_leaf_values(expected.data(), n, n_outputs, output, leaf_of_row.data(), leaves->view(), x, 3);
   }
   const TreeRange all{0, n_trees};
-  const bool sparse = kinds.size() == 1 && kinds[0] == LeafKind::sparse;
+  const bool sparse = kinds.size() == 1 && kinds[0] == &kSparse;
   const std::vector<double> base(n_outputs, 0.5);
   std::vector<int32_t> first_outputs;
   for (int n_threads : {1, 2, 3}) {
@@ -122,14 +124,13 @@ void test_leaf_blocks(int32_t n_outputs, const std::vector<LeafKind>& kinds, int
 }  // namespace
 
 void test_leaves() {
-  const LeafKind dense = LeafKind::dense, sparse = LeafKind::sparse, linear = LeafKind::linear;
   for (int32_t n_outputs : {1, 3, 8, 17, 70}) {
-    test_leaf_blocks(n_outputs, {dense, sparse, linear}, 700, 40);
-    test_leaf_blocks(n_outputs, {sparse}, 300, 20);
+    test_leaf_blocks(n_outputs, {&kDense, &kSparse, &kLinear}, 700, 40);
+    test_leaf_blocks(n_outputs, {&kSparse}, 300, 20);
   }
-  test_leaf_blocks(2000, {sparse, dense}, 20, 5);
-  test_leaf_blocks(2000, {sparse}, 300, 300);  // more trees than a block has rows
-  test_leaf_blocks(100000, {sparse}, 20, 2);   // hashed
+  test_leaf_blocks(2000, {&kSparse, &kDense}, 20, 5);
+  test_leaf_blocks(2000, {&kSparse}, 300, 300);  // more trees than a block has rows
+  test_leaf_blocks(100000, {&kSparse}, 20, 2);   // hashed
   const int64_t begin[] = {0, 2};
   const int32_t outputs[] = {1, 1};
   const float values[] = {1, 2};

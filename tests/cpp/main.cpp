@@ -9,6 +9,8 @@ int main() {
   using namespace polyleaf::tests;
   test_parallel();
   test_growing();
+  test_counts_are_not_ranges();
+  test_states_are_passed_on();
   test_refusals();
   test_leaves();
   test_objectives();
