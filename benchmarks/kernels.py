@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from polyleaf import BinMapper, _core, objectives
-from polyleaf.features import as_features
+from polyleaf.inputs.features import as_features
 
 DEPTH = 6
 LEAVES = 2**DEPTH

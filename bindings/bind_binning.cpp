@@ -7,6 +7,7 @@
 
 #include "arrays.h"
 #include "binning.h"
+#include "workers_caster.h"
 
 namespace polyleaf {
 namespace {

@@ -6,6 +6,7 @@
 #include "../cpp/csr_product.h"
 #include "../cpp/parallel.h"
 #include "arrays.h"
+#include "workers_caster.h"
 
 namespace polyleaf {
 namespace {

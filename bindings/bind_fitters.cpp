@@ -9,6 +9,7 @@
 #include "packed.h"
 #include "sample.h"
 #include "sparse.h"
+#include "workers_caster.h"
 
 namespace polyleaf {
 namespace {

@@ -12,6 +12,7 @@
 #include "arrays.h"
 #include "sample.h"
 #include "searches.h"
+#include "workers_caster.h"
 
 namespace polyleaf {
 namespace {
@@ -161,7 +162,8 @@ nb::ndarray<nb::numpy, const int32_t, nb::ndim<1>> leaf_of_row(nb::handle self) 
 
 void bind_growers(nb::module_& m) {
   nb::class_<TreeGrower>(m, "Grower", "Grows trees on one Bins; memory is reused over trees.")
-      .def(nb::init<const Bins&, int>(), nb::arg("bins"), nb::arg("n_threads"), nb::keep_alive<1, 2>())
+      .def(nb::init<const Bins&, const Workers&>(), nb::arg("bins"), nb::arg("n_threads"),
+           nb::keep_alive<1, 2>())
       .def("grow", &grow, nb::arg("search"), nb::arg("config"), nb::arg("features").none(),
            "One tree. `features`: bool (n_features,), the features it may use; None: all.")
       .def("begin", &begin, nb::arg("search"), nb::arg("config"), nb::arg("features").none(),

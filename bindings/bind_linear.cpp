@@ -9,6 +9,7 @@
 #include "arrays.h"
 #include "linear_channels.h"
 #include "sample.h"
+#include "workers_caster.h"
 
 namespace polyleaf {
 namespace {

@@ -12,6 +12,7 @@
 #include "leaves/quantile.h"
 #include "objectives.h"
 #include "sample.h"
+#include "workers_caster.h"
 
 namespace polyleaf {
 namespace {
@@ -64,20 +65,20 @@ LossInput class_input(const FloatMatrix& raw, const Array1<const int32_t>& label
 void loss_derivatives(const Loss& loss, const FloatMatrix& raw, const FloatMatrix& target,
                       const OptionalMatrix& weight, const Array1<const float>& offset,
                       const Array1<const float>& parameter, const Array2<float>& g, const Optional2<float>& h,
-                      int n_threads) {
+                      const Workers& workers) {
   const LossInput input = element_input(raw, target, weight, offset, parameter);
   require(rows(g) == input.n_rows && columns(g) == input.n_outputs, "g must be shaped like raw.");
   require(!h || rows(*h) == input.n_rows, "h must have one row for each row of raw.");
   nb::gil_scoped_release release;
-  derivatives(loss, input, g.data(), h ? h->data() : nullptr, h ? columns(*h) : 0, n_threads);
+  derivatives(loss, input, g.data(), h ? h->data() : nullptr, h ? columns(*h) : 0, workers);
 }
 
 double loss_mean(const Loss& loss, const FloatMatrix& raw, const FloatMatrix& target,
                  const OptionalMatrix& weight, const Array1<const float>& offset,
-                 const Array1<const float>& parameter, int n_threads) {
+                 const Array1<const float>& parameter, const Workers& workers) {
   const LossInput input = element_input(raw, target, weight, offset, parameter);
   nb::gil_scoped_release release;
-  return mean_loss(loss, input, n_threads);
+  return mean_loss(loss, input, workers);
 }
 
 void require_like(const Array2<float>& array, const FloatMatrix& raw, int64_t n_columns,
@@ -87,29 +88,30 @@ void require_like(const Array2<float>& array, const FloatMatrix& raw, int64_t n_
 
 void class_loss_derivatives(const ClassLoss& loss, const FloatMatrix& raw, const Array1<const int32_t>& label,
                             const OptionalMatrix& weight, const Array1<const float>& offset,
-                            const Array2<float>& g, const Array2<float>& h, int n_threads) {
+                            const Array2<float>& g, const Array2<float>& h, const Workers& workers) {
   const LossInput input = class_input(raw, label, weight, offset);
   require_like(g, raw, input.n_outputs, "g must be shaped like raw.");
   require_like(h, raw, input.n_outputs, "h must be shaped like raw.");
   nb::gil_scoped_release release;
-  derivatives(loss, input, g.data(), h.data(), n_threads);
+  derivatives(loss, input, g.data(), h.data(), workers);
 }
 
 void class_loss_hessians(const ClassLoss& loss, const FloatMatrix& raw, const Array1<const int32_t>& label,
                          const OptionalMatrix& weight, const Array1<const float>& offset,
-                         const Array2<float>& g, const Array2<float>& h, int n_threads) {
+                         const Array2<float>& g, const Array2<float>& h, const Workers& workers) {
   const LossInput input = class_input(raw, label, weight, offset);
   require_like(g, raw, input.n_outputs, "g must be shaped like raw.");
   require_like(h, raw, packed_size(input.n_outputs), "h must have K (K + 1) / 2 columns for K outputs.");
   nb::gil_scoped_release release;
-  hessians(loss, input, g.data(), h.data(), n_threads);
+  hessians(loss, input, g.data(), h.data(), workers);
 }
 
 double class_loss_mean(const ClassLoss& loss, const FloatMatrix& raw, const Array1<const int32_t>& label,
-                       const OptionalMatrix& weight, const Array1<const float>& offset, int n_threads) {
+                       const OptionalMatrix& weight, const Array1<const float>& offset,
+                       const Workers& workers) {
   const LossInput input = class_input(raw, label, weight, offset);
   nb::gil_scoped_release release;
-  return mean_loss(loss, input, n_threads);
+  return mean_loss(loss, input, workers);
 }
 
 template <class T>
@@ -121,13 +123,13 @@ void check_weight(const Array2<const T>& values, const OptionalMatrix& weight) {
 }
 
 template <class T>
-auto totals(const Array2<const T>& values, const OptionalMatrix& weight, int n_threads) {
+auto totals(const Array2<const T>& values, const OptionalMatrix& weight, const Workers& workers) {
   check_weight(values, weight);
   NewArray<double> out({2, values.shape(1)});
   {
     nb::gil_scoped_release release;
     weighted_totals(values.data(), rows(values), columns(values), weight ? weight->data() : nullptr,
-                    weight ? columns(*weight) : 0, out.data, n_threads);
+                    weight ? columns(*weight) : 0, out.data, workers);
   }
   return out.array;
 }
@@ -135,7 +137,8 @@ auto totals(const Array2<const T>& values, const OptionalMatrix& weight, int n_t
 template <class T>
 auto quantiles(const Array2<const T>& values, const OptionalMatrix& weight,
                const Optional1<const int32_t>& leaf_of_row, int32_t n_leaves,
-               const Optional1<const uint32_t>& used, const Array1<const double>& level, int n_threads) {
+               const Optional1<const uint32_t>& used, const Array1<const double>& level,
+               const Workers& workers) {
   check_weight(values, weight);
   require(n_leaves >= 1, "n_leaves must be at least 1.");
   require(rows(level) == columns(values), "level must have one value for each column of values.");
@@ -150,7 +153,7 @@ auto quantiles(const Array2<const T>& values, const OptionalMatrix& weight,
     nb::gil_scoped_release release;
     quantile_leaves(values.data(), columns(values), weight ? weight->data() : nullptr,
                     weight ? columns(*weight) : 0, sample, leaf_of_row ? leaf_of_row->data() : nullptr,
-                    n_leaves, level.data(), n_threads, out.data);
+                    n_leaves, level.data(), workers, out.data);
   }
   return out.array;
 }

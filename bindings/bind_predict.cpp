@@ -9,6 +9,7 @@
 #include "forest.h"
 #include "leaf_blocks.h"
 #include "tree.h"
+#include "workers_caster.h"
 
 namespace polyleaf {
 namespace {

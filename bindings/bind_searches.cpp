@@ -8,6 +8,7 @@
 #include "sample.h"
 #include "searches.h"
 #include "verified_search.h"
+#include "workers_caster.h"
 
 namespace polyleaf {
 namespace {
@@ -104,7 +105,8 @@ void bind_searches(nb::module_& m) {
       .def("release", &HeldSearch::release,
            "Lets go of what it uses, which it otherwise keeps alive until it is told to use something else.");
   nb::class_<HeldHistograms, HeldSearch>(m, "HistogramSearch", "Best splits from histograms of channels.")
-      .def(nb::init<const Bins&, int>(), nb::arg("bins"), nb::arg("n_threads"), nb::keep_alive<1, 2>())
+      .def(nb::init<const Bins&, const Workers&>(), nb::arg("bins"), nb::arg("n_threads"),
+           nb::keep_alive<1, 2>())
       .def("use", &HeldHistograms::use<Channels>, nb::arg("channels"),
            "What the next tree, or the next layer of a tree, is judged by.")
       .def("use", &HeldHistograms::use<LinearChannels>, nb::arg("channels"),
@@ -113,7 +115,7 @@ void bind_searches(nb::module_& m) {
                                        "Best splits of sparse gradients: a histogram search over a sketch of "
                                        "them proposes, and exact sums over "
                                        "the outputs that gain most decide.")
-      .def(nb::init<HeldHistograms&, int>(), nb::arg("histograms"), nb::arg("n_threads"),
+      .def(nb::init<HeldHistograms&, const Workers&>(), nb::arg("histograms"), nb::arg("n_threads"),
            nb::keep_alive<1, 2>())
       .def("use", &HeldVerified::use, nb::arg("gradients"), nb::arg("weight").none(), nb::arg("sketch"),
            nb::arg("step"), nb::arg("leaf_k"),
@@ -123,7 +125,8 @@ void bind_searches(nb::module_& m) {
   nb::class_<HeldExact, HeldSearch>(
       m, "ExactSearch",
       "Best splits of sparse gradients by exact sums of every feature (GBDT-SPARSE, Algorithm 1).")
-      .def(nb::init<const Bins&, int>(), nb::arg("bins"), nb::arg("n_threads"), nb::keep_alive<1, 2>())
+      .def(nb::init<const Bins&, const Workers&>(), nb::arg("bins"), nb::arg("n_threads"),
+           nb::keep_alive<1, 2>())
       .def("use", &HeldExact::use, nb::arg("gradients"), nb::arg("weight").none(), nb::arg("rows").none(),
            nb::arg("multiplier").none(), nb::arg("step"), nb::arg("leaf_k"), nb::arg("threshold_step"),
            "What the next tree is judged by; thresholds are at every threshold_step of a node's rows.");

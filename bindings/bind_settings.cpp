@@ -5,7 +5,6 @@
 
 #include "arrays.h"
 #include "settings.h"
-#include "workers.h"
 
 namespace polyleaf {
 namespace {
@@ -73,10 +72,6 @@ void init_linear_config(LinearConfig* self, const std::string& fit, int max_regr
 }  // namespace
 
 void bind_settings(nb::module_& m) {
-  nb::class_<Workers>(m, "Workers", "Who does the work; a number stands for so many threads.")
-      .def(nb::init<int>(), nb::arg("n_threads"))
-      .def_ro("n_threads", &Workers::n_threads);
-  nb::implicitly_convertible<int, Workers>();
   nb::class_<GrowConfig>(m, "GrowConfig", "How one tree grows; see docs/design.md section 4.")
       .def("__init__", &init_grow_config, nb::kw_only(), nb::arg("max_leaves"), nb::arg("max_depth"),
            nb::arg("level_wise"), nb::arg("reg_lambda"), nb::arg("reg_alpha"), nb::arg("min_split_gain"),

@@ -5,6 +5,7 @@
 #include "../cpp/parallel.h"
 #include "../cpp/sketch.h"
 #include "arrays.h"
+#include "workers_caster.h"
 
 namespace polyleaf {
 namespace {

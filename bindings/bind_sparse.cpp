@@ -12,6 +12,7 @@
 #include "../cpp/sparse_scores.h"
 #include "sample.h"
 #include "sparse.h"
+#include "workers_caster.h"
 
 namespace polyleaf {
 namespace {

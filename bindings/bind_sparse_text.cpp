@@ -8,6 +8,7 @@
 
 #include "../cpp/sparse_text.h"
 #include "arrays.h"
+#include "workers_caster.h"
 
 namespace polyleaf {
 namespace {

@@ -8,7 +8,7 @@
 #include "../cpp/leaves/sparse_block.h"
 #include "../cpp/sparse_rows.h"
 #include "arrays.h"
-#include "workers.h"
+#include "workers_caster.h"
 
 namespace polyleaf {
 

@@ -250,6 +250,7 @@ void weighted_totals(const T* values, int64_t n_rows, int64_t n_columns, const f
 }
 
 template void weighted_totals(const float*, int64_t, int64_t, const float*, int64_t, double*, const Workers&);
-template void weighted_totals(const double*, int64_t, int64_t, const float*, int64_t, double*, const Workers&);
+template void weighted_totals(const double*, int64_t, int64_t, const float*, int64_t, double*,
+                              const Workers&);
 
 }  // namespace polyleaf

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from isa import printed_by_each
 
 from polyleaf import _core
-from polyleaf.binning import BinMapper
-from polyleaf.features import as_features
+from polyleaf.inputs.binning import BinMapper
+from polyleaf.inputs.features import as_features
 
 
 def naive_codes(mapper, X):
@@ -318,8 +318,8 @@ PROGRAM = """
 import hashlib
 import numpy as np
 import scipy.sparse as sp
-from polyleaf.binning import BinMapper
-from polyleaf.features import as_features
+from polyleaf.inputs.binning import BinMapper
+from polyleaf.inputs.features import as_features
 rng = np.random.default_rng(0)
 X = rng.normal(size=(4000, 70)) * 10.0 ** rng.integers(-3, 12, 70)
 X[rng.random(X.shape) < 0.1] = np.nan

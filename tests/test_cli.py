@@ -11,7 +11,7 @@ from commands import fails, polyleaf
 from layers import bits
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor, __version__, data, load_model, recipes
-from polyleaf.readers import read_table
+from polyleaf.files.readers import read_table
 
 FAST = ["--rounds", "20", "--learning-rate", "0.3"]
 

@@ -8,8 +8,9 @@ import pytest
 import scipy.sparse as sp
 from problems import Core, assert_same_tree, core_bins, make_problem, sampled, sparse_arrays
 
-from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core, binning
-from polyleaf.features import as_features
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core
+from polyleaf.inputs import binning
+from polyleaf.inputs.features import as_features
 
 SETTINGS = {
     "plain": {},

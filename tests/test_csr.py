@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from polyleaf.csr import arrays_of, canonical
+from polyleaf.inputs.csr import arrays_of, canonical
 
 
 def stored(data, indices, indptr, shape):

@@ -5,9 +5,9 @@ import pickle
 import numpy as np
 import pytest
 
-from polyleaf.binning import BinMapper
-from polyleaf.dataset import Dataset
-from polyleaf.features import as_features
+from polyleaf.inputs.binning import BinMapper
+from polyleaf.inputs.dataset import Dataset
+from polyleaf.inputs.features import as_features
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 import polyleaf
 from polyleaf import data
-from polyleaf.cli import run as command
+from polyleaf.cli.app import run as command
 
 
 def test_quick_demo(tmp_path, capsys):
@@ -31,7 +31,7 @@ def test_quick_demo(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_demo_beats_the_baselines(tmp_path):
-    from polyleaf.demo import run
+    from polyleaf.cli.demo import run
 
     for result in run(tmp_path):
         error, quality = result.job.shown

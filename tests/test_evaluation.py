@@ -7,7 +7,7 @@ import pytest
 from sklearn import metrics
 
 from polyleaf import PolyleafRegressor
-from polyleaf.evaluation import baseline, quantile_scores, scores
+from polyleaf.metrics.task_scores import baseline, quantile_scores, scores
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import scipy.sparse as sp
 from benchmarks import extreme
 from benchmarks.extreme import main, make_extreme
 
-from polyleaf.metrics_ranking import precision_at
-from polyleaf.multilabel_files import read_multilabel
+from polyleaf.files.multilabel import read_multilabel
+from polyleaf.metrics.ranking import precision_at
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
-from polyleaf.binning import BinMapper
-from polyleaf.features import FeatureTable, as_features
+from polyleaf.inputs.binning import BinMapper
+from polyleaf.inputs.features import FeatureTable, as_features
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")

@@ -9,8 +9,8 @@ import scipy.sparse as sp
 from commands import fails, polyleaf
 
 from polyleaf import PolyleafClassifier, load_model, recipes
-from polyleaf.metrics_ranking import ranking_scores
-from polyleaf.multilabel_files import read_sparse_matrix, write_multilabel
+from polyleaf.files.multilabel import read_sparse_matrix, write_multilabel
+from polyleaf.metrics.ranking import ranking_scores
 
 FAST = ["--rounds", "6", "--set", "min_child_samples=10", "--set", "projection_dim=6", "--set", "leaf_k=3"]
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from models import random_model
 
-from polyleaf import serialize, storage
-from polyleaf.leaf_kinds import LEAF_KINDS, Names
+from polyleaf.model import serialize, storage
+from polyleaf.model.leaf_kinds import LEAF_KINDS, Names
 
 
 def test_descriptors_fit_each_other_and_the_format():

@@ -11,11 +11,11 @@ from model_files import FILES, reseal
 from models import example_table, random_model
 
 from polyleaf import Model, PolyleafClassifier, PolyleafRegressor, load_model
-from polyleaf.cli import run
+from polyleaf.cli.app import run
 from polyleaf.inspect import leaf_dtype_report, nodes_table, size_report, summary
-from polyleaf.leaf_storage import LEAF_DTYPES, decode, encode
-from polyleaf.serialize import ModelFileError
-from polyleaf.storage import to_arrays
+from polyleaf.model.leaf_storage import LEAF_DTYPES, decode, encode
+from polyleaf.model.serialize import ModelFileError
+from polyleaf.model.storage import to_arrays
 
 ROUNDED = ("float16", "int8")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from polyleaf import PolyleafClassifier
 from polyleaf.metrics import get_metric
-from polyleaf.metrics_ranking import (
+from polyleaf.metrics.ranking import (
     ndcg_at,
     precision_at,
     propensities,

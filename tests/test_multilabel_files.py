@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import polyleaf._core as core
-from polyleaf.multilabel_files import (
+from polyleaf.files.multilabel import (
     read_multilabel,
     read_names,
     read_sparse_matrix,
     write_multilabel,
     write_sparse_matrix,
 )
-from polyleaf.table import ReadError
+from polyleaf.files.table import ReadError
 
 
 def file(tmp_path, text, name="data.txt"):

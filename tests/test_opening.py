@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from polyleaf.opening import (
+from polyleaf.files.opening import (
     ReadError,
     ending_of,
     format_of,

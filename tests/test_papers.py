@@ -393,7 +393,7 @@ def test_labelled_sets_stay_sparse(tmp_path):
     from benchmarks import sets
     from scipy.sparse import csr_matrix, issparse
 
-    from polyleaf.multilabel_files import write_multilabel
+    from polyleaf.files.multilabel import write_multilabel
 
     rows = np.arange(20)
     np.savez(

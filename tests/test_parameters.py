@@ -11,12 +11,13 @@ import pytest
 from sklearn.base import clone
 
 import polyleaf
-from polyleaf import PolyleafClassifier, PolyleafRegressor, _core, declaration, settings
-from polyleaf.declaration import constraints, declarations
-from polyleaf.parameters import ClassifierParameters, RegressorParameters
+from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
 from polyleaf.projections import Projector
+from polyleaf.settings import declaration, settings
+from polyleaf.settings.declaration import constraints, declarations
+from polyleaf.settings.parameters import ClassifierParameters, RegressorParameters
 from polyleaf.sketches import DEFAULT_DIM
-from polyleaf.splits import DIAGONAL_UP_TO, LABEL_SKETCH_DIM
+from polyleaf.training.splits import DIAGONAL_UP_TO, LABEL_SKETCH_DIM
 
 ESTIMATORS = [(PolyleafRegressor, RegressorParameters), (PolyleafClassifier, ClassifierParameters)]
 SOURCE = Path(polyleaf.__file__).parent
@@ -70,7 +71,7 @@ def literal_defaults(path):
 
 def declared_literals():
     """The parameters whose declaration holds the default itself; others refer to where it is."""
-    for node in ast.walk(ast.parse((SOURCE / "parameters.py").read_text("utf-8"))):
+    for node in ast.walk(ast.parse((SOURCE / "settings" / "parameters.py").read_text("utf-8"))):
         if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Call):
             default = next(k.value for k in node.value.keywords if k.arg == "default")
             if isinstance(default, ast.Constant):

@@ -8,16 +8,23 @@ import pytest
 import scipy.sparse as sp
 from layers import X, Y
 
-from polyleaf import Dataset, PolyleafRegressor, boosting
-from polyleaf.fitters import ConstantFitter, LabelFitter, LinearFitter, QuantileFitter, SparseFitter
-from polyleaf.label_state import LabelState
-from polyleaf.layers import Layers
+from polyleaf import Dataset, PolyleafRegressor
 from polyleaf.model import Model
 from polyleaf.objectives import get_objective
-from polyleaf.parts import parts_of, problem_of
-from polyleaf.settings import settings_of
-from polyleaf.splits import ExactSplits, HistogramSplits, LookaheadChannels, PlainChannels, VerifiedSplits
-from polyleaf.state import DenseState
+from polyleaf.settings.settings import settings_of
+from polyleaf.training import boosting
+from polyleaf.training.fitters import ConstantFitter, LabelFitter, LinearFitter, QuantileFitter, SparseFitter
+from polyleaf.training.label_state import LabelState
+from polyleaf.training.layers import Layers
+from polyleaf.training.parts import parts_of, problem_of
+from polyleaf.training.splits import (
+    ExactSplits,
+    HistogramSplits,
+    LookaheadChannels,
+    PlainChannels,
+    VerifiedSplits,
+)
+from polyleaf.training.state import DenseState
 
 SPARSE = {"leaf": "sparse", "leaf_k": 2}
 LAYERS = {"refresh": "layer", "grow_policy": "depthwise"}

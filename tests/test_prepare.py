@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor, dataset, prepare
-from polyleaf.targets import encode_classification, encode_regression
+from polyleaf import PolyleafClassifier, PolyleafRegressor
+from polyleaf.inputs import dataset
+from polyleaf.inputs.targets import encode_classification, encode_regression
+from polyleaf.training import prepare
 
 X = np.random.default_rng(0).standard_normal((60, 3))
 Y = X[:, :2] * X[:, 2:]

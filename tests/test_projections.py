@@ -12,7 +12,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 
 import polyleaf._core as core
 from polyleaf import projections
-from polyleaf.csr import canonical
+from polyleaf.inputs.csr import canonical
 from polyleaf.projections import PROJECTIONS, Projection, Projector
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from polyleaf import readers
-from polyleaf.readers import ReadError, Table, read_table
+from polyleaf.files import readers
+from polyleaf.files.readers import ReadError, Table, read_table
 
 nan = np.nan
 

@@ -9,6 +9,7 @@ import pytest
 
 import polyleaf._core as _core
 from polyleaf import PolyleafClassifier, PolyleafRegressor, load_model
+from polyleaf.model.serialize import ModelFileError
 from polyleaf.objectives import (
     Huber,
     Objective,
@@ -22,7 +23,6 @@ from polyleaf.objectives import (
     registry,
 )
 from polyleaf.objectives.base import as_matrix, as_weight
-from polyleaf.serialize import ModelFileError
 
 SMALL = {"n_estimators": 5, "max_leaves": 6, "min_child_samples": 3, "random_state": 0}
 

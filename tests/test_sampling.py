@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyleaf.sampling import sample_features, sample_rows
+from polyleaf.training.sampling import sample_features, sample_rows
 
 
 def config(**changes):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from polyleaf.schema import Schema, choose_columns, guess_task
-from polyleaf.table import ReadError, Table
+from polyleaf.files.schema import Schema, choose_columns, guess_task
+from polyleaf.files.table import ReadError, Table
 
 nan = np.nan
 

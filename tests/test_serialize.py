@@ -14,9 +14,9 @@ from model_files import FILES, about, reseal
 from models import example_table, random_model
 from safetensors.numpy import load, save
 
-import polyleaf.serialize as serialize
+import polyleaf.model.serialize as serialize
 from polyleaf.model import Model
-from polyleaf.serialize import ModelFileError
+from polyleaf.model.serialize import ModelFileError
 
 
 def with_entries(data, **entries):

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from layers import CLASSES, X
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor, settings
+from polyleaf import PolyleafClassifier, PolyleafRegressor
+from polyleaf.settings import settings
 
 KINDS = ("auto", "none", "shared", "diagonal", "full", "block")
 SAMPLING = {

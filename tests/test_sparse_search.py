@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from problems import as_reference_tree, assert_same_tree, core_bins
 from reference import labels as twin
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor, _core, recipes, storage
-from polyleaf.features import as_features
+from polyleaf import PolyleafClassifier, PolyleafRegressor, _core, recipes
+from polyleaf.inputs.features import as_features
+from polyleaf.model import storage
 from polyleaf.objectives import SquaredError, SquaredHinge
 from polyleaf.objectives.sparse import SparseProblem
 

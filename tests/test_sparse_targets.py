@@ -5,7 +5,8 @@ import pytest
 import scipy.sparse as sp
 
 import polyleaf
-from polyleaf import PolyleafClassifier, PolyleafRegressor, recipes, storage
+from polyleaf import PolyleafClassifier, PolyleafRegressor, recipes
+from polyleaf.model import storage
 
 
 @pytest.fixture(scope="module")

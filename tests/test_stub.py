@@ -3,10 +3,10 @@
 import ast
 from pathlib import Path
 
+import polyleaf
 import polyleaf._core as _core
-from polyleaf import dataset
 
-STUB = Path(dataset.__file__).with_name("_core.pyi")
+STUB = Path(polyleaf.__file__).with_name("_core.pyi")
 
 
 def declared(body):

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import DataConversionWarning
 
-from polyleaf.targets import TargetEncoding, encode_classification, encode_regression
+from polyleaf.inputs.targets import TargetEncoding, encode_classification, encode_regression
 
 NAN = np.nan
 

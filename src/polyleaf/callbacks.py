@@ -28,10 +28,9 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from polyleaf.eval_sets import EvalsLog
     from polyleaf.metrics import Metric
     from polyleaf.model import Model
 
@@ -44,6 +43,9 @@ __all__ = [
     "ProgressBar",
     "as_callbacks",
 ]
+
+EvalsLog: TypeAlias = dict[str, dict[str, list[float]]]
+"""`{data name: {metric name: [value of each round]}}`."""
 
 
 class Callback:

@@ -12,12 +12,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from polyleaf import storage
-from polyleaf.leaf_kinds import Names
-from polyleaf.leaf_storage import LEAF_DTYPES
-from polyleaf.model import Model
-from polyleaf.sizes import depths_of
-from polyleaf.trees import Tree
+from polyleaf.model import Model, storage
+from polyleaf.model.leaf_kinds import Names
+from polyleaf.model.leaf_storage import LEAF_DTYPES
+from polyleaf.model.sizes import depths_of
+from polyleaf.model.trees import Tree
 
 TABLE_KINDS = ("dict", "pandas", "polars", "pyarrow")
 

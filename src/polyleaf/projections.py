@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import polyleaf._core as _core
-from polyleaf.csr import arrays_of, canonical
+from polyleaf.inputs.csr import arrays_of, canonical
 
 __all__ = ["PROJECTIONS", "Projection", "Projector"]
 

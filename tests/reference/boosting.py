@@ -5,7 +5,7 @@ Owns three losses and the loop, a tree at a time or a layer at a time. Must not 
 
 import numpy as np
 
-from polyleaf.parameters import BoostingParameters
+from polyleaf.settings.parameters import BoostingParameters
 from reference.channels import F32, quantise
 from reference.growth import grow
 from reference.leaves import newton_leaves

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from polyleaf.parameters import PenaltyParameters, TreeParameters
+from polyleaf.settings.parameters import PenaltyParameters, TreeParameters
 from reference.candidates import Split, best_split, node_features
 from reference.channels import take, total
 from reference.scores import diagonal_curvature, gradient_and_curvature, mean_curvature

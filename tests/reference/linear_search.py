@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import reference
-from polyleaf.parameters import LinearLeafParameters
+from polyleaf.settings.parameters import LinearLeafParameters
 from reference import F32, LARGEST_INTEGER, LARGEST_SUM, MISSING, SMALLEST_DERIVATIVE, Split, used
 
 LEAST_SPREAD = 2.0**-30  # of a regressor in a child, relative to its second moment: below, a constant

@@ -19,7 +19,7 @@ import pandas as pd
 from scipy.sparse import csr_matrix
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, recipes
-from polyleaf.features import as_features
+from polyleaf.inputs.features import as_features
 
 FILE = Path(__file__).parent / "files" / "golden.json"
 N, OUTPUTS = 420, 3

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor, boosting
-from polyleaf.storage import to_arrays
+from polyleaf import PolyleafClassifier, PolyleafRegressor
+from polyleaf.model.storage import to_arrays
+from polyleaf.training import boosting
 
 N = 360
 CATEGORICAL = [3]

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load, save
 
-import polyleaf.serialize as serialize
+import polyleaf.model.serialize as serialize
 
 FILES = Path(__file__).parent / "files"
 

@@ -5,8 +5,8 @@ import pandas as pd
 from trees import random_leaves, tree_arrays
 
 import polyleaf._core as _core
-from polyleaf.binning import BinMapper
-from polyleaf.features import as_features
+from polyleaf.inputs.binning import BinMapper
+from polyleaf.inputs.features import as_features
 from polyleaf.model import Model
 from polyleaf.objectives import get_objective
 
