@@ -21,7 +21,7 @@ from polyleaf.training.splits import DIAGONAL_UP_TO, LABEL_SKETCH_DIM
 
 ESTIMATORS = [(PolyleafRegressor, RegressorParameters), (PolyleafClassifier, ClassifierParameters)]
 SOURCE = Path(polyleaf.__file__).parent
-TWINS = Path(__file__).parent / "reference"
+TWINS = Path(__file__).parents[1] / "reference"
 EVERY = {p.name: p for _, declared in ESTIMATORS for p in declarations(declared)}
 PARTS = (
     settings.Run,

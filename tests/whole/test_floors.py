@@ -4,7 +4,7 @@ from pathlib import Path
 
 from importlinter.cli import lint_imports
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def test_imports_of_the_package_point_downwards(monkeypatch, capsys):
