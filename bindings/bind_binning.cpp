@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "arrays.h"
-#include "binning.h"
+#include "data/binning.h"
 #include "workers_caster.h"
 
 namespace polyleaf {

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "base/packed.h"
 #include "leaf_blocks.h"
 #include "leaves/linear.h"
 #include "leaves/newton.h"
-#include "leaves/sparse.h"
-#include "packed.h"
-#include "sample.h"
+#include "leaves/topk.h"
+#include "sample_of.h"
 #include "sparse.h"
 #include "workers_caster.h"
 

@@ -7,10 +7,10 @@
 #include <stdexcept>
 #include <string>
 
-#include "../cpp/channels.h"
-#include "../cpp/grower.h"
 #include "arrays.h"
-#include "sample.h"
+#include "channels/channels.h"
+#include "grower/grower.h"
+#include "sample_of.h"
 #include "searches.h"
 #include "workers_caster.h"
 

@@ -5,7 +5,7 @@
 
 #include "leaf_blocks.h"
 #include "leaves/linear_block.h"
-#include "leaves/sparse_block.h"
+#include "leaves/topk_block.h"
 #include "workers_caster.h"
 
 namespace polyleaf {

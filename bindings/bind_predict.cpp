@@ -6,9 +6,9 @@
 #include <string>
 
 #include "arrays.h"
-#include "forest.h"
+#include "forest/forest.h"
+#include "grower/tree.h"
 #include "leaf_blocks.h"
-#include "tree.h"
 #include "workers_caster.h"
 
 namespace polyleaf {

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "exact_search.h"
-#include "histogram_search.h"
-#include "linear_channels.h"
-#include "sample.h"
+#include "sample_of.h"
+#include "search/exact_search.h"
+#include "search/histogram_search.h"
+#include "search/linear_channels.h"
+#include "search/verified_search.h"
 #include "searches.h"
-#include "verified_search.h"
 #include "workers_caster.h"
 
 namespace polyleaf {

@@ -6,11 +6,11 @@
 #include <optional>
 #include <stdexcept>
 
-#include "../cpp/leaves/sparse.h"
-#include "../cpp/parallel.h"
-#include "../cpp/sketch.h"
-#include "../cpp/sparse_scores.h"
-#include "sample.h"
+#include "base/parallel.h"
+#include "forest/label_scores.h"
+#include "leaves/topk.h"
+#include "sample_of.h"
+#include "sketch/sketch.h"
 #include "sparse.h"
 #include "workers_caster.h"
 

@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "../cpp/sparse_text.h"
 #include "arrays.h"
+#include "data/label_text.h"
 #include "workers_caster.h"
 
 namespace polyleaf {

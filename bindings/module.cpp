@@ -3,7 +3,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "arrays.h"
-#include "isa.h"
+#include "base/isa.h"
 
 namespace polyleaf {
 void bind_binning(nb::module_& m);

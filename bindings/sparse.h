@@ -4,10 +4,10 @@
 #include <optional>
 #include <stdexcept>
 
-#include "../cpp/leaves/sparse.h"
-#include "../cpp/leaves/sparse_block.h"
-#include "../cpp/sparse_rows.h"
 #include "arrays.h"
+#include "data/label_rows.h"
+#include "leaves/topk.h"
+#include "leaves/topk_block.h"
 #include "workers_caster.h"
 
 namespace polyleaf {

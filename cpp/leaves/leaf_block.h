@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "../workers.h"
-#include "leaf_kind.h"
+#include "base/workers.h"
+#include "leaves/leaf_kind.h"
 
 namespace polyleaf {
 

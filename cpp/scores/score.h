@@ -10,8 +10,8 @@
 #pragma once
 #include <concepts>
 
-#include "../kernels/lanes.h"
-#include "step.h"
+#include "base/kernels/lanes.h"
+#include "scores/step.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {

@@ -5,14 +5,14 @@
 #include <stdexcept>
 #include <vector>
 
-#include "bins.h"
-#include "channels.h"
+#include "channels/channels.h"
 #include "check.h"
-#include "forest.h"
-#include "grower.h"
-#include "histogram_search.h"
+#include "data/bins.h"
+#include "forest/forest.h"
+#include "grower/grower.h"
 #include "leaves/newton.h"
 #include "problem.h"
+#include "search/histogram_search.h"
 #include "tests.h"
 
 namespace polyleaf::tests {

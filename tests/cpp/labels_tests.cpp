@@ -5,21 +5,21 @@
 #include <stdexcept>
 #include <vector>
 
-#include "bins.h"
-#include "channels.h"
+#include "channels/channels.h"
 #include "check.h"
-#include "exact_search.h"
-#include "forest.h"
-#include "grower.h"
-#include "histogram_search.h"
-#include "leaves/sparse.h"
-#include "objectives.h"
+#include "data/bins.h"
+#include "data/label_rows.h"
+#include "forest/forest.h"
+#include "forest/label_scores.h"
+#include "grower/grower.h"
+#include "leaves/topk.h"
+#include "losses/objectives.h"
 #include "problem.h"
-#include "sketch.h"
-#include "sparse_rows.h"
-#include "sparse_scores.h"
+#include "search/exact_search.h"
+#include "search/histogram_search.h"
+#include "search/verified_search.h"
+#include "sketch/sketch.h"
 #include "tests.h"
-#include "verified_search.h"
 
 namespace polyleaf::tests {
 namespace {

@@ -6,12 +6,12 @@
 #include <stdexcept>
 #include <vector>
 
-#include "binning.h"
 #include "check.h"
-#include "forest.h"
+#include "data/binning.h"
+#include "forest/forest.h"
 #include "leaves/dense_block.h"
 #include "leaves/linear_block.h"
-#include "leaves/sparse_block.h"
+#include "leaves/topk_block.h"
 #include "problem.h"
 #include "tests.h"
 

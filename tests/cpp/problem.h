@@ -7,10 +7,10 @@
 #include <random>
 #include <vector>
 
+#include "base/settings.h"
 #include "check.h"
-#include "settings.h"
-#include "sparse_codes.h"
-#include "tree.h"
+#include "data/cells.h"
+#include "grower/tree.h"
 
 namespace polyleaf::tests {
 

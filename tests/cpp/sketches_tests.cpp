@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "check.h"
-#include "csr_product.h"
-#include "sketch.h"
-#include "sparse_rows.h"
+#include "data/label_rows.h"
+#include "sketch/csr_product.h"
+#include "sketch/sketch.h"
 #include "tests.h"
 
 namespace polyleaf::tests {

@@ -1,7 +1,7 @@
 """`BinMapper`: features -> uint8 codes (what a code means: docs/design.md, section 3).
 
 Owns: thresholds, categories and their numbering, the sample they are chosen from, their saved form. Must not
-know: how X was read, trees. The work is done in ``cpp/binning.cpp``.
+know: how X was read, trees. The work is done in ``cpp/data/binning.cpp``.
 """
 
 from __future__ import annotations
