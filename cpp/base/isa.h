@@ -1,6 +1,6 @@
 // Instruction sets: which one is active, and how a table of kernels is chosen by it.
 //
-// Every file in cpp/kernels/ is compiled once per instruction set, inside `namespace polyleaf::<isa>`
+// Every file in a kernels/ folder is compiled once per instruction set, inside `namespace polyleaf::<isa>`
 // (POLYLEAF_ISA_NAMESPACE), and exports one constant table of function pointers. The rest of the core calls
 // through `POLYLEAF_SELECT(table)`. Kernel files must not use std containers or algorithms: a template the
 // linker merges across instruction sets could carry AVX-512 code onto a machine without it. For the same

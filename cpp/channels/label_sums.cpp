@@ -16,7 +16,7 @@ constexpr int kFixedPointBits = 30;
 constexpr uint32_t kInfinity = 0x7f800000u;
 
 // Magnitudes compare as their bits do, and what is not finite is larger than all others.
-uint32_t largest_bits(const SparseRow& row, float multiplier) {
+uint32_t largest_bits(const LabelRow& row, float multiplier) {
   uint32_t largest = 0;
   for (int64_t e = 0; e < row.n; ++e) {
     const float value = row.values[e] * multiplier;
@@ -36,7 +36,7 @@ FixedPoint FixedPoint::above(float largest) {
   return {std::ldexp(1.0f, kFixedPointBits - exponent), std::ldexp(1.0, exponent - kFixedPointBits)};
 }
 
-FixedPoint fixed_point(const SparseRows& rows, const RowSample& sample, const Workers& workers) {
+FixedPoint fixed_point(const LabelRows& rows, const RowSample& sample, const Workers& workers) {
   const int64_t n_used = sample.n_used();
   std::vector<uint32_t> largest(static_cast<size_t>(workers.n_threads), 0);
   parallel_for(workers, Block::count(n_used, kRowBlock), [&](int64_t task, int thread) {

@@ -24,7 +24,7 @@ struct FixedPoint {
 
 // One power of two for all outputs: 2^30 units are the smallest one above every |value * multiplier| of the
 // sample. Throws std::invalid_argument where a value is not finite.
-FixedPoint fixed_point(const SparseRows& rows, const RowSample& sample, const Workers& workers);
+FixedPoint fixed_point(const LabelRows& rows, const RowSample& sample, const Workers& workers);
 
 // The outputs that have been touched since the last `clear`, whatever their number, in the order of touching.
 class TouchedOutputs {

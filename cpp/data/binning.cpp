@@ -303,8 +303,8 @@ void check_row(int32_t row, int64_t n_rows) {
 }
 
 // `place`: for each row of the table its position in the sample, -1 outside; empty: all rows, in order.
-Thresholds sparse_thresholds(const SparseColumn& column, const Sample& sample, int64_t n_rows,
-                             const std::vector<int32_t>& place, int64_t total_weight, int max_bins) {
+Thresholds thresholds_of_cells(const StoredColumn& column, const Sample& sample, int64_t n_rows,
+                               const std::vector<int32_t>& place, int64_t total_weight, int max_bins) {
   return with_type(column.type, [&]<class From>() {
     using T = std::conditional_t<std::is_same_v<From, float>, float, double>;
     std::vector<T> values;
@@ -413,7 +413,7 @@ std::vector<Thresholds> find_thresholds(const Columns& columns, const Sample& sa
     parallel_for(workers, n,
                  [&](int64_t c, int) { result[group[c].feature] = sampled.thresholds(c, max_bins); });
   }
-  if (columns.sparse.empty()) return result;
+  if (columns.stored.empty()) return result;
   std::vector<int32_t> place;
   int64_t total_weight = 0;
   if (sample.rows != nullptr) place.assign(static_cast<size_t>(columns.n_rows), -1);
@@ -421,9 +421,10 @@ std::vector<Thresholds> find_thresholds(const Columns& columns, const Sample& sa
     if (sample.rows != nullptr) place[sample.rows[i]] = static_cast<int32_t>(i);
     total_weight += sample.weights == nullptr ? 1 : sample.weights[i];
   }
-  parallel_for(workers, static_cast<int64_t>(columns.sparse.size()), [&](int64_t c, int) {
-    const SparseColumn& column = columns.sparse[c];
-    result[column.feature] = sparse_thresholds(column, sample, columns.n_rows, place, total_weight, max_bins);
+  parallel_for(workers, static_cast<int64_t>(columns.stored.size()), [&](int64_t c, int) {
+    const StoredColumn& column = columns.stored[c];
+    result[column.feature] =
+        thresholds_of_cells(column, sample, columns.n_rows, place, total_weight, max_bins);
   });
   return result;
 }
@@ -498,13 +499,13 @@ uint8_t BinTable::zero_code(int32_t feature) const {
 }
 
 // Codes of the values begin .. begin + n - 1 that a column stores.
-void BinTable::bin_stored(const SparseColumn& column, int64_t begin, int64_t n, uint8_t* codes) const {
+void BinTable::bin_stored(const StoredColumn& column, int64_t begin, int64_t n, uint8_t* codes) const {
   const ptrdiff_t stride = column.type == ValueType::f32 ? sizeof(float) : sizeof(double);
   bin_column({column.feature, column.type, column.values, stride}, begin, n, codes);
 }
 
 // Every row gets the code of 0, then the stored rows get theirs.
-void BinTable::bin_sparse(const SparseColumn& column, int64_t n_rows, uint8_t* codes) const {
+void BinTable::bin_cells(const StoredColumn& column, int64_t n_rows, uint8_t* codes) const {
   std::memset(codes, zero_code(column.feature), static_cast<size_t>(n_rows));
   uint8_t block_codes[kBlockRows];
   for (int64_t begin = 0; begin < column.n; begin += kBlockRows) {
@@ -517,7 +518,7 @@ void BinTable::bin_sparse(const SparseColumn& column, int64_t n_rows, uint8_t* c
   }
 }
 
-void BinTable::transform_stored(const std::vector<SparseColumn>& columns, uint8_t* codes, uint8_t* zero_codes,
+void BinTable::transform_stored(const std::vector<StoredColumn>& columns, uint8_t* codes, uint8_t* zero_codes,
                                 const Workers& workers) const {
   std::vector<int64_t> at(columns.size() + 1, 0);
   for (size_t c = 0; c < columns.size(); ++c) at[c + 1] = at[c] + columns[c].n;
@@ -567,9 +568,8 @@ void BinTable::transform(const Columns& columns, uint8_t* codes, const Workers& 
         out[i] = code_of[static_cast<uint8_t>(value[i * column.stride])];
     }
   });
-  parallel_for(busy, static_cast<int64_t>(columns.sparse.size()), [&](int64_t c, int) {
-    bin_sparse(columns.sparse[c], n, codes_of(columns.sparse[c].feature));
-  });
+  parallel_for(busy, static_cast<int64_t>(columns.stored.size()),
+               [&](int64_t c, int) { bin_cells(columns.stored[c], n, codes_of(columns.stored[c].feature)); });
   constexpr int64_t kCategoryRows = kBlockRows * kBlockFeatures;
   const int64_t n_blocks = Block::count(n, kCategoryRows);
   parallel_for(busy, n_blocks * static_cast<int64_t>(columns.categories.size()), [&](int64_t task, int) {

@@ -29,7 +29,7 @@ struct Column {
 };
 
 // One feature of a sparse matrix: f32 or f64 values at ascending rows; every other row holds 0.
-struct SparseColumn {
+struct StoredColumn {
   int32_t feature;
   ValueType type;
   const char* values;
@@ -50,7 +50,7 @@ struct CategoryColumn {
 struct Columns {
   int64_t n_rows = 0;
   std::vector<Column> dense;
-  std::vector<SparseColumn> sparse;
+  std::vector<StoredColumn> stored;
   std::vector<CategoryColumn> categories;
 };
 
@@ -86,7 +86,7 @@ class BinTable {
   // row_of: the row of codes that each feature gets.
   void transform(const Columns& columns, uint8_t* codes, const Workers& workers, const int32_t* row_of) const;
   // Codes of the values that columns store, one column after another, and the code of 0 in each.
-  void transform_stored(const std::vector<SparseColumn>& columns, uint8_t* codes, uint8_t* zero_codes,
+  void transform_stored(const std::vector<StoredColumn>& columns, uint8_t* codes, uint8_t* zero_codes,
                         const Workers& workers) const;
 
  private:
@@ -96,8 +96,8 @@ class BinTable {
     bool wide;
   };
   void bin_column(const Column& column, int64_t begin, int64_t n, uint8_t* codes) const;
-  void bin_sparse(const SparseColumn& column, int64_t n_rows, uint8_t* codes) const;
-  void bin_stored(const SparseColumn& column, int64_t begin, int64_t n, uint8_t* codes) const;
+  void bin_cells(const StoredColumn& column, int64_t n_rows, uint8_t* codes) const;
+  void bin_stored(const StoredColumn& column, int64_t begin, int64_t n, uint8_t* codes) const;
   uint8_t zero_code(int32_t feature) const;
 
   std::vector<Feature> features_;

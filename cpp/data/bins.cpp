@@ -41,7 +41,7 @@ std::vector<Tile> make_tiles(const std::vector<uint16_t>& n_bins, const std::vec
 }  // namespace
 
 Bins::Bins(const uint8_t* codes, int64_t n_rows, int n_features, const uint16_t* n_bins,
-           const uint8_t* is_categorical, const Workers& workers, const SparseCodeColumns& sparse)
+           const uint8_t* is_categorical, const Workers& workers, const CellColumns& sparse)
     : n_rows_(n_rows),
       n_bins_(n_bins, n_bins + n_features),
       is_categorical_(is_categorical, is_categorical + n_features) {
@@ -49,7 +49,7 @@ Bins::Bins(const uint8_t* codes, int64_t n_rows, int n_features, const uint16_t*
     throw std::invalid_argument("Bins need between 1 and 2^31 - 2 rows.");
   for (int f = 0; f < n_features; ++f)
     if (n_bins_[f] > 255) throw std::invalid_argument("A feature has more than 255 value bins.");
-  sparse_ = SparseCodes(sparse, n_bins, n_features, n_rows, workers);
+  cells_ = Cells(sparse, n_bins, n_features, n_rows, workers);
   tile_of_.assign(n_features, 0);
   slot_of_.assign(n_features, 0);
   for (int64_t number = 0; number < sparse.n; ++number) {
@@ -60,7 +60,7 @@ Bins::Bins(const uint8_t* codes, int64_t n_rows, int n_features, const uint16_t*
   }
   std::vector<int32_t> dense, row_of(n_features, -1);
   for (int f = 0; f < n_features; ++f) {
-    if (is_sparse(f)) continue;
+    if (in_cells(f)) continue;
     row_of[f] = static_cast<int32_t>(dense.size());
     dense.push_back(f);
   }
@@ -96,7 +96,7 @@ Bins::Bins(const uint8_t* codes, int64_t n_rows, int n_features, const uint16_t*
 }
 
 size_t Bins::n_bytes() const {
-  return words_.size() * static_cast<size_t>(n_rows_) * sizeof(uint64_t) + sparse_.n_bytes();
+  return words_.size() * static_cast<size_t>(n_rows_) * sizeof(uint64_t) + cells_.n_bytes();
 }
 
 }  // namespace polyleaf

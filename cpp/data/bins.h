@@ -5,7 +5,7 @@
 // bins, the last of them for missing values), so binary features cost histograms 64 times smaller than full
 // ones.
 //
-// Features that are handed over as sparse columns have no tile: see sparse_codes.h.
+// Features that are handed over as sparse columns have no tile: see cells.h.
 //
 // Owns: packed codes. Must not know: derivatives, trees.
 #pragma once
@@ -35,7 +35,7 @@ class Bins {
   // codes: a row for each feature that is not among the sparse ones, in order; code 255 is missing. n_bins:
   // value bins of each feature, 1..255 (0: all missing).
   Bins(const uint8_t* codes, int64_t n_rows, int n_features, const uint16_t* n_bins,
-       const uint8_t* is_categorical, const Workers& workers, const SparseCodeColumns& sparse = {});
+       const uint8_t* is_categorical, const Workers& workers, const CellColumns& sparse = {});
 
   Bins(const Bins&) = delete;
   Bins& operator=(const Bins&) = delete;
@@ -44,13 +44,13 @@ class Bins {
   int n_features() const { return static_cast<int>(n_bins_.size()); }
   int n_tiles() const { return static_cast<int>(tiles_.size()); }
   const Tile& tile(int t) const { return tiles_[t]; }
-  bool is_sparse(int feature) const { return tile_of_[feature] < 0; }
+  bool in_cells(int feature) const { return tile_of_[feature] < 0; }
   // Where a feature that is not sparse lies.
   int tile_of(int feature) const { return tile_of_[feature]; }
   int slot_of(int feature) const { return slot_of_[feature]; }
-  const SparseCodes& sparse() const { return sparse_; }
+  const Cells& cells() const { return cells_; }
   // Of a sparse feature: its number among them.
-  int sparse_number(int feature) const { return slot_of_[feature]; }
+  int cell_number(int feature) const { return slot_of_[feature]; }
   int n_bins(int feature) const { return n_bins_[feature]; }
   bool is_categorical(int feature) const { return is_categorical_[feature] != 0; }
   const uint64_t* words(int t) const { return words_[t].data(); }
@@ -58,7 +58,7 @@ class Bins {
 
   // Code of one cell, 255 for missing.
   int code(int feature, int64_t row) const {
-    if (is_sparse(feature)) return sparse_.code(sparse_number(feature), row);
+    if (in_cells(feature)) return cells_.code(cell_number(feature), row);
     const Tile& tile = tiles_[tile_of_[feature]];
     const int code = static_cast<int>(words_[tile_of_[feature]][row] >> (8 * slot_of_[feature])) & 255;
     return code == tile.missing() ? 255 : code;
@@ -71,7 +71,7 @@ class Bins {
   std::vector<Tile> tiles_;
   std::vector<int32_t> tile_of_, slot_of_;
   std::vector<Buffer<uint64_t>> words_;
-  SparseCodes sparse_;
+  Cells cells_;
 };
 
 }  // namespace polyleaf

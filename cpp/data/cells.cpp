@@ -13,8 +13,8 @@ constexpr int64_t kMostFeatures = int64_t{1} << 24;
 
 }  // namespace
 
-SparseCodes::SparseCodes(const SparseCodeColumns& columns, const uint16_t* n_bins, int32_t n_features,
-                         int64_t n_rows, const Workers& workers)
+Cells::Cells(const CellColumns& columns, const uint16_t* n_bins, int32_t n_features, int64_t n_rows,
+             const Workers& workers)
     : features_(columns.features, columns.features + columns.n),
       common_(columns.common, columns.common + columns.n) {
   if (columns.n >= kMostFeatures) throw std::invalid_argument("There are too many sparse features.");
@@ -44,7 +44,7 @@ SparseCodes::SparseCodes(const SparseCodeColumns& columns, const uint16_t* n_bin
 }
 
 // Keeps the cells of one feature that do not hold its common code.
-void SparseCodes::take(const SparseCodeColumns& columns, int64_t number, int n_bins, int64_t n_rows) {
+void Cells::take(const CellColumns& columns, int64_t number, int n_bins, int64_t n_rows) {
   int64_t at = begin_[number], last_row = -1;
   for (int64_t i = columns.begin[number]; i < columns.begin[number + 1]; ++i) {
     const int64_t row = columns.rows[i];
@@ -61,23 +61,23 @@ void SparseCodes::take(const SparseCodeColumns& columns, int64_t number, int n_b
 }
 
 // Counting sort by code: rows stay in order.
-void SparseCodes::sort(int64_t number) {
+void Cells::sort(int64_t number) {
   int64_t next[257] = {};
   for (int64_t i = begin_[number]; i < begin_[number + 1]; ++i) ++next[codes_[i] + 1];
   for (int code = 0; code < 256; ++code) next[code + 1] += next[code];
   for (int64_t i = begin_[number]; i < begin_[number + 1]; ++i)
-    entries_[begin_[number] + next[codes_[i]]++] = {rows_[i], SparseEntry::key_of(number, codes_[i])};
+    entries_[begin_[number] + next[codes_[i]]++] = {rows_[i], Cell::key_of(number, codes_[i])};
 }
 
-int SparseCodes::code(int64_t number, int64_t row) const {
+int Cells::code(int64_t number, int64_t row) const {
   const uint32_t* first = rows_.data() + begin_[number];
   const uint32_t* last = rows_.data() + begin_[number + 1];
   const uint32_t* at = std::lower_bound(first, last, static_cast<uint32_t>(row));
   return at != last && *at == row ? codes_[at - rows_.data()] : common_[number];
 }
 
-size_t SparseCodes::n_bytes() const {
-  return static_cast<size_t>(n_entries()) * (sizeof(uint32_t) + sizeof(uint8_t) + sizeof(SparseEntry));
+size_t Cells::n_bytes() const {
+  return static_cast<size_t>(n_entries()) * (sizeof(uint32_t) + sizeof(uint8_t) + sizeof(Cell));
 }
 
 }  // namespace polyleaf

@@ -13,7 +13,7 @@
 namespace polyleaf {
 
 // One cell that does not hold its feature's common code.
-struct SparseEntry {
+struct Cell {
   uint32_t row;  // of the data; in a node: its place among the node's rows
   uint32_t key;  // number of the feature among the sparse ones, and the code
 
@@ -25,7 +25,7 @@ struct SparseEntry {
 };
 
 // As they are handed over: compressed columns of codes, rows ascending in each.
-struct SparseCodeColumns {
+struct CellColumns {
   int64_t n = 0;                      // features, fewer than 2^24
   const int32_t* features = nullptr;  // ascending
   const uint8_t* common = nullptr;    // code of the rows that a column does not name
@@ -34,12 +34,12 @@ struct SparseCodeColumns {
   const uint8_t* codes = nullptr;
 };
 
-class SparseCodes {
+class Cells {
  public:
-  SparseCodes() = default;
+  Cells() = default;
   // n_bins: of every feature of the data. `std::invalid_argument` where columns are malformed.
-  SparseCodes(const SparseCodeColumns& columns, const uint16_t* n_bins, int32_t n_features, int64_t n_rows,
-              const Workers& workers);
+  Cells(const CellColumns& columns, const uint16_t* n_bins, int32_t n_features, int64_t n_rows,
+        const Workers& workers);
 
   int64_t n_features() const { return static_cast<int64_t>(features_.size()); }
   int32_t feature(int64_t number) const { return features_[number]; }
@@ -47,7 +47,7 @@ class SparseCodes {
   size_t n_bytes() const;
 
   // By feature, then code (255 is missing), then row.
-  const SparseEntry* entries() const { return entries_.data(); }
+  const Cell* entries() const { return entries_.data(); }
   int64_t n_entries() const { return begin_.empty() ? 0 : begin_.back(); }
 
   int code(int64_t number, int64_t row) const;
@@ -57,7 +57,7 @@ class SparseCodes {
   int64_t group_begin(int g) const { return groups_[g]; }
 
  private:
-  void take(const SparseCodeColumns& columns, int64_t number, int n_bins, int64_t n_rows);
+  void take(const CellColumns& columns, int64_t number, int n_bins, int64_t n_rows);
   void sort(int64_t number);
 
   std::vector<int32_t> features_;
@@ -66,7 +66,7 @@ class SparseCodes {
   std::vector<int64_t> groups_ = {0};
   Buffer<uint32_t> rows_;  // by feature, then row
   Buffer<uint8_t> codes_;
-  Buffer<SparseEntry> entries_;
+  Buffer<Cell> entries_;
 };
 
 }  // namespace polyleaf

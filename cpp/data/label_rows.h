@@ -12,40 +12,40 @@
 
 namespace polyleaf {
 
-constexpr int kSparseBlockBits = 10;
-constexpr int64_t kSparseBlock = int64_t{1} << kSparseBlockBits;  // rows of a block
+constexpr int kLabelBlockBits = 10;
+constexpr int64_t kLabelBlock = int64_t{1} << kLabelBlockBits;  // rows of a block
 
 // Which outputs the rows of a block hold. Never changes once made, so that scores and gradients share it.
-struct SparsePattern {
+struct LabelPattern {
   std::vector<int64_t> begin;  // entries of row r of the block: begin[r] .. begin[r + 1] - 1
   Buffer<int32_t> outputs;
   int64_t n_entries() const { return begin.back(); }
   int64_t n_rows() const { return static_cast<int64_t>(begin.size()) - 1; }
 };
 
-struct SparseRow {
+struct LabelRow {
   int64_t n;
   const int32_t* outputs;
   const float* values;
 };
 
 // One float for each entry of each block.
-class SparseRows {
+class LabelRows {
  public:
   struct Block {
-    std::shared_ptr<const SparsePattern> pattern;
+    std::shared_ptr<const LabelPattern> pattern;
     Buffer<float> values;
   };
 
-  SparseRows() = default;
-  SparseRows(int64_t n_rows, int64_t n_outputs) : n_rows_(n_rows), n_outputs_(n_outputs) {
-    blocks_.resize(static_cast<size_t>((n_rows + kSparseBlock - 1) >> kSparseBlockBits));
+  LabelRows() = default;
+  LabelRows(int64_t n_rows, int64_t n_outputs) : n_rows_(n_rows), n_outputs_(n_outputs) {
+    blocks_.resize(static_cast<size_t>((n_rows + kLabelBlock - 1) >> kLabelBlockBits));
   }
 
-  SparseRows(const SparseRows&) = delete;
-  SparseRows& operator=(const SparseRows&) = delete;
-  SparseRows(SparseRows&&) noexcept = default;
-  SparseRows& operator=(SparseRows&&) noexcept = default;
+  LabelRows(const LabelRows&) = delete;
+  LabelRows& operator=(const LabelRows&) = delete;
+  LabelRows(LabelRows&&) noexcept = default;
+  LabelRows& operator=(LabelRows&&) noexcept = default;
 
   int64_t n_rows() const { return n_rows_; }
   int64_t n_outputs() const { return n_outputs_; }
@@ -57,9 +57,9 @@ class SparseRows {
   }
   Block& block(int64_t b) { return blocks_[b]; }
   const Block& block(int64_t b) const { return blocks_[b]; }
-  SparseRow row(int64_t i) const {
-    const Block& b = blocks_[i >> kSparseBlockBits];
-    const int64_t r = i & (kSparseBlock - 1), from = b.pattern->begin[r];
+  LabelRow row(int64_t i) const {
+    const Block& b = blocks_[i >> kLabelBlockBits];
+    const int64_t r = i & (kLabelBlock - 1), from = b.pattern->begin[r];
     return {b.pattern->begin[r + 1] - from, b.pattern->outputs.data() + from, b.values.data() + from};
   }
 
@@ -70,10 +70,10 @@ class SparseRows {
 
 // Rows from CSR arrays, which are checked: std::invalid_argument, in a sentence, where they do not fit
 // together. values nullptr: 1 throughout.
-SparseRows sparse_rows(const int64_t* indptr, const int32_t* outputs, const float* values, int64_t n_rows,
-                       int64_t n_entries, int64_t n_outputs, const Workers& workers);
+LabelRows label_rows(const int64_t* indptr, const int32_t* outputs, const float* values, int64_t n_rows,
+                     int64_t n_entries, int64_t n_outputs, const Workers& workers);
 
 // out (n_rows,): Euclidean length of every row.
-void row_norms(const SparseRows& rows, float* out, const Workers& workers);
+void row_norms(const LabelRows& rows, float* out, const Workers& workers);
 
 }  // namespace polyleaf

@@ -108,7 +108,7 @@ struct Chunk {
 
 class Reader {
  public:
-  Reader(RowSyntax syntax, const SparseTextLimits& limits, Chunk& chunk)
+  Reader(RowSyntax syntax, const LabelTextLimits& limits, Chunk& chunk)
       : syntax_(syntax), limits_(limits), rows_(chunk.rows), chunk_(chunk) {}
 
   void read(const char* at, const char* end) {
@@ -245,7 +245,7 @@ class Reader {
   }
 
   RowSyntax syntax_;
-  SparseTextLimits limits_;
+  LabelTextLimits limits_;
   TextRows& rows_;
   Chunk& chunk_;
   std::vector<std::pair<int32_t, float>> order_;
@@ -279,8 +279,8 @@ void append_indptr(std::vector<int64_t>& to, const std::vector<int64_t>& from) {
 
 }  // namespace
 
-TextRows read_sparse_text(const char* text, int64_t size, RowSyntax syntax, const SparseTextLimits& limits,
-                          int64_t first_line, const Workers& workers) {
+TextRows read_label_text(const char* text, int64_t size, RowSyntax syntax, const LabelTextLimits& limits,
+                         int64_t first_line, const Workers& workers) {
   const std::vector<int64_t> ends = chunk_ends(text, size);
   std::vector<Chunk> chunks(ends.size());
   parallel_for(workers, static_cast<int64_t>(ends.size()), [&](int64_t c, int) {
@@ -314,7 +314,7 @@ TextRows read_sparse_text(const char* text, int64_t size, RowSyntax syntax, cons
   return all;
 }
 
-std::string write_sparse_text(const RowsToWrite& rows) {
+std::string write_label_text(const RowsToWrite& rows) {
   std::string text;
   char number[32];
   const auto add = [&](auto x) {

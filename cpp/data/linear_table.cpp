@@ -12,7 +12,7 @@ LinearTable::LinearTable(const Bins& bins, const float* features, const float* w
     : centre_(bins.n_features(), 0.0),
       scale_(bins.n_features(), 0.0),
       means_(static_cast<size_t>(bins.n_features()) * 256, 0.0) {
-  if (bins.sparse().n_features() > 0)
+  if (bins.cells().n_features() > 0)
     throw std::invalid_argument("Linear leaves need the codes of every row; none may be held sparse.");
   parallel_for(workers, bins.n_features(), [&](int64_t f, int) {
     if (!bins.is_categorical(static_cast<int>(f)))

@@ -71,8 +71,8 @@ class Forest {
             int32_t* outputs, double* scores, TreeRange range, const Workers& workers) const;
   // The float32 sums of the outputs that a leaf of the row holds. No tree may be for all outputs unless its
   // leaves are sparse.
-  CompressedRows sparse_scores(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,
-                               const Workers& workers) const;
+  CompressedRows label_scores(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,
+                              const Workers& workers) const;
   // leaves (n_rows, number of trees): the leaf id of each row in each tree.
   void apply(const CodeMatrix& codes, int32_t* leaves, TreeRange range, const Workers& workers) const;
 

@@ -23,13 +23,13 @@ std::string of_row(int64_t row, const std::string& what) {
 }
 
 // Rows [first, first + n) of CSR arrays as a block; `indptr` has been checked.
-SparseRows::Block block_of(const int64_t* indptr, const int32_t* outputs, const float* values, int64_t first,
-                           int64_t n, int64_t n_outputs) {
-  auto pattern = std::make_shared<SparsePattern>();
+LabelRows::Block block_of(const int64_t* indptr, const int32_t* outputs, const float* values, int64_t first,
+                          int64_t n, int64_t n_outputs) {
+  auto pattern = std::make_shared<LabelPattern>();
   const int64_t from = indptr[first], size = indptr[first + n] - from;
   pattern->begin.resize(static_cast<size_t>(n) + 1);
   pattern->outputs.reserve(static_cast<size_t>(size));
-  SparseRows::Block block;
+  LabelRows::Block block;
   block.values.reserve(static_cast<size_t>(size));
   for (int64_t r = 0; r <= n; ++r) pattern->begin[r] = indptr[first + r] - from;
   for (int64_t r = 0; r < n; ++r)
@@ -66,7 +66,7 @@ struct Merged {
     target[n] = target_value;
     ++n;
   }
-  void merge(const SparseRow& row, const float* row_target, const int32_t* outputs_in, const float* values,
+  void merge(const LabelRow& row, const float* row_target, const int32_t* outputs_in, const float* values,
              int64_t n_in) {
     int64_t a = 0, b = 0;
     const auto target_of = [&](int64_t at) { return row_target != nullptr ? row_target[at] : 0.0f; };
@@ -90,33 +90,33 @@ struct Merged {
 
 }  // namespace
 
-SparseRows sparse_rows(const int64_t* indptr, const int32_t* outputs, const float* values, int64_t n_rows,
-                       int64_t n_entries, int64_t n_outputs, const Workers& workers) {
+LabelRows label_rows(const int64_t* indptr, const int32_t* outputs, const float* values, int64_t n_rows,
+                     int64_t n_entries, int64_t n_outputs, const Workers& workers) {
   if (indptr[0] != 0 || indptr[n_rows] != n_entries)
     reject("indptr must run from 0 to the number of entries, " + std::to_string(n_entries));
   for (int64_t i = 0; i < n_rows; ++i)
     if (indptr[i] > indptr[i + 1]) reject(of_row(i, "ends before it begins: indptr must ascend"));
-  SparseRows rows(n_rows, n_outputs);
+  LabelRows rows(n_rows, n_outputs);
   parallel_for(workers, rows.n_blocks(), [&](int64_t task, int) {
-    const Block block(n_rows, kSparseBlock, task);
+    const Block block(n_rows, kLabelBlock, task);
     rows.block(task) = block_of(indptr, outputs, values, block.begin, block.end - block.begin, n_outputs);
   });
   return rows;
 }
 
-SparseScores::SparseScores(int64_t n_rows, int64_t n_outputs) : raw_(n_rows, n_outputs) {
+LabelScores::LabelScores(int64_t n_rows, int64_t n_outputs) : raw_(n_rows, n_outputs) {
   for (int64_t b = 0; b < raw_.n_blocks(); ++b) {
-    const Block block(n_rows, kSparseBlock, b);
-    auto pattern = std::make_shared<SparsePattern>();
+    const Block block(n_rows, kLabelBlock, b);
+    auto pattern = std::make_shared<LabelPattern>();
     pattern->begin.assign(static_cast<size_t>(block.end - block.begin) + 1, 0);
     raw_.block(b).pattern = std::move(pattern);
   }
 }
 
-SparseScores::SparseScores(const SparseRows& targets, const Workers& workers)
+LabelScores::LabelScores(const LabelRows& targets, const Workers& workers)
     : raw_(targets.n_rows(), targets.n_outputs()), target_(static_cast<size_t>(targets.n_blocks())) {
   parallel_for(workers, targets.n_blocks(), [&](int64_t b, int) {
-    const SparseRows::Block& from = targets.block(b);
+    const LabelRows::Block& from = targets.block(b);
     const size_t size = static_cast<size_t>(from.pattern->n_entries());
     raw_.block(b).pattern = from.pattern;
     raw_.block(b).values.reserve(size);
@@ -126,18 +126,18 @@ SparseScores::SparseScores(const SparseRows& targets, const Workers& workers)
   });
 }
 
-void SparseScores::add(const int32_t* leaf_of_row, const LeafView& leaves, const Workers& workers) {
+void LabelScores::add(const int32_t* leaf_of_row, const LeafView& leaves, const Workers& workers) {
   std::vector<Merged> scratch(static_cast<size_t>(workers.n_threads));
   parallel_for(workers, raw_.n_blocks(), [&](int64_t b, int thread) {
-    SparseRows::Block& block = raw_.block(b);
-    const SparsePattern& before = *block.pattern;
-    const int32_t* leaf = leaf_of_row + b * kSparseBlock;
+    LabelRows::Block& block = raw_.block(b);
+    const LabelPattern& before = *block.pattern;
+    const int32_t* leaf = leaf_of_row + b * kLabelBlock;
     const float* target = target_.empty() ? nullptr : target_[b].data();
     int64_t most = before.n_entries();
     for (int64_t r = 0; r < before.n_rows(); ++r) most += leaves.begin[leaf[r] + 1] - leaves.begin[leaf[r]];
     Merged& merged = scratch[thread];
     merged.reserve(most);
-    auto pattern = std::make_shared<SparsePattern>();
+    auto pattern = std::make_shared<LabelPattern>();
     pattern->begin.assign(before.begin.size(), 0);
     for (int64_t r = 0; r < before.n_rows(); ++r) {
       const int64_t from = leaves.begin[leaf[r]], at = before.begin[r];
@@ -161,16 +161,16 @@ void SparseScores::add(const int32_t* leaf_of_row, const LeafView& leaves, const
   });
 }
 
-void SparseScores::gradients(const Loss& loss, float base, const float* weight, SparseRows& out,
-                             const Workers& workers) const {
+void LabelScores::gradients(const Loss& loss, float base, const float* weight, LabelRows& out,
+                            const Workers& workers) const {
   if (target_.empty() && raw_.n_blocks() > 0)
     throw std::invalid_argument("These sparse scores have no targets.");
   if (out.n_rows() != raw_.n_rows() || out.n_outputs() != raw_.n_outputs())
-    out = SparseRows(raw_.n_rows(), raw_.n_outputs());
+    out = LabelRows(raw_.n_rows(), raw_.n_outputs());
   const std::vector<float> offset(kChunk, base), parameter(kChunk, 1.0f);
   parallel_for(workers, raw_.n_blocks(), [&](int64_t b, int) {
-    const SparseRows::Block& block = raw_.block(b);
-    SparseRows::Block& to = out.block(b);
+    const LabelRows::Block& block = raw_.block(b);
+    LabelRows::Block& to = out.block(b);
     const int64_t n = block.pattern->n_entries();
     to.pattern = block.pattern;
     to.values.reserve(static_cast<size_t>(n));
@@ -182,30 +182,30 @@ void SparseScores::gradients(const Loss& loss, float base, const float* weight, 
     if (weight == nullptr) return;
     const std::vector<int64_t>& begin = block.pattern->begin;
     for (int64_t r = 0; r < block.pattern->n_rows(); ++r) {
-      const float w = weight[b * kSparseBlock + r];
+      const float w = weight[b * kLabelBlock + r];
       for (int64_t e = begin[r]; e < begin[r + 1]; ++e) to.values[e] *= w;
     }
   });
 }
 
-void SparseScores::topk(int32_t k, int32_t* outputs, double* scores, const Workers& workers) const {
+void LabelScores::topk(int32_t k, int32_t* outputs, double* scores, const Workers& workers) const {
   if (k < 1) throw std::invalid_argument("k must be at least 1, but is " + std::to_string(k) + ".");
   std::vector<Ranking> rankings(static_cast<size_t>(workers.n_threads), Ranking(k));
   parallel_for(workers, raw_.n_blocks(), [&](int64_t b, int thread) {
-    const Block block(raw_.n_rows(), kSparseBlock, b);
+    const Block block(raw_.n_rows(), kLabelBlock, b);
     for (int64_t i = block.begin; i < block.end; ++i) {
-      const SparseRow row = raw_.row(i);
+      const LabelRow row = raw_.row(i);
       rankings[thread].offer(row.values, row.outputs, static_cast<int32_t>(row.n), {}, false);
       rankings[thread].take(outputs + i * k, scores + i * k);
     }
   });
 }
 
-void row_norms(const SparseRows& rows, float* out, const Workers& workers) {
+void row_norms(const LabelRows& rows, float* out, const Workers& workers) {
   parallel_for(workers, rows.n_blocks(), [&](int64_t b, int) {
-    const Block block(rows.n_rows(), kSparseBlock, b);
+    const Block block(rows.n_rows(), kLabelBlock, b);
     for (int64_t i = block.begin; i < block.end; ++i) {
-      const SparseRow row = rows.row(i);
+      const LabelRow row = rows.row(i);
       double sum = 0;
       for (int64_t e = 0; e < row.n; ++e) sum += static_cast<double>(row.values[e]) * row.values[e];
       out[i] = static_cast<float>(std::sqrt(sum));

@@ -13,31 +13,31 @@
 
 namespace polyleaf {
 
-class SparseScores {
+class LabelScores {
  public:
   // Rows without targets: data that are only scored.
-  SparseScores(int64_t n_rows, int64_t n_outputs);
+  LabelScores(int64_t n_rows, int64_t n_outputs);
   // `targets` hold every entry that is not 0 (and may hold some that are).
-  SparseScores(const SparseRows& targets, const Workers& workers);
+  LabelScores(const LabelRows& targets, const Workers& workers);
 
-  SparseScores(const SparseScores&) = delete;
-  SparseScores& operator=(const SparseScores&) = delete;
+  LabelScores(const LabelScores&) = delete;
+  LabelScores& operator=(const LabelScores&) = delete;
 
   // Adds the payload of its leaf, sparse, to every row, in float32, as prediction does.
   void add(const int32_t* leaf_of_row, const LeafView& leaves, const Workers& workers);
 
   // Gradients of all entries at raw + base, times the rows' weights (nullptr: 1).
-  void gradients(const Loss& loss, float base, const float* weight, SparseRows& out,
+  void gradients(const Loss& loss, float base, const float* weight, LabelRows& out,
                  const Workers& workers) const;
 
   // outputs, scores (n_rows, k): of what a row holds, the k outputs of highest raw score, highest first, ties
   // by number; -1 and -inf where there are fewer.
   void topk(int32_t k, int32_t* outputs, double* scores, const Workers& workers) const;
 
-  const SparseRows& raw() const { return raw_; }
+  const LabelRows& raw() const { return raw_; }
 
  private:
-  SparseRows raw_;
+  LabelRows raw_;
   std::vector<Buffer<float>> target_;  // beside the blocks of raw_; empty: no targets
 };
 

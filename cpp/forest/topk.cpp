@@ -153,8 +153,8 @@ void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features, const 
   });
 }
 
-CompressedRows Forest::sparse_scores(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,
-                                     const Workers& workers) const {
+CompressedRows Forest::label_scores(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,
+                                    const Workers& workers) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, features, range);
   CompressedRows result;

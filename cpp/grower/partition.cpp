@@ -56,7 +56,7 @@ RowRange Partition::start(const RowSample& sample, const std::vector<int>& tiles
   tiles_ = tiles;
   take(sample);
   is_sample_ = sample.rows != nullptr;
-  n_entries_ = bins_.sparse().n_entries();
+  n_entries_ = bins_.cells().n_entries();
   std::vector<RowRange> root = {{0, sample.n_used(), 0, 0, n_entries_}};
   if (is_sample_) {
     ids_[0].reserve(rows_.size());
@@ -109,7 +109,7 @@ std::vector<RowRange> Partition::regroup(const RowSample& sample, const int32_t*
 
 // Cells of the rows of copy 0, group after group; those of other rows are left out.
 void Partition::group_entries(std::vector<RowRange>& groups) {
-  const SparseCodes& sparse = bins_.sparse();
+  const Cells& sparse = bins_.cells();
   n_entries_ = 0;
   if (sparse.n_entries() == 0) return;
   constexpr uint32_t kNoGroup = UINT32_MAX;
@@ -126,12 +126,12 @@ void Partition::group_entries(std::vector<RowRange>& groups) {
   const auto each = [&](int64_t block, auto&& use) {
     const Block range(sparse.n_entries(), kEntryBlock, block);
     for (int64_t e = range.begin; e < range.end; ++e) {
-      const SparseEntry& entry = sparse.entries()[e];
+      const Cell& entry = sparse.entries()[e];
       if (group_of[entry.row] != kNoGroup) use(entry, next[block * groups.size() + group_of[entry.row]]);
     }
   };
   parallel_for(workers_, n_blocks,
-               [&](int64_t block, int) { each(block, [](const SparseEntry&, int64_t& n) { ++n; }); });
+               [&](int64_t block, int) { each(block, [](const Cell&, int64_t& n) { ++n; }); });
   for (size_t g = 0; g < groups.size(); ++g) {
     groups[g].first_entry = n_entries_;
     for (int64_t block = 0; block < n_blocks; ++block) {
@@ -144,32 +144,29 @@ void Partition::group_entries(std::vector<RowRange>& groups) {
   }
   entries_[0].reserve(n_entries_);
   parallel_for(workers_, n_blocks, [&](int64_t block, int) {
-    each(block, [&](const SparseEntry& entry, int64_t& at) {
-      entries_[0][at++] = {place_of[entry.row], entry.key};
-    });
+    each(block,
+         [&](const Cell& entry, int64_t& at) { entries_[0][at++] = {place_of[entry.row], entry.key}; });
   });
 }
 
-SparseRange Partition::sparse_range(const RowRange& rows) const {
-  const SparseEntry* all =
-      rows.copy == 0 && !is_sample_ ? bins_.sparse().entries() : entries_[rows.copy].data();
+CellRange Partition::cell_range(const RowRange& rows) const {
+  const Cell* all = rows.copy == 0 && !is_sample_ ? bins_.cells().entries() : entries_[rows.copy].data();
   return {all + rows.first_entry, all + rows.last_entry};
 }
 
-SparseRange Partition::entries(const RowRange& rows, int64_t first, int64_t last) const {
-  const SparseRange all = sparse_range(rows);
-  const auto before = [](const SparseEntry& entry, int64_t number) { return entry.number() < number; };
-  const SparseEntry* begin = std::lower_bound(all.begin, all.end, first, before);
+CellRange Partition::entries(const RowRange& rows, int64_t first, int64_t last) const {
+  const CellRange all = cell_range(rows);
+  const auto before = [](const Cell& entry, int64_t number) { return entry.number() < number; };
+  const Cell* begin = std::lower_bound(all.begin, all.end, first, before);
   return {begin, std::lower_bound(begin, all.end, last, before)};
 }
 
 void Partition::codes(const RowRange& rows, int feature, uint8_t* out) const {
-  if (bins_.is_sparse(feature)) {
-    const int64_t number = bins_.sparse_number(feature);
-    std::memset(out, bins_.sparse().common(number), static_cast<size_t>(rows.size()));
-    const SparseRange named = entries(rows, number, number + 1);
-    for (const SparseEntry* e = named.begin; e != named.end; ++e)
-      out[e->row] = static_cast<uint8_t>(e->code());
+  if (bins_.in_cells(feature)) {
+    const int64_t number = bins_.cell_number(feature);
+    std::memset(out, bins_.cells().common(number), static_cast<size_t>(rows.size()));
+    const CellRange named = entries(rows, number, number + 1);
+    for (const Cell* e = named.begin; e != named.end; ++e) out[e->row] = static_cast<uint8_t>(e->code());
     return;
   }
   const int t = bins_.tile_of(feature), shift = 8 * bins_.slot_of(feature);
@@ -199,7 +196,7 @@ Route Partition::route_of(const Division& division, CategorySet& set) const {
 }
 
 int64_t Partition::decide(const Division& division, int64_t first, int64_t last, uint8_t* bits) const {
-  if (bins_.is_sparse(division.feature)) return decide_sparse(division, first, last, bits);
+  if (bins_.in_cells(division.feature)) return decide_cells(division, first, last, bits);
   CategorySet set;
   const Route route = route_of(division, set);
   const uint64_t* from = words(division.rows, bins_.tile_of(division.feature));
@@ -207,14 +204,14 @@ int64_t Partition::decide(const Division& division, int64_t first, int64_t last,
 }
 
 // All rows go where the common code does, but for those that an entry names.
-int64_t Partition::decide_sparse(const Division& division, int64_t first, int64_t last, uint8_t* bits) const {
-  const int64_t number = bins_.sparse_number(division.feature), n = last - first;
-  const bool common_left = bins_.sparse().common(number) <= division.threshold;
+int64_t Partition::decide_cells(const Division& division, int64_t first, int64_t last, uint8_t* bits) const {
+  const int64_t number = bins_.cell_number(division.feature), n = last - first;
+  const bool common_left = bins_.cells().common(number) <= division.threshold;
   std::memset(bits, common_left ? 255 : 0, static_cast<size_t>((n + 7) / 8));
   if (common_left && n % 8 != 0) bits[n / 8] = static_cast<uint8_t>((1 << (n % 8)) - 1);
   int64_t n_left = common_left ? n : 0;
-  const SparseRange named = entries(division.rows, number, number + 1);
-  for (const SparseEntry* e = named.begin; e != named.end; ++e) {
+  const CellRange named = entries(division.rows, number, number + 1);
+  for (const Cell* e = named.begin; e != named.end; ++e) {
     const int code = e->code();
     const bool left = code == kMissingCode ? division.missing_left : code <= division.threshold;
     const int64_t i = static_cast<int64_t>(e->row) - first;
@@ -231,14 +228,14 @@ void Partition::divide_entries(std::vector<Division>& divisions) {
   std::vector<EntryPiece> pieces = entry_pieces_of(divisions);
   parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     EntryPiece& p = pieces[task];
-    for (const SparseEntry* e = p.entries.begin; e != p.entries.end; ++e)
+    for (const Cell* e = p.entries.begin; e != p.entries.end; ++e)
       p.n_left += p.bits[e->row / 8] >> (e->row % 8) & 1;
   });
   place_entries(pieces, divisions);
   for (int copy : {1, 2}) entries_[copy].reserve(n_entries_);
   parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     const EntryPiece& p = pieces[task];
-    SparseEntry* to = entries_[divisions[p.division].left.copy].data();
+    Cell* to = entries_[divisions[p.division].left.copy].data();
     move.move_entries(p.entries.begin, p.entries.size(), p.bits, p.ranks, to + p.left_to, to + p.right_to);
   });
 }
@@ -259,8 +256,8 @@ std::vector<Partition::EntryPiece> Partition::entry_pieces_of(const std::vector<
     n_ranks += d.rows.size() / 64 + 1;
     if (!d.with_words) continue;
     move.rank(bits, d.rows.size(), ranks);
-    const SparseRange all = sparse_range(d.rows);
-    for (const SparseEntry* e = all.begin; e != all.end; e += std::min(kEntryBlock, all.end - e))
+    const CellRange all = cell_range(d.rows);
+    for (const Cell* e = all.begin; e != all.end; e += std::min(kEntryBlock, all.end - e))
       pieces.push_back({i, bits, ranks, {e, e + std::min(kEntryBlock, all.end - e)}});
   }
   return pieces;
@@ -312,7 +309,7 @@ void Partition::divide(std::vector<Division>& divisions) {
       move.move_words(copy(d.rows.copy, t) + piece.begin, bits, n, words_[to][t].data() + piece.left_to,
                       piece.n_left, words_[to][t].data() + piece.right_to);
   });
-  if (bins_.sparse().n_entries() > 0) divide_entries(divisions);
+  if (bins_.cells().n_entries() > 0) divide_entries(divisions);
 }
 
 }  // namespace polyleaf

@@ -40,8 +40,8 @@ struct PartitionKernels {
   // ranks[i]: how many of the first 64 i rows go left; for 0 <= i <= n / 64.
   void (*rank)(const uint8_t* bits, int64_t n, uint32_t* ranks);
   // Cells to the side of their rows, whose places are counted anew there.
-  void (*move_entries)(const SparseEntry* from, int64_t n, const uint8_t* bits, const uint32_t* ranks,
-                       SparseEntry* left, SparseEntry* right);
+  void (*move_entries)(const Cell* from, int64_t n, const uint8_t* bits, const uint32_t* ranks, Cell* left,
+                       Cell* right);
   // out[i] = words[ids[i]]
   void (*gather_words)(const uint64_t* words, const uint32_t* ids, int64_t n, uint64_t* out);
 };
@@ -57,9 +57,9 @@ struct RowRange {
 };
 
 // Cells of one node.
-struct SparseRange {
-  const SparseEntry* begin = nullptr;
-  const SparseEntry* end = nullptr;
+struct CellRange {
+  const Cell* begin = nullptr;
+  const Cell* end = nullptr;
   int64_t size() const { return end - begin; }
 };
 
@@ -100,9 +100,9 @@ class Partition {
     return rows.copy == 0 && !is_sample_ ? nullptr : ids_[rows.copy].data() + rows.begin;
   }
 
-  // Cells of the sparse features numbered `first` .. `last` - 1, in the order of sparse_codes.h; `row` is the
+  // Cells of the sparse features numbered `first` .. `last` - 1, in the order of cells.h; `row` is the
   // place among the rows of the range.
-  SparseRange entries(const RowRange& rows, int64_t first, int64_t last) const;
+  CellRange entries(const RowRange& rows, int64_t first, int64_t last) const;
   // One feature's codes of the rows of a range, 255 where missing.
   void codes(const RowRange& rows, int feature, uint8_t* out) const;
 
@@ -117,15 +117,15 @@ class Partition {
   void take(const RowSample& sample);
   void gather_root();
   Route route_of(const Division& division, CategorySet& set) const;
-  SparseRange sparse_range(const RowRange& rows) const;
+  CellRange cell_range(const RowRange& rows) const;
   void group_entries(std::vector<RowRange>& groups);
-  int64_t decide_sparse(const Division& division, int64_t first, int64_t last, uint8_t* bits) const;
+  int64_t decide_cells(const Division& division, int64_t first, int64_t last, uint8_t* bits) const;
   // A block of one division's cells, and where it goes.
   struct EntryPiece {
     size_t division;
     const uint8_t* bits;    // of the division's rows
     const uint32_t* ranks;  // the same
-    SparseRange entries;
+    CellRange entries;
     int64_t n_left = 0, left_to = 0, right_to = 0;
   };
   void divide_entries(std::vector<Division>& divisions);
@@ -140,10 +140,10 @@ class Partition {
   std::vector<int> tiles_;
   std::vector<Buffer<uint64_t>> words_[3];  // per tile; [0] only where is_sample_
   Buffer<uint32_t> ids_[3];
-  Buffer<SparseEntry> entries_[3];  // [0] only where is_sample_
-  Buffer<uint8_t> bits_;    // of the divisions, one after another; each begins at a multiple of 64 rows
-  Buffer<uint32_t> ranks_;  // rows that go left before each 64 of them
-  int64_t n_entries_ = 0;   // of the root
+  Buffer<Cell> entries_[3];  // [0] only where is_sample_
+  Buffer<uint8_t> bits_;     // of the divisions, one after another; each begins at a multiple of 64 rows
+  Buffer<uint32_t> ranks_;   // rows that go left before each 64 of them
+  int64_t n_entries_ = 0;    // of the root
 };
 
 }  // namespace polyleaf

@@ -65,7 +65,7 @@ class SearchScope {
   // Tiles with a feature that the tree may use.
   const std::vector<int>& tiles() const { return tiles_; }
   // What a node's best split is looked for in: those, and groups of sparse features.
-  int n_parts() const { return static_cast<int>(tiles_.size()) + bins().sparse().n_groups(); }
+  int n_parts() const { return static_cast<int>(tiles_.size()) + bins().cells().n_groups(); }
 
   // Whether a node may have children at all.
   bool can_split(int32_t depth, int64_t count) const {

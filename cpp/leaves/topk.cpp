@@ -29,8 +29,8 @@ void keep_best(std::vector<Candidate>& candidates, int32_t k) {
             [](const Candidate& a, const Candidate& b) { return a.output < b.output; });
 }
 
-SparseLeafArrays join(const std::vector<std::vector<Candidate>>& leaves) {
-  SparseLeafArrays out;
+TopkLeafArrays join(const std::vector<std::vector<Candidate>>& leaves) {
+  TopkLeafArrays out;
   out.begin.push_back(0);
   for (const auto& leaf : leaves) {
     for (const Candidate& c : leaf) {
@@ -59,10 +59,10 @@ std::vector<double> node_sums(const Tree& tree, const std::vector<double>& leave
 
 }  // namespace
 
-SparseLeafArrays sparse_leaves(const float* g, const float* h, int n_outputs, int h_columns,
-                               const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
-                               const LeafConfig& config, int32_t leaf_k, const Tree* shared,
-                               const Workers& workers) {
+TopkLeafArrays topk_leaves(const float* g, const float* h, int n_outputs, int h_columns,
+                           const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
+                           const LeafConfig& config, int32_t leaf_k, const Tree* shared,
+                           const Workers& workers) {
   std::vector<double> G = leaf_sums(g, n_outputs, sample, leaf_of_row, n_leaves, workers);
   std::vector<double> H = curvature_sums(h, h_columns, sample, leaf_of_row, n_leaves, workers);
   if (h == nullptr) h_columns = 1;
@@ -107,9 +107,9 @@ struct Scratch {
 
 }  // namespace
 
-SparseLeafArrays sparse_leaves(const SparseRows& g, const float* weight, const RowSample& sample,
-                               const int32_t* leaf_of_row, int32_t n_leaves, const LeafConfig& config,
-                               int32_t leaf_k, const Workers& workers) {
+TopkLeafArrays topk_leaves(const LabelRows& g, const float* weight, const RowSample& sample,
+                           const int32_t* leaf_of_row, int32_t n_leaves, const LeafConfig& config,
+                           int32_t leaf_k, const Workers& workers) {
   const FixedPoint fixed = fixed_point(g, sample, workers);
   const std::vector<double> H =
       curvature_sums(weight, weight != nullptr ? 1 : 0, sample, leaf_of_row, n_leaves, workers);
@@ -125,7 +125,7 @@ SparseLeafArrays sparse_leaves(const SparseRows& g, const float* weight, const R
       s.touched.reserve(g.n_outputs());
     }
     for (int64_t i = begin[leaf]; i < begin[leaf + 1]; ++i) {
-      const SparseRow row = g.row(rows[i]);
+      const LabelRow row = g.row(rows[i]);
       const float m = sample.factor(rows[i]);
       for (int64_t e = 0; e < row.n; ++e) {
         s.touched.touch(row.outputs[e]);

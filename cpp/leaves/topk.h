@@ -15,7 +15,7 @@
 namespace polyleaf {
 
 // Leaf l holds the entries begin[l] .. begin[l + 1] - 1, outputs ascending.
-struct SparseLeafArrays {
+struct TopkLeafArrays {
   std::vector<int64_t> begin;
   std::vector<int32_t> outputs;
   std::vector<float> values;
@@ -23,14 +23,14 @@ struct SparseLeafArrays {
 
 // From dense derivatives, as `newton_leaves` takes them (no full curvature). `shared`: the tree whose nodes'
 // children share their outputs; nullptr: each leaf for itself.
-SparseLeafArrays sparse_leaves(const float* g, const float* h, int n_outputs, int h_columns,
-                               const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
-                               const LeafConfig& config, int32_t leaf_k, const Tree* shared,
-                               const Workers& workers);
+TopkLeafArrays topk_leaves(const float* g, const float* h, int n_outputs, int h_columns,
+                           const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
+                           const LeafConfig& config, int32_t leaf_k, const Tree* shared,
+                           const Workers& workers);
 
 // From sparse gradients; every output has the curvature of its row: `weight` (n_all), or 1.
-SparseLeafArrays sparse_leaves(const SparseRows& g, const float* weight, const RowSample& sample,
-                               const int32_t* leaf_of_row, int32_t n_leaves, const LeafConfig& config,
-                               int32_t leaf_k, const Workers& workers);
+TopkLeafArrays topk_leaves(const LabelRows& g, const float* weight, const RowSample& sample,
+                           const int32_t* leaf_of_row, int32_t n_leaves, const LeafConfig& config,
+                           int32_t leaf_k, const Workers& workers);
 
 }  // namespace polyleaf

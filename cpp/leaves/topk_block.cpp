@@ -42,19 +42,19 @@ AddLeaves adder() {
 
 }  // namespace
 
-const LeafKind kSparse{.name = "sparse",
-                       .names_outputs = true,
-                       .adder = adder,
-                       .add_trees = nullptr,
-                       .add_to_sums = add_to_sums};
+const LeafKind kTopk{.name = "sparse",
+                     .names_outputs = true,
+                     .adder = adder,
+                     .add_trees = nullptr,
+                     .add_to_sums = add_to_sums};
 
-SparseLeaves::SparseLeaves(const int64_t* begin, int64_t n_leaves, const int32_t* outputs,
-                           const float* values, int64_t n_entries, int64_t n_outputs) {
+TopkLeaves::TopkLeaves(const int64_t* begin, int64_t n_leaves, const int32_t* outputs, const float* values,
+                       int64_t n_entries, int64_t n_outputs) {
   check_sizes(n_leaves, n_outputs);
   most_entries_ = check_entries(begin, n_leaves, outputs, n_entries, n_outputs, "output");
   check_finite(values, n_entries, "values");
   n_leaves_ = static_cast<int32_t>(n_leaves);
-  view_.kind = &kSparse;
+  view_.kind = &kTopk;
   view_.n_columns = static_cast<int32_t>(n_outputs);
   view_.begin = keep(begin_, begin, n_leaves + 1);
   view_.index = keep(outputs_, outputs, n_entries);

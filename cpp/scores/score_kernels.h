@@ -99,14 +99,14 @@ struct ScoreKernels {
   float (*out_of_reach)(const ScanNode& node) = nullptr;
 };
 POLYLEAF_DECLARE_KERNELS(ScoreKernels, separable_scores)
-POLYLEAF_DECLARE_KERNELS(ScoreKernels, sparse_scores)
+POLYLEAF_DECLARE_KERNELS(ScoreKernels, topk_scores)
 POLYLEAF_DECLARE_KERNELS(ScoreKernels, full_scores)
 POLYLEAF_DECLARE_KERNELS(ScoreKernels, linear_scores)  // without output_terms: see LinearKernels::solve
 
 inline const ScoreKernels& scores_of(const ChannelLayout& layout, const SplitConfig& config) {
   if (layout.linear()) return POLYLEAF_SELECT(linear_scores);
   if (layout.curvature == Curvature::full) return POLYLEAF_SELECT(full_scores);
-  return config.keeps_few(layout.n_outputs) ? POLYLEAF_SELECT(sparse_scores)
+  return config.keeps_few(layout.n_outputs) ? POLYLEAF_SELECT(topk_scores)
                                             : POLYLEAF_SELECT(separable_scores);
 }
 inline const ScoreKernels& scores_of(const ScanNode& node) {

@@ -6,7 +6,7 @@
 
 namespace polyleaf {
 
-void SparseHistogram::reserve(int lanes) {
+void CellHistogram::reserve(int lanes) {
   sums.reserve(static_cast<size_t>(kMissingCode + 1) * lanes + 16);
   all.reserve(lanes + 16);
   if (counts.size() > 0) return;
@@ -17,10 +17,10 @@ void SparseHistogram::reserve(int lanes) {
 namespace {
 
 // The scan of one feature after another, and the best of them.
-class SparseScan {
+class CellScan {
  public:
-  SparseScan(const Bins& bins, const int16_t* channels, const ScanNode& node, ScanScratch& scratch,
-             SparseHistogram& histogram, TileSplit& best)
+  CellScan(const Bins& bins, const int16_t* channels, const ScanNode& node, ScanScratch& scratch,
+           CellHistogram& histogram, TileSplit& best)
       : bins_(bins),
         lanes_(node.layout->lanes),
         channels_(channels),
@@ -31,8 +31,8 @@ class SparseScan {
         histogram_(histogram),
         best_(best) {}
 
-  void consider(int64_t number, const SparseEntry* entries, int64_t n) {
-    const int f = bins_.sparse().feature(number), n_bins = bins_.n_bins(f);
+  void consider(int64_t number, const Cell* entries, int64_t n) {
+    const int f = bins_.cells().feature(number), n_bins = bins_.n_bins(f);
     uint64_t touched[4] = {};
     build(number, entries, n, touched);
     const ScanFeature feature{histogram_.sums.data(), histogram_.counts.data(), touched, n_bins, n_bins};
@@ -49,15 +49,15 @@ class SparseScan {
   void finish() {
     if (best_.feature < 0) return;
     best_.set = {};
-    const SparseEntry* end = best_entries_ + best_n_;
+    const Cell* end = best_entries_ + best_n_;
     const auto from = [&](int code) {
-      return std::lower_bound(best_entries_, end, SparseEntry::key_of(best_number_, code),
-                              [](const SparseEntry& entry, uint32_t key) { return entry.key < key; });
+      return std::lower_bound(best_entries_, end, Cell::key_of(best_number_, code),
+                              [](const Cell& entry, uint32_t key) { return entry.key < key; });
     };
-    const SparseEntry* after = from(best_.bin + 1);
-    const SparseEntry* missing = from(kMissingCode);
+    const Cell* after = from(best_.bin + 1);
+    const Cell* missing = from(kMissingCode);
     int64_t count = 0;
-    if (bins_.sparse().common(best_number_) <= best_.bin) {  // all, less those that entries name
+    if (bins_.cells().common(best_number_) <= best_.bin) {  // all, less those that entries name
       std::fill_n(histogram_.all.data(), lanes_, 0);
       add(best_entries_, best_n_, histogram_.all.data());
       for (int j = 0; j < lanes_; ++j) best_.left[j] = node_.totals[j] - histogram_.all[j];
@@ -75,15 +75,14 @@ class SparseScan {
 
  private:
   // The bins of one feature: those that entries name, and the common one, which holds all other rows.
-  void build(int64_t number, const SparseEntry* entries, int64_t n, uint64_t* touched) {
-    const int common = bins_.sparse().common(number), missing = bins_.n_bins(bins_.sparse().feature(number));
+  void build(int64_t number, const Cell* entries, int64_t n, uint64_t* touched) {
+    const int common = bins_.cells().common(number), missing = bins_.n_bins(bins_.cells().feature(number));
     int32_t* sums = histogram_.sums.data();
     int32_t* all = histogram_.all.data();
     std::fill_n(sums, lanes_, 0);  // scans read the first bin in any case
     std::fill_n(sums + static_cast<size_t>(missing) * lanes_, lanes_, 0);
     std::fill_n(all, lanes_, 0);
-    kernels_.build_sparse(entries, n, channels_, lanes_, missing, sums, histogram_.counts.data(), all,
-                          touched);
+    kernels_.build_few(entries, n, channels_, lanes_, missing, sums, histogram_.counts.data(), all, touched);
     int32_t* rest = sums + static_cast<size_t>(common) * lanes_;
     for (int j = 0; j < lanes_; ++j) rest[j] = node_.totals[j] - all[j];
     histogram_.counts[common] = static_cast<uint32_t>(node_.count - n);
@@ -96,11 +95,11 @@ class SparseScan {
         histogram_.counts[word * 64 + __builtin_ctzll(bits)] = 0;
   }
 
-  void add(const SparseEntry* entries, int64_t n, int32_t* out) {
+  void add(const Cell* entries, int64_t n, int32_t* out) {
     uint64_t touched[4] = {};
     if (n == 0) return;
-    kernels_.build_sparse(entries, n, channels_, lanes_, kMissingCode, histogram_.sums.data(),
-                          histogram_.counts.data(), out, touched);
+    kernels_.build_few(entries, n, channels_, lanes_, kMissingCode, histogram_.sums.data(),
+                       histogram_.counts.data(), out, touched);
     clear(touched);
   }
 
@@ -111,26 +110,26 @@ class SparseScan {
   const ScoreKernels& scores_;
   const HistogramKernels& kernels_;
   ScanScratch& scratch_;
-  SparseHistogram& histogram_;
+  CellHistogram& histogram_;
   TileSplit& best_;
   int64_t best_number_ = -1, best_n_ = 0;
-  const SparseEntry* best_entries_ = nullptr;
+  const Cell* best_entries_ = nullptr;
 };
 
 }  // namespace
 
-void best_split_of_entries(const Bins& bins, const SparseEntry* entries, int64_t n, const int16_t* channels,
+void best_split_of_entries(const Bins& bins, const Cell* entries, int64_t n, const int16_t* channels,
                            const ScanNode& node, const uint8_t* allowed, ScanScratch& scratch,
-                           SparseHistogram& histogram, TileSplit& best) {
+                           CellHistogram& histogram, TileSplit& best) {
   best.begin(node);
-  SparseScan scan(bins, channels, node, scratch, histogram, best);
+  CellScan scan(bins, channels, node, scratch, histogram, best);
   const int64_t least = std::max(1, node.config->min_child_samples);
-  for (const SparseEntry *at = entries, *end = entries + n, *next; at != end; at = next) {
+  for (const Cell *at = entries, *end = entries + n, *next; at != end; at = next) {
     const int32_t number = at->number();
     next = at + 1;
     while (next != end && next->number() == number) ++next;
     // One child of every split has none but rows that entries name.
-    if (next - at >= least && allowed[bins.sparse().feature(number)]) scan.consider(number, at, next - at);
+    if (next - at >= least && allowed[bins.cells().feature(number)]) scan.consider(number, at, next - at);
   }
   scan.finish();
 }

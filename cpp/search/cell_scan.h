@@ -12,7 +12,7 @@
 namespace polyleaf {
 
 // One sparse feature's histogram at a time: bins that hold nothing are left as they are.
-struct SparseHistogram {
+struct CellHistogram {
   Buffer<int32_t> sums;     // [bin][lane]; one bin more for missing
   Buffer<uint32_t> counts;  // zero between features
   Buffer<int32_t> all;      // lanes
@@ -21,8 +21,8 @@ struct SparseHistogram {
 
 // The best split among sparse features: `entries`, whole features of them, are the node's, `channels` those
 // of its rows. allowed[f] != 0: feature f may be used.
-void best_split_of_entries(const Bins& bins, const SparseEntry* entries, int64_t n, const int16_t* channels,
+void best_split_of_entries(const Bins& bins, const Cell* entries, int64_t n, const int16_t* channels,
                            const ScanNode& node, const uint8_t* allowed, ScanScratch& scratch,
-                           SparseHistogram& histogram, TileSplit& best);
+                           CellHistogram& histogram, TileSplit& best);
 
 }  // namespace polyleaf

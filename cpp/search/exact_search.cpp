@@ -8,7 +8,7 @@
 namespace polyleaf {
 
 ExactSearch::ExactSearch(const Bins& bins, const Workers& workers)
-    : SparseSearch(bins, workers), scratch_(static_cast<size_t>(workers_.n_threads)) {}
+    : LabelSearch(bins, workers), scratch_(static_cast<size_t>(workers_.n_threads)) {}
 
 void ExactSearch::start(const SearchScope& scope, const SearchNode&) {
   begin(scope);
@@ -49,7 +49,7 @@ void ExactSearch::gather(const SearchNode& node) {
   met_.clear();
   for (int64_t i = 0; i < n; ++i) {
     const int64_t id = ids != nullptr ? ids[i] : node.rows.begin + i;
-    const SparseRow row = gradients_->row(id);
+    const LabelRow row = gradients_->row(id);
     const float m = sample_.factor(id);
     for (int64_t e = 0; e < row.n; ++e) {
       int32_t& number = number_of_[row.outputs[e]];

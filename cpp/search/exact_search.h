@@ -12,14 +12,14 @@
 
 namespace polyleaf {
 
-class ExactSearch final : public SparseSearch {
+class ExactSearch final : public LabelSearch {
  public:
   ExactSearch(const Bins& bins, const Workers& workers);
 
-  // As SparseSearch::use. threshold_step: a threshold at every such share of a node's rows; 0: at every bin.
-  void use(const SparseRows& gradients, const float* weight, const RowSample& sample, const LeafConfig& step,
+  // As LabelSearch::use. threshold_step: a threshold at every such share of a node's rows; 0: at every bin.
+  void use(const LabelRows& gradients, const float* weight, const RowSample& sample, const LeafConfig& step,
            int32_t leaf_k, double threshold_step) {
-    SparseSearch::use(gradients, weight, sample, step, leaf_k);
+    LabelSearch::use(gradients, weight, sample, step, leaf_k);
     threshold_step_ = threshold_step;
   }
 

@@ -26,8 +26,8 @@ struct HistogramKernels {
   void (*touch)(const uint64_t* words, int64_t n, int n_features, uint64_t* touched);
   // Sums of the cells of one sparse feature (at least one, in their order; missing goes to bin `missing`):
   // writes the bins that they name, adds to counts and to `all`, marks touched[0 .. 4).
-  void (*build_sparse)(const SparseEntry* entries, int64_t n, const int16_t* channels, int lanes, int missing,
-                       int32_t* sums, uint32_t* counts, int32_t* all, uint64_t* touched);
+  void (*build_few)(const Cell* entries, int64_t n, const int16_t* channels, int lanes, int missing,
+                    int32_t* sums, uint32_t* counts, int32_t* all, uint64_t* touched);
 };
 POLYLEAF_DECLARE_KERNELS(HistogramKernels, histogram_kernels)
 

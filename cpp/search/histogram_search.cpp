@@ -12,7 +12,7 @@ namespace polyleaf {
 namespace {
 
 constexpr int64_t kChunkRows = 16384;  // least rows of a histogram chunk
-constexpr int64_t kSparseRows = 192;   // nodes up to this size are built and scanned by touched bins
+constexpr int64_t kLabelRows = 192;    // nodes up to this size are built and scanned by touched bins
 constexpr double kTilesToKeep = 0.4;   // with fewer tiles in use by a node histograms are not kept
 
 // Clears the flags of slots that hold one code in all rows: they have no split.
@@ -59,13 +59,13 @@ void HistogramSearch::Scratch::reserve(const ChannelLayout& layout, size_t most_
   scan.lanes = lanes.data();
   moments.reserve(moment_doubles(layout) + 16);
   scan.moments = moments.data();
-  sparse.reserve(layout.lanes);
+  cells.reserve(layout.lanes);
   clean = false;
 }
 
 // Which nodes are worth a histogram.
 void HistogramSearch::set_thresholds() {
-  const int64_t n_in_tiles = bins_.n_features() - bins_.sparse().n_features();
+  const int64_t n_in_tiles = bins_.n_features() - bins_.cells().n_features();
   const double bins_per_feature =
       static_cast<double>(pool_.n_bins()) / static_cast<double>(std::max<int64_t>(1, n_in_tiles));
   // Ordering a row by a feature's bins costs about as much as four vectors of sixteen sums; a histogram is
@@ -80,7 +80,7 @@ void HistogramSearch::set_thresholds() {
   // Subtracting moves every bin of a histogram that has left the cache; building reads rows. Rows at which
   // both cost the same, from the costs measured in docs/design.md section 5.
   direct_rows_ =
-      std::max<int64_t>(std::max(kSparseRows, ordered_rows_),
+      std::max<int64_t>(std::max(kLabelRows, ordered_rows_),
                         static_cast<int64_t>(bins_per_feature * 20.0 * layout_.lanes / (layout_.lanes + 12)));
 }
 
@@ -180,7 +180,7 @@ std::vector<HistogramSearch::Job> HistogramSearch::plan(const std::vector<Search
     Job job;
     job.build = i;
     job.by_rows = node.at.count <= ordered_rows_;
-    job.sparse = node.at.count <= kSparseRows;
+    job.few = node.at.count <= kLabelRows;
     if (!job.by_rows && keeps_histogram(node)) node.histogram = pool_.take();
     job.keep = node.histogram >= 0;
     jobs.push_back(job);
@@ -223,7 +223,7 @@ void HistogramSearch::gather_channels(std::vector<Job>& jobs) {
     requests.push_back({node, nodes_[node].at.rows, nullptr, &nodes_[node].totals});
   };
   for (const Job& job : jobs) ask(job.build);
-  if (bins_.sparse().n_features() > 0)
+  if (bins_.cells().n_features() > 0)
     for (const Job& job : jobs)
       if (job.subtract >= 0) ask(job.subtract);
   source_->fill(requests);
@@ -330,7 +330,7 @@ void HistogramSearch::run_tile(const Job& job, int tile_index, int thread, TileS
   Scratch& scratch = scratch_[thread];
   const uint64_t* rows = scope_->partition().words(node.at.rows, t);
   Slots slots = slots_of(node, tile);
-  if (job.by_rows || job.sparse) leave_out_constant(rows, node.size(), slots);
+  if (job.by_rows || job.few) leave_out_constant(rows, node.size(), slots);
   const bool for_others = job.keep || job.subtract >= 0;
   if (!for_others && slots == Slots{}) return;
   if (job.by_rows && !has_categories(t)) return scan_by_rows(job, t, slots, thread, of_built);
@@ -338,11 +338,11 @@ void HistogramSearch::run_tile(const Job& job, int tile_index, int thread, TileS
   const int lanes = node.view.layout->lanes;
   const bool counts_apart = node.view.layout->count_lane < 0;
   const TileBins bins = job.keep ? pool_.tile(node.histogram, t) : scratch.bins(counts_apart);
-  if (!job.sparse)
+  if (!job.few)
     bins.clear(tile, lanes);
   else if (!scratch.clean)
     scratch.clear();
-  if (!job.keep) scratch.clean = job.sparse;
+  if (!job.keep) scratch.clean = job.few;
   build_tile(job, tile_index, bins);
   if (of_sibling != nullptr) {
     const TileBins parent = pool_.tile(job.parent, t);
@@ -351,10 +351,10 @@ void HistogramSearch::run_tile(const Job& job, int tile_index, int thread, TileS
          *of_sibling);
   }
   uint64_t touched[kTileFeatures * 4] = {};
-  if (job.sparse) POLYLEAF_SELECT(histogram_kernels).touch(rows, node.size(), tile.n_features, touched);
+  if (job.few) POLYLEAF_SELECT(histogram_kernels).touch(rows, node.size(), tile.n_features, touched);
   if (scope_->can_split(node.at))
-    scan(job.build, t, {bins.sums, bins.counts, job.sparse ? touched : nullptr}, slots, thread, of_built);
-  if (job.sparse) bins.clear_touched(tile, rows, node.size(), lanes);
+    scan(job.build, t, {bins.sums, bins.counts, job.few ? touched : nullptr}, slots, thread, of_built);
+  if (job.few) bins.clear_touched(tile, rows, node.size(), lanes);
 }
 
 void HistogramSearch::build_tile(const Job& job, int tile_index, const TileBins& bins) {
@@ -440,12 +440,12 @@ void HistogramSearch::scan(int32_t i, int t, const TileHistogram& histogram, con
 
 void HistogramSearch::scan_group(int32_t i, int group, const int16_t* channels, int thread, TileSplit& out) {
   Node& node = nodes_[i];
-  const SparseCodes& sparse = bins_.sparse();
-  const SparseRange entries =
+  const Cells& sparse = bins_.cells();
+  const CellRange entries =
       scope_->partition().entries(node.at.rows, sparse.group_begin(group), sparse.group_begin(group + 1));
   with_floor(node, thread, [&](ScanScratch& scratch) {
     best_split_of_entries(bins_, entries.begin, entries.size(), channels, scan_node(node, thread),
-                          allowed_of(node).data(), scratch, scratch_[thread].sparse, out);
+                          allowed_of(node).data(), scratch, scratch_[thread].cells, out);
   });
 }
 

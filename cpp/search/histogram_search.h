@@ -79,7 +79,7 @@ class HistogramSearch final : public Search {
     int32_t subtract = -1;              // its sibling, whose histogram is the parent's minus that; -1: none
     int parent = -1;                    // slot of the parent, which becomes the sibling's
     bool keep = false;                  // keep the built histogram for children
-    bool sparse = false;                // few rows: only touched bins are looked at and cleared
+    bool few = false;                   // few rows: only touched bins are looked at and cleared
     bool by_rows = false;               // few rows for so many outputs: no histogram, rows in order of bins
     size_t proposals = 0;               // where those of `build` are; those of `subtract` follow
     const int16_t* channels = nullptr;  // of the rows of `build`, contiguous
@@ -145,7 +145,7 @@ class HistogramSearch final : public Search {
     Buffer<uint32_t> start;
     mutable Buffer<float> workspace;  // of scores
     Buffer<double> moments;
-    SparseHistogram sparse;
+    CellHistogram cells;
     bool clean = false;
     ScanScratch scan;
     void reserve(const ChannelLayout& layout, size_t most_bins, size_t ordered_rows);

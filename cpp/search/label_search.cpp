@@ -5,10 +5,10 @@
 
 namespace polyleaf {
 
-SparseSearch::SparseSearch(const Bins& bins, const Workers& workers) : bins_(bins), workers_(workers) {}
+LabelSearch::LabelSearch(const Bins& bins, const Workers& workers) : bins_(bins), workers_(workers) {}
 
-void SparseSearch::use(const SparseRows& gradients, const float* weight, const RowSample& sample,
-                       const LeafConfig& step, int32_t leaf_k) {
+void LabelSearch::use(const LabelRows& gradients, const float* weight, const RowSample& sample,
+                      const LeafConfig& step, int32_t leaf_k) {
   gradients_ = &gradients;
   weight_ = weight;
   sample_ = sample;
@@ -24,7 +24,7 @@ void SparseSearch::use(const SparseRows& gradients, const float* weight, const R
   fixed_weight_ = FixedPoint::above(largest);
 }
 
-void SparseSearch::begin(const SearchScope& scope) {
+void LabelSearch::begin(const SearchScope& scope) {
   scope_ = &scope;
   int64_t sum = 0;
   for (int64_t i = 0; i < sample_.n_used(); ++i) sum += row_curvature(sample_.row(i));
@@ -32,7 +32,7 @@ void SparseSearch::begin(const SearchScope& scope) {
   left_curvature_.assign(1, 0.0);
 }
 
-bool SparseSearch::admits(double sum, double parent, double& gain) const {
+bool LabelSearch::admits(double sum, double parent, double& gain) const {
   const double difference = sum - parent;
   gain = 0.5 * difference / static_cast<double>(gradients_->n_outputs());
   if (!std::isfinite(sum)) return false;
@@ -40,11 +40,11 @@ bool SparseSearch::admits(double sum, double parent, double& gain) const {
          (gain > scope_->config().split.min_split_gain && difference > kLeastRelativeGain * sum);
 }
 
-void SparseSearch::note_choice(int32_t node, double left_curvature) {
+void LabelSearch::note_choice(int32_t node, double left_curvature) {
   left_curvature_[node] = left_curvature;
 }
 
-void SparseSearch::note_split(int32_t parent, int32_t left, int32_t right) {
+void LabelSearch::note_split(int32_t parent, int32_t left, int32_t right) {
   curvature_.resize(std::max<size_t>(curvature_.size(), right + 1));
   left_curvature_.resize(curvature_.size());
   curvature_[left] = left_curvature_[parent];

@@ -21,18 +21,18 @@
 
 namespace polyleaf {
 
-class SparseSearch : public Search {
+class LabelSearch : public Search {
  public:
   const RowSample& sample() const override { return sample_; }
   int n_outputs() const override { return 0; }  // gains are not told apart by output
   double cover(int32_t node) const override { return curvature_[node]; }
 
  protected:
-  SparseSearch(const Bins& bins, const Workers& workers);
+  LabelSearch(const Bins& bins, const Workers& workers);
 
   // What the next tree is judged by. weight: curvature of rows, nullptr: 1. step, leaf_k: what bounds the
   // steps of leaves, and the outputs that a leaf holds.
-  void use(const SparseRows& gradients, const float* weight, const RowSample& sample, const LeafConfig& step,
+  void use(const LabelRows& gradients, const float* weight, const RowSample& sample, const LeafConfig& step,
            int32_t leaf_k);
   void begin(const SearchScope& scope);
 
@@ -53,7 +53,7 @@ class SparseSearch : public Search {
   const Bins& bins_;
   const Workers workers_;
   const SearchScope* scope_ = nullptr;
-  const SparseRows* gradients_ = nullptr;
+  const LabelRows* gradients_ = nullptr;
   RowSample sample_;
   LeafConfig step_{};
   int32_t leaf_k_ = 0;

@@ -1,5 +1,5 @@
 // What the Newton step of a set of rows is worth where a leaf holds k of very many outputs (GBDT-SPARSE eq.
-// 20, GBDT-MO eq. 20), from exact sums. The same numbers as those of the leaves (leaves/sparse.cpp).
+// 20, GBDT-MO eq. 20), from exact sums. The same numbers as those of the leaves (leaves/topk.cpp).
 //
 // Owns: the choice of the k outputs and the order in which their worths are added. Must not know: rows,
 // splits.

@@ -16,7 +16,7 @@ constexpr int64_t kJudgedRows = 4096;  // of a node, at most
 }  // namespace
 
 VerifiedSearch::VerifiedSearch(const Bins& bins, HistogramSearch& proposals, const Workers& workers)
-    : SparseSearch(bins, workers), proposals_(proposals), scratch_(static_cast<size_t>(workers_.n_threads)) {
+    : LabelSearch(bins, workers), proposals_(proposals), scratch_(static_cast<size_t>(workers_.n_threads)) {
   for (int sides = 0; sides < (1 << kCandidates); ++sides)
     for (int lane = 0; lane < kSetLanes; ++lane)
       lanes_[sides][lane] = lane == 0 || (lane <= kCandidates && ((sides >> (lane - 1)) & 1)) ? -1 : 0;
@@ -100,7 +100,7 @@ void VerifiedSearch::decide(const Case& c, const TileSplit& split, int64_t first
 
 // Adds the node's rows, or those that stand for them, to the sets that they are in.
 void VerifiedSearch::add_rows(const Case& c, Scratch& s) const {
-  const SparseSumKernels& kernels = POLYLEAF_SELECT(sparse_sum_kernels);
+  const LabelSumKernels& kernels = POLYLEAF_SELECT(label_sum_kernels);
   const uint32_t* ids = scope_->partition().ids(c.node.rows);
   const int64_t size = c.node.rows.size(), n_judged = std::min(size, kJudgedRows);
   int64_t next = 0;  // of the rows that are judged
@@ -116,7 +116,7 @@ void VerifiedSearch::add_rows(const Case& c, Scratch& s) const {
     for (; next < n_judged && next * size / n_judged < last; ++next) {
       const int64_t at = next * size / n_judged;
       const int64_t id = ids != nullptr ? ids[at] : c.node.rows.begin + at;
-      const SparseRow row = gradients_->row(id);
+      const LabelRow row = gradients_->row(id);
       const int64_t* lanes = lanes_[s.sides[at - first]];
       kernels.add_row(row.outputs, row.values, row.n, sample_.factor(id), fixed_.scale, lanes, &s.sums);
       const int64_t curvature = row_curvature(id);

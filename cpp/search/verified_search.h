@@ -17,12 +17,12 @@
 
 namespace polyleaf {
 
-class VerifiedSearch final : public SparseSearch {
+class VerifiedSearch final : public LabelSearch {
  public:
   VerifiedSearch(const Bins& bins, HistogramSearch& proposals, const Workers& workers);
 
-  // As SparseSearch::use. `proposals` must be using channels of the same sample.
-  using SparseSearch::use;
+  // As LabelSearch::use. `proposals` must be using channels of the same sample.
+  using LabelSearch::use;
 
   void start(const SearchScope& scope, const SearchNode& root) override;
   void evaluate(const std::vector<SearchNode>& nodes, bool renewed, std::vector<Choice>& choices) override;

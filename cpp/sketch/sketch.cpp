@@ -158,14 +158,14 @@ void count_sketch(const float* values, int64_t n, int32_t n_columns, uint64_t se
   });
 }
 
-void count_sketch(const SparseRows& rows, uint64_t seed, int32_t d, float scale, float* out,
+void count_sketch(const LabelRows& rows, uint64_t seed, int32_t d, float scale, float* out,
                   const Workers& workers) {
   parallel_for(workers, rows.n_blocks(), [&](int64_t b, int) {
-    const SparseRows::Block& block = rows.block(b);
-    const SparsePattern& pattern = *block.pattern;
+    const LabelRows::Block& block = rows.block(b);
+    const LabelPattern& pattern = *block.pattern;
     kernels().count_csr(
         {0, pattern.n_rows(), pattern.begin.data(), pattern.outputs.data(), block.values.data()}, seed, d,
-        scale, out + b * kSparseBlock * d);
+        scale, out + b * kLabelBlock * d);
   });
 }
 

@@ -35,7 +35,7 @@ void project_subspace(const float* values, int64_t n, int32_t n_columns, uint64_
 // gives the same bits as the first on the same matrix made dense.
 void count_sketch(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d, float scale,
                   float* out, const Workers& workers);
-void count_sketch(const SparseRows& rows, uint64_t seed, int32_t d, float scale, float* out,
+void count_sketch(const LabelRows& rows, uint64_t seed, int32_t d, float scale, float* out,
                   const Workers& workers);
 struct CsrRows {
   int64_t begin, end;  // of the rows meant

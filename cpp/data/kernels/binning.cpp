@@ -1,5 +1,4 @@
-// The bin of every value of a column, by two vector comparisons a value (see binning_kernels.h for the
-// table).
+// The bin of every value of a column, by two vector comparisons a value (binning.h has the table).
 //
 // Owns: the instructions. Must not know: where columns come from.
 #include "data/kernels/binning.h"

@@ -205,14 +205,14 @@ void rank(const uint8_t* bits, int64_t n, uint32_t* ranks) {
   }
 }
 
-void move_entries(const SparseEntry* from, int64_t n, const uint8_t* bits, const uint32_t* ranks,
-                  SparseEntry* left, SparseEntry* right) {
+void move_entries(const Cell* from, int64_t n, const uint8_t* bits, const uint32_t* ranks, Cell* left,
+                  Cell* right) {
   for (int64_t i = 0; i < n; ++i) {
     const uint32_t row = from[i].row;
     const uint64_t word = load<uint64_t>(bits + row / 64 * 8);
     const uint32_t before = ranks[row / 64] + count_ones(word & ((uint64_t{1} << row % 64) - 1));
     const bool goes_left = (word >> row % 64 & 1) != 0;
-    SparseEntry* to = goes_left ? left : right;  // both sides alike: which one is hard to foresee
+    Cell* to = goes_left ? left : right;  // both sides alike: which one is hard to foresee
     *to = {goes_left ? before : row - before, from[i].key};
     left += goes_left;
     right += !goes_left;

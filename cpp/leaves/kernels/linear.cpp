@@ -1,4 +1,4 @@
-// Sums over rows for linear leaves (linear_leaves.h).
+// Sums over rows for linear leaves (linear.h).
 #include "leaves/kernels/linear.h"
 
 #include "base/kernels/eight.h"

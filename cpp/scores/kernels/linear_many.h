@@ -2,7 +2,7 @@
 // the node's ancestors have fitted is in its gradients (linear_channels.h), so a side has an intercept and
 // the slope of the candidate's feature x for each output; both centred, so they are independent.
 //
-// Included by linear_split.cpp only, inside the namespace of an instruction set.
+// Included by linear.cpp only, inside the namespace of an instruction set.
 #pragma once
 #include "scores/kernels/linear_side.h"
 #include "scores/linear.h"

@@ -1,6 +1,6 @@
 // The scan over one feature where leaves are linear and there is one output.
 //
-// Included by linear_split.cpp only, inside the namespace of an instruction set.
+// Included by linear.cpp only, inside the namespace of an instruction set.
 #pragma once
 #include "scores/kernels/linear_side.h"
 

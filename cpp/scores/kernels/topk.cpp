@@ -283,8 +283,8 @@ float out_of_reach(const ScanNode& node) {
 
 }  // namespace
 
-const ScoreKernels sparse_scores = {scan_numeric,   candidate_sum, node_sum,
-                                    node_curvature, output_terms,  out_of_reach};
+const ScoreKernels topk_scores = {scan_numeric,   candidate_sum, node_sum,
+                                  node_curvature, output_terms,  out_of_reach};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

@@ -145,8 +145,8 @@ void touch(const uint64_t* words, int64_t n, int n_features, uint64_t* touched) 
 
 // Z vectors of Row's width, of rows that are `lanes` wide. COUNTS: the first of the passes over the entries.
 template <class Row, class Sum, int Z, bool COUNTS>
-void build_sparse_as(const SparseEntry* entries, int64_t n, const int16_t* channels, int lanes, int missing,
-                     int32_t* sums, uint32_t* counts, int32_t* all, uint64_t* touched) {
+void build_few_as(const Cell* entries, int64_t n, const int16_t* channels, int lanes, int missing,
+                  int32_t* sums, uint32_t* counts, int32_t* all, uint64_t* touched) {
   constexpr int kWidth = sizeof(Row) / sizeof(int16_t), kAhead = 12;
   Sum total[Z], run[Z];
   for (int z = 0; z < Z; ++z) total[z] = load<Sum>(all + z * kWidth);
@@ -175,25 +175,25 @@ void build_sparse_as(const SparseEntry* entries, int64_t n, const int16_t* chann
   for (int z = 0; z < Z; ++z) store(all + z * kWidth, total[z]);
 }
 
-void build_sparse(const SparseEntry* entries, int64_t n, const int16_t* channels, int lanes, int missing,
-                  int32_t* sums, uint32_t* counts, int32_t* all, uint64_t* touched) {
+void build_few(const Cell* entries, int64_t n, const int16_t* channels, int lanes, int missing, int32_t* sums,
+               uint32_t* counts, int32_t* all, uint64_t* touched) {
   const auto pass = [&](auto build, int at) {
     build(entries, n, channels + at, lanes, missing, sums + at, counts, all + at, touched);
   };
-  if (lanes == 4) return pass(build_sparse_as<i16x4, i32x4, 1, true>, 0);
-  if (lanes == 8) return pass(build_sparse_as<i16x8, i32x8, 1, true>, 0);
-  if (lanes == 16) return pass(build_sparse_as<i16x16, i32x16, 1, true>, 0);
-  if (lanes == 32) return pass(build_sparse_as<i16x16, i32x16, 2, true>, 0);
-  if (lanes == 48) return pass(build_sparse_as<i16x16, i32x16, 3, true>, 0);
-  pass(build_sparse_as<i16x16, i32x16, 4, true>, 0);
+  if (lanes == 4) return pass(build_few_as<i16x4, i32x4, 1, true>, 0);
+  if (lanes == 8) return pass(build_few_as<i16x8, i32x8, 1, true>, 0);
+  if (lanes == 16) return pass(build_few_as<i16x16, i32x16, 1, true>, 0);
+  if (lanes == 32) return pass(build_few_as<i16x16, i32x16, 2, true>, 0);
+  if (lanes == 48) return pass(build_few_as<i16x16, i32x16, 3, true>, 0);
+  pass(build_few_as<i16x16, i32x16, 4, true>, 0);
   int at = 64;
-  for (; lanes - at >= 64; at += 64) pass(build_sparse_as<i16x16, i32x16, 4, false>, at);
-  for (; at < lanes; at += 16) pass(build_sparse_as<i16x16, i32x16, 1, false>, at);
+  for (; lanes - at >= 64; at += 64) pass(build_few_as<i16x16, i32x16, 4, false>, at);
+  for (; at < lanes; at += 16) pass(build_few_as<i16x16, i32x16, 1, false>, at);
 }
 
 }  // namespace
 
-const HistogramKernels histogram_kernels = {build, subtract, add, gather, sum, touch, build_sparse};
+const HistogramKernels histogram_kernels = {build, subtract, add, gather, sum, touch, build_few};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

@@ -1,4 +1,4 @@
-// Sums of sparse rows over several sets of rows (sparse_sums.h): integers, so any order gives the same bits.
+// Sums of sparse rows over several sets of rows (label_sums.h): integers, so any order gives the same bits.
 #include "search/kernels/label_sums.h"
 
 #include "base/kernels/lanes.h"
@@ -36,7 +36,7 @@ void add_row(const int32_t* outputs, const float* values, int64_t n, float multi
 
 }  // namespace
 
-const SparseSumKernels sparse_sum_kernels = {add_row};
+const LabelSumKernels label_sum_kernels = {add_row};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

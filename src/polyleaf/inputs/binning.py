@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_random_state
 
 import polyleaf._core as _core
-from polyleaf.inputs.codes import Codes, SparseCodes, empty_codes
+from polyleaf.inputs.codes import Cells, Codes, empty_codes
 from polyleaf.inputs.features import CATEGORY_TYPES, CategoryColumn, FeatureSpec, FeatureTable, SparseBlock
 
 MISSING_CODE = 255
@@ -183,7 +183,7 @@ class BinMapper:
         blocks = *_numeric_blocks(dense), self._category_blocks(dense)
         self._bin_table.transform(*blocks, codes, n_threads, is_dense, compact=True)
         stored, common = self._bin_table.transform_stored(_arrays_of(rare), n_rows, n_threads)
-        cells = SparseCodes(rare.features.astype(np.int32), common, rare.indptr, rare.indices, stored)
+        cells = Cells(rare.features.astype(np.int32), common, rare.indptr, rare.indices, stored)
         return Codes(n_rows, dense.n_features, codes, cells)
 
     def threshold_value(self, feature: int, code: int) -> float:

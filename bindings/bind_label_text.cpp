@@ -36,8 +36,8 @@ nb::tuple read(nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device:
   TextRows rows;
   {
     nb::gil_scoped_release release;
-    rows = read_sparse_text(reinterpret_cast<const char*>(text.data()), static_cast<int64_t>(text.shape(0)),
-                            syntax_of(syntax), {n_features, n_labels}, first_line, workers);
+    rows = read_label_text(reinterpret_cast<const char*>(text.data()), static_cast<int64_t>(text.shape(0)),
+                           syntax_of(syntax), {n_features, n_labels}, first_line, workers);
   }
   return nb::make_tuple(copied(rows.label_indptr), copied(rows.labels), copied(rows.indptr),
                         copied(rows.indices), copied(rows.values));
@@ -63,20 +63,20 @@ nb::bytes write(Optional1<const int64_t> label_indptr, Optional1<const int32_t> 
   std::string text;
   {
     nb::gil_scoped_release release;
-    text = write_sparse_text({static_cast<int64_t>(n_rows), labels ? label_indptr->data() : nullptr,
-                              labels ? labels->data() : nullptr, indptr.data(), indices.data(), values.data(),
-                              index_base});
+    text = write_label_text({static_cast<int64_t>(n_rows), labels ? label_indptr->data() : nullptr,
+                             labels ? labels->data() : nullptr, indptr.data(), indices.data(), values.data(),
+                             index_base});
   }
   return nb::bytes(text.data(), text.size());
 }
 
 }  // namespace
 
-void bind_sparse_text(nb::module_& m) {
-  m.def("read_sparse_text", &read, nb::arg("text").noconvert(), nb::arg("syntax"), nb::arg("n_features"),
+void bind_label_text(nb::module_& m) {
+  m.def("read_label_text", &read, nb::arg("text").noconvert(), nb::arg("syntax"), nb::arg("n_features"),
         nb::arg("n_labels"), nb::arg("first_line"), nb::arg("n_threads"),
         "Bytes of text -> (label_indptr, labels, indptr, indices, data) of its rows.");
-  m.def("write_sparse_text", &write, nb::arg("label_indptr").none(), nb::arg("labels").none(),
+  m.def("write_label_text", &write, nb::arg("label_indptr").none(), nb::arg("labels").none(),
         nb::arg("indptr"), nb::arg("indices"), nb::arg("data"), nb::arg("index_base"),
         "CSR rows -> bytes of text.");
 }
