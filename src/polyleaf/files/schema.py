@@ -117,11 +117,11 @@ class Schema:
     @classmethod
     def from_dict(cls, fields: Any) -> Schema:
         """The inverse of `to_dict`, for fields of any origin; ValueError where they are no schema's."""
-        names = [fields.get(name) for name in _COLUMNS] if isinstance(fields, Mapping) else []
+        names: list[Any] = [fields.get(name) for name in _COLUMNS] if isinstance(fields, Mapping) else []
         texts = all(isinstance(of, list) and all(isinstance(name, str) for name in of) for of in names)
         if not names or not texts or fields.get("task") not in TASKS:
             raise ValueError("The model does not say which columns it was trained from.")
-        schema = cls(fields["task"], *map(tuple, names))
+        schema = cls(fields["task"], *(tuple(of) for of in names))
         if not set(schema.categorical) <= set(schema.features) or not schema.targets:
             raise ValueError("The model names columns that do not agree with each other.")
         return schema

@@ -1,0 +1,153 @@
+#include "search/cell_scan.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "search/histogram.h"
+
+namespace polyleaf {
+
+void CellHistogram::reserve(int lanes) {
+  sums.reserve(static_cast<size_t>(kMissingCode + 1) * lanes + 16);
+  all.reserve(lanes + 16);
+  if (counts.size() > 0) return;
+  counts.reserve(kMissingCode + 1 + 16);
+  std::fill_n(counts.data(), counts.size(), 0u);
+}
+
+namespace {
+
+// The scan of one feature after another.
+class CellScan {
+ public:
+  CellScan(const Bins& bins, const int16_t* channels, const ScanNode& node, ScanScratch& scratch,
+           CellHistogram& histogram)
+      : bins_(bins),
+        lanes_(node.layout->lanes),
+        channels_(channels),
+        node_(node),
+        scores_(scores_of(node)),
+        kernels_(POLYLEAF_SELECT(histogram_kernels)),
+        scratch_(scratch),
+        histogram_(histogram) {
+    histogram_.found.clear();
+  }
+
+  void consider(int64_t number, const Cell* entries, int64_t n) {
+    const int f = bins_.cells().feature(number), n_bins = bins_.n_bins(f);
+    uint64_t touched[4] = {};
+    build(number, entries, n, touched);
+    const ScanFeature feature{histogram_.sums.data(), histogram_.counts.data(), touched, n_bins, n_bins};
+    NumericBest found;
+    scores_.scan_numeric(node_, feature, scratch_, &found);
+    clear(touched);
+    if (found.sum > -std::numeric_limits<float>::infinity())
+      histogram_.found.push_back({found, f, number, entries, n});
+  }
+
+  // Writes the best of each group, the best of all first, and of equal sums that of the first feature.
+  void choose(TileSplit* best, int n_best) {
+    std::vector<FoundSplit>& found = histogram_.found;
+    const auto is_better = [](const FoundSplit& a, const FoundSplit& b) {
+      return a.best.sum > b.best.sum || (a.best.sum == b.best.sum && a.feature < b.feature);
+    };
+    if (n_best > 1)
+      std::sort(found.begin(), found.end(), is_better);
+    else if (!found.empty())
+      std::iter_swap(found.begin(), std::min_element(found.begin(), found.end(), is_better));
+    int n = 0;
+    for (size_t i = 0; i < found.size() && n < n_best; ++i) {
+      const int group = bins_.group_of(found[i].feature);
+      if (std::none_of(best, best + n,
+                       [&](const TileSplit& b) { return bins_.group_of(b.feature) == group; }))
+        finish(found[i], best[n++]);
+    }
+  }
+
+ private:
+  // The split, with the exact sums of its left child.
+  void finish(const FoundSplit& found, TileSplit& best) {
+    best.take_if_better(found.best, found.feature);
+    best.set = {};
+    const Cell* end = found.entries + found.n;
+    const auto from = [&](int code) {
+      return std::lower_bound(found.entries, end, Cell::key_of(found.number, code),
+                              [](const Cell& entry, uint32_t key) { return entry.key < key; });
+    };
+    const Cell* after = from(best.bin + 1);
+    const Cell* missing = from(kMissingCode);
+    int64_t count = 0;
+    if (bins_.cells().common(found.number) <= best.bin) {  // all, less those that entries name
+      std::fill_n(histogram_.all.data(), lanes_, 0);
+      add(found.entries, found.n, histogram_.all.data());
+      for (int j = 0; j < lanes_; ++j) best.left[j] = node_.totals[j] - histogram_.all[j];
+      count = node_.count - found.n;
+    }
+    add(found.entries, after - found.entries, best.left.data());
+    count += after - found.entries;
+    if (best.missing_left) {
+      add(missing, end - missing, best.left.data());
+      count += end - missing;
+    }
+    best.left_count = static_cast<int32_t>(count);
+    if (missing == end) best.follow_larger_child(node_);
+  }
+
+  // The bins of one feature: those that entries name, and the common one, which holds all other rows.
+  void build(int64_t number, const Cell* entries, int64_t n, uint64_t* touched) {
+    const int common = bins_.cells().common(number), missing = bins_.n_bins(bins_.cells().feature(number));
+    int32_t* sums = histogram_.sums.data();
+    int32_t* all = histogram_.all.data();
+    std::fill_n(sums, lanes_, 0);  // scans read the first bin in any case
+    std::fill_n(sums + static_cast<size_t>(missing) * lanes_, lanes_, 0);
+    std::fill_n(all, lanes_, 0);
+    kernels_.build_few(entries, n, channels_, lanes_, missing, sums, histogram_.counts.data(), all, touched);
+    int32_t* rest = sums + static_cast<size_t>(common) * lanes_;
+    for (int j = 0; j < lanes_; ++j) rest[j] = node_.totals[j] - all[j];
+    histogram_.counts[common] = static_cast<uint32_t>(node_.count - n);
+    touched[common >> 6] |= uint64_t{1} << (common & 63);
+  }
+
+  void clear(const uint64_t* touched) {
+    for (int word = 0; word < 4; ++word)
+      for (uint64_t bits = touched[word]; bits != 0; bits &= bits - 1)
+        histogram_.counts[word * 64 + __builtin_ctzll(bits)] = 0;
+  }
+
+  void add(const Cell* entries, int64_t n, int32_t* out) {
+    uint64_t touched[4] = {};
+    if (n == 0) return;
+    kernels_.build_few(entries, n, channels_, lanes_, kMissingCode, histogram_.sums.data(),
+                       histogram_.counts.data(), out, touched);
+    clear(touched);
+  }
+
+  const Bins& bins_;
+  const int lanes_;
+  const int16_t* channels_;
+  const ScanNode& node_;
+  const ScoreKernels& scores_;
+  const HistogramKernels& kernels_;
+  ScanScratch& scratch_;
+  CellHistogram& histogram_;
+};
+
+}  // namespace
+
+void best_splits_of_entries(const Bins& bins, const Cell* entries, int64_t n, const int16_t* channels,
+                            const ScanNode& node, const uint8_t* allowed, ScanScratch& scratch,
+                            CellHistogram& histogram, TileSplit* best, int n_best) {
+  for (int i = 0; i < n_best; ++i) best[i].begin(node);
+  CellScan scan(bins, channels, node, scratch, histogram);
+  const int64_t least = std::max(1, node.config->min_child_samples);
+  for (const Cell *at = entries, *end = entries + n, *next; at != end; at = next) {
+    const int32_t number = at->number();
+    next = at + 1;
+    while (next != end && next->number() == number) ++next;
+    // One child of every split has none but rows that entries name.
+    if (next - at >= least && allowed[bins.cells().feature(number)]) scan.consider(number, at, next - at);
+  }
+  scan.choose(best, n_best);
+}
+
+}  // namespace polyleaf
