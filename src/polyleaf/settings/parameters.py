@@ -41,6 +41,7 @@ __all__ = [
     "TreeParameters",
 ]
 
+FewTogether = Literal["pairwise", "no_interactions"]
 CurvatureKind = Literal["auto", "none", "shared", "diagonal", "full", "block"]
 
 
@@ -89,6 +90,12 @@ class TreeParameters:
 
     colsample_bynode: float = parameter(default=0.5, within="(0, 1]")
     """Fraction of the tree's features (see `colsample_bytree`) that each node sees, rounded up."""
+
+    interaction_constraints: FewTogether | Sequence[Sequence[Any]] | None = parameter(default=None)
+    """Which features may meet on a path from the root to a leaf, and so interact. A list of groups of names
+    or numbers: a path stays within one of them, and features that no group has are a group together (as in
+    scikit-learn); "pairwise": at most two features a path; "no_interactions": one, which makes the model a
+    sum of functions of one feature. None: any."""
 
     max_cat_to_onehot: int = parameter(default=4, within="[1, inf)")
     """Up to this many categories in a node, splits are one category against the rest; above, sets of
