@@ -40,6 +40,7 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, RegressorParameters):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = constraints(RegressorParameters)
     _sparse_kind = "regression"
+    _kinds = ("regression",)
 
     def _encode_sparse_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
         if self.normalize_targets not in ("auto", False):
@@ -53,7 +54,7 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, RegressorParameters):
 
     def _encode_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
         if start is not None:
-            return TargetEncoding.from_dict(start.metadata).encode(y, sample_weight)
+            return TargetEncoding.from_dict(start.metadata, start.n_outputs).encode(y, sample_weight)
         return encode_regression(y, sample_weight, missing=self.missing_targets, normalize=self._normalize())
 
     def _normalize(self) -> Normalize:
