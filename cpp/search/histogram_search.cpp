@@ -145,8 +145,8 @@ const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(const std::vect
   std::vector<Job> jobs = plan(nodes);
   proposals_.clear();
   if (jobs.empty()) return proposals_;
-  if (scope_->config().colsample_bynode < 1.0)
-    for (const SearchNode& node : nodes) nodes_[node.id].allowed = scope_->features_of(node.id);
+  if (scope_->nodes_differ())
+    for (const SearchNode& node : nodes) nodes_[node.id].allowed = scope_->features_of(node);
   gather_channels(jobs);
   if (renewed) sum_totals(jobs);
   build_chunks(jobs);
@@ -417,7 +417,7 @@ Slots HistogramSearch::slots_of(const Node& node, const Tile& tile) const {
 }
 
 const std::vector<uint8_t>& HistogramSearch::allowed_of(const Node& node) const {
-  return scope_->config().colsample_bynode < 1.0 ? node.allowed : scope_->features();
+  return scope_->nodes_differ() ? node.allowed : scope_->features();
 }
 
 // What other parts have found makes a scan faster; the best split of the node does not depend on it.

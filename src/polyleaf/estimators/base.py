@@ -26,7 +26,7 @@ from polyleaf.callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable
 from polyleaf.inputs.targets import Target, TargetEncoding, encode_sparse
-from polyleaf.metrics import Metric, get_metrics
+from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.model import Model, serialize
 from polyleaf.model.serialize import ModelFileError
 from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
@@ -242,7 +242,7 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
                 get_metrics(("p@1", "p@3", "p@5") if chosen is None else chosen, objective)
             )
         if chosen is None:
-            chosen = objective.metric_for(encoding.kind, encoding.n_outputs)
+            return default_metrics(objective, encoding.kind, encoding.n_outputs)
         return get_metrics(chosen, objective)
 
     @contextmanager

@@ -1,8 +1,8 @@
 """The user's y and weights -> Target: what the loop learns, and how to turn its answers back into the
 user's terms.
 
-Owns the meaning of y: kinds of target, class labels, missing values, weights per row and per output, units.
-Must not know objectives, trees or X.
+Owns the meaning of y: kinds of target, class labels, missing values, weights per row and per output. Must not
+know objectives, trees or X, nor in which units outputs are learned (`units`).
 
 Regression targets stay as they are, float64 if the user has float64: objectives take the base score off
 before they round to float32. Where outputs are to be normalised they are kept as `(y - offset) / scale` in
@@ -23,14 +23,11 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_array
 
 from polyleaf.inputs.csr import canonical, row_of
+from polyleaf.inputs.units import Normalize, unit_of
 
 __all__ = ["Target", "TargetEncoding", "encode_classification", "encode_regression", "encode_sparse"]
 
 Kind = Literal["regression", "binary", "multiclass", "multilabel"]
-
-# Sums of float32 gradients are squared in the split search: above this, n rows of them overflow to infinity.
-_LARGEST_SUM = 1e18
-_SMALLEST = 1e-15  # ... and the squares of smaller ones vanish
 
 
 @dataclass(frozen=True)
@@ -251,7 +248,7 @@ def encode_regression(
     sample_weight: Any = None,
     *,
     missing: Literal["error", "ignore"] = "error",
-    normalize: bool = False,
+    normalize: Normalize = False,
 ) -> Target:
     """Encode a regression target.
 
@@ -261,9 +258,8 @@ def encode_regression(
     sample_weight : array-like of shape (n_rows,) or (n_rows, n_columns), optional
     missing : {"error", "ignore"}
         Whether NaN in y is an error or a value of weight 0.
-    normalize : bool
-        Take off the mean of each output and divide by its standard deviation (weighted, over the values
-        that are there).
+    normalize : bool or "auto"
+        Whether outputs are learned in their own unit: see :func:`polyleaf.inputs.units.unit_of`.
 
     Returns
     -------
@@ -279,9 +275,7 @@ def encode_regression(
     columns = values[:, None] if values.ndim == 1 else values
     weight = _check_weight(sample_weight, len(values), 0 if one_dimensional else columns.shape[1], "y")
     _check_every_output_has_weight(columns, weight, names)
-    offset, scale = _mean_and_deviation(columns, weight) if normalize else (None, None)
-    if not normalize:
-        _check_spread(columns)
+    offset, scale = unit_of(columns, weight, normalize)
     encoding = TargetEncoding(
         kind="regression",
         n_outputs=columns.shape[1],
@@ -583,7 +577,7 @@ def _with_missing(values: np.ndarray, weight: np.ndarray | None, encoding: Targe
     return Target(np.where(there, values, values.dtype.type(0)), weight, encoding)
 
 
-# --- weights and units ---
+# --- weights ---
 
 
 def _check_weight(sample_weight: Any, n_rows: int, n_columns: int, name: str) -> np.ndarray | None:
@@ -654,46 +648,6 @@ def _check_two_classes(classes: np.ndarray, ids: np.ndarray, weight: np.ndarray 
                 f"Only one class, {classes.tolist()[present[0]]!r}, has rows of positive weight: "
                 "a classifier needs two classes at least."
             )
-
-
-def _mean_and_deviation(columns: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Weighted mean and standard deviation (1 for a constant) of each column, over the values it has."""
-    offset, scale = np.zeros(columns.shape[1]), np.ones(columns.shape[1])
-    for j in range(columns.shape[1]):
-        values = columns[:, j].astype(np.float64)
-        there = ~np.isnan(values)
-        w = there.astype(np.float64)
-        if weight is not None:
-            w *= weight if weight.ndim == 1 else weight[:, j]
-        values[~there] = 0.0
-        with np.errstate(over="ignore", invalid="ignore"):
-            offset[j] = (w * values).sum() / w.sum()
-            deviation = np.sqrt((w * (values - offset[j]) ** 2).sum() / w.sum())
-        if not np.isfinite(deviation):
-            raise ValueError(
-                f"Output {j} of y contains a value too large to be squared: divide it by a constant."
-            )
-        if deviation > 0:
-            scale[j] = deviation
-    return offset, scale
-
-
-def _check_spread(columns: np.ndarray) -> None:
-    """Sums of gradients are squared in float32: outputs must be neither huge nor tiny."""
-    with np.errstate(over="ignore"):
-        spread = np.nanmax(columns, axis=0) - np.nanmin(columns, axis=0)
-    limit = _LARGEST_SUM / len(columns)
-    if spread.max() > limit:
-        raise ValueError(
-            f"y contains a value too large: with {len(columns)} rows, an output must not vary by more than "
-            f"{limit:.3g}. Divide y by a constant, or set normalize_targets=True."
-        )
-    if 0 < spread.max() < _SMALLEST:
-        warnings.warn(
-            f"y varies by {spread.max():.3g} at most, too little for float32 sums of squares: "
-            "set normalize_targets=True or multiply y by a constant.",
-            stacklevel=4,
-        )
 
 
 # --- weights of classes ---
