@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, validate_data
 
 import polyleaf._core as _core
+from polyleaf.inputs.sound import sound
 
 FROM_DTYPE: Literal["from_dtype"] = "from_dtype"  # columns are categories where their type says so
 MAX_ROWS = 2**31 - 1
@@ -212,6 +213,7 @@ def as_features(
     TypeError
         Objects that cannot be read as numbers at all.
     """
+    X = sound(X, "X")
     spec = getattr(reference, "spec_", reference)
     wanted = spec.is_categorical if spec is not None else categorical_features
     reader = _Reader(wanted, feature_names, spec, estimator, reset, n_threads)

@@ -23,6 +23,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_array
 
 from polyleaf.inputs.csr import canonical, row_of
+from polyleaf.inputs.sound import sound
 from polyleaf.inputs.units import Normalize, unit_of
 
 __all__ = ["Target", "TargetEncoding", "encode_classification", "encode_regression", "encode_sparse"]
@@ -376,7 +377,7 @@ def encode_sparse(
     ValueError
         Where y or the weights are not what they should be.
     """
-    given = y if scipy.sparse.issparse(y) else _finite(_as_numpy(y), name, "error", np.float32)
+    given = y if scipy.sparse.issparse(y) else _finite(_as_numpy(y, name), name, "error", np.float32)
     values = canonical(given, name, repeated="refuse")
     n_rows, n_outputs = values.shape
     weight = _check_weight(sample_weight, n_rows, 0, name)
@@ -440,10 +441,11 @@ def _encode_multilabel(
 # --- reading y ---
 
 
-def _as_numpy(y: Any) -> Any:
+def _as_numpy(y: Any, name: str = "y") -> Any:
     """SciPy, polars and Arrow as NumPy; pandas as it is, because check_array knows its missing values."""
     if y is None:
         raise ValueError("This estimator requires y to be passed, but the target y is None.")
+    y = sound(y, name)
     if scipy.sparse.issparse(y):
         return y.toarray()
     if hasattr(y, "iloc"):
@@ -483,10 +485,23 @@ def _finite(y: Any, name: str, missing: str, dtype: Any) -> np.ndarray:
 
 
 def _regression_values(y: Any, name: str, missing: str) -> np.ndarray:
-    values = _finite(_as_numpy(y), name, missing, [np.float64, np.float32])
+    given = _as_numpy(y, name)
+    _refuse_dates(given, name)
+    values = _finite(given, name, missing, [np.float64, np.float32])
     if values.ndim > 2 or (values.ndim == 2 and values.shape[1] == 0):
         raise ValueError(f"{name} must have shape (n_rows,) or (n_rows, n_outputs), got {values.shape}.")
     return values
+
+
+def _refuse_dates(values: Any, name: str) -> None:
+    """Times would be taken for numbers of nanoseconds."""
+    of_columns = getattr(values, "dtypes", None) if np.ndim(values) == 2 else None
+    dtypes = [getattr(values, "dtype", None)] if of_columns is None else list(of_columns)
+    if any(getattr(dtype, "kind", "") in ("m", "M") for dtype in dtypes):
+        raise ValueError(
+            f"{name} holds dates or times, which are not numbers. Convert them, for example to days: "
+            "(y - y.min()) / numpy.timedelta64(1, 'D')."
+        )
 
 
 def _is_multilabel(y: Any, missing: str) -> bool:
@@ -513,7 +528,7 @@ def _is_multilabel(y: Any, missing: str) -> bool:
 
 
 def _indicator_values(y: Any, name: str, missing: str) -> np.ndarray:
-    values = _finite(_as_numpy(y), name, missing, np.float32)
+    values = _finite(_as_numpy(y, name), name, missing, np.float32)
     if values.ndim != 2:
         raise ValueError(f"{name} must be an indicator matrix (n_rows, n_labels), got shape {values.shape}.")
     wrong = ~((values == 0) | (values == 1) | np.isnan(values))
@@ -526,7 +541,7 @@ def _indicator_values(y: Any, name: str, missing: str) -> np.ndarray:
 
 
 def _label_vector(y: Any, name: str, warn: bool = False) -> np.ndarray:
-    labels = _finite(_as_numpy(y), name, "error", None)
+    labels = _finite(_as_numpy(y, name), name, "error", None)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = _ravel_column(labels)[0] if warn else labels[:, 0]
     if labels.ndim != 1:
@@ -584,7 +599,7 @@ def _check_weight(sample_weight: Any, n_rows: int, n_columns: int, name: str) ->
     """float32 `(n_rows,)` or, where `n_columns` > 0 allows it, `(n_rows, n_columns)`."""
     if sample_weight is None:
         return None
-    sample_weight = _as_numpy(sample_weight)
+    sample_weight = _as_numpy(sample_weight, "sample_weight")
     if np.ndim(sample_weight) == 0:
         sample_weight = np.full(n_rows, sample_weight)
     weight = check_array(
