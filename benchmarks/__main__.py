@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from . import cases, compare, defaults, kernels, papers, peers, report, results
+from . import abilities, cases, compare, defaults, kernels, papers, peers, report, results
 from .frame import runner, tables
 from .frame.context import Context
 from .frame.paper import Paper, Table
@@ -59,6 +59,9 @@ def _parser() -> argparse.ArgumentParser:
     p = commands.add_parser("defaults", help="the libraries out of the box; goes on where it was stopped")
     p.set_defaults(command=_defaults)
     _study(p, "defaults")
+
+    p = commands.add_parser("abilities", help="what each installed library can do at all, tried")
+    p.set_defaults(command=_abilities)
 
     p = commands.add_parser("results", help="writes the page of results, with tables and plots")
     p.set_defaults(command=_results)
@@ -156,6 +159,11 @@ def _papers(options: argparse.Namespace) -> int:
         return 2
     chosen = [paper for name, paper in known.items() if not options.name or name in options.name]
     return _run_studies(chosen, "papers", options)
+
+
+def _abilities(options: argparse.Namespace) -> int:
+    report.show("What works", *abilities.rows_of(abilities.run()))
+    return 0
 
 
 def _defaults(options: argparse.Namespace) -> int:
