@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from . import cases, compare, defaults, kernels, papers, peers, report, results, scales
+from . import abilities, cases, compare, defaults, kernels, papers, peers, report, results, scales
 from .frame import runner, tables
 from .frame.context import Context
 from .frame.paper import Paper, Table
@@ -63,6 +63,9 @@ def _parser() -> argparse.ArgumentParser:
         p = commands.add_parser(name, help=f"{study.title.lower()}; goes on where it was stopped")
         p.set_defaults(command=_studies, study=name)
         _study(p, name)
+
+    p = commands.add_parser("abilities", help="what each installed library can do at all, tried")
+    p.set_defaults(command=_abilities)
 
     p = commands.add_parser("results", help="writes the page of results, with tables and plots")
     p.set_defaults(command=_results)
@@ -160,6 +163,11 @@ def _papers(options: argparse.Namespace) -> int:
         return 2
     chosen = [paper for name, paper in known.items() if not options.name or name in options.name]
     return _run_studies(chosen, "papers", options)
+
+
+def _abilities(options: argparse.Namespace) -> int:
+    report.show("What works", *abilities.rows_of(abilities.run()))
+    return 0
 
 
 def _studies(options: argparse.Namespace) -> int:
