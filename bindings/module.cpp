@@ -11,6 +11,7 @@ void bind_objectives(nb::module_& m);
 void bind_grower(nb::module_& m);
 void bind_leaf_blocks(nb::module_& m);
 void bind_linear(nb::module_& m);
+void bind_explainer(nb::module_& m);
 void bind_predict(nb::module_& m);
 void bind_sketch(nb::module_& m);
 void bind_sparse(nb::module_& m);
@@ -29,6 +30,7 @@ NB_MODULE(_core, m) {
   polyleaf::bind_grower(m);
   polyleaf::bind_leaf_blocks(m);
   polyleaf::bind_linear(m);
+  polyleaf::bind_explainer(m);
   polyleaf::bind_predict(m);
   polyleaf::bind_sketch(m);
   polyleaf::bind_sparse(m);
