@@ -67,16 +67,18 @@ void explain(const Explainer& explainer, const Array2<const uint8_t>& codes, con
   require(fits, interactions ? "`out` must have shape (n_rows, n_features, n_features, outputs)."
                              : "`out` must have shape (n_rows, n_features, outputs).");
   nb::gil_scoped_release release;
-  explainer.explain(code_matrix(codes), feature_matrix(features), chosen, interactions, out.data(), n_threads);
+  explainer.explain(code_matrix(codes), feature_matrix(features), chosen, interactions, out.data(),
+                    n_threads);
 }
 
 }  // namespace
 
 void bind_explainer(nb::module_& m) {
-  nb::class_<Explainer>(m, "Explainer",
-                        "Contributions of features to the raw sums of trees first .. last - 1: Shapley's values.\n"
-                        "Without a background (codes (n_features, n_rows), and features where leaves are linear)\n"
-                        "what is not known of a row is as the counts of the nodes say.")
+  nb::class_<Explainer>(
+      m, "Explainer",
+      "Contributions of features to the raw sums of trees first .. last - 1: Shapley's values.\n"
+      "Without a background (codes (n_features, n_rows), and features where leaves are linear)\n"
+      "what is not known of a row is as the counts of the nodes say.")
       .def("__init__", &make, nb::arg("forest"), nb::arg("first") = 0, nb::arg("last") = nb::none(),
            nb::arg("background") = nb::none(), nb::arg("features").noconvert() = nb::none(),
            nb::arg("n_threads") = 1)

@@ -13,7 +13,8 @@ void ClippedSlopes::set_row(const ProductGame& game, const std::vector<uint8_t>&
   if (regressors.size() > kMostClippedRegressors)
     throw std::invalid_argument(
         "A linear leaf has " + std::to_string(regressors.size()) +
-        " regressors and bounds that a payload meets: its contributions take a look at every set of them, and " +
+        " regressors and bounds that a payload meets: its contributions take a look at every set of them, "
+        "and " +
         std::to_string(kMostClippedRegressors) +
         " are the most. Train with fewer linear_features, or with linear_extrapolation=\"free\".");
   held_ = held;
@@ -26,8 +27,8 @@ void ClippedSlopes::set_row(const ProductGame& game, const std::vector<uint8_t>&
   for (int32_t q = 0; q < game.n_points; ++q) add_point(game, game.at[q], game.weight[q]);
 }
 
-// others_[term]: the product of the factors of all features that are neither the term's nor regressors, times what the
-// term's own features change.
+// others_[term]: the product of the factors of all features that are neither the term's nor regressors,
+// times what the term's own features change.
 void ClippedSlopes::multiply_others(const ProductGame& game) {
   others_.assign(n_terms_, 1.0);
   const auto change = [&](int32_t j) {

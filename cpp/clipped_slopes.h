@@ -1,8 +1,9 @@
 // Contributions by a linear leaf to a row whose payload may leave the leaf's bounds.
 //
-// A regressor that is not known counts as the leaf's centre, as a missing one does, and whatever the known ones add up to
-// is held within the bounds. Where the bounds are met for some of the sets of regressors that can be known, the payload
-// is no sum over regressors, and every such set is looked at: 2^m of them for the m regressors that the row holds.
+// A regressor that is not known counts as the leaf's centre, as a missing one does, and whatever the known
+// ones add up to is held within the bounds. Where the bounds are met for some of the sets of regressors that
+// can be known, the payload is no sum over regressors, and every such set is looked at: 2^m of them for the
+// m regressors that the row holds.
 //
 // Owns: the sums over these sets. Must not know: outputs, tiles, whose row it is.
 #pragma once
@@ -18,14 +19,16 @@ constexpr int32_t kMostClippedRegressors = 16;
 // Payloads of one output: clip(intercept + sum over the known regressors of slopes, lower, upper).
 struct ClippedPayload {
   double intercept, lower, upper;
-  std::vector<double> slopes;  // of the regressors that set_row was given: weight times distance from the centre
+  std::vector<double>
+      slopes;  // of the regressors that set_row was given: weight times distance from the centre
 };
 
 class ClippedSlopes {
  public:
-  // A row that holds feature j where held[j] is set; regressors: features it holds whose slopes are not 0. Throws
-  // std::invalid_argument where there are more than kMostClippedRegressors.
-  void set_row(const ProductGame& game, const std::vector<uint8_t>& held, const std::vector<int32_t>& regressors);
+  // A row that holds feature j where held[j] is set; regressors: features it holds whose slopes are not 0.
+  // Throws std::invalid_argument where there are more than kMostClippedRegressors.
+  void set_row(const ProductGame& game, const std::vector<uint8_t>& held,
+               const std::vector<int32_t>& regressors);
   // contributions[term]: of what known regressors change in the payload.
   void find(const ClippedPayload& payload, std::vector<double>& contributions);
 

@@ -12,8 +12,9 @@
 namespace polyleaf {
 namespace {
 
-// Floats of the tables of a group, if all its leaves had one: with a tile they should fit the second-level cache.
-constexpr int64_t kGroupFloats = 1 << 19;
+// Floats of the tables of a group, if all its leaves had one: with a tile they should fit the second-level
+// cache.
+constexpr int64_t kGroupFloats = 1 << 19, kGroupFloatsOfPairs = 1 << 22;
 constexpr int32_t kGroupBits = 8;  // no leaf counts as more than one of so many features
 // Floats of a tile; and at most.
 constexpr int64_t kTileFloats = 1 << 18;
@@ -39,7 +40,7 @@ struct Explainer::Part {
   std::shared_ptr<const LeafBlock> leaves;
   int32_t output;
   std::vector<LeafPaths> paths;
-  std::vector<double> probability;         // of each leaf id
+  std::vector<double> probability;          // of each leaf id
   std::vector<int32_t> leaf_of_background;  // of each row, where leaves are linear and there is a background
 };
 
@@ -55,7 +56,7 @@ struct Explainer::Unit {
 // A slot is a feature (second: -1), or a pair of features.
 struct Explainer::Group {
   struct Slot {
-    int32_t first, second;      // columns
+    int32_t first, second;        // columns
     int32_t of_first, of_second;  // slots of these, where this is a pair
   };
   std::vector<Unit> units;
@@ -109,7 +110,8 @@ Explainer::Explainer(const Forest& forest, TreeRange range, const CodeMatrix& ba
 
 void Explainer::read(const Forest& forest, TreeRange range) {
   const std::vector<int32_t> splits = forest.split_features(range), regressors = forest.regressors(range);
-  std::set_union(splits.begin(), splits.end(), regressors.begin(), regressors.end(), std::back_inserter(features_));
+  std::set_union(splits.begin(), splits.end(), regressors.begin(), regressors.end(),
+                 std::back_inserter(features_));
   n_features_ = features_.empty() ? 0 : features_.back() + 1;
   column_of_.assign(n_features_, -1);
   for (size_t c = 0; c < features_.size(); ++c) column_of_[features_[c]] = static_cast<int32_t>(c);
@@ -125,9 +127,9 @@ void Explainer::prepare() {
   for (const Part& part : parts_)
     for (const LeafPaths& paths : part.paths) most = std::max(most, paths.most_features());
   if (has_background_ && most > kMostCountedFeatures)
-    throw std::invalid_argument("A leaf lies behind splits on " + std::to_string(most) + " features; against a " +
-                                "background " + std::to_string(kMostCountedFeatures) +
-                                " are the most. Explain without one.");
+    throw std::invalid_argument("A leaf lies behind splits on " + std::to_string(most) +
+                                " features; against a " + "background " +
+                                std::to_string(kMostCountedFeatures) + " are the most. Explain without one.");
   rules_.prepare(most);
 }
 
@@ -221,7 +223,8 @@ std::vector<double> Explainer::expected_of(const Part& part, const OutputChunk& 
     const double probability = part.probability[leaf];
     if (view.kind == LeafKind::sparse) {
       for (int64_t e = view.begin[leaf]; e < view.begin[leaf + 1]; ++e)
-        if (const int32_t k = chunk.position_of[view.index[e]]; k >= 0) expected[k] += probability * view.values[e];
+        if (const int32_t k = chunk.position_of[view.index[e]]; k >= 0)
+          expected[k] += probability * view.values[e];
       continue;
     }
     for (size_t k = 0; k < expected.size(); ++k) {
@@ -291,7 +294,7 @@ std::vector<Explainer::Group> Explainer::groups(bool pairs) const {
       for (const LeafPath& path : paths.leaves)
         floats += n_terms(path.n_features, pairs) * table_step(std::min(path.n_features, kGroupBits)) *
                   (is_linear(*part.leaves) ? 1 + path.n_entries : 1);
-      if (all.empty() || size + floats > kGroupFloats) {
+      if (all.empty() || size + floats > (pairs ? kGroupFloatsOfPairs : kGroupFloats)) {
         all.emplace_back();
         size = 0;
       }
@@ -319,8 +322,8 @@ void Explainer::assign_slots(Group& group, bool pairs) const {
       for (int32_t i = 0; i < path.n_features; ++i) of_terms.push_back(single(columns[i]));
       for (int32_t i = 0; pairs && i < path.n_features; ++i)
         for (int32_t j = i + 1; j < path.n_features; ++j) {
-          const auto [at, is_new] =
-              slot_of_pair.try_emplace(key_of(columns[i], columns[j]), static_cast<int32_t>(group.slots.size()));
+          const auto [at, is_new] = slot_of_pair.try_emplace(key_of(columns[i], columns[j]),
+                                                             static_cast<int32_t>(group.slots.size()));
           if (is_new) group.slots.push_back({columns[i], columns[j], of_terms[i], of_terms[j]});
           of_terms.push_back(at->second);
         }
@@ -328,8 +331,8 @@ void Explainer::assign_slots(Group& group, bool pairs) const {
     }
 }
 
-void Explainer::explain(const CodeMatrix& codes, const FeatureMatrix& features, const ExplainedOutputs& outputs,
-                        bool interactions, float* out, int n_threads) const {
+void Explainer::explain(const CodeMatrix& codes, const FeatureMatrix& features,
+                        const ExplainedOutputs& outputs, bool interactions, float* out, int n_threads) const {
   check(codes, features);
   if (codes.n_rows == 0 || outputs.n == 0) return;
   const Work work{codes, features, outputs, interactions, out, n_threads};
@@ -340,7 +343,8 @@ void Explainer::explain(const CodeMatrix& codes, const FeatureMatrix& features, 
 }
 
 void Explainer::explain_group(Group& group, const Work& work) const {
-  const auto n_units = static_cast<int64_t>(group.units.size()), n_slots = static_cast<int64_t>(group.slots.size());
+  const auto n_units = static_cast<int64_t>(group.units.size()),
+             n_slots = static_cast<int64_t>(group.slots.size());
   if (n_slots == 0) return;  // single leaves
   parallel_for(work.n_threads, n_units, [&](int64_t u, int) {
     Unit& unit = group.units[u];
@@ -351,7 +355,7 @@ void Explainer::explain_group(Group& group, const Work& work) const {
     }
     unit.games =
         std::make_unique<LeafGames>(*unit.paths, rules_, linear, work.interactions, work.codes.n_rows);
-    unit.slots.sort(*unit.games);
+    unit.slots.sort(*unit.games, static_cast<int32_t>(n_slots));
   });
   int rows_together = kTileRows;
   const int64_t n = work.outputs.n;
@@ -412,14 +416,15 @@ void Explainer::explain_tile(const Group& group, const std::vector<LeafPayloads>
     const LeafPaths& paths = *unit.paths;
     const bool linear = is_linear(*unit.part->leaves);
     worker.games.reserve(paths);
-    if (unit.games != nullptr) worker.coefficients.reserve(static_cast<size_t>(unit.games->n_rows()) * kTileRows);
+    if (unit.games != nullptr)
+      worker.coefficients.reserve(static_cast<size_t>(unit.games->n_rows()) * kTileRows);
     kernels.decide(paths.splits.data(), static_cast<int32_t>(paths.splits.size()), worker.codes.data(),
                    worker.games.decisions.data());
     for (size_t i = 0; i < paths.leaves.size(); ++i) {
       const auto l = static_cast<int32_t>(i);
       const uint8_t* held = worker.games.held.data();
-      kernels.hold(paths.tests.data(), paths.test_begin.data() + paths.leaves[i].first, paths.leaves[i].n_features,
-                   worker.games.decisions.data(), worker.games.held.data());
+      kernels.hold(paths.tests.data(), paths.test_begin.data() + paths.leaves[i].first,
+                   paths.leaves[i].n_features, worker.games.decisions.data(), worker.games.held.data());
       if (unit.games == nullptr) {
         payloads[u].add_hybrids(l, unit.background, rules_, unit.slots, work.interactions, held, rows,
                                 worker.payloads, tile);

@@ -1,10 +1,12 @@
-// Contributions: what each feature adds to the raw scores of a row, as Shapley's values (docs/explaining.md).
+// Contributions: what each feature adds to the raw scores of a row, as Shapley's values
+// (docs/explaining.md).
 //
-// The trees of a forest are cut into groups of leaves whose tables fit the cache; a group goes over all rows, tile by tile,
-// and adds up its leaves in order. Groups do not depend on rows, outputs or threads, so neither do the bits of the result.
+// The trees of a forest are cut into groups of leaves whose tables fit the cache; a group goes over all
+// rows, tile by tile, and adds up its leaves in order. Groups do not depend on rows, outputs or threads, so
+// neither do the bits of the result.
 //
-// Owns: groups, tiles and their order. Must not know: how coefficients are found (leaf_games.h), what leaves pay out
-// (leaf_payloads.h), base scores.
+// Owns: groups, tiles and their order. Must not know: how coefficients are found (leaf_games.h), what leaves
+// pay out (leaf_payloads.h), base scores.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -27,10 +29,10 @@ class Explainer {
  public:
   // What is unknown of a row is known by the counts of the trees' nodes.
   Explainer(const Forest& forest, TreeRange range);
-  // What is unknown of a row is as in the rows of a background, of which there is at least one; `features` where leaves
-  // are linear. Nothing of it is kept but what trees read.
-  Explainer(const Forest& forest, TreeRange range, const CodeMatrix& background, const FeatureMatrix& features,
-            int n_threads);
+  // What is unknown of a row is as in the rows of a background, of which there is at least one; `features`
+  // where leaves are linear. Nothing of it is kept but what trees read.
+  Explainer(const Forest& forest, TreeRange range, const CodeMatrix& background,
+            const FeatureMatrix& features, int n_threads);
   ~Explainer();
 
   int32_t n_outputs() const { return n_outputs_; }
@@ -38,7 +40,8 @@ class Explainer {
   // The expected sum of payloads of a row of which nothing is known, not scaled.
   void expect(const ExplainedOutputs& outputs, double* expected) const;
 
-  // out (n_rows, F, n), or with interactions (n_rows, F, F, n), F being codes.n_features, += contributions, in float32.
+  // out (n_rows, F, n), or with interactions (n_rows, F, F, n), F being codes.n_features, += contributions,
+  // in float32.
   void explain(const CodeMatrix& codes, const FeatureMatrix& features, const ExplainedOutputs& outputs,
                bool interactions, float* out, int n_threads) const;
 
@@ -63,18 +66,19 @@ class Explainer {
   std::vector<Group> groups(bool pairs) const;
   void assign_slots(Group& group, bool pairs) const;
   void explain_group(Group& group, const Work& work) const;
-  void explain_chunk(const Group& group, const std::vector<LeafPayloads>& payloads, const Work& work, int64_t first,
-                     int32_t n, int rows_together) const;
-  void explain_tile(const Group& group, const std::vector<LeafPayloads>& payloads, const Work& work, int64_t row,
-                    int n_rows, int32_t n_outputs, Worker& worker, const ContributionTile& tile) const;
+  void explain_chunk(const Group& group, const std::vector<LeafPayloads>& payloads, const Work& work,
+                     int64_t first, int32_t n, int rows_together) const;
+  void explain_tile(const Group& group, const std::vector<LeafPayloads>& payloads, const Work& work,
+                    int64_t row, int n_rows, int32_t n_outputs, Worker& worker,
+                    const ContributionTile& tile) const;
   void write_tile(const Group& group, const Work& work, int64_t row, int n_rows, int64_t first,
                   const ContributionTile& tile) const;
 
   int32_t n_outputs_;
-  int32_t n_features_ = 0;               // that are read: 1 + the largest
-  std::vector<int32_t> features_;        // that are read, ascending: those of the columns
-  std::vector<int32_t> column_of_;       // of each feature; -1: not read
-  std::vector<int32_t> regressors_;      // columns that linear leaves read
+  int32_t n_features_ = 0;           // that are read: 1 + the largest
+  std::vector<int32_t> features_;    // that are read, ascending: those of the columns
+  std::vector<int32_t> column_of_;   // of each feature; -1: not read
+  std::vector<int32_t> regressors_;  // columns that linear leaves read
   std::vector<Part> parts_;
   bool has_background_ = false;
   GameRules rules_;

@@ -16,7 +16,8 @@ void HybridRows::choose_free(const HybridLeaf& leaf, const RowAtLeaf& explained,
   if (free_.size() > kMostClippedRegressors)
     throw std::invalid_argument(
         "A linear leaf has " + std::to_string(free_.size()) +
-        " regressors that differ between a row and one of the background; its contributions take a look at every "
+        " regressors that differ between a row and one of the background; its contributions take a look at "
+        "every "
         "set of them, and " +
         std::to_string(kMostClippedRegressors) +
         " are the most. Train with fewer linear_features, or explain without a background.");
@@ -39,14 +40,13 @@ void HybridRows::find_payloads(const HybridLeaf& leaf, const RowAtLeaf& explaine
     for (int32_t k = 0; k < leaf.n_outputs; ++k) payloads_[k] += static_cast<double>(weights[k]) * shift;
   }
   for (int32_t k = 0; k < leaf.n_outputs; ++k)
-    payloads_[k] =
-        std::min(std::max(payloads_[k], static_cast<double>(leaf.lower[k])), static_cast<double>(leaf.upper[k]));
+    payloads_[k] = std::min(std::max(payloads_[k], static_cast<double>(leaf.lower[k])),
+                            static_cast<double>(leaf.upper[k]));
 }
 
 void HybridRows::add(const HybridLeaf& leaf, const RowAtLeaf& explained, const RowAtLeaf& other, double share,
                      bool pairs, const CoalitionWeights& weights, double* contributions) {
-  const uint64_t everything =
-      leaf.n_features == 64 ? ~uint64_t{0} : (uint64_t{1} << leaf.n_features) - 1;
+  const uint64_t everything = leaf.n_features == 64 ? ~uint64_t{0} : (uint64_t{1} << leaf.n_features) - 1;
   if ((explained.pattern | other.pattern) != everything) return;  // no mixture is in the leaf
   choose_free(leaf, explained, other);
   side_.resize(leaf.n_features);
@@ -60,7 +60,8 @@ void HybridRows::add(const HybridLeaf& leaf, const RowAtLeaf& explained, const R
     double* to = contributions;
     const auto add_term = [&](int32_t i, int32_t j) {
       const int sign = side_[i] * (j < 0 ? 1 : side_[j]);
-      const int32_t fewer_in = (side_[i] > 0) + (j >= 0 && side_[j] > 0), fewer_out = (j < 0 ? 1 : 2) - fewer_in;
+      const int32_t fewer_in = (side_[i] > 0) + (j >= 0 && side_[j] > 0),
+                    fewer_out = (j < 0 ? 1 : 2) - fewer_in;
       const double weight = sign == 0 ? 0.0 : share * sign * weights(in - fewer_in, out - fewer_out);
       if (weight != 0.0)
         for (int32_t k = 0; k < leaf.n_outputs; ++k) to[k] += weight * payloads_[k];

@@ -5,7 +5,8 @@
 namespace polyleaf {
 namespace {
 
-// With shares a table is no more than a memory of what was computed; for longer paths it would leave the cache.
+// With shares a table is no more than a memory of what was computed; for longer paths it would leave the
+// cache.
 constexpr int32_t kShareTableBits = 8;
 // More points would change nothing: what they integrate are products of numbers between 0 and 1.
 constexpr int32_t kMostPoints = 32;

@@ -1,12 +1,14 @@
 // The coefficients of leaves: how much of a leaf's payload each feature of its path is worth to a row.
 //
-// To know some features of a row is to know which of a leaf's conditions it meets; what is unknown is taken from the
-// training rows (shares: leaf_paths.h) or from the rows of a background. How likely the row is in the leaf, given what
-// is known, is a game of the features, and a coefficient is Shapley's value of a feature in it. It depends on which
-// features the row holds, its *pattern*, and on nothing else: so where many rows are to be explained, all patterns of a
-// leaf make a table. The two ways differ in how a coefficient is found, and a table has the bits of what it stands for.
+// To know some features of a row is to know which of a leaf's conditions it meets; what is unknown is taken
+// from the training rows (shares: leaf_paths.h) or from the rows of a background. How likely the row is in
+// the leaf, given what is known, is a game of the features, and a coefficient is Shapley's value of a
+// feature in it. It depends on which features the row holds, its *pattern*, and on nothing else: so where
+// many rows are to be explained, all patterns of a leaf make a table. The two ways differ in how a
+// coefficient is found, and a table has the bits of what it stands for.
 //
-// A linear leaf has more games, one a regressor: how likely the row is in the leaf *and* the regressor is known.
+// A linear leaf has more games, one a regressor: how likely the row is in the leaf *and* the regressor is
+// known.
 //
 // Owns: coefficients. Must not know: payloads, outputs, whose rows these are.
 #pragma once

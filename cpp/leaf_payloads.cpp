@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
-#include <numeric>
 
 namespace polyleaf {
 namespace {
@@ -23,22 +22,20 @@ void LeafSlots::add_leaf(const std::vector<int32_t>& of_terms) {
   slots.insert(slots.end(), of_terms.begin(), of_terms.end());
 }
 
-void LeafSlots::sort(const LeafGames& games) {
-  std::vector<PayloadTerm> all(slots.size());
-  std::vector<int32_t> order(slots.size());
-  for (size_t l = 0; l < first.size(); ++l)
-    for (int32_t t = 0; t < games.n_terms(static_cast<int32_t>(l)); ++t)
-      all[first[l] + t] = {games.first_row(static_cast<int32_t>(l)) + t, static_cast<int32_t>(l)};
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return slots[a] < slots[b]; });
-  for (int32_t i : order) {
-    if (occurring.empty() || occurring.back() != slots[i]) {
-      occurring.push_back(slots[i]);
-      begin.push_back(static_cast<int32_t>(terms.size()));
-    }
-    terms.push_back(all[i]);
+void LeafSlots::sort(const LeafGames& games, int32_t n_slots) {
+  std::vector<int32_t> next(n_slots + 1, 0);  // first counts, then where the next term of a slot goes
+  for (int32_t slot : slots) ++next[slot + 1];
+  for (int32_t slot = 0; slot < n_slots; ++slot) {
+    next[slot + 1] += next[slot];
+    if (next[slot + 1] == next[slot]) continue;
+    occurring.push_back(slot);
+    begin.push_back(next[slot]);
   }
-  begin.push_back(static_cast<int32_t>(terms.size()));
+  begin.push_back(static_cast<int32_t>(slots.size()));
+  terms.resize(slots.size());
+  for (int32_t l = 0; l < static_cast<int32_t>(first.size()); ++l)
+    for (int32_t t = 0; t < games.n_terms(l); ++t)
+      terms[next[slots[first[l] + t]]++] = {games.first_row(l) + t, l};
 }
 
 LeafPayloads::LeafPayloads(const LeafPaths& paths, const LeafView& leaves, int32_t output,
@@ -105,34 +102,38 @@ void LeafPayloads::read_linear(const LeafView& leaves, const OutputChunk& chunk,
     for (int64_t e = first; e < first + path.n_entries; ++e) {
       centre_.push_back(leaves.centre[e]);
       for (int32_t k = 0; k < n_columns_; ++k)
-        *weight++ = within_floats(double{leaves.weights[e * leaves.stride + (output_ < 0 ? chunk.outputs[k] : 0)]} *
-                                  scale_of(chunk, position_ + k));
+        *weight++ =
+            within_floats(double{leaves.weights[e * leaves.stride + (output_ < 0 ? chunk.outputs[k] : 0)]} *
+                          scale_of(chunk, position_ + k));
     }
   }
 }
 
-void LeafPayloads::add(const LeafSlots& slots, const float* coefficients, const ContributionTile& tile) const {
+void LeafPayloads::add(const LeafSlots& slots, const float* coefficients,
+                       const ContributionTile& tile) const {
   if (n_columns_ == 0) return;
   const ContributionKernels& kernels = POLYLEAF_SELECT(contribution_kernels);
   if (kind_ != LeafKind::sparse) {
     for (size_t i = 0; i < slots.occurring.size(); ++i)
-      kernels.add_terms(slots.terms.data() + slots.begin[i], slots.begin[i + 1] - slots.begin[i], coefficients,
-                        values_.data(), n_columns_, n_columns_, tile.n_rows,
+      kernels.add_terms(slots.terms.data() + slots.begin[i], slots.begin[i + 1] - slots.begin[i],
+                        coefficients, values_.data(), n_columns_, n_columns_, tile.n_rows,
                         tile.at(slots.occurring[i], position_));
     return;
   }
   for (size_t i = 0; i < slots.occurring.size(); ++i)
     for (int32_t t = slots.begin[i]; t < slots.begin[i + 1]; ++t) {
-      const int64_t begin = entry_begin_[slots.terms[t].payload], end = entry_begin_[slots.terms[t].payload + 1];
+      const int64_t begin = entry_begin_[slots.terms[t].payload],
+                    end = entry_begin_[slots.terms[t].payload + 1];
       kernels.add_entries(coefficients + int64_t{slots.terms[t].coefficients} * kTileRows,
-                          positions_.data() + begin, values_.data() + begin, static_cast<int32_t>(end - begin),
-                          tile.n_rows, tile.at(slots.occurring[i], 0));
+                          positions_.data() + begin, values_.data() + begin,
+                          static_cast<int32_t>(end - begin), tile.n_rows, tile.at(slots.occurring[i], 0));
     }
 }
 
-void LeafPayloads::add_slopes(int32_t l, const LeafGames& games, const GameRules& rules, const LeafSlots& slots,
-                              bool pairs, const uint8_t* held, const TileRows& rows, float* coefficients,
-                              PayloadScratch& scratch, const ContributionTile& tile) const {
+void LeafPayloads::add_slopes(int32_t l, const LeafGames& games, const GameRules& rules,
+                              const LeafSlots& slots, bool pairs, const uint8_t* held, const TileRows& rows,
+                              float* coefficients, PayloadScratch& scratch,
+                              const ContributionTile& tile) const {
   const LeafPath& path = paths_.leaves[l];
   if (n_columns_ == 0 || path.n_entries == 0) return;
   const ContributionKernels& kernels = POLYLEAF_SELECT(contribution_kernels);
@@ -150,12 +151,17 @@ void LeafPayloads::add_slopes(int32_t l, const LeafGames& games, const GameRules
   }
   const size_t at = static_cast<size_t>(l) * n_columns_;
   const LeafSlopes slopes{weights_.data() + static_cast<size_t>(path.first_entry) * n_columns_,
-                          intercept_.data() + at, lower_.data() + at, upper_.data() + at,
-                          path.n_entries, n_columns_, n_columns_};
+                          intercept_.data() + at,
+                          lower_.data() + at,
+                          upper_.data() + at,
+                          path.n_entries,
+                          n_columns_,
+                          n_columns_};
   const bool any = kernels.find_clipped(slopes, scratch.shifts.data(), tile.n_rows, scratch.clipped.data());
   for (int32_t t = 0; t < terms; ++t)
-    kernels.add_slopes(slopes, first + int64_t{t} * kTileRows, int64_t{terms} * kTileRows, scratch.clipped.data(),
-                       tile.n_rows, tile.at(slots.slots[slots.first[l] + t], position_));
+    kernels.add_slopes(slopes, first + int64_t{t} * kTileRows, int64_t{terms} * kTileRows,
+                       scratch.clipped.data(), tile.n_rows,
+                       tile.at(slots.slots[slots.first[l] + t], position_));
   if (!any) return;
   const Quadrature& rule = rules.quadrature(path.n_features);
   add_clipped(l,
@@ -164,8 +170,8 @@ void LeafPayloads::add_slopes(int32_t l, const LeafGames& games, const GameRules
               slots, held, rows, scratch, tile);
 }
 
-void LeafPayloads::add_clipped(int32_t l, const ProductGame& game, const LeafSlots& slots, const uint8_t* held,
-                               const TileRows& rows, PayloadScratch& scratch,
+void LeafPayloads::add_clipped(int32_t l, const ProductGame& game, const LeafSlots& slots,
+                               const uint8_t* held, const TileRows& rows, PayloadScratch& scratch,
                                const ContributionTile& tile) const {
   const LeafPath& path = paths_.leaves[l];
   std::vector<uint8_t> row_holds(path.n_features);
@@ -175,7 +181,9 @@ void LeafPayloads::add_clipped(int32_t l, const ProductGame& game, const LeafSlo
     bool ready = false;
     for (int32_t k = 0; k < n_columns_; ++k) {
       if (scratch.clipped[static_cast<size_t>(k) * kTileRows + r] == 0) continue;
-      const auto shift = [&](int32_t e) { return double{scratch.shifts[static_cast<size_t>(e) * kTileRows + r]}; };
+      const auto shift = [&](int32_t e) {
+        return double{scratch.shifts[static_cast<size_t>(e) * kTileRows + r]};
+      };
       if (!ready) {
         for (int32_t j = 0; j < path.n_features; ++j) row_holds[j] = held[int64_t{j} * kTileRows + r];
         regressors.clear();
@@ -192,10 +200,12 @@ void LeafPayloads::add_clipped(int32_t l, const ProductGame& game, const LeafSlo
       payload.intercept = intercept_[at], payload.lower = lower_[at], payload.upper = upper_[at];
       payload.slopes.clear();
       for (int32_t e : entries)
-        payload.slopes.push_back(shift(e) * weights_[static_cast<size_t>(path.first_entry + e) * n_columns_ + k]);
+        payload.slopes.push_back(shift(e) *
+                                 weights_[static_cast<size_t>(path.first_entry + e) * n_columns_ + k]);
       scratch.slopes.find(payload, scratch.contributions);
       for (size_t t = 0; t < scratch.contributions.size(); ++t)
-        tile.at(slots.slots[slots.first[l] + t], position_ + k)[r] += static_cast<float>(scratch.contributions[t]);
+        tile.at(slots.slots[slots.first[l] + t], position_ + k)[r] +=
+            static_cast<float>(scratch.contributions[t]);
     }
   }
 }
@@ -206,10 +216,16 @@ void LeafPayloads::add_hybrids(int32_t l, const HybridBackground& background, co
   const LeafPath& path = paths_.leaves[l];
   if (n_columns_ == 0 || path.n_features == 0) return;
   const size_t at = static_cast<size_t>(l) * n_columns_;
-  const HybridLeaf leaf{path.n_features, path.n_entries, n_columns_, paths_.regressors.data() + path.first_entry,
+  const HybridLeaf leaf{path.n_features,
+                        path.n_entries,
+                        n_columns_,
+                        paths_.regressors.data() + path.first_entry,
                         centre_.data() + path.first_entry,
                         weights_.data() + static_cast<size_t>(path.first_entry) * n_columns_,
-                        intercept_.data() + at, lower_.data() + at, upper_.data() + at, n_columns_};
+                        intercept_.data() + at,
+                        lower_.data() + at,
+                        upper_.data() + at,
+                        n_columns_};
   const int32_t terms = n_terms(path.n_features, pairs);
   const double share = 1.0 / static_cast<double>(background.n_rows);
   std::vector<double> shifts(path.n_entries);
@@ -223,8 +239,8 @@ void LeafPayloads::add_hybrids(int32_t l, const HybridBackground& background, co
     scratch.contributions.assign(static_cast<size_t>(terms) * n_columns_, 0.0);
     for (int64_t b = 0; b < background.n_rows; ++b)
       scratch.hybrids.add(leaf, explained,
-                          {background.patterns[l][b], background.shifts[l].data() + b * path.n_entries}, share,
-                          pairs, *rules.weights, scratch.contributions.data());
+                          {background.patterns[l][b], background.shifts[l].data() + b * path.n_entries},
+                          share, pairs, *rules.weights, scratch.contributions.data());
     for (int32_t t = 0; t < terms; ++t)
       for (int32_t k = 0; k < n_columns_; ++k)
         tile.at(slots.slots[slots.first[l] + t], position_ + k)[r] +=

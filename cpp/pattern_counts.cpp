@@ -17,7 +17,8 @@ int32_t pair_index(int32_t i, int32_t j, int32_t n) {  // i < j
 // Counts of the supersets of every pattern, by their size: [size][pattern].
 class SupersetCounts {
  public:
-  SupersetCounts(int32_t n_features, const std::vector<uint64_t>& patterns, const std::vector<int64_t>& counts)
+  SupersetCounts(int32_t n_features, const std::vector<uint64_t>& patterns,
+                 const std::vector<int64_t>& counts)
       : size_(size_t{1} << n_features), counts_((n_features + 1) * size_, 0) {
     for (size_t i = 0; i < patterns.size(); ++i)
       counts_[std::popcount(patterns[i]) * size_ + patterns[i]] = counts[i];
@@ -124,7 +125,8 @@ void PatternCounts::coefficients(uint64_t pattern, bool pairs, const CoalitionWe
   write(pattern, pairs, weights, found, coefficients, step);
 }
 
-void PatternCounts::fill_table(bool pairs, const CoalitionWeights& weights, float* table, int64_t step) const {
+void PatternCounts::fill_table(bool pairs, const CoalitionWeights& weights, float* table,
+                               int64_t step) const {
   const int32_t n = n_features_, sizes = n + 1;
   const SupersetCounts supersets(n, patterns_, counts_);
   Mixable found;

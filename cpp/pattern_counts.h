@@ -1,9 +1,10 @@
 // How many rows of a background hold which features of a leaf's path, and the coefficients that follow.
 //
-// A row of the background and the row to be explained decide together whether a mixture of both is in the leaf: the
-// mixture has to take from the explained row what only that holds, and from the other what only that holds. So a
-// coefficient is a sum over the patterns of the background. Patterns are counted by size first; counts are integers,
-// so a table of all patterns and a walk through those that occur give the same bits.
+// A row of the background and the row to be explained decide together whether a mixture of both is in the
+// leaf: the mixture has to take from the explained row what only that holds, and from the other what only
+// that holds. So a coefficient is a sum over the patterns of the background. Patterns are counted by size
+// first; counts are integers, so a table of all patterns and a walk through those that occur give the same
+// bits.
 //
 // Owns: the counts. Must not know: payloads, features by name, tiles.
 #pragma once
@@ -42,9 +43,9 @@ class PatternCounts {
   void fill_table(bool pairs, const CoalitionWeights& weights, float* table, int64_t step) const;
 
  private:
-  // Rows of the background that hold all that the explained row does not, by the number of features they hold
-  // (at [... * (n_features + 1) + number]): all of them; without those that hold feature i; without i and j (i < j).
-  // The last two only of features that the explained row holds.
+  // Rows of the background that hold all that the explained row does not, by the number of features they
+  // hold (at [... * (n_features + 1) + number]): all of them; without those that hold feature i; without i
+  // and j (i < j). The last two only of features that the explained row holds.
   struct Mixable {
     std::vector<int64_t> all, without, without_both;
   };

@@ -32,7 +32,8 @@ double root_between(int n, double low, double high) {
 
 std::vector<Quadrature> gauss_legendre(int most) {
   std::vector<Quadrature> rules(1);
-  std::vector<double> roots;  // of the degree before: between two of them, and beyond them, lies one of the next
+  std::vector<double>
+      roots;  // of the degree before: between two of them, and beyond them, lies one of the next
   for (int n = 1; n <= most; ++n) {
     Quadrature rule;
     std::vector<double> next;

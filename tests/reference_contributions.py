@@ -1,16 +1,17 @@
 """Contributions by their definition: a game over all subsets of the features, and Shapley's values of it.
 
-The specification of `_core.Explainer` (docs/explaining.md). A forest is a list of (tree, leaves, output), a row its
-codes and, where leaves are linear, its raw features. Everything is float64, and takes 2^F evaluations a row.
+The specification of `_core.Explainer` (docs/explaining.md). A forest is a list of (tree, leaves, output), a
+row its codes and, where leaves are linear, its raw features. Everything is float64, and takes 2^F evaluations
+a row.
 
-What is known of a row is a set S of its features. The worth of S is the sum of the trees' payloads that is to be
-expected:
+What is known of a row is a set S of its features. The worth of S is the sum of the trees' payloads that is to
+be expected:
 
-- from counts (`expected`): a split on a known feature is followed; at one on an unknown feature both ways are, each by
-  its share of the training rows that its two children count (a half each where they count none). In a linear leaf
-  an unknown regressor is missing, so it counts as the leaf's centre.
-- from a background (`averaged`): the mean payload of the rows that have the features in S from the row and the others
-  from a row of the background.
+- from counts (`expected`): a split on a known feature is followed; at one on an unknown feature both ways
+  are, each by its share of the training rows that its two children count (a half each where they count none).
+  In a linear leaf an unknown regressor is missing, so it counts as the leaf's centre.
+- from a background (`averaged`): the mean payload of the rows that have the features in S from the row and
+  the others from a row of the background.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def share_of_left(tree, node):
 
 
 def payload(leaves, leaf, x, known):
-    """What a leaf pays out for the raw features x, of which those that are not known are missing: (K or 1,)."""
+    """What a leaf pays out for the raw features x, those that are not known being missing: (K or 1,)."""
     if isinstance(leaves, np.ndarray):
         return leaves[leaf].astype(np.float64)
     entries = slice(leaves.indptr[leaf], leaves.indptr[leaf + 1])

@@ -1,5 +1,5 @@
-// Kernels of contributions (contributions.h). A row's numbers never meet another row's, and every sum of one row runs
-// in one order, so all instruction sets give the same bits.
+// Kernels of contributions (contributions.h). A row's numbers never meet another row's, and every sum of one
+// row runs in one order, so all instruction sets give the same bits.
 #include "kernels/contributions.h"
 
 #include "eight.h"
@@ -123,11 +123,11 @@ POLYLEAF_INLINE Mask8 mask_of(const uint8_t* held) {
 // What `integrate` keeps of eight rows, a vector a feature.
 struct EightRows {
   f64x8 *factors, *before, *behind;
-  f64x8 *sums;  // of the features, then of their pairs
+  f64x8* sums;  // of the features, then of their pairs
 };
 
-// One point of the quadrature. A feature's factor is `low` where it is not held and `high` where it is; a term gets the
-// product of the factors of all other features.
+// One point of the quadrature. A feature's factor is `low` where it is not held and `high` where it is; a
+// term gets the product of the factors of all other features.
 void add_point(const ProductGame& game, const double* low, const double* high, double weight,
                const uint8_t* held, int64_t held_step, const EightRows& rows) {
   const int32_t n = game.n_features;
@@ -234,9 +234,9 @@ void add_terms(const PayloadTerm* terms, int32_t n_terms, const float* coefficie
   const auto add = [&](auto* outputs) {
     outputs(terms, n_terms, coefficients, payload + k, stride, n_rows, tile + int64_t{k} * kTileRows);
   };
-  for (; kSums >= 16 && k + 16 <= n_outputs; k += 16) add(add_outputs<kSums >= 16 ? 16 : 1>);
-  for (; kSums >= 8 && k + 8 <= n_outputs; k += 8) add(add_outputs<kSums >= 8 ? 8 : 1>);
-  for (; kSums >= 4 && k + 4 <= n_outputs; k += 4) add(add_outputs<kSums >= 4 ? 4 : 1>);
+  for (; kSums >= 16 && k + 16 <= n_outputs; k += 16) add(add_outputs < kSums >= 16 ? 16 : 1 >);
+  for (; kSums >= 8 && k + 8 <= n_outputs; k += 8) add(add_outputs < kSums >= 8 ? 8 : 1 >);
+  for (; kSums >= 4 && k + 4 <= n_outputs; k += 4) add(add_outputs < kSums >= 4 ? 4 : 1 >);
   for (; k + 2 <= n_outputs; k += 2) add(add_outputs<2>);
   for (; k < n_outputs; ++k) add(add_outputs<1>);
 }
@@ -324,8 +324,8 @@ void write(const float* tile, int32_t n_outputs, int n_rows, float* out, int64_t
 }  // namespace
 
 extern const ContributionKernels contribution_kernels;
-const ContributionKernels contribution_kernels = {
-    decide, hold,        number_patterns, look_up,      integrate,  add_terms,
-    add_entries, shift, scale,           find_clipped, add_slopes, write};
+const ContributionKernels contribution_kernels = {decide,    hold,         number_patterns, look_up,
+                                                  integrate, add_terms,    add_entries,     shift,
+                                                  scale,     find_clipped, add_slopes,      write};
 
 }  // namespace polyleaf::POLYLEAF_ISA_NAMESPACE

@@ -373,7 +373,7 @@ def summary(model: Model, n_features: int = 10) -> str:
 
 def _trees(model: Model) -> Iterator[dict[str, Any]]:
     """Each tree in the user's terms."""
-    thresholds = _Thresholds(model.mapper)
+    thresholds = Thresholds(model.mapper)
     for tree in model.trees:
         yield {
             "tree": tree.number,
@@ -383,7 +383,7 @@ def _trees(model: Model) -> Iterator[dict[str, Any]]:
         }
 
 
-def _nodes(model: Model, thresholds: _Thresholds, view: Tree) -> Iterator[dict[str, Any]]:
+def _nodes(model: Model, thresholds: Thresholds, view: Tree) -> Iterator[dict[str, Any]]:
     tree = view.structure
     depths = _depths(tree).tolist()
     arrays = {name: getattr(tree, name).tolist() for name in forest.NODE_ARRAYS}
@@ -430,7 +430,7 @@ def _payload(model: Model, tree: Tree, leaf: int) -> dict[str, Any]:
     return payload
 
 
-class _Thresholds:
+class Thresholds:
     """Thresholds of codes in the unit of the features; None where every present value goes left."""
 
     def __init__(self, mapper: Any):
