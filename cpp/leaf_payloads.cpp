@@ -1,6 +1,7 @@
 #include "leaf_payloads.h"
 
 #include <algorithm>
+#include <array>
 #include <cfloat>
 #include <cmath>
 
@@ -174,28 +175,29 @@ void LeafPayloads::add_clipped(int32_t l, const ProductGame& game, const LeafSlo
                                const uint8_t* held, const TileRows& rows, PayloadScratch& scratch,
                                const ContributionTile& tile) const {
   const LeafPath& path = paths_.leaves[l];
+  const uint8_t* clipped = scratch.clipped.data();
+  std::array<uint8_t, kTileRows> any{};
+  for (int32_t k = 0; k < n_columns_; ++k)
+    for (int r = 0; r < rows.n_rows; ++r) any[r] |= clipped[int64_t{k} * kTileRows + r];
   std::vector<uint8_t> row_holds(path.n_features);
   std::vector<int32_t> regressors, entries;
   ClippedPayload payload{};
   for (int r = 0; r < rows.n_rows; ++r) {
-    bool ready = false;
+    if (any[r] == 0) continue;
+    const auto shift = [&](int32_t e) {
+      return double{scratch.shifts[static_cast<size_t>(e) * kTileRows + r]};
+    };
+    for (int32_t j = 0; j < path.n_features; ++j) row_holds[j] = held[int64_t{j} * kTileRows + r];
+    regressors.clear();
+    entries.clear();
+    for (int32_t e = 0; e < path.n_entries; ++e) {
+      if (shift(e) == 0.0) continue;
+      entries.push_back(e);
+      regressors.push_back(paths_.regressors[path.first_entry + e]);
+    }
+    scratch.slopes.set_row(game, row_holds, regressors);
     for (int32_t k = 0; k < n_columns_; ++k) {
-      if (scratch.clipped[static_cast<size_t>(k) * kTileRows + r] == 0) continue;
-      const auto shift = [&](int32_t e) {
-        return double{scratch.shifts[static_cast<size_t>(e) * kTileRows + r]};
-      };
-      if (!ready) {
-        for (int32_t j = 0; j < path.n_features; ++j) row_holds[j] = held[int64_t{j} * kTileRows + r];
-        regressors.clear();
-        entries.clear();
-        for (int32_t e = 0; e < path.n_entries; ++e)
-          if (shift(e) != 0.0) {
-            entries.push_back(e);
-            regressors.push_back(paths_.regressors[path.first_entry + e]);
-          }
-        scratch.slopes.set_row(game, row_holds, regressors);
-        ready = true;
-      }
+      if (clipped[int64_t{k} * kTileRows + r] == 0) continue;
       const size_t at = static_cast<size_t>(l) * n_columns_ + k;
       payload.intercept = intercept_[at], payload.lower = lower_[at], payload.upper = upper_[at];
       payload.slopes.clear();

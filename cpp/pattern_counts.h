@@ -33,9 +33,6 @@ class PatternCounts {
   void close();
 
   int64_t n_patterns() const { return static_cast<int64_t>(patterns_.size()); }
-  // Of the rows, those that hold all features: they are in the leaf.
-  double share_of_all() const;
-
   // Coefficients of a row with this pattern: the term t at coefficients[t * step].
   void coefficients(uint64_t pattern, bool pairs, const CoalitionWeights& weights, float* coefficients,
                     int64_t step) const;
@@ -43,16 +40,15 @@ class PatternCounts {
   void fill_table(bool pairs, const CoalitionWeights& weights, float* table, int64_t step) const;
 
  private:
-  // Rows of the background that hold all that the explained row does not, by the number of features they
-  // hold (at [... * (n_features + 1) + number]): all of them; without those that hold feature i; without i
-  // and j (i < j). The last two only of features that the explained row holds.
-  struct Mixable {
-    std::vector<int64_t> all, without, without_both;
+  // Rows of the background that hold all features of a set, by the number of features that they hold.
+  struct Holders {
+    std::vector<int64_t> of_absent;  // the features that the explained row does not hold
+    // [... * (n_features + 1) + number]: these and feature i; these and i and j (i < j). Only of features
+    // that it holds.
+    std::vector<int64_t> and_one, and_two;
   };
   uint64_t everything() const;
-  void count(uint64_t pattern, bool pairs, Mixable& found) const;
-  void write(uint64_t pattern, bool pairs, const CoalitionWeights& weights, const Mixable& found,
-             float* coefficients, int64_t step) const;
+  Holders count(uint64_t pattern, bool pairs) const;
 
   int32_t n_features_;
   int64_t n_rows_;

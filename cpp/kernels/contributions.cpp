@@ -112,38 +112,31 @@ void look_up(const float* table, int32_t n_bits, int32_t n_terms, const int32_t*
       coefficients[term * int64_t{kTileRows} + r] = table[term * size + patterns[r]];
 }
 
-using Mask8 = decltype(f64x8{} < f64x8{});
-typedef int8_t i8x8 __attribute__((vector_size(8)));
-
-// All bits of a lane where the row's byte is 255.
-POLYLEAF_INLINE Mask8 mask_of(const uint8_t* held) {
-  return convert<Mask8>(load<i8x8>(held));
-}
-
 // What `integrate` keeps of eight rows, a vector a feature.
 struct EightRows {
+  f64x8* held;  // 1 or 0
   f64x8 *factors, *before, *behind;
   f64x8* sums;  // of the features, then of their pairs
 };
 
-// One point of the quadrature. A feature's factor is `low` where it is not held and `high` where it is; a
-// term gets the product of the factors of all other features.
-void add_point(const ProductGame& game, const double* low, const double* high, double weight,
-               const uint8_t* held, int64_t held_step, const EightRows& rows) {
-  const int32_t n = game.n_features;
+// One point of the quadrature: a term gets the product of the factors of all features but its own.
+template <bool kPairs>
+POLYLEAF_INLINE void add_point(int32_t n, const double* unknown, double known, double weight,
+                               const EightRows& rows) {
   f64x8 product = broadcast(weight);
   for (int32_t j = 0; j < n; ++j) {
+    const f64x8 factor = rows.held[j] * known + unknown[j];
     rows.before[j] = product;
-    rows.factors[j] = select(mask_of(held + j * held_step), broadcast(high[j]), broadcast(low[j]));
-    product = product * rows.factors[j];
+    rows.factors[j] = factor;
+    product = product * factor;
   }
   product = broadcast(1.0);
   for (int32_t j = n; j-- > 0;) {
-    rows.behind[j] = product;
+    if constexpr (kPairs) rows.behind[j] = product;
     rows.sums[j] += rows.before[j] * product;
     product = product * rows.factors[j];
   }
-  if (!game.pairs) return;
+  if constexpr (!kPairs) return;
   f64x8* sum = rows.sums + n;
   for (int32_t i = 0; i < n; ++i) {
     product = rows.before[i];
@@ -154,34 +147,41 @@ void add_point(const ProductGame& game, const double* low, const double* high, d
   }
 }
 
+typedef int8_t i8x8 __attribute__((vector_size(8)));
+
+template <bool kPairs>
+void integrate_eight(const ProductGame& game, const double* unknown, const uint8_t* held, int64_t held_step,
+                     const EightRows& rows, float* coefficients, int64_t step) {
+  const int32_t n = game.n_features, n_terms = kPairs ? n * (n + 1) / 2 : n;
+  for (int32_t j = 0; j < n; ++j)
+    rows.held[j] = to_double(convert<i32x8>(load<i8x8>(held + j * held_step) & int8_t{1}));
+  for (int32_t t = 0; t < n_terms; ++t) rows.sums[t] = f64x8{};
+  for (int32_t q = 0; q < game.n_points; ++q)
+    add_point<kPairs>(n, unknown + q * n, game.at[q], game.weight[q], rows);
+  // What being known changes in a feature's own factor.
+  for (int32_t j = 0; j < n; ++j) rows.factors[j] = rows.held[j] - game.shares[j];
+  for (int32_t j = 0; j < n; ++j) store_floats(coefficients + j * step, rows.sums[j] * rows.factors[j]);
+  if constexpr (!kPairs) return;
+  int32_t term = n;
+  for (int32_t i = 0; i < n; ++i)
+    for (int32_t j = i + 1; j < n; ++j, ++term)
+      store_floats(coefficients + term * step, (rows.sums[term] * rows.factors[i]) * rows.factors[j]);
+}
+
 void integrate(const ProductGame& game, const uint8_t* held, int64_t held_step, int n_rows,
                float* coefficients, int64_t coefficient_step, double* scratch) {
-  const int32_t n = game.n_features, n_terms = game.pairs ? n * (n + 1) / 2 : n;
-  double *low = scratch, *high = low + static_cast<int64_t>(game.n_points) * n;
+  const int32_t n = game.n_features;
+  // A feature's factor where it is not known; where it is known and held, the point itself comes on top.
+  double* unknown = scratch;
   for (int32_t q = 0; q < game.n_points; ++q)
-    for (int32_t j = 0; j < n; ++j) {
-      low[q * n + j] = (1.0 - game.at[q]) * game.shares[j];
-      high[q * n + j] = low[q * n + j] + game.at[q];
-    }
+    for (int32_t j = 0; j < n; ++j) unknown[q * n + j] = (1.0 - game.at[q]) * game.shares[j];
   f64x8* vectors = reinterpret_cast<f64x8*>(scratch + integration_factors(n, game.n_points));
-  const EightRows rows{vectors, vectors + n, vectors + 2 * n, vectors + 3 * n};
-  for (int r = 0; r < n_rows; r += 8) {
-    for (int32_t t = 0; t < n_terms; ++t) rows.sums[t] = f64x8{};
-    for (int32_t q = 0; q < game.n_points; ++q)
-      add_point(game, low + q * n, high + q * n, game.weight[q], held + r, held_step, rows);
-    // What being known changes in a feature's own factor.
-    for (int32_t j = 0; j < n; ++j)
-      rows.factors[j] = select(mask_of(held + r + j * held_step), broadcast(1.0 - game.shares[j]),
-                               broadcast(-game.shares[j]));
-    for (int32_t j = 0; j < n; ++j)
-      store_floats(coefficients + j * coefficient_step + r, rows.sums[j] * rows.factors[j]);
-    if (!game.pairs) continue;
-    int32_t term = n;
-    for (int32_t i = 0; i < n; ++i)
-      for (int32_t j = i + 1; j < n; ++j, ++term)
-        store_floats(coefficients + term * coefficient_step + r,
-                     (rows.sums[term] * rows.factors[i]) * rows.factors[j]);
-  }
+  const EightRows rows{vectors, vectors + n, vectors + 2 * n, vectors + 3 * n, vectors + 4 * n};
+  for (int r = 0; r < n_rows; r += 8)
+    if (game.pairs)
+      integrate_eight<true>(game, unknown, held + r, held_step, rows, coefficients + r, coefficient_step);
+    else
+      integrate_eight<false>(game, unknown, held + r, held_step, rows, coefficients + r, coefficient_step);
 }
 
 // kOutputs outputs of kBlocks times sixteen rows.

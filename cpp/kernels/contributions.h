@@ -93,10 +93,10 @@ struct ContributionKernels {
 // Doubles that `integrate` needs for the factors of all points, so that vectors behind them are aligned; and
 // in all.
 inline int64_t integration_factors(int64_t n_features, int64_t n_points) {
-  return (2 * n_points * n_features + 7) / 8 * 8;
+  return (n_points * n_features + 7) / 8 * 8;
 }
 inline int64_t integration_scratch(int64_t n_features, int64_t n_points) {
-  return integration_factors(n_features, n_points) + 8 * (3 * n_features + n_features * (n_features + 1) / 2);
+  return integration_factors(n_features, n_points) + 8 * (4 * n_features + n_features * (n_features + 1) / 2);
 }
 
 POLYLEAF_DECLARE_KERNELS(ContributionKernels, contribution_kernels)
