@@ -1,4 +1,4 @@
-"""Contributions of the core: equal to their definition over all subsets, additive, and the same bits whatever the rest."""
+"""Contributions of the core: equal to their definition over all subsets, additive, the same bits in any company."""
 
 import hashlib
 import json
@@ -125,7 +125,16 @@ def test_very_long_paths_need_no_more_points():
 
 def test_nodes_that_count_nothing_send_half_of_the_rows_either_way():
     forest, parts, (codes, x), _ = problem(2)
-    arrays_of = ["feature", "threshold", "missing_left", "left", "right", "leaf", "category_set", "categories"]
+    arrays_of = [
+        "feature",
+        "threshold",
+        "missing_left",
+        "left",
+        "right",
+        "leaf",
+        "category_set",
+        "categories",
+    ]
     arrays_of += ["gain", "cover", "output_gain"]
     bare, bare_parts = _core.Forest(N_OUTPUTS), []
     for tree, leaves, output in parts:
@@ -235,7 +244,7 @@ def test_two_forests_add_up():
 @pytest.mark.parametrize("n_background", [None, 9])
 @pytest.mark.parametrize("interactions", [False, True])
 def test_a_row_has_its_bits_whatever_is_explained_with_it(interactions, n_background):
-    forest, _, (codes, x), background = problem(
+    forest, _, (codes, _), background = problem(
         11, ("dense", "sparse"), (9, 40, 130), n_rows=12, n_background=n_background
     )
     explainer = explainer_of(forest, background)
@@ -251,7 +260,10 @@ def test_a_row_has_its_bits_whatever_is_explained_with_it(interactions, n_backgr
 def test_linear_leaves_have_the_same_bits_for_few_rows_and_many():
     forest, _, (codes, x), _ = problem(12, ("linear",), (9, 30))
     few = contributions(explainer_of(forest), codes, features=x)
-    tables = np.ascontiguousarray(np.repeat(codes, 100, axis=1)), np.ascontiguousarray(np.repeat(x, 100, axis=1))
+    tables = (
+        np.ascontiguousarray(np.repeat(codes, 100, axis=1)),
+        np.ascontiguousarray(np.repeat(x, 100, axis=1)),
+    )
     many = contributions(explainer_of(forest), tables[0], features=tables[1], n_threads=3)
     assert (many.reshape(8, 100, *few.shape[1:]) == few[:, None]).all()
 
@@ -301,7 +313,7 @@ def test_every_instruction_set_has_the_same_bits():
 
 
 def linear_stump(weights, lower, upper, n_regressors=2):
-    """A tree of two linear leaves, split on feature 0 at code 100, both with the same function of all features."""
+    """Two linear leaves, split on feature 0 at code 100, both with the same function of all features."""
     arrays = tree_arrays(np.random.default_rng(0), 1, 1, 2)
     arrays["threshold"][0] = 100
     arrays["count"][1:] = 50
@@ -387,12 +399,12 @@ def test_no_trees_and_no_rows():
     empty = _core.Explainer(_core.Forest(3))
     assert (contributions(empty, np.zeros((4, 3), np.uint8)) == 0).all()
     assert (empty.expect(OUTPUTS) == 0).all()
-    forest, _, (codes, x), _ = problem(16)
+    forest, _, (codes, _), _ = problem(16)
     assert contributions(explainer_of(forest), codes[:, :0].copy()).shape == (0, N_FEATURES, N_OUTPUTS)
 
 
 def test_an_explainer_outlives_its_forest():
-    forest, _, (codes, x), _ = problem(17)
+    forest, _, (codes, _), _ = problem(17)
     explainer = explainer_of(forest)
     before = contributions(explainer, codes)
     forest.truncate(0)
