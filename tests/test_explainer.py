@@ -1,4 +1,4 @@
-"""Contributions of the core: equal to their definition over all subsets, additive, the same bits in any company."""
+"""Contributions of the core: equal to their definition over all subsets, additive, the same bits in company."""
 
 import hashlib
 import json
