@@ -15,10 +15,36 @@ from typing import Any
 import numpy as np
 
 from polyleaf import BinMapper, _core, objectives
-from polyleaf.features import as_features
+from polyleaf.inputs.features import as_features
 
 DEPTH = 6
 LEAVES = 2**DEPTH
+STEP = _core.LeafConfig(reg_lambda=1.0, reg_alpha=0.0, max_delta_step=0.0, learning_rate=1.0, block_size=0)
+
+
+def _grow_config(**changes: Any) -> _core.GrowConfig:
+    """Settings that leave the kernels to their work: no sampling, no penalty but the ridge."""
+    settings = dict(
+        max_leaves=LEAVES,
+        max_depth=DEPTH,
+        level_wise=False,
+        reg_lambda=1.0,
+        reg_alpha=0.0,
+        min_split_gain=0.0,
+        min_child_weight=0.0,
+        min_child_samples=1,
+        max_delta_step=0.0,
+        max_cat_to_onehot=4,
+        cat_smooth=10.0,
+        colsample_bynode=1.0,
+        seed=0,
+        histogram_memory=2**30,
+        post_prune=False,
+        block_size=0,
+        leaf_k=0,
+        shared_support=False,
+    )
+    return _core.GrowConfig(**settings | changes)
 
 
 @dataclass(frozen=True)
@@ -56,9 +82,14 @@ class Workload:
         self.table = as_features(self.X, n_threads=1)
         self.mapper = BinMapper(255).fit(self.table, None, 1)
         self.codes = self.mapper.transform(self.table, 1)
-        self.bins = _core.Bins(self.codes, self.mapper.n_bins_, self.mapper.is_categorical_, 1)
-        self.grower = _core.Grower(self.bins, 1)
+        self.bins = _core.Bins(self.codes, self.mapper.n_bins_, self.mapper.is_categorical_, 1, None)
+        self.grower, self.search = _core.Grower(self.bins, 1), _core.HistogramSearch(self.bins, 1)
         self.rng = rng
+
+    def grow(self, channels: Any, config: _core.GrowConfig) -> Any:
+        """One tree; nodes' histograms are in memory that is reused."""
+        self.search.use(channels)
+        return self.grower.grow(self.search, config, None)
 
     def gradients(self, n_outputs: int) -> np.ndarray:
         """float32 (n_rows, n_outputs), no noise of its own."""
@@ -151,7 +182,7 @@ def binning(work: Workload) -> Iterator[Kernel]:
         unit,
         "codes to the words of eight features that training reads",
         values,
-        partial(_core.Bins, work.codes, work.mapper.n_bins_, work.mapper.is_categorical_, 1),
+        partial(_core.Bins, work.codes, work.mapper.n_bins_, work.mapper.is_categorical_, 1, None),
     )
 
 
@@ -182,16 +213,16 @@ def growing(work: Workload) -> Iterator[Kernel]:
 
 def _partition(work: Workload) -> Kernel:
     channels = work.channels(1, "unit")
-    one_split = _core.GrowConfig(max_leaves=2, max_depth=DEPTH)
-    no_split = _core.GrowConfig(max_leaves=2, max_depth=DEPTH, min_split_gain=1e300)
+    one_split = _grow_config(max_leaves=2)
+    no_split = _grow_config(max_leaves=2, min_split_gain=1e300)
     return Kernel(
         "partition",
         "row x feature",
         "one split of all rows less the search for it: the words of all features and the row numbers move "
         "to the children, and every row's leaf is noted",
         work.n_rows * work.n_features,
-        partial(work.grower.grow, channels, one_split),
-        subtract=partial(work.grower.grow, channels, no_split),
+        partial(work.grow, channels, one_split),
+        subtract=partial(work.grow, channels, no_split),
     )
 
 
@@ -201,15 +232,15 @@ def _outputs(n: int) -> str:
 
 def _histograms(work: Workload, channels: Any, name: str) -> Iterator[Kernel]:
     # A gain that no split has: the root is built and scanned, and nothing comes after.
-    only_root = _core.GrowConfig(max_leaves=2, max_depth=1, min_split_gain=1e300)
-    whole_tree = _core.GrowConfig(max_leaves=LEAVES, max_depth=DEPTH)
-    tree = work.grower.grow(channels, whole_tree)
+    only_root = _grow_config(max_leaves=2, max_depth=1, min_split_gain=1e300)
+    whole_tree = _grow_config()
+    tree = work.grow(channels, whole_tree)
     yield Kernel(
         f"root, {name}",
         "row x feature",
         "histogram of all rows and the scan of all bins for the best split",
         work.n_rows * work.n_features,
-        partial(work.grower.grow, channels, only_root),
+        partial(work.grow, channels, only_root),
     )
     yield Kernel(
         f"deep nodes, {name}",
@@ -217,8 +248,8 @@ def _histograms(work: Workload, channels: Any, name: str) -> Iterator[Kernel]:
         f"levels 1 to {DEPTH - 1} of a tree less its root: gathering, histogram of the smaller child, "
         f"subtraction, scan of both children; and the partition of all rows on {DEPTH} levels",
         rows_in_smaller_children(tree, DEPTH) * work.n_features,
-        partial(work.grower.grow, channels, whole_tree),
-        subtract=partial(work.grower.grow, channels, only_root),
+        partial(work.grow, channels, whole_tree),
+        subtract=partial(work.grow, channels, only_root),
     )
 
 
@@ -269,18 +300,19 @@ def leaves(work: Workload) -> Iterator[Kernel]:
     """Leaf values of a grown tree, and their addition to the raw scores."""
     for n_outputs in (1, 16):
         g = work.gradients(n_outputs)
-        tree = work.grower.grow(
+        tree = work.grow(
             _core.Channels(g, None, "unit", None, None, 1),
-            _core.GrowConfig(max_leaves=LEAVES, max_depth=DEPTH),
+            _grow_config(),
         )
         leaf_of_row, n_leaves = work.grower.leaf_of_row.copy(), tree.n_leaves
-        values, raw = _core.newton_leaves(g, None, leaf_of_row, n_leaves), np.zeros_like(g)
+        newton = partial(_core.newton_leaves, g, None, leaf_of_row, n_leaves, STEP, None, None, 1)
+        values, raw = newton(), np.zeros_like(g)
         yield Kernel(
             f"leaf values, {_outputs(n_outputs)}",
             "row x output",
             f"exact sums of gradients by leaf ({n_leaves} leaves) and the Newton step",
             g.size,
-            partial(_core.newton_leaves, g, None, leaf_of_row, n_leaves),
+            newton,
         )
         yield Kernel(
             f"raw scores, {_outputs(n_outputs)}",
@@ -299,8 +331,9 @@ def prediction(work: Workload) -> Iterator[Kernel]:
         for _ in range(n_trees):
             g = work.gradients(n_outputs)
             channels = _core.Channels(g, None, "unit", None, None, 1)
-            tree = work.grower.grow(channels, _core.GrowConfig(max_leaves=LEAVES, max_depth=DEPTH))
-            forest.append(tree, _core.newton_leaves(g, None, work.grower.leaf_of_row, tree.n_leaves))
+            tree = work.grow(channels, _grow_config())
+            rows = work.grower.leaf_of_row, tree.n_leaves
+            forest.append(tree, _core.newton_leaves(g, None, *rows, STEP, None, None, 1))
         raw = np.zeros((work.n_rows, n_outputs), np.float32)
         yield Kernel(
             f"prediction, {_outputs(n_outputs)}",
@@ -316,7 +349,7 @@ def other_leaves(work: Workload) -> Iterator[Kernel]:
     n_trees, n_rows = 100, min(work.n_rows, 20_000)
     codes = np.ascontiguousarray(work.codes[:, :n_rows])
     channels = _core.Channels(work.gradients(1), None, "unit", None, None, 1)
-    tree = work.grower.grow(channels, _core.GrowConfig(max_leaves=LEAVES, max_depth=DEPTH))
+    tree = work.grow(channels, _grow_config())
     n_held = 20
     for n_outputs in (1_000, 100_000):
         forest = _core.Forest(n_outputs)

@@ -1,5 +1,4 @@
 // Binning at the border: NumPy arrays -> Columns, with the checks that memory safety needs.
-#include <nanobind/stl/optional.h>
 
 #include <algorithm>
 #include <optional>
@@ -8,6 +7,7 @@
 
 #include "arrays.h"
 #include "binning.h"
+#include "workers_caster.h"
 
 namespace polyleaf {
 namespace {
@@ -125,7 +125,7 @@ struct Table {
 
 nb::tuple find_thresholds_of(nb::list dense, nb::list sparse, int64_t n_rows, int64_t n_features,
                              Optional1<const int64_t> rows, Optional1<const int64_t> weights, int max_bins,
-                             int n_threads) {
+                             const Workers& workers) {
   require(max_bins >= 2 && max_bins <= kMaxBins, "max_bins must be between 2 and 255.");
   Table table(n_rows, n_features);
   for (nb::handle block : dense) table.add_dense(block);
@@ -145,7 +145,7 @@ nb::tuple find_thresholds_of(nb::list dense, nb::list sparse, int64_t n_rows, in
   std::vector<Thresholds> found;
   {
     nb::gil_scoped_release release;
-    found = find_thresholds(table.columns, sample, static_cast<int32_t>(n_features), max_bins, n_threads);
+    found = find_thresholds(table.columns, sample, static_cast<int32_t>(n_features), max_bins, workers);
   }
   nb::list thresholds;
   NewArray<bool> wide({static_cast<size_t>(n_features)});
@@ -175,7 +175,7 @@ BinTable make_bin_table(Array1<const double> values, Array1<const int64_t> offse
 
 // wanted: the features whose codes are written. compact: `codes` has rows for these alone, in order.
 void transform(const BinTable& bins, nb::list dense, nb::list sparse, nb::list categories,
-               Array2<uint8_t> codes, int n_threads, Optional1<const bool> wanted, bool compact) {
+               Array2<uint8_t> codes, const Workers& workers, Optional1<const bool> wanted, bool compact) {
   const auto n_features = static_cast<size_t>(bins.n_features());
   require(!wanted.has_value() || wanted->shape(0) == n_features, "wanted must have one flag per feature.");
   Table table(static_cast<int64_t>(codes.shape(1)), bins.n_features());
@@ -192,10 +192,10 @@ void transform(const BinTable& bins, nb::list dense, nb::list sparse, nb::list c
   for (nb::handle block : sparse) table.add_sparse(block);
   for (nb::handle block : categories) table.add_category(block);
   nb::gil_scoped_release release;
-  bins.transform(table.columns, codes.data(), n_threads, row_of.data());
+  bins.transform(table.columns, codes.data(), workers, row_of.data());
 }
 
-nb::tuple transform_stored(const BinTable& bins, nb::tuple block, int64_t n_rows, int n_threads) {
+nb::tuple transform_stored(const BinTable& bins, nb::tuple block, int64_t n_rows, const Workers& workers) {
   Table table(n_rows, bins.n_features());
   table.add_sparse(block);
   size_t n_stored = 0;
@@ -203,17 +203,17 @@ nb::tuple transform_stored(const BinTable& bins, nb::tuple block, int64_t n_rows
   NewArray<uint8_t> codes({n_stored}), zero_codes({table.columns.sparse.size()});
   {
     nb::gil_scoped_release release;
-    bins.transform_stored(table.columns.sparse, codes.data, zero_codes.data, n_threads);
+    bins.transform_stored(table.columns.sparse, codes.data, zero_codes.data, workers);
   }
   return nb::make_tuple(codes.array, zero_codes.array);
 }
 
 template <class T>
-bool has_infinite_of(nb::ndarray<const T, nb::ndim<2>, nb::device::cpu> values, int n_threads) {
+bool has_infinite_of(nb::ndarray<const T, nb::ndim<2>, nb::device::cpu> values, const Workers& workers) {
   nb::gil_scoped_release release;
   return has_infinite(values.data(), static_cast<int64_t>(values.shape(0)),
                       static_cast<int64_t>(values.shape(1)), static_cast<ptrdiff_t>(values.stride(0)),
-                      static_cast<ptrdiff_t>(values.stride(1)), n_threads);
+                      static_cast<ptrdiff_t>(values.stride(1)), workers);
 }
 
 }  // namespace

@@ -4,6 +4,9 @@
 #include <string>
 
 #include "leaf_blocks.h"
+#include "leaves/linear_block.h"
+#include "leaves/sparse_block.h"
+#include "workers_caster.h"
 
 namespace polyleaf {
 namespace {
@@ -78,10 +81,7 @@ void def_vectors(nb::class_<LinearLeaves, LeafBlock>& cls, const char* name, Get
       doc);
 }
 
-void bind_classes(nb::module_& m) {
-  nb::class_<LeafBlock>(m, "LeafBlock", "The payloads of one tree's leaves.")
-      .def_prop_ro("n_leaves", &LeafBlock::n_leaves)
-      .def_prop_ro("n_outputs", &LeafBlock::n_columns, "Outputs that a leaf is for.");
+void bind_sparse_leaves(nb::module_& m) {
   nb::class_<SparseLeaves, LeafBlock> sparse(
       m, "SparseLeaves",
       "Leaves that hold some of the outputs; the others get nothing. Arrays are read-only views.");
@@ -94,6 +94,9 @@ void bind_classes(nb::module_& m) {
   def_entries<int32_t>(
       sparse, "outputs", [](const LeafView& v) { return v.index; }, "int32 (nnz,); ascending in each leaf");
   def_entries<float>(sparse, "values", [](const LeafView& v) { return v.values; }, "float32 (nnz,)");
+}
+
+void bind_linear_leaves(nb::module_& m) {
   nb::class_<LinearLeaves, LeafBlock> linear(m, "LinearLeaves",
                                              "Leaves that are linear in a few raw features:\n"
                                              "clip(intercept + sum_j weights_j * (x_j - centre_j), lower, "
@@ -117,20 +120,8 @@ void bind_classes(nb::module_& m) {
   linear.def_prop_ro("n_features", &LeafBlock::n_features, "1 + the largest feature read; 0 where none is.");
 }
 
-// Dense leaves are read where they are.
-LeafView view_of(const AnyLeaves& leaves) {
-  if (const auto* block = std::get_if<std::shared_ptr<LeafBlock>>(&leaves)) return (*block)->view();
-  const auto& values = std::get<Array2<const float>>(leaves);
-  LeafView view{};
-  view.kind = LeafKind::dense;
-  view.n_columns = static_cast<int32_t>(values.shape(1));
-  view.stride = static_cast<int64_t>(values.shape(1));
-  view.values = values.data();
-  return view;
-}
-
 void add_leaves(const Array2<float>& raw, const Array1<const int32_t>& leaf_of_row, const AnyLeaves& leaves,
-                int32_t output, int n_threads, const AnyFeatures& features) {
+                int32_t output, const Workers& workers, const AnyFeatures& features) {
   const auto n = static_cast<int64_t>(raw.shape(0)), n_outputs = static_cast<int64_t>(raw.shape(1));
   const auto* block = std::get_if<std::shared_ptr<LeafBlock>>(&leaves);
   const LeafView view = view_of(leaves);
@@ -140,20 +131,23 @@ void add_leaves(const Array2<float>& raw, const Array1<const int32_t>& leaf_of_r
   if (raw.shape(0) != leaf_of_row.size())
     throw std::invalid_argument("raw and leaf_of_row must have the same number of rows.");
   if (output >= n_outputs || view.n_columns != (output >= 0 ? 1 : n_outputs) ||
-      (output >= 0 && view.kind == LeafKind::sparse))
+      (output >= 0 && view.kind->names_outputs))
     throw std::invalid_argument("Leaf values do not fit the raw scores.");
-  n_threads = std::max(1, n_threads);
-  check_leaf_ids(leaf_of_row.data(), n, n_leaves, n_threads);
+  check_leaf_ids(leaf_of_row.data(), n, n_leaves, workers);
   if (block != nullptr) check_features(feature_matrix(features), (*block)->n_features(), n);
   nb::gil_scoped_release release;
   add_leaf_values(raw.data(), n, n_outputs, output, leaf_of_row.data(), view, feature_matrix(features),
-                  n_threads);
+                  workers);
 }
 
 }  // namespace
 
 void bind_leaf_blocks(nb::module_& m) {
-  bind_classes(m);
+  nb::class_<LeafBlock>(m, "LeafBlock", "The payloads of one tree's leaves.")
+      .def_prop_ro("n_leaves", &LeafBlock::n_leaves)
+      .def_prop_ro("n_outputs", &LeafBlock::n_columns, "Outputs that a leaf is for.");
+  bind_sparse_leaves(m);
+  bind_linear_leaves(m);
   m.def("add_leaf_values", &add_leaves, nb::arg("raw").noconvert(), nb::arg("leaf_of_row"), nb::arg("leaves"),
         nb::arg("output") = -1, nb::arg("n_threads") = 1, nb::arg("features").noconvert() = nb::none(),
         "raw[i] += leaves[leaf_of_row[i]], in place, as Forest.predict does. leaves: as in Forest.append;\n"

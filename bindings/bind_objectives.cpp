@@ -1,13 +1,18 @@
 // Losses at the border: checks of shapes, then the core with the GIL released.
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <optional>
-#include <stdexcept>
 #include <string>
 
 #include "arrays.h"
-#include "isa.h"
+#include "leaves/quantile.h"
 #include "objectives.h"
+#include "sample.h"
+#include "workers_caster.h"
 
 namespace polyleaf {
 namespace {
@@ -57,23 +62,23 @@ LossInput class_input(const FloatMatrix& raw, const Array1<const int32_t>& label
   return input;
 }
 
-void loss_derivatives(const LossConfig& config, const FloatMatrix& raw, const FloatMatrix& target,
+void loss_derivatives(const Loss& loss, const FloatMatrix& raw, const FloatMatrix& target,
                       const OptionalMatrix& weight, const Array1<const float>& offset,
                       const Array1<const float>& parameter, const Array2<float>& g, const Optional2<float>& h,
-                      int n_threads) {
+                      const Workers& workers) {
   const LossInput input = element_input(raw, target, weight, offset, parameter);
   require(rows(g) == input.n_rows && columns(g) == input.n_outputs, "g must be shaped like raw.");
   require(!h || rows(*h) == input.n_rows, "h must have one row for each row of raw.");
   nb::gil_scoped_release release;
-  derivatives(config, input, g.data(), h ? h->data() : nullptr, h ? columns(*h) : 0, n_threads);
+  derivatives(loss, input, g.data(), h ? h->data() : nullptr, h ? columns(*h) : 0, workers);
 }
 
-double loss_mean(const LossConfig& config, const FloatMatrix& raw, const FloatMatrix& target,
+double loss_mean(const Loss& loss, const FloatMatrix& raw, const FloatMatrix& target,
                  const OptionalMatrix& weight, const Array1<const float>& offset,
-                 const Array1<const float>& parameter, int n_threads) {
+                 const Array1<const float>& parameter, const Workers& workers) {
   const LossInput input = element_input(raw, target, weight, offset, parameter);
   nb::gil_scoped_release release;
-  return mean_loss(config, input, n_threads);
+  return mean_loss(loss, input, workers);
 }
 
 void require_like(const Array2<float>& array, const FloatMatrix& raw, int64_t n_columns,
@@ -81,42 +86,32 @@ void require_like(const Array2<float>& array, const FloatMatrix& raw, int64_t n_
   require(rows(array) == rows(raw) && columns(array) == n_columns, message);
 }
 
-void softmax_loss_derivatives(SoftmaxCurvature curvature, float factor, const FloatMatrix& raw,
-                              const Array1<const int32_t>& label, const OptionalMatrix& weight,
-                              const Array1<const float>& offset, const Array2<float>& g,
-                              const Array2<float>& h, int n_threads) {
+void class_loss_derivatives(const ClassLoss& loss, const FloatMatrix& raw, const Array1<const int32_t>& label,
+                            const OptionalMatrix& weight, const Array1<const float>& offset,
+                            const Array2<float>& g, const Array2<float>& h, const Workers& workers) {
   const LossInput input = class_input(raw, label, weight, offset);
   require_like(g, raw, input.n_outputs, "g must be shaped like raw.");
   require_like(h, raw, input.n_outputs, "h must be shaped like raw.");
   nb::gil_scoped_release release;
-  softmax_derivatives(curvature, factor, input, g.data(), h.data(), n_threads);
+  derivatives(loss, input, g.data(), h.data(), workers);
 }
 
-void exponential_loss_derivatives(ClassLoss loss, const FloatMatrix& raw, const Array1<const int32_t>& label,
-                                  const OptionalMatrix& weight, const Array1<const float>& offset,
-                                  const Array2<float>& g, const Array2<float>& h, int n_threads) {
-  const LossInput input = class_input(raw, label, weight, offset);
-  require_like(g, raw, input.n_outputs, "g must be shaped like raw.");
-  require_like(h, raw, input.n_outputs, "h must be shaped like raw.");
-  nb::gil_scoped_release release;
-  exponential_derivatives(loss, input, g.data(), h.data(), n_threads);
-}
-
-void class_loss_hessians(ClassLoss loss, const FloatMatrix& raw, const Array1<const int32_t>& label,
+void class_loss_hessians(const ClassLoss& loss, const FloatMatrix& raw, const Array1<const int32_t>& label,
                          const OptionalMatrix& weight, const Array1<const float>& offset,
-                         const Array2<float>& g, const Array2<float>& h, int n_threads) {
+                         const Array2<float>& g, const Array2<float>& h, const Workers& workers) {
   const LossInput input = class_input(raw, label, weight, offset);
   require_like(g, raw, input.n_outputs, "g must be shaped like raw.");
   require_like(h, raw, packed_size(input.n_outputs), "h must have K (K + 1) / 2 columns for K outputs.");
   nb::gil_scoped_release release;
-  class_hessians(loss, input, g.data(), h.data(), n_threads);
+  hessians(loss, input, g.data(), h.data(), workers);
 }
 
-double class_loss_mean(ClassLoss loss, const FloatMatrix& raw, const Array1<const int32_t>& label,
-                       const OptionalMatrix& weight, const Array1<const float>& offset, int n_threads) {
+double class_loss_mean(const ClassLoss& loss, const FloatMatrix& raw, const Array1<const int32_t>& label,
+                       const OptionalMatrix& weight, const Array1<const float>& offset,
+                       const Workers& workers) {
   const LossInput input = class_input(raw, label, weight, offset);
   nb::gil_scoped_release release;
-  return class_mean_loss(loss, input, n_threads);
+  return mean_loss(loss, input, workers);
 }
 
 template <class T>
@@ -128,13 +123,13 @@ void check_weight(const Array2<const T>& values, const OptionalMatrix& weight) {
 }
 
 template <class T>
-auto totals(const Array2<const T>& values, const OptionalMatrix& weight, int n_threads) {
+auto totals(const Array2<const T>& values, const OptionalMatrix& weight, const Workers& workers) {
   check_weight(values, weight);
   NewArray<double> out({2, values.shape(1)});
   {
     nb::gil_scoped_release release;
     weighted_totals(values.data(), rows(values), columns(values), weight ? weight->data() : nullptr,
-                    weight ? columns(*weight) : 0, out.data, n_threads);
+                    weight ? columns(*weight) : 0, out.data, workers);
   }
   return out.array;
 }
@@ -142,19 +137,23 @@ auto totals(const Array2<const T>& values, const OptionalMatrix& weight, int n_t
 template <class T>
 auto quantiles(const Array2<const T>& values, const OptionalMatrix& weight,
                const Optional1<const int32_t>& leaf_of_row, int32_t n_leaves,
-               const Optional1<const int32_t>& used, const Array1<const double>& level, int n_threads) {
+               const Optional1<const uint32_t>& used, const Array1<const double>& level,
+               const Workers& workers) {
   check_weight(values, weight);
   require(n_leaves >= 1, "n_leaves must be at least 1.");
-  require(!leaf_of_row || rows(*leaf_of_row) == rows(values),
-          "leaf_of_row must have one id for each row of values.");
   require(rows(level) == columns(values), "level must have one value for each column of values.");
+  const RowSample sample = sample_of(rows(values), used, std::nullopt);
+  if (leaf_of_row) {
+    require(rows(*leaf_of_row) == rows(values), "leaf_of_row must have one id for each row of values.");
+    require(*std::max_element(leaf_of_row->data(), leaf_of_row->data() + rows(values)) < n_leaves,
+            "A leaf id is out of range.");
+  }
   NewArray<T> out({static_cast<size_t>(n_leaves), values.shape(1)});
   {
     nb::gil_scoped_release release;
-    const RowsOfLeaves leaves{leaf_of_row ? leaf_of_row->data() : nullptr, n_leaves,
-                              used ? used->data() : nullptr, used ? rows(*used) : rows(values)};
-    leaf_quantiles(values.data(), rows(values), columns(values), weight ? weight->data() : nullptr,
-                   weight ? columns(*weight) : 0, leaves, level.data(), out.data, n_threads);
+    quantile_leaves(values.data(), columns(values), weight ? weight->data() : nullptr,
+                    weight ? columns(*weight) : 0, sample, leaf_of_row ? leaf_of_row->data() : nullptr,
+                    n_leaves, level.data(), workers, out.data);
   }
   return out.array;
 }
@@ -166,48 +165,34 @@ auto elementary(const Array1<const float>& x) {
   return out.array;
 }
 
+template <class L>
+nb::class_<L> bind_loss(nb::module_& m, const char* name, const char* doc) {
+  return nb::class_<L>(m, name, doc)
+      .def(nb::init<const std::string&, const typename L::Parameters&>(), nb::arg("name"),
+           nb::arg("parameters"), "The loss of that name, with all its parameters.")
+      .def_static("known", &L::known, "Name of every loss -> names of its parameters.");
+}
+
 }  // namespace
 
 void bind_objectives(nb::module_& m) {
-  nb::enum_<LossFamily>(m, "LossFamily")
-      .value("squared_error", LossFamily::squared_error)
-      .value("absolute_error", LossFamily::absolute_error)
-      .value("quantile", LossFamily::quantile)
-      .value("huber", LossFamily::huber)
-      .value("log_link", LossFamily::log_link)
-      .value("logistic", LossFamily::logistic)
-      .value("squared_hinge", LossFamily::squared_hinge);
-  nb::enum_<ClassLoss>(m, "ClassLoss")
-      .value("softmax", ClassLoss::softmax)
-      .value("exponential", ClassLoss::exponential)
-      .value("margin", ClassLoss::margin);
-  nb::enum_<SoftmaxCurvature>(m, "SoftmaxCurvature")
-      .value("scaled", SoftmaxCurvature::scaled)
-      .value("residual", SoftmaxCurvature::residual);
-  nb::class_<LossConfig>(m, "LossConfig")
-      .def(nb::init<>())
-      .def_rw("family", &LossConfig::family)
-      .def_rw("huber_delta", &LossConfig::huber_delta)
-      .def_rw("variance_power", &LossConfig::variance_power)
-      .def_rw("model_curvature", &LossConfig::model_curvature)
-      .def_rw("data_curvature", &LossConfig::data_curvature);
+  bind_loss<Loss>(m, "Loss", "An element-wise loss.")
+      .def_prop_ro(
+          "unit_curvature", [](const Loss& loss) { return loss.kernels().unit_curvature; },
+          "Whether the curvature of unweighted rows is 1 for every output.");
+  bind_loss<ClassLoss>(m, "ClassLoss", "A loss of one of several classes.");
 
-  m.def("loss_derivatives", &loss_derivatives, nb::arg("config"), nb::arg("raw").noconvert(),
+  m.def("loss_derivatives", &loss_derivatives, nb::arg("loss"), nb::arg("raw").noconvert(),
         nb::arg("target").noconvert(), nb::arg("weight").noconvert().none(), nb::arg("offset").noconvert(),
         nb::arg("parameter").noconvert(), nb::arg("g").noconvert(), nb::arg("h").noconvert().none(),
         nb::arg("n_threads"), "Gradient and curvature of an element-wise loss, written into g and h.");
-  m.def("loss_mean", &loss_mean, nb::arg("config"), nb::arg("raw").noconvert(), nb::arg("target").noconvert(),
+  m.def("loss_mean", &loss_mean, nb::arg("loss"), nb::arg("raw").noconvert(), nb::arg("target").noconvert(),
         nb::arg("weight").noconvert().none(), nb::arg("offset").noconvert(), nb::arg("parameter").noconvert(),
         nb::arg("n_threads"), "Weighted mean of an element-wise loss.");
-  m.def("softmax_derivatives", &softmax_loss_derivatives, nb::arg("curvature"), nb::arg("factor"),
-        nb::arg("raw").noconvert(), nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(),
-        nb::arg("offset").noconvert(), nb::arg("g").noconvert(), nb::arg("h").noconvert(),
-        nb::arg("n_threads"),
-        "Gradient and diagonal curvature of softmax cross-entropy, written into g and h.");
-  m.def("exponential_derivatives", &exponential_loss_derivatives, nb::arg("loss"), nb::arg("raw").noconvert(),
+  m.def("class_derivatives", &class_loss_derivatives, nb::arg("loss"), nb::arg("raw").noconvert(),
         nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(), nb::arg("offset").noconvert(),
         nb::arg("g").noconvert(), nb::arg("h").noconvert(), nb::arg("n_threads"),
-        "Gradient and diagonal curvature of the exponential and the margin loss, written into g and h.");
+        "Gradient and diagonal curvature of a loss of classes, written into g and h.");
   m.def("class_hessians", &class_loss_hessians, nb::arg("loss"), nb::arg("raw").noconvert(),
         nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(), nb::arg("offset").noconvert(),
         nb::arg("g").noconvert(), nb::arg("h").noconvert(), nb::arg("n_threads"),
@@ -220,10 +205,10 @@ void bind_objectives(nb::module_& m) {
   m.def("weighted_totals", &totals<double>, nb::arg("values").noconvert(),
         nb::arg("weight").noconvert().none(), nb::arg("n_threads"),
         "Sums over rows of weight * value and of weight: float64 (2, n_columns).");
-  m.def("leaf_quantiles", &quantiles<float>, nb::arg("values").noconvert(),
+  m.def("quantile_leaves", &quantiles<float>, nb::arg("values").noconvert(),
         nb::arg("weight").noconvert().none(), nb::arg("leaf_of_row").noconvert().none(), nb::arg("n_leaves"),
         nb::arg("rows").noconvert().none(), nb::arg("level").noconvert(), nb::arg("n_threads"));
-  m.def("leaf_quantiles", &quantiles<double>, nb::arg("values").noconvert(),
+  m.def("quantile_leaves", &quantiles<double>, nb::arg("values").noconvert(),
         nb::arg("weight").noconvert().none(), nb::arg("leaf_of_row").noconvert().none(), nb::arg("n_leaves"),
         nb::arg("rows").noconvert().none(), nb::arg("level").noconvert(), nb::arg("n_threads"),
         "Lower weighted quantile of each column in each leaf: (n_leaves, n_columns).");

@@ -1,5 +1,4 @@
 // Tree and Forest for Python: checked arrays in, read-only views out.
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 
 #include <optional>
@@ -10,6 +9,7 @@
 #include "forest.h"
 #include "leaf_blocks.h"
 #include "tree.h"
+#include "workers_caster.h"
 
 namespace polyleaf {
 namespace {
@@ -129,7 +129,8 @@ TreeRange tree_range(const Forest& forest, int32_t first, std::optional<int32_t>
 }
 
 void predict(const Forest& forest, const Array2<const uint8_t>& codes, const Array2<float>& raw,
-             int32_t first, std::optional<int32_t> last, int n_threads, const AnyFeatures& features) {
+             int32_t first, std::optional<int32_t> last, const Workers& workers,
+             const AnyFeatures& features) {
   if (raw.shape(0) != codes.shape(1) || raw.shape(1) != static_cast<size_t>(forest.n_outputs()))
     throw std::invalid_argument("`raw` must have shape (n_rows, n_outputs) = (" +
                                 std::to_string(codes.shape(1)) + ", " + std::to_string(forest.n_outputs()) +
@@ -137,7 +138,7 @@ void predict(const Forest& forest, const Array2<const uint8_t>& codes, const Arr
                                 std::to_string(raw.shape(1)) + ").");
   const TreeRange range = tree_range(forest, first, last);
   nb::gil_scoped_release release;
-  forest.predict(code_matrix(codes), feature_matrix(features), raw.data(), range, n_threads);
+  forest.predict(code_matrix(codes), feature_matrix(features), raw.data(), range, workers);
 }
 
 const double* outputs_data(const Forest& forest, const Optional1<const double>& array, const char* name) {
@@ -163,21 +164,22 @@ ScoreUnit score_unit(const Forest& forest, const Optional1<const double>& base,
 nb::ndarray<nb::numpy, double> scores(const Forest& forest, const Array2<const uint8_t>& codes,
                                       const Array1<const double>& base, const Optional1<const double>& scale,
                                       const Optional1<const double>& offset, int32_t first,
-                                      std::optional<int32_t> last, int n_threads,
+                                      std::optional<int32_t> last, const Workers& workers,
                                       const AnyFeatures& features) {
   const ScoreUnit unit = score_unit(forest, base, scale, offset);
   const TreeRange range = tree_range(forest, first, last);
   NewArray<double> result({codes.shape(1), static_cast<size_t>(forest.n_outputs())});
   {
     nb::gil_scoped_release release;
-    forest.scores(code_matrix(codes), feature_matrix(features), unit, result.data, range, n_threads);
+    forest.scores(code_matrix(codes), feature_matrix(features), unit, result.data, range, workers);
   }
   return result.array;
 }
 
 nb::tuple topk(const Forest& forest, const Array2<const uint8_t>& codes, const Optional1<const double>& base,
                int32_t k, const Optional1<const double>& scale, const Optional1<const double>& offset,
-               int32_t first, std::optional<int32_t> last, int n_threads, const AnyFeatures& features) {
+               int32_t first, std::optional<int32_t> last, const Workers& workers,
+               const AnyFeatures& features) {
   const ScoreUnit unit = score_unit(forest, base, scale, offset);
   const TreeRange range = tree_range(forest, first, last);
   const size_t n_columns = static_cast<size_t>(std::max(0, k));
@@ -186,31 +188,31 @@ nb::tuple topk(const Forest& forest, const Array2<const uint8_t>& codes, const O
   {
     nb::gil_scoped_release release;
     forest.topk(code_matrix(codes), feature_matrix(features), unit, k, outputs.data, scores.data, range,
-                n_threads);
+                workers);
   }
   return nb::make_tuple(outputs.array, scores.array);
 }
 
 nb::tuple sparse_scores(const Forest& forest, const Array2<const uint8_t>& codes, int32_t first,
-                        std::optional<int32_t> last, int n_threads, const AnyFeatures& features) {
+                        std::optional<int32_t> last, const Workers& workers, const AnyFeatures& features) {
   const TreeRange range = tree_range(forest, first, last);
   CompressedRows rows;
   {
     nb::gil_scoped_release release;
-    rows = forest.sparse_scores(code_matrix(codes), feature_matrix(features), range, n_threads);
+    rows = forest.sparse_scores(code_matrix(codes), feature_matrix(features), range, workers);
   }
   return nb::make_tuple(moved(std::move(rows.begin)), moved(std::move(rows.outputs)),
                         moved(std::move(rows.values)));
 }
 
 nb::ndarray<nb::numpy, int32_t> apply(const Forest& forest, const Array2<const uint8_t>& codes, int32_t first,
-                                      std::optional<int32_t> last, int n_threads) {
+                                      std::optional<int32_t> last, const Workers& workers) {
   const TreeRange range = tree_range(forest, first, last);
   NewArray<int32_t> result(
       {codes.shape(1), static_cast<size_t>(range.last > first ? range.last - first : 0)});
   {
     nb::gil_scoped_release release;
-    forest.apply(code_matrix(codes), result.data, range, n_threads);
+    forest.apply(code_matrix(codes), result.data, range, workers);
   }
   return result.array;
 }
@@ -221,22 +223,8 @@ int32_t checked_index(const Forest& forest, int32_t t) {
   return t;
 }
 
-const char* kind_name(LeafKind kind) {
-  return kind == LeafKind::dense ? "dense" : kind == LeafKind::sparse ? "sparse" : "linear";
-}
-
 void append(Forest& forest, std::shared_ptr<Tree> tree, const AnyLeaves& leaves, int32_t output) {
   forest.append(std::move(tree), leaf_block(leaves), output);
-}
-
-// Dense leaves as a view without their padding, which keeps them alive also after a truncate; others as they
-// are.
-nb::object leaves_of(const Forest& forest, int32_t t) {
-  const auto block = std::const_pointer_cast<LeafBlock>(forest.leaves(checked_index(forest, t)));
-  if (block->kind() != LeafKind::dense) return nb::cast(block);
-  nb::capsule owner(new std::shared_ptr<LeafBlock>(block),
-                    [](void* p) noexcept { delete static_cast<std::shared_ptr<LeafBlock>*>(p); });
-  return nb::cast(vectors(block->view().values, block->n_leaves(), *block, owner));
 }
 
 void bind_forest(nb::module_& m) {
@@ -254,12 +242,17 @@ void bind_forest(nb::module_& m) {
             return std::const_pointer_cast<Tree>(forest.tree(checked_index(forest, t)));
           },
           nb::arg("t"), "Tree t.")
-      .def("values", &leaves_of, nb::arg("t"),
-           "Leaves of tree t: a read-only view, one row a leaf; or SparseLeaves; or LinearLeaves.")
+      .def(
+          "values",
+          [](const Forest& forest, int32_t t) {
+            return as_python(std::const_pointer_cast<LeafBlock>(forest.leaves(checked_index(forest, t))));
+          },
+          nb::arg("t"),
+          "Leaves of tree t: a read-only view, one row a leaf; or SparseLeaves; or LinearLeaves.")
       .def(
           "kind",
           [](const Forest& forest, int32_t t) {
-            return kind_name(forest.leaves(checked_index(forest, t))->kind());
+            return forest.leaves(checked_index(forest, t))->kind().name;
           },
           nb::arg("t"), "What the leaves of tree t are: dense, sparse or linear.")
       .def(

@@ -5,6 +5,7 @@
 #include "../cpp/parallel.h"
 #include "../cpp/sketch.h"
 #include "arrays.h"
+#include "workers_caster.h"
 
 namespace polyleaf {
 namespace {
@@ -35,66 +36,64 @@ nb::ndarray<nb::numpy, float> sketched(int64_t n, int32_t d, F&& fill) {
   return out.array;
 }
 
-auto sketch_project(Array2<const float> values, Array2<const float> matrix, float scale, int n_threads) {
+auto sketch_project(Array2<const float> values, Array2<const float> matrix, float scale,
+                    const Workers& workers) {
   const Shape shape(values);
   require(matrix.shape(0) == values.shape(1), "The matrix must have one row for each column of values.");
   const auto d = static_cast<int32_t>(matrix.shape(1));
   return sketched(shape.n, d, [&](float* out) {
-    project(values.data(), shape.n, shape.n_columns, matrix.data(), d, scale, out, std::max(1, n_threads));
+    project(values.data(), shape.n, shape.n_columns, matrix.data(), d, scale, out, workers);
   });
 }
 
-auto sketch_signs(Array2<const float> values, int32_t d, uint64_t seed, float scale, int n_threads) {
+auto sketch_signs(Array2<const float> values, int32_t d, uint64_t seed, float scale, const Workers& workers) {
   const Shape shape(values);
   return sketched(shape.n, d, [&](float* out) {
-    project_signs(values.data(), shape.n, shape.n_columns, seed, d, scale, out, std::max(1, n_threads));
+    project_signs(values.data(), shape.n, shape.n_columns, seed, d, scale, out, workers);
   });
 }
 
 auto sketch_subspace(Array2<const float> values, int32_t d, uint64_t seed, int n_iterations, float scale,
-                     int n_threads) {
+                     const Workers& workers) {
   const Shape shape(values);
   return sketched(shape.n, d, [&](float* out) {
-    project_subspace(values.data(), shape.n, shape.n_columns, seed, d, n_iterations, scale, out,
-                     std::max(1, n_threads));
+    project_subspace(values.data(), shape.n, shape.n_columns, seed, d, n_iterations, scale, out, workers);
   });
 }
 
-auto sketch_count(Array2<const float> values, int32_t d, uint64_t seed, float scale, int n_threads) {
+auto sketch_count(Array2<const float> values, int32_t d, uint64_t seed, float scale, const Workers& workers) {
   const Shape shape(values);
   return sketched(shape.n, d, [&](float* out) {
-    count_sketch(values.data(), shape.n, shape.n_columns, seed, d, scale, out, std::max(1, n_threads));
+    count_sketch(values.data(), shape.n, shape.n_columns, seed, d, scale, out, workers);
   });
 }
 
 auto sketch_take(Array2<const float> values, Array1<const int32_t> columns, Array1<const float> scale,
-                 int n_threads) {
+                 const Workers& workers) {
   const Shape shape(values);
   require(columns.shape(0) == scale.shape(0), "Every column taken needs a scale.");
   for (size_t j = 0; j < columns.shape(0); ++j)
     require(columns.data()[j] >= 0 && columns.data()[j] < shape.n_columns, "A column is out of range.");
   const auto d = static_cast<int32_t>(columns.shape(0));
   return sketched(shape.n, d, [&](float* out) {
-    take_columns(values.data(), shape.n, shape.n_columns, columns.data(), scale.data(), d, out,
-                 std::max(1, n_threads));
+    take_columns(values.data(), shape.n, shape.n_columns, columns.data(), scale.data(), d, out, workers);
   });
 }
 
-auto energy_of(Array2<const float> values, int n_threads) {
+auto energy_of(Array2<const float> values, const Workers& workers) {
   const Shape shape(values);
   NewArray<double> out({values.shape(1)});
   {
     nb::gil_scoped_release release;
-    column_energy(values.data(), shape.n, shape.n_columns, out.data, std::max(1, n_threads));
+    column_energy(values.data(), shape.n, shape.n_columns, out.data, workers);
   }
   return out.array;
 }
 
-auto means_of(Array2<const float> values, int n_threads) {
+auto means_of(Array2<const float> values, const Workers& workers) {
   const Shape shape(values);
-  return sketched(shape.n, 1, [&](float* out) {
-    row_means(values.data(), shape.n, shape.n_columns, out, std::max(1, n_threads));
-  });
+  return sketched(shape.n, 1,
+                  [&](float* out) { row_means(values.data(), shape.n, shape.n_columns, out, workers); });
 }
 
 }  // namespace

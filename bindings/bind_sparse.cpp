@@ -1,6 +1,4 @@
-// Rows over very many outputs at the border: sparse raw scores, their gradients, and the leaves fitted to
-// them.
-#include <nanobind/stl/optional.h>
+// Rows over very many outputs at the border: sparse raw scores and their gradients.
 #include <nanobind/stl/shared_ptr.h>
 
 #include <algorithm>
@@ -14,6 +12,7 @@
 #include "../cpp/sparse_scores.h"
 #include "sample.h"
 #include "sparse.h"
+#include "workers_caster.h"
 
 namespace polyleaf {
 namespace {
@@ -39,12 +38,12 @@ nb::tuple csr(const SparseRows& rows) {
 }
 
 nb::ndarray<nb::numpy, float> sketched(const SparseRows& rows, int32_t d, uint64_t seed, float scale,
-                                       int n_threads) {
+                                       const Workers& workers) {
   require(d >= 1 && d <= 4096, "A sketch must have between 1 and 4096 columns.");
   NewArray<float> out({static_cast<size_t>(rows.n_rows()), static_cast<size_t>(d)});
   {
     nb::gil_scoped_release release;
-    count_sketch(rows, seed, d, scale, out.data, std::max(1, n_threads));
+    count_sketch(rows, seed, d, scale, out.data, workers);
   }
   return out.array;
 }
@@ -55,11 +54,11 @@ void bind_rows(nb::module_& m) {
       .def(
           "__init__",
           [](SparseRows* self, Array1<const int64_t> indptr, Array1<const int32_t> outputs,
-             Array1<const float> values, int64_t n_outputs, int n_threads) {
-            new (self) SparseRows(sparse_rows_of(indptr, outputs, values, n_outputs, n_threads));
+             Array1<const float> values, int64_t n_outputs, const Workers& workers) {
+            new (self) SparseRows(sparse_rows_of(indptr, outputs, values, n_outputs, workers));
           },
           nb::arg("indptr"), nb::arg("outputs"), nb::arg("values"), nb::arg("n_outputs"),
-          nb::arg("n_threads") = 1,
+          nb::arg("n_threads"),
           "From CSR arrays: indptr int64 (n_rows + 1,), outputs int32 (nnz,) ascending in each row, values "
           "float32 (nnz,).")
       .def_prop_ro("n_rows", &SparseRows::n_rows)
@@ -68,12 +67,12 @@ void bind_rows(nb::module_& m) {
       .def("csr", &csr, "Copies: indptr int64, outputs int32, values float32.")
       .def(
           "dense",
-          [](const SparseRows& rows, int n_threads) {
+          [](const SparseRows& rows, const Workers& workers) {
             const int64_t k = rows.n_outputs();
             NewArray<float> out({static_cast<size_t>(rows.n_rows()), static_cast<size_t>(k)});
             {
               nb::gil_scoped_release release;
-              parallel_for(std::max(1, n_threads), rows.n_blocks(), [&](int64_t b, int) {
+              parallel_for(workers, rows.n_blocks(), [&](int64_t b, int) {
                 const Block block(rows.n_rows(), kSparseBlock, b);
                 std::fill(out.data + block.begin * k, out.data + block.end * k, 0.0f);
                 for (int64_t i = block.begin; i < block.end; ++i) {
@@ -84,20 +83,19 @@ void bind_rows(nb::module_& m) {
             }
             return out.array;
           },
-          nb::arg("n_threads") = 1, "float32 (n_rows, n_outputs), for few outputs.")
+          nb::arg("n_threads"), "float32 (n_rows, n_outputs), for few outputs.")
       .def(
           "norms",
-          [](const SparseRows& rows, int n_threads) {
+          [](const SparseRows& rows, const Workers& workers) {
             NewArray<float> out({static_cast<size_t>(rows.n_rows()), 1});
             {
               nb::gil_scoped_release release;
-              row_norms(rows, out.data, std::max(1, n_threads));
+              row_norms(rows, out.data, workers);
             }
             return out.array;
           },
-          nb::arg("n_threads") = 1, "float32 (n_rows, 1): Euclidean length of each row.")
-      .def("count_sketch", &sketched, nb::arg("d"), nb::arg("seed"), nb::arg("scale"),
-           nb::arg("n_threads") = 1,
+          nb::arg("n_threads"), "float32 (n_rows, 1): Euclidean length of each row.")
+      .def("count_sketch", &sketched, nb::arg("d"), nb::arg("seed"), nb::arg("scale"), nb::arg("n_threads"),
            "float32 (n_rows, d): every output is added to one of d columns with a random sign.");
 }
 
@@ -117,60 +115,57 @@ void bind_scores(nb::module_& m) {
       .def(
           "__init__",
           [](SparseScores* self, Array1<const int64_t> indptr, Array1<const int32_t> outputs,
-             Optional1<const float> values, int64_t n_outputs, int n_threads) {
-            const SparseRows targets = sparse_rows_of(indptr, outputs, values, n_outputs, n_threads);
-            new (self) SparseScores(targets, std::max(1, n_threads));
+             Optional1<const float> values, int64_t n_outputs, const Workers& workers) {
+            const SparseRows targets = sparse_rows_of(indptr, outputs, values, n_outputs, workers);
+            new (self) SparseScores(targets, workers);
           },
           nb::arg("indptr"), nb::arg("outputs"), nb::arg("values").none(), nb::arg("n_outputs"),
-          nb::arg("n_threads") = 1,
+          nb::arg("n_threads"),
           "Rows with targets in CSR form: indptr int64 (n_rows + 1,), outputs int32 (nnz,) ascending in each "
           "row, "
           "values float32 (nnz,) or None: 1 throughout.")
       .def(
           "add",
-          [](SparseScores& self, Array1<const int32_t> leaf_of_row, std::shared_ptr<LeafBlock> leaves,
-             int n_threads) {
-            require(leaves->kind() == LeafKind::sparse, "Sparse scores take sparse leaves only.");
+          [](SparseScores& self, Array1<const int32_t> leaf_of_row, const SparseLeaves& leaves,
+             const Workers& workers) {
             require(static_cast<int64_t>(leaf_of_row.size()) == self.raw().n_rows(),
                     "leaf_of_row needs one entry per row.");
-            require(leaves->n_columns() == self.raw().n_outputs(),
+            require(leaves.n_columns() == self.raw().n_outputs(),
                     "The leaves are for another number of outputs.");
             nb::gil_scoped_release release;
-            check_leaf_ids(leaf_of_row.data(), self.raw().n_rows(), leaves->n_leaves(),
-                           std::max(1, n_threads));
-            self.add(leaf_of_row.data(), leaves->view(), std::max(1, n_threads));
+            check_leaf_ids(leaf_of_row.data(), self.raw().n_rows(), leaves.n_leaves(), workers);
+            self.add(leaf_of_row.data(), leaves.view(), workers);
           },
-          nb::arg("leaf_of_row"), nb::arg("leaves"), nb::arg("n_threads") = 1,
+          nb::arg("leaf_of_row"), nb::arg("leaves"), nb::arg("n_threads"),
           "Adds the payload of its leaf, int32 (n_rows,), to every row.")
       .def(
           "gradients",
-          [](const SparseScores& self, const LossConfig& loss, float base, Optional1<const float> weight,
-             int n_threads) {
+          [](const SparseScores& self, const Loss& loss, float base, Optional1<const float> weight,
+             const Workers& workers) {
             require(!weight || static_cast<int64_t>(weight->size()) == self.raw().n_rows(),
                     "Weights need one entry per row.");
             SparseRows out;
             nb::gil_scoped_release release;
-            self.gradients(loss, base, weight ? weight->data() : nullptr, out, std::max(1, n_threads));
+            self.gradients(loss, base, weight ? weight->data() : nullptr, out, workers);
             return out;
           },
-          nb::arg("loss"), nb::arg("base") = 0.0f, nb::arg("weight") = nb::none(), nb::arg("n_threads") = 1,
+          nb::arg("loss"), nb::arg("base"), nb::arg("weight").none(), nb::arg("n_threads"),
           "SparseGradients at raw + base, times the rows' weights. An output that is not stored must have "
-          "the "
-          "derivative 0.")
+          "the derivative 0.")
       .def(
           "topk",
-          [](const SparseScores& self, int32_t k, int n_threads) {
+          [](const SparseScores& self, int32_t k, const Workers& workers) {
             const size_t n = static_cast<size_t>(self.raw().n_rows()),
                          columns = static_cast<size_t>(std::max(0, k));
             NewArray<int32_t> outputs({n, columns});
             NewArray<double> scores({n, columns});
             {
               nb::gil_scoped_release release;
-              self.topk(k, outputs.data, scores.data, std::max(1, n_threads));
+              self.topk(k, outputs.data, scores.data, workers);
             }
             return nb::make_tuple(outputs.array, scores.array);
           },
-          nb::arg("k"), nb::arg("n_threads") = 1,
+          nb::arg("k"), nb::arg("n_threads"),
           "outputs int32 (n_rows, k), raw scores float64 (n_rows, k): the best of what each row holds, best "
           "first, "
           "ties by number; -1 and -inf where there are fewer.")
@@ -180,67 +175,11 @@ void bind_scores(nb::module_& m) {
           "Copies: indptr int64, outputs int32, raw scores float32.");
 }
 
-void bind_leaves(nb::module_& m) {
-  m.def(
-      "sparse_leaves",
-      [](Array2<const float> g, Optional2<const float> h, Array1<const int32_t> leaf_of_row, int32_t n_leaves,
-         int32_t leaf_k, const Tree* shared, const LeafConfig& step, Optional1<const uint32_t> rows,
-         Optional1<const float> multiplier, int n_threads) {
-        const RowSample sample = sample_of(static_cast<int64_t>(g.shape(0)), rows, multiplier);
-        const int threads = std::max(1, n_threads);
-        require(g.shape(1) >= 1, "There must be at least one output.");
-        require(leaf_of_row.size() == g.shape(0), "leaf_of_row needs one entry per row.");
-        require(n_leaves >= 1 && leaf_k >= 1, "n_leaves and leaf_k must be at least 1.");
-        require(shared == nullptr || shared->n_leaves == n_leaves, "The tree has another number of leaves.");
-        if (h)
-          require(h->shape(0) == g.shape(0) && (h->shape(1) == 1 || h->shape(1) == g.shape(1)),
-                  "h must have g's rows, and one column or one per output.");
-        nb::gil_scoped_release release;
-        check_leaf_ids(leaf_of_row.data(), static_cast<int64_t>(leaf_of_row.size()), n_leaves, threads);
-        const SparseLeafArrays leaves =
-            sparse_leaves(g.data(), h ? h->data() : nullptr, static_cast<int>(g.shape(1)),
-                          h ? static_cast<int>(h->shape(1)) : 0, sample, leaf_of_row.data(), n_leaves, step,
-                          leaf_k, shared, threads);
-        return block_of(leaves, static_cast<int64_t>(g.shape(1)));
-      },
-      nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"), nb::arg("n_leaves"), nb::arg("leaf_k"),
-      nb::arg("shared").none(), nb::arg("step"), nb::arg("rows") = nb::none(),
-      nb::arg("multiplier") = nb::none(), nb::arg("n_threads") = 1,
-      "SparseLeaves with the leaf_k outputs of each leaf whose Newton step lowers the loss most (GBDT-MO eq. "
-      "19); "
-      "`shared`: the tree, whose nodes' children share theirs (Algorithm 4).");
-  m.def(
-      "sparse_leaves_of_sparse",
-      [](const SparseRows& g, Optional1<const float> weight, Array1<const int32_t> leaf_of_row,
-         int32_t n_leaves, int32_t leaf_k, const LeafConfig& step, Optional1<const uint32_t> rows,
-         Optional1<const float> multiplier, int n_threads) {
-        const RowSample sample = sample_of(g.n_rows(), rows, multiplier);
-        const int threads = std::max(1, n_threads);
-        require(static_cast<int64_t>(leaf_of_row.size()) == g.n_rows(),
-                "leaf_of_row needs one entry per row.");
-        require(!weight || static_cast<int64_t>(weight->size()) == g.n_rows(),
-                "Weights need one entry per row.");
-        require(n_leaves >= 1 && leaf_k >= 1, "n_leaves and leaf_k must be at least 1.");
-        nb::gil_scoped_release release;
-        check_leaf_ids(leaf_of_row.data(), g.n_rows(), n_leaves, threads);
-        const SparseLeafArrays leaves = sparse_leaves(g, weight ? weight->data() : nullptr, sample,
-                                                      leaf_of_row.data(), n_leaves, step, leaf_k, threads);
-        return block_of(leaves, g.n_outputs());
-      },
-      nb::arg("g"), nb::arg("weight").none(), nb::arg("leaf_of_row"), nb::arg("n_leaves"), nb::arg("leaf_k"),
-      nb::arg("step"), nb::arg("rows") = nb::none(), nb::arg("multiplier") = nb::none(),
-      nb::arg("n_threads") = 1,
-      "The same from sparse gradients (GBDT-SPARSE eq. 19); every output has the curvature of its row, "
-      "`weight` "
-      "or 1.");
-}
-
 }  // namespace
 
 void bind_sparse(nb::module_& m) {
   bind_rows(m);
   bind_scores(m);
-  bind_leaves(m);
 }
 
 }  // namespace polyleaf

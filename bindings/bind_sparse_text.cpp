@@ -1,5 +1,4 @@
 // Text files of sparse rows at the border: bytes -> CSR arrays, and back.
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 
 #include "../cpp/sparse_text.h"
 #include "arrays.h"
+#include "workers_caster.h"
 
 namespace polyleaf {
 namespace {
@@ -30,14 +30,14 @@ nb::ndarray<nb::numpy, T> copied(const std::vector<T>& from) {
 
 nb::tuple read(nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> text,
                const std::string& syntax, int64_t n_features, int64_t n_labels, int64_t first_line,
-               int n_threads) {
+               const Workers& workers) {
   require(n_features >= 0 && n_features <= INT32_MAX && n_labels >= 0 && n_labels <= INT32_MAX,
           "Features and labels must be at most 2147483647.");
   TextRows rows;
   {
     nb::gil_scoped_release release;
     rows = read_sparse_text(reinterpret_cast<const char*>(text.data()), static_cast<int64_t>(text.shape(0)),
-                            syntax_of(syntax), {n_features, n_labels}, first_line, std::max(1, n_threads));
+                            syntax_of(syntax), {n_features, n_labels}, first_line, workers);
   }
   return nb::make_tuple(copied(rows.label_indptr), copied(rows.labels), copied(rows.indptr),
                         copied(rows.indices), copied(rows.values));

@@ -1,6 +1,6 @@
-// Leaves as Python hands them over: a float32 matrix (dense), SparseLeaves or LinearLeaves; and raw features.
+// Leaves as they cross the border: dense ones as a float32 matrix, others as an object of their kind; and raw
+// features.
 #pragma once
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/variant.h>
 
@@ -9,7 +9,7 @@
 #include <variant>
 
 #include "arrays.h"
-#include "leaves/leaf_block.h"
+#include "leaves/dense_block.h"
 
 namespace polyleaf {
 
@@ -29,11 +29,26 @@ inline FeatureMatrix feature_matrix(const AnyFeatures& features) {
           static_cast<int64_t>(features->shape(1))};
 }
 
+// Dense leaves are read where they are.
+inline LeafView view_of(const AnyLeaves& leaves) {
+  if (const auto* block = std::get_if<std::shared_ptr<LeafBlock>>(&leaves)) return (*block)->view();
+  const auto& values = std::get<Array2<const float>>(leaves);
+  return DenseLeaves::view_of(values.data(), static_cast<int64_t>(values.shape(1)));
+}
+
 // A view of n vectors of a block, without their padding.
 inline nb::ndarray<nb::numpy, const float> vectors(const float* data, int64_t n, const LeafBlock& block,
                                                    nb::handle owner) {
   return view<float>(data, {static_cast<size_t>(n), static_cast<size_t>(block.n_columns())}, owner,
                      {block.view().stride, 1});
+}
+
+// Dense leaves become a view without their padding, which keeps them alive.
+inline nb::object as_python(const std::shared_ptr<LeafBlock>& block) {
+  if (&block->kind() != &kDense) return nb::cast(block);
+  nb::capsule owner(new std::shared_ptr<LeafBlock>(block),
+                    [](void* p) noexcept { delete static_cast<std::shared_ptr<LeafBlock>*>(p); });
+  return nb::cast(vectors(block->view().values, block->n_leaves(), *block, owner));
 }
 
 }  // namespace polyleaf

@@ -8,11 +8,14 @@
 namespace polyleaf {
 void bind_binning(nb::module_& m);
 void bind_objectives(nb::module_& m);
+void bind_fitters(nb::module_& m);
 void bind_grower(nb::module_& m);
 void bind_leaf_blocks(nb::module_& m);
 void bind_linear(nb::module_& m);
 void bind_explainer(nb::module_& m);
 void bind_predict(nb::module_& m);
+void bind_searches(nb::module_& m);
+void bind_settings(nb::module_& m);
 void bind_sketch(nb::module_& m);
 void bind_sparse(nb::module_& m);
 void bind_csr_product(nb::module_& m);
@@ -27,11 +30,14 @@ NB_MODULE(_core, m) {
   m.def("available_isas", &polyleaf::available_isas, "Instruction sets this CPU can run.");
   polyleaf::bind_binning(m);
   polyleaf::bind_objectives(m);
+  polyleaf::bind_settings(m);
   polyleaf::bind_grower(m);
   polyleaf::bind_leaf_blocks(m);
   polyleaf::bind_linear(m);
   polyleaf::bind_explainer(m);
+  polyleaf::bind_fitters(m);
   polyleaf::bind_predict(m);
+  polyleaf::bind_searches(m);
   polyleaf::bind_sketch(m);
   polyleaf::bind_sparse(m);
   polyleaf::bind_csr_product(m);

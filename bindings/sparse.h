@@ -4,15 +4,17 @@
 #include <optional>
 #include <stdexcept>
 
-#include "../cpp/leaves/leaf_block.h"
 #include "../cpp/leaves/sparse.h"
+#include "../cpp/leaves/sparse_block.h"
 #include "../cpp/sparse_rows.h"
 #include "arrays.h"
+#include "workers_caster.h"
 
 namespace polyleaf {
 
 inline SparseRows sparse_rows_of(const Array1<const int64_t>& indptr, const Array1<const int32_t>& outputs,
-                                 const Optional1<const float>& values, int64_t n_outputs, int n_threads) {
+                                 const Optional1<const float>& values, int64_t n_outputs,
+                                 const Workers& workers) {
   const auto require = [](bool condition, const char* message) {
     if (!condition) throw std::invalid_argument(message);
   };
@@ -22,7 +24,7 @@ inline SparseRows sparse_rows_of(const Array1<const int64_t>& indptr, const Arra
   nb::gil_scoped_release release;
   return sparse_rows(indptr.data(), outputs.data(), values ? values->data() : nullptr,
                      static_cast<int64_t>(indptr.size()) - 1, static_cast<int64_t>(outputs.size()), n_outputs,
-                     n_threads > 1 ? n_threads : 1);
+                     workers);
 }
 
 inline std::shared_ptr<LeafBlock> block_of(const SparseLeafArrays& leaves, int64_t n_outputs) {

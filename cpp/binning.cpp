@@ -10,8 +10,8 @@
 #include <type_traits>
 
 #include "binning_kernels.h"
+#include "code.h"
 #include "parallel.h"
-#include "tree.h"
 
 namespace polyleaf {
 namespace {
@@ -81,8 +81,7 @@ bool fits_float(ValueType type) {
   return type == ValueType::f32 || type == ValueType::u16 || type == ValueType::i16;
 }
 
-// ---- sorting
-// -------------------------------------------------------------------------------------------------------
+// --- sorting ---
 
 template <class T>
 using KeyOf = std::conditional_t<std::is_same_v<T, float>, uint32_t, uint64_t>;
@@ -156,8 +155,7 @@ void sort_by_key(std::vector<Item>& items, std::vector<Item>& scratch) {
   }
 }
 
-// ---- from sampled values to thresholds
-// -----------------------------------------------------------------------------
+// --- from sampled values to thresholds ---
 
 struct Distinct {
   std::vector<double> values;  // ascending
@@ -261,13 +259,13 @@ class SampledColumns {
   }
 
  public:
-  SampledColumns(const Column* columns, int64_t n_columns, const Sample& sample, int n_threads)
+  SampledColumns(const Column* columns, int64_t n_columns, const Sample& sample, const Workers& workers)
       : columns_(columns), sample_(sample), offsets_(static_cast<size_t>(n_columns) + 1, 0) {
     for (int64_t c = 0; c < n_columns; ++c)
       offsets_[c + 1] = offsets_[c] + sampled_bytes(columns[c].type, sample.n);
     bytes_.reserve(offsets_[n_columns]);
     // Rows outside, columns inside: in a row-major matrix the values of one row share cache lines.
-    parallel_for(n_threads, Block::count(sample.n, kBlockRows), [&](int64_t task, int) {
+    parallel_for(workers, Block::count(sample.n, kBlockRows), [&](int64_t task, int) {
       const Block block(sample.n, kBlockRows, task);
       for (int64_t c = 0; c < n_columns; ++c)
         with_values(c, [&](auto* values) { read(columns[c], block, values); });
@@ -405,14 +403,14 @@ std::vector<double> choose_thresholds(const std::vector<double>& values, const s
 }
 
 std::vector<Thresholds> find_thresholds(const Columns& columns, const Sample& sample, int32_t n_features,
-                                        int max_bins, int n_threads) {
+                                        int max_bins, const Workers& workers) {
   std::vector<Thresholds> result(static_cast<size_t>(n_features));
   const auto n_dense = static_cast<int64_t>(columns.dense.size());
   for (int64_t begin = 0; begin < n_dense; begin += kSampledFeatures) {
     const int64_t n = std::min(kSampledFeatures, n_dense - begin);
     const Column* group = columns.dense.data() + begin;
-    SampledColumns sampled(group, n, sample, n_threads);
-    parallel_for(n_threads, n,
+    SampledColumns sampled(group, n, sample, workers);
+    parallel_for(workers, n,
                  [&](int64_t c, int) { result[group[c].feature] = sampled.thresholds(c, max_bins); });
   }
   if (columns.sparse.empty()) return result;
@@ -423,15 +421,14 @@ std::vector<Thresholds> find_thresholds(const Columns& columns, const Sample& sa
     if (sample.rows != nullptr) place[sample.rows[i]] = static_cast<int32_t>(i);
     total_weight += sample.weights == nullptr ? 1 : sample.weights[i];
   }
-  parallel_for(n_threads, static_cast<int64_t>(columns.sparse.size()), [&](int64_t c, int) {
+  parallel_for(workers, static_cast<int64_t>(columns.sparse.size()), [&](int64_t c, int) {
     const SparseColumn& column = columns.sparse[c];
     result[column.feature] = sparse_thresholds(column, sample, columns.n_rows, place, total_weight, max_bins);
   });
   return result;
 }
 
-// ---- codes
-// ---------------------------------------------------------------------------------------------------------
+// --- codes ---
 
 namespace {
 
@@ -521,20 +518,21 @@ void BinTable::bin_sparse(const SparseColumn& column, int64_t n_rows, uint8_t* c
 }
 
 void BinTable::transform_stored(const std::vector<SparseColumn>& columns, uint8_t* codes, uint8_t* zero_codes,
-                                int n_threads) const {
+                                const Workers& workers) const {
   std::vector<int64_t> at(columns.size() + 1, 0);
   for (size_t c = 0; c < columns.size(); ++c) at[c + 1] = at[c] + columns[c].n;
-  parallel_for(n_threads, static_cast<int64_t>(columns.size()), [&](int64_t c, int) {
+  parallel_for(workers, static_cast<int64_t>(columns.size()), [&](int64_t c, int) {
     zero_codes[c] = zero_code(columns[c].feature);
     for (int64_t begin = 0; begin < columns[c].n; begin += kBlockRows)
       bin_stored(columns[c], begin, std::min(kBlockRows, columns[c].n - begin), codes + at[c] + begin);
   });
 }
 
-void BinTable::transform(const Columns& columns, uint8_t* codes, int n_threads, const int32_t* row_of) const {
+void BinTable::transform(const Columns& columns, uint8_t* codes, const Workers& workers,
+                         const int32_t* row_of) const {
   const int64_t n = columns.n_rows;
   const auto codes_of = [&](int32_t feature) { return codes + row_of[feature] * n; };
-  if (n * n_features() < kSerialValues) n_threads = 1;
+  const Workers busy = n * n_features() < kSerialValues ? 1 : workers;
   const auto n_dense = static_cast<int64_t>(columns.dense.size());
 
   // 8-bit columns: the codes of all 256 values, found once.
@@ -554,7 +552,7 @@ void BinTable::transform(const Columns& columns, uint8_t* codes, int n_threads, 
   }
 
   const int64_t n_groups = Block::count(n_dense, kBlockFeatures);
-  parallel_for(n_threads, Block::count(n, kBlockRows) * n_groups, [&](int64_t task, int) {
+  parallel_for(busy, Block::count(n, kBlockRows) * n_groups, [&](int64_t task, int) {
     const Block rows(n, kBlockRows, task / n_groups), group(n_dense, kBlockFeatures, task % n_groups);
     for (int64_t c = group.begin; c < group.end; ++c) {
       const Column& column = columns.dense[c];
@@ -569,23 +567,22 @@ void BinTable::transform(const Columns& columns, uint8_t* codes, int n_threads, 
         out[i] = code_of[static_cast<uint8_t>(value[i * column.stride])];
     }
   });
-  parallel_for(n_threads, static_cast<int64_t>(columns.sparse.size()), [&](int64_t c, int) {
+  parallel_for(busy, static_cast<int64_t>(columns.sparse.size()), [&](int64_t c, int) {
     bin_sparse(columns.sparse[c], n, codes_of(columns.sparse[c].feature));
   });
   constexpr int64_t kCategoryRows = kBlockRows * kBlockFeatures;
   const int64_t n_blocks = Block::count(n, kCategoryRows);
-  parallel_for(n_threads, n_blocks * static_cast<int64_t>(columns.categories.size()), [&](int64_t task, int) {
+  parallel_for(busy, n_blocks * static_cast<int64_t>(columns.categories.size()), [&](int64_t task, int) {
     const CategoryColumn& column = columns.categories[task / n_blocks];
     look_up_categories(column, Block(n, kCategoryRows, task % n_blocks), codes_of(column.feature));
   });
 }
 
-// ---- infinities
-// ----------------------------------------------------------------------------------------------------
+// --- infinities ---
 
 template <class T>
 bool has_infinite(const T* data, int64_t n_rows, int64_t n_columns, ptrdiff_t row_stride,
-                  ptrdiff_t column_stride, int n_threads) {
+                  ptrdiff_t column_stride, const Workers& workers) {
   const BinningKernels& kernels = POLYLEAF_SELECT(binning_kernels);
   const auto found_in = [&](const T* x, int64_t n) {
     if constexpr (std::is_same_v<T, float>)
@@ -593,7 +590,7 @@ bool has_infinite(const T* data, int64_t n_rows, int64_t n_columns, ptrdiff_t ro
     else
       return kernels.has_infinite_double(x, n);
   };
-  if (n_rows * n_columns < kSerialValues) n_threads = 1;
+  const Workers busy = n_rows * n_columns < kSerialValues ? 1 : workers;
   // The inner loop goes along the shorter step.
   if (std::abs(row_stride) < std::abs(column_stride)) {
     std::swap(n_rows, n_columns);
@@ -605,7 +602,7 @@ bool has_infinite(const T* data, int64_t n_rows, int64_t n_columns, ptrdiff_t ro
   }
   std::atomic<bool> found{false};
   const int64_t n_pieces = Block::count(n_columns, kSerialValues);
-  parallel_for(n_threads, n_rows * n_pieces, [&](int64_t task, int) {
+  parallel_for(busy, n_rows * n_pieces, [&](int64_t task, int) {
     if (found.load(std::memory_order_relaxed)) return;
     const Block piece(n_columns, kSerialValues, task % n_pieces);
     const T* x = data + (task / n_pieces) * row_stride + piece.begin * column_stride;
@@ -619,7 +616,7 @@ bool has_infinite(const T* data, int64_t n_rows, int64_t n_columns, ptrdiff_t ro
   return found;
 }
 
-template bool has_infinite(const float*, int64_t, int64_t, ptrdiff_t, ptrdiff_t, int);
-template bool has_infinite(const double*, int64_t, int64_t, ptrdiff_t, ptrdiff_t, int);
+template bool has_infinite(const float*, int64_t, int64_t, ptrdiff_t, ptrdiff_t, const Workers&);
+template bool has_infinite(const double*, int64_t, int64_t, ptrdiff_t, ptrdiff_t, const Workers&);
 
 }  // namespace polyleaf

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "buffer.h"
+#include "workers.h"
 
 namespace polyleaf {
 
@@ -69,7 +70,7 @@ struct Thresholds {
 // At most max_bins - 1 thresholds for every feature among dense and sparse (result indexed by feature).
 // Exact (between adjacent distinct values) where the sample has at most max_bins distinct values.
 std::vector<Thresholds> find_thresholds(const Columns& columns, const Sample& sample, int32_t n_features,
-                                        int max_bins, int n_threads);
+                                        int max_bins, const Workers& workers);
 
 // Distinct values, ascending, and their weights -> at most max_bins - 1 ascending thresholds t, with
 // a <= t < b for the neighbours a, b that it parts.
@@ -83,10 +84,10 @@ class BinTable {
   int32_t n_features() const { return static_cast<int32_t>(features_.size()); }
   // codes: (n_features, n_rows), C order. Rows of features that occur in no column are left as they are.
   // row_of: the row of codes that each feature gets.
-  void transform(const Columns& columns, uint8_t* codes, int n_threads, const int32_t* row_of) const;
+  void transform(const Columns& columns, uint8_t* codes, const Workers& workers, const int32_t* row_of) const;
   // Codes of the values that columns store, one column after another, and the code of 0 in each.
   void transform_stored(const std::vector<SparseColumn>& columns, uint8_t* codes, uint8_t* zero_codes,
-                        int n_threads) const;
+                        const Workers& workers) const;
 
  private:
   struct Feature {
@@ -107,6 +108,6 @@ class BinTable {
 // Whether a (n_rows, n_columns) matrix of float or double with these strides in elements holds an infinity.
 template <class T>
 bool has_infinite(const T* data, int64_t n_rows, int64_t n_columns, ptrdiff_t row_stride,
-                  ptrdiff_t column_stride, int n_threads);
+                  ptrdiff_t column_stride, const Workers& workers);
 
 }  // namespace polyleaf

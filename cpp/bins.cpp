@@ -41,7 +41,7 @@ std::vector<Tile> make_tiles(const std::vector<uint16_t>& n_bins, const std::vec
 }  // namespace
 
 Bins::Bins(const uint8_t* codes, int64_t n_rows, int n_features, const uint16_t* n_bins,
-           const uint8_t* is_categorical, int n_threads, const SparseCodeColumns& sparse)
+           const uint8_t* is_categorical, const Workers& workers, const SparseCodeColumns& sparse)
     : n_rows_(n_rows),
       n_bins_(n_bins, n_bins + n_features),
       is_categorical_(is_categorical, is_categorical + n_features) {
@@ -49,7 +49,7 @@ Bins::Bins(const uint8_t* codes, int64_t n_rows, int n_features, const uint16_t*
     throw std::invalid_argument("Bins need between 1 and 2^31 - 2 rows.");
   for (int f = 0; f < n_features; ++f)
     if (n_bins_[f] > 255) throw std::invalid_argument("A feature has more than 255 value bins.");
-  sparse_ = SparseCodes(sparse, n_bins, n_features, n_rows, n_threads);
+  sparse_ = SparseCodes(sparse, n_bins, n_features, n_rows, workers);
   tile_of_.assign(n_features, 0);
   slot_of_.assign(n_features, 0);
   for (int64_t number = 0; number < sparse.n; ++number) {
@@ -74,7 +74,7 @@ Bins::Bins(const uint8_t* codes, int64_t n_rows, int n_features, const uint16_t*
   for (auto& w : words_) w.reserve(n_rows);
   const int64_t n_blocks = Block::count(n_rows, kBlock);
   std::atomic<bool> bad{false};
-  parallel_for(n_threads, n_blocks * n_tiles(), [&](int64_t task, int) {
+  parallel_for(workers, n_blocks * n_tiles(), [&](int64_t task, int) {
     const Tile& tile = tiles_[task / n_blocks];
     uint64_t* words = words_[task / n_blocks].data();
     const Block rows(n_rows, kBlock, task % n_blocks);

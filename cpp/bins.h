@@ -15,6 +15,7 @@
 
 #include "buffer.h"
 #include "sparse_codes.h"
+#include "workers.h"
 
 namespace polyleaf {
 
@@ -34,7 +35,7 @@ class Bins {
   // codes: a row for each feature that is not among the sparse ones, in order; code 255 is missing. n_bins:
   // value bins of each feature, 1..255 (0: all missing).
   Bins(const uint8_t* codes, int64_t n_rows, int n_features, const uint16_t* n_bins,
-       const uint8_t* is_categorical, int n_threads, const SparseCodeColumns& sparse = {});
+       const uint8_t* is_categorical, const Workers& workers, const SparseCodeColumns& sparse = {});
 
   Bins(const Bins&) = delete;
   Bins& operator=(const Bins&) = delete;

@@ -38,7 +38,7 @@ void FixedChannels::fill(std::vector<Request>& requests) {
   }
   gathered_.reserve(static_cast<size_t>(total) * lanes + 64);
   const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
-  parallel_for(n_threads_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     const Piece& piece = pieces[task];
     kernels.gather(channels_->row(0), piece.ids, piece.n, lanes, gathered_.data() + piece.to * lanes);
   });

@@ -9,7 +9,8 @@
 #include "buffer.h"
 #include "channels.h"
 #include "search.h"
-#include "split.h"
+#include "tile_scan.h"
+#include "workers.h"
 
 namespace polyleaf {
 
@@ -32,7 +33,7 @@ class ChannelSource {
   // Whether a row has the same channels in all nodes of a tree, so that a node's sums are its children's.
   virtual bool fixed() const = 0;
   // A new tree; makes the root's channels.
-  virtual void start(const SearchScope& scope) = 0;
+  virtual void start(const SearchScope& scope, const SearchNode& root) = 0;
 
   // The channels of a node's rows, next to each other, and, where channels are not fixed, their sums.
   struct Request {
@@ -56,13 +57,13 @@ class ChannelSource {
 // Channels that a row keeps.
 class FixedChannels final : public ChannelSource {
  public:
-  explicit FixedChannels(int n_threads) : n_threads_(n_threads) {}
+  explicit FixedChannels(const Workers& workers) : workers_(workers) {}
   void use(const Channels& channels) { channels_ = &channels; }
 
   const RowSample& sample() const override { return channels_->sample(); }
   const ChannelLayout& layout() const override { return channels_->layout(); }
   bool fixed() const override { return true; }
-  void start(const SearchScope& scope) override { partition_ = &scope.partition(); }
+  void start(const SearchScope& scope, const SearchNode&) override { partition_ = &scope.partition(); }
   void fill(std::vector<Request>& requests) override;
   ChannelView view(int32_t) const override {
     return {&channels_->layout(), channels_->gradient_step(), channels_->curvature_step()};
@@ -72,7 +73,7 @@ class FixedChannels final : public ChannelSource {
              float*) override {}
 
  private:
-  const int n_threads_;
+  const Workers workers_;
   const Channels* channels_ = nullptr;
   const Partition* partition_ = nullptr;
   Buffer<int16_t> gathered_;

@@ -36,7 +36,7 @@ ChannelLayout ChannelLayout::make(int n_outputs, Curvature curvature, int regres
 }
 
 void Channels::quantise(const float* g, const float* h, int n_outputs, Curvature curvature,
-                        const RowSample& sample, int n_threads) {
+                        const RowSample& sample, const Workers& workers) {
   const int lanes_before = layout_.lanes;
   layout_ = ChannelLayout::make(n_outputs, curvature);
   sample_ = sample;
@@ -52,20 +52,20 @@ void Channels::quantise(const float* g, const float* h, int n_outputs, Curvature
   const size_t size = static_cast<size_t>(sample.n_all) * layout_.lanes;
   const bool fresh = size > data_.size() || lanes_before != layout_.lanes;
   data_.reserve(size);
-  if (fresh) clear(n_threads);
+  if (fresh) clear(workers);
   totals_.assign(layout_.lanes + 16, 0);
   if (layout_.count_lane >= 0) totals_[layout_.count_lane] = static_cast<int32_t>(sample_.n_used());
   const bool unit = curvature == Curvature::unit;
-  quantise_part(g, n_outputs, 0, unit ? layout_.count_lane : -1, gradient_step_, n_threads);
+  quantise_part(g, n_outputs, 0, unit ? layout_.count_lane : -1, gradient_step_, workers);
   curvature_step_.assign(layout_.n_curvature() + 16, 0.0f);
   if (!unit)
     quantise_part(h, layout_.n_curvature(), layout_.curvature_offset, layout_.count_lane, curvature_step_,
-                  n_threads);
+                  workers);
 }
 
 // Lanes that no column fills must be zero; nobody writes anything else there afterwards.
-void Channels::clear(int n_threads) {
-  parallel_for(n_threads, Block::count(sample_.n_all, kBlock), [&](int64_t task, int) {
+void Channels::clear(const Workers& workers) {
+  parallel_for(workers, Block::count(sample_.n_all, kBlock), [&](int64_t task, int) {
     const Block rows(sample_.n_all, kBlock, task);
     std::memset(data_.data() + rows.begin * layout_.lanes, 0,
                 sizeof(int16_t) * static_cast<size_t>(rows.end - rows.begin) * layout_.lanes);
@@ -73,16 +73,16 @@ void Channels::clear(int n_threads) {
 }
 
 std::vector<float> largest_magnitudes(const float* values, int n_columns, const RowSample& sample,
-                                      int n_threads) {
+                                      const Workers& workers) {
   const int64_t n_used = sample.n_used();
   const int padded = round_up(n_columns, 16) + 16;
-  std::vector<float> largest(static_cast<size_t>(n_threads) * padded, 0.0f);
-  parallel_for(n_threads, Block::count(n_used, kBlock), [&](int64_t task, int thread) {
+  std::vector<float> largest(static_cast<size_t>(workers.n_threads) * padded, 0.0f);
+  parallel_for(workers, Block::count(n_used, kBlock), [&](int64_t task, int thread) {
     const Block rows(n_used, kBlock, task);
     POLYLEAF_SELECT(channel_kernels)
         .largest(values, n_columns, sample, rows.begin, rows.end, largest.data() + thread * padded);
   });
-  for (int t = 0; t < n_threads; ++t)
+  for (int t = 0; t < workers.n_threads; ++t)
     for (int j = 0; j < n_columns; ++j) {
       const float x = largest[t * padded + j];
       if (!std::isfinite(x))  // before any comparison: a NaN would lose it
@@ -97,33 +97,30 @@ std::vector<float> largest_magnitudes(const float* values, int n_columns, const 
 // Quantises one group of columns. The scale of a column is 32767 / max, halved until no sum over any rows can
 // leave int32.
 void Channels::quantise_part(const float* values, int n_columns, int offset, int count_lane,
-                             std::vector<float>& step, int n_threads) {
+                             std::vector<float>& step, const Workers& workers) {
   const ChannelKernels& kernels = POLYLEAF_SELECT(channel_kernels);
   const int64_t n_used = sample_.n_used();
   const int64_t n_blocks = Block::count(n_used, kBlock);
-  const std::vector<float> largest = largest_magnitudes(values, n_columns, sample_, n_threads);
+  const std::vector<float> largest = largest_magnitudes(values, n_columns, sample_, workers);
   const int padded = static_cast<int>(largest.size());
   std::vector<float> inverse(padded, 0.0f);
   step.assign(padded, 0.0f);
   for (int j = 0; j < n_columns; ++j) {
-    if (!std::isfinite(largest[j]))
-      throw std::invalid_argument(
-          "A derivative is not finite; check the objective, the targets and the weights.");
     if (largest[j] < kSmallestDerivative) continue;
     inverse[j] = 32767.0f / largest[j];
     step[j] = largest[j] / 32767.0f;
   }
   std::vector<int64_t> size, total;
   const auto run = [&] {
-    size.assign(static_cast<size_t>(n_threads) * padded, 0);
-    total.assign(static_cast<size_t>(n_threads) * padded, 0);
-    parallel_for(n_threads, n_blocks, [&](int64_t task, int thread) {
+    size.assign(static_cast<size_t>(workers.n_threads) * padded, 0);
+    total.assign(static_cast<size_t>(workers.n_threads) * padded, 0);
+    parallel_for(workers, n_blocks, [&](int64_t task, int thread) {
       const Block rows(n_used, kBlock, task);
       kernels.quantise(values, n_columns, sample_, rows.begin, rows.end, inverse.data(), data_.data(),
                        layout_.lanes, offset, count_lane, size.data() + thread * padded,
                        total.data() + thread * padded);
     });
-    for (int t = 1; t < n_threads; ++t)
+    for (int t = 1; t < workers.n_threads; ++t)
       for (int j = 0; j < n_columns; ++j) {
         size[j] += size[t * padded + j];
         total[j] += total[t * padded + j];

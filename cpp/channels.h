@@ -10,18 +10,15 @@
 
 #include "buffer.h"
 #include "isa.h"
+#include "packed.h"
 #include "sample.h"
+#include "workers.h"
 
 namespace polyleaf {
 
 constexpr float kSmallestDerivative = 1e-28f;  // a column whose largest magnitude is below counts as zero
 
 enum class Curvature { unit = 0, shared = 1, diagonal = 2, full = 3 };
-
-// Where entry (i, j), j <= i, of a packed lower triangle lies.
-constexpr int packed(int i, int j) {
-  return i * (i + 1) / 2 + j;
-}
 
 struct ChannelLayout {
   int n_outputs = 1;
@@ -45,18 +42,20 @@ struct ChannelLayout {
       case Curvature::diagonal:
         return n_outputs;
       default:
-        return n_outputs * (n_outputs + 1) / 2;
+        return packed_size(n_outputs);
     }
   }
   bool linear() const { return regressors >= 0; }
   int first_product() const { return n_outputs + n_curvature(); }
   int second_moments() const { return first_product() + regressors; }
-  int gradient_products() const { return second_moments() + regressors * (regressors + 1) / 2; }
+  int gradient_products() const { return second_moments() + packed_size(regressors); }
   // Sums of products with a candidate's feature x: g of every output, h x and h x^2, every h z_i.
   int n_regressor_products() const {
     return n_outputs + 2 * (curvature == Curvature::diagonal ? n_outputs : 1) + regressors;
   }
-  int n_products() const { return linear() ? regressors * (regressors + 3) / 2 + regressors * n_outputs : 0; }
+  int n_products() const {
+    return linear() ? regressors + packed_size(regressors) + regressors * n_outputs : 0;
+  }
 };
 
 struct ChannelKernels {
@@ -75,7 +74,7 @@ POLYLEAF_DECLARE_KERNELS(ChannelKernels, channel_kernels)
 // Largest |value * multiplier| of every column over the sample; zeros behind them, to a multiple of 16 and 16
 // more. Throws std::invalid_argument where a value is not finite.
 std::vector<float> largest_magnitudes(const float* values, int n_columns, const RowSample& sample,
-                                      int n_threads);
+                                      const Workers& workers);
 
 class Channels {
  public:
@@ -86,7 +85,7 @@ class Channels {
   // g: (n_all, K); h: (n_all, layout().n_curvature()), unused for unit. May be called again
   // for the next tree: buffers are reused.
   void quantise(const float* g, const float* h, int n_outputs, Curvature curvature, const RowSample& sample,
-                int n_threads);
+                const Workers& workers);
 
   const ChannelLayout& layout() const { return layout_; }
   const RowSample& sample() const { return sample_; }
@@ -99,8 +98,8 @@ class Channels {
 
  private:
   void quantise_part(const float* values, int n_columns, int offset, int count_lane, std::vector<float>& step,
-                     int n_threads);
-  void clear(int n_threads);
+                     const Workers& workers);
+  void clear(const Workers& workers);
 
   ChannelLayout layout_;
   RowSample sample_;

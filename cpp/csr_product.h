@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "isa.h"
+#include "workers.h"
 
 namespace polyleaf {
 
@@ -19,7 +20,7 @@ struct CsrMatrix {
   const float* values;
 };
 
-void csr_product(const CsrMatrix& rows, const float* matrix, int32_t d, float* out, int n_threads);
+void csr_product(const CsrMatrix& rows, const float* matrix, int32_t d, float* out, const Workers& workers);
 
 struct CsrProductKernels {
   void (*product)(const CsrMatrix& rows, int64_t begin, int64_t end, const float* matrix, int32_t d,

@@ -7,10 +7,10 @@
 
 namespace polyleaf {
 
-ExactSearch::ExactSearch(const Bins& bins, int n_threads)
-    : SparseSearch(bins, n_threads), scratch_(static_cast<size_t>(n_threads_)) {}
+ExactSearch::ExactSearch(const Bins& bins, const Workers& workers)
+    : SparseSearch(bins, workers), scratch_(static_cast<size_t>(workers_.n_threads)) {}
 
-void ExactSearch::start(const SearchScope& scope) {
+void ExactSearch::start(const SearchScope& scope, const SearchNode&) {
   begin(scope);
   number_of_.resize(std::max(number_of_.size(), static_cast<size_t>(gradients_->n_outputs())), 0);
 }
@@ -23,7 +23,7 @@ void ExactSearch::evaluate(const std::vector<SearchNode>& nodes, bool, std::vect
     gather(node);
     const std::vector<uint8_t> allowed = scope_->features_of(node.id);
     std::vector<Best> found(static_cast<size_t>(bins_.n_features()));
-    parallel_for(n_threads_, bins_.n_features(), [&](int64_t f, int thread) {
+    parallel_for(workers_, bins_.n_features(), [&](int64_t f, int thread) {
       if (allowed[f]) found[f] = scan(node, static_cast<int>(f), scratch_[thread]);
     });
     Best best;
@@ -50,7 +50,7 @@ void ExactSearch::gather(const SearchNode& node) {
   for (int64_t i = 0; i < n; ++i) {
     const int64_t id = ids != nullptr ? ids[i] : node.rows.begin + i;
     const SparseRow row = gradients_->row(id);
-    const float m = multiplier(id);
+    const float m = sample_.factor(id);
     for (int64_t e = 0; e < row.n; ++e) {
       int32_t& number = number_of_[row.outputs[e]];
       if (number == 0) {
@@ -68,14 +68,13 @@ void ExactSearch::gather(const SearchNode& node) {
     entries.total_curvature += entries.curvature.back();
   }
   for (int32_t output : met_) number_of_[output] = 0;
-  largest_.start(config_.leaf_k);
+  largest_.start(leaf_k_);
   for (int64_t total : entries.totals) largest_.offer(std::abs(total));
   entries.worth = worth(largest_, entries.total_curvature);
 }
 
 double ExactSearch::worth(Largest& magnitudes, int64_t curvature) const {
-  return worth_of_largest(magnitudes, fixed_.unit, static_cast<double>(curvature) * curvature_unit(),
-                          config_.step);
+  return worth_of_largest(magnitudes, fixed_.unit, static_cast<double>(curvature) * curvature_unit(), step_);
 }
 
 ExactSearch::Best ExactSearch::scan(const SearchNode& node, int feature, Scratch& s) const {
@@ -95,7 +94,7 @@ ExactSearch::Best ExactSearch::scan(const SearchNode& node, int feature, Scratch
   }
   const int64_t n_missing = start[kMissingCode + 1] - start[kMissingCode], n_present = n - n_missing;
   const int64_t stride =
-      std::max<int64_t>(1, static_cast<int64_t>(config_.threshold_step * static_cast<double>(n)));
+      std::max<int64_t>(1, static_cast<int64_t>(threshold_step_ * static_cast<double>(node.count)));
   const int64_t least = std::max(1, limits.min_child_samples);
   const double least_curvature = limits.min_child_weight;
   const size_t m = entries.totals.size();
@@ -123,11 +122,11 @@ ExactSearch::Best ExactSearch::scan(const SearchNode& node, int feature, Scratch
       const double left_curvature = static_cast<double>(curvature) * curvature_unit();
       const double right_curvature =
           static_cast<double>(entries.total_curvature - curvature) * curvature_unit();
-      if (n_left < least || n - n_left < least || left_curvature < least_curvature ||
+      if (n_left < least || node.count - n_left < least || left_curvature < least_curvature ||
           right_curvature < least_curvature)
         continue;
-      s.left.start(config_.leaf_k);
-      s.right.start(config_.leaf_k);
+      s.left.start(leaf_k_);
+      s.right.start(leaf_k_);
       for (size_t j = 0; j < m; ++j) {
         s.left.offer(std::abs(s.sums[j]));
         s.right.offer(std::abs(entries.totals[j] - s.sums[j]));
@@ -138,7 +137,7 @@ ExactSearch::Best ExactSearch::scan(const SearchNode& node, int feature, Scratch
     }
   }
   // Where nothing was missing in this node, missing values follow the larger child.
-  if (best.feature >= 0 && n_missing == 0) best.missing_left = best.n_left >= n - best.n_left;
+  if (best.feature >= 0 && n_missing == 0) best.missing_left = best.n_left >= node.count - best.n_left;
   return best;
 }
 

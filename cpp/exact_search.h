@@ -8,22 +8,24 @@
 #include <vector>
 
 #include "sparse_search.h"
+#include "workers.h"
 
 namespace polyleaf {
 
 class ExactSearch final : public SparseSearch {
  public:
-  ExactSearch(const Bins& bins, int n_threads);
+  ExactSearch(const Bins& bins, const Workers& workers);
 
-  // What the next tree is judged by. weight: curvature of rows, nullptr: 1.
-  void use(const SparseRows& gradients, const float* weight, const RowSample& sample,
-           const SparseSearchConfig& config) {
-    SparseSearch::use(gradients, weight, sample, config);
+  // As SparseSearch::use. threshold_step: a threshold at every such share of a node's rows; 0: at every bin.
+  void use(const SparseRows& gradients, const float* weight, const RowSample& sample, const LeafConfig& step,
+           int32_t leaf_k, double threshold_step) {
+    SparseSearch::use(gradients, weight, sample, step, leaf_k);
+    threshold_step_ = threshold_step;
   }
 
-  void start(const SearchScope& scope) override;
+  void start(const SearchScope& scope, const SearchNode&) override;
   void evaluate(const std::vector<SearchNode>& nodes, bool renewed, std::vector<Choice>& choices) override;
-  void split(int32_t parent, const SearchNode& left, const SearchNode& right, float* output_gain) override {
+  void split(int32_t parent, SearchNode& left, SearchNode& right, float* output_gain) override {
     (void)output_gain;
     note_split(parent, left.id, right.id);
   }
@@ -57,6 +59,7 @@ class ExactSearch final : public SparseSearch {
   Best scan(const SearchNode& node, int feature, Scratch& s) const;
   double worth(Largest& magnitudes, int64_t curvature) const;
 
+  double threshold_step_ = 0;
   Entries entries_;
   std::vector<int32_t> number_of_;  // every output's number in the node, and 1 more; 0: not met
   std::vector<int32_t> met_;        // the outputs of the node

@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "leaves/block_arrays.h"
+
 namespace polyleaf {
 namespace {
 
@@ -159,7 +161,7 @@ void check_leaves(const Tree& tree, const LeafBlock& leaves, int32_t output, int
   if (leaves.n_leaves() != tree.n_leaves)
     throw std::invalid_argument("The tree has " + std::to_string(tree.n_leaves) + " leaves, but there are " +
                                 std::to_string(leaves.n_leaves()) + " payloads.");
-  if (output >= 0 && leaves.kind() == LeafKind::sparse)
+  if (output >= 0 && leaves.kind().names_outputs)
     throw std::invalid_argument(
         "Sparse leaves say themselves which outputs they hold, so their tree must be for all of them "
         "(output=-1), not for output " +
@@ -195,12 +197,6 @@ void Forest::append(std::shared_ptr<const Tree> tree, std::shared_ptr<const Leaf
   compiled.top_begin = static_cast<uint32_t>(tops_.size());
   compiled.exit_begin = static_cast<uint32_t>(exits_.size());
   compiled.whole = tree->n_leaves <= kMaxExits;
-  // One output: a vector is a scalar.
-  compiled.output = n_outputs_ == 1 && leaves->kind() != LeafKind::sparse ? 0 : output;
-  compiled.n_leaves = static_cast<uint32_t>(tree->n_leaves);
-  compiled.kind = leaves->kind();
-  compiled.values = leaves->view().values;
-  compiled.leaves = &leaves->view();
 
   const std::vector<uint32_t> sets = write_sets(*tree, sets_);
   compiled.has_categories = std::any_of(sets.begin(), sets.end(), [](uint32_t s) { return s != kNumeric; });
@@ -210,6 +206,8 @@ void Forest::append(std::shared_ptr<const Tree> tree, std::shared_ptr<const Leaf
   for (int32_t node : exits) exits_.push_back(positions[node]);
   compiled.n_top = static_cast<uint32_t>(tops_.size()) - compiled.top_begin;
 
+  // One output: a vector is a number.
+  placed_.push_back({&leaves->view(), n_outputs_ == 1 && !leaves->kind().names_outputs ? 0 : output});
   const Entry& last = entries_.empty() ? kNoEntry : entries_.back();
   const int32_t n_regressors = std::max(leaves->n_features(), last.n_regressors);
   entries_.push_back({std::move(tree), std::move(leaves), output, std::max(n_features, last.n_features),
@@ -230,6 +228,7 @@ void Forest::truncate(int32_t n_trees) {
   sets_.resize(last.sets_end);
   entries_.erase(entries_.begin() + n_trees, entries_.end());
   compiled_.resize(n_trees);
+  placed_.resize(n_trees);
 }
 
 std::vector<ForestPart> Forest::parts(TreeRange range) const {

@@ -14,6 +14,7 @@
 #include "leaves/leaf_block.h"
 #include "score_unit.h"
 #include "tree.h"
+#include "workers.h"
 
 namespace polyleaf {
 
@@ -60,35 +61,35 @@ class Forest {
   int32_t output(int32_t t) const { return entries_.at(t).output; }
   std::vector<ForestPart> parts(TreeRange range) const;  // to be kept, whatever becomes of the forest
 
-  // Features that linear leaves of the range read, ascending; those that its nodes split on.
+  // Raw features that leaves of the range read, ascending; features that its nodes split on.
   std::vector<int32_t> regressors(TreeRange range) const;
   std::vector<int32_t> split_features(TreeRange range) const;
 
   // raw (n_rows, n_outputs) += leaf payloads, tree after tree in order, in float32. `features` are what
-  // linear leaves read.
+  // leaves read.
   void predict(const CodeMatrix& codes, const FeatureMatrix& features, float* raw, TreeRange range,
-               int n_threads) const;
+               const Workers& workers) const;
   // scores (n_rows, n_outputs), from the float32 sums of the leaf payloads from 0.
   void scores(const CodeMatrix& codes, const FeatureMatrix& features, const ScoreUnit& unit, double* scores,
-              TreeRange range, int n_threads) const;
+              TreeRange range, const Workers& workers) const;
   // outputs, scores (n_rows, k): the k outputs of each row with the highest scores, highest first, ties by
   // number. Without a base only outputs that a leaf of the row holds take part; with one all of them do.
   // Where there are fewer than k: -1, -inf.
   void topk(const CodeMatrix& codes, const FeatureMatrix& features, const ScoreUnit& unit, int32_t k,
-            int32_t* outputs, double* scores, TreeRange range, int n_threads) const;
+            int32_t* outputs, double* scores, TreeRange range, const Workers& workers) const;
   // The float32 sums of the outputs that a leaf of the row holds. No tree may be for all outputs unless its
   // leaves are sparse.
   CompressedRows sparse_scores(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,
-                               int n_threads) const;
+                               const Workers& workers) const;
   // leaves (n_rows, number of trees): the leaf id of each row in each tree.
-  void apply(const CodeMatrix& codes, int32_t* leaves, TreeRange range, int n_threads) const;
+  void apply(const CodeMatrix& codes, int32_t* leaves, TreeRange range, const Workers& workers) const;
 
  private:
   struct Entry {
     std::shared_ptr<const Tree> tree;
     std::shared_ptr<const LeafBlock> leaves;
     int32_t output;
-    // What this tree and those before it read: 1 + the largest feature, of splits and of linear leaves.
+    // What this tree and those before it read: 1 + the largest feature, of splits and of leaves.
     int32_t n_features, n_regressors;
     size_t nodes_end, tops_end, exits_end, sets_end;
   };
@@ -100,7 +101,7 @@ class Forest {
   std::vector<int32_t> features_of(TreeRange range) const;
   ForestArrays arrays() const;
   template <class Visit>
-  void for_blocks(const CodeMatrix& codes, TreeRange range, int block_rows, int n_threads,
+  void for_blocks(const CodeMatrix& codes, TreeRange range, int block_rows, const Workers& workers,
                   const Visit& visit) const;
   struct BlockRows {
     int64_t first;
@@ -109,15 +110,17 @@ class Forest {
   // visit(rows, sums): the sums of each block of rows, from 0 or from `start`.
   using BlockVisit = std::function<void(const BlockRows& rows, ScoreBlock& sums)>;
   void for_score_blocks(const CodeMatrix& codes, const FeatureMatrix& features, const float* start,
-                        TreeRange range, int n_threads, const BlockVisit& visit) const;
+                        TreeRange range, const Workers& workers, const BlockVisit& visit) const;
   // visit(rows, leaves): the leaf ids of each block of rows, [row][tree].
   using LeavesVisit = std::function<void(const BlockRows& rows, const uint32_t* leaves)>;
-  void for_leaves(const CodeMatrix& codes, TreeRange range, int n_threads, const LeavesVisit& visit) const;
+  void for_leaves(const CodeMatrix& codes, TreeRange range, const Workers& workers,
+                  const LeavesVisit& visit) const;
   // visit(row, thread, sums): the sums of each row. Only where holds_few(range).
   using SumsVisit = std::function<void(int64_t row, int thread, PayloadSums& sums)>;
-  void for_sums(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range, int n_threads,
-                const SumsVisit& visit) const;
-  bool holds_few(TreeRange range) const;        // outputs: every tree has sparse leaves, or is for one output
+  void for_sums(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,
+                const Workers& workers, const SumsVisit& visit) const;
+  // Whether rows hold few outputs: every tree has leaves that name theirs, or is for one output.
+  bool holds_few(TreeRange range) const;
   int64_t most_entries(TreeRange range) const;  // of the leaves of one row
   std::vector<int32_t> outputs_of_trees(TreeRange range) const;
 
@@ -126,6 +129,7 @@ class Forest {
   mutable std::shared_mutex mutex_;
   std::vector<Entry> entries_;
   std::vector<CompiledTree> compiled_;  // beside entries_
+  std::vector<PlacedLeaves> placed_;    // the same
   std::vector<WalkNode> nodes_;
   std::vector<uint32_t> payload_;
   std::vector<TopNode> tops_;

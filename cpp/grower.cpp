@@ -12,8 +12,8 @@ constexpr int64_t kRowBlock = 8192;  // rows one task writes
 
 }  // namespace
 
-Grower::Grower(const Bins& bins, int n_threads)
-    : bins_(bins), n_threads_(std::max(1, n_threads)), partition_(bins, n_threads) {
+Grower::Grower(const Bins& bins, const Workers& workers)
+    : bins_(bins), workers_(workers), partition_(bins, workers) {
   leaf_of_row_.reserve(bins.n_rows());
 }
 
@@ -34,8 +34,9 @@ void Grower::begin(Search& search, const GrowConfig& config, const uint8_t* feat
   tree_ = Tree();
   tree_.n_outputs = search.n_outputs();
   const RowRange rows = partition_.start(search.sample(), scope_.tiles());
-  search.start(scope_);
-  add_node({0, 0, rows});
+  const SearchNode root{0, 0, rows, rows.size(), {}};
+  search.start(scope_, root);
+  add_node(root);
   new_nodes_.assign(1, 0);
 }
 
@@ -49,7 +50,7 @@ void Grower::add_node(const SearchNode& at) {
   tree_.right.push_back(-1);
   tree_.category_set.push_back(-1);
   tree_.gain.push_back(0);
-  tree_.count.push_back(at.rows.size());
+  tree_.count.push_back(at.count);
   tree_.cover.push_back(search_->cover(at.id));
   tree_.output_gain.resize(tree_.output_gain.size() + tree_.n_outputs, 0.0f);
 }
@@ -82,36 +83,39 @@ bool Grower::split() {
     d.threshold = choice.threshold;
     d.set = choice.set;
     d.missing_left = choice.missing_left;
-    d.n_left = choice.n_left;
-    const SearchNode left{0, node.at.depth + 1, {0, choice.n_left}};
-    const SearchNode right{0, node.at.depth + 1, {choice.n_left, node.at.rows.size()}};
-    d.with_words = scope_.can_split(left) || scope_.can_split(right);
+    const int32_t depth = node.at.depth + 1;
+    d.with_words =
+        scope_.can_split(depth, choice.n_left) || scope_.can_split(depth, node.at.count - choice.n_left);
   }
   partition_.divide(divisions);
-  for (size_t i = 0; i < batch.size(); ++i) {
-    const int32_t id = batch[i], left_id = static_cast<int32_t>(nodes_.size());
-    const Choice choice = nodes_[id].choice;
-    const int32_t depth = nodes_[id].at.depth + 1;
-    const SearchNode left{left_id, depth, divisions[i].left}, right{left_id + 1, depth, divisions[i].right};
-    nodes_[id].is_split = true;
-    tree_.feature[id] = choice.feature;
-    tree_.threshold[id] = choice.threshold;
-    tree_.missing_left[id] = choice.missing_left;
-    tree_.left[id] = left_id;
-    tree_.right[id] = left_id + 1;
-    tree_.gain[id] = choice.gain;
-    if (choice.threshold < 0) {
-      tree_.category_set[id] = static_cast<int32_t>(tree_.categories.size());
-      tree_.categories.push_back(choice.set);
-      tree_.categories.back()[3] &= ~(uint64_t{1} << 63);  // missing_left alone tells where missing goes
-    }
-    search_->split(id, left, right, tree_.output_gain.data() + static_cast<size_t>(id) * tree_.n_outputs);
-    add_node(left);
-    add_node(right);
-    new_nodes_.push_back(left_id);
-    new_nodes_.push_back(left_id + 1);
-  }
+  for (size_t i = 0; i < batch.size(); ++i) make_children(batch[i], divisions[i]);
   return true;
+}
+
+void Grower::make_children(int32_t id, const Partition::Division& division) {
+  const int32_t left_id = static_cast<int32_t>(nodes_.size());
+  Node& node = nodes_[id];
+  const Choice& choice = node.choice;
+  node.is_split = true;
+  tree_.feature[id] = choice.feature;
+  tree_.threshold[id] = choice.threshold;
+  tree_.missing_left[id] = choice.missing_left;
+  tree_.left[id] = left_id;
+  tree_.right[id] = left_id + 1;
+  tree_.gain[id] = choice.gain;
+  if (choice.threshold < 0) {
+    tree_.category_set[id] = static_cast<int32_t>(tree_.categories.size());
+    tree_.categories.push_back(choice.set);
+    tree_.categories.back()[3] &= ~(uint64_t{1} << 63);  // missing_left alone tells where missing goes
+  }
+  const SearchNode& at = node.at;
+  SearchNode left{left_id, at.depth + 1, division.left, choice.n_left, at.state};
+  SearchNode right{left_id + 1, at.depth + 1, division.right, at.count - choice.n_left, at.state};
+  search_->split(id, left, right, tree_.output_gain.data() + static_cast<size_t>(id) * tree_.n_outputs);
+  for (const SearchNode& child : {left, right}) {
+    add_node(child);
+    new_nodes_.push_back(child.id);
+  }
 }
 
 bool Grower::may_split() const {
@@ -208,7 +212,7 @@ const Tree& Grower::number_leaves() {
     for (int64_t b = rows.begin; b < rows.end; b += kRowBlock)
       pieces.push_back({tree_.leaf[node.holder], {b, std::min(b + kRowBlock, rows.end), rows.copy}});
   }
-  parallel_for(n_threads_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     const Piece& piece = pieces[task];
     int32_t* out = leaf_of_row_.data();
     const uint32_t* ids = partition_.ids(piece.rows);
@@ -228,13 +232,17 @@ void Grower::regroup() {
   number_leaves();
   const std::vector<RowRange> rows =
       partition_.regroup(search_->sample(), leaf_of_row_.data(), tree_.n_leaves);
-  for (int32_t leaf = 0; leaf < tree_.n_leaves; ++leaf) nodes_[node_of_leaf_[leaf]].at.rows = rows[leaf];
+  for (int32_t leaf = 0; leaf < tree_.n_leaves; ++leaf) {
+    SearchNode& at = nodes_[node_of_leaf_[leaf]].at;
+    at.rows = rows[leaf];
+    at.count = rows[leaf].size();
+  }
 }
 
 // Rows that the sample left out walk down the finished tree.
 void Grower::route_outside_rows() {
   const RowSample& sample = partition_.sample();
-  parallel_for(n_threads_, Block::count(bins_.n_rows(), kRowBlock), [&](int64_t task, int) {
+  parallel_for(workers_, Block::count(bins_.n_rows(), kRowBlock), [&](int64_t task, int) {
     const Block rows(bins_.n_rows(), kRowBlock, task);
     const uint32_t* next = std::lower_bound(sample.rows, sample.rows + sample.n_rows, rows.begin);
     for (int64_t i = rows.begin; i < rows.end; ++i) {

@@ -27,12 +27,13 @@
 #include "schedule.h"
 #include "search.h"
 #include "tree.h"
+#include "workers.h"
 
 namespace polyleaf {
 
 class Grower {
  public:
-  Grower(const Bins& bins, int n_threads);
+  Grower(const Bins& bins, const Workers& workers);
 
   Grower(const Grower&) = delete;
   Grower& operator=(const Grower&) = delete;
@@ -59,6 +60,8 @@ class Grower {
   const int32_t* leaf_of_row() const { return leaf_of_row_.data(); }
   // Node that each leaf of the tree is, by the numbers that nodes had while they grew.
   const std::vector<int32_t>& node_of_leaf() const { return node_of_leaf_; }
+  // What the leaf's values must keep to; valid as leaf_of_row() is.
+  const NodeState& state_of_leaf(int32_t leaf) const { return nodes_[node_of_leaf_[leaf]].at.state; }
 
  private:
   struct Node {
@@ -69,16 +72,18 @@ class Grower {
   };
 
   void add_node(const SearchNode& at);
+  // Of a node whose rows have been divided.
+  void make_children(int32_t id, const Partition::Division& division);
   void regroup();
   void prune();
   void remove_cut_nodes();
   void route_outside_rows();
 
   const Bins& bins_;
-  const int n_threads_;
+  const Workers workers_;
   Partition partition_;
   SearchScope scope_;
-  GrowConfig config_;
+  GrowConfig config_{};
   Search* search_ = nullptr;
   Schedule schedule_{false, 1, 0};
   Tree tree_;

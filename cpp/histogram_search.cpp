@@ -22,66 +22,52 @@ void leave_out_constant(const uint64_t* words, int64_t n, Slots& slots) {
   for (int s = 0; s < kTileFeatures; ++s) slots[s] &= (varying >> (8 * s) & 255) != 0;
 }
 
-void clear(const Tile& tile, int lanes, int32_t* sums, uint32_t* counts) {
-  const size_t n_bins = static_cast<size_t>(tile.n_features) * tile.stride();
-  std::memset(sums, 0, sizeof(int32_t) * n_bins * lanes);
-  if (counts != nullptr) std::memset(counts, 0, sizeof(uint32_t) * n_bins);
-}
-
-// The bins that a few rows name.
-void clear_touched(const Tile& tile, const uint64_t* words, int64_t n, int lanes, int32_t* sums,
-                   uint32_t* counts) {
-  for (int64_t i = 0; i < n; ++i)
-    for (int s = 0; s < tile.n_features; ++s) {
-      const size_t bin = (static_cast<size_t>(s) << tile.log2_stride) + ((words[i] >> (8 * s)) & 255);
-      std::memset(sums + bin * lanes, 0, sizeof(int32_t) * lanes);
-      if (counts != nullptr) counts[bin] = 0;
-    }
-}
-
 }  // namespace
 
-HistogramSearch::HistogramSearch(const Bins& bins, int n_threads)
-    : bins_(bins), n_threads_(std::max(1, n_threads)), fixed_(std::max(1, n_threads)) {
-  scratch_.resize(n_threads_);
+HistogramSearch::HistogramSearch(const Bins& bins, const Workers& workers)
+    : bins_(bins), workers_(workers), fixed_(workers) {
+  scratch_.resize(workers_.n_threads);
 }
 
-void HistogramSearch::start(const SearchScope& scope) {
+void HistogramSearch::start(const SearchScope& scope, const SearchNode& root) {
   scope_ = &scope;
-  source_->start(scope);
+  source_->start(scope, root);
   if (!laid_out_ || !(layout_ == source_->layout())) {
     layout_ = source_->layout();
     lay_out_memory();
     laid_out_ = true;
   }
   for (Scratch& s : scratch_) s.workspace.reserve(workspace_floats(layout_, scope.config().split) + 16);
-  free_.clear();
-  for (size_t i = 0; i < pool_.size(); ++i) free_.push_back(static_cast<int>(i));
+  pool_.start(scope.config().histogram_memory);
   nodes_.clear();
-  Node& root = add_node({0, 0, {0, sample().n_used()}}, source_->view(0));
-  root.totals = source_->totals();
+  add_node(root, source_->view(root.id)).totals = source_->totals();
 }
 
-// Sizes of histograms and scratch, and which nodes are worth a histogram, for channels of this layout.
+// For channels of this layout.
 void HistogramSearch::lay_out_memory() {
-  pool_.clear();
-  tile_sums_.assign(bins_.n_tiles(), 0);
-  tile_counts_.assign(bins_.n_tiles(), 0);
-  histogram_ints_ = 0;
-  size_t largest = 0, all_bins = 0;
-  for (int t = 0; t < bins_.n_tiles(); ++t) {
-    const size_t n_bins = static_cast<size_t>(bins_.tile(t).n_features) * bins_.tile(t).stride();
-    largest = std::max(largest, n_bins);
-    all_bins += n_bins;
-    tile_sums_[t] = histogram_ints_;
-    histogram_ints_ += n_bins * layout_.lanes + 16;  // 16: vectors may read past the last bin
-    tile_counts_[t] = histogram_ints_;
-    if (layout_.count_lane < 0) histogram_ints_ += n_bins;
-    histogram_ints_ = (histogram_ints_ + 15) / 16 * 16;
-  }
+  pool_.lay_out(bins_, layout_);
+  set_thresholds();
+  for (Scratch& s : scratch_) s.reserve(layout_, pool_.most_bins(), static_cast<size_t>(ordered_rows_));
+}
+
+void HistogramSearch::Scratch::reserve(const ChannelLayout& layout, size_t most_bins, size_t ordered_rows) {
+  sums.reserve(most_bins * layout.lanes + 16);
+  counts.reserve(most_bins + 16);
+  order.reserve(kTileFeatures * ordered_rows + 16);
+  start.reserve(2 * kTileFeatures * 256);
+  lanes.reserve(32 * ((layout.n_outputs + 15) / 16) + 16);
+  scan.lanes = lanes.data();
+  moments.reserve(moment_doubles(layout) + 16);
+  scan.moments = moments.data();
+  sparse.reserve(layout.lanes);
+  clean = false;
+}
+
+// Which nodes are worth a histogram.
+void HistogramSearch::set_thresholds() {
   const int64_t n_in_tiles = bins_.n_features() - bins_.sparse().n_features();
   const double bins_per_feature =
-      static_cast<double>(all_bins) / static_cast<double>(std::max<int64_t>(1, n_in_tiles));
+      static_cast<double>(pool_.n_bins()) / static_cast<double>(std::max<int64_t>(1, n_in_tiles));
   // Ordering a row by a feature's bins costs about as much as four vectors of sixteen sums; a histogram is
   // written, read and cleared bin by bin. One output, and one curvature for all, are scanned from
   // histograms alone.
@@ -96,18 +82,6 @@ void HistogramSearch::lay_out_memory() {
   direct_rows_ =
       std::max<int64_t>(std::max(kSparseRows, ordered_rows_),
                         static_cast<int64_t>(bins_per_feature * 20.0 * layout_.lanes / (layout_.lanes + 12)));
-  for (Scratch& s : scratch_) {
-    s.sums.reserve(largest * layout_.lanes + 16);
-    s.counts.reserve(largest + 16);
-    s.order.reserve(kTileFeatures * static_cast<size_t>(ordered_rows_) + 16);
-    s.start.reserve(2 * kTileFeatures * 256);
-    s.lanes.reserve(32 * ((layout_.n_outputs + 15) / 16) + 16);
-    s.scan.lanes = s.lanes.data();
-    s.moments.reserve(moment_doubles(layout_) + 16);
-    s.scan.moments = s.moments.data();
-    s.sparse.reserve(layout_.lanes);
-    s.clean = false;
-  }
 }
 
 // Children of the last level are never scanned, and small children are built directly: neither needs the
@@ -116,27 +90,16 @@ bool HistogramSearch::keeps_histogram(const Node& node) const {
   const GrowConfig& config = scope_->config();
   const double tiles_in_use = 1.0 - std::pow(1.0 - config.colsample_bynode, kTileFeatures);
   return source_->fixed() && bins_.n_tiles() > 0 && tiles_in_use >= kTilesToKeep &&
-         (config.max_depth < 0 || node.at.depth + 1 < config.max_depth) && 3 * node.rows() > 4 * direct_rows_;
-}
-
-int HistogramSearch::take_histogram() {
-  if (free_.empty()) {
-    if ((pool_.size() + 1) * histogram_ints_ * sizeof(int32_t) > scope_->config().histogram_memory) return -1;
-    pool_.emplace_back(histogram_ints_);
-    return static_cast<int>(pool_.size()) - 1;
-  }
-  const int slot = free_.back();
-  free_.pop_back();
-  return slot;
+         (config.max_depth < 0 || node.at.depth + 1 < config.max_depth) &&
+         3 * node.at.count > 4 * direct_rows_;
 }
 
 void HistogramSearch::drop_histogram(Node& node) {
-  if (node.histogram >= 0) free_.push_back(node.histogram);
+  if (node.histogram >= 0) pool_.give_back(node.histogram);
   node.histogram = -1;
 }
 
-void HistogramSearch::split(int32_t parent, const SearchNode& left, const SearchNode& right,
-                            float* output_gain) {
+void HistogramSearch::split(int32_t parent, SearchNode& left, SearchNode& right, float* output_gain) {
   Node& node = nodes_[parent];
   if (source_->fixed())
     scores().output_terms(scan_node(node), node.best.left.data(), node.best.left_count, output_gain);
@@ -189,7 +152,7 @@ const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(const std::vect
   set_bounds(jobs);
   make_room(jobs);
   const int n_parts = scope_->n_parts();
-  parallel_for(n_threads_, static_cast<int64_t>(jobs.size()) * n_parts, [&](int64_t task, int thread) {
+  parallel_for(workers_, static_cast<int64_t>(jobs.size()) * n_parts, [&](int64_t task, int thread) {
     run_part(jobs[task / n_parts], static_cast<int>(task % n_parts), thread);
   });
   return proposals_;
@@ -216,9 +179,9 @@ std::vector<HistogramSearch::Job> HistogramSearch::plan(const std::vector<Search
     if (!scope_->can_split(node.at)) return;
     Job job;
     job.build = i;
-    job.by_rows = node.rows() <= ordered_rows_;
-    job.sparse = node.rows() <= kSparseRows;
-    if (!job.by_rows && keeps_histogram(node)) node.histogram = take_histogram();
+    job.by_rows = node.at.count <= ordered_rows_;
+    job.sparse = node.at.count <= kSparseRows;
+    if (!job.by_rows && keeps_histogram(node)) node.histogram = pool_.take();
     job.keep = node.histogram >= 0;
     jobs.push_back(job);
   };
@@ -231,10 +194,10 @@ std::vector<HistogramSearch::Job> HistogramSearch::plan(const std::vector<Search
     Node& right = nodes_[nodes[p + 1].id];
     const int parent = left.histogram;  // handed down by `split`
     left.histogram = right.histogram = -1;
-    const bool left_smaller = left.rows() <= right.rows();
+    const bool left_smaller = left.at.count <= right.at.count;
     Node& larger = left_smaller ? right : left;
-    if (parent < 0 || !scope_->can_split(larger.at) || larger.rows() <= direct_rows_) {
-      if (parent >= 0) free_.push_back(parent);
+    if (parent < 0 || !scope_->can_split(larger.at) || larger.at.count <= direct_rows_) {
+      if (parent >= 0) pool_.give_back(parent);
       direct(nodes[p].id);
       direct(nodes[p + 1].id);
       continue;
@@ -245,7 +208,7 @@ std::vector<HistogramSearch::Job> HistogramSearch::plan(const std::vector<Search
     job.parent = parent;
     larger.histogram = parent;
     Node& smaller = nodes_[job.build];
-    if (scope_->can_split(smaller.at) && keeps_histogram(smaller)) smaller.histogram = take_histogram();
+    if (scope_->can_split(smaller.at) && keeps_histogram(smaller)) smaller.histogram = pool_.take();
     job.keep = smaller.histogram >= 0;
     jobs.push_back(job);
   }
@@ -276,10 +239,10 @@ void HistogramSearch::gather_channels(std::vector<Job>& jobs) {
 // Totals of the nodes from their rows, where they cannot come from the parent's split.
 void HistogramSearch::sum_totals(const std::vector<Job>& jobs) {
   const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
-  parallel_for(n_threads_, static_cast<int64_t>(jobs.size()), [&](int64_t task, int) {
+  parallel_for(workers_, static_cast<int64_t>(jobs.size()), [&](int64_t task, int) {
     Node& node = nodes_[jobs[task].build];
     node.totals.assign(layout_.lanes + 16, 0);
-    kernels.sum(jobs[task].channels, node.rows(), layout_.lanes, node.totals.data());
+    kernels.sum(jobs[task].channels, node.size(), layout_.lanes, node.totals.data());
   });
 }
 
@@ -288,7 +251,7 @@ void HistogramSearch::set_bounds(const std::vector<Job>& jobs) {
   if (scores().out_of_reach == nullptr) return;
   const GrowConfig& config = scope_->config();
   const double needed = 2.0 * layout_.n_outputs * config.split.min_split_gain;  // above the node's own sum
-  parallel_for(n_threads_, static_cast<int64_t>(2 * jobs.size()), [&](int64_t task, int thread) {
+  parallel_for(workers_, static_cast<int64_t>(2 * jobs.size()), [&](int64_t task, int thread) {
     const Job& job = jobs[task / 2];
     const int32_t i = task % 2 == 0 ? job.build : job.subtract;
     if (i < 0 || !scope_->can_split(nodes_[i].at)) return;
@@ -307,8 +270,8 @@ void HistogramSearch::build_chunks(std::vector<Job>& jobs) {
   const std::vector<int>& tiles = scope_->tiles();
   const int64_t n_tiles = static_cast<int64_t>(tiles.size());
   const int64_t n_tasks = static_cast<int64_t>(jobs.size()) * n_tiles;
-  if (n_threads_ == 1 || n_tasks == 0 || n_tasks >= 4 * n_threads_) return;
-  const int64_t wanted = (4 * n_threads_ + n_tasks - 1) / n_tasks;
+  if (workers_.n_threads == 1 || n_tasks == 0 || n_tasks >= 4 * workers_.n_threads) return;
+  const int64_t wanted = (4 * workers_.n_threads + n_tasks - 1) / n_tasks;
   struct Piece {
     size_t job;
     int tile, chunk;
@@ -317,7 +280,7 @@ void HistogramSearch::build_chunks(std::vector<Job>& jobs) {
   for (size_t j = 0; j < jobs.size(); ++j) {
     Job& job = jobs[j];
     job.chunks = static_cast<int>(
-        std::max<int64_t>(1, std::min<int64_t>(wanted, nodes_[job.build].rows() / kChunkRows)));
+        std::max<int64_t>(1, std::min<int64_t>(wanted, nodes_[job.build].size() / kChunkRows)));
     if (job.chunks == 1) continue;
     job.first_chunk = pieces.size();
     for (int t : tiles)
@@ -326,7 +289,7 @@ void HistogramSearch::build_chunks(std::vector<Job>& jobs) {
   if (pieces.empty()) return;
   if (chunk_.size() < pieces.size()) chunk_.resize(pieces.size());
   const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
-  parallel_for(n_threads_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     const Piece& piece = pieces[task];
     const Job& job = jobs[piece.job];
     const Node& node = nodes_[job.build];
@@ -337,8 +300,8 @@ void HistogramSearch::build_chunks(std::vector<Job>& jobs) {
     Buffer<int32_t>& buffer = chunk_[task];
     buffer.reserve(n_bins * (layout.lanes + 1) + 16);
     std::memset(buffer.data(), 0, sizeof(int32_t) * n_bins * (layout.lanes + 1));
-    const int64_t begin = node.rows() * piece.chunk / job.chunks;
-    const int64_t end = node.rows() * (piece.chunk + 1) / job.chunks;
+    const int64_t begin = node.size() * piece.chunk / job.chunks;
+    const int64_t end = node.size() * (piece.chunk + 1) / job.chunks;
     uint32_t* counts =
         layout.count_lane < 0 ? reinterpret_cast<uint32_t*>(buffer.data() + n_bins * layout.lanes) : nullptr;
     kernels.build(scope_->partition().words(node.at.rows, t) + begin, job.channels + begin * layout.lanes,
@@ -367,55 +330,48 @@ void HistogramSearch::run_tile(const Job& job, int tile_index, int thread, TileS
   Scratch& scratch = scratch_[thread];
   const uint64_t* rows = scope_->partition().words(node.at.rows, t);
   Slots slots = slots_of(node, tile);
-  if (job.by_rows || job.sparse) leave_out_constant(rows, node.rows(), slots);
+  if (job.by_rows || job.sparse) leave_out_constant(rows, node.size(), slots);
   const bool for_others = job.keep || job.subtract >= 0;
   if (!for_others && slots == Slots{}) return;
   if (job.by_rows && !has_categories(t)) return scan_by_rows(job, t, slots, thread, of_built);
 
+  const int lanes = node.view.layout->lanes;
   const bool counts_apart = node.view.layout->count_lane < 0;
-  int32_t* sums = job.keep ? pool_[node.histogram].data() + tile_sums_[t] : scratch.sums.data();
-  int32_t* count_ints = job.keep ? pool_[node.histogram].data() + tile_counts_[t] : scratch.counts.data();
-  uint32_t* counts = counts_apart ? reinterpret_cast<uint32_t*>(count_ints) : nullptr;
+  const TileBins bins = job.keep ? pool_.tile(node.histogram, t) : scratch.bins(counts_apart);
   if (!job.sparse)
-    clear(tile, node.view.layout->lanes, sums, counts);
+    bins.clear(tile, lanes);
   else if (!scratch.clean)
     scratch.clear();
   if (!job.keep) scratch.clean = job.sparse;
-  build_tile(job, tile_index, sums, counts);
+  build_tile(job, tile_index, bins);
   if (of_sibling != nullptr) {
-    const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
-    const int64_t n_bins = int64_t{tile.n_features} * tile.stride();
-    int32_t* parent = pool_[job.parent].data() + tile_sums_[t];
-    int32_t* parent_counts = pool_[job.parent].data() + tile_counts_[t];
-    kernels.subtract(parent, sums, n_bins * layout_.lanes);
-    if (counts_apart) kernels.subtract(parent_counts, count_ints, n_bins);
-    scan(job.subtract, t,
-         {parent, counts_apart ? reinterpret_cast<uint32_t*>(parent_counts) : nullptr, nullptr},
-         slots_of(nodes_[job.subtract], tile), thread, *of_sibling);
+    const TileBins parent = pool_.tile(job.parent, t);
+    parent.subtract(bins, tile, layout_.lanes);
+    scan(job.subtract, t, {parent.sums, parent.counts, nullptr}, slots_of(nodes_[job.subtract], tile), thread,
+         *of_sibling);
   }
   uint64_t touched[kTileFeatures * 4] = {};
-  if (job.sparse) POLYLEAF_SELECT(histogram_kernels).touch(rows, node.rows(), tile.n_features, touched);
+  if (job.sparse) POLYLEAF_SELECT(histogram_kernels).touch(rows, node.size(), tile.n_features, touched);
   if (scope_->can_split(node.at))
-    scan(job.build, t, {sums, counts, job.sparse ? touched : nullptr}, slots, thread, of_built);
-  if (job.sparse) clear_touched(tile, rows, node.rows(), node.view.layout->lanes, sums, counts);
+    scan(job.build, t, {bins.sums, bins.counts, job.sparse ? touched : nullptr}, slots, thread, of_built);
+  if (job.sparse) bins.clear_touched(tile, rows, node.size(), lanes);
 }
 
-// From the node's rows, or from the chunks that they were cut into.
-void HistogramSearch::build_tile(const Job& job, int tile_index, int32_t* sums, uint32_t* counts) {
+void HistogramSearch::build_tile(const Job& job, int tile_index, const TileBins& bins) {
   const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
   const int t = scope_->tiles()[tile_index];
   const Tile& tile = bins_.tile(t);
   const Node& node = nodes_[job.build];
   const int lanes = node.view.layout->lanes;
   if (job.chunks == 1)
-    return kernels.build(scope_->partition().words(node.at.rows, t), job.channels, node.rows(),
-                         tile.n_features, tile.log2_stride, lanes, sums, counts);
+    return kernels.build(scope_->partition().words(node.at.rows, t), job.channels, node.size(),
+                         tile.n_features, tile.log2_stride, lanes, bins.sums, bins.counts);
   const int64_t n_bins = int64_t{tile.n_features} * tile.stride();
   for (int c = 0; c < job.chunks; ++c) {
     const Buffer<int32_t>& part = chunk_[job.first_chunk + static_cast<size_t>(tile_index) * job.chunks + c];
-    kernels.add(sums, part.data(), n_bins * lanes);
-    if (counts != nullptr)
-      kernels.add(reinterpret_cast<int32_t*>(counts), part.data() + n_bins * lanes, n_bins);
+    kernels.add(bins.sums, part.data(), n_bins * lanes);
+    if (bins.counts != nullptr)
+      kernels.add(reinterpret_cast<int32_t*>(bins.counts), part.data() + n_bins * lanes, n_bins);
   }
 }
 
@@ -437,9 +393,9 @@ void HistogramSearch::scan_by_rows(const Job& job, int t, const Slots& slots, in
   for (int s = 0; s < tile.n_features; ++s) {
     if (!slots[s]) continue;
     uint32_t* start = scratch.start.data() + s * tile.stride();
-    uint16_t* order = scratch.order.data() + s * node.rows();
+    uint16_t* order = scratch.order.data() + s * node.size();
     POLYLEAF_SELECT(sum_kernels)
-        .order_rows(rows, node.rows(), s, tile.stride(), counts + s * tile.stride(), start, order);
+        .order_rows(rows, node.size(), s, tile.stride(), counts + s * tile.stride(), start, order);
     by_bin[s] = {job.channels, order, start};
   }
   scan(job.build, t, {nullptr, counts, nullptr, by_bin}, slots, thread, out);
@@ -447,7 +403,7 @@ void HistogramSearch::scan_by_rows(const Job& job, int t, const Slots& slots, in
 
 ScanNode HistogramSearch::scan_node(const Node& node, int thread) const {
   return {&scope_->config().split,           node.view.layout,   node.view.gradient_step,
-          node.view.curvature_step,          node.totals.data(), static_cast<int32_t>(node.rows()),
+          node.view.curvature_step,          node.totals.data(), static_cast<int32_t>(node.at.count),
           scratch_[thread].workspace.data(), node.view.linear,   node.out_of_reach};
 }
 

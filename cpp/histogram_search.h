@@ -6,8 +6,8 @@
 // without a kept parent histogram, and small nodes, are built directly, and the smallest with many outputs
 // have no histogram at all. Sparse features have a histogram each, one at a time, of the cells of the node.
 //
-// Owns: histograms and their memory, reused over trees. Must not know: what a channel means (scores do), the
-// schedule, leaves.
+// Owns: which histograms are made, how, and of which rows. Must not know: what a channel means (scores do),
+// the schedule, leaves.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -16,10 +16,12 @@
 #include "buffer.h"
 #include "channel_source.h"
 #include "histogram.h"
+#include "histogram_pool.h"
 #include "pool.h"
 #include "search.h"
 #include "sparse_scan.h"
-#include "split.h"
+#include "tile_scan.h"
+#include "workers.h"
 
 namespace polyleaf {
 
@@ -28,7 +30,7 @@ Choice choice_of(const TileSplit& split, double gain);
 
 class HistogramSearch final : public Search {
  public:
-  explicit HistogramSearch(const Bins& bins, int n_threads);
+  explicit HistogramSearch(const Bins& bins, const Workers& workers);
 
   HistogramSearch(const HistogramSearch&) = delete;
   HistogramSearch& operator=(const HistogramSearch&) = delete;
@@ -42,9 +44,9 @@ class HistogramSearch final : public Search {
 
   const RowSample& sample() const override { return source_->sample(); }
   int n_outputs() const override { return source_->layout().n_outputs; }
-  void start(const SearchScope& scope) override;
+  void start(const SearchScope& scope, const SearchNode& root) override;
   void evaluate(const std::vector<SearchNode>& nodes, bool renewed, std::vector<Choice>& choices) override;
-  void split(int32_t parent, const SearchNode& left, const SearchNode& right, float* output_gain) override;
+  void split(int32_t parent, SearchNode& left, SearchNode& right, float* output_gain) override;
   double cover(int32_t node) const override;
 
   // What `evaluate` chooses from: the best split of every tile, then of every group of sparse features, for
@@ -63,19 +65,19 @@ class HistogramSearch final : public Search {
   struct Node {
     SearchNode at;
     ChannelView view;              // of its channels; until it has some, of its parent's
-    int histogram = -1;            // slot of the pool, -1: not kept
+    int histogram = -1;            // slot of the pool; -1: not kept
     std::vector<int32_t> totals;   // lanes
     std::vector<uint8_t> allowed;  // features, where they are sampled per node
     TileSplit best;
-    float out_of_reach = 0, floor = 0;  // sparse leaves: see ScanNode and ScanScratch
-    int64_t rows() const { return at.rows.size(); }
+    float out_of_reach = 0, floor = 0;               // sparse leaves: see ScanNode and ScanScratch
+    int64_t size() const { return at.rows.size(); }  // rows that lie here; what is built, by `count`
   };
 
   // How the histograms of up to two sibling nodes come about.
   struct Job {
     int32_t build = -1;                 // node whose rows are read
     int32_t subtract = -1;              // its sibling, whose histogram is the parent's minus that; -1: none
-    int parent = -1;                    // pool slot of the parent, which becomes the sibling's
+    int parent = -1;                    // slot of the parent, which becomes the sibling's
     bool keep = false;                  // keep the built histogram for children
     bool sparse = false;                // few rows: only touched bins are looked at and cleared
     bool by_rows = false;               // few rows for so many outputs: no histogram, rows in order of bins
@@ -87,6 +89,7 @@ class HistogramSearch final : public Search {
   };
 
   void lay_out_memory();
+  void set_thresholds();
   // Nodes are added in the order of their ids.
   Node& add_node(const SearchNode& at, const ChannelView& view);
   void make_room(std::vector<Job>& jobs);
@@ -97,7 +100,7 @@ class HistogramSearch final : public Search {
   void build_chunks(std::vector<Job>& jobs);
   void run_part(const Job& job, int part, int thread);
   void run_tile(const Job& job, int tile_index, int thread, TileSplit& of_built, TileSplit* of_sibling);
-  void build_tile(const Job& job, int tile_index, int32_t* sums, uint32_t* counts);
+  void build_tile(const Job& job, int tile_index, const TileBins& bins);
   void scan_by_rows(const Job& job, int tile, const Slots& slots, int thread, TileSplit& out);
   void scan(int32_t node, int tile, const TileHistogram& histogram, const Slots& slots, int thread,
             TileSplit& out);
@@ -113,13 +116,12 @@ class HistogramSearch final : public Search {
   // Of a tile's slots those whose features the node may be split on, as flags.
   Slots slots_of(const Node& node, const Tile& tile) const;
   bool keeps_histogram(const Node& node) const;
-  int take_histogram();
   void drop_histogram(Node& node);
   // `thread`: whose workspace may be used.
   ScanNode scan_node(const Node& node, int thread = 0) const;
 
   const Bins& bins_;
-  const int n_threads_;
+  const Workers workers_;
 
   FixedChannels fixed_;
 
@@ -132,12 +134,9 @@ class HistogramSearch final : public Search {
   Pool<Proposals> proposals_;
 
   // Memory reused over trees.
-  std::vector<Buffer<int32_t>> pool_;
-  std::vector<int> free_;
-  size_t histogram_ints_ = 0;  // of one kept histogram
-  int64_t ordered_rows_ = 0;   // up to this size rows are ordered by bins rather than summed in them
-  int64_t direct_rows_ = 0;    // up to this size a node is built rather than subtracted
-  std::vector<size_t> tile_sums_, tile_counts_;  // where a tile's sums and counts start in it
+  HistogramPool pool_;
+  int64_t ordered_rows_ = 0;  // up to this size rows are ordered by bins rather than summed in them
+  int64_t direct_rows_ = 0;   // up to this size a node is built rather than subtracted
   struct Scratch {
     Buffer<int32_t> sums;    // one tile, kept zero between sparse jobs
     Buffer<int32_t> counts;  // the same, where the layout keeps counts apart
@@ -149,6 +148,10 @@ class HistogramSearch final : public Search {
     SparseHistogram sparse;
     bool clean = false;
     ScanScratch scan;
+    void reserve(const ChannelLayout& layout, size_t most_bins, size_t ordered_rows);
+    TileBins bins(bool counts_apart) {
+      return {sums.data(), counts_apart ? reinterpret_cast<uint32_t*>(counts.data()) : nullptr};
+    }
     void clear() {
       std::memset(sums.data(), 0, sizeof(int32_t) * sums.size());
       std::memset(counts.data(), 0, sizeof(int32_t) * counts.size());

@@ -3,12 +3,17 @@
 // Every file in cpp/kernels/ is compiled once per instruction set, inside `namespace polyleaf::<isa>`
 // (POLYLEAF_ISA_NAMESPACE), and exports one constant table of function pointers. The rest of the core calls
 // through `POLYLEAF_SELECT(table)`. Kernel files must not use std containers or algorithms: a template the
-// linker merges across instruction sets could carry AVX-512 code onto a machine without it.
+// linker merges across instruction sets could carry AVX-512 code onto a machine without it. For the same
+// reason what kernels and the rest of the core both use is POLYLEAF_INLINE, or a POLYLEAF_METHOD: it leaves
+// nothing to merge.
 //
 // Owns: the choice. Must not know: what any kernel does.
 #pragma once
 #include <string>
 #include <vector>
+
+#define POLYLEAF_INLINE static inline __attribute__((always_inline))
+#define POLYLEAF_METHOD inline __attribute__((always_inline))
 
 namespace polyleaf {
 

@@ -18,11 +18,11 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 }  // namespace
 
 void LinearChannels::use(const float* g, const float* h, int n_outputs, Curvature curvature,
-                         const RowSample& sample, const LinearConfig& config, int n_threads) {
+                         const RowSample& sample, const LinearConfig& config, const Workers& workers) {
   config_ = config;
   curvature_ = curvature;
   n_outputs_ = n_outputs;
-  n_threads_ = n_threads;
+  workers_ = workers;
   sample_ = sample;
   if (sample.rows != nullptr) {
     sample_rows_.assign(sample.rows, sample.rows + sample.n_rows);
@@ -35,11 +35,11 @@ void LinearChannels::use(const float* g, const float* h, int n_outputs, Curvatur
   stride_ = n_derivatives() <= 4 ? 4 : (n_derivatives() + 7) / 8 * 8;
   rows_.reserve(static_cast<size_t>(sample.n_all) * stride_);
   std::atomic<bool> finite{true};
-  parallel_for(n_threads_, Block::count(sample.n_all, kRowBlock), [&](int64_t task, int) {
+  parallel_for(workers_, Block::count(sample.n_all, kRowBlock), [&](int64_t task, int) {
     const Block block(sample.n_all, kRowBlock, task);
     bool good = true;
     for (int64_t i = block.begin; i < block.end; ++i) {
-      const float m = sample.multiplier != nullptr ? sample.multiplier[i] : 1.0f;
+      const float m = sample.factor(i);
       float* row = rows_.data() + i * stride_;
       for (int k = 0; k < n_outputs; ++k) row[k] = g[i * n_outputs + k] * m;
       for (int j = 0; j < n_curvature(); ++j) row[n_outputs + j] = h[i * n_curvature() + j] * m;
@@ -58,17 +58,14 @@ void LinearChannels::use(const float* g, const float* h, int n_outputs, Curvatur
         "A derivative is not finite; check the objective, the targets and the weights.");
 }
 
-void LinearChannels::start(const SearchScope& scope) {
+void LinearChannels::start(const SearchScope& scope, const SearchNode& root) {
   scope_ = &scope;
   nodes_.clear();
   nodes_.add().start();
-  std::vector<Request> root(1);
-  root[0].node = 0;
-  root[0].rows.end = sample_.n_used();
-  root[0].totals = &root_totals_;
+  std::vector<Request> request{{root.id, root.rows, nullptr, &root_totals_}};
   root_channels_ = nullptr;
-  fill(root);
-  root_channels_ = root[0].channels;
+  fill(request);
+  root_channels_ = request[0].channels;
 }
 
 ChannelView LinearChannels::view(int32_t node) const {
@@ -128,7 +125,7 @@ void LinearChannels::read_rows() {
     of.range.clear();
     for (int j = 0; j < p; ++j) of.range.insert(of.range.end(), {kInfinity, -kInfinity});
   };
-  parallel_for(n_threads_, static_cast<int64_t>(pieces_.size()), [&](int64_t task, int) {
+  parallel_for(workers_, static_cast<int64_t>(pieces_.size()), [&](int64_t task, int) {
     Piece& piece = pieces_[task];
     const Columns& c = batch_[piece.of];
     clear(piece, c.p);
@@ -304,7 +301,7 @@ void LinearChannels::quantise() {
     set_scales(batch_[i]);
     batch_[i].totals.assign(batch_[i].node->layout->lanes + 16, 0);
   }
-  parallel_for(n_threads_, static_cast<int64_t>(pieces_.size()), [&](int64_t task, int) {
+  parallel_for(workers_, static_cast<int64_t>(pieces_.size()), [&](int64_t task, int) {
     Piece& piece = pieces_[task];
     const Columns& c = batch_[piece.of];
     piece.totals.assign(c.node->layout->lanes, 0);

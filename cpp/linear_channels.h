@@ -19,14 +19,10 @@
 #include "kernels/linear_channels.h"
 #include "linear_table.h"
 #include "pool.h"
+#include "settings.h"
+#include "workers.h"
 
 namespace polyleaf {
-
-struct LinearConfig {
-  bool full = false;           // false: half-additive
-  int32_t max_regressors = 5;  // features that a leaf may be linear in
-  double linear_lambda = 1.0;  // on slopes, per standard deviation of the feature
-};
 
 constexpr int kMostFullRegressors = 8;  // that a fully corrective search can solve for
 
@@ -39,12 +35,12 @@ class LinearChannels final : public ChannelSource {
   // What the next tree is judged by: g (n_all, n_outputs), h (n_all, 1) for shared curvature, (n_all,
   // n_outputs) for diagonal (half-additive only), nullptr for unit. Copied.
   void use(const float* g, const float* h, int n_outputs, Curvature curvature, const RowSample& sample,
-           const LinearConfig& config, int n_threads);
+           const LinearConfig& config, const Workers& workers);
 
   const RowSample& sample() const override { return sample_; }
   const ChannelLayout& layout() const override { return layouts_.back(); }
   bool fixed() const override { return false; }
-  void start(const SearchScope& scope) override;
+  void start(const SearchScope& scope, const SearchNode& root) override;
   void fill(std::vector<Request>& requests) override;
   ChannelView view(int32_t node) const override;
   const std::vector<int32_t>& totals() const override { return root_totals_; }
@@ -123,9 +119,10 @@ class LinearChannels final : public ChannelSource {
                Node& child) const;
 
   const LinearTable& table_;
-  LinearConfig config_;
+  LinearConfig config_{};
   Curvature curvature_ = Curvature::unit;
-  int n_outputs_ = 1, n_threads_ = 1, stride_ = 4;
+  Workers workers_ = 1;
+  int n_outputs_ = 1, stride_ = 4;
   RowSample sample_;
   std::vector<uint32_t> sample_rows_;
   std::vector<ChannelLayout> layouts_;  // by number of regressors

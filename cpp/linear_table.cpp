@@ -3,25 +3,25 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "kernels/linear_leaves.h"
+#include "kernels/dot.h"
 #include "parallel.h"
 
 namespace polyleaf {
 
-LinearTable::LinearTable(const Bins& bins, const float* features, const float* weight, int n_threads)
+LinearTable::LinearTable(const Bins& bins, const float* features, const float* weight, const Workers& workers)
     : centre_(bins.n_features(), 0.0),
       scale_(bins.n_features(), 0.0),
       means_(static_cast<size_t>(bins.n_features()) * 256, 0.0) {
   if (bins.sparse().n_features() > 0)
     throw std::invalid_argument("Linear leaves need the codes of every row; none may be held sparse.");
-  parallel_for(n_threads, bins.n_features(), [&](int64_t f, int) {
+  parallel_for(workers, bins.n_features(), [&](int64_t f, int) {
     if (!bins.is_categorical(static_cast<int>(f)))
       measure(bins, features + f * bins.n_rows(), weight, static_cast<int>(f));
   });
 }
 
 void LinearTable::measure(const Bins& bins, const float* column, const float* weight, int feature) {
-  const LinearLeafKernels& kernels = POLYLEAF_SELECT(linear_leaf_kernels);
+  const DotKernels& kernels = POLYLEAF_SELECT(dot_kernels);
   const uint64_t* words = bins.words(bins.tile_of(feature));
   const int shift = 8 * bins.slot_of(feature), missing = bins.tile(bins.tile_of(feature)).missing();
   double weights[256] = {}, sums[256] = {};
@@ -51,8 +51,8 @@ void LinearTable::measure(const Bins& bins, const float* column, const float* we
   }
   double squares = 0;
   const int64_t n = static_cast<int64_t>(x.size());
-  for (int64_t b = 0; b < n; b += kLinearBlock)
-    squares += kernels.dot(w.data() + b, x.data() + b, std::min(kLinearBlock, n - b));
+  for (int64_t b = 0; b < n; b += kSumBlock)
+    squares += kernels.dot(w.data() + b, x.data() + b, std::min(kSumBlock, n - b));
   centre_[feature] = centre;
   const double scale = std::sqrt(squares / total);
   if (!(scale > 0) || !std::isfinite(scale)) return;

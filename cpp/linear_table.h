@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "bins.h"
+#include "workers.h"
 
 namespace polyleaf {
 
 class LinearTable {
  public:
   // features: (n_features, n_rows) float32, NaN where missing; weight: (n_rows,) or nullptr.
-  LinearTable(const Bins& bins, const float* features, const float* weight, int n_threads);
+  LinearTable(const Bins& bins, const float* features, const float* weight, const Workers& workers);
 
   int n_features() const { return static_cast<int>(scale_.size()); }
   // 0: no regressor (categorical, constant, all missing).

@@ -32,8 +32,8 @@ struct Cut {
 
   // Calls f(task, thread, first_row, n_rows of the chunk) for every chunk.
   template <class F>
-  void for_each_chunk(int n_threads, F&& f) const {
-    parallel_for(n_threads, n_tasks(), [&](int64_t task, int thread) {
+  void for_each_chunk(const Workers& workers, F&& f) const {
+    parallel_for(workers, n_tasks(), [&](int64_t task, int thread) {
       const Block block(n_rows, rows_per_task, task);
       for (int64_t row = block.begin; row < block.end; row += rows_per_chunk)
         f(task, thread, row, std::min(rows_per_chunk, block.end - row));
@@ -49,8 +49,8 @@ Buffer<float> tile(const float* values, const Cut& cut) {
   return tiled;
 }
 
-std::vector<Buffer<float>> scratch_of_threads(int n_threads, int64_t size) {
-  std::vector<Buffer<float>> buffers(static_cast<size_t>(std::max(1, n_threads)));
+std::vector<Buffer<float>> scratch_of_threads(const Workers& workers, int64_t size) {
+  std::vector<Buffer<float>> buffers(static_cast<size_t>(workers.n_threads));
   for (auto& buffer : buffers) buffer.reserve(static_cast<size_t>(size));
   return buffers;
 }
@@ -95,14 +95,14 @@ ClassChunk class_chunk_of(const LossInput& input, int64_t row, int64_t n, float*
 // Runs `losses(thread, row, n, out)` over all chunks (`columns` losses a row) and returns their weighted
 // mean.
 template <class F>
-double mean_over_chunks(const LossInput& input, int64_t columns, int n_threads, F&& losses) {
+double mean_over_chunks(const LossInput& input, int64_t columns, const Workers& workers, F&& losses) {
   const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
   const Cut cut(input);
   const int64_t size = cut.rows_per_chunk * columns;
-  auto weights = scratch_of_threads(n_threads, size);
+  auto weights = scratch_of_threads(workers, size);
   std::vector<std::vector<double>> out(weights.size(), std::vector<double>(static_cast<size_t>(size)));
   std::vector<std::pair<double, double>> partial(static_cast<size_t>(cut.n_tasks()));
-  cut.for_each_chunk(n_threads, [&](int64_t task, int thread, int64_t row, int64_t n) {
+  cut.for_each_chunk(workers, [&](int64_t task, int thread, int64_t row, int64_t n) {
     losses(thread, row, n, out[thread].data());
     const float* weight = weights_of(input, row, n, columns, weights[thread].data());
     double sums[2] = {partial[task].first, partial[task].second};
@@ -117,16 +117,65 @@ double mean_over_chunks(const LossInput& input, int64_t columns, int n_threads, 
   return weight > 0 ? total / weight : 0.0;
 }
 
-}  // namespace
-
-bool has_unit_curvature(LossFamily family) {
-  return family != LossFamily::log_link && family != LossFamily::logistic;
+// Calls kernel(chunk, g, h) for every chunk of rows, and applies the weights. h: (n_rows, h_columns).
+template <class F>
+void class_derivatives(const LossInput& input, float* g, float* h, int64_t h_columns, const Workers& workers,
+                       F&& kernel) {
+  check_labels(input);
+  const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
+  const int64_t k = input.n_outputs;
+  const Cut cut(input.n_rows, h_columns);
+  auto scratch = scratch_of_threads(workers, class_scratch(k));
+  auto space = scratch_of_threads(workers, cut.elements());
+  cut.for_each_chunk(workers, [&](int64_t, int thread, int64_t row, int64_t n) {
+    float *gi = g + row * k, *hi = h + row * h_columns;
+    kernel(class_chunk_of(input, row, n, scratch[thread].data()), gi, hi);
+    if (input.weight == nullptr) return;
+    kernels.multiply(gi, weights_of(input, row, n, k, space[thread].data()), n * k);
+    kernels.multiply(hi, weights_of(input, row, n, h_columns, space[thread].data()), n * h_columns);
+  });
 }
 
-void derivatives(const LossConfig& config, const LossInput& input, float* g, float* h, int64_t h_columns,
-                 int n_threads) {
+// Names of a loss's parameters, in order.
+std::vector<std::string> names(const char* const* parameters) {
+  std::vector<std::string> found;
+  for (int i = 0; i < kMostParameters && parameters[i] != nullptr; ++i) found.emplace_back(parameters[i]);
+  return found;
+}
+
+}  // namespace
+
+template <class Kernels, LossTable<Kernels> ObjectiveKernels::* kTable>
+LossOf<Kernels, kTable>::LossOf(const std::string& name, const Parameters& parameters) {
+  for (index_ = 0; index_ < table().n && name != kernels().name;) ++index_;
+  if (index_ == table().n) throw std::invalid_argument("The core has no loss \"" + name + "\".");
+  const std::vector<std::string> wanted = names(kernels().parameters);
+  for (const auto& [parameter, value] : parameters)
+    if (std::find(wanted.begin(), wanted.end(), parameter) == wanted.end())
+      throw std::invalid_argument("Loss \"" + name + "\" has no parameter \"" + parameter + "\".");
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const auto given = parameters.find(wanted[i]);
+    if (given == parameters.end())
+      throw std::invalid_argument("Loss \"" + name + "\" needs the parameter \"" + wanted[i] + "\".");
+    numbers_[i] = given->second;
+  }
+}
+
+template <class Kernels, LossTable<Kernels> ObjectiveKernels::* kTable>
+std::map<std::string, std::vector<std::string>> LossOf<Kernels, kTable>::known() {
+  std::map<std::string, std::vector<std::string>> found;
+  for (int i = 0; i < table().n; ++i) found[table().first[i].name] = names(table().first[i].parameters);
+  return found;
+}
+
+template class LossOf<LossKernels, &ObjectiveKernels::losses>;
+template class LossOf<ClassLossKernels, &ObjectiveKernels::class_losses>;
+
+void derivatives(const Loss& loss, const LossInput& input, float* g, float* h, int64_t h_columns,
+                 const Workers& workers) {
   check_input(input);
-  const bool unit = has_unit_curvature(config.family);
+  const LossKernels& of_loss = loss.kernels();
+  const bool unit = of_loss.unit_curvature;
   if (!unit && (h == nullptr || h_columns != input.n_outputs))
     throw std::invalid_argument("This loss needs a curvature array with one column for each output.");
   if (h != nullptr && h_columns != input.n_outputs && (h_columns != 1 || input.weight_columns > 1))
@@ -134,11 +183,11 @@ void derivatives(const LossConfig& config, const LossInput& input, float* g, flo
   const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
   const Cut cut(input);
   const Buffer<float> offset = tile(input.offset, cut), parameter = tile(input.parameter, cut);
-  auto space = scratch_of_threads(n_threads, cut.elements());
-  cut.for_each_chunk(n_threads, [&](int64_t, int thread, int64_t row, int64_t n) {
+  auto space = scratch_of_threads(workers, cut.elements());
+  cut.for_each_chunk(workers, [&](int64_t, int thread, int64_t row, int64_t n) {
     const int64_t k = input.n_outputs, size = n * k;
     float *gi = g + row * k, *hi = h == nullptr ? nullptr : h + row * h_columns;
-    kernels.derivatives(config, chunk_of(input, row, n, offset, parameter), gi, unit ? nullptr : hi);
+    of_loss.derivatives(loss.numbers(), chunk_of(input, row, n, offset, parameter), gi, unit ? nullptr : hi);
     if (input.weight != nullptr) {
       const float* weight = weights_of(input, row, n, k, space[thread].data());
       kernels.multiply(gi, weight, size);
@@ -151,77 +200,41 @@ void derivatives(const LossConfig& config, const LossInput& input, float* g, flo
   });
 }
 
-namespace {
-
-// Calls kernel(chunk, g, h) for every chunk of rows, and applies the weights. h: (n_rows, h_columns).
-template <class F>
-void class_derivatives(const LossInput& input, float* g, float* h, int64_t h_columns, int n_threads,
-                       F&& kernel) {
-  check_labels(input);
-  const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
-  const int64_t k = input.n_outputs;
-  const Cut cut(input.n_rows, h_columns);
-  auto scratch = scratch_of_threads(n_threads, class_scratch(k));
-  auto space = scratch_of_threads(n_threads, cut.elements());
-  cut.for_each_chunk(n_threads, [&](int64_t, int thread, int64_t row, int64_t n) {
-    float *gi = g + row * k, *hi = h + row * h_columns;
-    kernel(class_chunk_of(input, row, n, scratch[thread].data()), gi, hi);
-    if (input.weight == nullptr) return;
-    kernels.multiply(gi, weights_of(input, row, n, k, space[thread].data()), n * k);
-    kernels.multiply(hi, weights_of(input, row, n, h_columns, space[thread].data()), n * h_columns);
-  });
+void derivatives(const ClassLoss& loss, const LossInput& input, float* g, float* h, const Workers& workers) {
+  class_derivatives(input, g, h, input.n_outputs, workers,
+                    [&](const ClassChunk& chunk, float* gi, float* hi) {
+                      loss.kernels().derivatives(loss.numbers(), chunk, gi, hi);
+                    });
 }
 
-}  // namespace
-
-void softmax_derivatives(SoftmaxCurvature curvature, float factor, const LossInput& input, float* g, float* h,
-                         int n_threads) {
-  const auto kernel = POLYLEAF_SELECT(objective_kernels).softmax_derivatives;
-  class_derivatives(
-      input, g, h, input.n_outputs, n_threads,
-      [&](const ClassChunk& chunk, float* gi, float* hi) { kernel(curvature, factor, chunk, gi, hi); });
+void hessians(const ClassLoss& loss, const LossInput& input, float* g, float* h, const Workers& workers) {
+  class_derivatives(input, g, h, packed_size(input.n_outputs), workers, loss.kernels().hessians);
 }
 
-void exponential_derivatives(ClassLoss loss, const LossInput& input, float* g, float* h, int n_threads) {
-  if (loss == ClassLoss::softmax)
-    throw std::invalid_argument("The exponential losses are exponential and margin.");
-  const auto kernel = POLYLEAF_SELECT(objective_kernels).exponential_derivatives;
-  class_derivatives(input, g, h, input.n_outputs, n_threads,
-                    [&](const ClassChunk& chunk, float* gi, float* hi) { kernel(loss, chunk, gi, hi); });
-}
-
-void class_hessians(ClassLoss loss, const LossInput& input, float* g, float* h, int n_threads) {
-  const auto kernel = POLYLEAF_SELECT(objective_kernels).class_hessians;
-  class_derivatives(input, g, h, packed_size(input.n_outputs), n_threads,
-                    [&](const ClassChunk& chunk, float* gi, float* hi) { kernel(loss, chunk, gi, hi); });
-}
-
-double mean_loss(const LossConfig& config, const LossInput& input, int n_threads) {
+double mean_loss(const Loss& loss, const LossInput& input, const Workers& workers) {
   check_input(input);
-  const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
   const Cut cut(input);
   const Buffer<float> offset = tile(input.offset, cut), parameter = tile(input.parameter, cut);
-  return mean_over_chunks(input, input.n_outputs, n_threads, [&](int, int64_t row, int64_t n, double* out) {
-    kernels.losses(config, chunk_of(input, row, n, offset, parameter), out);
+  return mean_over_chunks(input, input.n_outputs, workers, [&](int, int64_t row, int64_t n, double* out) {
+    loss.kernels().losses(loss.numbers(), chunk_of(input, row, n, offset, parameter), out);
   });
 }
 
-double class_mean_loss(ClassLoss loss, const LossInput& input, int n_threads) {
+double mean_loss(const ClassLoss& loss, const LossInput& input, const Workers& workers) {
   check_labels(input);
-  const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
-  auto scratch = scratch_of_threads(n_threads, class_scratch(input.n_outputs));
-  return mean_over_chunks(input, 1, n_threads, [&](int thread, int64_t row, int64_t n, double* out) {
-    kernels.class_losses(loss, class_chunk_of(input, row, n, scratch[thread].data()), out);
+  auto scratch = scratch_of_threads(workers, class_scratch(input.n_outputs));
+  return mean_over_chunks(input, 1, workers, [&](int thread, int64_t row, int64_t n, double* out) {
+    loss.kernels().losses(class_chunk_of(input, row, n, scratch[thread].data()), out);
   });
 }
 
 template <class T>
 void weighted_totals(const T* values, int64_t n_rows, int64_t n_columns, const float* weight,
-                     int64_t weight_columns, double* totals, int n_threads) {
+                     int64_t weight_columns, double* totals, const Workers& workers) {
   constexpr int64_t kRows = 4096;
   const int64_t n_blocks = Block::count(n_rows, kRows);
   std::vector<double> partial(static_cast<size_t>(n_blocks * 2 * n_columns), 0.0);
-  parallel_for(n_threads, n_blocks, [&](int64_t task, int) {
+  parallel_for(workers, n_blocks, [&](int64_t task, int) {
     double* sums = partial.data() + task * 2 * n_columns;
     const Block block(n_rows, kRows, task);
     for (int64_t i = block.begin; i < block.end; ++i)
@@ -236,98 +249,8 @@ void weighted_totals(const T* values, int64_t n_rows, int64_t n_columns, const f
     for (int64_t j = 0; j < 2 * n_columns; ++j) totals[j] += partial[task * 2 * n_columns + j];
 }
 
-namespace {
-
-// A level times a total is a float just above the integer meant (0.07 * 100 > 7): this much is forgiven.
-constexpr double kLevelSlack = 1.0 - 1e-12;
-
-template <class T>
-T quantile(std::vector<T>& values, double level) {
-  const double wanted = std::ceil(level * kLevelSlack * static_cast<double>(values.size()));
-  const auto rank =
-      std::clamp<int64_t>(static_cast<int64_t>(wanted) - 1, 0, static_cast<int64_t>(values.size()) - 1);
-  std::nth_element(values.begin(), values.begin() + rank, values.end());
-  return values[static_cast<size_t>(rank)];
-}
-
-// Weights are added in order of value, equal values in order of row: the sum does not depend on the sort.
-template <class T>
-T weighted_quantile(std::vector<std::pair<T, float>>& items, double level) {
-  std::stable_sort(items.begin(), items.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  double total = 0;
-  for (const auto& item : items) total += item.second;
-  const double wanted = level * kLevelSlack * total;
-  double sum = 0;
-  for (const auto& item : items)
-    if ((sum += item.second) >= wanted) return item.first;
-  return items.back().first;
-}
-
-// Rows sorted by leaf, within a leaf in the order given; start[l] .. start[l + 1] are those of leaf l.
-struct RowLists {
-  std::vector<int64_t> start, rows;
-  RowLists(const RowsOfLeaves& leaves, int64_t n_rows) : start(static_cast<size_t>(leaves.n_leaves) + 1, 0) {
-    auto row_at = [&](int64_t i) {
-      return leaves.rows == nullptr ? i : static_cast<int64_t>(leaves.rows[i]);
-    };
-    auto leaf_at = [&](int64_t row) { return leaves.leaf_of_row == nullptr ? 0 : leaves.leaf_of_row[row]; };
-    for (int64_t i = 0; i < leaves.n_used; ++i) {
-      const int64_t row = row_at(i);
-      if (row < 0 || row >= n_rows) throw std::invalid_argument("A row id is outside the data.");
-      const int32_t leaf = leaf_at(row);
-      if (leaf >= leaves.n_leaves)
-        throw std::invalid_argument("A leaf id is outside 0 .. number of leaves - 1.");
-      if (leaf >= 0) ++start[static_cast<size_t>(leaf) + 1];
-    }
-    for (size_t l = 1; l < start.size(); ++l) start[l] += start[l - 1];
-    rows.resize(static_cast<size_t>(start.back()));
-    std::vector<int64_t> next(start.begin(), start.end() - 1);
-    for (int64_t i = 0; i < leaves.n_used; ++i) {
-      const int64_t row = row_at(i);
-      if (const int32_t leaf = leaf_at(row); leaf >= 0) rows[static_cast<size_t>(next[leaf]++)] = row;
-    }
-  }
-};
-
-}  // namespace
-
-template <class T>
-void leaf_quantiles(const T* values, int64_t n_rows, int64_t n_columns, const float* weight,
-                    int64_t weight_columns, const RowsOfLeaves& leaves, const double* level, T* out,
-                    int n_threads) {
-  const RowLists lists(leaves, n_rows);
-  const size_t n_slots = static_cast<size_t>(std::max(1, n_threads));
-  std::vector<std::vector<T>> plain(n_slots);
-  std::vector<std::vector<std::pair<T, float>>> weighted(n_slots);
-  parallel_for(n_threads, leaves.n_leaves * n_columns, [&](int64_t task, int thread) {
-    const int64_t leaf = task / n_columns, k = task % n_columns;
-    auto& v = plain[thread];
-    auto& items = weighted[thread];
-    v.clear();
-    items.clear();
-    for (int64_t j = lists.start[leaf]; j < lists.start[leaf + 1]; ++j) {
-      const int64_t row = lists.rows[j];
-      const T value = values[row * n_columns + k];
-      if (std::isnan(value))
-        throw std::invalid_argument("A quantile was asked for over values that contain NaN.");
-      if (weight == nullptr)
-        v.push_back(value);
-      else if (const float w = weight[weight_columns == 1 ? row : row * n_columns + k]; w > 0)
-        items.emplace_back(value, w);
-    }
-    T result = 0;
-    if (!v.empty()) result = quantile(v, level[k]);
-    if (!items.empty()) result = weighted_quantile(items, level[k]);
-    out[task] = result;
-  });
-}
-
-template void weighted_totals(const float*, int64_t, int64_t, const float*, int64_t, double*, int);
-template void weighted_totals(const double*, int64_t, int64_t, const float*, int64_t, double*, int);
-template void leaf_quantiles(const float*, int64_t, int64_t, const float*, int64_t, const RowsOfLeaves&,
-                             const double*, float*, int);
-template void leaf_quantiles(const double*, int64_t, int64_t, const float*, int64_t, const RowsOfLeaves&,
-                             const double*, double*, int);
+template void weighted_totals(const float*, int64_t, int64_t, const float*, int64_t, double*, const Workers&);
+template void weighted_totals(const double*, int64_t, int64_t, const float*, int64_t, double*,
+                              const Workers&);
 
 }  // namespace polyleaf

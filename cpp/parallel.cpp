@@ -135,10 +135,10 @@ Pool& pool() {
 
 }  // namespace
 
-void run_tasks(int n_threads, int64_t n_tasks, TaskFunction function, void* context) {
+void run_tasks(const Workers& workers, int64_t n_tasks, TaskFunction function, void* context) {
   if (n_tasks <= 0) return;
   Job job{function, context, n_tasks, {}, {}, nullptr};
-  if (n_threads > n_tasks) n_threads = static_cast<int>(n_tasks);
+  const int n_threads = workers.at_most(n_tasks).n_threads;
   if (inside_task) {
     for (int64_t task = 0; task < n_tasks; ++task) function(context, task, 0);
     return;

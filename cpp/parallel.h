@@ -7,20 +7,22 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "workers.h"
+
 namespace polyleaf {
 
 using TaskFunction = void (*)(void* context, int64_t task, int thread);
 
-// Runs task 0..n_tasks-1, each once, on at most n_threads threads (the caller is one of them; `thread` is in
-// [0, n_threads)). Tasks are handed out in order. The first exception thrown by a task is rethrown here after
-// the others have ended. A call from inside a task runs its tasks on the calling thread.
-void run_tasks(int n_threads, int64_t n_tasks, TaskFunction function, void* context);
+// Runs task 0..n_tasks-1, each once, on at most workers.n_threads threads (the caller is one of them;
+// `thread` is in [0, n_threads)). Tasks are handed out in order. The first exception thrown by a task is
+// rethrown here after the others have ended. A call from inside a task runs its tasks on the calling thread.
+void run_tasks(const Workers& workers, int64_t n_tasks, TaskFunction function, void* context);
 
 template <class F>
-void parallel_for(int n_threads, int64_t n_tasks, F&& f) {
+void parallel_for(const Workers& workers, int64_t n_tasks, F&& f) {
   using Body = std::remove_reference_t<F>;
   run_tasks(
-      n_threads, n_tasks,
+      workers, n_tasks,
       [](void* context, int64_t task, int thread) { (*static_cast<Body*>(context))(task, thread); },
       const_cast<void*>(static_cast<const void*>(&f)));
 }

@@ -32,9 +32,23 @@ std::vector<Piece> pieces_of(const std::vector<Partition::Division>& divisions) 
   return pieces;
 }
 
+// Where each piece's rows go: after those of the pieces before it; the right child's after the left one's.
+void place_rows(std::vector<Piece>& pieces, std::vector<Partition::Division>& divisions) {
+  for (Partition::Division& d : divisions) d.left = {d.rows.begin, d.rows.begin, d.rows.copy == 1 ? 2 : 1};
+  for (Piece& p : pieces) {
+    p.left_to = divisions[p.division].left.end;
+    divisions[p.division].left.end += p.n_left;
+  }
+  for (Partition::Division& d : divisions) d.right = {d.left.end, d.left.end, d.left.copy};
+  for (Piece& p : pieces) {
+    p.right_to = divisions[p.division].right.end;
+    divisions[p.division].right.end += p.end - p.begin - p.n_left;
+  }
+}
+
 }  // namespace
 
-Partition::Partition(const Bins& bins, int n_threads) : bins_(bins), n_threads_(std::max(1, n_threads)) {
+Partition::Partition(const Bins& bins, const Workers& workers) : bins_(bins), workers_(workers) {
   for (auto& words : words_) words.resize(bins.n_tiles());
 }
 
@@ -66,7 +80,7 @@ void Partition::gather_root() {
   const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
   const int64_t n = sample_.n_used(), n_blocks = Block::count(n, kMoveBlock);
   for (int t : tiles_) words_[0][t].reserve(n);
-  parallel_for(n_threads_, n_blocks * static_cast<int64_t>(tiles_.size()), [&](int64_t task, int) {
+  parallel_for(workers_, n_blocks * static_cast<int64_t>(tiles_.size()), [&](int64_t task, int) {
     const int t = tiles_[task / n_blocks];
     const Block rows(n, kMoveBlock, task % n_blocks);
     move.gather_words(bins_.words(t), ids_[0].data() + rows.begin, rows.end - rows.begin,
@@ -84,19 +98,10 @@ std::vector<RowRange> Partition::regroup(const RowSample& sample, const int32_t*
                                          int32_t n_leaves) {
   take(sample);
   is_sample_ = true;
-  const int64_t n = sample.n_used();
-  const auto row = [&](int64_t i) {
-    return sample_.rows != nullptr ? sample_.rows[i] : static_cast<uint32_t>(i);
-  };
-  std::vector<int64_t> next(static_cast<size_t>(n_leaves) + 1, 0);
-  for (int64_t i = 0; i < n; ++i) ++next[leaf_of_row[row(i)] + 1];
+  ids_[0].reserve(sample.n_used());
+  const std::vector<int64_t> begin = rows_by_leaf(sample_, leaf_of_row, n_leaves, ids_[0].data());
   std::vector<RowRange> ranges(n_leaves);
-  for (int32_t leaf = 0; leaf < n_leaves; ++leaf) {
-    next[leaf + 1] += next[leaf];
-    ranges[leaf] = {next[leaf], next[leaf + 1], 0};
-  }
-  ids_[0].reserve(n);
-  for (int64_t i = 0; i < n; ++i) ids_[0].data()[next[leaf_of_row[row(i)]]++] = row(i);
+  for (int32_t leaf = 0; leaf < n_leaves; ++leaf) ranges[leaf] = {begin[leaf], begin[leaf + 1], 0};
   gather_root();
   group_entries(ranges);
   return ranges;
@@ -125,7 +130,7 @@ void Partition::group_entries(std::vector<RowRange>& groups) {
       if (group_of[entry.row] != kNoGroup) use(entry, next[block * groups.size() + group_of[entry.row]]);
     }
   };
-  parallel_for(n_threads_, n_blocks,
+  parallel_for(workers_, n_blocks,
                [&](int64_t block, int) { each(block, [](const SparseEntry&, int64_t& n) { ++n; }); });
   for (size_t g = 0; g < groups.size(); ++g) {
     groups[g].first_entry = n_entries_;
@@ -138,7 +143,7 @@ void Partition::group_entries(std::vector<RowRange>& groups) {
     groups[g].last_entry = n_entries_;
   }
   entries_[0].reserve(n_entries_);
-  parallel_for(n_threads_, n_blocks, [&](int64_t block, int) {
+  parallel_for(workers_, n_blocks, [&](int64_t block, int) {
     each(block, [&](const SparseEntry& entry, int64_t& at) {
       entries_[0][at++] = {place_of[entry.row], entry.key};
     });
@@ -224,14 +229,14 @@ int64_t Partition::decide_sparse(const Division& division, int64_t first, int64_
 void Partition::divide_entries(std::vector<Division>& divisions) {
   const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
   std::vector<EntryPiece> pieces = entry_pieces_of(divisions);
-  parallel_for(n_threads_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     EntryPiece& p = pieces[task];
     for (const SparseEntry* e = p.entries.begin; e != p.entries.end; ++e)
       p.n_left += p.bits[e->row / 8] >> (e->row % 8) & 1;
   });
-  place(pieces, divisions);
+  place_entries(pieces, divisions);
   for (int copy : {1, 2}) entries_[copy].reserve(n_entries_);
-  parallel_for(n_threads_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     const EntryPiece& p = pieces[task];
     SparseEntry* to = entries_[divisions[p.division].left.copy].data();
     move.move_entries(p.entries.begin, p.entries.size(), p.bits, p.ranks, to + p.left_to, to + p.right_to);
@@ -261,8 +266,8 @@ std::vector<Partition::EntryPiece> Partition::entry_pieces_of(const std::vector<
   return pieces;
 }
 
-// Where each piece's cells go: after those of the pieces before it; the right child's after the left one's.
-void Partition::place(std::vector<EntryPiece>& pieces, std::vector<Division>& divisions) {
+// The same for cells.
+void Partition::place_entries(std::vector<EntryPiece>& pieces, std::vector<Division>& divisions) {
   for (Division& d : divisions) d.left.first_entry = d.left.last_entry = d.rows.first_entry;
   for (EntryPiece& p : pieces) {
     p.left_to = divisions[p.division].left.last_entry;
@@ -279,33 +284,18 @@ void Partition::divide(std::vector<Division>& divisions) {
   const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
   std::vector<Piece> pieces = pieces_of(divisions);
   bits_.reserve(pieces.size() * static_cast<size_t>(kMoveBlock / 8) + 64);
-  parallel_for(n_threads_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     Piece& p = pieces[task];
     const Division& d = divisions[p.division];
     p.n_left = decide(d, p.begin - d.rows.begin, p.end - d.rows.begin, bits_.data() + p.bits);
   });
 
-  // Where each piece's rows go: after those of the pieces before it.
-  size_t p = 0;
-  for (size_t i = 0; i < divisions.size(); ++i) {
-    Division& d = divisions[i];
-    const int to = d.rows.copy == 1 ? 2 : 1;
-    const int64_t middle = d.rows.begin + d.n_left;
-    d.left = {d.rows.begin, middle, to};
-    d.right = {middle, d.rows.end, to};
-    int64_t to_left = d.left.begin, to_right = d.right.begin;
-    for (; p < pieces.size() && pieces[p].division == i; ++p) {
-      pieces[p].left_to = to_left;
-      pieces[p].right_to = to_right;
-      to_left += pieces[p].n_left;
-      to_right += pieces[p].end - pieces[p].begin - pieces[p].n_left;
-    }
-  }
+  place_rows(pieces, divisions);
   for (int copy : {1, 2}) {
     ids_[copy].reserve(sample_.n_used());
     for (int t : tiles_) words_[copy][t].reserve(sample_.n_used());
   }
-  parallel_for(n_threads_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     const Piece& piece = pieces[task];
     const Division& d = divisions[piece.division];
     const int to = d.left.copy;

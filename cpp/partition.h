@@ -10,9 +10,10 @@
 
 #include "bins.h"
 #include "buffer.h"
+#include "code.h"
 #include "isa.h"
 #include "sample.h"
-#include "tree.h"
+#include "workers.h"
 
 namespace polyleaf {
 
@@ -64,7 +65,7 @@ struct SparseRange {
 
 class Partition {
  public:
-  Partition(const Bins& bins, int n_threads);
+  Partition(const Bins& bins, const Workers& workers);
 
   Partition(const Partition&) = delete;
   Partition& operator=(const Partition&) = delete;
@@ -77,14 +78,13 @@ class Partition {
   // The rows of another sample, grouped by `leaf_of_row` (n_all), ascending in each group; a range per leaf.
   std::vector<RowRange> regroup(const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves);
 
-  // One node and what parts its rows; `divide` fills in `left` and `right`.
+  // One node and what parts its rows; `divide` finds `left` and `right`.
   struct Division {
     RowRange rows;
     int feature = -1;
     int threshold = -1;    // last code that goes left; -1: `set` tells
     CategorySet set = {};  // codes that go left, as the model sees them
     bool missing_left = false;
-    int64_t n_left = 0;
     bool with_words = true;  // false: only ids move, the children's words and cells are never read
     RowRange left, right;
   };
@@ -109,7 +109,6 @@ class Partition {
   const Bins& bins() const { return bins_; }
   const RowSample& sample() const { return sample_; }
   const std::vector<int>& tiles() const { return tiles_; }
-  int n_threads() const { return n_threads_; }
 
  private:
   const uint64_t* copy(int copy, int tile) const {
@@ -131,10 +130,10 @@ class Partition {
   };
   void divide_entries(std::vector<Division>& divisions);
   std::vector<EntryPiece> entry_pieces_of(const std::vector<Division>& divisions);
-  static void place(std::vector<EntryPiece>& pieces, std::vector<Division>& divisions);
+  static void place_entries(std::vector<EntryPiece>& pieces, std::vector<Division>& divisions);
 
   const Bins& bins_;
-  const int n_threads_;
+  const Workers workers_;
   RowSample sample_;
   bool is_sample_ = false;      // copy 0 has words and ids of its own
   std::vector<uint32_t> rows_;  // of the sample

@@ -1,11 +1,13 @@
 // Sums of the sparse payloads of one row: which outputs its leaves hold, and the sum of each.
 //
 // A sum adds the trees in order, in float32, so it has the bits of a dense sum. Three ways to find an
-// output's sum; which is fastest was measured (docs/leaves.md): scan  one float an output, all of them read
-// at the end: rows hold most outputs list  one float an output, and a list of those that were touched hash
-// open addressing: very many outputs, or too few rows to pay for clearing one float an output
+// output's sum; which is fastest was measured (docs/leaves.md):
 //
-// Owns: that memory; it is reused from row to row. Must not know: trees, base scores, ranks.
+// scan  one float an output, all of them read at the end: rows hold most outputs
+// list  one float an output, and a list of those that were touched
+// hash  open addressing: very many outputs, or too few rows to pay for clearing one float an output
+//
+// Owns: that memory; it is reused from row to row. Must not know: trees, kinds of leaves, base scores, ranks.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -13,7 +15,6 @@
 #include <vector>
 
 #include "buffer.h"
-#include "kernels/leaf_block.h"
 
 namespace polyleaf {
 
@@ -43,10 +44,15 @@ class PayloadSums {
     std::fill_n(sums_.data(), n_outputs, kNone);
   }
 
-  // The payload of one sparse leaf.
-  void add(const LeafView& view, uint32_t leaf) {
-    const int64_t begin = view.begin[leaf], end = view.begin[leaf + 1];
-    add(view.index + begin, view.values + begin, end - begin);
+  // n values, none of them -0, of outputs that ascend.
+  void add(const int32_t* outputs, const float* values, int64_t n) {
+    float* sums = sums_.data();
+    if (way_ == Way::scan)
+      for (int64_t i = 0; i < n; ++i) sums[outputs[i]] += values[i];
+    else if (way_ == Way::list)
+      n_touched_ = add_listed(outputs, values, n, sums, touched_.data(), n_touched_);
+    else
+      for (int64_t i = 0; i < n; ++i) add_hashed(outputs[i], values[i]);
   }
   // One value; -0 counts as +0.
   void add(int32_t output, float value) {
@@ -116,15 +122,6 @@ class PayloadSums {
     size_t at = (static_cast<uint64_t>(output) * 0x9E3779B97F4A7C15u) >> shift_;
     while (slots_[at].output != output && slots_[at].output >= 0) at = (at + 1) & (slots_.size() - 1);
     return at;
-  }
-  void add(const int32_t* outputs, const float* values, int64_t n) {
-    float* sums = sums_.data();
-    if (way_ == Way::scan)
-      for (int64_t i = 0; i < n; ++i) sums[outputs[i]] += values[i];
-    else if (way_ == Way::list)
-      n_touched_ = add_listed(outputs, values, n, sums, touched_.data(), n_touched_);
-    else
-      for (int64_t i = 0; i < n; ++i) add_hashed(outputs[i], values[i]);
   }
   // Without branches: an output stays in the list where it was touched first.
   static int32_t add_listed(const int32_t* outputs, const float* values, int64_t n, float* sums,

@@ -104,41 +104,36 @@ void find_leaves(const ForestArrays& forest, const CompiledTree* trees, int n_tr
 }
 
 // Adds trees of one layout and one kind of leaves, whose leaf ids have been found, to the worker's block.
-void add_group(const CompiledTree* trees, int n_trees, int width, const BlockCodes& block,
+void add_group(const PlacedLeaves* trees, int n_trees, int width, const BlockCodes& block,
                const FeatureMatrix& features, Worker& worker) {
-  const PredictKernels& dense = POLYLEAF_SELECT(predict_kernels);
-  const LeafBlockKernels& kernels = POLYLEAF_SELECT(leaf_block_kernels);
-  const int n_padded = round_up(block.n_rows, kPadRows);
+  const LeafKind& kind = *trees[0].leaves->kind;
+  const uint32_t* leaves = worker.leaves.data();
   const bool columns = trees[0].output >= 0;
   worker.scores.use(columns);
-  if (trees[0].kind == LeafKind::dense && !columns)
-    return dense.add_vectors(trees, n_trees, worker.leaves.data(), n_padded, width, worker.scores.rows());
-  for (int t = 0; t < n_trees; ++t) {
-    const LeafView& view = *trees[t].leaves;
-    const uint32_t* leaves = worker.leaves.data() + t * kBlockRows;
-    float* scores = columns ? worker.scores.column(trees[t].output) : worker.scores.rows();
-    const int row_step = columns ? 1 : width;
-    if (view.kind == LeafKind::dense)
-      dense.add_scalars(view.values, leaves, n_padded, scores);
-    else if (view.kind == LeafKind::sparse)
-      kernels.add_sparse(view, leaves, block.n_rows, scores, row_step);
+  if (!columns && kind.add_trees != nullptr)
+    return kind.add_trees(trees, n_trees, leaves, kBlockRows, round_up(block.n_rows, kPadRows), width,
+                          worker.scores.rows());
+  const AddLeaves add = kind.adder();
+  const RowFeatures of_rows = features.from_row(block.row);
+  for (int t = 0; t < n_trees; ++t, leaves += kBlockRows)
+    if (columns)
+      add(*trees[t].leaves, leaves, block.n_rows, of_rows, worker.scores.column(trees[t].output), 1);
     else
-      kernels.add_linear(view, leaves, block.n_rows, features.from_row(block.row), features.n_rows, scores,
-                         row_step);
-  }
+      add(*trees[t].leaves, leaves, block.n_rows, of_rows, worker.scores.rows(), width);
 }
 
 // Adds the trees of the range to the worker's block.
-void add_trees(const ForestArrays& forest, const CompiledTree* trees, TreeRange range, int width,
-               const BlockCodes& block, const FeatureMatrix& features, Worker& worker) {
-  const auto alike = [](const CompiledTree& a, const CompiledTree& b) {
-    return (a.output >= 0) == (b.output >= 0) && a.kind == b.kind;
+void add_trees(const ForestArrays& forest, const CompiledTree* trees, const PlacedLeaves* placed,
+               TreeRange range, int width, const BlockCodes& block, const FeatureMatrix& features,
+               Worker& worker) {
+  const auto alike = [](const PlacedLeaves& a, const PlacedLeaves& b) {
+    return (a.output >= 0) == (b.output >= 0) && a.leaves->kind == b.leaves->kind;
   };
   for (int32_t first = range.first; first < range.last;) {
     int32_t last = first + 1;
-    while (last < range.last && last - first < kGroup && alike(trees[first], trees[last])) ++last;
+    while (last < range.last && last - first < kGroup && alike(placed[first], placed[last])) ++last;
     find_leaves(forest, trees + first, last - first, block, worker);
-    add_group(trees + first, last - first, width, block, features, worker);
+    add_group(placed + first, last - first, width, block, features, worker);
     first = last;
   }
 }
@@ -192,9 +187,8 @@ std::vector<int32_t> Forest::regressors(TreeRange range) const {
   std::vector<int32_t> all, merged;
   if (range.last == 0 || entries_[range.last - 1].n_regressors == 0) return all;
   for (int32_t t = range.first; t < range.last; ++t) {
-    const auto* linear = dynamic_cast<const LinearLeaves*>(entries_[t].leaves.get());
-    if (linear == nullptr) continue;
-    const std::vector<int32_t>& more = linear->regressors();
+    const std::vector<int32_t>& more = entries_[t].leaves->regressors();
+    if (more.empty()) continue;
     merged.clear();
     std::set_union(all.begin(), all.end(), more.begin(), more.end(), std::back_inserter(merged));
     all.swap(merged);
@@ -203,7 +197,7 @@ std::vector<int32_t> Forest::regressors(TreeRange range) const {
 }
 
 template <class Visit>
-void Forest::for_blocks(const CodeMatrix& codes, TreeRange range, int block_rows, int n_threads,
+void Forest::for_blocks(const CodeMatrix& codes, TreeRange range, int block_rows, const Workers& workers,
                         const Visit& visit) const {
   const int64_t n_trees = range.last - range.first;
   int64_t n_tops = 0;
@@ -211,37 +205,37 @@ void Forest::for_blocks(const CodeMatrix& codes, TreeRange range, int block_rows
   const bool in_place = codes.n_features > n_tops;
   const int64_t task_rows =
       std::max<int64_t>(kBlockRows, kTaskWork / std::max<int64_t>(1, n_trees) / kBlockRows * kBlockRows);
-  n_threads = static_cast<int>(std::clamp<int64_t>(n_threads, 1, Block::count(codes.n_rows, task_rows) + 1));
-  std::vector<Worker> workers(n_threads);
+  const Workers busy = workers.at_most(Block::count(codes.n_rows, task_rows) + 1);
+  std::vector<Worker> of_thread(busy.n_threads);
   std::vector<int32_t> split_features;
   if (!in_place && codes.n_rows > kFewRows) split_features = features_of(range);
-  parallel_for(n_threads, Block::count(codes.n_rows, task_rows), [&](int64_t task, int thread) {
+  parallel_for(busy, Block::count(codes.n_rows, task_rows), [&](int64_t task, int thread) {
     const Block rows(codes.n_rows, task_rows, task);
-    Worker& worker = workers[thread];
+    Worker& worker = of_thread[thread];
     for_each_block(codes, split_features, rows.begin, rows.end, block_rows, in_place, worker,
                    [&](const BlockCodes& block) { visit(block, thread, worker); });
   });
 }
 
 void Forest::for_score_blocks(const CodeMatrix& codes, const FeatureMatrix& features, const float* start,
-                              TreeRange range, int n_threads, const BlockVisit& visit) const {
-  const bool columns = range.first < range.last && compiled_[range.first].output >= 0;
+                              TreeRange range, const Workers& workers, const BlockVisit& visit) const {
+  const bool columns = range.first < range.last && placed_[range.first].output >= 0;
   // A block of very many outputs would leave the cache, and one of a million must not fill the memory.
   const int block_rows = n_outputs_ <= 1024 ? kBlockRows : n_outputs_ <= 32768 ? kSliceRows : kPadRows;
-  for_blocks(codes, range, block_rows, n_threads, [&](const BlockCodes& block, int thread, Worker& worker) {
+  for_blocks(codes, range, block_rows, workers, [&](const BlockCodes& block, int thread, Worker& worker) {
     worker.scores.reset(block.n_rows, n_outputs_, width_, columns);
     if (start != nullptr) worker.scores.load(start + block.row * n_outputs_);
-    add_trees(arrays(), compiled_.data(), range, width_, block, features, worker);
+    add_trees(arrays(), compiled_.data(), placed_.data(), range, width_, block, features, worker);
     visit({block.row, block.n_rows, thread}, worker.scores);
   });
 }
 
-void Forest::for_leaves(const CodeMatrix& codes, TreeRange range, int n_threads,
+void Forest::for_leaves(const CodeMatrix& codes, TreeRange range, const Workers& workers,
                         const LeavesVisit& visit) const {
   const int n_trees = range.last - range.first;
   // All leaf ids of a block are held at a time.
   const int block_rows = n_trees <= kBlockRows ? kBlockRows : kSliceRows;
-  for_blocks(codes, range, block_rows, n_threads, [&](const BlockCodes& block, int thread, Worker& worker) {
+  for_blocks(codes, range, block_rows, workers, [&](const BlockCodes& block, int thread, Worker& worker) {
     worker.by_row.reserve(static_cast<size_t>(block.n_rows) * n_trees);
     for (int32_t first = 0; first < n_trees; first += kGroup) {
       const int n = std::min(kGroup, n_trees - first);
@@ -255,20 +249,20 @@ void Forest::for_leaves(const CodeMatrix& codes, TreeRange range, int n_threads,
 }
 
 void Forest::predict(const CodeMatrix& codes, const FeatureMatrix& features, float* raw, TreeRange range,
-                     int n_threads) const {
+                     const Workers& workers) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, features, range);
   if (range.first == range.last) return;
-  for_score_blocks(codes, features, raw, range, n_threads, [&](const BlockRows& rows, ScoreBlock& sums) {
+  for_score_blocks(codes, features, raw, range, workers, [&](const BlockRows& rows, ScoreBlock& sums) {
     sums.save(raw + rows.first * n_outputs_, [](int, float sum) { return sum; });
   });
 }
 
 void Forest::scores(const CodeMatrix& codes, const FeatureMatrix& features, const ScoreUnit& unit,
-                    double* scores, TreeRange range, int n_threads) const {
+                    double* scores, TreeRange range, const Workers& workers) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, features, range);
-  for_score_blocks(codes, features, nullptr, range, n_threads, [&](const BlockRows& rows, ScoreBlock& sums) {
+  for_score_blocks(codes, features, nullptr, range, workers, [&](const BlockRows& rows, ScoreBlock& sums) {
     double* to = scores + rows.first * n_outputs_;
     if (unit.scale != nullptr)  // asked once, not for every sum
       sums.save(to, [&](int k, float sum) {
@@ -279,11 +273,11 @@ void Forest::scores(const CodeMatrix& codes, const FeatureMatrix& features, cons
   });
 }
 
-void Forest::apply(const CodeMatrix& codes, int32_t* leaves, TreeRange range, int n_threads) const {
+void Forest::apply(const CodeMatrix& codes, int32_t* leaves, TreeRange range, const Workers& workers) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, range);
   const int64_t n_trees = range.last - range.first;
-  for_leaves(codes, range, n_threads, [&](const BlockRows& rows, const uint32_t* found) {
+  for_leaves(codes, range, workers, [&](const BlockRows& rows, const uint32_t* found) {
     std::copy_n(found, rows.n_rows * n_trees, leaves + rows.first * n_trees);
   });
 }

@@ -9,11 +9,9 @@
 #include <cstddef>
 
 #include "buffer.h"
+#include "leaves/leaf_kind.h"
 
 namespace polyleaf {
-
-// The last rows of a block are padded to a multiple of this, so that kernels need no tails.
-constexpr int kPadRows = 8;
 
 inline int round_up(int n, int multiple) {
   return (n + multiple - 1) / multiple * multiple;
@@ -24,7 +22,7 @@ class ScoreBlock {
   // Zeros, laid out for trees of one output (columns) or of all.
   void reset(int n_rows, int n_outputs, int width, bool columns) {
     n_rows_ = n_rows;
-    n_padded_ = round_up(n_rows, kPadRows);
+    n_padded_ = round_up(n_rows, kPadRows);  // kernels need no tails
     n_outputs_ = n_outputs;
     width_ = width;
     columns_ = columns;

@@ -1,8 +1,8 @@
 // A search finds the best split of nodes. The grower asks it once per batch of nodes and knows nothing of
 // channels, scores or derivatives; a search knows nothing of schedules, leaves or what becomes of a tree.
 //
-// Also the settings of one tree, which both read. To add a search: derive from `Search`, and let
-// bindings/bind_grower.cpp choose it by the kind of statistics that it is handed.
+// To add a search: derive from `Search`, and bind it as an object of its own (bindings/bind_searches.cpp),
+// which the grower is handed.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -10,22 +10,13 @@
 #include <utility>
 #include <vector>
 
+#include "code.h"
+#include "node_state.h"
 #include "partition.h"
 #include "rng.h"
-#include "split.h"
+#include "settings.h"
 
 namespace polyleaf {
-
-struct GrowConfig {
-  SplitConfig split;
-  int32_t max_leaves = 31;
-  int32_t max_depth = -1;  // -1: no limit
-  bool level_wise = false;
-  bool post_prune = false;  // split whatever the gain, and cut back at the end
-  double colsample_bynode = 1.0;
-  uint64_t seed = 0;
-  size_t histogram_memory = size_t{1} << 30;  // bytes of kept histograms
-};
 
 constexpr double kLeastRelativeGain = 1.0 / (1 << 20);  // below this float32 cannot tell gain from rounding
 
@@ -33,7 +24,9 @@ constexpr double kLeastRelativeGain = 1.0 / (1 << 20);  // below this float32 ca
 struct SearchNode {
   int32_t id = 0;
   int32_t depth = 0;
-  RowRange rows;
+  RowRange rows;      // those that lie here: what is read
+  int64_t count = 0;  // rows of the node, wherever they lie: what decides
+  NodeState state;    // its parent's, unless the search has narrowed it
 };
 
 // The best split of a node; feature < 0: none that is admissible.
@@ -43,7 +36,7 @@ struct Choice {
   int32_t threshold = -1;  // last code that goes left; -1: `set` tells
   bool missing_left = false;
   CategorySet set = {};  // codes that go left, as the model sees them (missing is 255)
-  int64_t n_left = 0;
+  int64_t n_left = 0;    // rows that go left, wherever they lie
 };
 
 // One tree as searches see it: its rows, its settings, and the features that nodes may use.
@@ -75,10 +68,11 @@ class SearchScope {
   int n_parts() const { return static_cast<int>(tiles_.size()) + bins().sparse().n_groups(); }
 
   // Whether a node may have children at all.
-  bool can_split(const SearchNode& node) const {
+  bool can_split(int32_t depth, int64_t count) const {
     const int64_t least = std::max(1, config_->split.min_child_samples);
-    return (config_->max_depth < 0 || node.depth < config_->max_depth) && node.rows.size() >= 2 * least;
+    return (config_->max_depth < 0 || depth < config_->max_depth) && count >= 2 * least;
   }
+  bool can_split(const SearchNode& node) const { return can_split(node.depth, node.count); }
 
   // The ceil(fraction * m) of the tree's m features with the smallest hash of (seed, node, feature).
   std::vector<uint8_t> features_of(int32_t node) const {
@@ -109,14 +103,14 @@ class Search {
   virtual const RowSample& sample() const = 0;
   // Width of a node's output gains.
   virtual int n_outputs() const = 0;
-  // A new tree. The scope stays valid until the tree is finished.
-  virtual void start(const SearchScope& scope) = 0;
+  // A new tree, of which there is the root. The scope stays valid until the tree is finished.
+  virtual void start(const SearchScope& scope, const SearchNode& root) = 0;
   // Finds the best splits of the root, or of children in pairs (left, right). `renewed`: derivatives, or the
   // rows of nodes, have changed since their parents were looked at, so that nothing of a parent's sums holds.
   virtual void evaluate(const std::vector<SearchNode>& nodes, bool renewed, std::vector<Choice>& choices) = 0;
-  // The choice found for `parent` is taken: `left` and `right` are its children. Writes what each output adds
-  // to gain * n_outputs.
-  virtual void split(int32_t parent, const SearchNode& left, const SearchNode& right, float* output_gain) = 0;
+  // The choice found for `parent` is taken: `left` and `right` are its children, whose states, still those of
+  // the parent, it may narrow. Writes what each output adds to gain * n_outputs.
+  virtual void split(int32_t parent, SearchNode& left, SearchNode& right, float* output_gain) = 0;
   // Summed curvature of the root after `start`, or of a node that the last `split` made; mean over outputs.
   virtual double cover(int32_t node) const = 0;
 };

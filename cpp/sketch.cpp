@@ -50,8 +50,8 @@ Padded random_signs(int32_t n_rows, int32_t d, uint64_t seed) {
 }
 
 void project_padded(const float* values, int64_t n, int32_t n_columns, const Padded& matrix, float scale,
-                    float* out, int width, int n_threads) {
-  parallel_for(n_threads, Block::count(n, kBlock), [&](int64_t task, int) {
+                    float* out, int width, const Workers& workers) {
+  parallel_for(workers, Block::count(n, kBlock), [&](int64_t task, int) {
     const Block rows(n, kBlock, task);
     kernels().project(values + rows.begin * n_columns, rows.end - rows.begin, n_columns, matrix.data(),
                       matrix.lanes(), scale, out + rows.begin * width, width);
@@ -90,11 +90,11 @@ Padded rounded(const Columns& q, int32_t n_rows) {
 
 // values' @ factors, factors (n, lanes): parts of fixed size, each in float32, added in order in float64.
 Columns transposed_product(const float* values, int64_t n, int32_t n_columns, const float* factors, int lanes,
-                           int32_t d, int n_threads) {
+                           int32_t d, const Workers& workers) {
   const int64_t size = std::max(kProductRows, Block::count(n, kProductParts));
   const int64_t n_parts = Block::count(n, size), n_sums = static_cast<int64_t>(n_columns) * lanes;
   Buffer<float> sums(static_cast<size_t>(n_parts * n_sums));
-  parallel_for(n_threads, n_parts, [&](int64_t part, int) {
+  parallel_for(workers, n_parts, [&](int64_t part, int) {
     const Block rows(n, size, part);
     float* mine = sums.data() + part * n_sums;
     std::fill_n(mine, n_sums, 0.0f);
@@ -112,19 +112,19 @@ Columns transposed_product(const float* values, int64_t n, int32_t n_columns, co
 }  // namespace
 
 void project(const float* values, int64_t n, int32_t n_columns, const float* matrix, int32_t d, float scale,
-             float* out, int n_threads) {
+             float* out, const Workers& workers) {
   Padded padded(n_columns, d);
   for (int32_t k = 0; k < n_columns; ++k) std::copy_n(matrix + static_cast<int64_t>(k) * d, d, padded.row(k));
-  project_padded(values, n, n_columns, padded, scale, out, d, n_threads);
+  project_padded(values, n, n_columns, padded, scale, out, d, workers);
 }
 
 void project_signs(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d, float scale,
-                   float* out, int n_threads) {
-  project_padded(values, n, n_columns, random_signs(n_columns, d, seed), scale, out, d, n_threads);
+                   float* out, const Workers& workers) {
+  project_padded(values, n, n_columns, random_signs(n_columns, d, seed), scale, out, d, workers);
 }
 
 void project_subspace(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d,
-                      int n_iterations, float scale, float* out, int n_threads) {
+                      int n_iterations, float scale, float* out, const Workers& workers) {
   Padded basis = random_signs(n_columns, d, seed);
   Columns q(static_cast<size_t>(d), std::vector<double>(static_cast<size_t>(n_columns)));
   for (int32_t j = 0; j < d; ++j)
@@ -133,15 +133,15 @@ void project_subspace(const float* values, int64_t n, int32_t n_columns, uint64_
   Buffer<float> factors(static_cast<size_t>(n) * lanes_of(d));
   for (int iteration = 0; iteration < n_iterations; ++iteration) {
     basis = rounded(q, n_columns);
-    project_padded(values, n, n_columns, basis, 1.0f, factors.data(), basis.lanes(), n_threads);
-    q = transposed_product(values, n, n_columns, factors.data(), basis.lanes(), d, n_threads);
+    project_padded(values, n, n_columns, basis, 1.0f, factors.data(), basis.lanes(), workers);
+    q = transposed_product(values, n, n_columns, factors.data(), basis.lanes(), d, workers);
     orthonormalise(q);
   }
-  project_padded(values, n, n_columns, rounded(q, n_columns), scale, out, d, n_threads);
+  project_padded(values, n, n_columns, rounded(q, n_columns), scale, out, d, workers);
 }
 
 void count_sketch(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d, float scale,
-                  float* out, int n_threads) {
+                  float* out, const Workers& workers) {
   Buffer<int32_t> bucket(static_cast<size_t>(n_columns));
   Buffer<float> sign(static_cast<size_t>(n_columns));
   for (int32_t k = 0; k < n_columns; ++k) {
@@ -149,17 +149,18 @@ void count_sketch(const float* values, int64_t n, int32_t n_columns, uint64_t se
     bucket[k] = bucket_of(z, d);
     sign[k] = sign_of(z);
   }
-  std::vector<Buffer<float>> space(static_cast<size_t>(n_threads));
+  std::vector<Buffer<float>> space(static_cast<size_t>(workers.n_threads));
   for (auto& buffer : space) buffer.reserve(static_cast<size_t>(d) * 16);
-  parallel_for(n_threads, Block::count(n, kBlock), [&](int64_t task, int thread) {
+  parallel_for(workers, Block::count(n, kBlock), [&](int64_t task, int thread) {
     const Block rows(n, kBlock, task);
     kernels().count(values + rows.begin * n_columns, rows.end - rows.begin, n_columns, bucket.data(),
                     sign.data(), d, scale, space[thread].data(), out + rows.begin * d);
   });
 }
 
-void count_sketch(const SparseRows& rows, uint64_t seed, int32_t d, float scale, float* out, int n_threads) {
-  parallel_for(n_threads, rows.n_blocks(), [&](int64_t b, int) {
+void count_sketch(const SparseRows& rows, uint64_t seed, int32_t d, float scale, float* out,
+                  const Workers& workers) {
+  parallel_for(workers, rows.n_blocks(), [&](int64_t b, int) {
     const SparseRows::Block& block = rows.block(b);
     const SparsePattern& pattern = *block.pattern;
     kernels().count_csr(
@@ -168,10 +169,11 @@ void count_sketch(const SparseRows& rows, uint64_t seed, int32_t d, float scale,
   });
 }
 
-void column_energy(const float* values, int64_t n, int32_t n_columns, double* energy, int n_threads) {
+void column_energy(const float* values, int64_t n, int32_t n_columns, double* energy,
+                   const Workers& workers) {
   const int64_t n_blocks = Block::count(n, kEnergyBlock);
   std::vector<double> parts(static_cast<size_t>(n_blocks) * n_columns, 0.0);
-  parallel_for(n_threads, n_blocks, [&](int64_t task, int) {
+  parallel_for(workers, n_blocks, [&](int64_t task, int) {
     const Block rows(n, kEnergyBlock, task);
     kernels().energy(values + rows.begin * n_columns, rows.end - rows.begin, n_columns,
                      parts.data() + task * n_columns);
@@ -181,16 +183,16 @@ void column_energy(const float* values, int64_t n, int32_t n_columns, double* en
     for (int32_t k = 0; k < n_columns; ++k) energy[k] += parts[task * n_columns + k];
 }
 
-void row_means(const float* values, int64_t n, int32_t n_columns, float* out, int n_threads) {
-  parallel_for(n_threads, Block::count(n, kBlock), [&](int64_t task, int) {
+void row_means(const float* values, int64_t n, int32_t n_columns, float* out, const Workers& workers) {
+  parallel_for(workers, Block::count(n, kBlock), [&](int64_t task, int) {
     const Block rows(n, kBlock, task);
     kernels().row_means(values + rows.begin * n_columns, rows.end - rows.begin, n_columns, out + rows.begin);
   });
 }
 
 void take_columns(const float* values, int64_t n, int32_t n_columns, const int32_t* columns,
-                  const float* scale, int32_t d, float* out, int n_threads) {
-  parallel_for(n_threads, Block::count(n, kBlock), [&](int64_t task, int) {
+                  const float* scale, int32_t d, float* out, const Workers& workers) {
+  parallel_for(workers, Block::count(n, kBlock), [&](int64_t task, int) {
     const Block rows(n, kBlock, task);
     for (int64_t i = rows.begin; i < rows.end; ++i)
       for (int32_t j = 0; j < d; ++j) out[i * d + j] = values[i * n_columns + columns[j]] * scale[j];

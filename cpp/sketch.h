@@ -2,8 +2,8 @@
 // sought. All of them keep, or keep in expectation, squared distances between rows times `scale` squared.
 //
 // Values are float32, row-major (n, K); sketches float32 (n, d). Every sum runs in a fixed order, so the
-// result is the same bits for any number of threads and any instruction set (tests/reference.py says which
-// order).
+// result is the same bits for any number of threads and any instruction set (tests/reference/sketches.py
+// says which order).
 //
 // Owns: the products. Must not know: losses, trees, which sketch is the best.
 #pragma once
@@ -12,29 +12,31 @@
 #include "isa.h"
 #include "rng.h"
 #include "sparse_rows.h"
+#include "workers.h"
 
 namespace polyleaf {
 
 // out = scale * values @ matrix (K, d), terms in order of k.
 void project(const float* values, int64_t n, int32_t n_columns, const float* matrix, int32_t d, float scale,
-             float* out, int n_threads);
+             float* out, const Workers& workers);
 
 // `project` on random signs: that of output k and column j is one bit of hash(seed, k, j / 64) (Achlioptas,
 // "Database-friendly random projections", 2003).
 void project_signs(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d, float scale,
-                   float* out, int n_threads);
+                   float* out, const Workers& workers);
 
 // `project` on an orthonormal basis that comes near the leading right singular vectors: subspace iteration
 // from random signs (Halko, Martinsson and Tropp, 2011, algorithm 4.4).
 void project_subspace(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d,
-                      int n_iterations, float scale, float* out, int n_threads);
+                      int n_iterations, float scale, float* out, const Workers& workers);
 
 // Count-sketch (Charikar, Chen and Farach-Colton, 2002): output k is added to one of d buckets with a sign,
 // both from hash(seed, k, 0). The second form takes sparse rows and costs O(non-zeros) whatever K is; it
 // gives the same bits as the first on the same matrix made dense.
 void count_sketch(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d, float scale,
-                  float* out, int n_threads);
-void count_sketch(const SparseRows& rows, uint64_t seed, int32_t d, float scale, float* out, int n_threads);
+                  float* out, const Workers& workers);
+void count_sketch(const SparseRows& rows, uint64_t seed, int32_t d, float scale, float* out,
+                  const Workers& workers);
 struct CsrRows {
   int64_t begin, end;  // of the rows meant
   const int64_t* indptr;
@@ -50,14 +52,14 @@ static inline float sign_of(uint64_t z) {
 }
 
 // energy (K,): sum of squares of each column.
-void column_energy(const float* values, int64_t n, int32_t n_columns, double* energy, int n_threads);
+void column_energy(const float* values, int64_t n, int32_t n_columns, double* energy, const Workers& workers);
 
 // out (n,): mean of each row.
-void row_means(const float* values, int64_t n, int32_t n_columns, float* out, int n_threads);
+void row_means(const float* values, int64_t n, int32_t n_columns, float* out, const Workers& workers);
 
 // out (n, d): column columns[j] times scale[j].
 void take_columns(const float* values, int64_t n, int32_t n_columns, const int32_t* columns,
-                  const float* scale, int32_t d, float* out, int n_threads);
+                  const float* scale, int32_t d, float* out, const Workers& workers);
 
 // What is compiled once per instruction set. Matrices have `lanes` columns, d rounded up to a multiple of 16.
 struct SketchKernels {

@@ -14,7 +14,7 @@ constexpr int64_t kMostFeatures = int64_t{1} << 24;
 }  // namespace
 
 SparseCodes::SparseCodes(const SparseCodeColumns& columns, const uint16_t* n_bins, int32_t n_features,
-                         int64_t n_rows, int n_threads)
+                         int64_t n_rows, const Workers& workers)
     : features_(columns.features, columns.features + columns.n),
       common_(columns.common, columns.common + columns.n) {
   if (columns.n >= kMostFeatures) throw std::invalid_argument("There are too many sparse features.");
@@ -35,7 +35,7 @@ SparseCodes::SparseCodes(const SparseCodeColumns& columns, const uint16_t* n_bin
   rows_.reserve(n_entries());
   codes_.reserve(n_entries());
   entries_.reserve(n_entries());
-  parallel_for(n_threads, n_groups(), [&](int64_t g, int) {
+  parallel_for(workers, n_groups(), [&](int64_t g, int) {
     for (int64_t number = groups_[g]; number < groups_[g + 1]; ++number) {
       take(columns, number, n_bins[features_[number]], n_rows);
       sort(number);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "buffer.h"
+#include "workers.h"
 
 namespace polyleaf {
 
@@ -38,7 +39,7 @@ class SparseCodes {
   SparseCodes() = default;
   // n_bins: of every feature of the data. `std::invalid_argument` where columns are malformed.
   SparseCodes(const SparseCodeColumns& columns, const uint16_t* n_bins, int32_t n_features, int64_t n_rows,
-              int n_threads);
+              const Workers& workers);
 
   int64_t n_features() const { return static_cast<int64_t>(features_.size()); }
   int32_t feature(int64_t number) const { return features_[number]; }

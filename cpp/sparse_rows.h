@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "buffer.h"
+#include "workers.h"
 
 namespace polyleaf {
 
@@ -70,9 +71,9 @@ class SparseRows {
 // Rows from CSR arrays, which are checked: std::invalid_argument, in a sentence, where they do not fit
 // together. values nullptr: 1 throughout.
 SparseRows sparse_rows(const int64_t* indptr, const int32_t* outputs, const float* values, int64_t n_rows,
-                       int64_t n_entries, int64_t n_outputs, int n_threads);
+                       int64_t n_entries, int64_t n_outputs, const Workers& workers);
 
 // out (n_rows,): Euclidean length of every row.
-void row_norms(const SparseRows& rows, float* out, int n_threads);
+void row_norms(const SparseRows& rows, float* out, const Workers& workers);
 
 }  // namespace polyleaf

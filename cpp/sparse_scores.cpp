@@ -91,13 +91,13 @@ struct Merged {
 }  // namespace
 
 SparseRows sparse_rows(const int64_t* indptr, const int32_t* outputs, const float* values, int64_t n_rows,
-                       int64_t n_entries, int64_t n_outputs, int n_threads) {
+                       int64_t n_entries, int64_t n_outputs, const Workers& workers) {
   if (indptr[0] != 0 || indptr[n_rows] != n_entries)
     reject("indptr must run from 0 to the number of entries, " + std::to_string(n_entries));
   for (int64_t i = 0; i < n_rows; ++i)
     if (indptr[i] > indptr[i + 1]) reject(of_row(i, "ends before it begins: indptr must ascend"));
   SparseRows rows(n_rows, n_outputs);
-  parallel_for(n_threads, rows.n_blocks(), [&](int64_t task, int) {
+  parallel_for(workers, rows.n_blocks(), [&](int64_t task, int) {
     const Block block(n_rows, kSparseBlock, task);
     rows.block(task) = block_of(indptr, outputs, values, block.begin, block.end - block.begin, n_outputs);
   });
@@ -113,9 +113,9 @@ SparseScores::SparseScores(int64_t n_rows, int64_t n_outputs) : raw_(n_rows, n_o
   }
 }
 
-SparseScores::SparseScores(const SparseRows& targets, int n_threads)
+SparseScores::SparseScores(const SparseRows& targets, const Workers& workers)
     : raw_(targets.n_rows(), targets.n_outputs()), target_(static_cast<size_t>(targets.n_blocks())) {
-  parallel_for(n_threads, targets.n_blocks(), [&](int64_t b, int) {
+  parallel_for(workers, targets.n_blocks(), [&](int64_t b, int) {
     const SparseRows::Block& from = targets.block(b);
     const size_t size = static_cast<size_t>(from.pattern->n_entries());
     raw_.block(b).pattern = from.pattern;
@@ -126,9 +126,9 @@ SparseScores::SparseScores(const SparseRows& targets, int n_threads)
   });
 }
 
-void SparseScores::add(const int32_t* leaf_of_row, const LeafView& leaves, int n_threads) {
-  std::vector<Merged> scratch(static_cast<size_t>(n_threads));
-  parallel_for(n_threads, raw_.n_blocks(), [&](int64_t b, int thread) {
+void SparseScores::add(const int32_t* leaf_of_row, const LeafView& leaves, const Workers& workers) {
+  std::vector<Merged> scratch(static_cast<size_t>(workers.n_threads));
+  parallel_for(workers, raw_.n_blocks(), [&](int64_t b, int thread) {
     SparseRows::Block& block = raw_.block(b);
     const SparsePattern& before = *block.pattern;
     const int32_t* leaf = leaf_of_row + b * kSparseBlock;
@@ -161,25 +161,24 @@ void SparseScores::add(const int32_t* leaf_of_row, const LeafView& leaves, int n
   });
 }
 
-void SparseScores::gradients(const LossConfig& loss, float base, const float* weight, SparseRows& out,
-                             int n_threads) const {
+void SparseScores::gradients(const Loss& loss, float base, const float* weight, SparseRows& out,
+                             const Workers& workers) const {
   if (target_.empty() && raw_.n_blocks() > 0)
     throw std::invalid_argument("These sparse scores have no targets.");
   if (out.n_rows() != raw_.n_rows() || out.n_outputs() != raw_.n_outputs())
     out = SparseRows(raw_.n_rows(), raw_.n_outputs());
-  const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
   const std::vector<float> offset(kChunk, base), parameter(kChunk, 1.0f);
-  parallel_for(n_threads, raw_.n_blocks(), [&](int64_t b, int) {
+  parallel_for(workers, raw_.n_blocks(), [&](int64_t b, int) {
     const SparseRows::Block& block = raw_.block(b);
     SparseRows::Block& to = out.block(b);
     const int64_t n = block.pattern->n_entries();
     to.pattern = block.pattern;
     to.values.reserve(static_cast<size_t>(n));
     for (int64_t e = 0; e < n; e += kChunk)
-      kernels.derivatives(loss,
-                          {std::min(kChunk, n - e), block.values.data() + e, target_[b].data() + e,
-                           offset.data(), parameter.data()},
-                          to.values.data() + e, nullptr);
+      loss.kernels().derivatives(loss.numbers(),
+                                 {std::min(kChunk, n - e), block.values.data() + e, target_[b].data() + e,
+                                  offset.data(), parameter.data()},
+                                 to.values.data() + e, nullptr);
     if (weight == nullptr) return;
     const std::vector<int64_t>& begin = block.pattern->begin;
     for (int64_t r = 0; r < block.pattern->n_rows(); ++r) {
@@ -189,10 +188,10 @@ void SparseScores::gradients(const LossConfig& loss, float base, const float* we
   });
 }
 
-void SparseScores::topk(int32_t k, int32_t* outputs, double* scores, int n_threads) const {
+void SparseScores::topk(int32_t k, int32_t* outputs, double* scores, const Workers& workers) const {
   if (k < 1) throw std::invalid_argument("k must be at least 1, but is " + std::to_string(k) + ".");
-  std::vector<Ranking> rankings(static_cast<size_t>(n_threads), Ranking(k));
-  parallel_for(n_threads, raw_.n_blocks(), [&](int64_t b, int thread) {
+  std::vector<Ranking> rankings(static_cast<size_t>(workers.n_threads), Ranking(k));
+  parallel_for(workers, raw_.n_blocks(), [&](int64_t b, int thread) {
     const Block block(raw_.n_rows(), kSparseBlock, b);
     for (int64_t i = block.begin; i < block.end; ++i) {
       const SparseRow row = raw_.row(i);
@@ -202,8 +201,8 @@ void SparseScores::topk(int32_t k, int32_t* outputs, double* scores, int n_threa
   });
 }
 
-void row_norms(const SparseRows& rows, float* out, int n_threads) {
-  parallel_for(n_threads, rows.n_blocks(), [&](int64_t b, int) {
+void row_norms(const SparseRows& rows, float* out, const Workers& workers) {
+  parallel_for(workers, rows.n_blocks(), [&](int64_t b, int) {
     const Block block(rows.n_rows(), kSparseBlock, b);
     for (int64_t i = block.begin; i < block.end; ++i) {
       const SparseRow row = rows.row(i);

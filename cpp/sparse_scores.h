@@ -6,9 +6,10 @@
 #pragma once
 #include <cstdint>
 
-#include "kernels/leaf_block.h"
+#include "leaves/leaf_kind.h"
 #include "objectives.h"
 #include "sparse_rows.h"
+#include "workers.h"
 
 namespace polyleaf {
 
@@ -17,21 +18,21 @@ class SparseScores {
   // Rows without targets: data that are only scored.
   SparseScores(int64_t n_rows, int64_t n_outputs);
   // `targets` hold every entry that is not 0 (and may hold some that are).
-  SparseScores(const SparseRows& targets, int n_threads);
+  SparseScores(const SparseRows& targets, const Workers& workers);
 
   SparseScores(const SparseScores&) = delete;
   SparseScores& operator=(const SparseScores&) = delete;
 
-  // Adds the payload of its leaf to every row, in float32, as prediction does.
-  void add(const int32_t* leaf_of_row, const LeafView& leaves, int n_threads);
+  // Adds the payload of its leaf, sparse, to every row, in float32, as prediction does.
+  void add(const int32_t* leaf_of_row, const LeafView& leaves, const Workers& workers);
 
   // Gradients of all entries at raw + base, times the rows' weights (nullptr: 1).
-  void gradients(const LossConfig& loss, float base, const float* weight, SparseRows& out,
-                 int n_threads) const;
+  void gradients(const Loss& loss, float base, const float* weight, SparseRows& out,
+                 const Workers& workers) const;
 
   // outputs, scores (n_rows, k): of what a row holds, the k outputs of highest raw score, highest first, ties
   // by number; -1 and -inf where there are fewer.
-  void topk(int32_t k, int32_t* outputs, double* scores, int n_threads) const;
+  void topk(int32_t k, int32_t* outputs, double* scores, const Workers& workers) const;
 
   const SparseRows& raw() const { return raw_; }
 

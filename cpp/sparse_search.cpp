@@ -5,21 +5,21 @@
 
 namespace polyleaf {
 
-SparseSearch::SparseSearch(const Bins& bins, int n_threads)
-    : bins_(bins), n_threads_(std::max(1, n_threads)) {}
+SparseSearch::SparseSearch(const Bins& bins, const Workers& workers) : bins_(bins), workers_(workers) {}
 
 void SparseSearch::use(const SparseRows& gradients, const float* weight, const RowSample& sample,
-                       const SparseSearchConfig& config) {
+                       const LeafConfig& step, int32_t leaf_k) {
   gradients_ = &gradients;
   weight_ = weight;
   sample_ = sample;
-  config_ = config;
-  fixed_ = fixed_point(gradients, sample, n_threads_);
+  step_ = step;
+  leaf_k_ = leaf_k;
+  fixed_ = fixed_point(gradients, sample, workers_);
   if (weight == nullptr && sample.multiplier == nullptr) return;
   float largest = 0;
   for (int64_t i = 0; i < sample.n_used(); ++i) {
-    const int64_t row = sample.rows != nullptr ? sample.rows[i] : i;
-    largest = std::max(largest, (weight != nullptr ? weight[row] : 1.0f) * multiplier(row));
+    const int64_t row = sample.row(i);
+    largest = std::max(largest, (weight != nullptr ? weight[row] : 1.0f) * sample.factor(row));
   }
   fixed_weight_ = FixedPoint::above(largest);
 }
@@ -27,8 +27,7 @@ void SparseSearch::use(const SparseRows& gradients, const float* weight, const R
 void SparseSearch::begin(const SearchScope& scope) {
   scope_ = &scope;
   int64_t sum = 0;
-  for (int64_t i = 0; i < sample_.n_used(); ++i)
-    sum += row_curvature(sample_.rows != nullptr ? sample_.rows[i] : i);
+  for (int64_t i = 0; i < sample_.n_used(); ++i) sum += row_curvature(sample_.row(i));
   curvature_.assign(1, static_cast<double>(sum) * curvature_unit());
   left_curvature_.assign(1, 0.0);
 }

@@ -2,10 +2,9 @@
 // that gain most (GBDT-SPARSE, section 4.1; GBDT-MO, Algorithm 3). No histogram, and nothing kept for a
 // node, is as large as the number of outputs.
 //
-//   ExactSparseSearch  every feature, thresholds at every s-th row in its order (GBDT-SPARSE, Algorithm 1)
-//   VerifiedSearch     a histogram search over a count-sketch of the gradients proposes a split for each tile
-//   of
-//                      features; the best few of them are judged by exact sums
+//   ExactSearch     every feature, thresholds at every s-th row in its order (GBDT-SPARSE, Algorithm 1)
+//   VerifiedSearch  a histogram search over a count-sketch of the gradients proposes a split for each tile
+//                   of features; the best few of them are judged by exact sums
 //
 // Owns: statistics of rows and gains. Must not know: losses, sketches, the schedule, leaves.
 #pragma once
@@ -14,18 +13,13 @@
 
 #include "leaves/newton.h"
 #include "search.h"
+#include "settings.h"
 #include "sparse_gain.h"
 #include "sparse_rows.h"
 #include "sparse_sums.h"
+#include "workers.h"
 
 namespace polyleaf {
-
-struct SparseSearchConfig {
-  LeafConfig step;     // of the leaves
-  int32_t leaf_k = 1;  // outputs that a leaf holds
-  double threshold_step =
-      0.05;  // exact search: a threshold at every such share of a node's rows; 0: at every bin
-};
 
 class SparseSearch : public Search {
  public:
@@ -34,19 +28,18 @@ class SparseSearch : public Search {
   double cover(int32_t node) const override { return curvature_[node]; }
 
  protected:
-  SparseSearch(const Bins& bins, int n_threads);
+  SparseSearch(const Bins& bins, const Workers& workers);
 
-  void use(const SparseRows& gradients, const float* weight, const RowSample& sample,
-           const SparseSearchConfig& config);
+  // What the next tree is judged by. weight: curvature of rows, nullptr: 1. step, leaf_k: what bounds the
+  // steps of leaves, and the outputs that a leaf holds.
+  void use(const SparseRows& gradients, const float* weight, const RowSample& sample, const LeafConfig& step,
+           int32_t leaf_k);
   void begin(const SearchScope& scope);
 
-  float multiplier(int64_t row) const {
-    return sample_.multiplier != nullptr ? sample_.multiplier[row] : 1.0f;
-  }
   // Curvature of a row in units of `curvature_unit()`.
   int64_t row_curvature(int64_t row) const {
     if (weight_ == nullptr && sample_.multiplier == nullptr) return 1;
-    return fixed_weight_((weight_ != nullptr ? weight_[row] : 1.0f) * multiplier(row));
+    return fixed_weight_((weight_ != nullptr ? weight_[row] : 1.0f) * sample_.factor(row));
   }
   double curvature_unit() const {
     return weight_ == nullptr && sample_.multiplier == nullptr ? 1.0 : fixed_weight_.unit;
@@ -58,18 +51,19 @@ class SparseSearch : public Search {
   void note_split(int32_t parent, int32_t left, int32_t right);
 
   const Bins& bins_;
-  const int n_threads_;
+  const Workers workers_;
   const SearchScope* scope_ = nullptr;
   const SparseRows* gradients_ = nullptr;
   RowSample sample_;
-  SparseSearchConfig config_;
+  LeafConfig step_{};
+  int32_t leaf_k_ = 0;
   FixedPoint fixed_;
 
  private:
   const float* weight_ = nullptr;
   FixedPoint fixed_weight_;
-  std::vector<double> curvature_,
-      left_curvature_;  // of nodes, and of the left children that their choices make
+  std::vector<double> curvature_;       // of nodes
+  std::vector<double> left_curvature_;  // of the left children that their choices make
 };
 
 }  // namespace polyleaf

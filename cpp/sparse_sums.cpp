@@ -36,15 +36,14 @@ FixedPoint FixedPoint::above(float largest) {
   return {std::ldexp(1.0f, kFixedPointBits - exponent), std::ldexp(1.0, exponent - kFixedPointBits)};
 }
 
-FixedPoint fixed_point(const SparseRows& rows, const RowSample& sample, int n_threads) {
+FixedPoint fixed_point(const SparseRows& rows, const RowSample& sample, const Workers& workers) {
   const int64_t n_used = sample.n_used();
-  std::vector<uint32_t> largest(static_cast<size_t>(n_threads), 0);
-  parallel_for(n_threads, Block::count(n_used, kRowBlock), [&](int64_t task, int thread) {
+  std::vector<uint32_t> largest(static_cast<size_t>(workers.n_threads), 0);
+  parallel_for(workers, Block::count(n_used, kRowBlock), [&](int64_t task, int thread) {
     const Block block(n_used, kRowBlock, task);
     for (int64_t i = block.begin; i < block.end; ++i) {
-      const int64_t row = sample.rows != nullptr ? sample.rows[i] : i;
-      const float multiplier = sample.multiplier != nullptr ? sample.multiplier[row] : 1.0f;
-      largest[thread] = std::max(largest[thread], largest_bits(rows.row(row), multiplier));
+      const int64_t row = sample.row(i);
+      largest[thread] = std::max(largest[thread], largest_bits(rows.row(row), sample.factor(row)));
     }
   });
   const uint32_t bits = *std::max_element(largest.begin(), largest.end());

@@ -8,6 +8,7 @@
 
 #include "sample.h"
 #include "sparse_rows.h"
+#include "workers.h"
 
 namespace polyleaf {
 
@@ -23,7 +24,7 @@ struct FixedPoint {
 
 // One power of two for all outputs: 2^30 units are the smallest one above every |value * multiplier| of the
 // sample. Throws std::invalid_argument where a value is not finite.
-FixedPoint fixed_point(const SparseRows& rows, const RowSample& sample, int n_threads);
+FixedPoint fixed_point(const SparseRows& rows, const RowSample& sample, const Workers& workers);
 
 // The outputs that have been touched since the last `clear`, whatever their number, in the order of touching.
 class TouchedOutputs {

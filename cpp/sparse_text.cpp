@@ -280,10 +280,10 @@ void append_indptr(std::vector<int64_t>& to, const std::vector<int64_t>& from) {
 }  // namespace
 
 TextRows read_sparse_text(const char* text, int64_t size, RowSyntax syntax, const SparseTextLimits& limits,
-                          int64_t first_line, int n_threads) {
+                          int64_t first_line, const Workers& workers) {
   const std::vector<int64_t> ends = chunk_ends(text, size);
   std::vector<Chunk> chunks(ends.size());
-  parallel_for(n_threads, static_cast<int64_t>(ends.size()), [&](int64_t c, int) {
+  parallel_for(workers, static_cast<int64_t>(ends.size()), [&](int64_t c, int) {
     Reader(syntax, limits, chunks[c]).read(text + (c == 0 ? 0 : ends[c - 1]), text + ends[c]);
   });
   int64_t line = first_line;

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "workers.h"
+
 namespace polyleaf {
 
 enum class RowSyntax {
@@ -35,7 +37,7 @@ struct TextRows {
 // `first_line`: number of the first line of `text` in its file, for errors. Throws std::invalid_argument with
 // "line 17: what is wrong".
 TextRows read_sparse_text(const char* text, int64_t size, RowSyntax syntax, const SparseTextLimits& limits,
-                          int64_t first_line, int n_threads);
+                          int64_t first_line, const Workers& workers);
 
 // CSR rows -> text in the syntax `labelled` (or `pairs`, where labels are nullptr), one line each. Values are
 // written with as many digits as float32 needs to come back the same.

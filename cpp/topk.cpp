@@ -14,37 +14,15 @@
 namespace polyleaf {
 namespace {
 
-// Trees ahead whose leaves are fetched into the cache.
-constexpr int32_t kAhead = 6;
-
-void prefetch(const LeafView& view, uint32_t leaf) {
-  const int64_t begin = view.begin[leaf], end = view.begin[leaf + 1];
-  for (int64_t e = begin; e < end; e += 16) {
-    __builtin_prefetch(view.index + e);
-    __builtin_prefetch(view.values + e);
-  }
-}
-
-// The payload of one row in a leaf of one output.
-float single_payload(const LeafView& view, uint32_t leaf, const FeatureMatrix& features, int64_t row) {
-  if (view.kind == LeafKind::dense) return view.values[leaf * view.stride];
-  float payload = 0.0f;
-  POLYLEAF_SELECT(leaf_block_kernels)
-      .add_linear(view, &leaf, 1, features.from_row(row), features.n_rows, &payload, 1);
-  return payload;
-}
-
-void sum_row(const CompiledTree* trees, int32_t n_trees, const uint32_t* leaves,
-             const FeatureMatrix& features, int64_t row, PayloadSums& sums) {
-  for (int32_t t = 0; t < n_trees; ++t) {
-    const int32_t ahead = t + kAhead;
-    if (ahead < n_trees && trees[ahead].kind == LeafKind::sparse)
-      prefetch(*trees[ahead].leaves, leaves[ahead]);
-    if (trees[t].kind == LeafKind::sparse)
-      sums.add(*trees[t].leaves, leaves[t]);
+// Neighbouring trees whose leaves are of one kind, as ranges that are counted from the first tree.
+std::vector<TreeRange> runs_of(const PlacedLeaves* trees, int32_t n_trees) {
+  std::vector<TreeRange> runs;
+  for (int32_t t = 0; t < n_trees; ++t)
+    if (t > 0 && trees[t].leaves->kind == trees[t - 1].leaves->kind)
+      ++runs.back().last;
     else
-      sums.add(trees[t].output, single_payload(*trees[t].leaves, leaves[t], features, row));
-  }
+      runs.push_back({t, t + 1});
+  return runs;
 }
 
 // The outputs that rank first among those that no leaf of a row holds: their score is that of the sum 0. `n`
@@ -78,13 +56,13 @@ struct Unheld {
 }  // namespace
 
 bool Forest::holds_few(TreeRange range) const {
-  bool any_sparse = false, any_for_all = false;
+  bool any_named = false, any_for_all = false;
   for (int32_t t = range.first; t < range.last; ++t) {
-    const bool sparse = compiled_[t].kind == LeafKind::sparse;
-    any_sparse |= sparse;
-    any_for_all |= !sparse && compiled_[t].output < 0;
+    const bool named = placed_[t].leaves->kind->names_outputs;
+    any_named |= named;
+    any_for_all |= !named && placed_[t].output < 0;
   }
-  return any_sparse && !any_for_all;
+  return any_named && !any_for_all;
 }
 
 int64_t Forest::most_entries(TreeRange range) const {
@@ -97,8 +75,8 @@ int64_t Forest::most_entries(TreeRange range) const {
 std::vector<int32_t> Forest::outputs_of_trees(TreeRange range) const {
   std::vector<uint8_t> held(n_outputs_, 0);
   for (int32_t t = range.first; t < range.last; ++t)
-    if (compiled_[t].output >= 0)
-      held[compiled_[t].output] = 1;
+    if (placed_[t].output >= 0)
+      held[placed_[t].output] = 1;
     else
       std::fill(held.begin(), held.end(), uint8_t{1});
   std::vector<int32_t> outputs;
@@ -107,22 +85,27 @@ std::vector<int32_t> Forest::outputs_of_trees(TreeRange range) const {
   return outputs;
 }
 
-void Forest::for_sums(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range, int n_threads,
-                      const SumsVisit& visit) const {
+void Forest::for_sums(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,
+                      const Workers& workers, const SumsVisit& visit) const {
   const int64_t most = most_entries(range);
   double entries = 0;
   for (int32_t t = range.first; t < range.last; ++t)
     entries += static_cast<double>(entries_[t].leaves->n_entries()) / entries_[t].leaves->n_leaves();
-  const PayloadSums::Way way = PayloadSums::choose(n_outputs_, static_cast<int64_t>(entries), most,
-                                                   codes.n_rows / std::max(1, n_threads));
-  std::vector<std::unique_ptr<PayloadSums>> of_thread(std::max(1, n_threads));
+  const PayloadSums::Way way =
+      PayloadSums::choose(n_outputs_, static_cast<int64_t>(entries), most, codes.n_rows / workers.n_threads);
+  std::vector<std::unique_ptr<PayloadSums>> of_thread(workers.n_threads);
   const int32_t n_trees = range.last - range.first;
-  for_leaves(codes, range, n_threads, [&](const BlockRows& rows, const uint32_t* leaves) {
+  const PlacedLeaves* trees = placed_.data() + range.first;
+  const std::vector<TreeRange> runs = runs_of(trees, n_trees);
+  for_leaves(codes, range, workers, [&](const BlockRows& rows, const uint32_t* leaves) {
     auto& sums = of_thread[rows.thread];
     if (sums == nullptr) sums = std::make_unique<PayloadSums>(way, n_outputs_, most);
     for (int r = 0; r < rows.n_rows; ++r) {
-      sum_row(compiled_.data() + range.first, n_trees, leaves + static_cast<int64_t>(r) * n_trees, features,
-              rows.first + r, *sums);
+      const uint32_t* of_row = leaves + static_cast<int64_t>(r) * n_trees;
+      for (const TreeRange& run : runs)
+        trees[run.first].leaves->kind->add_to_sums(trees + run.first, run.last - run.first,
+                                                   of_row + run.first, features.from_row(rows.first + r),
+                                                   *sums);
       visit(rows.first + r, rows.thread, *sums);
       sums->clear();
     }
@@ -130,16 +113,16 @@ void Forest::for_sums(const CodeMatrix& codes, const FeatureMatrix& features, Tr
 }
 
 void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features, const ScoreUnit& unit, int32_t k,
-                  int32_t* outputs, double* scores, TreeRange range, int n_threads) const {
+                  int32_t* outputs, double* scores, TreeRange range, const Workers& workers) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, features, range);
   if (k < 1) throw std::invalid_argument("k must be at least 1, but is " + std::to_string(k) + ".");
-  std::vector<Ranking> rankings(std::max(1, n_threads), Ranking(k));
+  std::vector<Ranking> rankings(workers.n_threads, Ranking(k));
   const auto take = [&](int64_t row, Ranking& ranking) { ranking.take(outputs + row * k, scores + row * k); };
   const bool with_unheld = unit.base != nullptr;
   if (holds_few(range)) {
     const Unheld unheld(unit, n_outputs_, k + most_entries(range));
-    for_sums(codes, features, range, n_threads, [&](int64_t row, int thread, PayloadSums& sums) {
+    for_sums(codes, features, range, workers, [&](int64_t row, int thread, PayloadSums& sums) {
       Ranking& ranking = rankings[thread];
       sums.all([&](const float* values, const int32_t* held, int32_t n) {
         ranking.offer(values, held, n, unit, held == nullptr && !with_unheld);
@@ -153,7 +136,7 @@ void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features, const 
   const bool all = with_unheld || held.size() == static_cast<size_t>(n_outputs_);
   const auto n_held = static_cast<int32_t>(held.size());
   std::vector<std::vector<float>> of_held(rankings.size(), std::vector<float>(all ? 0 : n_held));
-  for_score_blocks(codes, features, nullptr, range, n_threads, [&](const BlockRows& rows, ScoreBlock& block) {
+  for_score_blocks(codes, features, nullptr, range, workers, [&](const BlockRows& rows, ScoreBlock& block) {
     block.use(false);
     Ranking& ranking = rankings[rows.thread];
     for (int r = 0; r < rows.n_rows; ++r) {
@@ -171,7 +154,7 @@ void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features, const 
 }
 
 CompressedRows Forest::sparse_scores(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,
-                                     int n_threads) const {
+                                     const Workers& workers) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, features, range);
   CompressedRows result;
@@ -180,16 +163,15 @@ CompressedRows Forest::sparse_scores(const CodeMatrix& codes, const FeatureMatri
   if (!holds_few(range))
     throw std::invalid_argument(
         "Scores can be sparse only where leaves are: these trees have leaves that hold all outputs, or none "
-        "has "
-        "sparse leaves. Use the dense scores.");
+        "has sparse leaves. Use the dense scores.");
   // Each thread keeps what its rows hold, one row after another, until all sizes are known.
   struct Part {
     std::vector<int32_t> outputs;
     std::vector<float> values;
     std::vector<int64_t> rows;
   };
-  std::vector<Part> parts(std::max(1, n_threads));
-  for_sums(codes, features, range, n_threads, [&](int64_t row, int thread, PayloadSums& sums) {
+  std::vector<Part> parts(workers.n_threads);
+  for_sums(codes, features, range, workers, [&](int64_t row, int thread, PayloadSums& sums) {
     Part& part = parts[thread];
     const auto before = static_cast<int64_t>(part.outputs.size());
     sums.ascending([&](int32_t output, float sum) {
@@ -202,7 +184,7 @@ CompressedRows Forest::sparse_scores(const CodeMatrix& codes, const FeatureMatri
   std::partial_sum(result.begin.begin(), result.begin.end(), result.begin.begin());
   result.outputs.resize(result.begin.back());
   result.values.resize(result.begin.back());
-  parallel_for(n_threads, static_cast<int64_t>(parts.size()), [&](int64_t task, int) {
+  parallel_for(workers, static_cast<int64_t>(parts.size()), [&](int64_t task, int) {
     int64_t from = 0;
     for (int64_t row : parts[task].rows) {
       const int64_t to = result.begin[row], n = result.begin[row + 1] - to;

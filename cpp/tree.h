@@ -1,19 +1,12 @@
 // The structure of one tree: splits on feature codes and numbered leaves. What a leaf holds is not known
 // here.
 #pragma once
-#include <array>
 #include <cstdint>
 #include <vector>
 
+#include "code.h"
+
 namespace polyleaf {
-
-constexpr int kMissingCode = 255;
-
-using CategorySet = std::array<uint64_t, 4>;  // bit c: code c goes left
-
-inline bool contains(const CategorySet& set, int code) {
-  return (set[code >> 6] >> (code & 63)) & 1;
-}
 
 // One entry per node in every array. Node 0 is the root; children come after their parent.
 struct Tree {

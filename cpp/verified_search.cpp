@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <stdexcept>
 
 #include "parallel.h"
 
@@ -14,16 +15,18 @@ constexpr int64_t kJudgedRows = 4096;  // of a node, at most
 
 }  // namespace
 
-VerifiedSearch::VerifiedSearch(const Bins& bins, HistogramSearch& proposals, int n_threads)
-    : SparseSearch(bins, n_threads), proposals_(proposals), scratch_(static_cast<size_t>(n_threads_)) {
+VerifiedSearch::VerifiedSearch(const Bins& bins, HistogramSearch& proposals, const Workers& workers)
+    : SparseSearch(bins, workers), proposals_(proposals), scratch_(static_cast<size_t>(workers_.n_threads)) {
   for (int sides = 0; sides < (1 << kCandidates); ++sides)
     for (int lane = 0; lane < kSetLanes; ++lane)
       lanes_[sides][lane] = lane == 0 || (lane <= kCandidates && ((sides >> (lane - 1)) & 1)) ? -1 : 0;
 }
 
-void VerifiedSearch::start(const SearchScope& scope) {
+void VerifiedSearch::start(const SearchScope& scope, const SearchNode& root) {
+  if (!(proposals_.sample() == sample_))
+    throw std::invalid_argument("The sketch has taken another sample since the search was told to use it.");
   begin(scope);
-  proposals_.start(scope);
+  proposals_.start(scope, root);
   const size_t n = static_cast<size_t>(gradients_->n_outputs());
   for (Scratch& s : scratch_) {
     if (s.touched.size() > n) continue;
@@ -36,7 +39,7 @@ void VerifiedSearch::start(const SearchScope& scope) {
   }
 }
 
-void VerifiedSearch::split(int32_t parent, const SearchNode& left, const SearchNode& right, float*) {
+void VerifiedSearch::split(int32_t parent, SearchNode& left, SearchNode& right, float*) {
   std::vector<float> unused(static_cast<size_t>(proposals_.n_outputs()));
   proposals_.split(parent, left, right, unused.data());
   note_split(parent, left.id, right.id);
@@ -55,7 +58,7 @@ void VerifiedSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed
     else
       cases.push_back(std::move(c));
   }
-  parallel_for(n_threads_, static_cast<int64_t>(cases.size()), [&](int64_t task, int thread) {
+  parallel_for(workers_, static_cast<int64_t>(cases.size()), [&](int64_t task, int thread) {
     Case& c = cases[task];
     add_rows(c, scratch_[thread]);
     judge(c, scratch_[thread]);
@@ -115,7 +118,7 @@ void VerifiedSearch::add_rows(const Case& c, Scratch& s) const {
       const int64_t id = ids != nullptr ? ids[at] : c.node.rows.begin + at;
       const SparseRow row = gradients_->row(id);
       const int64_t* lanes = lanes_[s.sides[at - first]];
-      kernels.add_row(row.outputs, row.values, row.n, multiplier(id), fixed_.scale, lanes, &s.sums);
+      kernels.add_row(row.outputs, row.values, row.n, sample_.factor(id), fixed_.scale, lanes, &s.sums);
       const int64_t curvature = row_curvature(id);
       for (int lane = 0; lane < kSetLanes; ++lane) s.curvature[lane] += curvature & lanes[lane];
     }
@@ -169,7 +172,7 @@ double VerifiedSearch::left_curvature(const Case& c, Scratch& s) const {
 
 // Both sides of every set, each with outputs of its own.
 VerifiedSearch::Worths VerifiedSearch::worths(int n_sets, Scratch& s) const {
-  for (int i = 0; i < 2 * n_sets; ++i) s.magnitudes[i].start(config_.leaf_k);
+  for (int i = 0; i < 2 * n_sets; ++i) s.magnitudes[i].start(leaf_k_);
   for (int64_t i = 0; i < s.sums.n_touched; ++i) {
     const int64_t* line = s.sums.lines + i * kSetLanes;
     for (int set = 0; set < n_sets; ++set) {
@@ -180,10 +183,10 @@ VerifiedSearch::Worths VerifiedSearch::worths(int n_sets, Scratch& s) const {
   Worths w;
   for (int set = 0; set < n_sets; ++set) {
     w.curvature[set] = static_cast<double>(s.curvature[set]) * curvature_unit();
-    w.sum[set] = worth_of_largest(s.magnitudes[2 * set], fixed_.unit, w.curvature[set], config_.step);
+    w.sum[set] = worth_of_largest(s.magnitudes[2 * set], fixed_.unit, w.curvature[set], step_);
     if (set > 0)
-      w.sum[set] += worth_of_largest(s.magnitudes[2 * set + 1], fixed_.unit,
-                                     w.curvature[0] - w.curvature[set], config_.step);
+      w.sum[set] +=
+          worth_of_largest(s.magnitudes[2 * set + 1], fixed_.unit, w.curvature[0] - w.curvature[set], step_);
   }
   return w;
 }

@@ -13,23 +13,20 @@
 #include "histogram_search.h"
 #include "kernels/sparse_sums.h"
 #include "sparse_search.h"
+#include "workers.h"
 
 namespace polyleaf {
 
 class VerifiedSearch final : public SparseSearch {
  public:
-  VerifiedSearch(const Bins& bins, HistogramSearch& proposals, int n_threads);
+  VerifiedSearch(const Bins& bins, HistogramSearch& proposals, const Workers& workers);
 
-  // What the next tree is judged by. weight: curvature of rows, nullptr: 1. `proposals` must be using
-  // channels of the same sample.
-  void use(const SparseRows& gradients, const float* weight, const RowSample& sample,
-           const SparseSearchConfig& config) {
-    SparseSearch::use(gradients, weight, sample, config);
-  }
+  // As SparseSearch::use. `proposals` must be using channels of the same sample.
+  using SparseSearch::use;
 
-  void start(const SearchScope& scope) override;
+  void start(const SearchScope& scope, const SearchNode& root) override;
   void evaluate(const std::vector<SearchNode>& nodes, bool renewed, std::vector<Choice>& choices) override;
-  void split(int32_t parent, const SearchNode& left, const SearchNode& right, float* output_gain) override;
+  void split(int32_t parent, SearchNode& left, SearchNode& right, float* output_gain) override;
 
  private:
   static constexpr int kCandidates = kSets - 1;  // set 0 is the node itself

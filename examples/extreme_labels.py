@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 
 from polyleaf import PolyleafClassifier, recipes
 from polyleaf.data import load
-from polyleaf.metrics_ranking import ranking_scores
+from polyleaf.metrics.ranking import ranking_scores
 
 
 def main() -> dict[str, float]:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from models import example_frame, random_model
 
-from polyleaf.features import as_features
+from polyleaf.inputs.features import as_features
 from polyleaf.inspect import dump_json, nodes_table, size_report, summary
 
 

@@ -4,14 +4,15 @@ import json
 from dataclasses import replace
 
 import numpy as np
-import polyleaf._core as core
 import pytest
 import reference
 import scipy.sparse as sp
 from sklearn.decomposition import PCA
 from sklearn.feature_extraction.text import TfidfTransformer
 
+import polyleaf._core as core
 from polyleaf import projections
+from polyleaf.inputs.csr import canonical
 from polyleaf.projections import PROJECTIONS, Projection, Projector
 
 
@@ -169,7 +170,7 @@ def test_pca_by_default_keeps_nearly_all_it_could():
 def leml(X, Y, dim=4, **settings):
     settings = Projector("leml", dim=dim, **settings)
     rng = np.random.default_rng(0)
-    return projections._Leml(projections._as_csr(X, "X"), projections._as_csr(Y, "Y"), dim, settings, rng, 1)
+    return projections._Leml(canonical(X, "X"), canonical(Y, "Y"), dim, settings, rng, 1)
 
 
 def test_leml_descends():

@@ -9,7 +9,7 @@ from polyleaf import PolyleafClassifier, PolyleafRegressor, recipes
 
 RECIPES = [getattr(recipes, name) for name in recipes.__all__]
 OF_CLASSES = [recipes.gamble, recipes.gd_mcboost, recipes.samme]
-# gbdt_sparse is for sparse targets: tests/test_sparse_targets.py.
+# gbdt_sparse is for sparse targets: tests/training/test_sparse_targets.py.
 OF_BOTH = [recipe for recipe in RECIPES if recipe not in [*OF_CLASSES, recipes.gbdt_sparse]]
 
 

@@ -4,7 +4,6 @@ import pickle
 from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
-import polyleaf._core as core
 import pytest
 import reference
 import scipy.sparse as sp
@@ -12,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from isa import printed_by_each
 
+import polyleaf._core as core
 from polyleaf import PolyleafClassifier, PolyleafRegressor
-from polyleaf.config import BoostConfig, check_compatible
 from polyleaf.sketches import (
     AUTO_ABOVE,
     DEFAULT_DIM,
@@ -99,7 +98,7 @@ def test_count_sketch_of_csr_equals_dense(d, n_threads):
 def test_any_shape_equals_the_twin(n, k, d, seed):
     g = sparse_matrix(n, k, 0.5, seed % 1000)
     same_bits(core.sketch_signs(g, d, seed, 1.0, 2), reference.signed_projection(g, d, seed, 1.0))
-    sparse = core.SparseGradients(*csr_arrays(g), k)
+    sparse = core.SparseGradients(*csr_arrays(g), k, 1)
     same_bits(sparse.count_sketch(d, seed, 1.0, 2), reference.count_sketch(g, d, seed, 1.0))
 
 
@@ -220,18 +219,18 @@ def test_sketches_are_small_values():
 
 
 def test_get_sketch():
-    assert get_sketch(None, None, 100, 1000) is None
-    assert get_sketch("auto", None, 100, AUTO_ABOVE) is None
-    assert get_sketch("auto", None, 100, AUTO_ABOVE + 1) == RandomProjection(DEFAULT_DIM)
-    assert get_sketch("auto", 7, 100, 1000) == RandomProjection(7)
+    assert get_sketch(None, None, 1000) is None
+    assert get_sketch("auto", None, AUTO_ABOVE) is None
+    assert get_sketch("auto", None, AUTO_ABOVE + 1) == RandomProjection(DEFAULT_DIM)
+    assert get_sketch("auto", 7, 1000) == RandomProjection(7)
     for name, make in SKETCHES.items():
-        assert get_sketch(name, 5, 100, 6) == make(5)
-        assert get_sketch(name, None, 100, 1000) == make()
-    assert get_sketch("top_outputs", 5, 100, 5) is None  # as many columns as outputs: no sketch
-    assert get_sketch(TopOutputs(5), None, 100, 5) is None
-    assert get_sketch(TopOutputs(4), None, 100, 5) == TopOutputs(4)
+        assert get_sketch(name, 5, 6) == make(5)
+        assert get_sketch(name, None, 1000) == make()
+    assert get_sketch("top_outputs", 5, 5) is None  # as many columns as outputs: no sketch
+    assert get_sketch(TopOutputs(5), None, 5) is None
+    assert get_sketch(TopOutputs(4), None, 5) == TopOutputs(4)
     function = lambda g, h, round, seed, n_threads: (g, h)  # noqa: E731
-    assert get_sketch(function, None, 100, 5) == CustomSketch(function)
+    assert get_sketch(function, None, 5) == CustomSketch(function)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +243,7 @@ def test_get_sketch():
 )
 def test_get_sketch_refuses(sketch, dim, message):
     with pytest.raises(ValueError, match=message):
-        get_sketch(sketch, dim, 10, 100)
+        get_sketch(sketch, dim, 100)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +256,7 @@ def test_get_sketch_refuses(sketch, dim, message):
 )
 def test_what_does_not_go_together(settings_, message):
     with pytest.raises(ValueError, match=message):
-        check_compatible(BoostConfig(**settings_))
+        PolyleafRegressor(**settings_).fit(matrix(20, 2), matrix(20, 3))
 
 
 @pytest.mark.parametrize(
@@ -296,7 +295,7 @@ def test_the_core_checks_what_memory_safety_needs(call, message):
 def test_broken_csr_is_refused(indptr):
     arrays = np.array(indptr, np.int64), np.zeros(3, np.int32), np.zeros(3, np.float32)
     with pytest.raises(ValueError, match="indptr"):
-        core.SparseGradients(*arrays, 1)
+        core.SparseGradients(*arrays, 1, 1)
 
 
 # --------------------------------------------------------------------------------------------------- training
@@ -329,7 +328,7 @@ def test_the_structure_is_that_of_the_sketch_and_the_leaves_are_of_all_outputs()
     settings_ = dict(n_estimators=1, learning_rate=1.0, reg_lambda=0.0, n_jobs=1)
     one = PolyleafRegressor(**settings_).fit(X, Y[:, 0])
     all_ = PolyleafRegressor(**settings_, sketch=first).fit(X, Y)
-    leaves = all_.model_.apply(all_._features(X, all_.model_.mapper))[:, 0]
+    leaves = all_.model_.apply(all_._features(X))[:, 0]
     np.testing.assert_array_equal(one.model_.forest.tree(0).feature, all_.model_.forest.tree(0).feature)
     predicted = all_.predict(X)
     for leaf in np.unique(leaves):

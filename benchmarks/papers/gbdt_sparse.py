@@ -21,8 +21,8 @@ import scipy.sparse as sp
 
 import polyleaf
 from polyleaf import recipes
-from polyleaf.metrics_ranking import precision_at
-from polyleaf.multilabel_files import write_multilabel
+from polyleaf.files.multilabel import write_multilabel
+from polyleaf.metrics.ranking import precision_at
 
 from .. import extreme
 from ..frame.context import Context, Unavailable

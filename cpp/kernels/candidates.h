@@ -1,7 +1,7 @@
 // The candidates of a numeric feature, in their order, and the best of them: what every score's scan begins
 // and ends with. Included by kernels only, inside the namespace of an instruction set.
 #pragma once
-#include "../split.h"
+#include "../score_kernels.h"
 #include "lanes.h"
 
 #ifdef __AVX512F__

@@ -7,13 +7,6 @@ namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
-POLYLEAF_INLINE int64_t row_of(const RowSample& sample, int64_t i) {
-  return sample.rows ? sample.rows[i] : i;
-}
-POLYLEAF_INLINE float multiplier_of(const RowSample& sample, int64_t row) {
-  return sample.multiplier ? sample.multiplier[row] : 1.0f;
-}
-
 // Round half to even for |x| < 2^22, one float or a vector of them, the same on every instruction set.
 template <class Floats>
 POLYLEAF_INLINE Floats round_even(const Floats& x) {
@@ -47,9 +40,9 @@ void largest_of_few(const float* values, int n_columns, const RowSample& sample,
                     float* largest) {
   i32x16 best[Z] = {};
   for (int64_t i = begin; i < end; ++i) {
-    const int64_t row = row_of(sample, i);
+    const int64_t row = sample.row(i);
     const float* v = values + row * n_columns;
-    const float m = multiplier_of(sample, row);
+    const float m = sample.factor(row);
     float end_of_row[16 * Z] = {};
     if (!may_read_sixteen(row, 16 * (Z - 1), n_columns, sample)) {
       std::memcpy(end_of_row, v, sizeof(float) * n_columns);
@@ -75,9 +68,9 @@ void largest_of_many(const float* values, int n_columns, const RowSample& sample
     const int width = n_columns - c < kRun ? n_columns - c : kRun;
     std::memcpy(best, largest + c, sizeof(int32_t) * width);
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t row = row_of(sample, i);
+      const int64_t row = sample.row(i);
       const float* v = values + row * n_columns + c;
-      const float m = multiplier_of(sample, row);
+      const float m = sample.factor(row);
       for (int j = 0; j < width; ++j) {
         const int32_t bits = magnitude(v[j] * m);
         best[j] = bits > best[j] ? bits : best[j];
@@ -131,14 +124,14 @@ void quantise_sixteen(const float* values, int n_columns, int c, const RowSample
   const f32x16 scale = load<f32x16>(inverse + c);
   i32x16 size = {}, total = {};
   for (int64_t i = begin; i < end; ++i) {
-    const int64_t row = row_of(sample, i);
+    const int64_t row = sample.row(i);
     const float* v = values + row * n_columns + c;
     float end_of_row[16] = {};
     if (!may_read_sixteen(row, c, n_columns, sample)) {
       std::memcpy(end_of_row, v, sizeof(float) * width);
       v = end_of_row;
     }
-    const i32x16 q = convert<i32x16>(round_even(load<f32x16>(v) * multiplier_of(sample, row) * scale));
+    const i32x16 q = convert<i32x16>(round_even(load<f32x16>(v) * sample.factor(row) * scale));
     size += larger(q, -q);
     total += q;
     store(channels + row * lanes + offset + c, convert<i16x16>(q));
@@ -160,14 +153,14 @@ void quantise_narrow(const float* values, int n_columns, const RowSample& sample
   }
   Integers size = {}, total = {};
   for (int64_t i = begin; i < end; ++i) {
-    const int64_t row = row_of(sample, i), first = row * n_columns - offset;
+    const int64_t row = sample.row(i), first = row * n_columns - offset;
     const float* v = values + first;
     float alone[kWidth] = {};
     if (first < 0 || first + kWidth > sample.n_all * n_columns) {  // not outside all rows
       std::memcpy(alone + offset, values + row * n_columns, sizeof(float) * n_columns);
       v = alone;
     }
-    const Integers q = convert<Integers>(round_even(load<Floats>(v) * multiplier_of(sample, row) * scale));
+    const Integers q = convert<Integers>(round_even(load<Floats>(v) * sample.factor(row) * scale));
     size += larger(q, -q);
     total += q;
     int16_t* to = channels + row * kWidth;
@@ -183,8 +176,8 @@ void quantise_few(const float* values, int n_columns, int c, int width, const Ro
                   int64_t begin, int64_t end, const float* inverse, int16_t* channels, int lanes, int offset,
                   int32_t* sizes, int32_t* totals) {
   for (int64_t i = begin; i < end; ++i) {
-    const int64_t row = row_of(sample, i);
-    const float m = multiplier_of(sample, row);
+    const int64_t row = sample.row(i);
+    const float m = sample.factor(row);
     for (int j = 0; j < width; ++j) {
       const int32_t q =
           static_cast<int32_t>(round_even(values[row * n_columns + c + j] * m * inverse[c + j]));
@@ -230,7 +223,7 @@ void quantise(const float* values, int n_columns, const RowSample& sample, int64
       }
   }
   if (count_lane >= 0)
-    for (int64_t i = begin; i < end; ++i) channels[row_of(sample, i) * lanes + count_lane] = 1;
+    for (int64_t i = begin; i < end; ++i) channels[sample.row(i) * lanes + count_lane] = 1;
 }
 
 }  // namespace

@@ -1,14 +1,16 @@
-// Scores of full curvature (split.h): sums of sixteen candidates are laid out by lane, so that one
-// elimination solves for all of them.
-#include "../scores/full.h"
-
-#include "../split.h"
+// Scores of full curvature (score_kernels.h): sums of sixteen candidates are laid out by lane, so that one
+// elimination solves for all of them (TFBT, eq. 7; in blocks: AOSO-LogitBoost as TFBT, section IV, describes
+// it). Float32 is enough: channels have 15 bits.
+#include "../packed.h"
+#include "../score_kernels.h"
 #include "candidates.h"
 #include "lanes.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
+
+constexpr int kPivotBits = 13;
 
 // One thread's memory for one node: what is solved for, and room for the equations.
 struct System {
@@ -24,7 +26,7 @@ struct System {
     const int64_t k = layout.n_outputs, lanes = layout.lanes;
     // The workspace is aligned to 64 bytes.
     A = reinterpret_cast<f32x16*>(node.workspace);
-    y = A + k * (k + 1) / 2;
+    y = A + packed_size(k);
     inverse = y + k;
     by_lane = reinterpret_cast<i32x16*>(inverse + k);
     rows = reinterpret_cast<int32_t*>(by_lane + lanes);
@@ -77,7 +79,8 @@ struct System {
       for (int j = 0; j <= i; ++j) A[packed(i, j)] = curvature(packed(outputs[i], outputs[j]), right);
       A[packed(i, i)] = A[packed(i, i)] + node.config->reg_lambda;
     }
-    return eliminate(A, y, inverse, m);
+    eliminate<kPivotBits>(A, m, y, 1, inverse);
+    return quadratic_form(m, y, inverse);
   }
 
   // Mean over outputs of the diagonal, added up as `fold` adds sixteen lanes.
@@ -109,7 +112,7 @@ struct System {
   // Adds g_k w_k of one side to out, times `factor`.
   void add_terms(bool right, float factor, float* out) const {
     side(right);
-    substitute(A, y, inverse, m);
+    substitute(A, m, y, 1, inverse);
     for (int i = 0; i < m; ++i) out[outputs[i]] += factor * (gradient(outputs[i], right)[0] * y[i][0]);
   }
 };

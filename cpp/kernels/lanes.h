@@ -6,8 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-#define POLYLEAF_INLINE static inline __attribute__((always_inline))
-#define POLYLEAF_METHOD inline __attribute__((always_inline))
+#include "../select.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
@@ -129,18 +128,12 @@ POLYLEAF_INLINE void store(T* to, const V& v) {
   Loader<V>::store(to, v);
 }
 
-// mask ? yes : no, lane by lane.
-template <class M, class V>
-POLYLEAF_INLINE V select(const M& mask, const V& yes, const V& no) {
-  return mask ? yes : no;
-}
+using polyleaf::larger;
+using polyleaf::select;
+using polyleaf::smaller;
 template <class M, class Half>
 POLYLEAF_INLINE Two<Half> select(const Two<M>& mask, const Two<Half>& yes, const Two<Half>& no) {
   return {select(mask.low, yes.low, no.low), select(mask.high, yes.high, no.high)};
-}
-template <class V>
-POLYLEAF_INLINE V larger(const V& a, const V& b) {
-  return select(a > b, a, b);
 }
 
 // The same numbers as another type: integers as floats, of 16 bits as of 32; floats that hold integers.

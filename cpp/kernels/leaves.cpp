@@ -29,8 +29,8 @@ void sum(const float* values, int n_columns, const RowSample& sample, int64_t be
     return;
   }
   for (int64_t i = begin; i < end; ++i) {
-    const int64_t row = sample.rows ? sample.rows[i] : i;
-    const float m = sample.multiplier ? sample.multiplier[row] : 1.0f;
+    const int64_t row = sample.row(i);
+    const float m = sample.factor(row);
     const float* v = values + row * n_columns;
     int64_t* out = sums + static_cast<int64_t>(leaf_of_row[row]) * n_columns;
     for (int j = 0; j < n_columns; ++j) out[j] += static_cast<int32_t>(v[j] * m * scale[j]);

@@ -44,23 +44,14 @@ void standardise(const float* x, int64_t n, double centre, double inverse_scale,
   }
 }
 
-double dot(const double* a, const double* b, int64_t n) {
-  f64x8 sum = {};
-  int64_t i = 0;
-  for (; i + 8 <= n; i += 8) sum += load<f64x8>(a + i) * load<f64x8>(b + i);
-  double rest[8] = {};
-  for (int j = 0; i + j < n; ++j) rest[j] = a[i + j] * b[i + j];
-  return fold(sum + load<f64x8>(rest));
-}
-
 // Columns [column, column + 8) of the outer product; the sums of P regressors stay in registers.
 template <int P>
 void outer_columns(const double* z, int64_t z_step, const float* values, int n_columns, int column, int width,
-                   const uint32_t* ids, const float* multiplier, int64_t n, double* out) {
+                   const uint32_t* ids, const RowSample& sample, int64_t n, double* out) {
   f64x8 sums[P] = {};
   for (int64_t i = 0; i < n; ++i) {
     const float* v = values + static_cast<int64_t>(ids[i]) * n_columns + column;
-    const float m = multiplier != nullptr ? multiplier[ids[i]] : 1.0f;
+    const float m = sample.factor(ids[i]);
     float row[8] = {};
     if (width == 8)
       store(row, load<f32x8>(v) * m);
@@ -75,11 +66,11 @@ void outer_columns(const double* z, int64_t z_step, const float* values, int n_c
 
 template <int P>
 void outer_regressors(const double* z, int64_t z_step, const float* values, int n_columns,
-                      const uint32_t* ids, const float* multiplier, int64_t n, double* out) {
+                      const uint32_t* ids, const RowSample& sample, int64_t n, double* out) {
   if (n_columns == 1) {
     double sums[P] = {};
     for (int64_t i = 0; i < n; ++i) {
-      const float m = multiplier != nullptr ? multiplier[ids[i]] : 1.0f;
+      const float m = sample.factor(ids[i]);
       const double v = static_cast<double>(values[ids[i]] * m);
       for (int j = 0; j < P; ++j) sums[j] += z[j * z_step + i] * v;
     }
@@ -87,14 +78,14 @@ void outer_regressors(const double* z, int64_t z_step, const float* values, int 
     return;
   }
   for (int k = 0; k < n_columns; k += 8)
-    outer_columns<P>(z, z_step, values, n_columns, k, n_columns - k < 8 ? n_columns - k : 8, ids, multiplier,
-                     n, out);
+    outer_columns<P>(z, z_step, values, n_columns, k, n_columns - k < 8 ? n_columns - k : 8, ids, sample, n,
+                     out);
 }
 
 void outer(const double* z, int64_t z_step, int p, const float* values, int n_columns, const uint32_t* ids,
-           const float* multiplier, int64_t n, double* out) {
+           const RowSample& sample, int64_t n, double* out) {
   const auto from = [&](auto* regressors, int j) {
-    regressors(z + j * z_step, z_step, values, n_columns, ids, multiplier, n, out + j * n_columns);
+    regressors(z + j * z_step, z_step, values, n_columns, ids, sample, n, out + j * n_columns);
   };
   int j = 0;
   for (; p - j >= 5; j += 5) from(outer_regressors<5>, j);
@@ -131,7 +122,7 @@ void bound(const float* scores, int n_columns, int64_t n, float* lower, float* u
 
 }  // namespace
 
-const LinearLeafKernels linear_leaf_kernels = {gather, mean_sums, standardise, dot, outer, bound};
+const LinearLeafKernels linear_leaf_kernels = {gather, mean_sums, standardise, outer, bound};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

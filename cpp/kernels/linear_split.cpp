@@ -1,7 +1,7 @@
-// The scan over candidates where leaves are linear (split.h, scores/linear.h): running sums of channels and
-// of their products with bin means. One output (linear_one.h) and many without regressors of the node's own
-// (linear_many.h) have scans of their own; the others are here, eight candidates at a time.
-#include "../split.h"
+// The scan over candidates where leaves are linear (score_kernels.h, scores/linear.h): running sums of
+// channels and of their products with bin means. One output (linear_one.h) and many without regressors of the
+// node's own (linear_many.h) have scans of their own; the others are here, eight candidates at a time.
+#include "../score_kernels.h"
 #include "linear_many.h"
 #include "linear_one.h"
 

@@ -1,4 +1,9 @@
-// The losses themselves: one struct each, a scalar function that the loop around it vectorises.
+// The losses themselves: one struct each, and at the end the tables of them.
+//
+// A struct says its name, the names of its numbers, where it has any, and the formulas. An element-wise loss
+// has scalar functions, which the loop around them vectorises: `gradient`, if its curvature is 1, else
+// `derivative`, which gives both; and `loss`. Their last argument is the number of the output (a level, the
+// weight of positives).
 //
 // Derivatives are float32; losses are float64 sums of float32 transcendentals, so squares of large residuals
 // do not overflow. No loss meets NaN or infinity for finite raw scores and targets.
@@ -22,7 +27,8 @@ struct Derivative {
 
 // l = (z - y)^2 / 2
 struct SquaredError {
-  Derivative derivative(float z, float y, float) const { return {z - y, 1.0f}; }
+  static constexpr const char* kName = "squared_error";
+  float gradient(float z, float y, float) const { return z - y; }
   double loss(float z, float y, float) const {
     const double r = double(z) - double(y);
     return 0.5 * r * r;
@@ -31,9 +37,8 @@ struct SquaredError {
 
 // l = |z - y|; the curvature 1 is a scale for the split search, leaves are renewed by the median.
 struct AbsoluteError {
-  Derivative derivative(float z, float y, float) const {
-    return {(z > y ? 1.0f : 0.0f) - (z < y ? 1.0f : 0.0f), 1.0f};
-  }
+  static constexpr const char* kName = "absolute_error";
+  float gradient(float z, float y, float) const { return (z > y ? 1.0f : 0.0f) - (z < y ? 1.0f : 0.0f); }
   double loss(float z, float y, float) const {
     const double r = double(z) - double(y);
     return r < 0 ? -r : r;
@@ -42,8 +47,9 @@ struct AbsoluteError {
 
 // l = level * (y - z) where y > z, (1 - level) * (z - y) elsewhere
 struct Quantile {
-  Derivative derivative(float z, float y, float level) const {
-    return {(z > y ? 1.0f - level : 0.0f) - (z < y ? level : 0.0f), 1.0f};
+  static constexpr const char* kName = "quantile";
+  float gradient(float z, float y, float level) const {
+    return (z > y ? 1.0f - level : 0.0f) - (z < y ? level : 0.0f);
   }
   double loss(float z, float y, float level) const {
     const double r = double(y) - double(z);
@@ -54,10 +60,11 @@ struct Quantile {
 // l = r^2 / 2 where |r| <= delta, delta * (|r| - delta / 2) elsewhere. The curvature 1 is an upper bound, so
 // a Newton step never overshoots.
 struct Huber {
+  static constexpr const char* kName = "huber";
+  static constexpr const char* kParameters[] = {"delta"};
   float delta;
-  Derivative derivative(float z, float y, float) const {
-    return {at_least(at_most(z - y, delta), -delta), 1.0f};
-  }
+  explicit Huber(const LossNumbers& numbers) : delta(numbers[0]) {}
+  float gradient(float z, float y, float) const { return at_least(at_most(z - y, delta), -delta); }
   double loss(float z, float y, float) const {
     double r = double(z) - double(y);
     r = r < 0 ? -r : r;
@@ -66,13 +73,20 @@ struct Huber {
   }
 };
 
-// Deviances with a log link, variance = mean^p. With model part b = e^((2-p) z) and data part s = y e^((1-p)
-// z) the gradient is b - s, and the curvature a mixture of b and s. kPower 1: Poisson (s = y), 2: Gamma (b =
-// 1).
+// Deviances with a log link, variance = mean^p, p in [1, 2]. With the model's part b = e^((2-p) z) and the
+// data's part s = y e^((1-p) z) the gradient is b - s, and the curvature a mixture of b and s. kPower 1:
+// Poisson (s = y), 2: Gamma (b = 1), 0: Tweedie.
 template <int kPower>
-struct LogLink {
+struct LogLinkOf {
   float one_minus_p, two_minus_p, model_curvature, data_curvature;
   double inverse_one, inverse_two;  // 1 / (1 - p), 1 / (2 - p); Tweedie only
+  explicit LogLinkOf(const LossNumbers& numbers)
+      : one_minus_p(1.0f - numbers[0]),
+        two_minus_p(2.0f - numbers[0]),
+        model_curvature(numbers[1]),
+        data_curvature(numbers[2]),
+        inverse_one(1.0 / double(one_minus_p)),
+        inverse_two(1.0 / double(two_minus_p)) {}
   float model(float z) const {
     return kPower == 2 ? 1.0f : at_most(exp_saturating(two_minus_p * z), kLargestPart);
   }
@@ -89,9 +103,21 @@ struct LogLink {
     return double(model(z)) * inverse_two - double(data(z, y)) * inverse_one;
   }
 };
+struct LogLink {
+  static constexpr const char* kName = "log_link";
+  static constexpr const char* kParameters[] = {"variance_power", "model_curvature", "data_curvature"};
+  template <class F>
+  static void choose(const LossNumbers& numbers, F&& f) {
+    const float two_minus_p = 2.0f - numbers[0];
+    if (two_minus_p == 1.0f) return f(LogLinkOf<1>(numbers));
+    if (two_minus_p == 0.0f) return f(LogLinkOf<2>(numbers));
+    f(LogLinkOf<0>(numbers));
+  }
+};
 
 // l = -s y ln p - (1 - y) ln(1 - p), p = 1 / (1 + e^-z), y in [0, 1], s the weight of positives
 struct Logistic {
+  static constexpr const char* kName = "logistic";
   Derivative derivative(float z, float y, float positive) const {
     // The smaller of p and 1 - p is e / (1 + e): computed so, it keeps its digits.
     const float e = exp_saturating(-magnitude(z));
@@ -111,9 +137,10 @@ struct Logistic {
 // l = max(0, 1 - t z)^2 / 2 with t = 2 y - 1 in {-1, +1}. The curvature 1 is an upper bound, reached inside
 // the margin.
 struct SquaredHinge {
-  Derivative derivative(float z, float y, float) const {
+  static constexpr const char* kName = "squared_hinge";
+  float gradient(float z, float y, float) const {
     const float t = 2.0f * y - 1.0f;
-    return {-t * at_least(1.0f - t * z, 0.0f), 1.0f};
+    return -t * at_least(1.0f - t * z, 0.0f);
   }
   double loss(float z, float y, float) const {
     const double margin = 1.0 - (2.0 * double(y) - 1.0) * double(z);
@@ -121,54 +148,48 @@ struct SquaredHinge {
   }
 };
 
-template <class F>
-void with_loss(const LossConfig& c, F&& f) {
-  const float one = 1.0f - c.variance_power, two = 2.0f - c.variance_power;
-  const double inverse_one = 1.0 / double(one), inverse_two = 1.0 / double(two);
-  switch (c.family) {
-    case LossFamily::squared_error:
-      return f(SquaredError{});
-    case LossFamily::absolute_error:
-      return f(AbsoluteError{});
-    case LossFamily::quantile:
-      return f(Quantile{});
-    case LossFamily::huber:
-      return f(Huber{c.huber_delta});
-    case LossFamily::log_link:
-      if (two == 1.0f) return f(LogLink<1>{one, two, c.model_curvature, c.data_curvature, 0, 0});
-      if (two == 0.0f) return f(LogLink<2>{one, two, c.model_curvature, c.data_curvature, 0, 0});
-      return f(LogLink<0>{one, two, c.model_curvature, c.data_curvature, inverse_one, inverse_two});
-    case LossFamily::logistic:
-      return f(Logistic{});
-    case LossFamily::squared_hinge:
-      return f(SquaredHinge{});
-  }
+template <class L>
+constexpr bool kUnitCurvature = requires(const L loss) { loss.gradient(0.0f, 0.0f, 0.0f); };
+
+// Calls f with the loss of these numbers.
+template <class L, class F>
+void with(const LossNumbers& numbers, F&& f) {
+  if constexpr (requires { L::choose(numbers, f); })
+    L::choose(numbers, f);
+  else if constexpr (requires { L::kParameters; })
+    f(L(numbers));
+  else
+    f(L());
 }
 
-void derivatives(const LossConfig& config, const LossChunk& chunk, float* g_out, float* h_out) {
+template <class L>
+void derivatives(const LossNumbers& numbers, const LossChunk& chunk, float* g_out, float* h_out) {
   const float* __restrict raw = chunk.raw, * __restrict target = chunk.target;
   const float* __restrict offset = chunk.offset, * __restrict parameter = chunk.parameter;
   float* __restrict g = g_out, * __restrict h = h_out;
   const int64_t n = chunk.n;
-  with_loss(config, [&](auto loss) {
-    if (h == nullptr) {
+  with<L>(numbers, [&](auto loss) {
+    if constexpr (kUnitCurvature<decltype(loss)>) {
+      for (int64_t i = 0; i < n; ++i) g[i] = loss.gradient(raw[i] + offset[i], target[i], parameter[i]);
+    } else if (h == nullptr) {
       for (int64_t i = 0; i < n; ++i) g[i] = loss.derivative(raw[i] + offset[i], target[i], parameter[i]).g;
-      return;
-    }
-    for (int64_t i = 0; i < n; ++i) {
-      const Derivative d = loss.derivative(raw[i] + offset[i], target[i], parameter[i]);
-      g[i] = d.g;
-      h[i] = d.h;
+    } else {
+      for (int64_t i = 0; i < n; ++i) {
+        const Derivative d = loss.derivative(raw[i] + offset[i], target[i], parameter[i]);
+        g[i] = d.g;
+        h[i] = d.h;
+      }
     }
   });
 }
 
-void losses(const LossConfig& config, const LossChunk& chunk, double* out) {
+template <class L>
+void losses(const LossNumbers& numbers, const LossChunk& chunk, double* out) {
   const float* __restrict raw = chunk.raw, * __restrict target = chunk.target;
   const float* __restrict offset = chunk.offset, * __restrict parameter = chunk.parameter;
   double* __restrict loss_out = out;
   const int64_t n = chunk.n;
-  with_loss(config, [&](auto loss) {
+  with<L>(numbers, [&](auto loss) {
     for (int64_t i = 0; i < n; ++i) loss_out[i] = loss.loss(raw[i] + offset[i], target[i], parameter[i]);
   });
 }
@@ -256,24 +277,6 @@ inline void probability_group(const ClassChunk& chunk, int64_t first) {
     for (int j = 0; j < kLanes; ++j) p[k * kLanes + j] *= inverse[j];
 }
 
-void softmax_derivatives(SoftmaxCurvature curvature, float factor, const ClassChunk& chunk, float* g,
-                         float* h) {
-  const int64_t n_outputs = chunk.n_outputs;
-  for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
-    probability_group(chunk, first);
-    write_group(chunk.scratch, rows_of_group(chunk, first), n_outputs, g + first * n_outputs);
-  }
-  // Row-major again; what follows is flat.
-  const int64_t n = chunk.n_rows * n_outputs;
-  float* __restrict gradient = g, * __restrict hessian = h;
-  if (curvature == SoftmaxCurvature::scaled)
-    for (int64_t i = 0; i < n; ++i)
-      hessian[i] = at_least(factor * (gradient[i] * (1.0f - gradient[i])), kLeastCurvature);
-  for (int64_t i = 0; i < chunk.n_rows; ++i) gradient[i * n_outputs + chunk.label[i]] -= 1.0f;
-  if (curvature == SoftmaxCurvature::residual)
-    for (int64_t i = 0; i < n; ++i) hessian[i] = at_least(magnitude(gradient[i]), kLeastCurvature);
-}
-
 // Rows of a packed matrix are written 16 entries at a time: what runs past the end of one is written again by
 // the next, so the inner loop has no remainder. Up to 15 floats behind `out` are overwritten.
 inline void softmax_hessian(const float* p, const float* others, int64_t n_outputs, float* out) {
@@ -285,180 +288,198 @@ inline void softmax_hessian(const float* p, const float* others, int64_t n_outpu
   }
 }
 
-// diag(p) - p p'. 1 - p is taken as the sum of the other probabilities, which keeps its digits where p is
-// next to 1: the matrix then stays one whose rows sum to zero, positive semi-definite up to rounding.
-void softmax_hessians(const ClassChunk& chunk, float* g, float* h) {
-  const int64_t n_outputs = chunk.n_outputs, size = packed_size(n_outputs);
-  const float* __restrict p = chunk.scratch;
-  float* __restrict others = chunk.scratch + kLanes * n_outputs;
-  float* row = others + kLanes * n_outputs;
-  float* packed = row + n_outputs + kLanes;
-  for (int j = 0; j < kLanes; ++j) row[n_outputs + j] = 0.0f;
-  for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
-    probability_group(chunk, first);
-    float sum[kLanes] = {};
-    for (int64_t k = 0; k < n_outputs; ++k)
-      for (int j = 0; j < kLanes; ++j) {
-        others[k * kLanes + j] = sum[j];
-        sum[j] += p[k * kLanes + j];
+// l = ln sum of e^score - score of the class. `factor`: the diagonal is taken as factor * p (1 - p); 0: as
+// |p - y|.
+struct Softmax {
+  static constexpr const char* kName = "softmax";
+  static constexpr const char* kParameters[] = {"factor"};
+
+  static void derivatives(const LossNumbers& numbers, const ClassChunk& chunk, float* g, float* h) {
+    const int64_t n_outputs = chunk.n_outputs;
+    const float factor = numbers[0];
+    for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
+      probability_group(chunk, first);
+      write_group(chunk.scratch, rows_of_group(chunk, first), n_outputs, g + first * n_outputs);
+    }
+    // Row-major again; what follows is flat.
+    const int64_t n = chunk.n_rows * n_outputs;
+    float* __restrict gradient = g, * __restrict hessian = h;
+    if (factor != 0.0f)
+      for (int64_t i = 0; i < n; ++i)
+        hessian[i] = at_least(factor * (gradient[i] * (1.0f - gradient[i])), kLeastCurvature);
+    for (int64_t i = 0; i < chunk.n_rows; ++i) gradient[i * n_outputs + chunk.label[i]] -= 1.0f;
+    if (factor == 0.0f)
+      for (int64_t i = 0; i < n; ++i) hessian[i] = at_least(magnitude(gradient[i]), kLeastCurvature);
+  }
+
+  // diag(p) - p p'. 1 - p is taken as the sum of the other probabilities, which keeps its digits where p is
+  // next to 1: the matrix then stays one whose rows sum to zero, positive semi-definite up to rounding.
+  static void hessians(const ClassChunk& chunk, float* g, float* h) {
+    const int64_t n_outputs = chunk.n_outputs, size = packed_size(n_outputs);
+    const float* __restrict p = chunk.scratch;
+    float* __restrict others = chunk.scratch + kLanes * n_outputs;
+    float* row = others + kLanes * n_outputs;
+    float* packed = row + n_outputs + kLanes;
+    for (int j = 0; j < kLanes; ++j) row[n_outputs + j] = 0.0f;
+    for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
+      probability_group(chunk, first);
+      float sum[kLanes] = {};
+      for (int64_t k = 0; k < n_outputs; ++k)
+        for (int j = 0; j < kLanes; ++j) {
+          others[k * kLanes + j] = sum[j];
+          sum[j] += p[k * kLanes + j];
+        }
+      for (int j = 0; j < kLanes; ++j) sum[j] = 0.0f;
+      for (int64_t k = n_outputs - 1; k >= 0; --k)
+        for (int j = 0; j < kLanes; ++j) {
+          others[k * kLanes + j] += sum[j];
+          sum[j] += p[k * kLanes + j];
+        }
+      for (int64_t j = 0; j < rows_of_group(chunk, first); ++j) {
+        float* gi = g + (first + j) * n_outputs;
+        for (int64_t k = 0; k < n_outputs; ++k) row[k] = p[k * kLanes + j];
+        __builtin_memcpy(gi, row, static_cast<size_t>(n_outputs) * sizeof(float));
+        gi[chunk.label[first + j]] -= 1.0f;
+        float* hi = h + (first + j) * size;
+        const bool no_room = (chunk.n_rows - 1 - first - j) * size < kLanes;  // what follows is not ours
+        softmax_hessian(row, others + j, n_outputs, no_room ? packed : hi);
+        if (no_room) __builtin_memcpy(hi, packed, static_cast<size_t>(size) * sizeof(float));
       }
-    for (int j = 0; j < kLanes; ++j) sum[j] = 0.0f;
-    for (int64_t k = n_outputs - 1; k >= 0; --k)
-      for (int j = 0; j < kLanes; ++j) {
-        others[k * kLanes + j] += sum[j];
-        sum[j] += p[k * kLanes + j];
-      }
-    for (int64_t j = 0; j < rows_of_group(chunk, first); ++j) {
-      float* gi = g + (first + j) * n_outputs;
-      for (int64_t k = 0; k < n_outputs; ++k) row[k] = p[k * kLanes + j];
-      __builtin_memcpy(gi, row, static_cast<size_t>(n_outputs) * sizeof(float));
-      gi[chunk.label[first + j]] -= 1.0f;
-      float* hi = h + (first + j) * size;
-      const bool no_room = (chunk.n_rows - 1 - first - j) * size < kLanes;  // what follows is not ours
-      softmax_hessian(row, others + j, n_outputs, no_room ? packed : hi);
-      if (no_room) __builtin_memcpy(hi, packed, static_cast<size_t>(size) * sizeof(float));
     }
   }
-}
+
+  static void losses(const ClassChunk& chunk, double* out) {
+    SoftmaxGroup group;
+    for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
+      softmax_group(chunk, first, group);
+      for (int64_t j = 0; j < rows_of_group(chunk, first); ++j) {
+        const int64_t row = first + j, label = chunk.label[row];
+        const double z = double(chunk.raw[row * chunk.n_outputs + label] + chunk.offset[label]);
+        out[row] = double(log_normal(group.sum[j])) + (double(group.largest[j]) - z);
+      }
+    }
+  }
+};
+
+// What losses of code vectors have in common: of sixteen rows at a time `L::group` finds the factors, one a
+// row, and `L::rows` and `L::hessian` make derivatives of them. The factor is the loss.
+template <class L>
+struct CodedLoss {
+  static void derivatives(const LossNumbers&, const ClassChunk& chunk, float* g, float* h) {
+    float factors[kLanes];
+    for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
+      L::group(chunk, first, factors);
+      L::rows(chunk, first, factors, g, h);
+    }
+  }
+
+  static void hessians(const ClassChunk& chunk, float* g, float* h) {
+    const int64_t n_outputs = chunk.n_outputs, size = packed_size(n_outputs);
+    float factors[kLanes];
+    for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
+      L::group(chunk, first, factors);
+      L::rows(chunk, first, factors, g, nullptr);
+      for (int64_t j = 0; j < rows_of_group(chunk, first); ++j)
+        L::hessian(chunk.scratch + j, factors[j], chunk.label[first + j], n_outputs, h + (first + j) * size);
+    }
+  }
+
+  static void losses(const ClassChunk& chunk, double* out) {
+    float factors[kLanes];
+    for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
+      L::group(chunk, first, factors);
+      for (int64_t j = 0; j < rows_of_group(chunk, first); ++j) out[first + j] = double(factors[j]);
+    }
+  }
+};
 
 // l = e^(mean of the scores - score of the class): one factor a row, e.
-inline void exponential_group(const ClassChunk& chunk, int64_t first, float* e) {
-  float* __restrict scores = chunk.scratch;
-  read_group(chunk, first, scores);
-  float sum[kLanes] = {}, own[kLanes] = {};
-  for (int64_t k = 0; k < chunk.n_outputs; ++k)
-    for (int j = 0; j < kLanes; ++j) sum[j] += scores[k * kLanes + j];
-  for (int64_t j = 0; j < rows_of_group(chunk, first); ++j)
-    own[j] = scores[chunk.label[first + j] * kLanes + j];
-  const float n_outputs = static_cast<float>(chunk.n_outputs);
-  for (int j = 0; j < kLanes; ++j) e[j] = at_most(exp_saturating(sum[j] / n_outputs - own[j]), kLargestPart);
-}
+struct Exponential : CodedLoss<Exponential> {
+  static constexpr const char* kName = "exponential";
 
-// l = sum over the other classes k of e^((score k - score of the class) / 2): a factor for each of them, left
-// in `chunk.scratch`; 0 for the class itself.
-inline void margin_group(const ClassChunk& chunk, int64_t first, float* total) {
-  float* __restrict scores = chunk.scratch;
-  read_group(chunk, first, scores);
-  const int64_t n_rows = rows_of_group(chunk, first);
-  float own[kLanes] = {}, sum[kLanes] = {};
-  for (int64_t j = 0; j < n_rows; ++j) own[j] = scores[chunk.label[first + j] * kLanes + j];
-  for (int64_t k = 0; k < chunk.n_outputs; ++k)
-    for (int j = 0; j < kLanes; ++j) {
-      float& z = scores[k * kLanes + j];
-      z = at_most(exp_saturating(0.5f * (z - own[j])), kLargestPart);
-    }
-  for (int64_t j = 0; j < n_rows; ++j) scores[chunk.label[first + j] * kLanes + j] = 0.0f;
-  for (int64_t k = 0; k < chunk.n_outputs; ++k)
-    for (int j = 0; j < kLanes; ++j) sum[j] += scores[k * kLanes + j];
-  for (int j = 0; j < kLanes; ++j) total[j] = sum[j];
-}
-
-// Rows [first, first + 16) of the gradients and, unless it is nullptr, of the diagonal of the Hessians.
-inline void exponential_rows(const ClassChunk& chunk, int64_t first, const float* e, float* g, float* h) {
-  const int64_t n_outputs = chunk.n_outputs;
-  const float other = 1.0f / static_cast<float>(n_outputs), own = 1.0f - other;
-  for (int64_t j = 0; j < rows_of_group(chunk, first); ++j) {
-    const int64_t at = (first + j) * n_outputs, label = at + chunk.label[first + j];
-    for (int64_t k = at; k < at + n_outputs; ++k) g[k] = other * e[j];
-    g[label] = -(own * e[j]);
-    if (h == nullptr) continue;
-    for (int64_t k = at; k < at + n_outputs; ++k) h[k] = at_least((other * other) * e[j], kLeastCurvature);
-    h[label] = at_least((own * own) * e[j], kLeastCurvature);
+  static void group(const ClassChunk& chunk, int64_t first, float* e) {
+    float* __restrict scores = chunk.scratch;
+    read_group(chunk, first, scores);
+    float sum[kLanes] = {}, own[kLanes] = {};
+    for (int64_t k = 0; k < chunk.n_outputs; ++k)
+      for (int j = 0; j < kLanes; ++j) sum[j] += scores[k * kLanes + j];
+    for (int64_t j = 0; j < rows_of_group(chunk, first); ++j)
+      own[j] = scores[chunk.label[first + j] * kLanes + j];
+    const float n_outputs = static_cast<float>(chunk.n_outputs);
+    for (int j = 0; j < kLanes; ++j)
+      e[j] = at_most(exp_saturating(sum[j] / n_outputs - own[j]), kLargestPart);
   }
-}
 
-inline void margin_rows(const ClassChunk& chunk, int64_t first, const float* total, float* g, float* h) {
-  const int64_t n_outputs = chunk.n_outputs, n_rows = rows_of_group(chunk, first);
-  write_group(chunk.scratch, n_rows, n_outputs, g + first * n_outputs);
-  for (int64_t j = 0; j < n_rows; ++j) {
-    const int64_t at = (first + j) * n_outputs, label = at + chunk.label[first + j];
-    if (h != nullptr) {
-      for (int64_t k = at; k < at + n_outputs; ++k) h[k] = at_least(0.25f * g[k], kLeastCurvature);
-      h[label] = at_least(0.25f * total[j], kLeastCurvature);
-    }
-    for (int64_t k = at; k < at + n_outputs; ++k) g[k] *= 0.5f;
-    g[label] = -0.5f * total[j];
-  }
-}
-
-// The factors of a group of rows: one a row, or (margin) their sum over classes, with each in
-// `chunk.scratch`.
-inline void factor_group(ClassLoss loss, const ClassChunk& chunk, int64_t first, float* factors) {
-  if (loss == ClassLoss::exponential) return exponential_group(chunk, first, factors);
-  margin_group(chunk, first, factors);
-}
-
-inline void factor_rows(ClassLoss loss, const ClassChunk& chunk, int64_t first, const float* factors,
-                        float* g, float* h) {
-  if (loss == ClassLoss::exponential) return exponential_rows(chunk, first, factors, g, h);
-  margin_rows(chunk, first, factors, g, h);
-}
-
-void exponential_derivatives(ClassLoss loss, const ClassChunk& chunk, float* g, float* h) {
-  float factors[kLanes];
-  for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
-    factor_group(loss, chunk, first, factors);
-    factor_rows(loss, chunk, first, factors, g, h);
-  }
-}
-
-// e v v', v the code of the class: 1 - 1 / K for itself, -1 / K for the others.
-inline void exponential_hessian(float e, int64_t label, int64_t n_outputs, float* packed) {
-  const float other = 1.0f / static_cast<float>(n_outputs), own = 1.0f - other;
-  const float plain = (other * other) * e, mixed = -((own * other) * e);
-  for (int64_t i = 0, at = 0; i < n_outputs; at += ++i) {
-    for (int64_t j = 0; j < i; ++j) packed[at + j] = i == label || j == label ? mixed : plain;
-    packed[at + i] = at_least(i == label ? (own * own) * e : plain, kLeastCurvature);
-  }
-}
-
-// The other classes couple with the class only. `e`: the factors of one row, 16 apart.
-inline void margin_hessian(const float* e, float total, int64_t label, int64_t n_outputs, float* packed) {
-  for (int64_t i = 0, at = 0; i < n_outputs; at += ++i) {
-    for (int64_t j = 0; j < i; ++j)
-      packed[at + j] = i == label ? -0.25f * e[j * kLanes] : j == label ? -0.25f * e[i * kLanes] : 0.0f;
-    packed[at + i] = at_least(0.25f * (i == label ? total : e[i * kLanes]), kLeastCurvature);
-  }
-}
-
-void class_hessians(ClassLoss loss, const ClassChunk& chunk, float* g, float* h) {
-  if (loss == ClassLoss::softmax) return softmax_hessians(chunk, g, h);
-  const int64_t n_outputs = chunk.n_outputs, size = packed_size(n_outputs);
-  float factors[kLanes];
-  for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
-    factor_group(loss, chunk, first, factors);
-    factor_rows(loss, chunk, first, factors, g, nullptr);
+  // Rows [first, first + 16) of the gradients and, unless it is nullptr, of the diagonal of the Hessians.
+  static void rows(const ClassChunk& chunk, int64_t first, const float* e, float* g, float* h) {
+    const int64_t n_outputs = chunk.n_outputs;
+    const float other = 1.0f / static_cast<float>(n_outputs), own = 1.0f - other;
     for (int64_t j = 0; j < rows_of_group(chunk, first); ++j) {
-      const int64_t label = chunk.label[first + j];
-      float* packed = h + (first + j) * size;
-      if (loss == ClassLoss::exponential)
-        exponential_hessian(factors[j], label, n_outputs, packed);
-      else
-        margin_hessian(chunk.scratch + j, factors[j], label, n_outputs, packed);
+      const int64_t at = (first + j) * n_outputs, label = at + chunk.label[first + j];
+      for (int64_t k = at; k < at + n_outputs; ++k) g[k] = other * e[j];
+      g[label] = -(own * e[j]);
+      if (h == nullptr) continue;
+      for (int64_t k = at; k < at + n_outputs; ++k) h[k] = at_least((other * other) * e[j], kLeastCurvature);
+      h[label] = at_least((own * own) * e[j], kLeastCurvature);
     }
   }
-}
 
-void softmax_losses(const ClassChunk& chunk, double* loss) {
-  SoftmaxGroup group;
-  for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
-    softmax_group(chunk, first, group);
-    for (int64_t j = 0; j < kLanes && first + j < chunk.n_rows; ++j) {
-      const int64_t row = first + j, label = chunk.label[row];
-      const double z = double(chunk.raw[row * chunk.n_outputs + label] + chunk.offset[label]);
-      loss[row] = double(log_normal(group.sum[j])) + (double(group.largest[j]) - z);
+  // e v v', v the code of the class: 1 - 1 / K for itself, -1 / K for the others.
+  static void hessian(const float*, float e, int64_t label, int64_t n_outputs, float* packed) {
+    const float other = 1.0f / static_cast<float>(n_outputs), own = 1.0f - other;
+    const float plain = (other * other) * e, mixed = -((own * other) * e);
+    for (int64_t i = 0, at = 0; i < n_outputs; at += ++i) {
+      for (int64_t j = 0; j < i; ++j) packed[at + j] = i == label || j == label ? mixed : plain;
+      packed[at + i] = at_least(i == label ? (own * own) * e : plain, kLeastCurvature);
     }
   }
-}
+};
 
-void class_losses(ClassLoss loss, const ClassChunk& chunk, double* out) {
-  if (loss == ClassLoss::softmax) return softmax_losses(chunk, out);
-  float factors[kLanes];
-  for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
-    factor_group(loss, chunk, first, factors);
-    for (int64_t j = 0; j < rows_of_group(chunk, first); ++j) out[first + j] = double(factors[j]);
+// l = sum over the other classes k of e^((score k - score of the class) / 2): a part for each of them, left
+// in `chunk.scratch`, 0 for the class itself; the factor of the row is their sum.
+struct ExponentialMargin : CodedLoss<ExponentialMargin> {
+  static constexpr const char* kName = "exponential_margin";
+
+  static void group(const ClassChunk& chunk, int64_t first, float* total) {
+    float* __restrict scores = chunk.scratch;
+    read_group(chunk, first, scores);
+    const int64_t n_rows = rows_of_group(chunk, first);
+    float own[kLanes] = {}, sum[kLanes] = {};
+    for (int64_t j = 0; j < n_rows; ++j) own[j] = scores[chunk.label[first + j] * kLanes + j];
+    for (int64_t k = 0; k < chunk.n_outputs; ++k)
+      for (int j = 0; j < kLanes; ++j) {
+        float& z = scores[k * kLanes + j];
+        z = at_most(exp_saturating(0.5f * (z - own[j])), kLargestPart);
+      }
+    for (int64_t j = 0; j < n_rows; ++j) scores[chunk.label[first + j] * kLanes + j] = 0.0f;
+    for (int64_t k = 0; k < chunk.n_outputs; ++k)
+      for (int j = 0; j < kLanes; ++j) sum[j] += scores[k * kLanes + j];
+    for (int j = 0; j < kLanes; ++j) total[j] = sum[j];
   }
-}
+
+  static void rows(const ClassChunk& chunk, int64_t first, const float* total, float* g, float* h) {
+    const int64_t n_outputs = chunk.n_outputs, n_rows = rows_of_group(chunk, first);
+    write_group(chunk.scratch, n_rows, n_outputs, g + first * n_outputs);
+    for (int64_t j = 0; j < n_rows; ++j) {
+      const int64_t at = (first + j) * n_outputs, label = at + chunk.label[first + j];
+      if (h != nullptr) {
+        for (int64_t k = at; k < at + n_outputs; ++k) h[k] = at_least(0.25f * g[k], kLeastCurvature);
+        h[label] = at_least(0.25f * total[j], kLeastCurvature);
+      }
+      for (int64_t k = at; k < at + n_outputs; ++k) g[k] *= 0.5f;
+      g[label] = -0.5f * total[j];
+    }
+  }
+
+  // The other classes couple with the class only. `e`: the parts of one row, 16 apart.
+  static void hessian(const float* e, float total, int64_t label, int64_t n_outputs, float* packed) {
+    for (int64_t i = 0, at = 0; i < n_outputs; at += ++i) {
+      for (int64_t j = 0; j < i; ++j)
+        packed[at + j] = i == label ? -0.25f * e[j * kLanes] : j == label ? -0.25f * e[i * kLanes] : 0.0f;
+      packed[at + i] = at_least(0.25f * (i == label ? total : e[i * kLanes]), kLeastCurvature);
+    }
+  }
+};
 
 void multiply(float* x, const float* weight, int64_t n) {
   float* __restrict out = x;
@@ -498,18 +519,37 @@ void log_array(const float* x, float* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) result[i] = log_normal(x[i]);
 }
 
+template <class L, class Kernels>
+constexpr Kernels named(Kernels kernels) {
+  kernels.name = L::kName;
+  if constexpr (requires { L::kParameters; }) {
+    const char** to = kernels.parameters;
+    for (const char* parameter : L::kParameters) *to++ = parameter;
+  }
+  return kernels;
+}
+
+template <class... L>
+constexpr LossKernels kLosses[] = {
+    named<L>(LossKernels{"", {}, kUnitCurvature<L>, derivatives<L>, losses<L>})...};
+template <class... L>
+constexpr ClassLossKernels kClassLosses[] = {
+    named<L>(ClassLossKernels{"", {}, L::derivatives, L::hessians, L::losses})...};
+
+template <class Kernels, int n>
+constexpr LossTable<Kernels> table(const Kernels (&losses)[n]) {
+  return {losses, n};
+}
+
 }  // namespace
 
 extern const ObjectiveKernels objective_kernels;
-const ObjectiveKernels objective_kernels{derivatives,
-                                         losses,
-                                         softmax_derivatives,
-                                         exponential_derivatives,
-                                         class_hessians,
-                                         class_losses,
-                                         multiply,
-                                         add_weighted,
-                                         exp_array,
-                                         log_array};
+const ObjectiveKernels objective_kernels{
+    table(kLosses<SquaredError, AbsoluteError, Quantile, Huber, LogLink, Logistic, SquaredHinge>),
+    table(kClassLosses<Softmax, Exponential, ExponentialMargin>),
+    multiply,
+    add_weighted,
+    exp_array,
+    log_array};
 
 }  // namespace polyleaf::POLYLEAF_ISA_NAMESPACE

@@ -1,7 +1,4 @@
-// Prediction kernels: from feature codes to leaf ids, and from leaf ids to sums of leaf vectors.
-//
-// Leaf ids are integers and every sum runs over the trees in order, so all instruction sets give the same
-// bits.
+// Prediction kernels: from feature codes to leaf ids.
 #include "kernels/predict.h"
 
 #if defined(__AVX2__)
@@ -15,13 +12,10 @@ namespace {
 
 #if defined(__AVX512BW__)
 constexpr int kBytes = 64;
-constexpr int kSums = 16;  // vectors of sums kept in registers
 #elif defined(__AVX2__)
 constexpr int kBytes = 32;
-constexpr int kSums = 8;
 #else
 constexpr int kBytes = 16;
-constexpr int kSums = 8;
 #endif
 
 typedef uint8_t Codes __attribute__((vector_size(kBytes)));
@@ -164,61 +158,9 @@ void leaves_of_row(const ForestArrays& forest, const CompiledTree* trees, int n_
   for (int t = 0; t < n_trees; ++t) leaves[t] = at[t];
 }
 
-constexpr int smaller(int a, int b) {
-  return a < b ? a : b;
-}
-
-// Adds kWidth outputs (a chunk of a leaf vector) of all trees to the tile, with the sums of some rows in
-// registers.
-template <int kWidth>
-void add_chunk(const CompiledTree* trees, int n_trees, const uint32_t* leaves, int n_rows, int64_t stride,
-               int64_t offset, float* tile) {
-  constexpr int kFloats = smaller(kWidth, kBytes / 4);
-  constexpr int kVectors = kWidth / kFloats;
-  constexpr int kRows = smaller(8, kSums > kVectors ? kSums / kVectors : 1);
-  using V = typename Floats<kFloats>::type;
-  for (int row = 0; row < n_rows; row += kRows) {
-    V sums[kRows][kVectors];
-    float* to = tile + row * stride + offset;
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) sums[r][v] = load<V>(to + r * stride + v * kFloats);
-    for (int t = 0; t < n_trees; ++t) {
-      const float* values = trees[t].values + offset;
-      const uint32_t* leaf = leaves + t * kBlockRows + row;
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        const float* vector = values + leaf[r] * stride;
-#pragma GCC unroll 16
-        for (int v = 0; v < kVectors; ++v) sums[r][v] += load<V>(vector + v * kFloats);
-      }
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) store(to + r * stride + v * kFloats, sums[r][v]);
-  }
-}
-
-void add_vectors(const CompiledTree* trees, int n_trees, const uint32_t* leaves, int n_rows, int width,
-                 float* tile) {
-  if (width == 2) return add_chunk<2>(trees, n_trees, leaves, n_rows, 2, 0, tile);
-  if (width == 4) return add_chunk<4>(trees, n_trees, leaves, n_rows, 4, 0, tile);
-  if (width == 8) return add_chunk<8>(trees, n_trees, leaves, n_rows, 8, 0, tile);
-  int done = 0;
-  for (; done + 64 <= width; done += 64) add_chunk<64>(trees, n_trees, leaves, n_rows, width, done, tile);
-  for (; done + 32 <= width; done += 32) add_chunk<32>(trees, n_trees, leaves, n_rows, width, done, tile);
-  for (; done + 16 <= width; done += 16) add_chunk<16>(trees, n_trees, leaves, n_rows, width, done, tile);
-}
-
-void add_scalars(const float* values, const uint32_t* leaves, int n_rows, float* column) {
-  for (int r = 0; r < n_rows; ++r) column[r] += values[leaves[r]];
-}
-
 }  // namespace
 
 extern const PredictKernels predict_kernels;
-const PredictKernels predict_kernels = {leaves_of_block, leaves_of_row, add_vectors, add_scalars};
+const PredictKernels predict_kernels = {leaves_of_block, leaves_of_row};
 
 }  // namespace polyleaf::POLYLEAF_ISA_NAMESPACE

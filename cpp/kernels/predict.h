@@ -5,12 +5,11 @@
 // byte select per inner node and row. The *nodes* are walked, for what lies below the top and for a handful
 // of rows.
 //
-// Must not know: trees as training sees them, threads, Python.
+// Must not know: trees as training sees them, leaves, threads, Python.
 #pragma once
 #include <cstdint>
 
 #include "isa.h"
-#include "kernels/leaf_block.h"
 
 namespace polyleaf {
 
@@ -44,11 +43,6 @@ struct CompiledTree {
   uint32_t exit_begin;  // of the exits; used when the top is not the whole tree
   bool whole;           // the top is the whole tree: its exits are the leaf ids
   bool has_categories;
-  int32_t output;  // -1: a leaf is for all outputs
-  uint32_t n_leaves;
-  LeafKind kind;
-  const float* values;     // of dense leaves: leaf l at l * stride; stride 1 where output >= 0
-  const LeafView* leaves;  // of one column where output >= 0
 };
 
 struct ForestArrays {
@@ -72,13 +66,6 @@ struct PredictKernels {
   // Leaf ids of one row in n_trees <= kLanes trees. Feature f is codes[f * stride]; at least one feature.
   void (*leaves_of_row)(const ForestArrays& forest, const CompiledTree* trees, int n_trees,
                         const uint8_t* codes, int64_t stride, uint32_t* leaves);
-  // Dense leaves: tile[r][k] += leaf vector of tree 0, then of tree 1, ...; leaves[t * kBlockRows + r].
-  // width: floats of a padded leaf vector and of a row of the tile (2, 4, 8 or a multiple of 16). n_rows is a
-  // multiple of 8.
-  void (*add_vectors)(const CompiledTree* trees, int n_trees, const uint32_t* leaves, int n_rows, int width,
-                      float* tile);
-  // Dense leaves of one output: column[r] += value of leaf leaves[r].
-  void (*add_scalars)(const float* values, const uint32_t* leaves, int n_rows, float* column);
 };
 
 POLYLEAF_DECLARE_KERNELS(PredictKernels, predict_kernels)

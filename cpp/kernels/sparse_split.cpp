@@ -1,11 +1,11 @@
-// Scores of leaves that keep k of many outputs (split.h): each child its own (GBDT-MO, Algorithm 3) or both
-// the same (Algorithm 4).
+// Scores of leaves that keep k of many outputs (score_kernels.h): each child its own (GBDT-MO, Algorithm 3)
+// or both the same (Algorithm 4).
 //
 // Choosing k outputs for every candidate would cost more than its sum over all of them. That sum bounds it
 // (docs/design.md section 5), so candidates are first summed as if leaves were dense; few blocks of sixteen
 // are then looked at closely, those of the largest bound first.
+#include "../score_kernels.h"
 #include "../scores/sparse.h"
-#include "../split.h"
 #include "candidates.h"
 #include "lanes.h"
 #include "separable.h"

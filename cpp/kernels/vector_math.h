@@ -2,8 +2,8 @@
 // every instruction set: only +, -, *, comparisons and bit operations; no table, no fused multiply-add, no
 // libm.
 //
-// The polynomials are weighted minimax fits on the reduced interval; tests/test_objectives.py holds their
-// errors against float64. Owns: elementary functions. Must not know: any loss.
+// The polynomials are weighted minimax fits on the reduced interval; tests/objectives/test_objectives.py
+// holds their errors against float64. Owns: elementary functions. Must not know: any loss.
 #pragma once
 #include <cstdint>
 

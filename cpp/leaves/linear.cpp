@@ -6,47 +6,20 @@
 
 #include "../kernels/linear_leaves.h"
 #include "../parallel.h"
+#include "block_arrays.h"
 #include "newton.h"
 
 namespace polyleaf {
 namespace {
 
-constexpr double kLeastPivot = 1.0 / (1 << 20);  // relative to its diagonal entry
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-// Entry (i, j), i >= j, of a packed lower triangle.
-int at(int i, int j) {
-  return i * (i + 1) / 2 + j;
-}
-
-// y (p, columns) <- A^-1 y by elimination in order, a vanishing pivot giving 0. A: packed lower triangle, is
-// overwritten.
-void solve_gram(double* A, int p, double* y, int columns) {
-  std::vector<double> inverse(p);
-  for (int j = 0; j < p; ++j) inverse[j] = A[at(j, j)] * kLeastPivot;
-  for (int j = 0; j < p; ++j) {
-    const double pivot = A[at(j, j)];
-    inverse[j] = pivot > inverse[j] ? 1.0 / pivot : 0.0;
-    for (int i = j + 1; i < p; ++i) {
-      const double factor = A[at(i, j)] * inverse[j];
-      for (int k = 0; k < columns; ++k) y[i * columns + k] -= factor * y[j * columns + k];
-      for (int q = j + 1; q <= i; ++q) A[at(i, q)] -= factor * A[at(q, j)];
-    }
-  }
-  for (int j = p - 1; j >= 0; --j)
-    for (int k = 0; k < columns; ++k) {
-      double rest = y[j * columns + k];
-      for (int i = j + 1; i < p; ++i) rest -= A[at(i, j)] * y[i * columns + k];
-      y[j * columns + k] = rest * inverse[j];
-    }
-}
 
 // All that one fit shares.
 class Fit {
  public:
   Fit(const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,
       const int32_t* leaf_of_row, const Tree& tree, const FeatureMatrix& features, const LinearTable& table,
-      const LinearLeafConfig& config, int n_threads)
+      const LinearLeafConfig& config, const Workers& workers)
       : g_(g),
         h_(h),
         n_outputs_(n_outputs),
@@ -57,15 +30,16 @@ class Fit {
         features_(features),
         table_(table),
         config_(config),
-        n_threads_(n_threads),
+        workers_(workers),
         kernels_(POLYLEAF_SELECT(linear_leaf_kernels)),
+        dot_(POLYLEAF_SELECT(dot_kernels).dot),
         regressors_(
             path_regressors(tree, table, std::isfinite(config.linear_lambda) ? config.max_regressors : 0)),
-        scratch_(n_threads) {}
+        scratch_(workers.n_threads) {}
 
   std::shared_ptr<LinearLeaves> run() {
-    curvature_ = curvature_sums(h_, h_columns_, sample_, leaf_of_row_, n_leaves_, n_threads_);
-    gradient_ = leaf_sums(g_, n_outputs_, sample_, leaf_of_row_, n_leaves_, n_threads_);
+    curvature_ = curvature_sums(h_, h_columns_, sample_, leaf_of_row_, n_leaves_, workers_);
+    gradient_ = leaf_sums(g_, n_outputs_, sample_, leaf_of_row_, n_leaves_, workers_);
     cut_rows();
     find_centres();
     sum_moments();
@@ -75,7 +49,7 @@ class Fit {
   }
 
  private:
-  // Up to kLinearBlock rows of one leaf; `x` is where their regressors lie in x_, `slot` their moments.
+  // Up to kSumBlock rows of one leaf; `x` is where their regressors lie in x_, `slot` their moments.
   struct Piece {
     int32_t leaf;
     int64_t begin, n;
@@ -90,48 +64,40 @@ class Fit {
   int regressors(int64_t leaf) const { return static_cast<int>(regressors_.count(leaf)); }
   // Gram matrices, their sums of regressors, and the right-hand sides.
   size_t n_moments(int p) const {
-    return static_cast<size_t>(h_columns_) * (p * (p + 1) / 2 + p) + static_cast<size_t>(p) * n_outputs_;
+    return static_cast<size_t>(h_columns_) * (packed_size(p) + p) + static_cast<size_t>(p) * n_outputs_;
   }
 
   // Rows in order of their leaves, ascending in each, cut into pieces.
   void cut_rows() {
-    const int64_t n = sample_.n_used();
-    std::vector<int64_t> next(static_cast<size_t>(n_leaves_) + 1, 0);
-    const auto row = [&](int64_t i) {
-      return sample_.rows != nullptr ? sample_.rows[i] : static_cast<uint32_t>(i);
-    };
-    for (int64_t i = 0; i < n; ++i) ++next[leaf_of_row_[row(i)] + 1];
+    ids_.resize(sample_.n_used());
+    const std::vector<int64_t> begin = rows_by_leaf(sample_, leaf_of_row_, n_leaves_, ids_.data());
     size_t x = 0, slot = 0;
     for (int32_t leaf = 0; leaf < n_leaves_; ++leaf) {
-      const int64_t rows = next[leaf + 1];
-      next[leaf + 1] += next[leaf];
       const int p = regressors(leaf);
       if (p == 0) continue;
-      for (int64_t b = 0; b < rows; b += kLinearBlock) {
-        const int64_t size = std::min(kLinearBlock, rows - b);
-        pieces_.push_back({leaf, next[leaf] + b, size, x, slot});
+      for (int64_t b = begin[leaf]; b < begin[leaf + 1]; b += kSumBlock) {
+        const int64_t size = std::min(kSumBlock, begin[leaf + 1] - b);
+        pieces_.push_back({leaf, b, size, x, slot});
         x += static_cast<size_t>(size) * p;
         slot += std::max<size_t>(n_moments(p), 2 * p);
       }
     }
-    ids_.resize(n);
-    for (int64_t i = 0; i < n; ++i) ids_[next[leaf_of_row_[row(i)]]++] = row(i);
     x_.resize(x);
     moments_.resize(slot);
   }
 
   template <class F>
   void for_pieces(F f) {
-    parallel_for(n_threads_, static_cast<int64_t>(pieces_.size()),
+    parallel_for(workers_, static_cast<int64_t>(pieces_.size()),
                  [&](int64_t task, int thread) { f(pieces_[task], scratch_[thread]); });
   }
 
   // Float64 curvature of a piece's rows in one column, times their multipliers.
   const double* weights(const Piece& piece, int column, Scratch& s) const {
-    s.weight.resize(kLinearBlock);
+    s.weight.resize(kSumBlock);
     for (int64_t i = 0; i < piece.n; ++i) {
       const int64_t row = ids_[piece.begin + i];
-      const float m = sample_.multiplier != nullptr ? sample_.multiplier[row] : 1.0f;
+      const float m = sample_.factor(row);
       s.weight[i] = static_cast<double>(h_ != nullptr ? h_[row * h_columns_ + column] * m : m);
     }
     return s.weight.data();
@@ -163,39 +129,38 @@ class Fit {
 
   void sum_moments() {
     for_pieces([&](const Piece& piece, Scratch& s) {
-      const int p = regressors(piece.leaf), triangle = p * (p + 1) / 2;
+      const int p = regressors(piece.leaf), triangle = packed_size(p);
       const int64_t first = regressors_.begin[piece.leaf];
-      s.z.resize(static_cast<size_t>(p + p * (p + 1) / 2) * kLinearBlock);
-      s.weighted.resize(kLinearBlock);
+      s.z.resize(static_cast<size_t>(p + packed_size(p)) * kSumBlock);
+      s.weighted.resize(kSumBlock);
       for (int j = 0; j < p; ++j)
         kernels_.standardise(x_.data() + piece.x + static_cast<size_t>(j) * piece.n, piece.n,
                              centre_[first + j], 1 / table_.scale(regressors_.features[first + j]),
-                             s.z.data() + j * kLinearBlock);
+                             s.z.data() + j * kSumBlock);
       double* out = moments_.data() + piece.slot;
       const uint32_t* ids = ids_.data() + piece.begin;
       if (h_columns_ == 1) {
         const double* w = weights(piece, 0, s);
         for (int i = 0; i < p; ++i) {
-          const double* zi = s.z.data() + i * kLinearBlock;
-          out[triangle + i] = kernels_.dot(w, zi, piece.n);
+          const double* zi = s.z.data() + i * kSumBlock;
+          out[triangle + i] = dot_(w, zi, piece.n);
           for (int64_t r = 0; r < piece.n; ++r) s.weighted[r] = w[r] * zi[r];
           for (int j = 0; j <= i; ++j)
-            out[at(i, j)] = kernels_.dot(s.weighted.data(), s.z.data() + j * kLinearBlock, piece.n);
+            out[packed(i, j)] = dot_(s.weighted.data(), s.z.data() + j * kSumBlock, piece.n);
         }
         out += triangle + p;
       } else {
         // Products of regressors stand in line behind them: one pass over the curvatures.
         for (int i = 0; i < p; ++i)
           for (int j = 0; j <= i; ++j) {
-            double* product = s.z.data() + (p + at(i, j)) * kLinearBlock;
+            double* product = s.z.data() + (p + packed(i, j)) * kSumBlock;
             for (int64_t r = 0; r < piece.n; ++r)
-              product[r] = s.z[i * kLinearBlock + r] * s.z[j * kLinearBlock + r];
+              product[r] = s.z[i * kSumBlock + r] * s.z[j * kSumBlock + r];
           }
-        kernels_.outer(s.z.data(), kLinearBlock, p + triangle, h_, h_columns_, ids, sample_.multiplier,
-                       piece.n, out);
+        kernels_.outer(s.z.data(), kSumBlock, p + triangle, h_, h_columns_, ids, sample_, piece.n, out);
         out += static_cast<size_t>(p + triangle) * h_columns_;
       }
-      kernels_.outer(s.z.data(), kLinearBlock, p, g_, n_outputs_, ids, sample_.multiplier, piece.n, out);
+      kernels_.outer(s.z.data(), kSumBlock, p, g_, n_outputs_, ids, sample_, piece.n, out);
     });
   }
 
@@ -204,7 +169,7 @@ class Fit {
     intercept_.assign(static_cast<size_t>(n_leaves_) * n_outputs_, 0.0f);
     std::vector<size_t> first(static_cast<size_t>(n_leaves_) + 1, pieces_.size());
     for (size_t p = pieces_.size(); p-- > 0;) first[pieces_[p].leaf] = p;
-    parallel_for(n_threads_, n_leaves_, [&](int64_t leaf, int) {
+    parallel_for(workers_, n_leaves_, [&](int64_t leaf, int) {
       const int p = regressors(leaf);
       std::vector<double> sums(n_moments(p), 0.0);
       for (size_t i = first[leaf]; i < pieces_.size() && pieces_[i].leaf == leaf; ++i)
@@ -220,7 +185,7 @@ class Fit {
     int stride;
   };
   Moments moments_of(const std::vector<double>& all, int p, int column) const {
-    const int triangle = p * (p + 1) / 2, m = h_columns_;
+    const int triangle = packed_size(p), m = h_columns_;
     return {all.data() + (m == 1 ? 0 : p * m + column), all.data() + (m == 1 ? triangle : column),
             all.data() + static_cast<size_t>(triangle + p) * m, m};
   }
@@ -229,14 +194,15 @@ class Fit {
   }
 
   void solve_leaf(int64_t leaf, int p, const std::vector<double>& sums) {
-    std::vector<double> A(p * (p + 1) / 2), t(static_cast<size_t>(p) * n_outputs_);
+    std::vector<double> A(packed_size(p)), inverse(p), t(static_cast<size_t>(p) * n_outputs_);
     bool finite = true;
     for (int column = 0; column < h_columns_; ++column) {
       const int columns = h_columns_ == 1 ? n_outputs_ : 1, first = h_columns_ == 1 ? 0 : column;
       const Moments moments = moments_of(sums, p, column);
       const double total = curvature(leaf, column);
       set_up(moments, p, total, gradient_.data() + leaf * n_outputs_, first, columns, A.data(), t.data());
-      solve_gram(A.data(), p, t.data(), columns);
+      eliminate<kLeafPivotBits>(A.data(), p, t.data(), columns, inverse.data());
+      substitute(A.data(), p, t.data(), columns, inverse.data());
       for (int k = 0; k < columns; ++k)
         finite &= keep_function(leaf, first + k, p, total, moments, t.data() + k, columns);
     }
@@ -250,8 +216,9 @@ class Fit {
     const double inverse = total > 0 ? 1.0 / total : 0.0;
     const auto sum = [&](int i) { return of.sums[i * of.stride]; };
     for (int i = 0; i < p; ++i) {
-      for (int j = 0; j <= i; ++j) A[at(i, j)] = of.gram[at(i, j) * of.stride] - (sum(i) * sum(j)) * inverse;
-      A[at(i, i)] += config_.linear_lambda;
+      for (int j = 0; j <= i; ++j)
+        A[packed(i, j)] = of.gram[packed(i, j) * of.stride] - (sum(i) * sum(j)) * inverse;
+      A[packed(i, i)] += config_.linear_lambda;
       for (int k = 0; k < columns; ++k)
         t[i * columns + k] = of.products[i * n_outputs_ + first + k] - sum(i) * (G[first + k] * inverse);
     }
@@ -309,7 +276,7 @@ class Fit {
 
   // Least and largest payload of every leaf's rows, by the kernel that pays them out.
   void bound() {
-    const LeafBlockKernels& payout = POLYLEAF_SELECT(leaf_block_kernels);
+    const AddLeaves add = kLinear.adder();
     const int64_t stride = padded_columns(n_outputs_), step = std::max<int64_t>(16, 65536 / n_outputs_);
     std::vector<std::vector<float>> lower(pieces_.size()), upper(pieces_.size());
     const Piece* begin = pieces_.data();
@@ -327,17 +294,16 @@ class Fit {
                   intercept.begin());
       const int64_t span[2] = {0, static_cast<int64_t>(order.size())};
       const std::vector<int32_t> index(order.begin(), order.end());
-      const LeafView view{LeafKind::linear, n_outputs_,     stride,        intercept.data(), span,
-                          index.data(),     weights.data(), centre.data(), below.data(),     above.data()};
+      const LeafView view{&kLinear,     n_outputs_,     stride,        intercept.data(), span,
+                          index.data(), weights.data(), centre.data(), below.data(),     above.data()};
       const size_t p = static_cast<size_t>(&piece - begin);
       lower[p].assign(n_outputs_, kInfinity);
       upper[p].assign(n_outputs_, -kInfinity);
-      s.zeros.assign(kLinearBlock, 0);
+      s.zeros.assign(kSumBlock, 0);
       for (int64_t r = 0; r < piece.n; r += step) {
         const int64_t n = std::min(step, piece.n - r);
         s.scores.assign(static_cast<size_t>(n) * n_outputs_, 0.0f);
-        payout.add_linear(view, s.zeros.data(), n, x_.data() + piece.x + r, piece.n, s.scores.data(),
-                          n_outputs_);
+        add(view, s.zeros.data(), n, {x_.data() + piece.x + r, piece.n}, s.scores.data(), n_outputs_);
         kernels_.bound(s.scores.data(), n_outputs_, n, lower[p].data(), upper[p].data());
       }
     });
@@ -385,8 +351,9 @@ class Fit {
   const FeatureMatrix& features_;
   const LinearTable& table_;
   const LinearLeafConfig& config_;
-  const int n_threads_;
+  const Workers workers_;
   const LinearLeafKernels& kernels_;
+  double (*const dot_)(const double*, const double*, int64_t);
   const Regressors regressors_;
   std::vector<Scratch> scratch_;
   std::vector<double> gradient_, curvature_;  // of the leaves
@@ -426,8 +393,8 @@ std::shared_ptr<LinearLeaves> fit_linear_leaves(const float* g, const float* h, 
                                                 const RowSample& sample, const int32_t* leaf_of_row,
                                                 const Tree& tree, const FeatureMatrix& features,
                                                 const LinearTable& table, const LinearLeafConfig& config,
-                                                int n_threads) {
-  return Fit(g, h, n_outputs, h_columns, sample, leaf_of_row, tree, features, table, config, n_threads).run();
+                                                const Workers& workers) {
+  return Fit(g, h, n_outputs, h_columns, sample, leaf_of_row, tree, features, table, config, workers).run();
 }
 
 }  // namespace polyleaf

@@ -13,18 +13,12 @@
 
 #include "../linear_table.h"
 #include "../sample.h"
+#include "../settings.h"
 #include "../tree.h"
-#include "leaf_block.h"
+#include "../workers.h"
+#include "linear_block.h"
 
 namespace polyleaf {
-
-struct LinearLeafConfig {
-  double reg_lambda = 1.0;     // on the intercept
-  double linear_lambda = 1.0;  // on slopes, per standard deviation of the feature
-  double learning_rate = 1.0;
-  int32_t max_regressors = 5;
-  bool clip = true;  // hold payloads within those of the leaf's own rows
-};
 
 // Of every leaf, in the order in which its path from the root splits on them.
 struct Regressors {
@@ -41,6 +35,6 @@ std::shared_ptr<LinearLeaves> fit_linear_leaves(const float* g, const float* h, 
                                                 const RowSample& sample, const int32_t* leaf_of_row,
                                                 const Tree& tree, const FeatureMatrix& features,
                                                 const LinearTable& table, const LinearLeafConfig& config,
-                                                int n_threads);
+                                                const Workers& workers);
 
 }  // namespace polyleaf

@@ -22,9 +22,9 @@ int exponent_above(float largest) {
 }  // namespace
 
 std::vector<double> leaf_sums(const float* values, int n_columns, const RowSample& sample,
-                              const int32_t* leaf_of_row, int32_t n_leaves, int n_threads) {
+                              const int32_t* leaf_of_row, int32_t n_leaves, const Workers& workers) {
   const int64_t n_used = sample.n_used(), n_blocks = Block::count(n_used, kBlock);
-  const std::vector<float> largest = largest_magnitudes(values, n_columns, sample, n_threads);
+  const std::vector<float> largest = largest_magnitudes(values, n_columns, sample, workers);
   std::vector<float> scale(largest.size(), 0.0f);
   std::vector<int> exponent(n_columns, 0);
   for (int j = 0; j < n_columns; ++j) {
@@ -32,8 +32,8 @@ std::vector<double> leaf_sums(const float* values, int n_columns, const RowSampl
     if (largest[j] >= kSmallestDerivative) scale[j] = std::ldexp(1.0f, kFixedPointBits - exponent[j]);
   }
   const size_t size = static_cast<size_t>(n_leaves) * n_columns;
-  std::vector<std::vector<int64_t>> sums(n_threads);
-  parallel_for(n_threads, n_blocks, [&](int64_t task, int thread) {
+  std::vector<std::vector<int64_t>> sums(workers.n_threads);
+  parallel_for(workers, n_blocks, [&](int64_t task, int thread) {
     if (sums[thread].empty()) sums[thread].assign(size, 0);
     const Block rows(n_used, kBlock, task);
     POLYLEAF_SELECT(leaf_kernels)
@@ -53,17 +53,16 @@ namespace {
 
 // Curvature 1 for every row: the rows of each leaf, or the sum of their multipliers.
 std::vector<double> leaf_weights(const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
-                                 int n_threads) {
+                                 const Workers& workers) {
   if (sample.multiplier != nullptr) {
     const std::vector<float> ones(static_cast<size_t>(sample.n_all), 1.0f);
-    return leaf_sums(ones.data(), 1, sample, leaf_of_row, n_leaves, n_threads);
+    return leaf_sums(ones.data(), 1, sample, leaf_of_row, n_leaves, workers);
   }
-  std::vector<std::vector<int64_t>> counts(n_threads, std::vector<int64_t>(n_leaves, 0));
-  parallel_for(n_threads, Block::count(sample.n_used(), kBlock), [&](int64_t task, int thread) {
+  std::vector<std::vector<int64_t>> counts(workers.n_threads, std::vector<int64_t>(n_leaves, 0));
+  parallel_for(workers, Block::count(sample.n_used(), kBlock), [&](int64_t task, int thread) {
     const Block rows(sample.n_used(), kBlock, task);
     int64_t* count = counts[thread].data();
-    for (int64_t i = rows.begin; i < rows.end; ++i)
-      ++count[leaf_of_row[sample.rows != nullptr ? sample.rows[i] : i]];
+    for (int64_t i = rows.begin; i < rows.end; ++i) ++count[leaf_of_row[sample.row(i)]];
   });
   std::vector<double> weights(n_leaves, 0.0);
   for (const auto& count : counts)
@@ -83,32 +82,18 @@ std::vector<int> block_outputs(const double* G, int n_outputs, int size) {
   return outputs;
 }
 
-constexpr double kLeastPivot = 1.0 / (1 << 20);  // relative to its diagonal entry, as in scores/full.h
-
-// One leaf's w = -(H + lambda I)^-1 G over some outputs, 0 for the others; elimination as in scores/full.h.
+// One leaf's w = -(H + lambda I)^-1 G over some outputs, 0 for the others.
 void solve_full(const double* G, const double* H, int n_outputs, const LeafConfig& config, float* out) {
   const std::vector<int> outputs = block_outputs(G, n_outputs, config.block_size);
   const int m = static_cast<int>(outputs.size());
-  std::vector<double> A(packed(m, 0)), y(m), inverse(m);
+  std::vector<double> A(packed_size(m)), y(m), inverse(m);
   for (int i = 0; i < m; ++i) {
     y[i] = G[outputs[i]];
     for (int j = 0; j <= i; ++j) A[packed(i, j)] = H[packed(outputs[i], outputs[j])];
     A[packed(i, i)] += config.reg_lambda;
-    inverse[i] = A[packed(i, i)] * kLeastPivot;
   }
-  for (int j = 0; j < m; ++j) {
-    const double pivot = A[packed(j, j)];
-    inverse[j] = pivot > inverse[j] ? 1.0 / pivot : 0.0;
-    for (int i = j + 1; i < m; ++i) {
-      const double factor = A[packed(i, j)] * inverse[j];
-      y[i] -= factor * y[j];
-      for (int p = j + 1; p <= i; ++p) A[packed(i, p)] -= factor * A[packed(p, j)];
-    }
-  }
-  for (int j = m - 1; j >= 0; --j) {
-    for (int i = j + 1; i < m; ++i) y[j] -= A[packed(i, j)] * y[i];
-    y[j] *= inverse[j];
-  }
+  eliminate<kLeafPivotBits>(A.data(), m, y.data(), 1, inverse.data());
+  substitute(A.data(), m, y.data(), 1, inverse.data());
   std::fill(out, out + n_outputs, 0.0f);
   for (int i = 0; i < m; ++i) out[outputs[i]] = static_cast<float>(-y[i] * config.learning_rate);
 }
@@ -116,16 +101,16 @@ void solve_full(const double* G, const double* H, int n_outputs, const LeafConfi
 }  // namespace
 
 std::vector<double> curvature_sums(const float* h, int h_columns, const RowSample& sample,
-                                   const int32_t* leaf_of_row, int32_t n_leaves, int n_threads) {
-  return h != nullptr ? leaf_sums(h, h_columns, sample, leaf_of_row, n_leaves, n_threads)
-                      : leaf_weights(sample, leaf_of_row, n_leaves, n_threads);
+                                   const int32_t* leaf_of_row, int32_t n_leaves, const Workers& workers) {
+  return h != nullptr ? leaf_sums(h, h_columns, sample, leaf_of_row, n_leaves, workers)
+                      : leaf_weights(sample, leaf_of_row, n_leaves, workers);
 }
 
 void newton_leaves(const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,
-                   const int32_t* leaf_of_row, int32_t n_leaves, const LeafConfig& config, int n_threads,
-                   float* out) {
-  const std::vector<double> G = leaf_sums(g, n_outputs, sample, leaf_of_row, n_leaves, n_threads);
-  const std::vector<double> H = curvature_sums(h, h_columns, sample, leaf_of_row, n_leaves, n_threads);
+                   const int32_t* leaf_of_row, int32_t n_leaves, const LeafConfig& config,
+                   const Workers& workers, float* out) {
+  const std::vector<double> G = leaf_sums(g, n_outputs, sample, leaf_of_row, n_leaves, workers);
+  const std::vector<double> H = curvature_sums(h, h_columns, sample, leaf_of_row, n_leaves, workers);
   if (h == nullptr) h_columns = 1;
   if (h_columns > std::max(1, n_outputs)) {
     for (int32_t leaf = 0; leaf < n_leaves; ++leaf)

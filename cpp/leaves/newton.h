@@ -3,20 +3,21 @@
 //
 // Owns: the leaf problem of dense leaves. Must not know: how the structure was found.
 #pragma once
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
 
 #include "../channels.h"
 #include "../isa.h"
+#include "../scores/step.h"
+#include "../settings.h"
+#include "../workers.h"
 
 namespace polyleaf {
 
-struct LeafConfig {
-  double reg_lambda = 1.0, reg_alpha = 0.0, max_delta_step = 0.0, learning_rate = 1.0;
-  int block_size = 0;  // full curvature: outputs that a leaf solves for, those of largest gradient; 0: all
-};
+// Of systems of a leaf (packed.h). Scores, whose sums are float32, have 13: a direction with a curvature in
+// between counts for a leaf's step, not for the gain of the split that made it.
+constexpr int kLeafPivotBits = 20;
 
 struct LeafKernels {
   // sums[leaf][j] += trunc(values_ij * multiplier_i * scale_j) over rows [begin, end) of the sample
@@ -28,12 +29,12 @@ POLYLEAF_DECLARE_KERNELS(LeafKernels, leaf_kernels)
 // Sums of (n_all, n_columns) values per leaf, float64 (n_leaves, n_columns): exact multiples of 2^-30 of a
 // power of two above the column's largest magnitude.
 std::vector<double> leaf_sums(const float* values, int n_columns, const RowSample& sample,
-                              const int32_t* leaf_of_row, int32_t n_leaves, int n_threads);
+                              const int32_t* leaf_of_row, int32_t n_leaves, const Workers& workers);
 
 // Summed curvature per leaf, float64 (n_leaves, h_columns): of h, or, where that is nullptr, one column of
 // the rows of each leaf (the sum of their multipliers).
 std::vector<double> curvature_sums(const float* h, int h_columns, const RowSample& sample,
-                                   const int32_t* leaf_of_row, int32_t n_leaves, int n_threads);
+                                   const int32_t* leaf_of_row, int32_t n_leaves, const Workers& workers);
 
 // The step of one output from its summed derivatives, before the learning rate, and how much it lowers twice
 // the loss.
@@ -41,18 +42,16 @@ struct NewtonStep {
   double w, worth;
   NewtonStep(double gradient, double curvature, const LeafConfig& config) {
     const double c = curvature + config.reg_lambda;
-    const double shrunk = std::max(std::fabs(gradient) - config.reg_alpha, 0.0);
-    double size = c > 0 ? shrunk / c : 0.0;
-    if (config.max_delta_step > 0) size = std::min(size, config.max_delta_step);
-    w = c > 0 ? -std::copysign(size, gradient) : 0.0;
-    worth = (2.0 * shrunk - c * size) * size;
+    const Step<double, double> step(gradient, c, config.reg_alpha, config.max_delta_step);
+    w = c > 0 ? -std::copysign(step.size, gradient) : 0.0;
+    worth = (2.0 * step.kept - c * step.size) * step.size;
   }
 };
 
 // out: (n_leaves, n_outputs) float32. h: (n_all, h_columns) with h_columns 1, n_outputs or that of a packed
 // lower triangle (TFBT eq. 6), or nullptr: curvature 1.
 void newton_leaves(const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,
-                   const int32_t* leaf_of_row, int32_t n_leaves, const LeafConfig& config, int n_threads,
-                   float* out);
+                   const int32_t* leaf_of_row, int32_t n_leaves, const LeafConfig& config,
+                   const Workers& workers, float* out);
 
 }  // namespace polyleaf

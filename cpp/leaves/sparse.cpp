@@ -61,9 +61,10 @@ std::vector<double> node_sums(const Tree& tree, const std::vector<double>& leave
 
 SparseLeafArrays sparse_leaves(const float* g, const float* h, int n_outputs, int h_columns,
                                const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
-                               const LeafConfig& config, int32_t leaf_k, const Tree* shared, int n_threads) {
-  std::vector<double> G = leaf_sums(g, n_outputs, sample, leaf_of_row, n_leaves, n_threads);
-  std::vector<double> H = curvature_sums(h, h_columns, sample, leaf_of_row, n_leaves, n_threads);
+                               const LeafConfig& config, int32_t leaf_k, const Tree* shared,
+                               const Workers& workers) {
+  std::vector<double> G = leaf_sums(g, n_outputs, sample, leaf_of_row, n_leaves, workers);
+  std::vector<double> H = curvature_sums(h, h_columns, sample, leaf_of_row, n_leaves, workers);
   if (h == nullptr) h_columns = 1;
   std::vector<std::vector<Candidate>> leaves(n_leaves);
   // Candidates of a set of rows; the worth is its own, and that of the rows beside it where they are given.
@@ -98,21 +99,6 @@ SparseLeafArrays sparse_leaves(const float* g, const float* h, int n_outputs, in
 
 namespace {
 
-// Rows of the sample, leaf by leaf, ascending in each.
-struct RowsOfLeaf {
-  std::vector<int64_t> begin;
-  std::vector<uint32_t> rows;
-  RowsOfLeaf(const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves)
-      : begin(static_cast<size_t>(n_leaves) + 1, 0), rows(static_cast<size_t>(sample.n_used())) {
-    const auto row_at = [&](int64_t i) { return sample.rows != nullptr ? sample.rows[i] : i; };
-    for (int64_t i = 0; i < sample.n_used(); ++i) ++begin[leaf_of_row[row_at(i)] + 1];
-    for (int32_t leaf = 0; leaf < n_leaves; ++leaf) begin[leaf + 1] += begin[leaf];
-    std::vector<int64_t> next(begin.begin(), begin.end() - 1);
-    for (int64_t i = 0; i < sample.n_used(); ++i)
-      rows[next[leaf_of_row[row_at(i)]]++] = static_cast<uint32_t>(row_at(i));
-  }
-};
-
 struct Scratch {
   Buffer<int64_t> sums;  // one an output, zero but for those touched
   TouchedOutputs touched;
@@ -123,23 +109,24 @@ struct Scratch {
 
 SparseLeafArrays sparse_leaves(const SparseRows& g, const float* weight, const RowSample& sample,
                                const int32_t* leaf_of_row, int32_t n_leaves, const LeafConfig& config,
-                               int32_t leaf_k, int n_threads) {
-  const FixedPoint fixed = fixed_point(g, sample, n_threads);
+                               int32_t leaf_k, const Workers& workers) {
+  const FixedPoint fixed = fixed_point(g, sample, workers);
   const std::vector<double> H =
-      curvature_sums(weight, weight != nullptr ? 1 : 0, sample, leaf_of_row, n_leaves, n_threads);
-  const RowsOfLeaf rows(sample, leaf_of_row, n_leaves);
-  std::vector<Scratch> scratch(static_cast<size_t>(n_threads));
+      curvature_sums(weight, weight != nullptr ? 1 : 0, sample, leaf_of_row, n_leaves, workers);
+  std::vector<uint32_t> rows(static_cast<size_t>(sample.n_used()));
+  const std::vector<int64_t> begin = rows_by_leaf(sample, leaf_of_row, n_leaves, rows.data());
+  std::vector<Scratch> scratch(static_cast<size_t>(workers.n_threads));
   std::vector<std::vector<Candidate>> leaves(static_cast<size_t>(n_leaves));
-  parallel_for(n_threads, n_leaves, [&](int64_t leaf, int thread) {
+  parallel_for(workers, n_leaves, [&](int64_t leaf, int thread) {
     Scratch& s = scratch[thread];
     if (s.sums.size() == 0) {
       s.sums.reserve(static_cast<size_t>(g.n_outputs()));
       std::fill_n(s.sums.data(), g.n_outputs(), int64_t{0});
       s.touched.reserve(g.n_outputs());
     }
-    for (int64_t i = rows.begin[leaf]; i < rows.begin[leaf + 1]; ++i) {
-      const SparseRow row = g.row(rows.rows[i]);
-      const float m = sample.multiplier != nullptr ? sample.multiplier[rows.rows[i]] : 1.0f;
+    for (int64_t i = begin[leaf]; i < begin[leaf + 1]; ++i) {
+      const SparseRow row = g.row(rows[i]);
+      const float m = sample.factor(rows[i]);
       for (int64_t e = 0; e < row.n; ++e) {
         s.touched.touch(row.outputs[e]);
         s.sums[row.outputs[e]] += fixed(row.values[e] * m);

@@ -9,6 +9,7 @@
 
 #include "../sparse_rows.h"
 #include "../tree.h"
+#include "../workers.h"
 #include "newton.h"
 
 namespace polyleaf {
@@ -24,11 +25,12 @@ struct SparseLeafArrays {
 // children share their outputs; nullptr: each leaf for itself.
 SparseLeafArrays sparse_leaves(const float* g, const float* h, int n_outputs, int h_columns,
                                const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
-                               const LeafConfig& config, int32_t leaf_k, const Tree* shared, int n_threads);
+                               const LeafConfig& config, int32_t leaf_k, const Tree* shared,
+                               const Workers& workers);
 
 // From sparse gradients; every output has the curvature of its row: `weight` (n_all), or 1.
 SparseLeafArrays sparse_leaves(const SparseRows& g, const float* weight, const RowSample& sample,
                                const int32_t* leaf_of_row, int32_t n_leaves, const LeafConfig& config,
-                               int32_t leaf_k, int n_threads);
+                               int32_t leaf_k, const Workers& workers);
 
 }  // namespace polyleaf

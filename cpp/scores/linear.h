@@ -9,6 +9,7 @@
 // five (OneOutput).
 #pragma once
 #include "../kernels/eight.h"
+#include "../packed.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
@@ -55,8 +56,8 @@ struct OneOutput {
 // hxx, hzx, gx.
 template <class V, int P>
 struct LinearSide {
-  V factor[P + 1][P + 1];  // of the elimination, below the diagonal
-  V kept[P + 1];           // 1 / pivot, or 0
+  V A[packed_size(P + 1)];  // x, then z
+  V kept[P + 1];            // the least pivots, then 1 / pivot, or 0
   V inverse, shrunk, middle;
   V hz[P > 0 ? P : 1];
 
@@ -69,65 +70,39 @@ struct LinearSide {
     middle = V{};
     for (int i = 0; i < P; ++i) {
       hz[i] = hz_of(i);
-      factor[i + 1][0] = V{};
+      V* row = A + packed(i + 1, 0);
+      row[0] = V{};
       for (int j = 0; j <= i; ++j) {
         const V second = hzz_of(i, j);
-        factor[i + 1][j + 1] = second - (hz[i] * hz[j]) * inverse;
-        if (j == i) least[i + 1] = kLeastMomentPivot * second;
+        row[j + 1] = second - (hz[i] * hz[j]) * inverse;
+        if (j == i) kept[i + 1] = kLeastMomentPivot * second;
       }
-      factor[i + 1][i + 1] = (factor[i + 1][i + 1] + ridge[i]) + noise[i] * count;
+      row[i + 1] = (row[i + 1] + ridge[i]) + noise[i] * count;
     }
-    factor[0][0] = V{};
-    least[0] = V{};
+    A[0] = V{};
+    kept[0] = V{};
   }
   template <class HZThere, class HZX>
   POLYLEAF_METHOD void regressor(V h_there, V hx, V hxx, const HZThere& hz_there, const HZX& hzx,
                                  double slope_ridge) {
     middle = hx * inverse_of(h_there);
     const V spread = hxx - hx * middle;
-    factor[0][0] = select(spread > kLeastSpread * hxx, spread + slope_ridge, V{});
-    for (int i = 0; i < P; ++i) factor[i + 1][0] = hzx(i) - middle * hz_there(i);
+    A[0] = select(spread > kLeastSpread * hxx, spread + slope_ridge, V{});
+    for (int i = 0; i < P; ++i) A[packed(i + 1, 0)] = hzx(i) - middle * hz_there(i);
   }
-  POLYLEAF_METHOD void eliminate() {
-    for (int j = 0; j <= P; ++j) {
-      const V pivot = factor[j][j];
-      kept[j] = select(pivot > least[j], inverse_of(pivot), V{});
-      for (int i = j + 1; i <= P; ++i) {
-        const V column = factor[i][j];
-        const V f = column * kept[j];
-        for (int q = j + 1; q < i; ++q) factor[i][q] -= f * factor[q][j];
-        factor[i][i] -= f * column;
-      }
-    }
-    // Entries below the diagonal stay as they were when their column was eliminated: the factor is theirs
-    // times `kept`.
-  }
+  POLYLEAF_METHOD void eliminate() { eliminate_above<V>(A, P + 1, nullptr, 0, kept); }
 
   // The right-hand side of one output; gx: product of its gradient with x, where x takes part.
   template <class GZ>
   POLYLEAF_METHOD void right_hand_side(V g, V gx, V g_there, const GZ& gz, V* y) const {
     y[0] = gx - middle * g_there;
     for (int i = 0; i < P; ++i) y[i + 1] = gz(i) - g * (hz[i] * inverse);
-    for (int j = 0; j <= P; ++j)
-      for (int i = j + 1; i <= P; ++i) y[i] -= (factor[i][j] * kept[j]) * y[j];
+    follow(A, P + 1, y, kept);
   }
   // What one output adds to twice the loss removed.
-  POLYLEAF_METHOD V score(V g, const V* y) const {
-    V terms = (g * g) * shrunk;
-    for (int j = 0; j <= P; ++j) terms += (y[j] * y[j]) * kept[j];
-    return terms;
-  }
+  POLYLEAF_METHOD V score(V g, const V* y) const { return quadratic_form(P + 1, y, kept, (g * g) * shrunk); }
   // y becomes minus the slopes.
-  POLYLEAF_METHOD void solve(V* y) const {
-    for (int j = P; j >= 0; --j) {
-      V rest = y[j];
-      for (int i = j + 1; i <= P; ++i) rest -= factor[i][j] * y[i];
-      y[j] = rest * kept[j];
-    }
-  }
-
- private:
-  V least[P + 1];
+  POLYLEAF_METHOD void solve(V* y) const { substitute(A, P + 1, y, 1, kept); }
 };
 
 }  // namespace POLYLEAF_ISA_NAMESPACE

@@ -1,14 +1,17 @@
-// What a score is. A score reads summed channels of the left and right child, sixteen outputs (or sixteen
-// candidates) at a time, and says how much the loss would fall; `solve` of the leaf problem is the same
-// formula's argument (leaves/newton.cpp). Included by kernels only, inside the namespace of an instruction
-// set.
+// Scores whose terms are separate by output: what one reads of summed channels, sixteen outputs (or sixteen
+// candidates) at a time, and says of the fall of the loss. The step behind it is that of the leaves (step.h).
+// Included by kernels only, inside the namespace of an instruction set.
 //
-// To add one: a header here that satisfies the concept, one line in kernels/split.cpp, one twin in
-// tests/reference.py.
+// To add one: a header here that satisfies the concept, a line in `with_score` (kernels/separable.h), a twin
+// in tests/reference/scores.py. Scores of other kinds (full curvature, leaves of few outputs, linear leaves)
+// fill a ScoreKernels of their own (split.h): that is the contract of all scores. Of its entries
+// `output_terms` may be null where LinearKernels::solve answers for it, `out_of_reach` where leaves hold all
+// outputs.
 #pragma once
 #include <concepts>
 
 #include "../kernels/lanes.h"
+#include "step.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
@@ -27,17 +30,8 @@ concept Score = requires(const S s, f32x16 g, f32x16 h) {
 
 // A term of one side where plain division is not enough: L1 and limited steps.
 POLYLEAF_INLINE f32x16 regularised_term(f32x16 g, f32x16 c, const Regularisation& r) {
-  const f32x16 zero = {};
-  const f32x16 size = select(g < zero, -g, g);
-  const f32x16 shrunk = size - r.alpha;
-  const f32x16 kept = larger(shrunk, zero);
-  f32x16 w = kept / c;
-  w = select(c > zero, w, zero);
-  if (r.max_delta_step > 0) {
-    const f32x16 limit = broadcast(r.max_delta_step);
-    w = select(w < limit, w, limit);
-  }
-  return (2.0f * kept) * w - (c * w) * w;  // the signs of t and w cancel
+  const Step<f32x16, float> step(g, c, r.alpha, r.max_delta_step);
+  return (2.0f * step.kept) * step.size - (c * step.size) * step.size;
 }
 
 // The score of both kinds of curvature where plain division is not enough.

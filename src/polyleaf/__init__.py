@@ -10,17 +10,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import callbacks, metrics, multilabel_files, objectives, projections, recipes, sketches
-    from .binning import BinMapper
-    from .dataset import Dataset
-    from .estimators import PolyleafClassifier, PolyleafRegressor, load_model
-    from .model import Model
+    from polyleaf import callbacks, files, metrics, objectives, projections, recipes, sketches
+    from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor, load_model
+    from polyleaf.inputs.binning import BinMapper
+    from polyleaf.inputs.dataset import Dataset
+    from polyleaf.model import Model
 
     __version__: str
 
 _HOME = {
-    "BinMapper": "binning",
-    "Dataset": "dataset",
+    "BinMapper": "inputs.binning",
+    "Dataset": "inputs.dataset",
     "Model": "model",
     "PolyleafClassifier": "estimators",
     "PolyleafRegressor": "estimators",
@@ -28,8 +28,8 @@ _HOME = {
 }
 _MODULES = (
     "callbacks",
+    "files",
     "metrics",
-    "multilabel_files",
     "objectives",
     "projections",
     "recipes",
@@ -43,9 +43,9 @@ __all__ = [
     "PolyleafClassifier",
     "PolyleafRegressor",
     "callbacks",
+    "files",
     "load_model",
     "metrics",
-    "multilabel_files",
     "objectives",
     "projections",
     "recipes",
@@ -55,7 +55,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return importlib.import_module(".serialize", __name__).polyleaf_version()
+        return importlib.import_module(".model.serialize", __name__).polyleaf_version()
     if name in _MODULES:
         return importlib.import_module(f".{name}", __name__)
     if name not in _HOME:

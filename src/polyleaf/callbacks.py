@@ -28,11 +28,11 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from .metrics import Metric
-    from .model import Model
+    from polyleaf.metrics import Metric
+    from polyleaf.model import Model
 
 __all__ = [
     "Callback",
@@ -44,7 +44,8 @@ __all__ = [
     "as_callbacks",
 ]
 
-EvalsLog = dict[str, dict[str, list[float]]]
+EvalsLog: TypeAlias = dict[str, dict[str, list[float]]]
+"""`{data name: {metric name: [value of each round]}}`."""
 
 
 class Callback:
@@ -204,7 +205,7 @@ class EarlyStopping(Callback):
     def _is_maximized(self, metric: str) -> bool:
         if self.maximize is not None:
             return self.maximize
-        from .metrics import get_metric
+        from polyleaf.metrics import get_metric
 
         for known in self._known:
             if known.name == metric:

@@ -6,20 +6,17 @@ Owns: trees in the user's terms (names, thresholds, categories). Must not know: 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-import polyleaf._core as _core
-from polyleaf import forest
-from polyleaf.leaf_storage import LEAF_DTYPES
-from polyleaf.model import Model
-from polyleaf.trees import Tree
-
-# What leaves hold.
-_VALUES = ("values", "value_scales", *forest.KIND_ARRAYS)
+from polyleaf.model import Model, storage
+from polyleaf.model.leaf_kinds import Names
+from polyleaf.model.leaf_storage import LEAF_DTYPES
+from polyleaf.model.sizes import depths_of
+from polyleaf.model.trees import Tree
 
 TABLE_KINDS = ("dict", "pandas", "polars", "pyarrow")
 
@@ -49,11 +46,8 @@ def nodes_table(model: Model, kind: Literal["dict", "pandas", "polars", "pyarrow
     """
     if kind not in TABLE_KINDS:
         raise ValueError(f"kind={kind!r} is unknown; it must be one of {', '.join(TABLE_KINDS)}.")
-    types = _COLUMNS | {
-        name: entry
-        for leaves in sorted(set(forest.kinds_of(model.forest)))
-        for name, entry in _COLUMNS_OF_KIND[leaves].items()
-    }
+    kinds = sorted(set(storage.kinds_of(model.forest)), key=lambda kind: kind.name)
+    types = _COLUMNS | {name: entry for kind in kinds for name, entry in kind.columns.items()}
     columns: dict[str, list[Any]] = {name: [] for name in types}
     for tree in _trees(model):
         for node in tree["nodes"]:
@@ -117,18 +111,6 @@ _COLUMNS = {
     "cover": "float",
 }
 
-_COLUMNS_OF_KIND: dict[str, dict[str, str]] = {
-    "dense": {},
-    "sparse": {"value_outputs": "list str"},
-    "linear": {
-        "regressors": "list str",
-        "centre": "list float",
-        "coefficients": "list list float",
-        "lower": "list float",
-        "upper": "list float",
-    },
-}
-
 
 def dump_json(model: Model, path: str | Path | None = None) -> dict[str, Any]:
     """The model as JSON types, to be read by people and other programs; it cannot be loaded back.
@@ -161,71 +143,9 @@ def dump_json(model: Model, path: str | Path | None = None) -> dict[str, Any]:
     return content
 
 
-def size_report(
-    model: Model,
-    X: Any = None,
-    y: Any = None,
-    sample_weight: Any = None,
-    *,
-    metrics: Any = None,
-    rounds: Sequence[int] | None = None,
-    n_threads: int = 1,
-) -> dict[str, Any]:
-    """How large a model is, and with data, how good it is with its first rounds only.
-
-    Parameters
-    ----------
-    model : Model
-    X, y, sample_weight : optional
-        Data as its estimator takes them: of a test set, say.
-    metrics : str, callable or list of these, optional
-        As the estimators' `eval_metric`. Default: the metric that goes with the objective.
-    rounds : sequence of int, optional
-        Sizes to score. Default: 1, 2, 5, 10, 25, 50, 100, 250, ... and all.
-
-    Returns
-    -------
-    dict
-        `rounds`, `trees`, `nodes`, `leaves`, `features`, `features_used` (in splits or by linear leaves),
-        `outputs`, `kinds` (number of trees with each kind of leaves that occurs), `bytes` (of the trees in a
-        file), `bytes_of` ("structure", "statistics", "values": their parts), `bytes_by_leaf_dtype` (what
-        `bytes` is with that `leaf_dtype`; None where values do not fit it), `depth` and `leaves_per_tree`
-        (each `min`, `mean`, `max` over trees); where there are sparse or linear leaves `entries_per_leaf`,
-        the mean number of outputs or regressors of these. With data also `scores`: for each size a dict of
-        `rounds`, `trees`, `nodes`, `bytes` and the metrics by name.
-    """
-    trees = [tree for tree, _, _ in forest.trees_of(model.forest)]
-    used = np.union1d(model.forest.split_features(), model.forest.regressors())
-    kinds = forest.kinds_of(model.forest)
-    arrays = forest.to_arrays(model.forest, statistics=model.has_statistics)
-    sizes = {name: array.nbytes for name, array in arrays.items()}
-    statistics = sum(sizes.get(name, 0) for name in forest.STATISTICS)
-    values = sum(sizes[name] for name in _VALUES if name in sizes)
-    report: dict[str, Any] = {
-        "rounds": model.n_rounds,
-        "trees": len(trees),
-        "nodes": sum(tree.n_nodes for tree in trees),
-        "leaves": sum(tree.n_leaves for tree in trees),
-        "features": model.n_features,
-        "features_used": len(used),
-        "outputs": model.n_outputs,
-        "bytes": sum(sizes.values()),
-        "bytes_of": {
-            "structure": sum(sizes.values()) - statistics - values,
-            "statistics": statistics,
-            "values": values,
-        },
-        "bytes_by_leaf_dtype": {dtype: _bytes_of_trees(model, dtype) for dtype in LEAF_DTYPES},
-        "depth": _spread([int(_depths(tree).max()) for tree in trees]),
-        "leaves_per_tree": _spread([tree.n_leaves for tree in trees]),
-        "kinds": {kind: kinds.count(kind) for kind in forest.KINDS if kind in kinds},
-    }
-    if "leaf_entries" in arrays:
-        report["entries_per_leaf"] = float(arrays["leaf_entries"].mean())
-    if X is not None:
-        scorer = _Scorer(model, X, y, sample_weight, metrics, n_threads)
-        report["scores"] = [scorer.at(size) for size in _sizes(model.n_rounds, rounds)]
-    return report
+def size_report(model: Model, X: Any = None, y: Any = None, **options: Any) -> dict[str, Any]:
+    """How large a model is, and with data, how good at each size; see `Model.size_report`."""
+    return model.size_report(X, y, **options)
 
 
 def leaf_dtype_report(
@@ -254,84 +174,21 @@ def leaf_dtype_report(
         `largest_change` of a raw score (in its unit) and the metrics by name; or `leaf_dtype` and `error`
         where the values do not fit.
     """
-    from polyleaf.serialize import from_bytes, to_bytes
-
-    exact = _Scorer(model, X, y, sample_weight, metrics, n_threads)
+    scorer = model.scorer(X, y, sample_weight, metrics)
+    exact = model.raw_predict(scorer.table, n_threads=n_threads)
     rows: list[dict[str, Any]] = []
     for dtype in LEAF_DTYPES:
         try:
-            data = to_bytes(model, dtype)
+            data = model.to_bytes(dtype)
         except ValueError as error:
             rows.append({"leaf_dtype": dtype, "error": str(error)})
             continue
-        rounded = from_bytes(data).raw_predict(exact.table, n_threads=n_threads)
-        change = float(np.abs(rounded - exact.raw(model.n_rounds)).max(initial=0.0))
-        bare = len(to_bytes(model, dtype, statistics=False))
+        rounded = Model.from_bytes(data).raw_predict(scorer.table, n_threads=n_threads)
+        change = float(np.abs(rounded - exact).max(initial=0.0))
+        bare = len(model.to_bytes(dtype, statistics=False))
         about = {"leaf_dtype": dtype, "file_bytes": len(data), "file_bytes_without_statistics": bare}
-        rows.append(about | {"largest_change": change} | exact.metrics_of(rounded))
+        rows.append(about | {"largest_change": change} | scorer(rounded))
     return rows
-
-
-class _Scorer:
-    """Metrics of a model on one data set, whose target is in the user's terms."""
-
-    def __init__(
-        self, model: Model, X: Any, y: Any, sample_weight: Any, metrics: Any, n_threads: int
-    ) -> None:
-        from polyleaf.features import as_features
-        from polyleaf.metrics import get_metrics
-        from polyleaf.targets import TargetEncoding
-
-        if "one_dimensional" not in model.metadata:
-            raise ValueError(
-                "This model does not say what its target is, because no estimator trained it: it cannot be "
-                "scored."
-            )
-        self.model, self.n_threads = model, n_threads
-        self.table = as_features(X, reference=model.mapper)
-        encoding = TargetEncoding.from_dict(model.metadata)
-        self.target = encoding.encode(y, sample_weight, normalized=False)
-        if self.target.n_rows != self.table.n_rows:
-            raise ValueError(f"X has {self.table.n_rows} rows, but y has {self.target.n_rows}.")
-        self.metrics = get_metrics(metrics, model.objective)
-
-    def raw(self, n_rounds: int) -> np.ndarray:
-        return self.model.raw_predict(self.table, 0, n_rounds, self.n_threads)
-
-    def metrics_of(self, raw: np.ndarray) -> dict[str, float]:
-        prediction = self.model.objective.transform(raw)
-        data = self.target.values, self.target.weight
-        return {
-            metric.name: float(metric(data[0], raw if metric.needs == "raw" else prediction, data[1]))
-            for metric in self.metrics
-        }
-
-    def at(self, n_rounds: int) -> dict[str, Any]:
-        part = self.model.copy()
-        part.truncate(n_rounds)
-        nodes = sum(tree.n_nodes for tree, _, _ in forest.trees_of(part.forest))
-        about = {"rounds": n_rounds, "trees": part.n_trees, "nodes": nodes}
-        return about | {"bytes": _bytes_of_trees(part, "float32")} | self.metrics_of(self.raw(n_rounds))
-
-
-def _sizes(n_rounds: int, wanted: Sequence[int] | None) -> list[int]:
-    """Numbers of rounds to score: those wanted, or a geometric series up to all."""
-    if wanted is None:
-        decades = [1, 2, 5] + [digits * 10**power for power in range(7) for digits in (10, 25, 50)]
-        return sorted({size for size in decades if size < n_rounds} | {n_rounds})
-    bad = [size for size in wanted if not 0 <= size <= n_rounds]
-    if bad:
-        raise ValueError(f"rounds has {bad[0]}, but the model has {n_rounds} rounds.")
-    return list(wanted)
-
-
-def _bytes_of_trees(model: Model, leaf_dtype: str) -> int | None:
-    """Bytes of the trees in a file; None where leaf values do not fit."""
-    try:
-        arrays = forest.to_arrays(model.forest, leaf_dtype, model.has_statistics)
-        return sum(array.nbytes for array in arrays.values())
-    except ValueError:
-        return None
 
 
 def summary(model: Model, n_features: int = 10) -> str:
@@ -385,8 +242,8 @@ def _trees(model: Model) -> Iterator[dict[str, Any]]:
 
 def _nodes(model: Model, thresholds: Thresholds, view: Tree) -> Iterator[dict[str, Any]]:
     tree = view.structure
-    depths = _depths(tree).tolist()
-    arrays = {name: getattr(tree, name).tolist() for name in forest.NODE_ARRAYS}
+    depths, names = depths_of(tree).tolist(), Names(model.feature_name, model.output_name)
+    arrays = {name: getattr(tree, name).tolist() for name in storage.NODE_ARRAYS}
     for node, depth in enumerate(depths):
         entry = {name: array[node] for name, array in arrays.items()}
         common = {"node": node, "depth": depth}
@@ -394,7 +251,7 @@ def _nodes(model: Model, thresholds: Thresholds, view: Tree) -> Iterator[dict[st
             common |= {"count": entry["count"], "cover": entry["cover"]}
         feature = entry["feature"]
         if feature < 0:
-            yield common | {"leaf": entry["leaf"]} | _payload(model, view, entry["leaf"])
+            yield common | {"leaf": entry["leaf"]} | view.cells(entry["leaf"], names)
             continue
         rule: dict[str, Any]
         if entry["category_set"] >= 0:
@@ -407,27 +264,6 @@ def _nodes(model: Model, thresholds: Thresholds, view: Tree) -> Iterator[dict[st
         if model.has_statistics:
             kept["gain"] = entry["gain"]
         yield common | {"feature": model.feature_name(feature)} | rule | kept
-
-
-def _payload(model: Model, tree: Tree, leaf: int) -> dict[str, Any]:
-    """What a leaf holds."""
-    if tree.kind == "sparse":
-        outputs, values = tree.leaf_sparse(leaf)
-        return {
-            "value": values.tolist(),
-            "value_outputs": [model.output_name(k) for k in outputs.tolist()],
-        }
-    payload: dict[str, Any] = {"value": tree.leaf_values(leaf).tolist()}
-    if tree.kind == "linear":
-        function = tree.leaf_linear(leaf)
-        payload |= {
-            "regressors": [model.feature_name(f) for f in function.features.tolist()],
-            "centre": function.centre.tolist(),
-            "coefficients": function.coefficients.tolist(),
-            "lower": [b if np.isfinite(b) else None for b in function.lower.tolist()],
-            "upper": [b if np.isfinite(b) else None for b in function.upper.tolist()],
-        }
-    return payload
 
 
 class Thresholds:
@@ -456,20 +292,5 @@ def _category_names(mapper: Any, feature: int, words: np.ndarray) -> list[str]:
     return names + ([str(name) for name in rare] if rare and goes_left(len(kept)) else [])
 
 
-def _depths(tree: _core.Tree) -> np.ndarray:
-    """Depth of each node; 0 for the root."""
-    depths = [0] * tree.n_nodes
-    for node, (left, right) in enumerate(zip(tree.left.tolist(), tree.right.tolist(), strict=True)):
-        if left >= 0:
-            depths[left] = depths[right] = depths[node] + 1
-    return np.array(depths)
-
-
 def _in_mib(size: int) -> str:
     return f"{size / 2**20:.2f} MiB"
-
-
-def _spread(numbers: list[int]) -> dict[str, float]:
-    if not numbers:
-        return {"min": 0, "mean": 0.0, "max": 0}
-    return {"min": min(numbers), "mean": float(np.mean(numbers)), "max": max(numbers)}

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import polyleaf._core as _core
+from polyleaf.inputs.csr import arrays_of, canonical
 
 __all__ = ["PROJECTIONS", "Projection", "Projector"]
 
@@ -139,7 +140,7 @@ class Projector:
         return self._fit(X, Y, seed, n_threads, wanted=True)
 
     def _fit(self, X: Any, Y: Any, seed: int, n_threads: int, wanted: bool) -> tuple[Projection, Any]:
-        rows = _as_csr(X, "X")
+        rows = canonical(X, "X")
         n, n_features = rows.shape
         columns = self._surviving_columns(rows)
         idf = None
@@ -241,7 +242,7 @@ class Projection:
         ValueError
             For values that are not finite, and where X has another number of columns than the training data.
         """
-        rows = _as_csr(X, "X")
+        rows = canonical(X, "X")
         if rows.shape[1] != self.n_features:
             raise ValueError(
                 f"X has {rows.shape[1]} features, but the projection was fitted on {self.n_features}."
@@ -336,35 +337,10 @@ def _labels(Y: Any, n_rows: int) -> sp.csr_matrix:
     if not sp.issparse(Y):
         Y = np.asarray(Y)
         Y = Y[:, None] if Y.ndim == 1 else Y
-    labels = _as_csr(Y, "Y")
+    labels = canonical(Y, "Y")
     if labels.shape[0] != n_rows:
         raise ValueError(f"X has {n_rows} rows, Y has {labels.shape[0]}.")
     return labels
-
-
-def _as_csr(values: Any, what: str) -> sp.csr_matrix:
-    """float32 CSR without duplicates and stored zeros, columns ascending; the input is not changed."""
-    if not sp.issparse(values):
-        values = np.asarray(values)
-        if values.ndim != 2:
-            raise ValueError(f"{what} must have two dimensions, not {values.ndim}.")
-        if values.dtype.kind not in "buif":
-            raise ValueError(f"{what} must hold numbers, not {values.dtype}.")
-    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused below
-        rows = sp.csr_matrix(values, dtype=np.float32)
-    if min(rows.shape) < 1:
-        raise ValueError(f"{what} has shape {rows.shape}; it needs a row and a column.")
-    if rows.shape[1] > np.iinfo(np.int32).max:
-        raise ValueError(f"{what} has {rows.shape[1]} columns; more than 2147483647 are not possible.")
-    if not np.isfinite(rows.data).all():
-        raise ValueError(
-            f"{what} holds NaN, infinity or a number beyond float32: a projection needs all values."
-        )
-    if not rows.has_canonical_format or not rows.data.all():
-        rows = rows.copy()  # it may share its arrays with the caller's
-        rows.sum_duplicates()
-        rows.eliminate_zeros()
-    return rows
 
 
 class _Products:
@@ -373,8 +349,8 @@ class _Products:
     def __init__(self, rows: sp.csr_matrix, n_threads: int, transposed: bool = True) -> None:
         self.n, self.m = rows.shape
         self.n_threads = n_threads
-        self._rows = _arrays_of(rows)
-        self._columns = _arrays_of(rows.T.tocsr()) if transposed else None
+        self._rows = arrays_of(rows)
+        self._columns = arrays_of(rows.T.tocsr()) if transposed else None
 
     def times(self, matrix: Array) -> NDArray[np.float32]:
         """X @ matrix: (n, d)."""
@@ -392,14 +368,6 @@ class _Products:
 
     def means_of_columns(self) -> NDArray[np.float64]:
         return np.bincount(self._rows[1], self._rows[2], self.m) / self.n
-
-
-def _arrays_of(rows: sp.csr_matrix) -> tuple[Array, Array, Array]:
-    return (
-        rows.indptr.astype(np.int64, copy=False),
-        rows.indices.astype(np.int32, copy=False),
-        rows.data.astype(np.float32, copy=False),
-    )
 
 
 def _float32(matrix: Array) -> NDArray[np.float32]:

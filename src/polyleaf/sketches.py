@@ -245,7 +245,7 @@ SKETCHES: dict[str, Callable[..., Any]] = {
 """Names that `sketch=` takes, besides "auto"."""
 
 
-def get_sketch(sketch: Any, dim: int | None, n_rows: int, n_outputs: int) -> Sketch | None:
+def get_sketch(sketch: Any, dim: int | None, n_outputs: int) -> Sketch | None:
     """The sketch that a parameter means.
 
     Parameters
@@ -254,8 +254,8 @@ def get_sketch(sketch: Any, dim: int | None, n_rows: int, n_outputs: int) -> Ske
         "auto": none up to `AUTO_ABOVE` outputs, above the one that did best in docs/sketches.md.
     dim : int or None
         Columns, for a name or "auto"; None: `DEFAULT_DIM`.
-    n_rows, n_outputs : int
-        Shape of the gradients.
+    n_outputs : int
+        Columns of the gradients.
 
     Returns
     -------

@@ -1,12 +1,26 @@
-"""How many threads to use. Owns the meaning of ``n_jobs``; must not know what the threads do."""
+"""Who works: how many threads. Owns the meaning of ``n_jobs``; must not know what the threads do."""
 
 from __future__ import annotations
 
 import functools
 import os
+from dataclasses import dataclass
 from numbers import Integral
 
 import joblib
+
+
+@dataclass(frozen=True)
+class Workers:
+    """What work is shared among. A model does not depend on it.
+
+    Attributes
+    ----------
+    n_threads : int
+        At least 1.
+    """
+
+    n_threads: int
 
 
 @functools.cache

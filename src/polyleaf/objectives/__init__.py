@@ -1,180 +1,128 @@
 """Objectives: what training minimises. Start with base.py, which says how an objective is used.
 
-Owns the names. A new element-wise loss is a struct in cpp/kernels/objectives.cpp, a name in LossFamily
-(cpp/objectives.h), a class in one of these files and a line in `_CLASSES`.
+Owns how one is made of a name, a class, a function or a model file. Each says of itself what others need to
+know; its name means nothing outside this folder. A new element-wise loss is a struct in
+cpp/kernels/objectives.cpp and a class in one of these files (CONTRIBUTING.md).
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from typing import Any
 
-from polyleaf.objectives.base import Objective, Problem
-from polyleaf.objectives.binary import Logistic, SquaredHinge
+from polyleaf.objectives import binary, exponential, location, log_link, softmax
+from polyleaf.objectives.base import Objective, Problem, is_built_in
+from polyleaf.objectives.binary import *  # noqa: F403
 from polyleaf.objectives.custom import Custom
-from polyleaf.objectives.exponential import Exponential, ExponentialMargin
-from polyleaf.objectives.location import AbsoluteError, Huber, Quantile, SquaredError
-from polyleaf.objectives.log_link import Gamma, Poisson, Tweedie
-from polyleaf.objectives.softmax import Softmax
+from polyleaf.objectives.exponential import *  # noqa: F403
+from polyleaf.objectives.location import *  # noqa: F403
+from polyleaf.objectives.log_link import *  # noqa: F403
+from polyleaf.objectives.registry import find_or_raise, known, make, register
+from polyleaf.objectives.softmax import *  # noqa: F403
 
 __all__ = [
-    "AbsoluteError",
     "Custom",
-    "Exponential",
-    "ExponentialMargin",
-    "Gamma",
-    "Huber",
-    "Logistic",
+    "NotRegistered",
     "Objective",
-    "Poisson",
     "Problem",
-    "Quantile",
-    "Softmax",
-    "SquaredError",
-    "SquaredHinge",
-    "Tweedie",
+    "automatic_name",
     "get_objective",
+    "objective_class",
     "objective_from_dict",
     "objective_names",
+    "register",
 ]
+__all__ += binary.__all__ + exponential.__all__ + location.__all__ + log_link.__all__ + softmax.__all__
 
-_CLASSES: dict[str, type[Objective]] = {
-    cls.name: cls
-    for cls in (
-        SquaredError,
-        AbsoluteError,
-        Quantile,
-        Huber,
-        Poisson,
-        Gamma,
-        Tweedie,
-        Logistic,
-        Softmax,
-        Exponential,
-        ExponentialMargin,
-        SquaredHinge,
-    )
-}
+AnyObjective = str | type[Objective] | Objective | Callable[..., Any]
 
-# Names that users of XGBoost, LightGBM, CatBoost and scikit-learn know.
-_ALIASES: dict[str, str] = {
-    "reg:squarederror": "squared_error",
-    "regression": "squared_error",
-    "regression_l2": "squared_error",
-    "l2": "squared_error",
-    "mse": "squared_error",
-    "rmse": "squared_error",
-    "mean_squared_error": "squared_error",
-    "multirmse": "squared_error",
-    "reg:absoluteerror": "absolute_error",
-    "regression_l1": "absolute_error",
-    "l1": "absolute_error",
-    "mae": "absolute_error",
-    "mean_absolute_error": "absolute_error",
-    "reg:quantileerror": "quantile",
-    "pinball": "quantile",
-    "multiquantile": "quantile",
-    "count:poisson": "poisson",
-    "reg:gamma": "gamma",
-    "reg:tweedie": "tweedie",
-    "binary:logistic": "logistic",
-    "reg:logistic": "logistic",
-    "binary": "logistic",
-    "binary_crossentropy": "logistic",
-    "cross_entropy": "logistic",
-    "xentropy": "logistic",
-    "log_loss": "logistic",
-    "logloss": "logistic",
-    "multilogloss": "logistic",
-    "multilabel": "logistic",
-    "multi:softprob": "softmax",
-    "multi:softmax": "softmax",
-    "multiclass": "softmax",
-    "multi_logloss": "softmax",
-    "mlogloss": "softmax",
-    "categorical_crossentropy": "softmax",
-}
 
-_PARAMETER_ALIASES: dict[str, str] = {
-    "quantile_alpha": "alpha",
-    "huber_slope": "delta",
-    "tweedie_variance_power": "variance_power",
-    "num_class": "n_classes",
-}
+class NotRegistered(ValueError):
+    """A model file's objective is a class that is not registered here."""
 
 
 def objective_names() -> list[str]:
-    """Canonical names of the built-in objectives."""
-    return list(_CLASSES)
+    """Canonical names of the objectives built in."""
+    return [name for name, cls in known().items() if is_built_in(cls)]
 
 
-def get_objective(objective: str | Callable[..., Any] | Objective, **parameters: Any) -> Objective:
-    """The objective of that name, or the callable as an objective.
+def automatic_name(kind: str, sparse: bool) -> str:
+    """The objective that "auto" stands for, for a target of `kind` "binary", "multiclass" or "multilabel"."""
+    if kind == "multiclass":
+        return softmax.Softmax.name
+    return binary.SquaredHinge.name if sparse else binary.Logistic.name
+
+
+def objective_class(objective: AnyObjective) -> type[Objective]:
+    """The class that a name, a class, an objective or a function stands for; ValueError for anything else."""
+    if isinstance(objective, str):
+        return find_or_raise(objective)
+    if isinstance(objective, Objective):
+        return type(objective)
+    if isinstance(objective, type) and issubclass(objective, Objective):
+        return objective
+    if callable(objective):
+        return Custom
+    raise ValueError(f"objective must be a name or a callable; got {type(objective).__name__}.")
+
+
+def get_objective(objective: AnyObjective, **parameters: Any) -> Objective:
+    """The objective of that name or class, or the callable as an objective.
 
     Parameters
     ----------
-    objective : str, callable or Objective
-        A canonical name (`objective_names`), one that XGBoost, LightGBM or CatBoost use, or a function: a
-        loss written with JAX, or one that returns ``(gradient, curvature)`` (see `Custom`). An `Objective` is
-        returned as it is.
+    objective : str, type, callable or Objective
+        A name: canonical (`objective_names`, and those given to `register`), or one that XGBoost, LightGBM or
+        CatBoost use. A subclass of `Objective`. A function: a loss written with JAX, or one that returns
+        ``(gradient, curvature)`` (see `Custom`). An `Objective` is returned as it is.
     **parameters
-        Those of the objective: ``alpha``, ``non_crossing`` (quantile), ``delta`` (huber), ``curvature``
-        (poisson, gamma, tweedie), ``variance_power`` (tweedie), ``scale_pos_weight`` (logistic),
-        ``n_classes`` (softmax, exponential, exponential_margin), ``softmax_curvature`` (softmax),
-        ``n_outputs`` and ``curvature`` (callable).
+        Fields of its class; the names that estimators have for them will do.
 
     Raises
     ------
     ValueError
         For an unknown name, an unknown parameter or a value out of range.
     """
+    cls = objective_class(objective)
     if isinstance(objective, Objective):
         if parameters:
             raise ValueError(
                 f"An objective that is already made takes no parameters; got {sorted(parameters)}."
             )
         return objective
-    if callable(objective):
-        return _make(Custom, {"function": objective, **parameters})
-    if not isinstance(objective, str):
-        raise ValueError(f"objective must be a name or a callable; got {type(objective).__name__}.")
-    name = _ALIASES.get(objective.lower(), objective.lower())
-    if name not in _CLASSES:
-        close = difflib.get_close_matches(name, [*_CLASSES, *_ALIASES], n=1)
-        raise ValueError(
-            f"Unknown objective {objective!r}.{f' Did you mean {close[0]!r}?' if close else ''} Known are "
-            f"{', '.join(_CLASSES)}, and any callable."
-        )
-    return _make(_CLASSES[name], parameters)
+    if cls is Custom and objective is not Custom:
+        parameters["function"] = objective
+    return make(cls, parameters)
 
 
 def objective_from_dict(values: Mapping[str, Any]) -> Objective:
-    """The inverse of ``Objective.to_dict``; ValueError where `values` is not such a dict."""
+    """The inverse of ``Objective.to_dict``. Nothing is imported for it.
+
+    Raises
+    ------
+    NotRegistered
+        Where `values` is of a class that `register` would have to make known first.
+    ValueError
+        Where it is not such a dict.
+    """
     if not isinstance(values, Mapping) or not isinstance(values.get("name"), str):
         raise ValueError("An objective is stored as a mapping with a 'name'; this one has none.")
-    parameters = {key: value for key, value in values.items() if key != "name"}
-    name = values["name"]
-    if name == Custom.name:
+    parameters = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
+    name, label = str(parameters.pop("name")), parameters.pop("class", None)
+    if name == Custom.name and label is None:
         if parameters.pop("function", None) is not None:
             raise ValueError("A stored custom objective holds no function.")
-        return _make(Custom, parameters)
-    if name not in _CLASSES:
-        raise ValueError(f"Unknown objective {name!r} in stored model; known are {', '.join(_CLASSES)}.")
-    return _make(_CLASSES[name], parameters)
-
-
-def _make(cls: type[Objective], parameters: dict[str, Any]) -> Objective:
-    known = [field.name for field in fields(cls)]
-    renamed = {_PARAMETER_ALIASES.get(key, key): value for key, value in parameters.items()}
-    unknown = [key for key in renamed if key not in known]
-    if unknown:
-        raise ValueError(
-            f"Objective {cls.name!r} has no parameter {unknown[0]!r}; it takes "
-            f"{', '.join(known) if known else 'none'}."
+        return make(Custom, parameters)
+    cls = known().get(name)
+    if label is not None and (cls is None or is_built_in(cls)):
+        module, _, qualified = str(label).partition(":")
+        raise NotRegistered(
+            f"The objective of this model, {name!r}, is the class {qualified} of the module {module}, which "
+            f"is not registered here. Import it and call polyleaf.objectives.register({qualified}), then "
+            "load the model again."
         )
-    try:
-        return cls(**renamed)
-    except TypeError as error:
-        raise ValueError(f"Objective {cls.name!r}: a parameter has the wrong type ({error}).") from None
+    if cls is None or (label is None and not is_built_in(cls)):
+        raise ValueError(
+            f"Unknown objective {name!r} in stored model; known are {', '.join(objective_names())}."
+        )
+    return make(cls, parameters)

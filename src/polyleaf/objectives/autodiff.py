@@ -12,16 +12,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.objectives.base import Array, Problem, packed_diagonal
-from polyleaf.objectives.curvature import check_not_negative, settled, unpack
-
-if TYPE_CHECKING:
-    from polyleaf.objectives.custom import Custom
+from polyleaf.objectives.base import Array, Objective, Problem
+from polyleaf.objectives.curvature import check_not_negative, settled
+from polyleaf.objectives.packed import packed_diagonal, packed_lower, unpack
 
 # Entries of Hessians (float64) that are computed at a time.
 _CHUNK_ENTRIES = 1 << 20
@@ -102,18 +100,22 @@ def _first_line(error: Exception) -> str:
 
 
 class LossProblem(Problem):
-    """`Custom` with a loss, bound to data: ``target`` is class ids ``(n,)``, or float64 ``(n,)`` or ``(n,
-    T)``.
+    """A loss bound to data: ``target`` is class ids ``(n,)``, or float64 ``(n,)`` or ``(n, T)``.
 
-    The base score minimises the loss over constants (L-BFGS from 0).
+    `curvature` is a choice of curvature.py. The base score minimises the loss over constants (L-BFGS from 0).
     """
 
-    objective: Custom
-
     def __init__(
-        self, objective: Custom, loss: RowLoss, target: Array, n_outputs: int, weight: Array | None
+        self,
+        objective: Objective,
+        loss: RowLoss,
+        curvature: str,
+        target: Array,
+        n_outputs: int,
+        weight: Array | None,
     ) -> None:
         super().__init__(objective, len(target), n_outputs, weight)
+        self.curvature = curvature
         if weight is not None and weight.shape[1] > 1:
             raise ValueError(
                 "The objective is a loss of whole rows, which weights of single outputs (or missing targets) "
@@ -147,18 +149,18 @@ class LossProblem(Problem):
         return best[1]
 
     def curvature_shape(self) -> tuple[int, int] | None:
-        if self.objective.curvature != "none":
+        if self.curvature != "none":
             return (self.n_rows, self.n_outputs)
         return None if self.weight is None else (self.n_rows, 1)
 
     def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
-        first_order = self.objective.curvature == "none"
+        first_order = self.curvature == "none"
         self._write("slope" if first_order else "diagonal", raw, g, None if first_order else h)
         if h is not None and first_order:
             h[...] = 1.0 if self.weight is None else self.weight
 
     def full_curvature(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
-        if self.objective.curvature != "none":
+        if self.curvature != "none":
             return self._write("full", raw, g, h)
         self._write("slope", raw, g, None)
         h[...] = 0.0
@@ -226,7 +228,7 @@ class LossProblem(Problem):
             if "curvature" in found:
                 found["curvature"] = settled(
                     found["curvature"],
-                    self.objective.curvature,
+                    self.curvature,
                     partial(self._where_in_chunk, rows, z),
                     self.n_outputs if kind == "full" else None,
                 )
@@ -285,7 +287,7 @@ class LossProblem(Problem):
 
 def _functions_of(jax: Any, loss: RowLoss, n_outputs: int) -> dict[str, Callable[..., Any]]:
     """Compiled functions of a chunk: ``(targets, scores (c, K)) -> {name: float64 (c, ...)}``."""
-    lower = np.tril_indices(n_outputs)
+    lower = packed_lower(n_outputs)
     gradient = jax.grad(loss, argnums=1)
     hessian = jax.jacfwd(gradient, argnums=1)  # forward over reverse: as many gradients as there are outputs
 
@@ -349,7 +351,7 @@ class _Check:
         curvature = self._hessian_rows(kind, found["curvature"])
         self._compare_curvature(points, curvature, above, below)
         self._look_for_curvature(curvature, found["gradient"])
-        if kind == "full" and self.problem.objective.curvature == "exact":
+        if kind == "full" and self.problem.curvature == "exact":
             self._check_convex()
         if self.problem.n_outputs <= _KINKS_UP_TO:
             self._look_for_kinks(kind)
@@ -434,9 +436,8 @@ class _Check:
             raise ValueError(
                 f"The loss has no curvature: its second derivative is 0 for output "
                 f"{self.outputs[np.argmax(flat)]} at all {len(curvature)} points tried, as for |x|, relu, "
-                "hinges "
-                'and other piecewise linear functions. Set curvature="none" and leaf_curvature="none" for '
-                'first-order boosting (that is Custom(loss, curvature="none")), or smooth the loss.'
+                'hinges and other piecewise linear functions. Set curvature="none" and leaf_curvature="none" '
+                'for first-order boosting (that is Custom(loss, curvature="none")), or smooth the loss.'
             )
 
     def _look_for_kinks(self, kind: str) -> None:

@@ -3,7 +3,7 @@
 The life of an objective:
 
 1. ``get_objective(name_or_callable, **parameters)`` makes one (``objectives/__init__.py``). It is frozen and
-   holds parameters only, never data.
+   holds parameters only, never data. ``suited_to`` gives it what an estimator knows.
 2. ``objective.prepare(target, weight)`` checks the target's domain and binds it: a `Problem`. A validation
    set is a second `Problem` of the same objective.
 3. ``problem.base_score()`` is the best constant for the training rows.
@@ -12,66 +12,121 @@ The life of an objective:
 5. ``problem.curvature_shape()`` says which array ``h`` to allocate, or that none is needed.
 6. Each round ``problem.derivatives(raw, g, h)`` writes the gradient and the curvature at the raw scores; or
    ``problem.full_curvature(raw, g, h)`` the gradient and the Hessian of each row, where one is wanted.
-7. After a tree, ``problem.renew_leaves(...)`` gives leaf values that Newton's step cannot (medians,
-   quantiles), or None.
+7. Where ``objective.renews_leaves``, ``problem.renew_leaves(...)`` gives the leaf values of a tree, which
+   Newton's step cannot (medians, quantiles).
 8. ``problem.loss(raw)`` is the mean training loss, whose derivative ``g`` is.
 9. ``objective.transform(raw + base)`` turns scores into predictions; ``to_dict`` keeps the objective with a
    model.
 
 Shapes: ``n`` rows, ``K`` outputs. Raw scores are float32 ``(n, K)``; the base score is float64 ``(K,)``. A
-Hessian is packed: its lower triangle row by row, entry (i, j), j <= i, at ``i (i + 1) / 2 + j``.
+Hessian is packed (packed.py).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from polyleaf.objectives.packed import packed_diagonal
+
 FloatArray = NDArray[np.floating[Any]]
 Array = NDArray[Any]
+
+TARGET_KINDS = ("values", "labels", "classes")
+
+_Self = TypeVar("_Self", bound="Objective")
 
 
 @dataclass(frozen=True)
 class Objective(ABC):
-    """A loss with its link and its parameters.
+    """A loss with its link and its parameters, and what it says of itself: the class attributes.
 
     Attributes
     ----------
     name : str
-        Canonical name; `objective_from_dict` finds the class by it.
-    constant_curvature : bool
-        The curvature is 1 for every unweighted row and output, so no array is kept for it.
-    shared_curvature : bool
-        One curvature per row serves all outputs.
+        Canonical name, which a model file keeps.
+    aliases : tuple of str
+        Names that other libraries have for it.
+    target_kinds : tuple of str
+        What it learns from: "values" are float ``(n, K)``, "labels" are that, each 0 or 1 (of two classes:
+        one label), "classes" are int32 ids ``(n,)`` of one of K classes. A regressor has values. A classifier
+        has labels, or classes where there are three or more; of an objective for labels only it asks for each
+        class against the rest.
+    parameters : mapping of str to str
+        Arguments of estimators that it takes, and the fields that they are for. "n_outputs" stands for the
+        number of classes or labels, which a classifier counts.
     separable : bool
         The loss is a sum over outputs.
     full_curvature : bool
         All second derivatives exist: `Problem.full_curvature` gives them. It does where the loss is
         separable; another loss overrides it, or says False here.
-    class_ids : bool
-        The target is int32 class ids ``(n,)``, not float ``(n, K)``.
+    location : bool
+        It depends on score - target alone, so that targets may be moved and scaled.
+    renews_leaves : bool
+        `Problem.renew_leaves` has values to give, which no Newton step would.
     probabilities : bool
         `transform` gives probabilities.
     zero_base : float or None
         The base score at which a target of 0 has the derivative 0, so that rows with few targets that are not
         0 have few derivatives; None: there is none, or the loss cannot do without all outputs of a row.
     default_metric : str
-        Name of the metric evaluated when the user names none.
+        Name of the metric evaluated when the user names none. Default: the loss itself.
     """
 
     name: ClassVar[str]
-    constant_curvature: ClassVar[bool] = False
-    shared_curvature: ClassVar[bool] = False
+    aliases: ClassVar[tuple[str, ...]] = ()
+    target_kinds: ClassVar[tuple[str, ...]] = ("values",)
+    parameters: ClassVar[Mapping[str, str]] = {}
     separable: ClassVar[bool] = True
     full_curvature: ClassVar[bool] = True
-    class_ids: ClassVar[bool] = False
+    location: ClassVar[bool] = False
+    renews_leaves: ClassVar[bool] = False
     probabilities: ClassVar[bool] = False
     zero_base: ClassVar[float | None] = None
-    default_metric: ClassVar[str]
+    default_metric: ClassVar[str] = "loss"
+
+    @property
+    def constant_curvature(self) -> bool:
+        """Whether the curvature is 1 for every unweighted row and output, so that no array is kept for it."""
+        return False
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """Levels of the quantiles that are learned for each column of the target; none for other losses."""
+        return ()
+
+    def outputs_per_target(self) -> int:
+        """Outputs learned for each column of the target: more than one for several quantiles."""
+        return max(1, len(self.levels))
+
+    def n_scores(self, n_targets: int) -> int:
+        """Raw scores of a row whose target has so many columns, or classes."""
+        return n_targets * self.outputs_per_target()
+
+    def suited_to(self: _Self, n_outputs: int | None, first_order: bool) -> _Self:
+        """This objective with what an estimator knows, where its parameters leave that open.
+
+        Parameters
+        ----------
+        n_outputs : int, optional
+            Number of classes or labels; None for values.
+        first_order : bool
+            Nobody will ask for second derivatives.
+        """
+        field = self.parameters.get("n_outputs")
+        if n_outputs is None or field is None or getattr(self, field) is not None:
+            return self
+        return replace(self, **{field: n_outputs})
+
+    def metric_for(self, kind: str, n_targets: int) -> str:
+        """Name of the metric evaluated when the user names none, for a target "regression", "binary",
+        "multiclass" or "multilabel" with so many columns or classes."""
+        return self.default_metric
 
     @abstractmethod
     def prepare(self, target: Array, weight: Array | None) -> Problem:
@@ -98,9 +153,32 @@ class Objective(ABC):
         return {}
 
     def to_dict(self) -> dict[str, Any]:
-        """The objective as JSON values: its name and parameters."""
+        """The objective as JSON values: its name and parameters; of a class that is not built in also its
+        `origin`, which tells who loads it what to register."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {"name": self.name} | {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
+        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
+        return (
+            {"name": self.name} | ({} if is_built_in(type(self)) else {"class": origin(type(self))}) | plain
+        )
+
+
+def origin(cls: type[Objective]) -> str:
+    """Module and qualified name of a class, "module:name"."""
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def name_within(cls: type[Objective], known: Container[str]) -> str:
+    """The first name of a class and those it derives from that is among `known`.
+
+    So the core's loss is found for a class that is one of this package's but for some trait, and its name.
+    """
+    names = [vars(base)["name"] for base in cls.__mro__ if "name" in vars(base)]
+    return next(name for name in names if name in known)
+
+
+def is_built_in(cls: type[Objective]) -> bool:
+    """Whether the class is one of this package's."""
+    return cls.__module__.startswith(f"{__package__}.")
 
 
 class Problem(ABC):
@@ -141,8 +219,10 @@ class Problem(ABC):
 
     def curvature_shape(self) -> tuple[int, int] | None:
         """Shape of ``h``: ``(n, K)``, or ``(n, 1)`` where it serves all outputs, or None where it is 1
-        throughout."""
-        return (self.n_rows, self.n_outputs)
+        throughout. A constant curvature is that of the weights, where there are any."""
+        if not self.objective.constant_curvature:
+            return (self.n_rows, self.n_outputs)
+        return None if self.weight is None else (self.n_rows, self.weight.shape[1])
 
     @abstractmethod
     def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
@@ -189,40 +269,24 @@ class Problem(ABC):
         not known.
         """
 
-    @property
-    def renews_leaves(self) -> bool:
-        """Whether `renew_leaves` has values to give."""
-        return False
-
     def renew_leaves(
         self, raw: Array, leaf_of_row: Array, n_leaves: int, rows: Array | None = None, n_threads: int = 1
-    ) -> NDArray[np.float32] | None:
-        """Leaf values that minimise the loss exactly, before shrinkage, or None to keep Newton's.
+    ) -> NDArray[np.float32]:
+        """Leaf values that minimise the loss exactly, before shrinkage; asked for where `renews_leaves`.
 
         Parameters
         ----------
         raw : float32 (n, K)
         leaf_of_row : int32 (n,)
             Leaf of every row; negative for rows in no leaf.
-        rows : int32 (m,), optional
-            The rows to fit on (the sample of this tree); all by default.
+        rows : uint32 (m,), optional
+            The rows to fit on, ascending (the sample of this tree); all by default.
 
         Returns
         -------
-        float32 (n_leaves, K), or None
+        float32 (n_leaves, K)
         """
-        return None
-
-
-def packed_size(n_outputs: int) -> int:
-    """Entries of a packed Hessian."""
-    return n_outputs * (n_outputs + 1) // 2
-
-
-def packed_diagonal(n_outputs: int) -> NDArray[np.intp]:
-    """Where the entries ``(i, i)`` of a packed Hessian are: ``(K,)``."""
-    i = np.arange(n_outputs)
-    return i * (i + 3) // 2
+        raise NotImplementedError(f"Leaves of {self.objective.name!r} are Newton steps.")
 
 
 def as_matrix(target: Array) -> FloatArray:
@@ -247,8 +311,7 @@ def as_weight(weight: Array | None, n_rows: int, n_outputs: int) -> NDArray[np.f
     if weight.shape not in {(n_rows, 1), (n_rows, n_outputs)}:
         raise ValueError(
             f"Weights must have shape ({n_rows},), or ({n_rows}, {n_outputs}) for a weight per row and "
-            f"output; "
-            f"got {weight.shape}."
+            f"output; got {weight.shape}."
         )
     return np.ascontiguousarray(weight)
 

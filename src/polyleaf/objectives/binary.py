@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-import polyleaf._core as _core
 from polyleaf.objectives.base import Array, FloatArray, check_domain
-from polyleaf.objectives.elementwise import ElementwiseObjective, ElementwiseProblem, core_config
+from polyleaf.objectives.elementwise import ElementwiseObjective, ElementwiseProblem
+from polyleaf.objectives.registry import register
+
+__all__ = ["Logistic", "SquaredHinge"]
 
 
 def _half_a_row(problem: ElementwiseProblem) -> float:
@@ -18,6 +21,7 @@ def _half_a_row(problem: ElementwiseProblem) -> float:
     return 0.5 / (problem.n_rows + 1.0)
 
 
+@register
 @dataclass(frozen=True)
 class Logistic(ElementwiseObjective):
     """Cross-entropy ``-s y ln p - (1 - y) ln(1 - p)`` with ``p = 1 / (1 + e^-score)``, label by label.
@@ -34,6 +38,20 @@ class Logistic(ElementwiseObjective):
     """
 
     name: ClassVar[str] = "logistic"
+    aliases: ClassVar[tuple[str, ...]] = (
+        "binary:logistic",
+        "reg:logistic",
+        "binary",
+        "binary_crossentropy",
+        "cross_entropy",
+        "xentropy",
+        "log_loss",
+        "logloss",
+        "multilogloss",
+        "multilabel",
+    )
+    target_kinds: ClassVar[tuple[str, ...]] = ("values", "labels")
+    parameters: ClassVar[Mapping[str, str]] = {"scale_pos_weight": "scale_pos_weight"}
     default_metric: ClassVar[str] = "logloss"
     probabilities: ClassVar[bool] = True
 
@@ -44,15 +62,11 @@ class Logistic(ElementwiseObjective):
         if values.ndim > 1 or values.size == 0 or not (np.isfinite(values) & (values > 0)).all():
             raise ValueError(
                 "Objective 'logistic': scale_pos_weight must be a finite number > 0, or one for each label; "
-                "got "
-                f"{self.scale_pos_weight!r}."
+                f"got {self.scale_pos_weight!r}."
             )
         object.__setattr__(
             self, "scale_pos_weight", values.item() if values.ndim == 0 else tuple(values.tolist())
         )
-
-    def core_config(self) -> _core.LossConfig:
-        return core_config(_core.LossFamily.logistic)
 
     def output_parameter(self, n_outputs: int) -> NDArray[np.float64]:
         values = np.asarray(self.scale_pos_weight, dtype=np.float64)
@@ -74,6 +88,7 @@ class Logistic(ElementwiseObjective):
         return np.where(scores >= 0, 1.0, small) / (1.0 + small)
 
 
+@register
 @dataclass(frozen=True)
 class SquaredHinge(ElementwiseObjective):
     """``max(0, 1 - t score)^2 / 2`` with ``t = 2 y - 1``. A score above 0 says yes; there are no
@@ -84,12 +99,9 @@ class SquaredHinge(ElementwiseObjective):
     """
 
     name: ClassVar[str] = "squared_hinge"
+    target_kinds: ClassVar[tuple[str, ...]] = ("labels",)
     default_metric: ClassVar[str] = "error"
-    constant_curvature: ClassVar[bool] = True
     zero_base: ClassVar[float | None] = -1.0  # at the margin of "no" (GBDT-SPARSE, eq. 9, moved and doubled)
-
-    def core_config(self) -> _core.LossConfig:
-        return core_config(_core.LossFamily.squared_hinge)
 
     def check_target(self, target: FloatArray, weight: Array | None) -> None:
         check_domain((target == 0) | (target == 1), target, weight, self.name, "targets 0 or 1")

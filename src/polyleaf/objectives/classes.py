@@ -4,6 +4,7 @@ binding of such a loss to class ids; must not know any particular one (see softm
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
-from polyleaf.objectives.base import Array, FloatArray, Objective, Problem, as_weight
+from polyleaf.objectives.base import Array, FloatArray, Objective, Problem, as_weight, name_within
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,10 @@ class ClassObjective(Objective):
         Default: the largest class id of the data set prepared, plus one.
     """
 
-    core_loss: ClassVar[_core.ClassLoss]
+    target_kinds: ClassVar[tuple[str, ...]] = ("classes",)
+    parameters: ClassVar[Mapping[str, str]] = {"n_outputs": "n_classes", "num_class": "n_classes"}
     default_metric: ClassVar[str] = "mlogloss"
     separable: ClassVar[bool] = False
-    class_ids: ClassVar[bool] = True
     probabilities: ClassVar[bool] = True
 
     n_classes: int | None = None
@@ -38,14 +39,20 @@ class ClassObjective(Objective):
                 f"Objective {self.name!r}: n_classes must be an integer >= 2; got {self.n_classes!r}."
             )
 
-    @abstractmethod
-    def bind(self, label: NDArray[np.int32], n_classes: int, weight: Array | None) -> ClassProblem:
-        """The problem of class ids ``(n,)`` that have been checked."""
+    def n_scores(self, n_targets: int) -> int:
+        return self.n_classes or n_targets
+
+    def core_loss(self, n_classes: int) -> _core.ClassLoss:
+        """The loss as the core computes it: the one of this name."""
+        return _core.ClassLoss(name_within(type(self), _core.ClassLoss.known()), {})
 
     @abstractmethod
     def best_constant(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
         """Scores ``(K,)`` that minimise the loss over constants, where classes have these shares ``(K,)``,
         all positive."""
+
+    def transform(self, scores: FloatArray) -> FloatArray:
+        return softmax(scores)
 
     def prepare(self, target: Array, weight: Array | None) -> ClassProblem:
         label = np.asarray(target)
@@ -63,7 +70,8 @@ class ClassObjective(Objective):
             raise ValueError(
                 f"Class ids must lie in 0 .. {n_classes - 1}; got {label.min()} .. {label.max()}."
             )
-        return self.bind(np.ascontiguousarray(label, np.int32), n_classes, as_weight(weight, label.size, 1))
+        label = np.ascontiguousarray(label, np.int32)
+        return ClassProblem(self, label, n_classes, as_weight(weight, label.size, 1))
 
 
 class ClassProblem(Problem):
@@ -76,6 +84,7 @@ class ClassProblem(Problem):
     ) -> None:
         super().__init__(objective, label.size, n_classes, weight)
         self.label = label
+        self._loss = objective.core_loss(n_classes)
 
     def base_score(self, n_threads: int = 1) -> NDArray[np.float64]:
         """From the classes' shares in the weight; a class that no row has gets half a row."""
@@ -86,19 +95,19 @@ class ClassProblem(Problem):
         share = count / count.sum()
         return self.objective.best_constant(np.where(share > 0, share, 0.5 / (self.n_rows + 1.0)))
 
+    def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
+        assert h is not None  # the curvature is never constant
+        _core.class_derivatives(self._loss, raw, self.label, self.weight, self.offset, g, h, n_threads)
+
     def full_curvature(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
-        _core.class_hessians(
-            self.objective.core_loss, raw, self.label, self.weight, self.offset, g, h, n_threads
-        )
+        _core.class_hessians(self._loss, raw, self.label, self.weight, self.offset, g, h, n_threads)
 
     def loss(self, raw: Array, n_threads: int = 1) -> float:
-        return _core.class_mean(
-            self.objective.core_loss, raw, self.label, self.weight, self.offset, n_threads
-        )
+        return _core.class_mean(self._loss, raw, self.label, self.weight, self.offset, n_threads)
 
 
-def probabilities(scores: FloatArray) -> FloatArray:
-    """Softmax: exponentials of the scores ``(n, K)``, divided by their sum over the row."""
+def softmax(scores: FloatArray) -> FloatArray:
+    """Exponentials of the scores ``(n, K)``, divided by their sum over the row."""
     exponentials = np.exp(scores - scores.max(axis=1, keepdims=True))
     exponentials /= exponentials.sum(axis=1, keepdims=True)
     return exponentials

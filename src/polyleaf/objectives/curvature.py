@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.objectives.base import packed_diagonal
+from polyleaf.objectives.packed import pack, packed_diagonal, unpack
 
 CHOICES = ("exact", "absolute", "clip", "none")
 
@@ -21,20 +21,6 @@ CHOICES = ("exact", "absolute", "clip", "none")
 _ROUNDING = 1e-7
 
 FloatArray = NDArray[np.float64]
-
-
-def pack(hessians: FloatArray) -> FloatArray:
-    """Lower triangles (n, K (K + 1) / 2) of Hessians (n, K, K)."""
-    return hessians[(slice(None), *np.tril_indices(hessians.shape[1]))]
-
-
-def unpack(packed: FloatArray, n_outputs: int) -> FloatArray:
-    """Symmetric matrices (n, K, K) of packed ones."""
-    rows, columns = np.tril_indices(n_outputs)
-    hessians = np.empty((len(packed), n_outputs, n_outputs))
-    hessians[:, rows, columns] = packed
-    hessians[:, columns, rows] = packed
-    return hessians
 
 
 def settled(
@@ -73,9 +59,8 @@ def check_not_negative(own: FloatArray, where: Callable[[int], str]) -> None:
         row, k = np.argwhere(negative)[0]
         raise ValueError(
             f"The custom objective has a negative curvature, {own[row, k]:.6g}, at {where(int(row))}: it is "
-            "not "
-            'convex there, and a Newton step would go uphill. Make it Custom(function, curvature="absolute") '
-            'to use the absolute value, "clip" to use 0 in its place or "none" for first-order boosting '
-            "(Custom "
-            "is in polyleaf.objectives), or return an upper bound of the second derivative."
+            "not convex there, and a Newton step would go uphill. Make it Custom(function, "
+            'curvature="absolute") to use the absolute value, "clip" to use 0 in its place or "none" for '
+            "first-order boosting (Custom is in polyleaf.objectives), or return an upper bound of the second "
+            "derivative."
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from polyleaf.objectives import curvature as curvatures
 from polyleaf.objectives.autodiff import LossProblem, NotALoss, as_row_loss
-from polyleaf.objectives.base import Array, Objective, Problem, as_matrix, as_weight, packed_diagonal
+from polyleaf.objectives.base import TARGET_KINDS, Array, Objective, Problem, as_matrix, as_weight
+from polyleaf.objectives.packed import pack, packed_diagonal, unpack
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,8 @@ class Custom(Objective):
     """
 
     name: ClassVar[str] = "custom"
+    target_kinds: ClassVar[tuple[str, ...]] = TARGET_KINDS
+    parameters: ClassVar[Mapping[str, str]] = {"n_outputs": "n_outputs"}
     default_metric: ClassVar[str] = "rmse"
     separable: ClassVar[bool] = False
 
@@ -63,6 +66,18 @@ class Custom(Objective):
                 f"Objective 'custom': curvature must be one of {', '.join(curvatures.CHOICES)}; got "
                 f"{self.curvature!r}."
             )
+
+    def n_scores(self, n_targets: int) -> int:
+        return self.n_outputs or n_targets
+
+    def suited_to(self, n_outputs: int | None, first_order: bool) -> Custom:
+        suited = super().suited_to(n_outputs, first_order)
+        return replace(suited, curvature="none") if first_order else suited
+
+    def metric_for(self, kind: str, n_targets: int) -> str:
+        if kind != "regression":
+            return "merror" if kind == "multiclass" else "error"
+        return self.default_metric if self.n_scores(n_targets) == n_targets else "loss"
 
     def prepare(self, target: Array, weight: Array | None) -> CustomProblem | LossProblem:
         if self.function is None:
@@ -115,7 +130,8 @@ class CustomProblem(Problem):
         except NotALoss as error:
             self._why_no_loss = str(error)
             return self
-        return LossProblem(self.objective, loss, target, self.n_outputs, self.weight)
+        curvature = self.objective.curvature
+        return LossProblem(self.objective, loss, curvature, target, self.n_outputs, self.weight)
 
     def _returns_pair(self) -> bool:
         try:
@@ -143,8 +159,7 @@ class CustomProblem(Problem):
             raise ValueError(
                 f"The custom objective returned Hessians {(self.n_rows, *self._shape)}, which only "
                 'curvature="full" with leaf_curvature="full" uses. Set these, or return the diagonal of '
-                "shape "
-                f"{(self.n_rows, self.n_outputs)}."
+                f"shape {(self.n_rows, self.n_outputs)}."
             )
         columns = self._shape[0]
         if self.weight is not None and not self._takes_weight:
@@ -191,7 +206,7 @@ class CustomProblem(Problem):
                 h[...] = 0.0
                 h[:, packed_diagonal(self.n_outputs)] = curvature * weight
             else:
-                h[...] = curvatures.pack(curvature) * weight
+                h[...] = pack(curvature) * weight
         self._check_range(g, h)
 
     # --- the function and what it returns ---
@@ -220,9 +235,9 @@ class CustomProblem(Problem):
         if curvature.ndim == 2:
             return gradient, curvatures.settled(curvature, self.objective.curvature, self._row)
         self._check_symmetric(curvature)
-        packed = curvatures.pack((curvature + curvature.transpose(0, 2, 1)) / 2)
+        packed = pack((curvature + curvature.transpose(0, 2, 1)) / 2)
         packed = curvatures.settled(packed, self.objective.curvature, self._row, self.n_outputs)
-        return gradient, curvatures.unpack(packed, self.n_outputs)
+        return gradient, unpack(packed, self.n_outputs)
 
     def _returned(self, raw: Array) -> Any:
         scores = raw + self.base

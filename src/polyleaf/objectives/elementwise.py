@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
-from polyleaf.objectives.base import Array, FloatArray, Objective, Problem, as_matrix, as_weight
+from polyleaf.objectives.base import Array, FloatArray, Objective, Problem, as_matrix, as_weight, name_within
 
 
 @dataclass(frozen=True)
@@ -19,12 +18,15 @@ class ElementwiseObjective(Objective):
     """A loss that is a sum over rows and outputs of a function of (score, target, parameter of the
     output)."""
 
-    # Location families depend on score - target only: the base score is taken off the target, in float64.
-    location: ClassVar[bool] = False
+    def core_loss(self) -> _core.Loss:
+        """The loss as the core computes it: the one of this name, with its parameters."""
+        known = _core.Loss.known()
+        name = name_within(type(self), known)
+        return _core.Loss(name, {parameter: getattr(self, parameter) for parameter in known[name]})
 
-    @abstractmethod
-    def core_config(self) -> _core.LossConfig:
-        """The loss as the core names it."""
+    @property
+    def constant_curvature(self) -> bool:
+        return self.core_loss().unit_curvature
 
     @abstractmethod
     def check_target(self, target: FloatArray, weight: Array | None) -> None:
@@ -34,17 +36,13 @@ class ElementwiseObjective(Objective):
     def best_constant(self, problem: ElementwiseProblem, n_threads: int) -> NDArray[np.float64]:
         """Scores ``(K,)`` that minimise the loss over constants."""
 
-    def outputs_per_target(self) -> int:
-        """Outputs learned for each column of the target: more than one for several quantiles."""
-        return 1
-
     def output_parameter(self, n_outputs: int) -> NDArray[np.float64]:
         """The loss's number for each output (quantile level, weight of positives), ``(n_outputs,)``."""
         return np.ones(n_outputs)
 
-    def leaf_level(self, n_outputs: int) -> NDArray[np.float64] | None:
-        """Quantile level ``(n_outputs,)`` to which leaves are renewed; None: Newton's step is kept."""
-        return None
+    def leaf_level(self, n_outputs: int) -> NDArray[np.float64]:
+        """Quantile level ``(n_outputs,)`` to which leaves are renewed, where they are."""
+        return np.full(n_outputs, 0.5)
 
     def prepare(self, target: Array, weight: Array | None) -> ElementwiseProblem:
         target = as_matrix(target)
@@ -66,11 +64,12 @@ class ElementwiseProblem(Problem):
     def __init__(self, objective: ElementwiseObjective, target: FloatArray, weight: Array | None) -> None:
         super().__init__(objective, target.shape[0], target.shape[1], weight)
         self.target = target
-        self._config = objective.core_config()
+        self._loss = objective.core_loss()
         self._parameter = objective.output_parameter(self.n_outputs).astype(np.float32)
         self._set_kernel_target()
 
     def _set_kernel_target(self) -> None:
+        # The base score is taken off the target in float64, where the loss depends on the difference alone.
         target: Array = self.target
         if self.objective.location and self.base.any():
             target = target.astype(np.float64) - self.base
@@ -87,33 +86,21 @@ class ElementwiseProblem(Problem):
         super().set_base(base)
         self._set_kernel_target()
 
-    def curvature_shape(self) -> tuple[int, int] | None:
-        if not self.objective.constant_curvature:
-            return (self.n_rows, self.n_outputs)
-        return None if self.weight is None else (self.n_rows, self.weight.shape[1])
-
     def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
         _core.loss_derivatives(
-            self._config, raw, self._kernel_target, self.weight, self.offset, self._parameter, g, h, n_threads
+            self._loss, raw, self._kernel_target, self.weight, self.offset, self._parameter, g, h, n_threads
         )
 
     def loss(self, raw: Array, n_threads: int = 1) -> float:
         return _core.loss_mean(
-            self._config, raw, self._kernel_target, self.weight, self.offset, self._parameter, n_threads
+            self._loss, raw, self._kernel_target, self.weight, self.offset, self._parameter, n_threads
         )
-
-    @property
-    def renews_leaves(self) -> bool:
-        return self.objective.leaf_level(self.n_outputs) is not None
 
     def renew_leaves(
         self, raw: Array, leaf_of_row: Array, n_leaves: int, rows: Array | None = None, n_threads: int = 1
-    ) -> NDArray[np.float32] | None:
-        level = self.objective.leaf_level(self.n_outputs)
-        if level is None:
-            return None
-        residual = self._kernel_target - raw
-        return _core.leaf_quantiles(residual, self.weight, leaf_of_row, n_leaves, rows, level, n_threads)
+    ) -> NDArray[np.float32]:
+        level, residual = self.objective.leaf_level(self.n_outputs), self._kernel_target - raw
+        return _core.quantile_leaves(residual, self.weight, leaf_of_row, n_leaves, rows, level, n_threads)
 
     def mean_target(self, n_threads: int) -> NDArray[np.float64]:
         """Weighted mean of each output ``(K,)``; NaN where an output has no weight."""
@@ -122,14 +109,5 @@ class ElementwiseProblem(Problem):
 
     def target_quantile(self, level: NDArray[np.float64], n_threads: int) -> NDArray[np.float64]:
         """Lower weighted quantile of each output at `level` ``(K,)``; 0 where an output has no weight."""
-        found = _core.leaf_quantiles(self.target, self.weight, None, 1, None, level, n_threads)
+        found = _core.quantile_leaves(self.target, self.weight, None, 1, None, level, n_threads)
         return found[0].astype(np.float64)
-
-
-def core_config(family: Any, **values: float) -> _core.LossConfig:
-    """A `LossConfig` of the core with the given fields set."""
-    config = _core.LossConfig()
-    config.family = family
-    for name, value in values.items():
-        setattr(config, name, value)
-    return config

@@ -19,27 +19,23 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-import polyleaf._core as _core
-from polyleaf.objectives.base import Array, FloatArray
-from polyleaf.objectives.classes import ClassObjective, ClassProblem, probabilities
+from polyleaf.objectives.classes import ClassObjective
+from polyleaf.objectives.registry import register
+
+__all__ = ["Exponential", "ExponentialMargin"]
 
 
 @dataclass(frozen=True)
 class _CodedClasses(ClassObjective):
     """What both losses have in common."""
 
-    def bind(self, label: NDArray[np.int32], n_classes: int, weight: Array | None) -> ExponentialProblem:
-        return ExponentialProblem(self, label, n_classes, weight)
-
     def best_constant(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
         """Log shares: either loss is least where the softmax of the scores is the shares."""
         scores = np.log(shares)
         return scores - scores.mean()
 
-    def transform(self, scores: FloatArray) -> FloatArray:
-        return probabilities(scores)
 
-
+@register
 @dataclass(frozen=True)
 class Exponential(_CodedClasses):
     """``e^(mean of the scores - score_y)``: the multi-class exponential loss.
@@ -51,9 +47,9 @@ class Exponential(_CodedClasses):
     """
 
     name: ClassVar[str] = "exponential"
-    core_loss: ClassVar[_core.ClassLoss] = _core.ClassLoss.exponential
 
 
+@register
 @dataclass(frozen=True)
 class ExponentialMargin(_CodedClasses):
     """``sum over k != y of e^((score_k - score_y) / 2)``: an exponential of each margin.
@@ -63,13 +59,3 @@ class ExponentialMargin(_CodedClasses):
     """
 
     name: ClassVar[str] = "exponential_margin"
-    core_loss: ClassVar[_core.ClassLoss] = _core.ClassLoss.margin
-
-
-class ExponentialProblem(ClassProblem):
-    """`Exponential` or `ExponentialMargin` bound to data."""
-
-    def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
-        _core.exponential_derivatives(
-            self.objective.core_loss, raw, self.label, self.weight, self.offset, g, h, n_threads
-        )

@@ -9,15 +9,18 @@ the lower of the two in the middle, integer weights equal repeated rows, and eve
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-import polyleaf._core as _core
 from polyleaf.objectives.base import Array, FloatArray, check_domain, check_positive
-from polyleaf.objectives.elementwise import ElementwiseObjective, ElementwiseProblem, core_config
+from polyleaf.objectives.elementwise import ElementwiseObjective, ElementwiseProblem
+from polyleaf.objectives.registry import register
+
+__all__ = ["AbsoluteError", "Huber", "Quantile", "SquaredError"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,6 @@ class LocationObjective(ElementwiseObjective):
     """A function of score - target. The curvature is taken as 1: exact (squared error), an upper bound
     (Huber), or a mere scale for the split search (absolute error, quantile)."""
 
-    constant_curvature: ClassVar[bool] = True
     location: ClassVar[bool] = True
 
     def check_target(self, target: FloatArray, weight: Array | None) -> None:
@@ -35,35 +37,47 @@ class LocationObjective(ElementwiseObjective):
         return problem.target_quantile(np.full(problem.n_outputs, 0.5), n_threads)
 
 
+@register
 @dataclass(frozen=True)
 class SquaredError(LocationObjective):
     """``(score - y)^2 / 2``. Predicts the mean."""
 
     name: ClassVar[str] = "squared_error"
+    aliases: ClassVar[tuple[str, ...]] = (
+        "reg:squarederror",
+        "regression",
+        "regression_l2",
+        "l2",
+        "mse",
+        "rmse",
+        "mean_squared_error",
+        "multirmse",
+    )
     zero_base: ClassVar[float | None] = 0.0
     default_metric: ClassVar[str] = "rmse"
-
-    def core_config(self) -> _core.LossConfig:
-        return core_config(_core.LossFamily.squared_error)
 
     def best_constant(self, problem: ElementwiseProblem, n_threads: int) -> NDArray[np.float64]:
         return np.nan_to_num(problem.mean_target(n_threads))
 
 
+@register
 @dataclass(frozen=True)
 class AbsoluteError(LocationObjective):
     """``|score - y|``. Predicts the median; leaves are renewed to the median of their residuals."""
 
     name: ClassVar[str] = "absolute_error"
+    aliases: ClassVar[tuple[str, ...]] = (
+        "reg:absoluteerror",
+        "regression_l1",
+        "l1",
+        "mae",
+        "mean_absolute_error",
+    )
+    renews_leaves: ClassVar[bool] = True
     default_metric: ClassVar[str] = "mae"
 
-    def core_config(self) -> _core.LossConfig:
-        return core_config(_core.LossFamily.absolute_error)
 
-    def leaf_level(self, n_outputs: int) -> NDArray[np.float64]:
-        return np.full(n_outputs, 0.5)
-
-
+@register
 @dataclass(frozen=True)
 class Huber(LocationObjective):
     """``r^2 / 2`` for residuals up to `delta`, ``delta * (|r| - delta / 2)`` beyond: large residuals count
@@ -76,17 +90,17 @@ class Huber(LocationObjective):
     """
 
     name: ClassVar[str] = "huber"
+    parameters: ClassVar[Mapping[str, str]] = {"huber_delta": "delta", "huber_slope": "delta"}
     default_metric: ClassVar[str] = "mae"
 
     delta: float = 1.0
 
     def __post_init__(self) -> None:
         check_positive(self.name, "delta", self.delta)
-
-    def core_config(self) -> _core.LossConfig:
-        return core_config(_core.LossFamily.huber, huber_delta=self.delta)
+        object.__setattr__(self, "delta", float(self.delta))
 
 
+@register
 @dataclass(frozen=True)
 class Quantile(LocationObjective):
     """Pinball loss (Koenker and Bassett, 1978): ``alpha (y - score)`` where y is above, ``(1 - alpha) (score
@@ -103,6 +117,9 @@ class Quantile(LocationObjective):
     """
 
     name: ClassVar[str] = "quantile"
+    aliases: ClassVar[tuple[str, ...]] = ("reg:quantileerror", "pinball", "multiquantile")
+    parameters: ClassVar[Mapping[str, str]] = {"quantile_alpha": "alpha"}
+    renews_leaves: ClassVar[bool] = True
     default_metric: ClassVar[str] = "quantile"
 
     alpha: float | tuple[float, ...] = 0.5
@@ -121,18 +138,11 @@ class Quantile(LocationObjective):
         object.__setattr__(self, "alpha", levels.item() if levels.ndim == 0 else tuple(levels.tolist()))
 
     @property
-    def levels(self) -> NDArray[np.float64]:
-        """The levels, float64 ``(A,)``, in the order given."""
-        return np.atleast_1d(np.asarray(self.alpha, dtype=np.float64))
-
-    def core_config(self) -> _core.LossConfig:
-        return core_config(_core.LossFamily.quantile)
-
-    def outputs_per_target(self) -> int:
-        return self.levels.size
+    def levels(self) -> tuple[float, ...]:
+        return self.alpha if isinstance(self.alpha, tuple) else (self.alpha,)
 
     def output_parameter(self, n_outputs: int) -> NDArray[np.float64]:
-        return np.tile(self.levels, n_outputs // self.levels.size)
+        return np.tile(self.levels, n_outputs // len(self.levels))
 
     def leaf_level(self, n_outputs: int) -> NDArray[np.float64]:
         return self.output_parameter(n_outputs)
@@ -141,7 +151,7 @@ class Quantile(LocationObjective):
         return problem.target_quantile(self.output_parameter(problem.n_outputs), n_threads)
 
     def transform(self, scores: FloatArray) -> FloatArray:
-        n_levels = self.levels.size
+        n_levels = len(self.levels)
         wanted = n_levels > 1 if self.non_crossing is None else self.non_crossing
         if not wanted or n_levels == 1:
             return scores

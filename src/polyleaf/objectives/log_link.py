@@ -26,6 +26,7 @@ bound, not on these figures. Gamma was not measured.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -34,7 +35,10 @@ from numpy.typing import NDArray
 
 import polyleaf._core as _core
 from polyleaf.objectives.base import Array, FloatArray, check_domain
-from polyleaf.objectives.elementwise import ElementwiseObjective, ElementwiseProblem, core_config
+from polyleaf.objectives.elementwise import ElementwiseObjective, ElementwiseProblem
+from polyleaf.objectives.registry import register
+
+__all__ = ["Gamma", "Poisson", "Tweedie"]
 
 
 @dataclass(frozen=True)
@@ -60,11 +64,10 @@ class LogLinkObjective(ElementwiseObjective):
     def power(self) -> float:
         """Power of the mean that the variance is."""
 
-    def core_config(self) -> _core.LossConfig:
+    def core_loss(self) -> _core.Loss:
         model, data = (0.5, 0.5) if self.curvature == "symmetric" else (2.0 - self.power, self.power - 1.0)
-        return core_config(
-            _core.LossFamily.log_link, variance_power=self.power, model_curvature=model, data_curvature=data
-        )
+        numbers = {"variance_power": self.power, "model_curvature": model, "data_curvature": data}
+        return _core.Loss("log_link", numbers)
 
     def check_target(self, target: FloatArray, weight: Array | None) -> None:
         valid = np.isfinite(target) & (target > 0 if self.power == 2 else target >= 0)
@@ -76,8 +79,7 @@ class LogLinkObjective(ElementwiseObjective):
             output = int(np.argmax(mean == 0))
             raise ValueError(
                 f"Objective {self.name!r} needs a target above 0 somewhere: output {output} of y is 0 in "
-                f"every "
-                "row, so the logarithm of its mean does not exist. Leave that output out."
+                "every row, so the logarithm of its mean does not exist. Leave that output out."
             )
         return np.log(np.where(np.isnan(mean), 1.0, mean))
 
@@ -86,11 +88,13 @@ class LogLinkObjective(ElementwiseObjective):
             return np.exp(scores)
 
 
+@register
 @dataclass(frozen=True)
 class Poisson(LogLinkObjective):
     """``e^z - y z``, for counts."""
 
     name: ClassVar[str] = "poisson"
+    aliases: ClassVar[tuple[str, ...]] = ("count:poisson",)
     default_metric: ClassVar[str] = "poisson_deviance"
 
     @property
@@ -98,11 +102,13 @@ class Poisson(LogLinkObjective):
         return 1.0
 
 
+@register
 @dataclass(frozen=True)
 class Gamma(LogLinkObjective):
     """``y e^-z + z``, for positive amounts."""
 
     name: ClassVar[str] = "gamma"
+    aliases: ClassVar[tuple[str, ...]] = ("reg:gamma",)
     default_metric: ClassVar[str] = "gamma_deviance"
 
     @property
@@ -110,6 +116,7 @@ class Gamma(LogLinkObjective):
         return 2.0
 
 
+@register
 @dataclass(frozen=True)
 class Tweedie(LogLinkObjective):
     """``e^((2-p) z) / (2-p) - y e^((1-p) z) / (1-p)``, for amounts that are often zero.
@@ -120,6 +127,8 @@ class Tweedie(LogLinkObjective):
     """
 
     name: ClassVar[str] = "tweedie"
+    aliases: ClassVar[tuple[str, ...]] = ("reg:tweedie",)
+    parameters: ClassVar[Mapping[str, str]] = {"tweedie_variance_power": "variance_power"}
     default_metric: ClassVar[str] = "tweedie_deviance"
 
     variance_power: float = 1.5
@@ -129,9 +138,9 @@ class Tweedie(LogLinkObjective):
         if not 1 < self.variance_power < 2:
             raise ValueError(
                 "Objective 'tweedie': variance_power must lie between 1 and 2 (1 is 'poisson', 2 is "
-                "'gamma'); got "
-                f"{self.variance_power!r}."
+                f"'gamma'); got {self.variance_power!r}."
             )
+        object.__setattr__(self, "variance_power", float(self.variance_power))
 
     @property
     def power(self) -> float:

@@ -6,13 +6,14 @@ diagonal in its place, and which one decides the length of a step. With f the fa
 - ``"friedman"``: ``f p (1 - p)``, f = K / (K - 1) (Friedman, 2001, algorithm 6; the choice of LightGBM and
   C-GB);
 - ``"diagonal"``: f = 1, the true diagonal; ignores that all outputs move at once, so it steps furthest
-(TFBT);
+  (TFBT);
 - ``"upper"``: f = 2, an upper bound of the Hessian (Böhning and Lindsay, 1988; XGBoost up to 3.4);
 - ``"residual"``: ``|p - y|``, one class's gradient (XGBoost from 2026-09); rows fitted well count for little.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,12 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
-from polyleaf.objectives.base import Array, FloatArray
-from polyleaf.objectives.classes import ClassObjective, ClassProblem, probabilities
+from polyleaf.objectives.classes import ClassObjective
+from polyleaf.objectives.registry import register
+
+__all__ = ["Softmax"]
 
 CURVATURES = ("friedman", "diagonal", "residual", "upper")
 
 
+@register
 @dataclass(frozen=True)
 class Softmax(ClassObjective):
     """``ln sum_k e^(score_k) - score_y``.
@@ -39,7 +43,18 @@ class Softmax(ClassObjective):
     """
 
     name: ClassVar[str] = "softmax"
-    core_loss: ClassVar[_core.ClassLoss] = _core.ClassLoss.softmax
+    aliases: ClassVar[tuple[str, ...]] = (
+        "multi:softprob",
+        "multi:softmax",
+        "multiclass",
+        "multi_logloss",
+        "mlogloss",
+        "categorical_crossentropy",
+    )
+    parameters: ClassVar[Mapping[str, str]] = {
+        **ClassObjective.parameters,
+        "softmax_curvature": "softmax_curvature",
+    }
 
     softmax_curvature: str = "residual"
 
@@ -50,31 +65,10 @@ class Softmax(ClassObjective):
                 f"softmax_curvature must be one of {', '.join(CURVATURES)}; got {self.softmax_curvature!r}."
             )
 
-    def bind(self, label: NDArray[np.int32], n_classes: int, weight: Array | None) -> SoftmaxProblem:
-        return SoftmaxProblem(self, label, n_classes, weight)
+    def core_loss(self, n_classes: int) -> _core.ClassLoss:
+        factors = {"friedman": n_classes / (n_classes - 1.0), "diagonal": 1.0, "upper": 2.0}
+        # The core takes 0 for "residual".
+        return _core.ClassLoss("softmax", {"factor": factors.get(self.softmax_curvature, 0.0)})
 
     def best_constant(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.log(shares)
-
-    def transform(self, scores: FloatArray) -> FloatArray:
-        return probabilities(scores)
-
-
-class SoftmaxProblem(ClassProblem):
-    """`Softmax` bound to data."""
-
-    objective: Softmax
-
-    def __init__(
-        self, objective: Softmax, label: NDArray[np.int32], n_classes: int, weight: Array | None
-    ) -> None:
-        super().__init__(objective, label, n_classes, weight)
-        residual = objective.softmax_curvature == "residual"
-        self._curvature = _core.SoftmaxCurvature.residual if residual else _core.SoftmaxCurvature.scaled
-        factors = {"friedman": n_classes / (n_classes - 1.0), "upper": 2.0}
-        self._factor = factors.get(objective.softmax_curvature, 1.0)
-
-    def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
-        _core.softmax_derivatives(
-            self._curvature, self._factor, raw, self.label, self.weight, self.offset, g, h, n_threads
-        )

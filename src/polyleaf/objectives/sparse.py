@@ -46,10 +46,9 @@ class SparseProblem:
     def __init__(self, objective: Objective, target: sp.csr_matrix, weight: Array | None) -> None:
         if objective.zero_base is None or not isinstance(objective, ElementwiseObjective):
             raise ValueError(
-                f"Objective {objective.name!r} has derivatives for the outputs that are 0, which "
-                "sparse targets do "
-                'not keep: use "squared_hinge" or "squared_error", or split_search="histogram" with '
-                "a dense y."
+                f"Objective {objective.name!r} has derivatives for the outputs that are 0, which sparse "
+                'targets do not keep: use "squared_hinge" or "squared_error", or split_search="histogram" '
+                "with a dense y."
             )
         values = target.data[:, None]
         check_domain(
@@ -84,6 +83,6 @@ class SparseProblem:
 
     def gradients(self, scores: _core.SparseScores, n_threads: int = 1) -> _core.SparseGradients:
         """Gradients at the raw scores, times the weights; outputs without an entry have none."""
-        return scores.gradients(
-            self.objective.core_config(), self.objective.zero_base, self.weight, n_threads
-        )
+        base = self.objective.zero_base
+        assert base is not None
+        return scores.gradients(self.objective.core_loss(), base, self.weight, n_threads)

@@ -1,0 +1,133 @@
+// Leaf fitters at the border: from rows and unquantised derivatives to the leaves of one tree.
+
+#include <algorithm>
+
+#include "leaf_blocks.h"
+#include "leaves/linear.h"
+#include "leaves/newton.h"
+#include "leaves/sparse.h"
+#include "packed.h"
+#include "sample.h"
+#include "sparse.h"
+#include "workers_caster.h"
+
+namespace polyleaf {
+namespace {
+
+using Leaves = Array1<const int32_t>;  // of rows
+using Rows = Optional1<const uint32_t>;
+using Multiplier = Optional1<const float>;
+using Derivatives = Array2<const float>;
+using Curvatures = Optional2<const float>;
+
+// The sample of a tree's n rows, of which each is in one of the leaves.
+RowSample checked_rows(int64_t n, const Leaves& leaf_of_row, int32_t n_leaves, const Rows& rows,
+                       const Multiplier& multiplier, const Workers& workers) {
+  const RowSample sample = sample_of(n, rows, multiplier);
+  require(static_cast<int64_t>(leaf_of_row.size()) == n, "leaf_of_row needs one entry per row.");
+  require(n_leaves >= 1, "There must be at least one leaf.");
+  check_leaf_ids(leaf_of_row.data(), n, n_leaves, workers);
+  return sample;
+}
+
+void check_curvature(const Derivatives& g, const Curvatures& h) {
+  require(g.shape(1) >= 1, "There must be at least one output.");
+  require(!h || (h->shape(0) == g.shape(0) && (h->shape(1) == 1 || h->shape(1) == g.shape(1))),
+          "h must have g's rows, and one column or one per output.");
+}
+
+const float* data(const Curvatures& h) {
+  return h ? h->data() : nullptr;
+}
+int columns(const Curvatures& h) {
+  return h ? static_cast<int>(h->shape(1)) : 0;
+}
+
+nb::ndarray<nb::numpy, float> fit_newton(const Derivatives& g, const Curvatures& h, const Leaves& leaf_of_row,
+                                         int32_t n_leaves, const LeafConfig& step, const Rows& rows,
+                                         const Multiplier& multiplier, const Workers& workers) {
+  const size_t n = g.shape(0), k = g.shape(1);
+  const RowSample sample =
+      checked_rows(static_cast<int64_t>(n), leaf_of_row, n_leaves, rows, multiplier, workers);
+  require(!h || (h->shape(0) == n && (h->shape(1) == 1 || h->shape(1) == k || h->shape(1) == packed_size(k))),
+          "h must have g's rows, and one column, one per output, or K (K + 1) / 2.");
+  NewArray<float> out({static_cast<size_t>(n_leaves), k});
+  {
+    nb::gil_scoped_release release;
+    newton_leaves(g.data(), data(h), static_cast<int>(k), columns(h), sample, leaf_of_row.data(), n_leaves,
+                  step, workers, out.data);
+  }
+  return out.array;
+}
+
+std::shared_ptr<LeafBlock> fit_sparse(const Derivatives& g, const Curvatures& h, const Leaves& leaf_of_row,
+                                      int32_t n_leaves, int32_t leaf_k, const Tree* shared,
+                                      const LeafConfig& step, const Rows& rows, const Multiplier& multiplier,
+                                      const Workers& workers) {
+  const RowSample sample =
+      checked_rows(static_cast<int64_t>(g.shape(0)), leaf_of_row, n_leaves, rows, multiplier, workers);
+  check_curvature(g, h);
+  require(leaf_k >= 1, "leaf_k must be at least 1.");
+  require(shared == nullptr || shared->n_leaves == n_leaves, "The tree has another number of leaves.");
+  nb::gil_scoped_release release;
+  const SparseLeafArrays leaves =
+      sparse_leaves(g.data(), data(h), static_cast<int>(g.shape(1)), columns(h), sample, leaf_of_row.data(),
+                    n_leaves, step, leaf_k, shared, workers);
+  return block_of(leaves, static_cast<int64_t>(g.shape(1)));
+}
+
+std::shared_ptr<LeafBlock> fit_sparse_of_sparse(const SparseRows& g, const Optional1<const float>& weight,
+                                                const Leaves& leaf_of_row, int32_t n_leaves, int32_t leaf_k,
+                                                const LeafConfig& step, const Rows& rows,
+                                                const Multiplier& multiplier, const Workers& workers) {
+  const RowSample sample = checked_rows(g.n_rows(), leaf_of_row, n_leaves, rows, multiplier, workers);
+  require(!weight || static_cast<int64_t>(weight->size()) == g.n_rows(), "Weights need one entry per row.");
+  require(leaf_k >= 1, "leaf_k must be at least 1.");
+  nb::gil_scoped_release release;
+  const SparseLeafArrays leaves = sparse_leaves(g, weight ? weight->data() : nullptr, sample,
+                                                leaf_of_row.data(), n_leaves, step, leaf_k, workers);
+  return block_of(leaves, g.n_outputs());
+}
+
+std::shared_ptr<LinearLeaves> fit_linear(const Derivatives& g, const Curvatures& h, const Leaves& leaf_of_row,
+                                         const Tree& tree, const Array2<const float>& features,
+                                         const LinearTable& table, const LinearLeafConfig& step,
+                                         const Rows& rows, const Multiplier& multiplier,
+                                         const Workers& workers) {
+  const auto n = static_cast<int64_t>(g.shape(0));
+  const RowSample sample = checked_rows(n, leaf_of_row, tree.n_leaves, rows, multiplier, workers);
+  check_curvature(g, h);
+  require(static_cast<int>(features.shape(0)) == table.n_features() && features.shape(1) == g.shape(0),
+          "features must have one row for each feature of the table and one column for each row of g.");
+  for (int32_t f : tree.feature) require(f < table.n_features(), "The tree splits on unknown features.");
+  nb::gil_scoped_release release;
+  return fit_linear_leaves(
+      g.data(), data(h), static_cast<int>(g.shape(1)), h ? columns(h) : 1, sample, leaf_of_row.data(), tree,
+      {features.data(), static_cast<int64_t>(features.shape(0)), n}, table, step, workers);
+}
+
+}  // namespace
+
+void bind_fitters(nb::module_& m) {
+  m.def("newton_leaves", &fit_newton, nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"),
+        nb::arg("n_leaves"), nb::arg("step"), nb::arg("rows").none(), nb::arg("multiplier").none(),
+        nb::arg("n_threads"),
+        "Newton leaf values, float32 (n_leaves, K), times the learning rate (GBDT-MO eq. 15).");
+  m.def("sparse_leaves", &fit_sparse, nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"),
+        nb::arg("n_leaves"), nb::arg("leaf_k"), nb::arg("shared").none(), nb::arg("step"),
+        nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
+        "SparseLeaves with the leaf_k outputs of each leaf whose Newton step lowers the loss most (GBDT-MO "
+        "eq. 19); `shared`: the tree, whose nodes' children share theirs (Algorithm 4).");
+  m.def("sparse_leaves_of_sparse", &fit_sparse_of_sparse, nb::arg("g"), nb::arg("weight").none(),
+        nb::arg("leaf_of_row"), nb::arg("n_leaves"), nb::arg("leaf_k"), nb::arg("step"),
+        nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
+        "The same from sparse gradients (GBDT-SPARSE eq. 19); every output has the curvature of its row, "
+        "`weight` or 1.");
+  m.def("linear_leaves", &fit_linear, nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"),
+        nb::arg("tree"), nb::arg("features").noconvert(), nb::arg("table"), nb::arg("step"),
+        nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
+        "LinearLeaves on the first features that each leaf's path splits on (GBDT-PL eq. 6), times the "
+        "learning rate.");
+}
+
+}  // namespace polyleaf

@@ -1,0 +1,52 @@
+// A search as Python holds it: beside it what it was told to use, which lives until the search is told to use
+// something else, or to let go.
+//
+// Owns: lifetimes, and that a search is asked only for trees that it can find splits of. Must not know: which
+// searches there are.
+#pragma once
+#include <memory>
+#include <tuple>
+#include <utility>
+
+#include "arrays.h"
+#include "search.h"
+
+namespace polyleaf {
+
+class HeldSearch {
+ public:
+  explicit HeldSearch(const Bins& bins) : bins_(bins) {}
+  virtual ~HeldSearch() = default;
+  HeldSearch(const HeldSearch&) = delete;
+  HeldSearch& operator=(const HeldSearch&) = delete;
+
+  const Bins& bins() const { return bins_; }
+  // The search, for the next tree or layer of a grower on `bins`.
+  Search& ready(const Bins& bins) {
+    require(&bins == &bins_, "The search must be over the grower's bins.");
+    require(is_ready(), "The search must be told what to use before a tree is grown.");
+    require(search().sample().n_all == bins.n_rows(),
+            "What the search uses must have as many rows as the bins.");
+    return search();
+  }
+  virtual bool is_ready() const { return held_ != nullptr; }
+  // Call with the GIL held.
+  void release() { held_.reset(); }
+
+  const void* grower = nullptr;  // that grows a tree with it step by step
+
+ protected:
+  virtual Search& search() = 0;
+  // Keeps Python objects and arrays alive. Released before the search is told to use others, so that one that
+  // fails to take them on is not asked for a tree.
+  template <class... Objects>
+  void hold(Objects... objects) {
+    held_ = std::make_shared<std::tuple<Objects...>>(std::move(objects)...);
+  }
+
+ private:
+  const Bins& bins_;
+  std::shared_ptr<void> held_;
+};
+
+}  // namespace polyleaf

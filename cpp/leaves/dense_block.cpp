@@ -1,0 +1,54 @@
+#include "dense_block.h"
+
+#include "../kernels/dense_block.h"
+#include "../payload_sums.h"
+#include "block_arrays.h"
+
+namespace polyleaf {
+namespace {
+
+AddLeaves adder() {
+  return POLYLEAF_SELECT(dense_block_kernels).add;
+}
+
+void add_trees(const PlacedLeaves* trees, int n_trees, const uint32_t* leaf_of_row, int64_t leaf_step,
+               int n_padded_rows, int width, float* scores) {
+  POLYLEAF_SELECT(dense_block_kernels)
+      .add_trees(trees, n_trees, leaf_of_row, leaf_step, n_padded_rows, width, scores);
+}
+
+// Only of trees for one output: rows that hold few outputs have no others.
+void add_to_sums(const PlacedLeaves* trees, int32_t n_trees, const uint32_t* leaves, RowFeatures,
+                 PayloadSums& sums) {
+  for (int32_t t = 0; t < n_trees; ++t) {
+    const LeafView& view = *trees[t].leaves;
+    sums.add(trees[t].output, view.values[leaves[t] * view.stride]);
+  }
+}
+
+}  // namespace
+
+const LeafKind kDense{.name = "dense",
+                      .names_outputs = false,
+                      .adder = adder,
+                      .add_trees = add_trees,
+                      .add_to_sums = add_to_sums};
+
+DenseLeaves::DenseLeaves(const float* values, int64_t n_leaves, int64_t n_columns) {
+  check_sizes(n_leaves, n_columns);
+  n_leaves_ = static_cast<int32_t>(n_leaves);
+  view_ = view_of(nullptr, n_columns);
+  view_.stride = padded_columns(n_columns);
+  view_.values = keep_vectors(values_, values, n_leaves, n_columns, view_.stride);
+}
+
+LeafView DenseLeaves::view_of(const float* values, int64_t n_columns) {
+  LeafView view{};
+  view.kind = &kDense;
+  view.n_columns = static_cast<int32_t>(n_columns);
+  view.stride = n_columns;
+  view.values = values;
+  return view;
+}
+
+}  // namespace polyleaf

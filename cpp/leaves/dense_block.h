@@ -1,0 +1,24 @@
+// Dense leaves: a vector over all outputs in each leaf, or one number where a tree is for one output.
+#pragma once
+#include <cstdint>
+
+#include "../buffer.h"
+#include "leaf_block.h"
+
+namespace polyleaf {
+
+extern const LeafKind kDense;
+
+class DenseLeaves final : public LeafBlock {
+ public:
+  // values (n_leaves, n_columns), copied.
+  DenseLeaves(const float* values, int64_t n_leaves, int64_t n_columns);
+
+  // Values that are read where they lie.
+  static LeafView view_of(const float* values, int64_t n_columns);
+
+ private:
+  Buffer<float> values_;
+};
+
+}  // namespace polyleaf

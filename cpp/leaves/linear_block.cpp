@@ -1,0 +1,60 @@
+#include "linear_block.h"
+
+#include <cmath>
+
+#include "../kernels/linear_block.h"
+#include "../payload_sums.h"
+#include "block_arrays.h"
+
+namespace polyleaf {
+namespace {
+
+AddLeaves adder() {
+  return POLYLEAF_SELECT(linear_block_kernels).add;
+}
+
+// Only of trees for one output: rows that hold few outputs have no others.
+void add_to_sums(const PlacedLeaves* trees, int32_t n_trees, const uint32_t* leaves, RowFeatures row,
+                 PayloadSums& sums) {
+  const AddLeaves add = adder();
+  for (int32_t t = 0; t < n_trees; ++t) {
+    float payload = 0.0f;
+    add(*trees[t].leaves, leaves + t, 1, row, &payload, 1);
+    sums.add(trees[t].output, payload);
+  }
+}
+
+}  // namespace
+
+const LeafKind kLinear{.name = "linear",
+                       .names_outputs = false,
+                       .adder = adder,
+                       .add_trees = nullptr,
+                       .add_to_sums = add_to_sums};
+
+LinearLeaves::LinearLeaves(const LinearArrays& a) {
+  check_sizes(a.n_leaves, a.n_columns);
+  most_entries_ = check_entries(a.begin, a.n_leaves, a.features, a.n_entries, INT32_MAX, "feature");
+  check_finite(a.weights, a.n_entries * a.n_columns, "weights");
+  check_finite(a.centre, a.n_entries, "centre");
+  check_finite(a.intercept, a.n_leaves * a.n_columns, "intercept");
+  for (int64_t i = 0; i < a.n_leaves * a.n_columns; ++i)
+    if (!(a.lower[i] <= a.upper[i]) || a.lower[i] == INFINITY || a.upper[i] == -INFINITY)
+      reject_leaves("lower must not be above upper, and only lower may be -inf, only upper +inf");
+  regressors_.assign(a.features, a.features + a.n_entries);
+  std::sort(regressors_.begin(), regressors_.end());
+  regressors_.erase(std::unique(regressors_.begin(), regressors_.end()), regressors_.end());
+  n_leaves_ = static_cast<int32_t>(a.n_leaves);
+  view_.kind = &kLinear;
+  view_.n_columns = static_cast<int32_t>(a.n_columns);
+  view_.stride = padded_columns(a.n_columns);
+  view_.begin = keep(begin_, a.begin, a.n_leaves + 1);
+  view_.index = keep(index_, a.features, a.n_entries);
+  view_.centre = keep(centre_, a.centre, a.n_entries);
+  view_.weights = keep_vectors(weights_, a.weights, a.n_entries, a.n_columns, view_.stride);
+  view_.values = keep_vectors(intercept_, a.intercept, a.n_leaves, a.n_columns, view_.stride);
+  view_.lower = keep_vectors(lower_, a.lower, a.n_leaves, a.n_columns, view_.stride);
+  view_.upper = keep_vectors(upper_, a.upper, a.n_leaves, a.n_columns, view_.stride);
+}
+
+}  // namespace polyleaf

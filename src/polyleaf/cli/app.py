@@ -1,0 +1,678 @@
+"""The command line: ``polyleaf train | predict | evaluate | explain | inspect | demo``, for a file.
+
+Owns options, messages and exit codes. Must not know formats (`readers`), the meaning of columns (`schema`),
+what becomes of files without columns (`label_commands`) or anything of training. Every error is one sentence
+on the error stream and exit code 2; progress and remarks appear on a terminal only.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from inspect import signature
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from polyleaf import recipes
+from polyleaf.cli import label_commands
+from polyleaf.files.opening import ReadError, write_csv
+from polyleaf.files.readers import FORMATS, read_table
+from polyleaf.files.schema import Schema, choose_columns
+from polyleaf.files.table import Table
+from polyleaf.inputs.holdout import held_out
+from polyleaf.settings.declaration import declarations
+from polyleaf.settings.parameters import ClassifierParameters, RegressorParameters
+
+__all__ = ["app", "main", "run"]
+
+_EXAMPLES = {
+    "train": (
+        "polyleaf train houses.csv --target price --model houses.polyleaf",
+        "polyleaf train energy.csv -t heating,cooling --validation 0.2 --early-stopping 20 -m m",
+        "polyleaf train emotions.arff -t last:6 -m m --rounds 300 --set subsample=0.8",
+        "polyleaf train visits.parquet -t visits -m m --objective poisson --drop id,date",
+        "polyleaf train energy.csv -t heating,cooling -m m --leaf linear --linear-fit full",
+        "polyleaf train letters.csv -t letter -m m --recipe tfbt --rounds 50",
+        "polyleaf train letters.csv -t letter -m m --depth 4 --set grow_policy=depthwise --set refresh=layer",
+        "polyleaf train tags.txt --format xmc --leaf sparse --label-names tags.names -m m",
+    ),
+    "predict": (
+        "polyleaf predict new.csv --model m --out predictions.csv",
+        "polyleaf predict new.csv --model m --proba | head",
+        "polyleaf predict new.txt --format xmc --model m --top 5 --out best.csv",
+    ),
+    "evaluate": ("polyleaf evaluate test.csv --model m", "polyleaf evaluate test.csv --model m --json"),
+    "explain": (
+        "polyleaf explain new.csv --model m --out contributions.parquet",
+        "polyleaf explain new.csv --model m --background houses.csv --outputs price",
+        "polyleaf explain test.csv --model m --importance",
+    ),
+    "inspect": ("polyleaf inspect m", "polyleaf inspect m --tree 0", "polyleaf inspect m --json > m.json"),
+    "demo": ("polyleaf demo", "polyleaf demo --quick --out /tmp/demo"),
+}
+
+
+def _examples(*commands: str) -> str:
+    lines = [line for command in commands for line in _EXAMPLES[command]]
+    return "\n\n".join(["[bold]Examples[/bold]", *(f"  {line}" for line in lines)])
+
+
+_FORMATS = f"Formats, known by their endings: {', '.join(e for known in FORMATS.values() for e in known)}."
+
+app = typer.Typer(
+    name="polyleaf",
+    help=f"Gradient boosted trees for many outputs.\n\n{_FORMATS}",
+    epilog=_examples(*_EXAMPLES),
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+_PARAMETERS = {p.name: p for kind in (RegressorParameters, ClassifierParameters) for p in declarations(kind)}
+
+
+def _parameter(name: str, *flags: str) -> Any:
+    """An option for a parameter of the estimators, which says what the parameter says of itself."""
+    p = _PARAMETERS[name]
+    return typer.Option(*flags, help=f"{p.summary} {p.kind}; default {p.default}.")
+
+
+def _by_topic() -> str:
+    """The names of all parameters, for `--set`."""
+    topics: dict[str, list[str]] = {}
+    for p in _PARAMETERS.values():
+        topics.setdefault(p.topic, []).append(p.name)
+    return " ".join(f"{topic}: {', '.join(names)}." for topic, names in topics.items())
+
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help=f"The data. {_FORMATS}")]
+ModelOption = Annotated[Path, typer.Option("--model", "-m", help="The model file.", show_default=False)]
+FormatOption = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        help=f"Format of the data ({', '.join(FORMATS)}, or {label_commands.FORMAT}: rows with very many "
+        "labels), if its ending lies.",
+    ),
+]
+
+
+@app.command(epilog=_examples("train"))
+def train(
+    file: FileArgument,
+    model: ModelOption,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            "-t",
+            help="What to predict: column names, patterns (label_*), first:N or last:N, separated by commas. "
+            "LIBSVM files say it themselves.",
+        ),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="regression, classification or multilabel. By default guessed: text, or at most 20 "
+            "different whole numbers, in one column are classes; several 0/1 columns are labels; "
+            "the rest is regression."
+        ),
+    ] = None,
+    drop: Annotated[str | None, typer.Option(help="Columns to leave out, written as for --target.")] = None,
+    weight: Annotated[str | None, typer.Option(help="Column with the weight of each row.")] = None,
+    categorical: Annotated[
+        str | None, typer.Option(help="Number columns to treat as categories. Text columns always are.")
+    ] = None,
+    validation: Annotated[
+        str | None,
+        typer.Option(
+            help="Data to watch while training: a file, or the fraction of FILE's rows to hold out."
+        ),
+    ] = None,
+    early_stopping: Annotated[int | None, _parameter("early_stopping_rounds", "--early-stopping")] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Parameters of a method from the literature: {', '.join(sorted(recipes.__all__))}. "
+            "Options given beside it count more."
+        ),
+    ] = None,
+    rounds: Annotated[int | None, _parameter("n_estimators", "--rounds", "-n")] = None,
+    learning_rate: Annotated[float | None, _parameter("learning_rate", "--learning-rate", "-r")] = None,
+    leaves: Annotated[int | None, _parameter("max_leaves", "--leaves")] = None,
+    depth: Annotated[int | None, _parameter("max_depth", "--depth")] = None,
+    leaf: Annotated[str | None, _parameter("leaf", "--leaf")] = None,
+    linear_fit: Annotated[str | None, _parameter("linear_fit", "--linear-fit")] = None,
+    label_names: Annotated[
+        Path | None,
+        typer.Option(help=f"File with the name of a label a line, for --format {label_commands.FORMAT}."),
+    ] = None,
+    objective: Annotated[str | None, typer.Option(help="Loss to minimise; default by the task.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    threads: Annotated[
+        int | None, typer.Option("--threads", "-j", help="Threads; the result is the same.")
+    ] = None,
+    leaf_dtype: Annotated[
+        str,
+        typer.Option(
+            help="How the file holds leaf values: float32, or smaller and rounded as float16 or int8.",
+        ),
+    ] = "float32",
+    statistics: Annotated[
+        bool,
+        typer.Option(
+            help="Keep gains, row counts and curvatures of nodes in the file; importances need them."
+        ),
+    ] = True,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help=f"Any other parameter of the estimator; repeatable. {_by_topic()}",
+        ),
+    ] = None,
+    format: FormatOption = None,
+) -> None:
+    """Learn from a file and save the model."""
+    from polyleaf.inputs.dataset import Dataset
+    from polyleaf.model.leaf_storage import check_leaf_dtype
+
+    check_leaf_dtype(leaf_dtype)
+    chosen = {
+        "n_estimators": rounds,
+        "learning_rate": learning_rate,
+        "max_leaves": leaves,
+        "max_depth": depth,
+        "leaf": leaf,
+        "linear_fit": linear_fit,
+        "objective": objective,
+        "early_stopping_rounds": early_stopping,
+        "n_jobs": threads,
+    }
+    params = {name: value for name, value in chosen.items() if value is not None}
+    params |= {"random_state": seed, "verbose": int(sys.stderr.isatty())}
+    params |= _parse_settings(settings or [])
+    if label_commands.holds_labels(file, format):
+        columns = {"target": target, "task": task, "drop": drop, "weight": weight, "categorical": categorical}
+        _refuse_columns(columns)
+        _check_validation(validation, early_stopping)
+        _check_writable(model)
+        rows = label_commands.read_rows(file, label_names, threads)
+        params = _recipe(recipe or "gbdt_sparse", "multilabel") | params
+        _check_parameters("multilabel", params)
+        labeller = label_commands.train_labels(rows, validation, params, seed, threads)
+        labeller.model_.metadata[_LABELS] = True
+        labeller.save_model(model, leaf_dtype=leaf_dtype, statistics=statistics)
+        _tell_learned(labeller, _count(rows.Y.shape[1], "label"), rows.X.shape, model)
+        return
+    if label_names is not None:
+        raise ReadError(f"--label-names is for --format {label_commands.FORMAT}; tables name their columns.")
+    table = read_table(file, format)
+    targets = _targets(table, target)
+    dropped = choose_columns(table, drop, "--drop") if drop else ()
+    weighted = choose_columns(table, weight, "--weight") if weight else ()
+    if len(weighted) > 1:
+        raise ReadError(f"--weight names one column, not {len(weighted)}.")
+    made_categorical = choose_columns(table, categorical, "--categorical") if categorical else ()
+    table = table.with_categorical([name for name in made_categorical if name not in targets])
+    schema = Schema.of(table, targets, task, (*dropped, *weighted))
+    params = _recipe(recipe, schema.task) | params
+    estimator = _check_parameters(schema.task, params)(**params)
+    training, watched = _split(table, validation, early_stopping, seed, format)
+    _check_writable(model)
+    weights = training.column(weighted[0]) if weighted else None
+    kept: dict[str, Any] = {"keep_features": estimator.leaf == "linear", "n_jobs": threads}
+    X = Dataset(schema.read_features(training), sample_weight=weights, max_bins=estimator.max_bins, **kept)
+    eval_set = None
+    if watched is not None:
+        X_watched = Dataset(schema.read_features(watched), reference=X, **kept)
+        eval_set = [(X_watched, schema.read_targets(watched))]
+    estimator.fit(X, schema.read_targets(training), sample_weight=weights, eval_set=eval_set)
+    _save(estimator, schema, model, leaf_dtype=leaf_dtype, statistics=statistics)
+    what = f"{schema.task} of {_count(len(targets), 'target')}"
+    _tell_learned(estimator, what, (training.n_rows, len(schema.features)), model)
+
+
+@app.command(epilog=_examples("predict"))
+def predict(
+    file: FileArgument,
+    model: ModelOption,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="CSV or Parquet file to write; by default CSV to the output."),
+    ] = None,
+    proba: Annotated[
+        bool, typer.Option("--proba", help="Also the probability of each class or label.")
+    ] = False,
+    top: Annotated[
+        int,
+        typer.Option(help=f"Best labels to write for each row of --format {label_commands.FORMAT}.", min=1),
+    ] = 5,
+    threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
+    format: FormatOption = None,
+) -> None:
+    """Predict for each row of a file."""
+    if label_commands.holds_labels(file, format):
+        labeller, rows = _load_labeller(model, file, threads)
+        label_commands.write_best(labeller, rows.X, top, out)
+        return
+    estimator, schema = _load(model, threads)
+    if proba and not hasattr(estimator, "predict_proba"):
+        raise ReadError("--proba: this model gives no probabilities.")
+    X = _binned(schema, read_table(file, format), estimator, threads)
+    levels = [f"_q{level:g}" for level in estimator.model_.objective.levels]
+    names = [f"{target}{level}" for target in schema.targets for level in levels or [""]]
+    columns = _named_columns(names, estimator.predict(X))
+    if proba:
+        columns_of = schema.targets if schema.task == "multilabel" else estimator.classes_
+        columns |= _named_columns([f"proba_{name}" for name in columns_of], estimator.predict_proba(X))
+    _write_columns(columns, out)
+    if out is not None:
+        _remark(f"{_count(X.shape[0], 'prediction')} written to {out}")
+
+
+@app.command(epilog=_examples("evaluate"))
+def evaluate(
+    file: FileArgument,
+    model: ModelOption,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
+    format: FormatOption = None,
+) -> None:
+    """Print how well a model predicts a file whose targets are known."""
+    from polyleaf.metrics.task_scores import quantile_scores, scores
+
+    if label_commands.holds_labels(file, format):
+        _print_scores(label_commands.evaluate_labels(*_load_labeller(model, file, threads)), as_json)
+        return
+    estimator, schema = _load(model, threads)
+    table = read_table(file, format)
+    y = schema.read_targets(table)
+    X = _binned(schema, table, estimator, threads)
+    predicted = estimator.predict(X)
+    levels = estimator.model_.objective.levels
+    if levels:
+        found = quantile_scores(y, predicted, np.array(levels))
+    else:
+        probabilities = estimator.predict_proba(X) if hasattr(estimator, "predict_proba") else None
+        found = scores(schema.task, y, predicted, probabilities, getattr(estimator, "classes_", None))
+    _print_scores(found, as_json)
+
+
+@app.command(epilog=_examples("explain"))
+def explain(
+    file: FileArgument,
+    model: ModelOption,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="CSV or Parquet file to write; by default CSV to the output."),
+    ] = None,
+    background: Annotated[
+        Path | None,
+        typer.Option(
+            help="File with rows that stand for what is usual; by default the training rows' counts."
+        ),
+    ] = None,
+    outputs: Annotated[
+        str | None,
+        typer.Option(help="Outputs to explain: names or numbers, separated by commas; by default all."),
+    ] = None,
+    importance: Annotated[
+        bool, typer.Option("--importance", help="Only how much each feature matters in the mean of all rows.")
+    ] = False,
+    threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
+    format: FormatOption = None,
+) -> None:
+    """Tell what each feature adds to the raw score of each row (Shapley's values)."""
+    from .contribution_files import ContributionWriter
+    from .explain import in_chunks, mean_magnitude
+
+    if label_commands.holds_labels(file, format):
+        raise ReadError(
+            f"explain reads tables; for --format {label_commands.FORMAT} use shap_values in Python."
+        )
+    estimator, schema = _load(model, threads)
+    rows = _binned(schema, read_table(file, format), estimator, threads)
+    usual = (
+        None if background is None else _binned(schema, read_table(background, format), estimator, threads)
+    )
+    chosen = _outputs(outputs, estimator.model_)
+    chunks = in_chunks(estimator, rows, usual, chosen)
+    writer = ContributionWriter(estimator.model_, chosen, out, sys.stdout)
+    if importance:
+        writer.write_importance(mean_magnitude(chunks))
+    else:
+        writer.write(np.atleast_1d(estimator.shap_base_values(usual, chosen)), chunks)
+        if out is not None:
+            _remark(f"{_count(rows.n_rows, 'explanation')} written to {out}")
+
+
+@app.command(epilog=_examples("inspect"))
+def inspect(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model file.")],
+    tree: Annotated[int | None, typer.Option(help="Show this tree, counted from 0.", min=0)] = None,
+    top: Annotated[int, typer.Option(help="How many features to rank by their gain.", min=1)] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole model as JSON.")] = False,
+) -> None:
+    """Show what a model is: a summary and the features that matter, one tree, or everything as JSON."""
+    from polyleaf.inspect import dump_json, summary
+
+    content = _load_estimator(model).model_
+    if as_json:
+        print(json.dumps(dump_json(content), default=str))
+    elif tree is not None:
+        trees = dump_json(content)["trees"]
+        if tree >= len(trees):
+            raise ReadError(f"--tree {tree}: the model has {_count(len(trees), 'tree')}, counted from 0.")
+        _print_tree(trees[tree])
+    else:
+        print(f"file of {model.stat().st_size / 2**20:.2f} MiB")
+        print(summary(content, n_features=top))
+
+
+@app.command(epilog=_examples("demo"))
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for models, picture and data; made if absent.")] = Path(
+        "polyleaf_demo"
+    ),
+    quick: Annotated[bool, typer.Option("--quick", help="A few rounds only.")] = False,
+    threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
+) -> None:
+    """Train on three small real data sets, print test scores, save models and draw learning curves."""
+    from polyleaf.cli.demo import run
+
+    run(out, quick=quick, n_jobs=threads)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from polyleaf import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options of no command."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave with its exit code: 0, 2 for an error, 130 for Ctrl-C."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code; errors are reported, not raised."""
+    try:
+        return app(args=arguments or ["--help"], prog_name="polyleaf", standalone_mode=False) or 0
+    except (KeyboardInterrupt, typer.Abort):
+        return _complain("interrupted.", code=130)
+    except BrokenPipeError:  # the reader of our output, such as `head`, has left
+        sys.stdout = None
+        return 1
+    except (ValueError, OSError, RuntimeError, MemoryError, ImportError) as error:
+        return _complain(str(error) or type(error).__name__)
+    except Exception as error:
+        # Usage errors: their class moved between versions of typer, their method did not.
+        if not hasattr(error, "format_message"):
+            raise
+        return _complain(error.format_message())
+
+
+def _complain(message: str, code: int = 2) -> int:
+    print(f"polyleaf: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def _remark(message: str) -> None:
+    """Something nice to know: for people, not for scripts."""
+    if sys.stderr.isatty():
+        print(message, file=sys.stderr)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+# ---- train -------------------------------------------------------------------------------------------------
+
+
+def _targets(table: Table, wanted: str | None) -> tuple[str, ...]:
+    if wanted:
+        return choose_columns(table, wanted, "--target")
+    if table.targets:
+        return table.targets
+    raise ReadError("--target is needed: which column, or columns, are to be predicted?")
+
+
+def _parse_settings(settings: list[str]) -> dict[str, Any]:
+    """``["subsample=0.8", "max_depth=None", "objective=huber"]`` -> values as the parameters read them."""
+    parsed = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise ReadError(f"--set takes NAME=VALUE, such as subsample=0.8, not {setting!r}.")
+        try:
+            parsed[name] = _PARAMETERS[name].read(text) if name in _PARAMETERS else text
+        except ValueError as error:
+            raise ReadError(f"--set {setting}: {error}") from None
+    return parsed
+
+
+def _recipe(name: str | None, task: str) -> dict[str, Any]:
+    """The recipe's parameters, as it has them for the task."""
+    if name is None:
+        return {}
+    if name not in recipes.__all__:
+        known = ", ".join(sorted(recipes.__all__))
+        raise ReadError(f"--recipe: there is no recipe {name!r}; there are {known}.")
+    make = getattr(recipes, name)
+    asks = "classifier" in signature(make).parameters
+    return make(classifier=task != "regression") if asks else make()
+
+
+def _check_parameters(task: str, params: dict[str, Any]) -> Any:
+    """The estimator's class, which has all these parameters and allows their values."""
+    from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
+
+    kind = PolyleafRegressor if task == "regression" else PolyleafClassifier
+    known = [p.name for p in declarations(kind)]
+    unknown = [name for name in params if name not in known]
+    if unknown:
+        raise ReadError(f"--set: there is no parameter {unknown[0]!r}; there are {', '.join(sorted(known))}.")
+    kind(**params)._validate_params()
+    return kind
+
+
+def _refuse_columns(options: dict[str, Any]) -> None:
+    for name, given in options.items():
+        if given:
+            raise ReadError(
+                f"--{name} is about columns, which --format {label_commands.FORMAT} does not have."
+            )
+
+
+def _tell_learned(estimator: Any, what: str, shape: tuple[int, ...], path: Path) -> None:
+    learned_from = f"{_count(shape[0], 'row')} and {_count(shape[1], 'feature')}"
+    _remark(f"{what} learned from {learned_from} in {_count(_rounds(estimator), 'round')}, saved to {path}")
+
+
+def _check_validation(validation: str | None, early_stopping: int | None) -> None:
+    if validation is None and early_stopping is not None:
+        raise ReadError("--early-stopping needs --validation: a file, or a fraction such as 0.2.")
+
+
+def _split(
+    table: Table, validation: str | None, early_stopping: int | None, seed: int, format: str | None
+) -> tuple[Table, Table | None]:
+    """The rows to learn from, and those to watch."""
+    _check_validation(validation, early_stopping)
+    if validation is None:
+        return table, None
+    parts = held_out(validation, table.n_rows, seed)
+    if parts is None:
+        return table, read_table(validation, format)
+    kept, watched = parts
+    return table.rows(kept), table.rows(watched)
+
+
+def _rounds(estimator: Any) -> int:
+    best = getattr(estimator, "best_iteration_", None)
+    return estimator.n_estimators if best is None else best + 1
+
+
+def _outputs(text: str | None, model: Any) -> list[str | int]:
+    """``"price,2"`` -> names, and numbers where no output has such a name; None: all."""
+    if text is None:
+        return list(range(model.n_outputs))
+    wanted = [name.strip() for name in text.split(",")]
+    names = model.output_names or ()
+    return [int(name) if name.isdecimal() and name not in names else name for name in wanted]
+
+
+# ---- models -----------------------------------------------------------------------------------------------
+
+_SCHEMA = "table"  # where a model's metadata keeps the schema of the file it was trained from
+_LABELS = "labelled rows"  # and where it says that this was a file without columns
+
+
+def _save(estimator: Any, schema: Schema, path: Path, **how: Any) -> None:
+    model = estimator.model_
+    model.metadata[_SCHEMA] = schema.to_dict()
+    if model.output_names is None and model.n_outputs == len(schema.targets):
+        model.output_names = schema.targets
+    estimator.save_model(path, **how)
+
+
+def _load_estimator(path: Path) -> Any:
+    from polyleaf.estimators import load_model
+
+    if not path.is_file():
+        raise ReadError(f"There is no model file {str(path)!r}.")
+    return load_model(path)
+
+
+def _load(path: Path, threads: int | None) -> tuple[Any, Schema]:
+    """The estimator in a file that `train` wrote, and how it reads a table."""
+    estimator = _load_estimator(path)
+    fields = estimator.model_.metadata.get(_SCHEMA)
+    if estimator.model_.metadata.get(_LABELS):
+        raise ReadError(f"{path} learned from rows with labels: use --format {label_commands.FORMAT}.")
+    if fields is None:
+        raise ReadError(
+            f"{path} was not trained by this command, so its columns are not known; use it in Python."
+        )
+    return estimator.set_params(n_jobs=threads), Schema.from_dict(fields)
+
+
+def _load_labeller(path: Path, file: Path, threads: int | None) -> tuple[Any, Any]:
+    """The estimator that `train` made of rows with labels, and the rows of a file that suit it."""
+    estimator = _load_estimator(path)
+    if not estimator.model_.metadata.get(_LABELS):
+        raise ReadError(f"{path} learned from a table, not from rows with labels; leave --format out.")
+    rows = label_commands.read_rows(file, None, threads)
+    label_commands.check_shape(rows, estimator.n_features_in_, estimator.model_.n_outputs, file)
+    return estimator.set_params(n_jobs=threads), rows
+
+
+def _print_scores(found: dict[str, float], as_json: bool) -> None:
+    if as_json:  # which knows no NaN
+        print(json.dumps({name: None if np.isnan(value) else value for name, value in found.items()}))
+        return
+    width = max(map(len, found))
+    for name, value in found.items():
+        print(f"{name:{width}}  {value:.6g}")
+
+
+def _binned(schema: Schema, table: Table, estimator: Any, threads: int | None) -> Any:
+    """The features of a table as the model saw those it learned from: a `Dataset`."""
+    from polyleaf.inputs.dataset import Dataset
+
+    model = estimator.model_
+    kept: dict[str, Any] = {"keep_features": model.reads_features, "n_jobs": threads}
+    return Dataset(schema.read_features(table), reference=model.mapper, **kept)
+
+
+def _print_tree(tree: dict[str, Any]) -> None:
+    """A tree as text: splits with their gain, leaves with their value for each output."""
+    from rich.console import Console
+    from rich.tree import Tree
+
+    nodes = tree["nodes"]
+
+    def describe(node: dict[str, Any]) -> str:
+        known = [f"gain {node['gain']:.4g}"] if "gain" in node else []
+        known += [_count(node["count"], "row")] if "count" in node else []
+        about = f" ({', '.join(known)})" if known else ""
+        if "leaf" in node:
+            return f"leaf {node['leaf']}: {' '.join(f'{value:.4g}' for value in node['value'])}{about}"
+        return f"{_condition(node)}{about}"
+
+    def grow(branch: Tree, number: int, answer: str) -> None:
+        node = nodes[number]
+        child = branch.add(f"{answer}{describe(node)}")
+        if "leaf" not in node:
+            grow(child, node["left"], "yes: ")
+            grow(child, node["right"], "no: ")
+
+    of_output = "" if tree["output"] is None else f" of {tree['output']}"
+    root = Tree(f"tree {tree['tree']}{of_output}, round {tree['round']}")
+    grow(root, 0, "")
+    Console(highlight=False, markup=False, soft_wrap=True).print(root)
+
+
+def _condition(node: dict[str, Any]) -> str:
+    if "categories" in node:
+        question = f"{node['feature']} in {{{', '.join(map(str, node['categories']))}}}"
+    elif node["threshold"] is None:
+        question = f"{node['feature']} is known"
+    else:
+        question = f"{node['feature']} <= {node['threshold']:.6g}"
+    return f"{question}{' or missing' if node['missing_left'] else ''}"
+
+
+# ---- files -------------------------------------------------------------------------------------------------
+
+
+def _check_writable(path: Path) -> None:
+    """Say before a long training, not after it, that its result could not be saved."""
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise ReadError(
+            f"{path} cannot be written: {'it is a folder' if path.is_dir() else 'its folder does not exist'}."
+        )
+
+
+def _named_columns(names: list[str], values: np.ndarray) -> dict[str, np.ndarray]:
+    return dict(zip(names, values.reshape(len(values), -1).T, strict=True))
+
+
+def _write_columns(columns: dict[str, np.ndarray], out: Path | None) -> None:
+    if out is not None and out.suffix.lower() in FORMATS["parquet"]:
+        _write_parquet(columns, out)
+    elif out is not None and out.suffix.lower() not in FORMATS["csv"]:
+        raise ReadError(f"--out writes CSV or Parquet; {out.name!r} ends like neither.")
+    else:
+        # astype(str) gives the shortest text that reads back as the same float32
+        rows = zip(*(column.astype(str).tolist() for column in columns.values()), strict=True)
+        write_csv(out, columns, rows)
+
+
+def _write_parquet(columns: dict[str, np.ndarray], out: Path) -> None:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise ReadError('Writing Parquet needs PyArrow: pip install "polyleaf[arrow]".') from None
+    pq.write_table(
+        pa.table({name: pa.array(np.ascontiguousarray(column)) for name, column in columns.items()}), out
+    )

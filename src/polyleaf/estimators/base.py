@@ -1,0 +1,635 @@
+"""What regressor and classifier have in common: fitting, predicting, files; scikit-learn's contract.
+
+Owns the translation between the user's terms and the loop's: parameters to settings, raw scores to
+predictions, a model to fitted attributes. No preparation of data: that is `prepare.py`. No algorithm: that is
+`boosting.py` and the core.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from numbers import Integral
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
+
+import numpy as np
+import scipy.sparse
+from sklearn.base import BaseEstimator, _fit_context
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from polyleaf.callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
+from polyleaf.inputs.dataset import Dataset
+from polyleaf.inputs.features import FeatureTable
+from polyleaf.inputs.targets import Target, TargetEncoding, encode_sparse
+from polyleaf.metrics import Metric, get_metrics
+from polyleaf.model import Model
+from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
+from polyleaf.projections import Projection
+from polyleaf.settings.declaration import numpydoc
+from polyleaf.settings.parameters import SharedParameters
+from polyleaf.settings.settings import settings_of
+from polyleaf.threads import effective_threads
+from polyleaf.training.boosting import boost
+from polyleaf.training.prepare import (
+    FeatureReader,
+    Given,
+    Seeds,
+    codes_of,
+    evaluation_data,
+    prepare,
+    take_feature_names,
+)
+
+__all__ = ["PolyleafEstimator", "document"]
+
+_Class = TypeVar("_Class", bound=type)
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+# Typed, so that what `fit` returns is known to whoever checks types.
+_checks_parameters: Callable[[_Method], _Method] = _fit_context(prefer_skip_nested_validation=True)
+
+_ATTRIBUTES = """
+model_ : polyleaf.Model
+    The forest with its bins.
+projection_ : polyleaf.projections.Projection or None
+n_features_in_ : int
+feature_names_in_ : ndarray of str
+    Only where X had names.
+n_outputs_ : int
+    Outputs of the model: columns of y, labels, quantiles; 1 for one-dimensional targets and classes.
+n_iter_ : int
+    Rounds in the model.
+best_iteration_ : int or None
+    Round of the best score, from 0; None without early stopping.
+best_score_ : float or None
+evals_result_ : dict
+    `{evaluation set: {metric: [value of each round]}}`.
+evals_result_per_output_ : dict
+    `{evaluation set: {metric: ndarray of shape (rounds, n_outputs)}}`, where there are several outputs and
+    the metric means something for one of them alone.
+feature_importances_ : ndarray of shape (n_features_in_,)
+    Share of each feature in the total gain.
+""".strip("\n")
+
+
+def document(cls: _Class) -> _Class:
+    """Fill in what the docstrings of both estimators have from elsewhere."""
+    for mark, text in (("{parameters}", numpydoc(cls)), ("{attributes}", _ATTRIBUTES)):
+        if cls.__doc__ is not None:  # python -OO
+            cls.__doc__ = cls.__doc__.replace(mark, textwrap.indent(text, "    ").lstrip())
+    return cls
+
+
+class PolyleafEstimator(BaseEstimator, SharedParameters):
+    """What regressor and classifier have in common."""
+
+    if TYPE_CHECKING:  # declared by each for itself
+        objective: Any
+
+    # --- fit -----------------------------------------------------------------------------------------
+
+    @_checks_parameters
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        eval_set: Any = None,
+        eval_names: Sequence[str] | None = None,
+        eval_sample_weight: Sequence[Any] | None = None,
+        X_val: Any = None,
+        y_val: Any = None,
+        sample_weight_val: Any = None,
+        callbacks: Any = None,
+        init_model: Any = None,
+    ) -> Self:
+        """Train.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, pandas/polars/Arrow table of shape (n_rows, n_features), or polyleaf.Dataset
+            NaN (null) is a missing value.
+        y : array-like of shape (n_rows,) or (n_rows, n_outputs)
+            Classification: labels of any type, or an indicator matrix (dense or sparse). May be left out
+            where X is a Dataset that holds it.
+        sample_weight : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
+            Weights of rows, or of each output of each row (not for multi-class).
+        eval_set : list of (X, y), optional
+            Data to measure metrics on after every round. X may be a Dataset binned with `reference=` the
+            training's.
+        eval_names : list of str, optional
+            Names of these in `evals_result_`. Default: "validation_0", "validation_1", ...
+        eval_sample_weight : list of array-like, optional
+            Weights of these.
+        X_val, y_val, sample_weight_val : optional
+            One more evaluation set, called "validation".
+        callbacks : list, optional
+            On top of those of the constructor.
+        init_model : polyleaf.Model, fitted estimator, or path of a model file, optional
+            Go on from this model: `n_estimators` more rounds. Its bins, labels and units are kept.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            Where data or parameters are not what they should be; the message says what and where.
+        """
+        given = Given("training", X, y, sample_weight).completed()
+        start, n_threads = self._starting_model(init_model), effective_threads(self.n_jobs)
+        rounds, seeds = self._rounds_to_do(start, init_model), self._seeds(start)
+        settings = settings_of(self, rounds, scipy.sparse.issparse(given.y), seeds.training, n_threads)
+        encode = self._encode_sparse_target if settings.keeps_labels_sparse else self._encode_target
+        target = encode(given.y, given.weight, start)
+        objective = self._objective(target, start)
+        metrics = self._metrics(objective, target)
+        further = evaluation_data(eval_set, eval_names, eval_sample_weight, X_val, y_val, sample_weight_val)
+        ready = prepare(self, given, target, further, metrics, start, seeds, n_threads)
+        target, encoding = ready.target, target.encoding
+        with self._all_callbacks(callbacks, rounds, metrics if ready.eval_sets else []) as all_callbacks:
+            model, self.evals_result_, per_output = boost(
+                ready.dataset,
+                target.values,
+                target.weight,
+                objective,
+                settings,
+                eval_sets=ready.eval_sets,
+                callbacks=all_callbacks,
+                init_model=start,
+                base_score=self._encoded_base_score(encoding, objective),
+                target_scale=_per_score(encoding.scale, objective),
+                target_offset=_per_score(encoding.offset, objective),
+                output_names=self._score_names(encoding, objective),
+                projection=ready.projection,
+                metadata=self._metadata(encoding, ready.projection),
+            )
+        self._adopt(model, encoding)
+        self.evals_result_per_output_ = {
+            name: {metric: np.array(rows) for metric, rows in metrics.items()}
+            for name, metrics in per_output.items()
+        }
+        return self
+
+    def _starting_model(self, init_model: Any) -> Model | None:
+        if init_model is None:
+            return self.model_ if self.warm_start and hasattr(self, "model_") else None
+        if isinstance(init_model, PolyleafEstimator):
+            check_is_fitted(init_model)
+            init_model = init_model.model_
+        elif isinstance(init_model, str | os.PathLike):
+            init_model = Model.load(Path(init_model))
+        if not isinstance(init_model, Model):
+            raise TypeError(
+                "init_model must be a polyleaf.Model, a fitted estimator or the path of a model file, "
+                f"got {type(init_model).__name__}."
+            )
+        made_by = init_model.metadata.get("estimator")
+        if made_by != type(self).__name__:
+            raise ValueError(
+                f"init_model was trained by {made_by}, it cannot be continued by {type(self).__name__}."
+            )
+        return init_model
+
+    def _rounds_to_do(self, start: Model | None, init_model: Any) -> int:
+        if start is None or init_model is not None:
+            return self.n_estimators
+        rounds = self.n_estimators - start.n_rounds
+        if rounds < 0:
+            raise ValueError(
+                f"warm_start: n_estimators={self.n_estimators} is less than the {start.n_rounds} rounds "
+                "that the model has."
+            )
+        return rounds
+
+    def _objective(self, target: Target, start: Model | None) -> Objective:
+        encoding = target.encoding
+        objective = self._make_objective(encoding, scipy.sparse.issparse(target.values))
+        if encoding.scale is not None and not objective.location:
+            allow = [name for name in objective_names() if objective_class(name).location]
+            raise ValueError(
+                f"normalize_targets=True moves targets, which objective {objective.name!r} does not allow: "
+                f"it is for {', '.join(allow)}."
+            )
+        if start is not None and start.objective.to_dict() != objective.to_dict():
+            raise ValueError(
+                f"The model to go on from was trained with objective {start.objective.to_dict()}, "
+                f"not {objective.to_dict()}."
+            )
+        return objective
+
+    def _encode_sparse_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
+        if self.missing_targets != "error":
+            raise ValueError(
+                'missing_targets="ignore" needs a dense y; sparse targets hold no missing values.'
+            )
+        like = None if start is None else TargetEncoding.from_dict(start.metadata)
+        return encode_sparse(y, sample_weight, kind=self._sparse_kind, like=like)
+
+    def _metrics(self, objective: Objective, target: Target) -> list[Metric]:
+        chosen, encoding = self.eval_metric, target.encoding
+        if scipy.sparse.issparse(target.values):
+            return _ranking_metrics(
+                get_metrics(("p@1", "p@3", "p@5") if chosen is None else chosen, objective)
+            )
+        if chosen is None:
+            chosen = objective.metric_for(encoding.kind, encoding.n_outputs)
+        return get_metrics(chosen, objective)
+
+    @contextmanager
+    def _all_callbacks(self, callbacks: Any, rounds: int, metrics: list[Metric]) -> Iterator[list[Any]]:
+        """All callbacks of one training. Whatever happens in it, no progress bar stays behind."""
+        chosen = self._chosen_callbacks(callbacks, metrics) + self._talk(rounds)
+        try:
+            yield chosen
+        finally:
+            for callback in chosen:
+                if isinstance(callback, ProgressBar):
+                    callback.close()
+
+    def _chosen_callbacks(self, callbacks: Any, metrics: list[Metric]) -> list[Any]:
+        chosen = as_callbacks(self.callbacks) + as_callbacks(callbacks)
+        if self.early_stopping_rounds is not None:
+            if not metrics:
+                raise ValueError(
+                    "early_stopping_rounds needs data to evaluate on: pass eval_set=[(X, y)] or X_val and "
+                    "y_val to fit, or set validation_fraction."
+                )
+            chosen.append(EarlyStopping(self.early_stopping_rounds))
+        for callback in chosen:
+            if isinstance(callback, EarlyStopping):
+                callback.know(metrics)
+        return chosen
+
+    def _talk(self, rounds: int) -> list[Any]:
+        """What tells the user how training goes, as `verbose` has it."""
+        verbose = self.verbose
+        if verbose is None:
+            interactive = hasattr(sys, "ps1") or sys.flags.interactive
+            return [ProgressBar(rounds, delay=2.0)] if interactive else []
+        if verbose == 1:
+            return [ProgressBar(rounds, force=True)]
+        return [EvaluationMonitor(int(verbose))] if verbose > 1 else []
+
+    def _encoded_base_score(self, encoding: TargetEncoding, objective: Objective) -> np.ndarray | None:
+        if self.base_score is None:
+            return None
+        score = np.asarray(self.base_score, np.float64).reshape(-1)
+        n_outputs = objective.n_scores(encoding.n_outputs)
+        if score.size not in (1, n_outputs) or not np.all(np.isfinite(score)):
+            raise ValueError(
+                f"base_score must be a finite number or {n_outputs} of them, got {self.base_score}."
+            )
+        score = np.resize(score, n_outputs)
+        offset, scale = _per_score(encoding.offset, objective), _per_score(encoding.scale, objective)
+        return score if offset is None or scale is None else (score - offset) / scale
+
+    def _made_objective(self, objective: Any, n_outputs: int | None) -> Objective:
+        """The objective with what the estimator knows: parameters for a name or a class, the number of
+        classes or labels, and whether any second derivative is needed."""
+        parameters = {}
+        if not isinstance(objective, Objective):
+            given = {name: getattr(self, name, None) for name in objective_class(objective).parameters}
+            parameters = {name: value for name, value in given.items() if value is not None}
+        first_order = self.curvature == self.leaf_curvature == "none"
+        return get_objective(objective, **parameters).suited_to(n_outputs, first_order)
+
+    def _metadata(self, encoding: TargetEncoding, projection: Projection | None) -> dict[str, Any]:
+        """What a model file holds besides the model, so that the estimator can be made again."""
+        metadata: dict[str, Any] = {}
+        if projection is not None:  # the model's own names are those of projected features
+            names = getattr(self, "feature_names_in_", None)
+            metadata["input_names"] = None if names is None else [str(name) for name in names]
+        return metadata | {
+            "estimator": type(self).__name__,
+            "parameters": _plain_parameters(self.get_params(deep=False)),
+            **encoding.to_dict(),
+        }
+
+    def _seeds(self, start: Model | None) -> Seeds:
+        """Drawn in this order, and only for what uses chance, so that a generator is moved on no further."""
+        learns_projection = self.projection is not None and (start is None or start.projection is None)
+        held_out = self._seed() if self.validation_fraction is not None else 0
+        return Seeds(held_out, self._seed() if learns_projection else 0, self._seed())
+
+    def _seed(self) -> int:
+        """An int stands for itself, so that a training that is taken up again goes on as it would have."""
+        if isinstance(self.random_state, Integral):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    # --- fitted state --------------------------------------------------------------------------------
+
+    def _adopt(self, model: Model, encoding: TargetEncoding) -> None:
+        """Take over a model, trained or loaded."""
+        self.model_ = model
+        self.projection_ = model.projection
+        self._encoding = encoding
+        self.n_iter_ = model.n_rounds
+        self.n_outputs_ = 1 if encoding.kind in ("binary", "multiclass") else model.n_outputs
+        self.best_iteration_ = model.best_iteration
+        self.best_score_ = model.best_score
+        if encoding.classes is not None:
+            self.classes_ = encoding.classes
+
+    @classmethod
+    def _of_model(cls, model: Model) -> Self:
+        """The estimator that a model which was read from a file belongs to."""
+        known = cls._get_param_names()
+        # An objective that is no name is not among the parameters that a file holds, but the model's is.
+        given = {"objective": model.objective, **model.metadata["parameters"]}
+        estimator = cls(**{name: value for name, value in given.items() if name in known})
+        if model.projection is None:
+            take_feature_names(estimator, model.n_features, model.feature_names)
+        else:
+            names = model.metadata.get("input_names")
+            take_feature_names(estimator, model.projection.n_features, names)
+        estimator._adopt(model, TargetEncoding.from_dict(model.metadata))
+        estimator.evals_result_, estimator.evals_result_per_output_ = {}, {}
+        return estimator
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        tags.input_tags.categorical = True
+        tags.target_tags.required = True
+        return tags
+
+    # --- prediction ----------------------------------------------------------------------------------
+
+    def _rounds(self, iteration_range: tuple[int, int] | None) -> tuple[int, int]:
+        """First and last round (exclusive) to predict with."""
+        check_is_fitted(self)
+        if iteration_range is None:
+            best = self.model_.best_iteration
+            return 0, self.model_.n_rounds if best is None else best + 1
+        begin, end = iteration_range
+        return int(begin), int(end) if end else self.model_.n_rounds
+
+    def _features(self, X: Any) -> FeatureTable:
+        """X as a checked table that agrees with the training data."""
+        reader = FeatureReader(self, self.model_.projection, self._n_threads())
+        return reader.further(X, self.model_.mapper)
+
+    def _n_threads(self) -> int:
+        return effective_threads(self.n_jobs)
+
+    def _raw(self, X: Any, iteration_range: tuple[int, int] | None) -> np.ndarray:
+        """Raw scores (n_rows, n_scores), float64."""
+        first, last = self._rounds(iteration_range)
+        if isinstance(X, Dataset):
+            codes = codes_of(X, self.model_.mapper)
+            return self.model_.raw_predict_codes(codes, first, last, self._n_threads(), X.features)
+        return self.model_.raw_predict(self._features(X), first, last, self._n_threads())
+
+    def _staged_raw(self, X: Any, iteration_range: tuple[int, int] | None) -> Iterator[np.ndarray]:
+        rounds = self._rounds(iteration_range)
+        return self.model_.staged_raw(self._features(X), *rounds, self._n_threads())
+
+    def predict(
+        self, X: Any, *, iteration_range: tuple[int, int] | None = None, sparse: bool = False
+    ) -> np.ndarray | scipy.sparse.csr_matrix:
+        """Predict.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+        iteration_range : (int, int), optional
+            Use rounds `begin .. end - 1`; an end of 0 is the last. Default: all, or up to the best one
+            where early stopping chose one.
+        sparse : bool
+            Never make all outputs of a row. For models whose leaves are sparse, trained on targets that are 0
+            where no tree says otherwise (multi-label or regression with `split_search` "sketch" or "exact").
+
+        Returns
+        -------
+        ndarray of shape (n_rows,), or (n_rows, n_outputs) where y had two dimensions
+            Regression: float64. Classification: labels; multi-label: int64 indicators. With `sparse` a
+            csr_matrix of the same values.
+        """
+        if sparse:
+            return self._sparse_prediction(X, iteration_range)
+        return self._prediction(self._raw(X, iteration_range))
+
+    def predict_topk(
+        self,
+        X: Any,
+        k: int = 5,
+        *,
+        names: bool = False,
+        iteration_range: tuple[int, int] | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The k best outputs of each row. With sparse leaves the work does not depend on the number of
+        outputs.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+        k : int
+        names : bool
+            Outputs by the names that y's columns had, or that `model_.output_names` was set to.
+        iteration_range : (int, int), optional
+            As in `predict`.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_rows, k)
+            Best first, ties by number: multi-class: classes; multi-label and regression: int64 numbers of
+            outputs. -1 where a row has fewer than k outputs that any tree has voted for (sparse leaves).
+            With `names`: str, and "" where there are fewer.
+        scores : ndarray of shape (n_rows, k), float64
+            Raw scores, as `decision_function` has them; -inf where there is none.
+
+        Raises
+        ------
+        ValueError
+            For two classes, which have one score, and for `names` where outputs have none.
+        """
+        check_is_fitted(self)
+        if self._encoding.kind == "binary":
+            raise ValueError(
+                "predict_topk ranks outputs, but two classes have one score; use decision_function."
+            )
+        known = tuple(self.model_.output_names or ())
+        if names and not known:
+            raise ValueError(
+                "The outputs of this model have no names: fit it on a data frame, or set model_.output_names."
+            )
+        first, last = self._rounds(iteration_range)
+        outputs, scores = self.model_.predict_topk(self._features(X), k, first, last, self._n_threads())
+        if names:
+            return np.array([*known, ""])[outputs], scores  # -1 is the last
+        classes = self._encoding.classes
+        if classes is None or self._encoding.kind == "multilabel":
+            return outputs.astype(np.int64), scores
+        return classes[outputs], scores
+
+    def _sparse_prediction(self, X: Any, iteration_range: tuple[int, int] | None) -> scipy.sparse.csr_matrix:
+        first, last = self._rounds(iteration_range)
+        objective, base = self.model_.objective, self.model_.base_score
+        if (
+            objective.zero_base is None
+            or (base != objective.zero_base).any()
+            or self.model_.target_scale is not None
+        ):
+            raise ValueError(
+                "predict(sparse=True) is for models trained on sparse targets: predictions of this one are "
+                "not 0 where no tree says otherwise. Use predict_topk, or predict(sparse=False)."
+            )
+        scores = self.model_.predict_sparse(self._features(X), first, last, self._n_threads())
+        scores.data = self._prediction_of_scores(scores.data)
+        scores.eliminate_zeros()
+        return scores
+
+    def staged_predict(
+        self, X: Any, *, iteration_range: tuple[int, int] | None = None
+    ) -> Iterator[np.ndarray]:
+        """Yield what `predict` gives after each round of `iteration_range`."""
+        return map(self._prediction, self._staged_raw(X, iteration_range))
+
+    def apply(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:
+        """The leaf that each row falls into in each tree.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_trees), int32
+        """
+        rounds = self._rounds(iteration_range)
+        return self.model_.apply(self._features(X), *rounds, self._n_threads())
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """Share of each feature in the total gain, float64 (n_features,)."""
+        gains = self.feature_importance("gain")
+        total = gains.sum()
+        return gains / total if total > 0 else gains
+
+    def feature_importance(
+        self, kind: Literal["gain", "split", "cover"] = "gain", per_output: bool = False
+    ) -> np.ndarray:
+        """What each feature does in the splits of all trees: sums, not normalised.
+
+        Parameters
+        ----------
+        kind : {"gain", "split", "cover"}
+            Gain averaged over outputs; number of splits; summed curvature of the rows they split.
+        per_output : bool
+            Gains of each output for itself ("gain" only).
+
+        Returns
+        -------
+        ndarray of shape (n_features,), or (n_outputs, n_features); float64
+        """
+        check_is_fitted(self)
+        return self.model_.feature_importance(kind, per_output)
+
+    # --- files ---------------------------------------------------------------------------------------
+
+    def save_model(
+        self, path: str | os.PathLike[str], *, leaf_dtype: str = "float32", statistics: bool = True
+    ) -> None:
+        """Write the model to a file that cannot run code, for `load_model`.
+
+        The file has the forest, the bins, labels and units, and those parameters of the estimator that are
+        plain values. Written beside and renamed: an old file stays whole until the new one is.
+
+        Parameters
+        ----------
+        path : str or path
+        leaf_dtype : {"float32", "float16", "int8"}
+            Leaf values as they are, or rounded; :func:`polyleaf.inspect.leaf_dtype_report` measures what that
+            saves and costs.
+        statistics : bool
+            False leaves out gains, numbers of rows and curvatures of the nodes, which importances need and
+            predictions do not.
+
+        Raises
+        ------
+        ValueError
+            When class labels are neither strings, numbers nor booleans, or leaf values do not fit
+            `leaf_dtype`.
+        """
+        check_is_fitted(self)
+        self.model_.save(Path(path), leaf_dtype, statistics)
+
+    @classmethod
+    def load_model(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a fitted estimator of this class from a file.
+
+        Raises
+        ------
+        ValueError
+            When the file is no model file, damaged, or holds a model of another estimator.
+        """
+        model = Model.load(Path(path))
+        made_by = model.metadata.get("estimator")
+        if made_by != cls.__name__:
+            what = "model that no estimator wrote" if made_by is None else made_by
+            raise ValueError(f"{os.fspath(path)} holds a {what}, not a {cls.__name__}.")
+        return cls._of_model(model)
+
+    # --- by subclass ---------------------------------------------------------------------------------
+
+    _sparse_kind: ClassVar[Literal["multilabel", "regression"]]
+
+    def _encode_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
+        raise NotImplementedError
+
+    def _prediction_of_scores(self, scores: np.ndarray) -> np.ndarray:
+        """Predictions of single outputs from their raw scores, where targets were sparse."""
+        raise NotImplementedError
+
+    def _make_objective(self, encoding: TargetEncoding, sparse: bool) -> Objective:
+        raise NotImplementedError
+
+    def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str] | None:
+        raise NotImplementedError
+
+    def _prediction(self, raw: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+
+def _per_score(per_output: np.ndarray | None, objective: Objective) -> np.ndarray | None:
+    """One number per output -> one per raw score (several quantiles of an output stand side by side)."""
+    return None if per_output is None else np.repeat(per_output, objective.outputs_per_target())
+
+
+def _ranking_metrics(metrics: list[Metric]) -> list[Metric]:
+    """The metrics, where all of them need no more than the best outputs of a row."""
+    for metric in metrics:
+        if not hasattr(metric.function, "k"):
+            raise ValueError(
+                f"eval_metric={metric.name!r} needs all outputs of a row, which sparse targets do not have; "
+                'use "p@5", "ndcg@5", "psp@5" or "psndcg@5", with any number of places.'
+            )
+    return metrics
+
+
+def _plain_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
+    """The parameters that JSON can hold; functions, callbacks and random generators are left out."""
+    return {name: value for name, given in parameters.items() if (value := _plain(given)) is not _NOT_PLAIN}
+
+
+_NOT_PLAIN = object()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        entries = [_plain(entry) for entry in value]
+        return _NOT_PLAIN if any(entry is _NOT_PLAIN for entry in entries) else entries
+    return _NOT_PLAIN

@@ -1,0 +1,172 @@
+"""PolyleafClassifier: two classes, many classes, or many labels. Owns what is particular to them; the rest is
+`estimators_base`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+
+from polyleaf.estimators.base import PolyleafEstimator, document
+from polyleaf.inputs.targets import Target, TargetEncoding, encode_classification
+from polyleaf.model import Model
+from polyleaf.objectives import Objective, automatic_name, objective_class
+from polyleaf.settings.declaration import constraints
+from polyleaf.settings.parameters import ClassifierParameters
+
+__all__ = ["PolyleafClassifier"]
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def _gives_probabilities(estimator: PolyleafClassifier) -> bool:
+    if hasattr(estimator, "model_"):
+        return estimator.model_.objective.probabilities
+    if estimator.objective == "auto":
+        return True
+    try:
+        return objective_class(estimator.objective).probabilities
+    except ValueError:  # `fit` will say what is wrong
+        return True
+
+
+# Typed, so that what these methods return is known to whoever checks types.
+_where_there_are_probabilities: Callable[[_Method], _Method] = available_if(_gives_probabilities)
+
+
+@document
+class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameters):
+    """Gradient boosted trees for two classes, many classes, or many labels.
+
+    {parameters}
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        Sorted labels; `arange(n_labels)` for multi-label.
+    {attributes}
+
+    Examples
+    --------
+    >>> from polyleaf import PolyleafClassifier
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> PolyleafClassifier(n_estimators=20).fit(X, y).predict_proba(X).shape
+    (150, 3)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = constraints(ClassifierParameters)
+    _sparse_kind = "multilabel"
+
+    def _encode_sparse_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
+        if self.class_weight is not None:
+            raise ValueError(
+                "class_weight weighs absent labels as well, which sparse targets do not keep; use "
+                "sample_weight."
+            )
+        return super()._encode_sparse_target(y, sample_weight, start)
+
+    def _prediction_of_scores(self, scores: np.ndarray) -> np.ndarray:
+        return (scores > 0).astype(np.int64)
+
+    def _encode_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
+        kinds = ("classes",) if self.objective == "auto" else objective_class(self.objective).target_kinds
+        target = encode_classification(
+            y,
+            sample_weight,
+            class_weight=self.class_weight,
+            missing=self.missing_targets,
+            one_vs_rest="labels" in kinds and "classes" not in kinds,
+            like=None if start is None else TargetEncoding.from_dict(start.metadata),
+        )
+        return target
+
+    def _make_objective(self, encoding: TargetEncoding, sparse: bool) -> Objective:
+        chosen = automatic_name(encoding.kind, sparse) if self.objective == "auto" else self.objective
+        cls = objective_class(chosen)
+        if not {"labels", "classes"} & set(cls.target_kinds):
+            raise ValueError(f"objective={cls.name!r} is for numbers: use PolyleafRegressor.")
+        if encoding.kind != "multiclass" and "labels" not in cls.target_kinds:
+            what = (
+                "y has two classes"
+                if encoding.kind == "binary"
+                else "a multi-label y has several labels per row"
+            )
+            raise ValueError(
+                f"objective={cls.name!r} picks one of three classes or more, but {what}: "
+                f'use "{automatic_name(encoding.kind, sparse=False)}".'
+            )
+        if self.scale_pos_weight is not None and (
+            "scale_pos_weight" not in cls.parameters or encoding.kind == "multiclass"
+        ):
+            raise ValueError(
+                "scale_pos_weight is for the logistic objective with two classes or with labels: "
+                "use class_weight."
+            )
+        objective = self._made_objective(chosen, encoding.n_outputs)
+        n_scores, wanted = objective.n_scores(encoding.n_outputs), encoding.n_outputs
+        if n_scores != wanted:
+            raise ValueError(
+                f"The objective gives {n_scores} scores, but y needs {wanted}, "
+                f"{'for two classes' if encoding.kind == 'binary' else 'one for each class or label'}. Leave "
+                "their number out; for an encoding of your own train PolyleafRegressor on the encoded labels."
+            )
+        return objective
+
+    def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str] | None:
+        if encoding.kind == "multiclass" and encoding.classes is not None:
+            return [str(label) for label in encoding.classes.tolist()]
+        return None if encoding.output_names is None else list(encoding.output_names)
+
+    def _prediction(self, raw: np.ndarray) -> np.ndarray:
+        if self._encoding.kind == "multilabel":
+            return (raw > 0).astype(np.int64)
+        ids = raw.argmax(axis=1) if raw.shape[1] > 1 else (raw[:, 0] > 0).astype(np.intp)
+        return self.classes_[ids]
+
+    def decision_function(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:
+        """Raw scores: a row belongs to the class of the largest, a label holds where its score is above 0.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes or n_labels), or (n_rows,) for two classes; float64
+            For two classes the score of the second: above 0 where it is the likelier.
+        """
+        raw = self._raw(X, iteration_range)
+        return raw[:, 0] if self._encoding.kind == "binary" else raw
+
+    @_where_there_are_probabilities
+    def predict_proba(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:
+        """Probabilities.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes), or (n_rows, n_labels); float64
+            Columns in order of `classes_`; they sum to 1 for classes. Multi-label: the probability that
+            each label holds.
+        """
+        return self._probabilities(self._raw(X, iteration_range))
+
+    @_where_there_are_probabilities
+    def staged_predict_proba(
+        self, X: Any, *, iteration_range: tuple[int, int] | None = None
+    ) -> Iterator[np.ndarray]:
+        """Yield what `predict_proba` gives after each round of `iteration_range`."""
+        return map(self._probabilities, self._staged_raw(X, iteration_range))
+
+    def _probabilities(self, raw: np.ndarray) -> np.ndarray:
+        p = self.model_.objective.transform(raw)
+        if self._encoding.kind == "binary":
+            return np.column_stack([1.0 - p[:, 0], p[:, 0]])
+        if self._encoding.one_vs_rest:
+            total = p.sum(axis=1, keepdims=True)
+            return np.divide(p, total, out=np.full_like(p, 1.0 / p.shape[1]), where=total > 0)
+        return p
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags

@@ -1,0 +1,102 @@
+"""PolyleafRegressor: numbers, one or many. Owns what is particular to them; the rest is `estimators_base`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.metrics import d2_pinball_score, r2_score
+
+from polyleaf.estimators.base import PolyleafEstimator, document
+from polyleaf.inputs.targets import Target, TargetEncoding, encode_regression
+from polyleaf.model import Model
+from polyleaf.objectives import Objective, objective_class
+from polyleaf.settings.declaration import constraints
+from polyleaf.settings.parameters import RegressorParameters
+
+__all__ = ["PolyleafRegressor"]
+
+
+@document
+class PolyleafRegressor(RegressorMixin, PolyleafEstimator, RegressorParameters):
+    """Gradient boosted trees for one or many numbers.
+
+    {parameters}
+
+    Attributes
+    ----------
+    {attributes}
+
+    Examples
+    --------
+    >>> from polyleaf import PolyleafRegressor
+    >>> from sklearn.datasets import make_regression
+    >>> X, Y = make_regression(n_targets=3, random_state=0)
+    >>> PolyleafRegressor(n_estimators=20, min_child_samples=5).fit(X, Y).predict(X).shape
+    (100, 3)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = constraints(RegressorParameters)
+    _sparse_kind = "regression"
+
+    def _encode_sparse_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
+        if self.normalize_targets:
+            raise ValueError(
+                "normalize_targets=True moves what is 0, which sparse targets cannot hold: set it to False."
+            )
+        return super()._encode_sparse_target(y, sample_weight, start)
+
+    def _prediction_of_scores(self, scores: np.ndarray) -> np.ndarray:
+        return scores
+
+    def _encode_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
+        if start is not None:
+            return TargetEncoding.from_dict(start.metadata).encode(y, sample_weight)
+        return encode_regression(
+            y, sample_weight, missing=self.missing_targets, normalize=self.normalize_targets
+        )
+
+    def _make_objective(self, encoding: TargetEncoding, sparse: bool) -> Objective:
+        if "values" not in objective_class(self.objective).target_kinds:
+            name = objective_class(self.objective).name
+            raise ValueError(f"objective={name!r} is for classes: use PolyleafClassifier.")
+        return self._made_objective(self.objective, None)
+
+    def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str] | None:
+        names = encoding.output_names
+        if objective.n_scores(encoding.n_outputs) == encoding.n_outputs:
+            return None if names is None else list(names)
+        if not objective.levels:
+            return None
+        levels = [f"q{level:g}" for level in objective.levels]
+        if encoding.one_dimensional:
+            return levels
+        names = names or tuple(map(str, range(encoding.n_outputs)))
+        return [f"{name}_{level}" for name in names for level in levels]
+
+    def _prediction(self, raw: np.ndarray) -> np.ndarray:
+        prediction = self.model_.objective.transform(raw)
+        return prediction[:, 0] if self._encoding.one_dimensional and prediction.shape[1] == 1 else prediction
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Coefficient of determination R2, the mean over outputs.
+
+        With several quantiles per output: the share of the pinball loss explained (D2), the mean over levels.
+        """
+        predicted = self.predict(X)
+        levels = self.model_.objective.levels
+        if len(levels) < 2:
+            return float(r2_score(y, predicted, sample_weight=sample_weight))
+        scores = [
+            d2_pinball_score(
+                y, predicted[:, i :: len(levels)].reshape(np.shape(y)), sample_weight=sample_weight, alpha=a
+            )
+            for i, a in enumerate(levels)
+        ]
+        return float(np.mean(scores))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags

@@ -1,0 +1,328 @@
+"""Data files -> `Table`: CSV, Parquet, Arrow/Feather, ARFF (dense and sparse) and LIBSVM.
+
+Owns how each format becomes a table (ARFF: `arff`); must not know models, tasks or the command line. CSV,
+ARFF and LIBSVM work with the base install; Parquet and Arrow need the extra ``polyleaf[arrow]``, which also
+makes CSV faster.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from polyleaf.files.arff import read_arff
+from polyleaf.files.opening import ReadError, format_of, open_text, reading, require_file
+from polyleaf.files.table import CHUNK_ROWS, MISSING, Table, assemble, to_categories, to_numbers, to_texts
+
+__all__ = ["FORMATS", "ReadError", "Table", "read_table"]
+
+FORMATS = {
+    "csv": (".csv", ".tsv", ".txt"),
+    "parquet": (".parquet", ".pq"),
+    "arrow": (".arrow", ".feather", ".ipc"),
+    "arff": (".arff",),
+    "libsvm": (".libsvm", ".svmlight", ".svm"),
+}
+"""Format -> the endings by which a file is recognised (a further ``.gz`` or ``.bz2`` is taken off first)."""
+
+
+def read_table(path: str | Path, format: str | None = None) -> Table:
+    """Read a data file.
+
+    Text columns and ARFF nominal attributes come out as categories, everything else as numbers. A CSV file
+    whose first line holds nothing but numbers has no header: its columns are called ``c0``, ``c1``, ... In a
+    LIBSVM file the columns are called by their index, and the target ``target`` (``label_<l>`` for each label
+    l of a multi-label file).
+
+    Parameters
+    ----------
+    path : str or Path
+        The file; text files may be compressed (``.gz``, ``.bz2``).
+    format : {"csv", "parquet", "arrow", "arff", "libsvm"}, optional
+        By default the file's ending decides.
+
+    Returns
+    -------
+    Table
+
+    Raises
+    ------
+    ReadError
+        When the file is missing, not of its format, empty, or needs an extra that is not installed.
+    """
+    path = Path(path)
+    require_file(path)
+    read = _READERS[format_of(path, FORMATS, format)]
+    with reading(path):
+        table = read(path)
+    if table.n_rows == 0:
+        raise ReadError(f"{path} has no rows.")
+    return table
+
+
+# ---- CSV -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _CsvLayout:
+    """What the first line of a CSV file tells."""
+
+    delimiter: str
+    names: tuple[str, ...]
+    has_header: bool
+
+
+def _csv_layout(path: Path) -> _CsvLayout:
+    with open_text(path) as stream:
+        first = stream.readline()
+    if not first.strip():
+        raise ReadError("the first line is empty; a CSV file starts with its column names.")
+    unquoted = re.sub(r'"[^"]*"', "", first)
+    delimiter = max(",;\t|", key=unquoted.count)
+    with open_text(path) as stream:
+        cells = next(csv.reader(stream, delimiter=delimiter))
+    if all(cell.strip() and to_numbers([cell]) is not None for cell in cells):
+        return _CsvLayout(delimiter, tuple(f"c{i}" for i in range(len(cells))), has_header=False)
+    names = tuple(cell.strip() or f"c{i}" for i, cell in enumerate(cells))
+    return _CsvLayout(delimiter, names, has_header=True)
+
+
+def _read_csv(path: Path) -> Table:
+    layout = _csv_layout(path)
+    if find_spec("pyarrow") is not None:
+        table = _read_csv_arrow(path, layout)
+        if table is not None:
+            return table
+    return _read_csv_plain(path, layout)
+
+
+def _csv_rows(stream: Iterable[str], layout: _CsvLayout) -> Iterator[list[str]]:
+    reader = csv.reader(stream, delimiter=layout.delimiter)
+    if layout.has_header:
+        next(reader)
+    width = len(layout.names)
+    try:
+        for row in reader:
+            if len(row) == width:
+                yield row
+            elif row and (len(row) > 1 or row[0].strip()):
+                raise ReadError(
+                    f"line {reader.line_num} has {len(row)} cells, but there are {width} columns."
+                )
+            elif width == 1:
+                yield [""]
+    except csv.Error as error:
+        raise ReadError(f"line {reader.line_num}: {error}.") from error
+
+
+def _read_csv_plain(path: Path, layout: _CsvLayout) -> Table:
+    """Read with the standard library alone.
+
+    A column is taken for numbers until a cell is none; then the file is read again with this column as text,
+    because the spelling of the numbers before (``01``) is lost by then. That costs a pass only where the
+    first rows mislead.
+    """
+    width = len(layout.names)
+    is_text = [False] * width
+    while True:
+        chunks: list[list] = [[] for _ in range(width)]
+        again = False
+        with open_text(path) as stream:
+            rows = _csv_rows(stream, layout)
+            while chunk := list(islice(rows, CHUNK_ROWS)):
+                for i, cells in enumerate(zip(*chunk, strict=True)):
+                    numbers = None if is_text[i] else to_numbers(cells)
+                    if numbers is None and not is_text[i]:
+                        is_text[i] = True
+                        again = again or bool(chunks[i])
+                    chunks[i].append(to_texts(cells) if numbers is None else numbers)
+        if not again:
+            return assemble(layout.names, chunks, is_text)
+
+
+def _read_csv_arrow(path: Path, layout: _CsvLayout) -> Table | None:
+    """The fast way, by PyArrow; None where it gives up: the plain way then reads the file or says why not."""
+    import pyarrow as pa
+    import pyarrow.csv as pa_csv
+
+    try:
+        table = pa_csv.read_csv(
+            path,
+            read_options=pa_csv.ReadOptions(
+                column_names=list(map(str, range(len(layout.names)))), skip_rows=int(layout.has_header)
+            ),
+            parse_options=pa_csv.ParseOptions(delimiter=layout.delimiter, newlines_in_values=True),
+            convert_options=pa_csv.ConvertOptions(
+                null_values=sorted(MISSING),
+                true_values=[],
+                false_values=[],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=True,
+                timestamp_parsers=["%Y no timestamps"],  # dates stay text, as in the plain way
+            ),
+        )
+    except pa.ArrowInvalid:
+        return None
+    if any(not _is_plain(column.type) for column in table.columns):
+        return None
+    return _from_arrow(table.rename_columns(list(layout.names)), _csv_texts)
+
+
+def _csv_texts(column: Any) -> tuple[np.ndarray, tuple[str, ...] | None]:
+    """Cells that PyArrow took for text: what the plain way makes of them, numbers such as ``+1`` included."""
+    cells = ["" if cell is None else cell for cell in column.to_pylist()]
+    numbers = to_numbers(cells)
+    return to_categories(to_texts(cells)) if numbers is None else (numbers, None)
+
+
+def _is_plain(type_: Any) -> bool:
+    """Numbers, text or nothing at all; not the dates and times that PyArrow also recognises."""
+    from pyarrow.types import is_floating, is_integer, is_null, is_string
+
+    return any(is_kind(type_) for is_kind in (is_integer, is_floating, is_string, is_null))
+
+
+# ---- Parquet and Arrow ---------------------------------------------------------------------------------
+
+
+def _pyarrow(path: Path) -> Any:
+    if find_spec("pyarrow") is None:
+        raise ReadError(f'{path} needs PyArrow to be read: pip install "polyleaf[arrow]".')
+    import pyarrow
+
+    return pyarrow
+
+
+def _read_parquet(path: Path) -> Table:
+    pa = _pyarrow(path)
+    import pyarrow.parquet as pq
+
+    try:
+        return _from_arrow(pq.read_table(path))
+    except pa.ArrowException as error:
+        raise ReadError(f"{path} is not a readable Parquet file: {_one_line(error)}.") from error
+
+
+def _read_arrow(path: Path) -> Table:
+    pa = _pyarrow(path)
+    import pyarrow.feather as feather
+
+    try:
+        with open(path, "rb") as stream:
+            is_file_format = stream.read(6) in (b"ARROW1", b"FEA1\0\0") or path.suffix.lower() == ".feather"
+        if is_file_format:
+            return _from_arrow(feather.read_table(path))
+        with pa.OSFile(str(path)) as source, pa.ipc.open_stream(source) as reader:
+            return _from_arrow(reader.read_all())
+    except pa.ArrowException as error:
+        raise ReadError(f"{path} is not a readable Arrow file: {_one_line(error)}.") from error
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()).rstrip(".")
+
+
+def _texts_as_they_are(column: Any) -> tuple[np.ndarray, tuple[str, ...] | None]:
+    return to_categories(column.to_pylist())
+
+
+def _from_arrow(table: Any, read_texts: Callable = _texts_as_they_are) -> Table:
+    names = tuple(table.column_names)
+    values = np.empty((table.num_rows, len(names)), dtype=np.float64, order="F")
+    categories = {}
+    for i, name in enumerate(names):
+        values[:, i], of_column = _from_arrow_column(name, table.column(i), read_texts)
+        if of_column is not None:
+            categories[name] = of_column
+    return Table(names, values, categories)
+
+
+def _from_arrow_column(
+    name: str, column: Any, read_texts: Callable
+) -> tuple[np.ndarray, tuple[str, ...] | None]:
+    """One Arrow column as float64 (NaN: missing) and its categories, if it has any."""
+    import pyarrow as pa
+
+    kinds = pa.types
+    type_ = column.type
+    if kinds.is_dictionary(type_):
+        array = pa.chunked_array([column.unify_dictionaries().combine_chunks()]).chunk(0)
+        return _arrow_numbers(array.indices), tuple(str(value) for value in array.dictionary.to_pylist())
+    if kinds.is_boolean(type_) or kinds.is_decimal(type_):
+        return _arrow_numbers(column.cast(pa.float64())), None
+    if kinds.is_integer(type_) or kinds.is_floating(type_):
+        return _arrow_numbers(column), None
+    if kinds.is_null(type_):
+        return np.full(len(column), np.nan), None
+    if kinds.is_string(type_) or kinds.is_large_string(type_) or str(type_) == "string_view":
+        return read_texts(column)
+    raise ReadError(f"Column {name!r} holds {type_}, neither numbers nor text; drop or convert it.")
+
+
+def _arrow_numbers(column: Any) -> np.ndarray:
+    import pyarrow as pa
+
+    # safe=False: an integer above 2^53 is rounded, as it would be in any float column
+    return column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+
+
+# ---- ARFF and LIBSVM -----------------------------------------------------------------------------------
+
+
+def _read_arff(path: Path) -> Table:
+    with open_text(path) as stream:
+        return read_arff(stream)
+
+
+def _read_libsvm(path: Path) -> Table:
+    """Columns are named by their index: files with and without an index 0 cannot shift each other."""
+    from sklearn.datasets import load_svmlight_file
+
+    multilabel = _is_multilabel(path)
+    try:
+        X, y = load_svmlight_file(str(path), multilabel=multilabel, zero_based=True)
+    except ValueError as error:
+        raise ReadError(f"{path} is not a readable LIBSVM file: {_one_line(error)}.") from error
+    X = sp.csr_matrix(X)
+    first = 0 if X.shape[1] and X[:, 0].nnz else 1
+    names = tuple(str(index) for index in range(first, X.shape[1]))
+    targets, Y = _libsvm_labels(y) if multilabel else (("target",), sp.csr_matrix(y.reshape(-1, 1)))
+    return Table((*names, *targets), sp.hstack([X[:, first:], Y], format="csr"), targets=targets)
+
+
+def _is_multilabel(path: Path) -> bool:
+    """Whether some row has several labels or none."""
+    with open_text(path) as stream:
+        for line in stream:
+            words = line.partition("#")[0].split()
+            if words and ("," in words[0] or ":" in words[0]):
+                return True
+    return False
+
+
+def _libsvm_labels(y: list[tuple[float, ...]]) -> tuple[tuple[str, ...], sp.csr_matrix]:
+    labels = sorted({label for row in y for label in row})
+    column = {label: i for i, label in enumerate(labels)}
+    rows = [i for i, row in enumerate(y) for _ in row]
+    columns = [column[label] for row in y for label in row]
+    Y = sp.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(len(y), len(labels)))
+    Y.data[:] = 1.0  # a label named twice in a row still applies once
+    return tuple(f"label_{label:g}" for label in labels), Y
+
+
+_READERS: dict[str, Callable[[Path], Table]] = {
+    "csv": _read_csv,
+    "parquet": _read_parquet,
+    "arrow": _read_arrow,
+    "arff": _read_arff,
+    "libsvm": _read_libsvm,
+}

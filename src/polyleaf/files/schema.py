@@ -1,0 +1,257 @@
+"""`Schema`: which columns of a table a model reads, which it predicts, and what their categories mean.
+
+Owns the way from a `Table` to features and `y`; it travels with a model that was trained from a file, so that
+another file is read the same way whatever the order of its columns. Knows no estimator.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from polyleaf.files.opening import ReadError
+from polyleaf.files.table import Table, abbreviate
+from polyleaf.inputs.features import CategoryColumn, DenseBlock, FeatureTable, SparseBlock
+from polyleaf.metrics.task_scores import TASKS
+
+__all__ = ["Schema", "choose_columns"]
+
+MOST_CLASSES_GUESSED = 20
+"""A single column of whole numbers with at most this many different ones is taken for class labels."""
+
+_YES_NO = ({"0", "1"}, {"false", "true"}, {"no", "yes"}, {"n", "y"}, {"f", "t"})
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What a model expects of a table.
+
+    Attributes
+    ----------
+    task : {"regression", "classification", "multilabel"}
+    features, targets : tuple of str
+        Column names, in the order of the columns of `X` and `y`.
+    categorical : tuple of str
+        Those features that are categories without order; the model knows them by name.
+    """
+
+    task: str
+    features: tuple[str, ...]
+    targets: tuple[str, ...]
+    categorical: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, table: Table, targets: Sequence[str], task: str | None = None, drop: Sequence[str] = ()
+    ) -> Schema:
+        """The schema of training data: every column that is neither target nor dropped is a feature.
+
+        Raises
+        ------
+        ReadError
+            When no column is left, or the targets do not suit the task or any task.
+        """
+        if task is not None and task not in TASKS:
+            raise ReadError(f"Task {task!r} is not known; there are {', '.join(TASKS)}.")
+        taken = {*targets, *drop}
+        features = tuple(name for name in table.names if name not in taken)
+        if not features:
+            raise ReadError("No column is left to learn from.")
+        categorical = tuple(name for name in features if name in table.categories)
+        return cls(task or guess_task(table, targets), features, tuple(targets), categorical)
+
+    def read_features(self, table: Table) -> FeatureTable:
+        """The features as estimators and `Dataset` read them, with names and categories.
+
+        Raises
+        ------
+        ReadError
+            When a feature is missing in a dense table, is text where numbers were learned from, or is
+            infinite.
+        """
+        chosen = table.select(self.features)
+        unexpected = [name for name in chosen.categories if name not in self.categorical]
+        if unexpected:
+            raise ReadError(
+                f"Column {abbreviate([repr(name) for name in unexpected])} holds text, "
+                "but the model learned from numbers there."
+            )
+        chosen = chosen.with_categorical(self.categorical)
+        features = FeatureTable(chosen.n_rows, len(self.features), self.features)
+        positions = np.arange(len(self.features), dtype=np.int64)
+        is_categorical = np.isin(self.features, self.categorical)
+        _add_numbers(features, chosen, positions[~is_categorical])
+        for i in positions[is_categorical]:
+            name = self.features[i]
+            codes = chosen.column(name)
+            index = np.where(np.isnan(codes), -1, codes).astype(np.int32)
+            features.categories.append(CategoryColumn(index, chosen.categories[name], int(i)))
+        return features
+
+    def read_targets(self, table: Table) -> np.ndarray:
+        """`y`: float64 (n,) or (n, K) numbers, labels (n,), or int64 (n, K) indicators, by the task.
+
+        Raises
+        ------
+        ReadError
+            When a target column is absent, or holds something else than the task asks for.
+        """
+        chosen = table.select(self.targets)
+        if self.task == "classification":
+            return _labels(chosen, self.targets)
+        read = _indicator if self.task == "multilabel" else _numbers
+        columns = [read(chosen, name) for name in self.targets]
+        return columns[0] if len(columns) == 1 and self.task == "regression" else np.column_stack(columns)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The schema in JSON types; `from_dict` is the inverse."""
+        return {name: value if name == "task" else list(value) for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Schema:
+        return cls(fields["task"], *(tuple(fields[name]) for name in ("features", "targets", "categorical")))
+
+
+def choose_columns(table: Table, wanted: str, option: str) -> tuple[str, ...]:
+    """The columns that a comma-separated list stands for.
+
+    Each part is a column name, a pattern (``label_*``), ``first:N`` or ``last:N``. A part that is the exact
+    name of a column always means that column.
+
+    Raises
+    ------
+    ReadError
+        When a part stands for no column; `option` is named in the message.
+    """
+    chosen: dict[str, None] = {}
+    for part in (part.strip() for part in wanted.split(",") if part.strip()):
+        side, _, count = part.partition(":")
+        if part in table.names:
+            found: tuple[str, ...] = (part,)
+        elif side in ("first", "last") and count.isdigit() and int(count) > 0:
+            found = table.names[: int(count)] if side == "first" else table.names[-int(count) :]
+        else:
+            found = tuple(fnmatch.filter(table.names, part))
+        if not found:
+            raise ReadError(
+                f"{option}: there is no column {part!r}; the columns are {abbreviate(table.names)}."
+            )
+        chosen.update(dict.fromkeys(found))
+    return tuple(chosen)
+
+
+def guess_task(table: Table, targets: Sequence[str]) -> str:
+    """What kind of targets these are.
+
+    One text column, or one column of few different whole numbers: classification. Several columns of
+    nothing but 0 and 1 (or yes and no): multilabel. Numbers: regression.
+
+    Raises
+    ------
+    ReadError
+        For several columns of text.
+    """
+    if len(targets) == 1:
+        is_class = targets[0] in table.categories or _is_few_whole_numbers(table.column(targets[0]))
+        return "classification" if is_class else "regression"
+    if all(_is_indicator(table, name) for name in targets):
+        return "multilabel"
+    texts = [name for name in targets if name in table.categories]
+    if texts:
+        raise ReadError(
+            f"Several targets are learned together when all are numbers, or all are 0/1 labels; "
+            f"{abbreviate([repr(name) for name in texts])} holds text."
+        )
+    return "regression"
+
+
+def _is_few_whole_numbers(numbers: np.ndarray) -> bool:
+    distinct = np.unique(numbers[~np.isnan(numbers)])
+    return len(distinct) <= MOST_CLASSES_GUESSED and bool(np.all(distinct == np.round(distinct)))
+
+
+def _is_indicator(table: Table, name: str) -> bool:
+    if name in table.categories:
+        return _yes_no(table.categories[name]) is not None
+    return bool(np.isin(table.column(name), (0, 1)).all())
+
+
+def _yes_no(categories: tuple[str, ...]) -> list[str] | None:
+    """No and yes in the spelling of the column, or None when its categories mean something else."""
+    for pair in _YES_NO:
+        if {category.lower() for category in categories} <= pair and categories:
+            return sorted(pair)
+    return None
+
+
+def _indicator(table: Table, name: str) -> np.ndarray:
+    codes = table.column(name)
+    if not _is_indicator(table, name) or np.isnan(codes).any():
+        raise ReadError(f"Column {name!r} is a label of a multi-label task: every row needs 0 or 1 there.")
+    if name not in table.categories:
+        return codes.astype(np.int64)
+    no_yes = _yes_no(table.categories[name]) or []
+    meaning = np.array([no_yes.index(category.lower()) for category in table.categories[name]])
+    return meaning[codes.astype(np.int64)]
+
+
+def _numbers(table: Table, name: str) -> np.ndarray:
+    if name not in table.categories:
+        return table.column(name)
+    try:
+        values = np.array(table.categories[name], dtype=np.float64)
+    except ValueError:
+        raise ReadError(f"Column {name!r} holds text, but regression needs numbers there.") from None
+    codes = table.column(name)
+    known = ~np.isnan(codes)
+    numbers = np.full(len(codes), np.nan)
+    numbers[known] = values[codes[known].astype(np.int64)]
+    return numbers
+
+
+def _labels(table: Table, targets: tuple[str, ...]) -> np.ndarray:
+    """Class labels: str, or int64 when the column holds whole numbers."""
+    if len(targets) != 1:
+        raise ReadError(
+            f"Classification has one target column, not {len(targets)}; several 0/1 ones are multilabel."
+        )
+    name = targets[0]
+    values = table.column(name)
+    missing = np.flatnonzero(np.isnan(values))
+    if missing.size:
+        raise ReadError(
+            f"Column {name!r} has no label in row {missing[0] + 1} (of {missing.size} such rows)."
+        )
+    if name in table.categories:
+        return np.array(table.categories[name])[values.astype(np.int64)]
+    if not np.all(values == np.round(values)):
+        raise ReadError(
+            f"Column {name!r} holds numbers with fractions, which are no class labels; try regression."
+        )
+    return values.astype(np.int64)
+
+
+def _add_numbers(features: FeatureTable, table: Table, positions: np.ndarray) -> None:
+    """Move the numeric columns at `positions` over, dense or sparse as they are."""
+    if not len(positions):
+        return
+    values = table.values[:, positions]
+    if isinstance(values, np.ndarray):
+        infinite = np.isinf(values)
+        if infinite.any():
+            row, column = np.argwhere(infinite)[0]
+            name = table.names[positions[column]]
+            raise ReadError(f"Column {name!r} holds an infinite number in row {row + 1}.")
+        features.dense.append(DenseBlock(values, positions))
+        return
+    columns = sp.csc_matrix(values)
+    if np.isinf(columns.data).any():
+        raise ReadError("The file holds an infinite number.")
+    columns.sort_indices()
+    indices, indptr = columns.indices.astype(np.int32), columns.indptr.astype(np.int64)
+    features.sparse.append(SparseBlock(columns.data, indices, indptr, positions))

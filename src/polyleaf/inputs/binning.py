@@ -1,0 +1,503 @@
+"""`BinMapper`: features -> uint8 codes (what a code means: docs/design.md, section 3).
+
+Owns: thresholds, categories and their numbering, the sample they are chosen from, their saved form. Must not
+know: how X was read, trees. The work is done in ``cpp/binning.cpp``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_random_state
+
+import polyleaf._core as _core
+from polyleaf.inputs.codes import Codes, SparseCodes, empty_codes
+from polyleaf.inputs.features import CATEGORY_TYPES, CategoryColumn, FeatureSpec, FeatureTable, SparseBlock
+
+MISSING_CODE = 255
+MAX_BINS = 255
+# Of the rows; a column of a sparse matrix that stores no more is held sparse.
+SPARSE_SHARE = 0.05
+
+Category = str | bool | int | float
+
+
+class BinMapper:
+    """Cuts features into at most 255 bins, and turns tables into codes.
+
+    A numeric feature with at most ``max_bins`` distinct values gets one bin for each; otherwise the bins are
+    weighted quantiles, where a value heavier than a bin's share has a bin of its own. Values are compared as
+    float32, so float32 and float64 input of the same data give the same bins; a feature of which float32
+    would merge more than a quarter of the distinct values (timestamps, large ids), or whose values exceed its
+    range, is compared as float64 (``wide_``). Integers are taken as float64: above 2^53 neighbours fall
+    together.
+
+    A categorical feature has a bin for each category. With more than ``max_bins`` of them, the most frequent
+    (by weight) keep theirs and all others share the last bin, "rare". Categories that were never seen, like
+    NaN, are missing.
+
+    Parameters
+    ----------
+    max_bins : int, default 255
+        Bins per feature besides the one for missing values; from 2 to 255.
+    subsample : int or None, default 200000
+        Thresholds are chosen from this many rows, drawn without replacement, where there are more; None: from
+        all. Categories are always counted on all rows.
+    random_state : int, RandomState or None, default 0
+        For the draw.
+
+    Attributes
+    ----------
+    spec_ : FeatureSpec
+        Number, names and kinds of the features.
+    n_bins_ : ndarray of uint16, shape (n_features,)
+        Bins in use, at least 1, not counting missing.
+    thresholds_ : list of ndarray of float64
+        Ascending; a value x has as code the number of thresholds t with x > t. Empty for a categorical
+        feature.
+    categories_ : list
+        Per feature None (numeric), or the categories that have a bin of their own, in order of code.
+    rare_categories_ : list
+        Per feature None, or the categories that share the last bin; mostly empty.
+    wide_ : ndarray of bool, shape (n_features,)
+    """
+
+    spec_: FeatureSpec
+    n_bins_: NDArray[np.uint16]
+    thresholds_: list[NDArray[np.float64]]
+    categories_: list[list[Category] | None]
+    rare_categories_: list[list[Category] | None]
+    wide_: NDArray[np.bool_]
+
+    def __init__(
+        self, max_bins: int = MAX_BINS, *, subsample: int | None = 200_000, random_state: Any = 0
+    ) -> None:
+        self.max_bins = max_bins
+        self.subsample = subsample
+        self.random_state = random_state
+
+    @property
+    def n_features_(self) -> int:
+        """Number of features."""
+        return self.spec_.n_features
+
+    @property
+    def feature_names_(self) -> tuple[str, ...] | None:
+        """Names of the features, or None."""
+        return self.spec_.feature_names
+
+    @property
+    def is_categorical_(self) -> NDArray[np.bool_]:
+        """Bool, shape (n_features,)."""
+        return self.spec_.is_categorical
+
+    # ---- fit and transform
+
+    def fit(
+        self, table: FeatureTable, sample_weight: ArrayLike | None = None, n_threads: int = 1
+    ) -> BinMapper:
+        """Choose thresholds and categories.
+
+        Parameters
+        ----------
+        table : FeatureTable
+        sample_weight : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
+            Finite and not negative; per output, a row counts with the sum. A row of weight 0 counts as
+            absent, an integer weight as that many rows.
+        n_threads : int
+            Any number gives the same result.
+        """
+        if not isinstance(self.max_bins, int | np.integer) or not 2 <= self.max_bins <= MAX_BINS:
+            raise ValueError(f"max_bins must be an integer from 2 to {MAX_BINS}, got {self.max_bins!r}.")
+        if self.subsample is not None and self.subsample < 1:
+            raise ValueError(f"subsample must be a positive number of rows or None, got {self.subsample!r}.")
+        weights = None if sample_weight is None else _integer_weights(sample_weight, table.n_rows)
+        rows = self._sampled_rows(table.n_rows, weights)
+        thresholds, wide = _core.find_thresholds(
+            *_numeric_blocks(table),
+            table.n_rows,
+            table.n_features,
+            rows,
+            weights if weights is None or rows is None else weights[rows],
+            self.max_bins,
+            n_threads,
+        )
+        categories: list[list[Category] | None] = [None] * table.n_features
+        rare: list[list[Category] | None] = [None] * table.n_features
+        for column in table.categories:
+            categories[column.feature], rare[column.feature] = _choose_categories(
+                column, weights, self.max_bins
+            )
+        spec = FeatureSpec(table.n_features, table.feature_names, table.is_categorical)
+        self._set_state(spec, thresholds, wide, categories, rare)
+        return self
+
+    def transform(
+        self, table: FeatureTable, n_threads: int = 1, only: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.uint8]:
+        """Codes of a table, uint8, shape (n_features, n_rows), C order.
+
+        Parameters
+        ----------
+        table : FeatureTable
+        n_threads : int
+        only : ndarray of bool, shape (n_features,), optional
+            The features whose codes are wanted; the rows of others hold anything and take no memory until
+            they are touched.
+
+        Raises
+        ------
+        ValueError
+            Where number, names or kinds of the features are not those of `fit`.
+        MemoryError
+            Where the codes (one byte per value) do not fit in memory.
+        """
+        self._check_table(table)
+        codes = empty_codes(table.n_features, table.n_rows)
+        blocks = *_numeric_blocks(table), self._category_blocks(table)
+        self._bin_table.transform(*blocks, codes, n_threads, only)
+        return codes
+
+    def encode(self, table: FeatureTable, n_threads: int = 1, *, sparse: bool = True) -> Codes:
+        """The same codes as `transform` gives, with columns of a sparse matrix held sparse where they may be.
+
+        A column that stores more than `SPARSE_SHARE` of the rows is dense: its histograms are built faster
+        from all rows than from those.
+        """
+        if sparse and table.sparse:
+            dense, rare = _part_by_share(table)
+            if len(rare.features) > 0:
+                self._check_table(table)
+                return self._encode_apart(dense, rare, n_threads)
+        return Codes(table.n_rows, table.n_features, self.transform(table, n_threads))
+
+    def _encode_apart(self, dense: FeatureTable, rare: SparseBlock, n_threads: int) -> Codes:
+        n_rows, is_dense = dense.n_rows, np.ones(dense.n_features, bool)
+        is_dense[rare.features] = False
+        codes = empty_codes(int(is_dense.sum()), n_rows)
+        blocks = *_numeric_blocks(dense), self._category_blocks(dense)
+        self._bin_table.transform(*blocks, codes, n_threads, is_dense, compact=True)
+        stored, common = self._bin_table.transform_stored(_arrays_of(rare), n_rows, n_threads)
+        cells = SparseCodes(rare.features.astype(np.int32), common, rare.indptr, rare.indices, stored)
+        return Codes(n_rows, dense.n_features, codes, cells)
+
+    def threshold_value(self, feature: int, code: int) -> float:
+        """The number t such that ``code(x) <= code`` means ``x <= t``; infinity for the last bin."""
+        if self.is_categorical_[feature]:
+            raise ValueError(f"Feature {feature} is categorical and has no thresholds.")
+        thresholds = self.thresholds_[feature]
+        return float(thresholds[code]) if code < len(thresholds) else float("inf")
+
+    def same_bins(self, other: BinMapper) -> bool:
+        """Whether the other mapper gives every table the same codes."""
+        return self is other or (
+            np.array_equal(self.is_categorical_, other.is_categorical_)
+            and np.array_equal(self.wide_, other.wide_)
+            and all(np.array_equal(a, b) for a, b in zip(self.thresholds_, other.thresholds_, strict=True))
+            and self.categories_ == other.categories_
+            and self.rare_categories_ == other.rare_categories_
+        )
+
+    # ---- saved form
+
+    def to_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """What `from_state` needs: a dict that JSON can hold, and arrays.
+
+        Returns
+        -------
+        meta : dict
+            ``max_bins``, ``n_features``, ``feature_names`` (or None), ``categories``: one entry
+            ``{"feature", "kept", "rare"}`` per categorical feature.
+        arrays : dict
+            ``thresholds`` float64 (all features one after another), ``offsets`` int64 (n_features + 1,),
+            ``wide`` uint8 (n_features,).
+        """
+        names = self.feature_names_
+        meta = {
+            "max_bins": int(self.max_bins),
+            "n_features": self.n_features_,
+            "feature_names": None if names is None else list(names),
+            "categories": [
+                {"feature": int(f), "kept": self.categories_[f], "rare": self.rare_categories_[f]}
+                for f in np.flatnonzero(self.is_categorical_)
+            ],
+        }
+        arrays = {"thresholds": np.concatenate([np.empty(0), *self.thresholds_]), "offsets": self._offsets()}
+        return meta, {**arrays, "wide": self.wide_.astype(np.uint8)}
+
+    @classmethod
+    def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> BinMapper:
+        """The mapper that `to_state` described. Trusts nothing: anything odd is a ValueError."""
+        _require(isinstance(meta, Mapping) and isinstance(arrays, Mapping), "is not a pair of mappings")
+        n_features: Any = meta.get("n_features")
+        max_bins: Any = meta.get("max_bins")
+        _require(_is_int(n_features) and 1 <= n_features < 2**31, "has no valid number of features")
+        _require(_is_int(max_bins) and 2 <= max_bins <= MAX_BINS, "has a max_bins outside 2..255")
+        names = _read_names(meta.get("feature_names"), n_features)
+        thresholds, wide = _read_thresholds(arrays, n_features, max_bins)
+        categories, rare = _read_categories(meta.get("categories"), n_features, max_bins)
+        is_categorical = np.array([kept is not None for kept in categories])
+        _require(
+            not any(len(t) for t, c in zip(thresholds, is_categorical, strict=True) if c),
+            "gives thresholds to a categorical feature",
+        )
+        mapper = cls(max_bins)
+        mapper._set_state(FeatureSpec(n_features, names, is_categorical), thresholds, wide, categories, rare)
+        return mapper
+
+    # ---- parts
+
+    def _set_state(
+        self,
+        spec: FeatureSpec,
+        thresholds: list[NDArray[np.float64]],
+        wide: NDArray[np.bool_],
+        categories: list[list[Category] | None],
+        rare: list[list[Category] | None],
+    ) -> None:
+        self.spec_, self.thresholds_, self.wide_ = spec, thresholds, wide
+        self.categories_, self.rare_categories_ = categories, rare
+        n_bins = [
+            len(t) + 1 if kept is None else max(1, len(kept) + bool(others))
+            for t, kept, others in zip(thresholds, categories, rare, strict=True)
+        ]
+        self.n_bins_ = np.array(n_bins, dtype=np.uint16)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """What is derived from the state and not saved: the search table, and dicts category -> code."""
+        values = np.concatenate([np.empty(0), *self.thresholds_])
+        self._bin_table = _core.BinTable(values, self._offsets(), np.ascontiguousarray(self.wide_))
+        self._code_of: dict[int, dict[Category, int]] = {}
+        for feature, (kept, rare) in enumerate(zip(self.categories_, self.rare_categories_, strict=True)):
+            if kept is not None and rare is not None:
+                self._code_of[feature] = {c: i for i, c in enumerate(kept)} | dict.fromkeys(rare, len(kept))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("_bin_table", "_code_of")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if "spec_" in state:
+            self._prepare()
+
+    def _offsets(self) -> NDArray[np.int64]:
+        return np.cumsum([0, *(len(t) for t in self.thresholds_)], dtype=np.int64)
+
+    def _sampled_rows(self, n_rows: int, weights: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+        """Ascending rows that thresholds are chosen from (never of weight 0); None: all."""
+        present = None if weights is None or weights.all() else np.flatnonzero(weights)
+        n_present = n_rows if present is None else len(present)
+        if self.subsample is None or n_present <= self.subsample:
+            return present
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        chosen = np.random.default_rng(seed).choice(n_present, self.subsample, replace=False, shuffle=False)
+        chosen.sort()
+        return chosen if present is None else present[chosen]
+
+    def _check_table(self, table: FeatureTable) -> None:
+        if table.n_features != self.n_features_:
+            raise ValueError(
+                f"X has {table.n_features} features, but BinMapper is expecting {self.n_features_} features "
+                "as input."
+            )
+        different = np.flatnonzero(table.is_categorical != self.is_categorical_)
+        if len(different):
+            feature = int(different[0])
+            was, now = (
+                ("categories", "numbers") if self.is_categorical_[feature] else ("numbers", "categories")
+            )
+            raise ValueError(
+                f"Column {table.name_of(feature)} of X held {was} when the mapper was fitted and is read as "
+                f"{now} now; pass the mapper as `reference` to as_features."
+            )
+
+    def _category_blocks(self, table: FeatureTable) -> list[tuple[Any, ...]]:
+        return [(c.index, self._codes_of_categories(c, table), c.feature) for c in table.categories]
+
+    def _codes_of_categories(self, column: CategoryColumn, table: FeatureTable) -> NDArray[np.uint8]:
+        """Code of each category of a column, uint8; 255 where it was not seen in `fit`."""
+        code_of = self._code_of[column.feature]
+        codes = np.array([code_of.get(c, MISSING_CODE) for c in column.categories], dtype=np.uint8)
+        if len(codes) and code_of and (codes == MISSING_CODE).all():
+            was_text = {isinstance(c, str) for c in code_of}
+            is_text = {isinstance(c, str) for c in column.categories}
+            if not was_text & is_text:
+                words = {True: "text", False: "numbers"}
+                raise ValueError(
+                    f"The categories of column {table.name_of(column.feature)} of X were "
+                    f"{words[was_text.pop()]} when the mapper was fitted and are {words[is_text.pop()]} now; "
+                    "convert the column."
+                )
+        return codes
+
+
+def _numeric_blocks(table: FeatureTable) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """Dense and sparse blocks as the core takes them."""
+    dense = [(block.values, block.features) for block in table.dense]
+    return dense, [_arrays_of(block) for block in table.sparse]
+
+
+def _arrays_of(block: SparseBlock) -> tuple[Any, ...]:
+    return block.data, block.indices, block.indptr, block.features
+
+
+def _part_by_share(table: FeatureTable) -> tuple[FeatureTable, SparseBlock]:
+    """The table without its columns that few rows store, and these: features ascend."""
+    block = SparseBlock.joined(table.sparse)
+    is_rare = np.diff(block.indptr) <= SPARSE_SHARE * table.n_rows
+    rare = np.flatnonzero(is_rare)
+    rare = rare[np.argsort(block.features[rare])]
+    return replace(table, sparse=[block.take(~is_rare)]), block.take(rare)
+
+
+def _integer_weights(sample_weight: ArrayLike, n_rows: int) -> NDArray[np.int64]:
+    """Weights (n_rows,) times a power of two, rounded to integers of sum <= 2^53: sums of them are exact.
+
+    Integers stay in proportion exactly, so integer weights are repeated rows. Positive weights stay positive.
+    """
+    weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.ndim == 2:
+        weights = weights.sum(axis=1)
+    if weights.shape != (n_rows,):
+        raise ValueError(f"sample_weight has shape {np.shape(sample_weight)}, but X has {n_rows} rows.")
+    bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if len(bad):
+        raise ValueError(
+            f"sample_weight must be finite and not negative; row {bad[0]} has {weights[bad[0]]}."
+        )
+    if not weights.any():
+        raise ValueError("sample_weight is 0 for every row; at least one row must have a positive weight.")
+    _, largest = np.frexp(np.max(weights))
+    relative = np.ldexp(weights, -largest)  # in [0, 1]: the sum cannot overflow
+    _, exponent = np.frexp(relative.sum())
+    scaled = np.rint(np.ldexp(relative, 51 - exponent)).astype(np.int64)
+    return np.where(weights > 0, np.maximum(scaled, 1), 0)
+
+
+def _choose_categories(
+    column: CategoryColumn, weights: NDArray[np.int64] | None, max_bins: int
+) -> tuple[list[Category], list[Category]]:
+    """Categories with a bin of their own, and those that share the last one; both sorted."""
+    present = column.index >= 0
+    totals = np.bincount(
+        column.index[present],
+        weights=None if weights is None else weights[present].astype(np.float64),
+        minlength=len(column.categories),
+    )
+    ordered = sorted(
+        zip(column.categories, totals.tolist(), strict=True), key=lambda pair: _category_key(pair[0])
+    )
+    seen = [(category, total) for category, total in ordered if total > 0]
+    if len(seen) <= max_bins:
+        return [category for category, _ in seen], []
+    by_weight = sorted(range(len(seen)), key=lambda i: (-seen[i][1], i))
+    kept = set(by_weight[: max_bins - 1])
+    return [c for i, (c, _) in enumerate(seen) if i in kept], [
+        c for i, (c, _) in enumerate(seen) if i not in kept
+    ]
+
+
+def _category_key(category: Category) -> tuple[bool, Category]:
+    """Sorts numbers before text."""
+    return isinstance(category, str), category
+
+
+# ---- reading a saved state ---------------------------------------------------------------------------------
+
+
+def _require(condition: bool, problem: str) -> None:
+    if not condition:
+        raise ValueError(
+            f"The saved bins cannot be read: the file {problem}. "
+            "It is damaged or was not written by Polyleaf."
+        )
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _read_names(names: Any, n_features: int) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    _require(
+        isinstance(names, list) and all(isinstance(name, str) for name in names),
+        "has feature names that are no text",
+    )
+    _require(len(names) == n_features, f"has {len(names)} feature names for {n_features} features")
+    return tuple(names)
+
+
+def _read_thresholds(
+    arrays: Mapping[str, Any], n_features: int, max_bins: int
+) -> tuple[list[NDArray[np.float64]], NDArray[np.bool_]]:
+    values = _read_array(arrays, "thresholds", np.float64)
+    offsets = _read_array(arrays, "offsets", np.int64)
+    wide = _read_array(arrays, "wide", np.uint8)
+    _require(len(offsets) == n_features + 1 and len(wide) == n_features, "has arrays of the wrong length")
+    _require(offsets[0] == 0 and offsets[-1] == len(values), "has thresholds that belong to no feature")
+    _require(bool(np.all((offsets >= 0) & (offsets <= len(values)))), "has offsets outside its thresholds")
+    counts = np.diff(offsets)
+    _require(bool(np.all((counts >= 0) & (counts < max_bins))), "has a feature with too many thresholds")
+    _require(bool(np.isfinite(values).all()), "has thresholds that are not finite")
+    _require(bool(np.all(wide <= 1)), "has flags other than 0 and 1")
+    thresholds = [values[begin:end].copy() for begin, end in pairwise(offsets)]
+    for feature, t in enumerate(thresholds):
+        _require(bool(np.all(np.diff(t) > 0)), f"has thresholds of feature {feature} that do not ascend")
+        with np.errstate(over="ignore"):
+            narrow = t.astype(np.float32)
+        _require(
+            bool(wide[feature]) or np.array_equal(narrow, t),
+            f"has thresholds of feature {feature} that are no float32 numbers",
+        )
+    return thresholds, wide.astype(bool)
+
+
+def _read_array(arrays: Mapping[str, Any], name: str, dtype: type) -> NDArray[Any]:
+    array = arrays.get(name)
+    if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype != dtype:
+        raise ValueError(
+            f"The saved bins cannot be read: {name!r} must be a one-dimensional {np.dtype(dtype)} array."
+        )
+    return np.ascontiguousarray(array)
+
+
+def _read_categories(
+    entries: Any, n_features: int, max_bins: int
+) -> tuple[list[list[Category] | None], list[list[Category] | None]]:
+    kept: list[list[Category] | None] = [None] * n_features
+    rare: list[list[Category] | None] = [None] * n_features
+    _require(isinstance(entries, list), "has no list of categories")
+    for entry in entries:
+        _require(
+            isinstance(entry, Mapping) and set(entry) == {"feature", "kept", "rare"},
+            "has malformed categories",
+        )
+        feature = entry["feature"]
+        _require(
+            _is_int(feature) and 0 <= feature < n_features, "has categories of a feature that does not exist"
+        )
+        _require(kept[feature] is None, f"has the categories of feature {feature} twice")
+        for group in (entry["kept"], entry["rare"]):
+            _require(
+                isinstance(group, list) and all(_is_category(c) for c in group),
+                f"has categories of feature {feature} that are neither text nor finite numbers nor booleans",
+            )
+        together = entry["kept"] + entry["rare"]
+        _require(len(set(together)) == len(together), f"repeats a category of feature {feature}")
+        _require(
+            len(entry["kept"]) + bool(entry["rare"]) <= max_bins,
+            f"has too many categories for feature {feature}",
+        )
+        kept[feature], rare[feature] = list(entry["kept"]), list(entry["rare"])
+    return kept, rare
+
+
+def _is_category(value: Any) -> bool:
+    return isinstance(value, CATEGORY_TYPES) and not (isinstance(value, float) and not np.isfinite(value))

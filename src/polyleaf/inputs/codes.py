@@ -1,0 +1,96 @@
+"""`Codes`: the codes of a table as training keeps them (what a code means: docs/design.md, section 3).
+
+Owns: which features are held as columns of codes, and which as the cells that differ from what most rows
+hold. Must not know: thresholds, trees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+import polyleaf._core as _core
+
+
+@dataclass(frozen=True)
+class SparseCodes:
+    """Codes of m features as compressed columns; rows that a column does not name hold its common code.
+
+    Attributes
+    ----------
+    features : ndarray of int32, shape (m,)
+        Ascending.
+    common : ndarray of uint8, shape (m,)
+    begin : ndarray of int64, shape (m + 1,)
+    rows : ndarray of int32, shape (nnz,)
+        Ascending within a column.
+    codes : ndarray of uint8, shape (nnz,)
+    """
+
+    features: NDArray[np.int32]
+    common: NDArray[np.uint8]
+    begin: NDArray[np.int64]
+    rows: NDArray[np.int32]
+    codes: NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Codes of all features of a table.
+
+    Attributes
+    ----------
+    n_rows, n_features : int
+    dense : ndarray of uint8, shape (n_features - m, n_rows)
+        Of the features that are not among ``sparse``, in order.
+    sparse : SparseCodes, or None where m is 0
+    """
+
+    n_rows: int
+    n_features: int
+    dense: NDArray[np.uint8]
+    sparse: SparseCodes | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Memory in bytes."""
+        sparse = self.sparse
+        return self.dense.nbytes + (0 if sparse is None else sum(a.nbytes for a in vars(sparse).values()))
+
+    def array(self) -> NDArray[np.uint8]:
+        """All codes, shape (n_features, n_rows); ``dense`` itself where nothing is sparse.
+
+        Raises
+        ------
+        MemoryError
+            Where they do not fit in memory.
+        """
+        if self.sparse is None:
+            return self.dense
+        codes, sparse = empty_codes(self.n_features, self.n_rows), self.sparse
+        is_sparse = np.zeros(self.n_features, bool)
+        is_sparse[sparse.features] = True
+        codes[~is_sparse] = self.dense
+        codes[sparse.features] = sparse.common[:, None]
+        codes[np.repeat(sparse.features, np.diff(sparse.begin)), sparse.rows] = sparse.codes
+        return codes
+
+    def bins(
+        self, n_bins: NDArray[np.uint16], is_categorical: NDArray[np.bool_], n_threads: int
+    ) -> _core.Bins:
+        """The codes as the grower reads them, `_core.Bins`."""
+        sparse = None if self.sparse is None else tuple(vars(self.sparse).values())
+        return _core.Bins(self.dense, n_bins, is_categorical, n_threads, sparse)
+
+
+def empty_codes(n_features: int, n_rows: int) -> NDArray[np.uint8]:
+    """Room for codes, shape (n_features, n_rows); a `MemoryError` that says how much where there is none."""
+    try:
+        return np.empty((n_features, n_rows), dtype=np.uint8)
+    except (MemoryError, ValueError):
+        raise MemoryError(
+            f"The codes of {n_rows} rows x {n_features} features take {n_rows * n_features / 2**30:.1f} GiB, "
+            "more than can be allocated; use fewer rows or features."
+        ) from None

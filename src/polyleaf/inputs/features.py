@@ -1,0 +1,596 @@
+"""The user's X, whatever it is, as a `FeatureTable`: views of columns, checked, not yet binned.
+
+Owns: reading NumPy arrays, data frames (through narwhals) and SciPy matrices; which columns are categorical;
+the checks of shape, names and infinities. Must not know: bins, trees, estimators (beyond scikit-learn's
+bookkeeping of names).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_array, validate_data
+
+import polyleaf._core as _core
+
+FROM_DTYPE: Literal["from_dtype"] = "from_dtype"  # columns are categories where their type says so
+MAX_ROWS = 2**31 - 1
+CATEGORY_TYPES = (str, bool, int, float)
+
+# Rows that are transposed at a time: their columns stay in the cache.
+_ROWS_AT_A_TIME = 2048
+
+
+@dataclass(frozen=True)
+class FeatureSpec:
+    """What a table must look like to fit a mapper or model: number, names and kinds of its features.
+
+    Attributes
+    ----------
+    n_features : int
+    feature_names : tuple of str, or None where the training data had none
+    is_categorical : ndarray of bool, shape (n_features,)
+    """
+
+    n_features: int
+    feature_names: tuple[str, ...] | None
+    is_categorical: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class DenseBlock:
+    """Numeric columns of one dtype (float32, float64 or integers), with any strides."""
+
+    values: NDArray[Any]  # (n_rows, k)
+    features: NDArray[np.int64]  # which features they are (k,)
+
+
+@dataclass(frozen=True)
+class SparseBlock:
+    """Numeric columns in compressed form (CSC without duplicates); rows that are not stored hold 0."""
+
+    data: NDArray[Any]  # float32 or float64 (nnz,)
+    indices: NDArray[np.int32]  # rows (nnz,)
+    indptr: NDArray[np.int64]  # (k + 1,)
+    features: NDArray[np.int64]  # (k,)
+
+    def take(self, columns: NDArray[Any]) -> SparseBlock:
+        """Some of the columns, by mask or position."""
+        number = np.arange(len(self.features))[columns]
+        sizes = np.diff(self.indptr)[number]
+        indptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        stored = np.repeat(self.indptr[number] - indptr[:-1], sizes) + np.arange(indptr[-1])
+        return SparseBlock(self.data[stored], self.indices[stored], indptr, self.features[number])
+
+    @staticmethod
+    def joined(blocks: Sequence[SparseBlock]) -> SparseBlock:
+        """The columns of several blocks."""
+        if len(blocks) == 1:
+            return blocks[0]
+        sizes = np.concatenate([np.diff(block.indptr) for block in blocks])
+        return SparseBlock(
+            np.concatenate([block.data for block in blocks]),
+            np.concatenate([block.indices for block in blocks]),
+            np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            np.concatenate([block.features for block in blocks]),
+        )
+
+
+@dataclass(frozen=True)
+class CategoryColumn:
+    """One categorical column: row i holds ``categories[index[i]]``; ``index[i]`` -1 is missing."""
+
+    index: NDArray[np.int32]
+    categories: tuple[str | bool | int | float, ...]
+    feature: int
+
+
+@dataclass(frozen=True)
+class FeatureTable:
+    """Checked features, held by column or block so that no dtype forces a copy of the others.
+
+    Attributes
+    ----------
+    n_rows, n_features : int
+    feature_names : tuple of str, or None
+    dense, sparse, categories : lists of blocks; every feature is in exactly one of them
+    """
+
+    n_rows: int
+    n_features: int
+    feature_names: tuple[str, ...] | None
+    dense: list[DenseBlock] = field(default_factory=list)
+    sparse: list[SparseBlock] = field(default_factory=list)
+    categories: list[CategoryColumn] = field(default_factory=list)
+
+    @property
+    def is_categorical(self) -> NDArray[np.bool_]:
+        """Bool, shape (n_features,)."""
+        mask = np.zeros(self.n_features, dtype=bool)
+        mask[[column.feature for column in self.categories]] = True
+        return mask
+
+    def rows(self, start: int, stop: int) -> FeatureTable:
+        """Rows ``start .. stop - 1``: views, except of sparse blocks."""
+
+        def sparse_rows(block: SparseBlock) -> SparseBlock:
+            shape = (self.n_rows, len(block.features))
+            part = scipy.sparse.csc_matrix((block.data, block.indices, block.indptr), shape)[start:stop]
+            indices, indptr = part.indices.astype(np.int32, copy=False), part.indptr.astype(np.int64)
+            return SparseBlock(part.data, indices, indptr, block.features)
+
+        return FeatureTable(
+            stop - start,
+            self.n_features,
+            self.feature_names,
+            [DenseBlock(block.values[start:stop], block.features) for block in self.dense],
+            [sparse_rows(block) for block in self.sparse],
+            [CategoryColumn(c.index[start:stop], c.categories, c.feature) for c in self.categories],
+        )
+
+    def numbers(self, only: NDArray[np.bool_] | None = None) -> NDArray[np.float32]:
+        """The raw values of the features, as linear leaves read them.
+
+        Parameters
+        ----------
+        only : ndarray of bool, shape (n_features,), optional
+            The features that are wanted; the others are zeros that take no memory until they are read.
+
+        Returns
+        -------
+        ndarray of shape (n_features, n_rows), float32, C order
+            NaN where missing, and everywhere for categorical features. What float32 cannot hold becomes its
+            largest number of that sign.
+        """
+        wanted = np.ones(self.n_features, bool) if only is None else only
+        numbers = np.zeros((self.n_features, self.n_rows), np.float32)
+        for block in self.dense:
+            columns = np.flatnonzero(wanted[block.features])
+            features = block.features[columns]
+            for begin in range(0, self.n_rows if len(columns) else 0, _ROWS_AT_A_TIME):
+                rows = slice(begin, begin + _ROWS_AT_A_TIME)
+                numbers[features, rows] = _narrow(block.values[rows, columns]).T
+        for part in self.sparse:
+            for column in np.flatnonzero(wanted[part.features]).tolist():
+                stored = slice(part.indptr[column], part.indptr[column + 1])
+                numbers[part.features[column], part.indices[stored]] = _narrow(part.data[stored])
+        for category in self.categories:
+            if wanted[category.feature]:
+                numbers[category.feature] = np.nan
+        return numbers
+
+    def name_of(self, feature: int) -> str:
+        """How messages call a feature: its name in quotes, or its position."""
+        return _label(feature, self.feature_names)
+
+
+def as_features(
+    X: Any,
+    *,
+    categorical_features: Any = FROM_DTYPE,
+    feature_names: Sequence[str] | None = None,
+    reference: Any = None,
+    estimator: Any = None,
+    reset: bool = False,
+    n_threads: int = 1,
+) -> FeatureTable:
+    """Read and check the user's features.
+
+    Parameters
+    ----------
+    X : array-like, data frame or sparse matrix, shape (n_rows, n_features)
+        NumPy arrays of float32, float64 or integers are used in place in any memory order. Data frames are
+        read column by column. Sparse matrices are read as compressed columns; what they do not store is 0,
+        not missing. NaN and nulls are missing values.
+    categorical_features : "from_dtype", None, list of names or positions, or bool mask
+        "from_dtype": data frame columns of type category, Categorical, Enum or text. A list or mask names
+        exactly the categorical columns. Ignored where ``reference`` is given.
+    feature_names : sequence of str, optional
+        Names of the columns; by default those of the data frame.
+    reference : FeatureSpec, or anything with an attribute ``spec_`` that is one
+        What the table must agree with: number, names and kinds of features.
+    estimator, reset
+        A scikit-learn estimator whose ``n_features_in_`` and ``feature_names_in_`` are set (``reset=True``)
+        or checked, by scikit-learn's own `validate_data`.
+    n_threads : int
+        For the search for infinities.
+
+    Returns
+    -------
+    FeatureTable
+
+    Raises
+    ------
+    ValueError
+        Wrong shape, infinities, names or kinds that do not match, values that are neither numbers nor
+        categories.
+    TypeError
+        Objects that cannot be read as numbers at all.
+    """
+    spec = getattr(reference, "spec_", reference)
+    wanted = spec.is_categorical if spec is not None else categorical_features
+    reader = _Reader(wanted, feature_names, spec, estimator, reset, n_threads)
+    if isinstance(X, FeatureTable):
+        reader.check_names(X.feature_names, X.n_features)
+        return X
+    if scipy.sparse.issparse(X):
+        return reader.read_sparse(X)
+    if type(X) is not np.ndarray:
+        frame = _as_frame(X)
+        if frame is not None:
+            return reader.read_frame(X, frame)
+    return reader.read_array(X)
+
+
+@dataclass
+class _Reader:
+    """One call of `as_features`: its options, and one ``read_*`` method per kind of X."""
+
+    categorical_features: Any
+    given_names: Sequence[str] | None
+    spec: FeatureSpec | None
+    estimator: Any
+    reset: bool
+    n_threads: int
+
+    # -- what is common to all kinds
+
+    def start(self, X: Any, shape: tuple[int, int], names: Sequence[Any] | None) -> FeatureTable:
+        """An empty table, once shape and names are checked."""
+        n_rows, n_features = shape
+        _check_shape(n_rows, n_features)
+        if self.given_names is not None:
+            names = _checked_names(self.given_names, n_features)
+        if self.estimator is not None:
+            validate_data(self.estimator, X, skip_check_array=True, reset=self.reset)
+        text = names is not None and all(isinstance(name, str) for name in names)
+        table = FeatureTable(n_rows, n_features, tuple(names) if names is not None and text else None)
+        self.check_names(table.feature_names, n_features)
+        return table
+
+    def check_names(self, names: tuple[str, ...] | None, n_features: int) -> None:
+        """Against the reference, in scikit-learn's words. Data without names is taken in the order it has."""
+        if self.spec is None:
+            return
+        if names is not None and self.spec.feature_names is not None and names != self.spec.feature_names:
+            raise ValueError(_name_mismatch(names, self.spec.feature_names))
+        if n_features != self.spec.n_features:
+            who = "BinMapper" if self.estimator is None else type(self.estimator).__name__
+            raise ValueError(
+                f"X has {n_features} features, but {who} is expecting {self.spec.n_features} features "
+                "as input."
+            )
+
+    def mask(self, table: FeatureTable) -> NDArray[np.bool_] | None:
+        """Which columns the user (or the reference) calls categorical; None: each column's dtype decides."""
+        return _categorical_mask(self.categorical_features, table)
+
+    def add_numbers(self, table: FeatureTable, values: NDArray[Any], features: NDArray[np.int64]) -> None:
+        """Add numeric columns (n_rows, k), converting only dtypes the core does not read."""
+        values = _readable(values)
+        if values.dtype.kind == "f" and _core.has_infinite(values, self.n_threads):
+            row, column = (int(i) for i in np.argwhere(np.isinf(values))[0])
+            raise ValueError(_infinity_message(row, table.name_of(int(features[column]))))
+        table.dense.append(DenseBlock(values, features))
+
+    # -- NumPy and everything NumPy understands
+
+    def read_array(self, X: Any) -> FeatureTable:
+        plain = type(X) is np.ndarray and X.ndim == 2 and X.dtype.kind in "fiub" and X.size > 0
+        has_text = not plain and self.may_hold_categories() and np.asarray(X).dtype.kind in "OUST"
+        dtype = None if has_text else "numeric"
+        values = X if plain else check_array(X, dtype=dtype, ensure_all_finite=False, input_name="X")
+        table = self.start(values, values.shape, None)
+        mask = self.mask(table)
+        if mask is None:
+            mask = np.zeros(table.n_features, dtype=bool)
+        for feature in np.flatnonzero(mask).tolist():
+            table.categories.append(_encode_array(values[:, feature], feature, table))
+        for begin, end in _runs(~mask):
+            numbers = values[:, begin:end]
+            if has_text:
+                numbers = check_array(numbers, ensure_all_finite=False, input_name="X")
+            self.add_numbers(table, numbers, np.arange(begin, end))
+        return table
+
+    def may_hold_categories(self) -> bool:
+        """Whether an array's text could be asked for as categories."""
+        asked = self.categorical_features
+        if asked is None or (isinstance(asked, str) and asked == FROM_DTYPE):
+            return False
+        return not isinstance(asked, np.ndarray) or asked.dtype != bool or bool(asked.any())
+
+    # -- SciPy
+
+    def read_sparse(self, X: Any) -> FeatureTable:
+        matrix = check_array(X, accept_sparse="csc", ensure_all_finite=False, input_name="X")
+        table = self.start(X, matrix.shape, None)
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy() if matrix is X else matrix
+            matrix.sum_duplicates()
+        data = (
+            matrix.data if matrix.data.dtype in (np.float32, np.float64) else matrix.data.astype(np.float64)
+        )
+        indptr = matrix.indptr.astype(np.int64, copy=False)
+        indices = matrix.indices.astype(np.int32, copy=False)
+        if np.isinf(data).any():
+            place = int(np.flatnonzero(np.isinf(data))[0])
+            feature = int(np.searchsorted(indptr, place, side="right")) - 1
+            raise ValueError(_infinity_message(int(indices[place]), table.name_of(feature)))
+        mask = self.mask(table)
+        for begin, end in _runs(np.ones(table.n_features, bool) if mask is None else ~mask):
+            inside = slice(indptr[begin], indptr[end])
+            block = SparseBlock(
+                data[inside], indices[inside], indptr[begin : end + 1] - indptr[begin], np.arange(begin, end)
+            )
+            table.sparse.append(block)
+        for feature in np.flatnonzero(mask).tolist() if mask is not None else ():
+            column = np.zeros(table.n_rows, data.dtype)
+            inside = slice(indptr[feature], indptr[feature + 1])
+            column[indices[inside]] = data[inside]
+            table.categories.append(_encode_array(column, int(feature), table))
+        return table
+
+    # -- data frames
+
+    def read_frame(self, X: Any, frame: Any) -> FeatureTable:
+        table = self.start(X, frame.shape, frame.columns)
+        mask = self.mask(table)
+        for feature in range(table.n_features):
+            series = frame[:, feature]
+            if _is_category_series(series) if mask is None else mask[feature]:
+                table.categories.append(_encode_values(series.to_list(), feature, table))
+            else:
+                values = self.numbers_of_series(series, table.name_of(feature))
+                self.add_numbers(table, values.reshape(-1, 1), np.array([feature]))
+        return table
+
+    def numbers_of_series(self, series: Any, name: str) -> NDArray[Any]:
+        """One numeric column (n_rows,): a view where it has no nulls and a NumPy dtype."""
+        import narwhals.stable.v1 as nw
+
+        dtype = series.dtype
+        if dtype.is_numeric() or dtype == nw.Boolean:
+            floating = dtype in (nw.Float32, nw.Float64)
+            values = (series if floating or not series.null_count() else series.cast(nw.Float64)).to_numpy()
+            if values.dtype.kind in "fiub":
+                return values
+            # Objects: decimals, or nulls that this kind of frame does not turn into NaN.
+            return _numbers_from_objects(values.tolist(), name, trained=self.spec is not None)
+        if dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object) or dtype == nw.Unknown:
+            return _numbers_from_objects(series.to_list(), name, trained=self.spec is not None)
+        raise ValueError(
+            f"Column {name} of X is of type {dtype}, which is neither a number nor a category; "
+            "convert it to a number (for a date: a number of days) or to text."
+        )
+
+
+# ---- checks ------------------------------------------------------------------------------------------------
+
+
+def _label(feature: int, names: tuple[str, ...] | None) -> str:
+    return f"{names[feature]!r}" if names is not None else f"number {feature}"
+
+
+def _infinity_message(row: int, column: str) -> str:
+    return (
+        "Input X contains infinity or a value too large for dtype('float64'): "
+        f"the first is in row {row}, column {column}. "
+        "Replace it by a finite number, or by NaN where it means missing."
+    )
+
+
+def _check_shape(n_rows: int, n_features: int) -> None:
+    """Empty tables in scikit-learn's words; tables too long for 32-bit row numbers in ours."""
+    for count, unit in ((n_rows, "sample"), (n_features, "feature")):
+        if count < 1:
+            raise ValueError(
+                f"Found array with {count} {unit}(s) (shape={(n_rows, n_features)}) while a minimum of 1 is "
+                "required."
+            )
+    if n_rows > MAX_ROWS:
+        raise ValueError(
+            f"X has {n_rows} rows, and the most a table can have is {MAX_ROWS} (2^31 - 1); "
+            "train on a sample of them."
+        )
+
+
+def _checked_names(names: Sequence[str], n_features: int) -> Sequence[str]:
+    names = list(names)
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError("feature_names must be strings.")
+    if len(names) != n_features:
+        raise ValueError(f"feature_names has {len(names)} names, but X has {n_features} features.")
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"feature_names must differ from one another, but {twice!r} occurs more than once.")
+    return names
+
+
+def _name_mismatch(names: tuple[str, ...], expected: tuple[str, ...]) -> str:
+    """scikit-learn's message for names that differ from those of the training data."""
+    lines = ["The feature names should match those that were passed during fit."]
+    for title, extra in (
+        ("Feature names unseen at fit time:", sorted(set(names) - set(expected))),
+        ("Feature names seen at fit time, yet now missing:", sorted(set(expected) - set(names))),
+    ):
+        if extra:
+            lines += [title, *(f"- {name}" for name in extra[:5]), *(["- ..."] if len(extra) > 5 else [])]
+    if len(lines) == 1:
+        lines.append("Feature names must be in the same order as they were in fit.")
+    return "\n".join(lines) + "\n"
+
+
+def _categorical_mask(asked: Any, table: FeatureTable) -> NDArray[np.bool_] | None:
+    """Bool (n_features,), or None for "from_dtype"."""
+    if isinstance(asked, str):
+        if asked == FROM_DTYPE:
+            return None
+        raise ValueError(
+            f"categorical_features={asked!r} is unknown; it must be 'from_dtype', None, a list of names or "
+            "positions, or a mask."
+        )
+    mask = np.zeros(table.n_features, dtype=bool)
+    if asked is None:
+        return mask
+    entries = np.asarray(list(asked), dtype=object)
+    if all(isinstance(entry, bool | np.bool_) for entry in entries) and len(entries):
+        if len(entries) != table.n_features:
+            raise ValueError(
+                f"categorical_features is a mask of {len(entries)} entries, but X has {table.n_features} "
+                "features."
+            )
+        return entries.astype(bool)
+    for entry in entries:
+        mask[_position_of(entry, table)] = True
+    return mask
+
+
+def _position_of(entry: Any, table: FeatureTable) -> int:
+    """Position of a feature that ``categorical_features`` lists by name or position."""
+    if isinstance(entry, str):
+        if table.feature_names is None:
+            raise ValueError(
+                f"categorical_features names {entry!r}, but X has no feature names; list positions instead."
+            )
+        if entry not in table.feature_names:
+            raise ValueError(f"categorical_features names {entry!r}, which is no feature of X.")
+        return table.feature_names.index(entry)
+    if not isinstance(entry, int | np.integer) or isinstance(entry, bool | np.bool_):
+        raise ValueError(f"categorical_features must hold names or positions, got {entry!r}.")
+    if not 0 <= entry < table.n_features:
+        raise ValueError(
+            f"categorical_features lists position {entry}, but X has {table.n_features} features."
+        )
+    return int(entry)
+
+
+# ---- numbers -----------------------------------------------------------------------------------------------
+
+
+def _runs(mask: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+    """Half-open ranges of consecutive True entries: their columns are one view."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
+    yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+
+
+def _readable(values: NDArray[Any]) -> NDArray[Any]:
+    """The same numbers in a dtype the core reads (float32, float64, integers); copied only if need be."""
+    dtype = values.dtype
+    if dtype.kind == "b":
+        return values.view(np.uint8)
+    if dtype.kind == "f" and dtype.itemsize not in (4, 8):
+        return values.astype(np.float32 if dtype.itemsize == 2 else np.float64)
+    if dtype.kind not in "fiu":
+        raise ValueError(f"X holds values of dtype {dtype}, which are no numbers; convert them first.")
+    if not dtype.isnative or not values.flags.aligned:
+        return np.array(values, dtype=dtype.newbyteorder("="), order="K")
+    return values
+
+
+def _narrow(values: NDArray[Any]) -> NDArray[np.float32]:
+    """As float32; what is too large becomes the largest number there is (NaN stays)."""
+    with np.errstate(over="ignore"):
+        narrow = values.astype(np.float32, copy=False)
+    if values.dtype == np.float64:
+        largest = np.finfo(np.float32).max
+        np.clip(narrow, -largest, largest, out=narrow)
+    return narrow
+
+
+def _numbers_from_objects(values: list[Any], name: str, trained: bool) -> NDArray[np.float64]:
+    """Python objects as float64; text is accepted where it spells a number."""
+    values = [np.nan if _is_missing(value) else value for value in values]
+    try:
+        return np.array(values, dtype=object).astype(np.float64)
+    except ValueError:
+        text = next(value for value in values if isinstance(value, str))
+        hint = (
+            "it held numbers when the mapper was fitted"
+            if trained
+            else "list it in categorical_features, or convert it to numbers"
+        )
+        raise ValueError(
+            f"Column {name} of X holds text, such as {text!r}, but is not categorical: {hint}."
+        ) from None
+
+
+# ---- categories --------------------------------------------------------------------------------------------
+
+
+def _as_frame(X: Any) -> Any:
+    """X as a narwhals DataFrame, or None where it is none."""
+    if not hasattr(type(X), "columns"):  # of the type: some frames compute the attribute
+        return None
+    import narwhals.stable.v1 as nw
+
+    frame = nw.from_native(X, pass_through=True)
+    if isinstance(frame, nw.LazyFrame):
+        raise TypeError("X is a lazy frame; collect it first.")
+    return frame if isinstance(frame, nw.DataFrame) else None
+
+
+def _is_category_series(series: Any) -> bool:
+    """Whether a column's own dtype makes it categorical; Python objects do where one of them is text."""
+    import narwhals.stable.v1 as nw
+
+    if series.dtype in (nw.Categorical, nw.Enum, nw.String):
+        return True
+    return series.dtype == nw.Object and any(isinstance(value, str) for value in series.to_list())
+
+
+def _is_missing(value: Any) -> bool:
+    """None, NaN and the null objects of pandas (compared by name, so that pandas need not be there)."""
+    return (
+        value is None
+        or (isinstance(value, float) and value != value)
+        or type(value).__name__ in ("NAType", "NaTType")
+    )
+
+
+def _encode_array(values: NDArray[Any], feature: int, table: FeatureTable) -> CategoryColumn:
+    """A column of a NumPy array (n_rows,) as categories."""
+    if values.dtype.kind not in "fiub":
+        return _encode_values(values.tolist(), feature, table)
+    found, index = np.unique(values, return_inverse=True)
+    return _category_column(found.tolist(), index.reshape(-1).astype(np.int32), feature, table)
+
+
+def _encode_values(values: Iterable[Any], feature: int, table: FeatureTable) -> CategoryColumn:
+    """Python objects as categories, numbered as they first occur."""
+    place: dict[Any, int] = {}
+    try:
+        index = np.fromiter((place.setdefault(value, len(place)) for value in values), np.int32, table.n_rows)
+    except TypeError as error:
+        raise ValueError(
+            f"Column {table.name_of(feature)} of X holds values that cannot be categories: {error}."
+        ) from None
+    return _category_column(list(place), index, feature, table)
+
+
+def _category_column(
+    found: list[Any], index: NDArray[np.int32], feature: int, table: FeatureTable
+) -> CategoryColumn:
+    """Move missing values out of the categories, and check the types of the others."""
+    categories: list[Any] = []
+    new_index = np.full(len(found), -1, dtype=np.int32)
+    for i, value in enumerate(found):
+        value = value.item() if isinstance(value, np.generic) else value
+        if _is_missing(value):
+            continue
+        if not isinstance(value, CATEGORY_TYPES):
+            raise ValueError(
+                f"Column {table.name_of(feature)} of X holds a category of type {type(value).__name__}; "
+                "categories must be text, numbers or booleans: convert the column to text."
+            )
+        if isinstance(value, float) and np.isinf(value):
+            row = int(np.flatnonzero(index == i)[0])
+            raise ValueError(_infinity_message(row, table.name_of(feature)))
+        new_index[i] = len(categories)
+        categories.append(value)
+    return CategoryColumn(new_index[index], tuple(categories), feature)

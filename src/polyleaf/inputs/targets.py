@@ -1,0 +1,741 @@
+"""The user's y and weights -> Target: what the loop learns, and how to turn its answers back into the
+user's terms.
+
+Owns the meaning of y: kinds of target, class labels, missing values, weights per row and per output, units.
+Must not know objectives, trees or X.
+
+Regression targets stay as they are, float64 if the user has float64: objectives take the base score off
+before they round to float32. Where outputs are to be normalised they are kept as `(y - offset) / scale` in
+float32.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_array
+
+from polyleaf.inputs.csr import canonical, row_of
+
+__all__ = ["Target", "TargetEncoding", "encode_classification", "encode_regression", "encode_sparse"]
+
+Kind = Literal["regression", "binary", "multiclass", "multilabel"]
+
+# Sums of float32 gradients are squared in the split search: above this, n rows of them overflow to infinity.
+_LARGEST_SUM = 1e18
+_SMALLEST = 1e-15  # ... and the squares of smaller ones vanish
+
+
+@dataclass(frozen=True)
+class TargetEncoding:
+    """How y was encoded: enough to encode further y alike and to decode predictions.
+
+    Attributes
+    ----------
+    kind : {"regression", "binary", "multiclass", "multilabel"}
+    n_outputs : int
+        Columns of y; classes (multiclass). (Several quantiles make more raw scores than that per row.)
+    one_dimensional : bool
+        y had one dimension, so predictions have.
+    classes : ndarray of shape (n_classes,) or None
+        Sorted labels; `arange(n_outputs)` for multi-label; None for regression.
+    output_names : tuple of str or None
+        Column names, where y was a data frame.
+    offset, scale : ndarray of shape (n_outputs,), float64, or None
+        In the unit of y; None where outputs are not normalised.
+    one_vs_rest : bool
+        Multi-class as an indicator matrix instead of class ids.
+    missing : {"error", "ignore"}
+    """
+
+    kind: Kind
+    n_outputs: int
+    one_dimensional: bool
+    classes: np.ndarray | None = None
+    output_names: tuple[str, ...] | None = None
+    offset: np.ndarray | None = None
+    scale: np.ndarray | None = None
+    one_vs_rest: bool = False
+    missing: Literal["error", "ignore"] = "error"
+
+    def encode(
+        self, y: Any, sample_weight: Any = None, *, name: str = "y", normalized: bool = True
+    ) -> Target:
+        """Encode a further y (of validation data) as the training y was; `normalized=False`: in its own unit.
+
+        Raises
+        ------
+        ValueError
+            Where its shape differs, or it holds labels that training has not seen.
+        """
+        if self.kind == "regression":
+            values = _regression_values(y, name, self.missing)
+            self._check_shape(values.shape, name)
+            values = values.reshape(len(values), -1)
+            weight = _check_weight(sample_weight, len(values), self._weight_columns, name)
+            return self._scaled(values, weight) if normalized else _with_missing(values, weight, self)
+        if self.kind == "multilabel":
+            values = _indicator_values(y, name, self.missing)
+            self._check_shape(values.shape, name)
+            return _with_missing(
+                values, _check_weight(sample_weight, len(values), self.n_outputs, name), self
+            )
+        ids = self._class_ids(_label_vector(y, name), name)
+        return self._with_ids(ids, _check_weight(sample_weight, len(ids), 0, name))
+
+    @property
+    def _weight_columns(self) -> int:
+        """Columns that weights may have; 0: one weight per row only."""
+        return 0 if self.one_dimensional else self.n_outputs
+
+    def _check_shape(self, shape: tuple[int, ...], name: str) -> None:
+        expected = 1 if self.one_dimensional else self.n_outputs
+        found = 1 if len(shape) == 1 else shape[1]
+        if found != expected:
+            raise ValueError(f"{name} has {found} column(s), but the model was fitted on {expected}.")
+
+    def _class_ids(self, labels: np.ndarray, name: str) -> np.ndarray:
+        assert self.classes is not None
+        present, inverse = _unique(labels, name)
+        position = {label: i for i, label in enumerate(self.classes.tolist())}
+        unseen = [label for label in present.tolist() if label not in position]
+        if unseen:
+            known = ", ".join(map(repr, self.classes[:10].tolist())) + (
+                ", ..." if len(self.classes) > 10 else ""
+            )
+            raise ValueError(
+                f"{name} holds the label {unseen[0]!r}, which the training labels do not ({known}). "
+                "Remove those rows, or train on data that has every class."
+            )
+        return np.array([position[label] for label in present.tolist()], np.int32)[inverse]
+
+    def _with_ids(self, ids: np.ndarray, weight: np.ndarray | None) -> Target:
+        if self.kind == "binary":
+            return Target(ids.astype(np.float32)[:, None], weight, self)
+        if self.one_vs_rest:
+            return Target(np.eye(self.n_outputs, dtype=np.float32)[ids], weight, self)
+        return Target(ids, weight, self)
+
+    def _scaled(self, values: np.ndarray, weight: np.ndarray | None) -> Target:
+        if self.offset is not None and self.scale is not None:
+            # A block of rows at a time: a float64 copy of y may be large.
+            encoded = np.empty(values.shape, np.float32)
+            for start in range(0, len(values), 1 << 16):
+                rows = slice(start, start + (1 << 16))
+                encoded[rows] = (values[rows] - self.offset) / self.scale
+            values = encoded
+        return _with_missing(values, weight, self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON types, for a model file.
+
+        Raises
+        ------
+        ValueError
+            When class labels are of a type that JSON cannot hold.
+        """
+        return {
+            "kind": self.kind,
+            "n_outputs": self.n_outputs,
+            "one_dimensional": self.one_dimensional,
+            # Those of labels are their numbers, which may be a million.
+            "classes": None
+            if self.classes is None or self.kind == "multilabel"
+            else _labels_to_json(self.classes),
+            "output_names": None if self.output_names is None else list(self.output_names),
+            "offset": None if self.offset is None else self.offset.tolist(),
+            "scale": None if self.scale is None else self.scale.tolist(),
+            "one_vs_rest": self.one_vs_rest,
+            "missing": self.missing,
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> TargetEncoding:
+        """The inverse of :meth:`to_dict`."""
+
+        def array(name: str) -> np.ndarray | None:
+            return None if fields[name] is None else np.asarray(fields[name], np.float64)
+
+        names, classes = fields["output_names"], fields["classes"]
+        labels = None if classes is None else _labels_from_json(classes)
+        if fields["kind"] == "multilabel":
+            labels = np.arange(int(fields["n_outputs"]))
+        return cls(
+            kind=fields["kind"],
+            n_outputs=int(fields["n_outputs"]),
+            one_dimensional=bool(fields["one_dimensional"]),
+            classes=labels,
+            output_names=None if names is None else tuple(names),
+            offset=array("offset"),
+            scale=array("scale"),
+            one_vs_rest=bool(fields["one_vs_rest"]),
+            missing=fields["missing"],
+        )
+
+
+@dataclass(frozen=True)
+class Target:
+    """An encoded target.
+
+    Attributes
+    ----------
+    values : ndarray or csr_matrix
+        `(n_rows, n_outputs)`, float32 or (regression) float64; int32 `(n_rows,)` class ids for multi-class.
+        Missing values are 0. From `encode_sparse`: a float32 csr_matrix, canonical.
+    weight : ndarray of float32 or None
+        `(n_rows,)` or `(n_rows, n_outputs)`; None: one everywhere. Zero where a value is missing.
+    encoding : TargetEncoding
+    """
+
+    values: Any
+    weight: np.ndarray | None
+    encoding: TargetEncoding
+
+    @property
+    def n_rows(self) -> int:
+        return self.values.shape[0]
+
+    def take(self, rows: np.ndarray) -> Target:
+        """The target of some rows."""
+        return Target(self.values[rows], None if self.weight is None else self.weight[rows], self.encoding)
+
+    def class_of_row(self) -> np.ndarray | None:
+        """A number for the class of each row; None where rows have no class, or several labels."""
+        if self.encoding.kind == "binary":
+            return self.values[:, 0]
+        if self.encoding.kind != "multiclass":
+            return None
+        return self.values if self.values.ndim == 1 else self.values.argmax(axis=1)
+
+    def indicators(self) -> Any:
+        """What projections learn from: outputs, labels, or classes as sparse indicators."""
+        if self.values.ndim == 2:
+            return self.values
+        n, ones = self.n_rows, np.ones(self.n_rows, np.float32)
+        return scipy.sparse.csr_matrix((ones, (np.arange(n), self.values)), (n, self.encoding.n_outputs))
+
+
+def encode_regression(
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    missing: Literal["error", "ignore"] = "error",
+    normalize: bool = False,
+) -> Target:
+    """Encode a regression target.
+
+    Parameters
+    ----------
+    y : array-like or data frame of shape (n_rows,) or (n_rows, n_columns)
+    sample_weight : array-like of shape (n_rows,) or (n_rows, n_columns), optional
+    missing : {"error", "ignore"}
+        Whether NaN in y is an error or a value of weight 0.
+    normalize : bool
+        Take off the mean of each output and divide by its standard deviation (weighted, over the values
+        that are there).
+
+    Returns
+    -------
+    Target
+
+    Raises
+    ------
+    ValueError
+        Where y or the weights are not what they should be.
+    """
+    values, one_dimensional = _ravel_column(_regression_values(y, "y", missing))
+    names = None if one_dimensional else _column_names(y)
+    columns = values[:, None] if values.ndim == 1 else values
+    weight = _check_weight(sample_weight, len(values), 0 if one_dimensional else columns.shape[1], "y")
+    _check_every_output_has_weight(columns, weight, names)
+    offset, scale = _mean_and_deviation(columns, weight) if normalize else (None, None)
+    if not normalize:
+        _check_spread(columns)
+    encoding = TargetEncoding(
+        kind="regression",
+        n_outputs=columns.shape[1],
+        one_dimensional=one_dimensional,
+        output_names=names,
+        offset=offset,
+        scale=scale,
+        missing=missing,
+    )
+    return encoding._scaled(columns, weight)
+
+
+def encode_classification(
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    class_weight: Any = None,
+    missing: Literal["error", "ignore"] = "error",
+    one_vs_rest: bool = False,
+    like: TargetEncoding | None = None,
+) -> Target:
+    """Encode class labels (binary, multi-class) or an indicator matrix (multi-label).
+
+    Parameters
+    ----------
+    y : array-like or data frame of shape (n_rows,), or indicator matrix (n_rows, n_labels)
+        Indicator matrices may be SciPy sparse.
+    sample_weight : array-like of shape (n_rows,), or (n_rows, n_labels) for multi-label, optional
+    class_weight : dict {label: weight}, "balanced", or list of dicts (multi-label), optional
+    missing : {"error", "ignore"}
+        Whether NaN in a multi-label y is an error or a value of weight 0.
+    one_vs_rest : bool
+        Encode multi-class labels as an indicator matrix instead of class ids.
+    like : TargetEncoding, optional
+        Encode as an earlier y was, to go on with its model.
+
+    Returns
+    -------
+    Target
+
+    Raises
+    ------
+    ValueError
+        Where y or the weights are not what they should be.
+    """
+    if _is_multilabel(y, missing):
+        return _encode_multilabel(y, sample_weight, class_weight, missing, like)
+    labels = _label_vector(y, "y", warn=True)
+    if missing == "ignore":
+        raise ValueError(
+            'missing_targets="ignore" is for regression and multi-label targets: '
+            "a row whose only class is unknown teaches nothing, so remove it."
+        )
+    weight = _check_weight(sample_weight, len(labels), 0, "y")
+    if like is None:
+        classes, ids = _unique(labels, "y")
+        _check_two_classes(classes, ids, weight)
+        encoding = _class_encoding(classes, one_vs_rest)
+    else:
+        if like.kind == "multilabel":
+            raise ValueError("The model to go on from has several labels per row, but y is one-dimensional.")
+        encoding, ids = like, like._class_ids(labels, "y")
+    assert encoding.classes is not None
+    factors = _class_factors(class_weight, encoding.classes, ids)
+    if factors is not None:
+        weight = _times(weight, factors[ids].astype(np.float32))
+    return encoding._with_ids(ids.astype(np.int32), weight)
+
+
+def encode_sparse(
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    kind: Literal["multilabel", "regression"],
+    name: str = "y",
+    like: TargetEncoding | None = None,
+) -> Target:
+    """Encode a target of which few values are not 0, without making it dense.
+
+    Parameters
+    ----------
+    y : sparse matrix, array-like or data frame of shape (n_rows, n_outputs)
+        Labels (0 and 1) or numbers. The order of entries does not matter; duplicates are refused.
+    sample_weight : array-like of shape (n_rows,), optional
+    kind : {"multilabel", "regression"}
+    name : str
+        What messages call y.
+    like : TargetEncoding, optional
+        Encode as an earlier y was.
+
+    Returns
+    -------
+    Target
+        Its values are a csr_matrix, float32, with ascending columns.
+
+    Raises
+    ------
+    ValueError
+        Where y or the weights are not what they should be.
+    """
+    given = y if scipy.sparse.issparse(y) else _finite(_as_numpy(y), name, "error", np.float32)
+    values = canonical(given, name, repeated="refuse")
+    n_rows, n_outputs = values.shape
+    weight = _check_weight(sample_weight, n_rows, 0, name)
+    if kind == "multilabel" and (values.data != 1).any():
+        at = int(np.flatnonzero(values.data != 1)[0])
+        cell = f"{name}[{row_of(values, at)}, {values.indices[at]}]"
+        raise ValueError(f"{cell} is {values.data[at]:g}: an indicator matrix holds 0 and 1 only.")
+    if like is not None:
+        if like.kind != kind or like.one_dimensional:
+            raise ValueError(f"The model was fitted on another kind of target than {name}, which is {kind}.")
+        like._check_shape(values.shape, name)
+        return Target(values, weight, like)
+    if values.nnz == 0:
+        raise ValueError(f"{name} holds nothing but zeros, so there is nothing to learn.")
+    names = None if scipy.sparse.issparse(y) else _column_names(y)
+    classes = np.arange(n_outputs) if kind == "multilabel" else None
+    return Target(values, weight, TargetEncoding(kind, n_outputs, False, classes=classes, output_names=names))
+
+
+def _class_encoding(classes: np.ndarray, one_vs_rest: bool) -> TargetEncoding:
+    binary = len(classes) == 2
+    return TargetEncoding(
+        kind="binary" if binary else "multiclass",
+        n_outputs=1 if binary else len(classes),
+        one_dimensional=True,
+        classes=classes,
+        one_vs_rest=one_vs_rest and not binary,
+    )
+
+
+def _encode_multilabel(
+    y: Any,
+    sample_weight: Any,
+    class_weight: Any,
+    missing: Literal["error", "ignore"],
+    like: TargetEncoding | None,
+) -> Target:
+    values = _indicator_values(y, "y", missing)
+    n_labels = values.shape[1]
+    weight = _check_weight(sample_weight, len(values), n_labels, "y")
+    names = _column_names(y)
+    _check_every_output_has_weight(values, weight, names)
+    if like is not None:
+        if like.kind != "multilabel":
+            raise ValueError("The model to go on from has one class per row, but y is an indicator matrix.")
+        like._check_shape(values.shape, "y")
+    encoding = like or TargetEncoding(
+        kind="multilabel",
+        n_outputs=n_labels,
+        one_dimensional=False,
+        classes=np.arange(n_labels),
+        output_names=names,
+        missing=missing,
+    )
+    negative, positive = _label_factors(class_weight, values)
+    if np.any(negative != 1) or np.any(positive != 1):
+        weight = _times(weight, np.where(values == 1, positive, negative).astype(np.float32))
+    return _with_missing(values, weight, encoding)
+
+
+# --- reading y ---
+
+
+def _as_numpy(y: Any) -> Any:
+    """SciPy, polars and Arrow as NumPy; pandas as it is, because check_array knows its missing values."""
+    if y is None:
+        raise ValueError("This estimator requires y to be passed, but the target y is None.")
+    if scipy.sparse.issparse(y):
+        return y.toarray()
+    if hasattr(y, "iloc"):
+        return y
+    if hasattr(y, "column_names") and hasattr(y, "columns"):  # an Arrow table
+        return np.column_stack([np.asarray(column) for column in y.columns])
+    try:
+        return np.asarray(y)
+    except ValueError:
+        raise ValueError(
+            "y holds lists of different lengths. Several labels per row go into an indicator matrix of 0 and "
+            "1: sklearn.preprocessing.MultiLabelBinarizer makes one."
+        ) from None
+
+
+def _column_names(y: Any) -> tuple[str, ...] | None:
+    columns = getattr(y, "column_names", None)  # Arrow
+    if columns is None and np.ndim(y) == 2:
+        columns = getattr(y, "columns", None)  # pandas, polars
+    return None if columns is None else tuple(str(column) for column in columns)
+
+
+def _finite(y: Any, name: str, missing: str, dtype: Any) -> np.ndarray:
+    """scikit-learn's checks and wording: at most two dimensions, at least one row, finite."""
+    finite: bool | Literal["allow-nan"] = "allow-nan" if missing == "ignore" else True
+    try:
+        return check_array(
+            y, dtype=dtype, ensure_2d=False, ensure_all_finite=finite, input_name=name, ensure_min_features=0
+        )
+    except ValueError as error:
+        if missing == "error" and f"Input {name} contains NaN" in str(error):
+            raise ValueError(
+                f'Input {name} contains NaN. Remove those rows, or set missing_targets="ignore" '
+                "(regression and multi-label) to learn from the values that are there."
+            ) from None
+        raise
+
+
+def _regression_values(y: Any, name: str, missing: str) -> np.ndarray:
+    values = _finite(_as_numpy(y), name, missing, [np.float64, np.float32])
+    if values.ndim > 2 or (values.ndim == 2 and values.shape[1] == 0):
+        raise ValueError(f"{name} must have shape (n_rows,) or (n_rows, n_outputs), got {values.shape}.")
+    return values
+
+
+def _is_multilabel(y: Any, missing: str) -> bool:
+    y = _as_numpy(y)
+    shape = np.shape(y)
+    if len(shape) > 2:
+        raise ValueError(f"y must have shape (n_rows,) or (n_rows, n_labels), got {shape}.")
+    if len(shape) != 2 or shape[1] <= 1:
+        return False
+    if missing == "ignore":
+        return True
+    values = _finite(y, "y", missing, None)
+    if values.dtype.kind in "biuf" and np.all((values == 0) | (values == 1)):
+        return True
+    kind = type_of_target(values)
+    if kind == "multiclass-multioutput":
+        raise ValueError(
+            "y has several columns with other values than 0 and 1. Several labels per row go into an "
+            "indicator matrix of 0 and 1 (sklearn.preprocessing.MultiLabelBinarizer makes one); several "
+            "multi-class targets need one model each (sklearn.multioutput.MultiOutputClassifier)."
+        )
+    check_classification_targets(values)
+    return True
+
+
+def _indicator_values(y: Any, name: str, missing: str) -> np.ndarray:
+    values = _finite(_as_numpy(y), name, missing, np.float32)
+    if values.ndim != 2:
+        raise ValueError(f"{name} must be an indicator matrix (n_rows, n_labels), got shape {values.shape}.")
+    wrong = ~((values == 0) | (values == 1) | np.isnan(values))
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise ValueError(
+            f"{name}[{row}, {column}] is {values[row, column]:g}: an indicator matrix holds 0 and 1 only."
+        )
+    return values
+
+
+def _label_vector(y: Any, name: str, warn: bool = False) -> np.ndarray:
+    labels = _finite(_as_numpy(y), name, "error", None)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = _ravel_column(labels)[0] if warn else labels[:, 0]
+    if labels.ndim != 1:
+        raise ValueError(f"{name} must hold one label per row, got shape {labels.shape}.")
+    return labels
+
+
+def _unique(labels: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Sorted classes, and the class number of each row."""
+    try:
+        if labels.dtype.kind in "OUS":  # many times faster than sorting a million strings
+            rows = labels.tolist()
+            classes = np.array(sorted(set(rows)), dtype=labels.dtype)
+            number = {label: i for i, label in enumerate(classes.tolist())}
+            ids = np.fromiter(map(number.__getitem__, rows), np.int64, len(rows))
+        else:
+            classes, ids = np.unique(labels, return_inverse=True)
+    except TypeError:
+        types = sorted({type(label).__name__ for label in labels.tolist()})
+        raise ValueError(f"{name} mixes labels of types {', '.join(types)}; use one type.") from None
+    # Each class three times: of mostly distinct labels scikit-learn would warn that they may be continuous.
+    check_classification_targets(np.repeat(classes, 3))
+    return classes, ids
+
+
+def _ravel_column(values: np.ndarray) -> tuple[np.ndarray, bool]:
+    """A column vector becomes one-dimensional, with scikit-learn's warning."""
+    if values.ndim == 2 and values.shape[1] == 1:
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected. Please change the shape of y to "
+            "(n_samples,), for example using ravel().",
+            DataConversionWarning,
+            stacklevel=5,
+        )
+        values = values[:, 0]
+    return values, values.ndim == 1
+
+
+def _with_missing(values: np.ndarray, weight: np.ndarray | None, encoding: TargetEncoding) -> Target:
+    """NaN becomes value 0 of weight 0."""
+    if encoding.missing == "error" or not np.isnan(values).any():
+        return Target(values, weight, encoding)
+    there = ~np.isnan(values)
+    if encoding.n_outputs == 1:
+        weight = _times(weight, there[:, 0].astype(np.float32))
+    else:
+        weight = _times(weight, there.astype(np.float32))
+    return Target(np.where(there, values, values.dtype.type(0)), weight, encoding)
+
+
+# --- weights and units ---
+
+
+def _check_weight(sample_weight: Any, n_rows: int, n_columns: int, name: str) -> np.ndarray | None:
+    """float32 `(n_rows,)` or, where `n_columns` > 0 allows it, `(n_rows, n_columns)`."""
+    if sample_weight is None:
+        return None
+    sample_weight = _as_numpy(sample_weight)
+    if np.ndim(sample_weight) == 0:
+        sample_weight = np.full(n_rows, sample_weight)
+    weight = check_array(
+        sample_weight,
+        dtype=np.float32,
+        ensure_2d=False,
+        ensure_min_features=0,
+        input_name="sample_weight",
+    )
+    allowed = [(n_rows,)] + ([(n_rows, n_columns)] if n_columns else [])
+    if weight.shape not in allowed:
+        raise ValueError(
+            f"sample_weight has shape {weight.shape}, but {name} needs {' or '.join(map(str, allowed))}."
+        )
+    if weight.min() < 0:
+        raise ValueError(
+            f"sample_weight contains negative values (row {int(np.argwhere(weight < 0)[0][0])})."
+        )
+    if not weight.any():
+        raise ValueError("sample_weight is zero everywhere: at least one weight must not be zero.")
+    return weight
+
+
+def _times(weight: np.ndarray | None, factor: np.ndarray) -> np.ndarray:
+    """The product of weights of shapes (n,) and (n, K)."""
+    if weight is None:
+        return factor
+    if weight.ndim < factor.ndim:
+        weight = weight[:, None]
+    return weight * factor
+
+
+def _check_every_output_has_weight(
+    columns: np.ndarray, weight: np.ndarray | None, names: tuple[str, ...] | None
+) -> None:
+    there = ~np.isnan(columns)
+    if weight is not None:
+        there &= (weight if weight.ndim == 2 else weight[:, None]) > 0
+    empty = np.flatnonzero(~there.any(axis=0))
+    if len(empty):
+        which = f"{names[empty[0]]!r}" if names else f"{empty[0]}"
+        raise ValueError(
+            f"Output {which} of y has no value of positive weight, so nothing can be learned for it: "
+            "remove the column."
+        )
+
+
+def _check_two_classes(classes: np.ndarray, ids: np.ndarray, weight: np.ndarray | None) -> None:
+    if len(ids) == 1:
+        raise ValueError(
+            "y has 1 sample (n_samples=1), hence one class: a classifier needs two classes at least."
+        )
+    if len(classes) < 2:
+        raise ValueError(
+            f"y has one class only, {classes.tolist()[0]!r}: a classifier needs two classes at least."
+        )
+    if weight is not None:
+        present = np.unique(ids[weight > 0])
+        if len(present) < 2:
+            raise ValueError(
+                f"Only one class, {classes.tolist()[present[0]]!r}, has rows of positive weight: "
+                "a classifier needs two classes at least."
+            )
+
+
+def _mean_and_deviation(columns: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted mean and standard deviation (1 for a constant) of each column, over the values it has."""
+    offset, scale = np.zeros(columns.shape[1]), np.ones(columns.shape[1])
+    for j in range(columns.shape[1]):
+        values = columns[:, j].astype(np.float64)
+        there = ~np.isnan(values)
+        w = there.astype(np.float64)
+        if weight is not None:
+            w *= weight if weight.ndim == 1 else weight[:, j]
+        values[~there] = 0.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            offset[j] = (w * values).sum() / w.sum()
+            deviation = np.sqrt((w * (values - offset[j]) ** 2).sum() / w.sum())
+        if not np.isfinite(deviation):
+            raise ValueError(
+                f"Output {j} of y contains a value too large to be squared: divide it by a constant."
+            )
+        if deviation > 0:
+            scale[j] = deviation
+    return offset, scale
+
+
+def _check_spread(columns: np.ndarray) -> None:
+    """Sums of gradients are squared in float32: outputs must be neither huge nor tiny."""
+    with np.errstate(over="ignore"):
+        spread = np.nanmax(columns, axis=0) - np.nanmin(columns, axis=0)
+    limit = _LARGEST_SUM / len(columns)
+    if spread.max() > limit:
+        raise ValueError(
+            f"y contains a value too large: with {len(columns)} rows, an output must not vary by more than "
+            f"{limit:.3g}. Divide y by a constant, or set normalize_targets=True."
+        )
+    if 0 < spread.max() < _SMALLEST:
+        warnings.warn(
+            f"y varies by {spread.max():.3g} at most, too little for float32 sums of squares: "
+            "set normalize_targets=True or multiply y by a constant.",
+            stacklevel=4,
+        )
+
+
+# --- weights of classes ---
+
+
+def _class_factors(class_weight: Any, classes: np.ndarray, ids: np.ndarray) -> np.ndarray | None:
+    """Weight factor of each class, float64 (n_classes,); None: one."""
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, str):
+        return len(ids) / (len(classes) * np.bincount(ids, minlength=len(classes)))
+    if not isinstance(class_weight, Mapping):
+        raise ValueError(
+            'class_weight must be a dict {label: weight} or "balanced"; a list of dicts is for '
+            "multi-label targets."
+        )
+    labels = classes.tolist()
+    unknown = [label for label in class_weight if label not in labels]
+    if unknown:
+        raise ValueError(f"class_weight names the label {unknown[0]!r}, which y does not hold.")
+    return _check_factors([class_weight.get(label, 1.0) for label in labels], "class_weight")
+
+
+def _label_factors(class_weight: Any, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weight factors of the values 0 and 1 of each label, two float64 arrays (n_labels,)."""
+    n_labels = values.shape[1]
+    if class_weight is None:
+        return np.ones(n_labels), np.ones(n_labels)
+    if isinstance(class_weight, str):
+        known = np.count_nonzero(~np.isnan(values), axis=0)
+        ones = np.count_nonzero(values == 1, axis=0)
+        # A label with a single value has nothing to balance.
+        both = (ones > 0) & (ones < known)
+        negative = np.where(both, known / np.maximum(2 * (known - ones), 1), 1.0)
+        return negative, np.where(both, known / np.maximum(2 * ones, 1), 1.0)
+    weights = [class_weight] * n_labels if isinstance(class_weight, Mapping) else list(class_weight)
+    if len(weights) != n_labels:
+        raise ValueError(f"class_weight has {len(weights)} dicts, but y has {n_labels} labels.")
+    unknown = [value for entry in weights for value in entry if value not in (0, 1)]
+    if unknown:
+        raise ValueError(f"class_weight of a multi-label target has keys 0 and 1, got {unknown[0]!r}.")
+    negative = _check_factors([entry.get(0, 1.0) for entry in weights], "class_weight")
+    return negative, _check_factors([entry.get(1, 1.0) for entry in weights], "class_weight")
+
+
+def _check_factors(factors: Any, name: str) -> np.ndarray:
+    array = np.asarray(factors, np.float64)
+    if not np.all(np.isfinite(array) & (array >= 0)):
+        raise ValueError(f"{name} must be finite and not negative, got {factors}.")
+    return array
+
+
+# --- labels in files ---
+
+
+def _labels_to_json(classes: np.ndarray) -> dict[str, Any]:
+    labels = classes.tolist()
+    if classes.dtype.kind in "iufbU" or all(isinstance(label, str) for label in labels):
+        return {"dtype": classes.dtype.str if classes.dtype.kind in "iufbU" else "object", "labels": labels}
+    raise ValueError(
+        f"Class labels of type {type(labels[0]).__name__} cannot be written to a model file: "
+        "use strings, numbers or booleans, or pickle the estimator."
+    )
+
+
+def _labels_from_json(fields: Mapping[str, Any]) -> np.ndarray:
+    return np.array(
+        fields["labels"], dtype=object if fields["dtype"] == "object" else np.dtype(fields["dtype"])
+    )

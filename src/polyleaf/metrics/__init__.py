@@ -1,0 +1,7 @@
+"""Metrics: of training rounds, of ranked labels, and of a whole task."""
+
+from __future__ import annotations
+
+from polyleaf.metrics.metric import Metric, default_metric, get_metric, get_metrics, metric_names
+
+__all__ = ["Metric", "default_metric", "get_metric", "get_metrics", "metric_names"]

@@ -1,0 +1,558 @@
+"""Metrics: how good predictions are. Owns their names, functions and directions; must not know models or
+boosting.
+
+Every metric is a function of ``(y, prediction, weight)``: y float ``(n, K)`` or class ids ``(n,)``;
+prediction ``(n, K)``, of the kind the metric ``needs``; weight None, ``(n,)`` or ``(n, K)``. A missing target
+is a weight of 0 and counts nowhere. Means over several outputs are over all rows and outputs together, by
+weight; aRMSE, R2 and rank metrics, which are not means over rows, are averaged over the outputs for which
+they exist.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+import polyleaf._core as _core
+from polyleaf.metrics.ranking import ranking_metric
+from polyleaf.objectives import Objective, Problem
+
+__all__ = ["Metric", "default_metric", "get_metric", "get_metrics", "metric_names"]
+
+Array = NDArray[Any]
+Needs = Literal["raw", "prediction", "proba"]
+
+
+@dataclass
+class Metric:
+    """A metric with what training must know about it. Call it like its function.
+
+    Attributes
+    ----------
+    name : str
+    function : callable
+        ``(y, prediction, weight) -> float``; NaN where it does not exist.
+    greater_is_better : bool
+    needs : {"raw", "prediction", "proba"}
+        What `prediction` must be: scores before the link (raw plus base), or what ``Objective.transform``
+        makes of them, which "proba" wants to be probabilities.
+    by_column : bool
+        The metric means something for one output alone; `per_output` works.
+    """
+
+    name: str
+    function: Callable[[Array, Array, Array | None], float]
+    greater_is_better: bool = False
+    needs: Needs = "prediction"
+    by_column: bool = True
+
+    def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
+        value = float(self.function(y, prediction, weight))
+        # A user's function that returns (name, value, greater_is_better) says so only once it was called.
+        self.greater_is_better = getattr(self.function, "greater_is_better", self.greater_is_better)
+        return value
+
+    def know_training(self, y: Array, n_outputs: int) -> None:
+        """Show the metric the target trained on; propensity-scored ones take label frequencies from it."""
+        learn = getattr(self.function, "know_training", None)
+        if learn is not None:
+            learn(y, n_outputs)
+
+    def per_output(
+        self, y: Array, prediction: Array, weight: Array | None = None
+    ) -> NDArray[np.float64] | None:
+        """The metric of each output alone, ``(K,)``, or None where that means nothing."""
+        own = getattr(self.function, "per_output", None)
+        if own is not None:
+            return own(y, prediction, weight)
+        if not self.by_column or (np.ndim(y) == 1 and _matrix(prediction).shape[1] > 1):
+            return None
+        y, prediction = _pairs(y, prediction)
+        weight = None if weight is None else np.broadcast_to(_matrix(weight), y.shape)
+        return np.array(
+            [
+                self.function(y[:, k], prediction[:, k], None if weight is None else weight[:, k])
+                for k in range(y.shape[1])
+            ]
+        )
+
+
+# --- weighted means ---
+
+
+def _matrix(values: Array) -> Array:
+    values = np.asarray(values)
+    return values[:, None] if values.ndim == 1 else values
+
+
+def _ratio(total: Any, weight: Any) -> NDArray[np.float64]:
+    return np.divide(total, weight, out=np.full(np.shape(total), np.nan), where=np.asarray(weight) > 0)
+
+
+def _means(values: Array, weight: Array | None) -> tuple[float, NDArray[np.float64]]:
+    """Weighted mean of all of `values` ``(n, K)``, and of each column ``(K,)``."""
+    if weight is None:
+        means = values.mean(axis=0, dtype=np.float64)
+        return float(means.mean()), means
+    weight = _matrix(weight).astype(np.float64, copy=False)
+    if weight.shape[1] == 1:
+        totals, weights = weight[:, 0] @ values, np.full(values.shape[1], weight.sum())
+    else:
+        # Where the weight is 0 the value may be infinite (a deviance of a target that is not there).
+        totals = np.where(weight > 0, values * weight, 0.0).sum(axis=0)
+        weights = weight.sum(axis=0)
+    return float(_ratio(totals.sum(), weights.sum())), _ratio(totals, weights)
+
+
+def _pairs(y: Array, prediction: Array) -> tuple[Array, Array]:
+    """Both as ``(n, K)`` matrices."""
+    y, prediction = _matrix(y), _matrix(prediction)
+    if y.shape != prediction.shape:
+        raise ValueError(f"y has shape {y.shape} but the predictions have {prediction.shape}.")
+    return y, prediction
+
+
+def _mean_over_outputs(
+    function: Callable[[Array, Array, Array | None], float], y: Array, prediction: Array, weight: Array | None
+) -> float:
+    """Mean of `function` over the outputs where it is a number, each on the rows that have weight."""
+    y, prediction = _pairs(y, prediction)
+    weight = None if weight is None else np.broadcast_to(_matrix(weight), y.shape)
+    values = []
+    for k in range(y.shape[1]):
+        rows = slice(None) if weight is None else weight[:, k] > 0
+        values.append(function(y[rows, k], prediction[rows, k], None if weight is None else weight[rows, k]))
+    numbers = [value for value in values if not np.isnan(value)]
+    return float(np.mean(numbers)) if numbers else float("nan")
+
+
+# --- regression ---
+
+
+def mse(y: Array, prediction: Array, weight: Array | None = None) -> float:
+    """Mean squared error."""
+    y, prediction = _pairs(y, prediction)
+    return _means(np.square(prediction - y), weight)[0]
+
+
+def rmse(y: Array, prediction: Array, weight: Array | None = None) -> float:
+    """Root of the mean squared error over all rows and outputs, as XGBoost has it for several targets."""
+    return float(np.sqrt(mse(y, prediction, weight)))
+
+
+def armse(y: Array, prediction: Array, weight: Array | None = None) -> float:
+    """Mean over outputs of each one's root mean squared error.
+
+    That is scikit-learn's ``root_mean_squared_error``, and the aRMSE of the literature on several targets
+    (Borchani et al., "A survey on multi-output regression", 2015). For one output it is `rmse`.
+    """
+    y, prediction = _pairs(y, prediction)
+    each = np.sqrt(_means(np.square(prediction - y), weight)[1])
+    if weight is not None:
+        each = each[(np.broadcast_to(_matrix(weight), y.shape) > 0).any(axis=0)]
+    return float(each.mean()) if each.size else float("nan")
+
+
+def mae(y: Array, prediction: Array, weight: Array | None = None) -> float:
+    """Mean absolute error."""
+    y, prediction = _pairs(y, prediction)
+    return _means(np.abs(prediction - y), weight)[0]
+
+
+def mape(y: Array, prediction: Array, weight: Array | None = None) -> float:
+    """Mean of ``|prediction - y| / |y|`` (|y| at least 2.2e-16, as in scikit-learn). 1 is 100 %."""
+    y, prediction = _pairs(y, prediction)
+    least = np.finfo(np.float64).eps
+    return _means(np.abs(prediction - y) / np.maximum(np.abs(y).astype(np.float64), least), weight)[0]
+
+
+def r2(y: Array, prediction: Array, weight: Array | None = None) -> float:
+    """Share of the variance explained, averaged over outputs; outputs that do not vary are left out."""
+    return _mean_over_outputs(_r2_of_column, y, prediction, weight)
+
+
+def _r2_of_column(y: Array, prediction: Array, weight: Array | None) -> float:
+    y = y.astype(np.float64)
+    if y.size == 0:
+        return float("nan")
+    weight = np.ones(y.size) if weight is None else weight.astype(np.float64)
+    total = weight @ np.square(y - np.average(y, weights=weight))
+    return float(1.0 - (weight @ np.square(y - prediction)) / total) if total > 0 else float("nan")
+
+
+@dataclass(frozen=True)
+class Pinball:
+    """Mean pinball loss. T targets and A levels `alpha` go with ``T * A`` predictions, levels of a target
+    together."""
+
+    alpha: float | tuple[float, ...] = 0.5
+
+    def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
+        return self._means(y, prediction, weight)[0]
+
+    def per_output(self, y: Array, prediction: Array, weight: Array | None = None) -> NDArray[np.float64]:
+        """The loss of each prediction, ``(T * A,)``."""
+        return self._means(y, prediction, weight)[1]
+
+    def _means(self, y: Array, prediction: Array, weight: Array | None) -> tuple[float, NDArray[np.float64]]:
+        levels = np.atleast_1d(np.asarray(self.alpha, dtype=np.float64))
+        y, prediction = _matrix(y), _matrix(prediction)
+        n_outputs = y.shape[1] * levels.size
+        if n_outputs != prediction.shape[1]:
+            raise ValueError(
+                f"{y.shape[1]} target(s) and {levels.size} level(s) need {n_outputs} predictions a row; got "
+                f"{prediction.shape[1]}."
+            )
+        if weight is not None and _matrix(weight).shape[1] > 1:
+            weight = np.repeat(weight, levels.size, axis=1)
+        residual = np.repeat(y, levels.size, axis=1) - prediction
+        level = np.tile(levels, y.shape[1])
+        return _means(np.maximum(level * residual, (level - 1.0) * residual), weight)
+
+
+def _counted(y: Array, weight: Array | None) -> Array:
+    """y, with 1 in place of targets of weight 0, whose deviance may not exist."""
+    return y if weight is None else np.where(_matrix(weight) > 0, y, 1.0)
+
+
+@dataclass(frozen=True)
+class TweedieDeviance:
+    """Mean Tweedie deviance of positive predictions, variance ``mean^power``: 1 is Poisson's, 2 is
+    Gamma's."""
+
+    power: float = 1.5
+
+    def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
+        y, prediction = _pairs(y, prediction)
+        y, mean = _counted(y, weight).astype(np.float64), prediction.astype(np.float64)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            return _means(2.0 * self._half_deviance(y, mean), weight)[0]
+
+    def _half_deviance(self, y: Array, mean: Array) -> Array:
+        if self.power == 1:
+            return np.where(y > 0, y * np.log(y / mean), 0.0) - y + mean
+        if self.power == 2:
+            return np.log(mean / y) + y / mean - 1.0
+        one, two = 1.0 - self.power, 2.0 - self.power
+        return np.power(y, two) / (one * two) - y * np.power(mean, one) / one + np.power(mean, two) / two
+
+
+# --- classification ---
+
+
+def logloss(y: Array, raw: Array, weight: Array | None = None) -> float:
+    """Mean binary cross-entropy of scores before the sigmoid, over rows and labels. No probability is
+    clipped."""
+    y, raw = _pairs(y, raw)
+    n_outputs = raw.shape[1]
+    zeros, ones = np.zeros(n_outputs, np.float32), np.ones(n_outputs, np.float32)
+    loss = _core.Loss("logistic", {})
+    return _core.loss_mean(loss, _float32(raw), _float32(y), _float32(weight), zeros, ones, 1)
+
+
+def mlogloss(y: Array, raw: Array, weight: Array | None = None) -> float:
+    """Mean cross-entropy of scores before softmax ``(n, K)`` against class ids ``(n,)``."""
+    label = _class_ids(y, "mlogloss")
+    zeros = np.zeros(raw.shape[1], np.float32)
+    loss = _core.ClassLoss("softmax", {"factor": 1.0})
+    return _core.class_mean(loss, _float32(raw), label, _float32(weight), zeros, 1)
+
+
+def _float32(values: Array | None) -> Any:
+    return None if values is None else np.ascontiguousarray(_matrix(values), dtype=np.float32)
+
+
+def _class_ids(y: Array, name: str) -> NDArray[np.int32]:
+    y = np.asarray(y)
+    if y.ndim != 1:
+        raise ValueError(f"Metric {name!r} needs class ids of shape (n,); y has shape {y.shape}.")
+    return np.ascontiguousarray(y, dtype=np.int32)
+
+
+def _decisions(y: Array, raw: Array) -> tuple[Array, Array]:
+    """Truth and decision: class ids ``(n,)`` where y is such, else booleans ``(n, K)`` (a score above 0 says
+    yes)."""
+    raw = _matrix(raw)
+    if np.ndim(y) == 1 and raw.shape[1] > 1:
+        return np.asarray(y), raw.argmax(axis=1)
+    y, raw = _pairs(y, raw)
+    return y > 0.5, raw > 0
+
+
+def error(y: Array, raw: Array, weight: Array | None = None) -> float:
+    """Share of wrong decisions: of rows for class ids, of rows and labels otherwise (the Hamming loss)."""
+    truth, decision = _decisions(y, raw)
+    return _means(_matrix(truth != decision), weight)[0]
+
+
+def accuracy(y: Array, raw: Array, weight: Array | None = None) -> float:
+    """Share of right decisions: 1 - `error`."""
+    return 1.0 - error(y, raw, weight)
+
+
+def subset_accuracy(y: Array, raw: Array, weight: Array | None = None) -> float:
+    """Share of rows whose labels are all right. A missing label (weight 0) is not looked at."""
+    truth, decision = (_matrix(values) for values in _decisions(y, raw))
+    wrong = truth != decision
+    if weight is None:
+        return float(1.0 - wrong.any(axis=1).mean())
+    weight = _matrix(weight)
+    of_row = weight.mean(axis=1)
+    return float(_ratio(((~(wrong & (weight > 0)).any(axis=1)) * of_row).sum(), of_row.sum()))
+
+
+def _f1_counts(y: Array, raw: Array, weight: Array | None) -> tuple[Array, Array]:
+    """Twice the true positives, and positives plus predicted positives, of each label or class."""
+    truth, decision = _decisions(y, raw)
+    if truth.ndim == 1:
+        classes = np.arange(raw.shape[1])
+        truth, decision = truth[:, None] == classes, decision[:, None] == classes
+    weight = np.ones((len(truth), 1)) if weight is None else _matrix(weight).astype(np.float64)
+    return 2.0 * (weight * (truth & decision)).sum(axis=0), (weight * truth + weight * decision).sum(axis=0)
+
+
+def f1_micro(y: Array, raw: Array, weight: Array | None = None) -> float:
+    """F1 of all labels or classes counted together."""
+    hits, counts = _f1_counts(y, raw, weight)
+    total = float(counts.sum())
+    return float(hits.sum()) / total if total > 0 else 0.0
+
+
+def f1_macro(y: Array, raw: Array, weight: Array | None = None) -> float:
+    """Mean of the F1 of labels or classes; 0 for one that neither occurs nor is predicted (as in
+    scikit-learn)."""
+    hits, counts = _f1_counts(y, raw, weight)
+    return float(np.divide(hits, counts, out=np.zeros_like(hits), where=counts > 0).mean())
+
+
+def brier(y: Array, proba: Array, weight: Array | None = None) -> float:
+    """Mean squared error of probabilities; for class ids summed over the classes."""
+    proba = _matrix(proba)
+    if np.ndim(y) == 1 and proba.shape[1] > 1:
+        truth = np.asarray(y)[:, None] == np.arange(proba.shape[1])
+        return _means(np.square(proba - truth).sum(axis=1, keepdims=True), weight)[0]
+    return mse(y, proba, weight)
+
+
+def auc(y: Array, proba: Array, weight: Array | None = None) -> float:
+    """Area under the ROC curve, averaged over labels (classes: each against the rest); NaN where there is one
+    class."""
+    from sklearn.metrics import roc_auc_score
+
+    return _mean_over_outputs(partial(_of_two_classes, roc_auc_score), *_one_against_rest(y, proba), weight)
+
+
+def average_precision(y: Array, proba: Array, weight: Array | None = None) -> float:
+    """Average precision, averaged over labels (classes: each against the rest); NaN where there is one
+    class."""
+    from sklearn.metrics import average_precision_score
+
+    return _mean_over_outputs(
+        partial(_of_two_classes, average_precision_score), *_one_against_rest(y, proba), weight
+    )
+
+
+def _one_against_rest(y: Array, proba: Array) -> tuple[Array, Array]:
+    proba = _matrix(proba)
+    if np.ndim(y) == 1 and proba.shape[1] > 1:
+        return np.asarray(y)[:, None] == np.arange(proba.shape[1]), proba
+    return _matrix(y) > 0.5, proba
+
+
+def _of_two_classes(score: Callable[..., float], y: Array, proba: Array, weight: Array | None) -> float:
+    if y.size == 0 or y.all() or not y.any():
+        return float("nan")
+    return score(y, proba, sample_weight=weight)
+
+
+# --- names ---
+
+_METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric("rmse", rmse),
+        Metric("armse", armse),
+        Metric("mse", mse),
+        Metric("mae", mae),
+        Metric("mape", mape),
+        Metric("r2", r2, greater_is_better=True),
+        Metric("quantile", Pinball()),
+        Metric("poisson_deviance", TweedieDeviance(1.0)),
+        Metric("gamma_deviance", TweedieDeviance(2.0)),
+        Metric("tweedie_deviance", TweedieDeviance()),
+        Metric("logloss", logloss, needs="raw"),
+        Metric("mlogloss", mlogloss, needs="raw", by_column=False),
+        Metric("error", error, needs="raw"),
+        Metric("merror", error, needs="raw", by_column=False),
+        Metric("hamming_loss", error, needs="raw"),
+        Metric("accuracy", accuracy, greater_is_better=True, needs="raw"),
+        Metric("subset_accuracy", subset_accuracy, greater_is_better=True, needs="raw", by_column=False),
+        Metric("f1_micro", f1_micro, greater_is_better=True, needs="raw"),
+        Metric("f1_macro", f1_macro, greater_is_better=True, needs="raw"),
+        Metric("brier", brier, needs="proba"),
+        Metric("auc", auc, greater_is_better=True, needs="proba"),
+        Metric("average_precision", average_precision, greater_is_better=True, needs="proba"),
+    )
+}
+
+# Metrics that take their parameters from the objective.
+_WITH_PARAMETERS: dict[str, Callable[..., Any]] = {"quantile": Pinball, "tweedie_deviance": TweedieDeviance}
+
+# Names that users of XGBoost, LightGBM and scikit-learn know.
+_ALIASES: dict[str, str] = {
+    "l2": "mse",
+    "l2_root": "rmse",
+    "l1": "mae",
+    "mean_squared_error": "mse",
+    "root_mean_squared_error": "rmse",
+    "mean_absolute_error": "mae",
+    "mean_absolute_percentage_error": "mape",
+    "pinball": "quantile",
+    "binary_logloss": "logloss",
+    "log_loss": "logloss",
+    "multi_logloss": "mlogloss",
+    "binary_error": "error",
+    "multi_error": "merror",
+    "gamma-deviance": "gamma_deviance",
+    "aucpr": "average_precision",
+    "hamming": "hamming_loss",
+    "f1": "f1_macro",
+}
+
+
+def metric_names() -> list[str]:
+    """Canonical names of the built-in metrics; besides there are p@k, ndcg@k, psp@k and psndcg@k."""
+    return list(_METRICS)
+
+
+def get_metric(metric: str | Callable[..., Any] | Metric, objective: Objective | None = None) -> Metric:
+    """The metric of that name, or the callable as a metric.
+
+    Parameters
+    ----------
+    metric : str, callable or Metric
+        A canonical name (`metric_names`), one that XGBoost and LightGBM use, or "p@1", "ndcg@5", "psp@3",
+        "psndcg@3" (any k; see :mod:`polyleaf.metrics.ranking`); "loss", what the objective minimises; or a
+        function of ``(y_true,
+        y_pred)`` or ``(y_true, y_pred, sample_weight)`` that returns a number (smaller is better) or
+        ``(name, value, greater_is_better)``. It gets predictions (probabilities, where the objective has
+        them) as ``(n,)`` for one output, else ``(n, K)``. The metric is listed under the function's own name.
+    objective : Objective, optional
+        Gives quantile levels and Tweedie power to metrics that have them.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name.
+    """
+    if isinstance(metric, Metric):
+        return metric
+    if callable(metric):
+        return _from_callable(metric)
+    if not isinstance(metric, str):
+        raise ValueError(f"A metric must be a name or a callable; got {type(metric).__name__}.")
+    name = _ALIASES.get(metric.lower(), metric.lower())
+    if name == "loss" and objective is not None:
+        return Metric("loss", _ObjectiveLoss(objective), needs="raw", by_column=False)
+    ranked = ranking_metric(name)
+    if ranked is not None:
+        return Metric(*ranked, greater_is_better=True, needs="raw", by_column=False)
+    if name not in _METRICS:
+        close = difflib.get_close_matches(name, [*_METRICS, *_ALIASES], n=1)
+        raise ValueError(
+            f"Unknown metric {metric!r}.{f' Did you mean {close[0]!r}?' if close else ''} Known are "
+            f"{', '.join(_METRICS)}, loss, p@k, ndcg@k, psp@k and psndcg@k for any k, and any callable."
+        )
+    found = _METRICS[name]
+    if objective is not None and objective.default_metric == name and name in _WITH_PARAMETERS:
+        return replace(found, function=_WITH_PARAMETERS[name](**objective.metric_parameters()))
+    return found
+
+
+def get_metrics(metrics: Any, objective: Objective) -> list[Metric]:
+    """`get_metric` for None (the objective's default), one metric or a sequence; ValueError where two share a
+    name."""
+    if metrics is None:
+        return [default_metric(objective)]
+    if isinstance(metrics, (str, Metric)) or callable(metrics):
+        metrics = [metrics]
+    found = [get_metric(metric, objective) for metric in metrics]
+    names = [metric.name for metric in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"Two metrics are called {name!r}; name each one once.")
+    return found
+
+
+def default_metric(objective: Objective) -> Metric:
+    """The metric that goes with an objective."""
+    return get_metric(objective.default_metric, objective)
+
+
+class _ObjectiveLoss:
+    """What an objective minimises, of scores in the unit of y."""
+
+    def __init__(self, objective: Objective) -> None:
+        self.objective = objective
+        self._prepared: list[tuple[Array, Array | None, Problem]] = []
+
+    def __call__(self, y: Array, raw: Array, weight: Array | None) -> float:
+        problem = self._problem(y, weight)
+        base = raw.mean(axis=0)  # float32 holds the rest
+        problem.set_base(base)
+        loss = problem.loss((raw - base).astype(np.float32))
+        if np.isnan(loss):
+            raise ValueError(
+                f"The loss of objective {self.objective.name!r} is NaN, or not known because the function "
+                "returns derivatives only: choose another eval_metric."
+            )
+        return loss
+
+    def _problem(self, y: Array, weight: Array | None) -> Problem:
+        """Prepared once for each data set: a loss in JAX is compiled then."""
+        for known_y, known_weight, problem in self._prepared:
+            if known_y is y and known_weight is weight:
+                return problem
+        self._prepared.append((y, weight, self.objective.prepare(y, weight)))
+        return self._prepared[-1][2]
+
+
+def _from_callable(function: Callable[..., Any]) -> Metric:
+    name = getattr(function, "__name__", type(function).__name__)
+    return Metric(name, _CallableMetric(function, name), by_column=False)
+
+
+class _CallableMetric:
+    """A user's function behind the common signature."""
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        self.user_function = function
+        self.name = name
+        self.greater_is_better = False
+        try:
+            self._takes_weight = "sample_weight" in inspect.signature(function).parameters
+        except ValueError:
+            self._takes_weight = False
+
+    def __call__(self, y: Array, prediction: Array, weight: Array | None) -> float:
+        keywords = {"sample_weight": weight} if self._takes_weight else {}
+        value = self.user_function(_squeeze(y), _squeeze(prediction), **keywords)
+        if isinstance(value, tuple):
+            if len(value) != 3:
+                raise ValueError(
+                    f"Metric {self.name!r} returned {len(value)} things; it must return a number or "
+                    "(name, value, greater_is_better)."
+                )
+            value, self.greater_is_better = value[1], bool(value[2])
+        return float(value)
+
+
+def _squeeze(values: Array) -> Array:
+    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values

@@ -1,0 +1,145 @@
+"""Figures that tell how good predictions are, for each task, and those of a model that ignores the features.
+
+Owns which figures the command line and the demo print. Those of numbers are `metrics`, as training logs them;
+those of classes and labels see decisions and probabilities, which is what a model gives away.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from polyleaf.metrics import metric as metrics
+
+__all__ = ["TASKS", "baseline", "quantile_scores", "scores"]
+
+TASKS = ("regression", "classification", "multilabel")
+
+
+def scores(
+    task: str,
+    y: np.ndarray,
+    predicted: np.ndarray,
+    probabilities: np.ndarray | None = None,
+    classes: np.ndarray | None = None,
+) -> dict[str, float]:
+    """How well predictions agree with the truth.
+
+    Parameters
+    ----------
+    task : {"regression", "classification", "multilabel"}
+    y, predicted : ndarray of shape (n,) or (n, n_outputs)
+        Numbers, labels, or 0/1 indicators. In regression NaN in `y` marks values that are not known.
+    probabilities : ndarray of shape (n, n_classes) or (n, n_labels), optional
+        Adds the log loss (natural logarithm, mean over rows, and over labels).
+    classes : ndarray of shape (n_classes,), optional
+        The label of each column of `probabilities`.
+
+    Returns
+    -------
+    dict of str to float
+        regression: RMSE over all known values, of several outputs also aRMSE (the mean of their RMSEs), MAE
+        and R2: the metrics `rmse`, `armse`, `mae` and `r2` (NaN where no output varies); classification:
+        accuracy, macro F1, log loss; multilabel: label accuracy (cells that are right), subset accuracy (rows
+        that are right in every label), micro F1, macro F1, log loss.
+    """
+    if task == "regression":
+        return _regression_scores(y, predicted)
+    if task == "classification":
+        return _classification_scores(y, predicted, probabilities, classes)
+    return _multilabel_scores(y, predicted, probabilities)
+
+
+def baseline(task: str, y_train: np.ndarray, y_test: np.ndarray) -> dict[str, float]:
+    """The `scores` on the test rows of a model that knows only the training targets.
+
+    It predicts each output's mean, the most frequent class, or for each label what holds more often; as
+    probabilities it gives the frequencies.
+    """
+    n = len(y_test)
+    if task == "regression":
+        return scores(task, y_test, np.broadcast_to(np.nanmean(y_train, axis=0), y_test.shape))
+    if task == "classification":
+        classes, counts = np.unique(y_train, return_counts=True)
+        frequencies = np.broadcast_to(counts / counts.sum(), (n, len(classes)))
+        return scores(task, y_test, np.full(n, classes[int(np.argmax(counts))]), frequencies, classes)
+    frequencies = np.broadcast_to(y_train.mean(axis=0), y_test.shape)
+    return scores(task, y_test, (frequencies > 0.5).astype(int), frequencies)
+
+
+def quantile_scores(y: np.ndarray, predicted: np.ndarray, levels: np.ndarray) -> dict[str, float]:
+    """How well quantiles were predicted.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n,) or (n, n_targets)
+        NaN where not known.
+    predicted : ndarray of shape (n, n_targets * n_levels)
+        The levels of the first target first.
+    levels : ndarray of shape (n_levels,)
+        Between 0 and 1.
+
+    Returns
+    -------
+    dict of str to float
+        For each level the pinball loss (Koenker and Bassett 1978), and the share of `y` that is not above its
+        prediction, which should be the level; means over all known targets.
+    """
+    Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+    by_level = np.asarray(predicted, dtype=np.float64).reshape(*Y.shape, len(levels))
+    found = {}
+    for i, level in enumerate(levels):
+        error = Y - by_level[..., i]
+        found[f"pinball loss q{level:g}"] = float(np.nanmean(np.maximum(level * error, (level - 1) * error)))
+        found[f"share below q{level:g}"] = float(np.mean(error[~np.isnan(error)] <= 0))
+    return found
+
+
+def _regression_scores(y: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+    Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+    known = ~np.isnan(Y)
+    weight = None if known.all() else known.astype(np.float64)
+    given = np.where(known, Y, 0.0), np.asarray(predicted, dtype=np.float64).reshape(Y.shape), weight
+    found = {"RMSE": metrics.rmse(*given)}
+    if Y.shape[1] > 1:
+        found["aRMSE"] = metrics.armse(*given)
+    return {**found, "MAE": metrics.mae(*given), "R2": metrics.r2(*given)}
+
+
+def _classification_scores(
+    y: np.ndarray, predicted: np.ndarray, probabilities: np.ndarray | None, classes: np.ndarray | None
+) -> dict[str, float]:
+    from sklearn.metrics import f1_score
+
+    found = {
+        "accuracy": float(np.mean(y == predicted)),
+        "macro F1": float(f1_score(y, predicted, average="macro", zero_division=0)),
+    }
+    if probabilities is not None and classes is not None:
+        column = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+        # A class that training never saw has probability zero.
+        of_truth = np.where(classes[column] == y, probabilities[np.arange(len(y)), column], 0.0)
+        found["log loss"] = float(-np.log(_away_from_zero(of_truth)).mean())
+    return found
+
+
+def _multilabel_scores(
+    y: np.ndarray, predicted: np.ndarray, probabilities: np.ndarray | None
+) -> dict[str, float]:
+    from sklearn.metrics import f1_score
+
+    right = np.asarray(y) == np.asarray(predicted)
+    found = {
+        "label accuracy": float(right.mean()),
+        "subset accuracy": float(right.all(axis=1).mean()),
+        "micro F1": float(f1_score(y, predicted, average="micro", zero_division=0)),
+        "macro F1": float(f1_score(y, predicted, average="macro", zero_division=0)),
+    }
+    if probabilities is not None:
+        of_truth = np.where(np.asarray(y) == 1, probabilities, 1 - probabilities)
+        found["log loss"] = float(-np.log(_away_from_zero(of_truth)).mean())
+    return found
+
+
+def _away_from_zero(probabilities: np.ndarray) -> np.ndarray:
+    """So that one row that was thought impossible does not make the mean infinite (as scikit-learn does)."""
+    return np.clip(np.asarray(probabilities, dtype=np.float64), np.finfo(np.float64).eps, 1.0)

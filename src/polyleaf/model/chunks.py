@@ -1,0 +1,83 @@
+"""What the core reads of a table to predict: codes, and the features of linear leaves, in chunks of rows.
+
+Owns: which features are binned for which trees, and how many rows at a time. Must not know: models, or what
+is predicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import polyleaf._core as _core
+
+__all__ = ["Chunk", "chunks_of", "codes_of", "regressors_of"]
+
+# Codes (one byte per value) and raw features (four) held at a time in prediction: longer tables go in chunks.
+_CHUNK_BYTES = 1 << 28
+# So few are found faster than the features are that trees split on, for which all nodes are gone through.
+_FEW_CODES = 1 << 14
+
+
+class Chunk(NamedTuple):
+    """Some rows of a table, as the core reads them."""
+
+    rows: slice
+    codes: np.ndarray  # uint8 (n_features, n_rows)
+    features: np.ndarray | None  # float32 (n_features, n_rows), where leaves are linear
+
+
+def chunks_of(
+    forest: _core.Forest,
+    mapper: Any,
+    table: Any,
+    trees: tuple[int, int],
+    n_threads: int = 1,
+    numbers: bool = True,
+) -> Iterator[Chunk]:
+    """Go through a FeatureTable for trees `trees[0] .. trees[1] - 1`: memory stays bounded for any table.
+
+    `numbers=False` leaves out the features that linear leaves read.
+    """
+    bytes_per_row = len(mapper.n_bins_) + 4 * len(forest.regressors(*trees))
+    size = max(1, _CHUNK_BYTES // max(1, bytes_per_row))
+    for begin in range(0, max(1, table.n_rows), size):
+        end = min(begin + size, table.n_rows)
+        part = table if end - begin == table.n_rows else table.rows(begin, end)
+        codes = codes_of(forest, mapper, part, *trees, n_threads)
+        yield Chunk(slice(begin, end), codes, regressors_of(forest, part, *trees) if numbers else None)
+
+
+def codes_of(
+    forest: _core.Forest, mapper: Any, table: Any, first: int, last: int, n_threads: int = 1
+) -> np.ndarray:
+    """What trees `first .. last - 1` read of a FeatureTable.
+
+    Returns
+    -------
+    ndarray of shape (n_features, n_rows), uint8
+        See `BinMapper.transform`; rows of features that no tree splits on may hold anything.
+    """
+    only, n_features = None, len(mapper.n_bins_)
+    if table.n_rows * n_features > _FEW_CODES:
+        only = np.zeros(n_features, bool)
+        only[forest.split_features(first, last)] = True
+    return mapper.transform(table, n_threads, only)
+
+
+def regressors_of(forest: _core.Forest, table: Any, first: int, last: int) -> np.ndarray | None:
+    """What the linear leaves of trees `first .. last - 1` read of a FeatureTable.
+
+    Returns
+    -------
+    ndarray of shape (n_features, n_rows), float32, or None where no leaf is linear
+        See `FeatureTable.numbers`.
+    """
+    wanted = forest.regressors(first, last)
+    if not len(wanted):
+        return None
+    only = np.zeros(table.n_features, bool)
+    only[wanted] = True
+    return table.numbers(only)

@@ -1,0 +1,639 @@
+"""A trained model: forest, bin mapper and link, and how to predict with them.
+
+Owns: rounds, base scores, prediction, and what a model is as a header and arrays.
+Must not know: how trees are grown, scikit-learn's contract, what files look like (`serialize`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse
+
+import polyleaf._core as _core
+from polyleaf.inputs.binning import BinMapper
+from polyleaf.model import serialize, sizes, storage
+from polyleaf.model.chunks import Chunk, chunks_of, codes_of, regressors_of
+from polyleaf.model.importance import importance
+from polyleaf.model.leaf_kinds import Leaves
+from polyleaf.model.trees import Trees
+from polyleaf.objectives import NotRegistered, Objective, objective_from_dict
+from polyleaf.projections import Projection
+
+_FOREST, _MAPPER, _PROJECTION = "forest.", "mapper.", "projection."
+_PROJECTION_SINCE = 2  # version of the format
+_MANY_OUTPUTS = 1024  # from here on base scores that are all the same are kept as one
+_VECTORS = ("base_score", "target_scale", "target_offset")
+_FIELDS: dict[str, tuple[type, ...]] = {
+    "feature_names": (list, type(None)),
+    "output_names": (list, type(None)),
+    "learning_rate": (int, float),
+    "best_iteration": (int, type(None)),
+    "best_score": (int, float, type(None)),
+    "metadata": (dict,),
+    "objective": (dict,),
+    "mapper": (dict,),
+}
+
+
+class Model:
+    """A forest with all that prediction needs. Training appends to it, round by round.
+
+    Parameters
+    ----------
+    mapper : BinMapper
+        From features to codes.
+    objective : Objective
+        Its link (`transform`) turns raw scores into predictions.
+    base_score : array of shape (n_outputs,), float64
+        Added to the sum of the leaf values.
+    feature_names, output_names : sequence of str, optional
+    learning_rate : float
+        Of the next round; schedules change it. Leaf values hold it already.
+    target_scale, target_offset : array of shape (n_outputs,), float64, optional
+        Where training saw `(y - offset) / scale`: raw scores are brought back to the unit of y. Both or
+        neither.
+    projection : Projection, optional
+        What made the features of the user's X. Tables and codes that the model takes are of projected
+        features.
+    metadata : dict, optional
+        JSON types only: parameters, kind of target ("regression", "binary", "multiclass", "multilabel"),
+        classes.
+
+    Attributes
+    ----------
+    forest : _core.Forest
+    round_of_tree : ndarray of shape (n_trees,), int32
+    best_iteration : int or None
+        Round (from 0) with the best validation score, where there was early stopping.
+    best_score : float or None
+    has_statistics : bool
+        Whether gains, counts and covers of nodes are known; not after loading a file that was saved without.
+    """
+
+    def __init__(
+        self,
+        *,
+        mapper: Any,
+        objective: Any,
+        base_score: Any,
+        learning_rate: float,
+        feature_names: Sequence[str] | None = None,
+        output_names: Sequence[str] | None = None,
+        target_scale: Any = None,
+        target_offset: Any = None,
+        projection: Projection | None = None,
+        metadata: dict[str, Any] | None = None,
+    ):
+        self.mapper = mapper
+        self.objective = objective
+        self.base_score = np.array(base_score, np.float64, ndmin=1)
+        if self.base_score.ndim != 1 or not np.isfinite(self.base_score).all():
+            raise ValueError("base_score must be a vector of finite numbers, one for each output.")
+        self.feature_names = _names(feature_names, self.n_features, "feature_names")
+        self.output_names = _names(output_names, self.n_outputs, "output_names")
+        self.learning_rate = learning_rate
+        if (target_scale is None) != (target_offset is None):
+            raise ValueError("target_scale and target_offset go together; give both or neither.")
+        self.target_scale = _per_output(target_scale, self.n_outputs, "target_scale")
+        self.target_offset = _per_output(target_offset, self.n_outputs, "target_offset")
+        self.projection = projection
+        self.metadata: dict[str, Any] = {} if metadata is None else dict(metadata)
+        self.best_iteration: int | None = None
+        self.best_score: float | None = None
+        self.has_statistics = True
+        self.forest = _core.Forest(self.n_outputs)
+        self._rounds: list[int] = []  # of each tree; rises
+
+    # --- what it holds ----------------------------------------------------------------------------
+
+    @property
+    def n_outputs(self) -> int:
+        """Raw scores per row."""
+        return len(self.base_score)
+
+    @property
+    def n_features(self) -> int:
+        return len(self.mapper.n_bins_)
+
+    @property
+    def n_trees(self) -> int:
+        return len(self.forest)
+
+    @property
+    def reads_features(self) -> bool:
+        """Whether predictions need the features themselves: some leaf is linear in them."""
+        return len(self.forest.regressors(0, len(self.forest))) > 0
+
+    @property
+    def n_rounds(self) -> int:
+        """Rounds of boosting: one more than the round of the last tree."""
+        return self._rounds[-1] + 1 if self._rounds else 0
+
+    @property
+    def trees(self) -> Trees:
+        """The trees, to be read: structure and leaves (`polyleaf.model.trees`)."""
+        return Trees(self.forest, self._rounds, self.mapper)
+
+    @property
+    def round_of_tree(self) -> np.ndarray:
+        return np.array(self._rounds, np.int32)
+
+    def feature_name(self, feature: int) -> str:
+        """Name of a feature, or `f<number>` where features have no names."""
+        return f"f{feature}" if self.feature_names is None else self.feature_names[feature]
+
+    def output_name(self, output: int) -> str:
+        """Name of an output, or its number where outputs have no names."""
+        return str(output) if self.output_names is None else self.output_names[output]
+
+    # --- what training does -----------------------------------------------------------------------
+
+    def append(self, tree: _core.Tree, leaves: Leaves, round: int, output: int = -1) -> None:
+        """Add a tree.
+
+        Parameters
+        ----------
+        tree : _core.Tree
+        leaves : ndarray of shape (n_leaves, n_outputs), float32, or SparseLeaves, or LinearLeaves
+            What the leaves hold (docs/leaves.md), with the learning rate in it; of one column where output >=
+            0.
+        round : int
+            Of boosting, from 0; not smaller than that of the tree before.
+        output : int
+            The one output that the tree is for; -1: all.
+        """
+        if round < 0 or (self._rounds and round < self._rounds[-1]):
+            raise ValueError(
+                f"A tree of round {round} cannot be added: rounds count from 0 and rise, and the last tree "
+                f"is of round {self._rounds[-1] if self._rounds else None}."
+            )
+        if isinstance(leaves, np.ndarray):
+            leaves = np.ascontiguousarray(leaves, np.float32)
+        self.forest.append(tree, leaves, output)
+        self._rounds.append(round)
+
+    def truncate(self, n_rounds: int) -> None:
+        """Keep the first `n_rounds` rounds."""
+        n_trees = self._tree_range(0, n_rounds)[1]
+        self.forest.truncate(n_trees)
+        del self._rounds[n_trees:]
+        if self.best_iteration is not None and self.best_iteration >= n_rounds:
+            self.best_iteration = self.best_score = None
+
+    # --- prediction -------------------------------------------------------------------------------
+
+    def raw_predict_codes(
+        self,
+        codes: np.ndarray,
+        first_round: int = 0,
+        last_round: int | None = None,
+        n_threads: int = 1,
+        features: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Raw scores of binned rows.
+
+        Parameters
+        ----------
+        codes : ndarray of shape (n_features, n_rows), uint8
+        first_round, last_round : int
+            Rounds `first_round .. last_round - 1` are summed; None: up to the last.
+        n_threads : int
+        features : ndarray of shape (n_features, n_rows), float32, optional
+            Raw features (`FeatureTable.numbers`), needed where leaves are linear.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_outputs), float64
+            `base_score + sum of leaves` (the sum in float32, in order of the trees, as in training), in the
+            unit of y.
+        """
+        first, last = self._tree_range(first_round, last_round)
+        if features is None and len(self.forest.regressors(first, last)):
+            raise ValueError(
+                "The model has linear leaves, which read the features themselves, but only their bins were "
+                "given; predict from X instead of a Dataset."
+            )
+        return self.forest.scores(
+            codes, **self._unit(), first=first, last=last, n_threads=n_threads, features=features
+        )
+
+    def raw_predict(
+        self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
+    ) -> np.ndarray:
+        """Raw scores (n_rows, n_outputs), float64, of a FeatureTable; see `raw_predict_codes`."""
+        trees = self._tree_range(first_round, last_round)
+        out = np.empty((table.n_rows, self.n_outputs))
+        for chunk in self._chunks(table, n_threads, trees):
+            scores = self.raw_predict_codes(chunk.codes, first_round, last_round, n_threads, chunk.features)
+            if len(scores) == len(out):
+                return scores
+            out[chunk.rows] = scores
+        return out
+
+    def predict(
+        self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
+    ) -> np.ndarray:
+        """Predictions of a FeatureTable: raw scores through the objective's link, float64."""
+        return self.objective.transform(self.raw_predict(table, first_round, last_round, n_threads))
+
+    def predict_topk(
+        self, table: Any, k: int = 5, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The outputs with the highest raw scores of each row of a FeatureTable.
+
+        With sparse leaves the work per row grows with what its leaves hold, not with the number of outputs.
+
+        Parameters
+        ----------
+        k : int
+            How many.
+        first_round, last_round : int
+            Rounds `first_round .. last_round - 1` are summed; None: up to the last.
+        n_threads : int
+
+        Returns
+        -------
+        outputs : ndarray of shape (n_rows, k), int32
+            Numbers of outputs, the highest score first, ties by number.
+        scores : ndarray of shape (n_rows, k), float64
+            Their raw scores, the bits of `raw_predict`. Links that do not mix outputs (identity, logistic)
+            rise, so predictions rank the same.
+
+        Notes
+        -----
+        All outputs take part, unless they have one base score and y was not scaled: then an output that no
+        leaf of the row holds was never voted for, and does not. Where there are fewer than k, -1 and -inf
+        follow.
+        """
+        first, last = self._tree_range(first_round, last_round)
+        shape = table.n_rows, max(0, k)
+        outputs, scores = np.empty(shape, np.int32), np.empty(shape)
+        unit = {"base": None} if self._is_one_base else self._unit()
+        for chunk in self._chunks(table, n_threads, (first, last)):
+            outputs[chunk.rows], scores[chunk.rows] = self.forest.topk(
+                chunk.codes,
+                **unit,
+                k=k,
+                first=first,
+                last=last,
+                n_threads=n_threads,
+                features=chunk.features,
+            )
+        return outputs, scores + self.base_score[0] if self._is_one_base else scores
+
+    def predict_sparse(
+        self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
+    ) -> scipy.sparse.csr_matrix:
+        """Raw scores of the outputs that the leaves of each row of a FeatureTable hold.
+
+        Returns
+        -------
+        csr_matrix of shape (n_rows, n_outputs), float64
+            What is stored has the bits of `raw_predict`. What is not stored has the raw score of a row
+            without any tree: `in_unit_of_y(0)`, which is 0 where base scores are. A link is to be applied to
+            both: logistic makes 1/2 of a score 0, so its predictions have no zeros to leave out.
+
+        Raises
+        ------
+        ValueError
+            Where leaves hold all outputs: then nothing is sparse.
+        """
+        first, last = self._tree_range(first_round, last_round)
+        parts = [
+            self.forest.sparse_scores(
+                chunk.codes, first=first, last=last, n_threads=n_threads, features=chunk.features
+            )
+            for chunk in self._chunks(table, n_threads, (first, last))
+        ]
+        indptr = np.cumsum(np.concatenate([[0], *(np.diff(indptr) for indptr, _, _ in parts)]))
+        outputs = np.concatenate([outputs for _, outputs, _ in parts])
+        scores = np.concatenate([sums for _, _, sums in parts]).astype(np.float64)
+        scores += self.base_score[outputs]
+        if self.target_scale is not None and self.target_offset is not None:
+            scores = scores * self.target_scale[outputs] + self.target_offset[outputs]
+        return scipy.sparse.csr_matrix((scores, outputs, indptr), (table.n_rows, self.n_outputs))
+
+    def staged_raw(
+        self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
+    ) -> Iterator[np.ndarray]:
+        """Yield raw scores (n_rows, n_outputs), float64, after each of the rounds."""
+        last_round = self.n_rounds if last_round is None else last_round
+        trees = self._tree_range(first_round, last_round)
+        codes = codes_of(self.forest, self.mapper, table, *trees, n_threads)
+        features = regressors_of(self.forest, table, *trees)
+        raw = np.zeros((codes.shape[1], self.n_outputs), np.float32)
+        for round in range(first_round, last_round):
+            first, last = self._tree_range(round, round + 1)
+            self.forest.predict(codes, raw, first=first, last=last, n_threads=n_threads, features=features)
+            yield self.in_unit_of_y(raw)
+
+    def apply(
+        self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
+    ) -> np.ndarray:
+        """Leaf ids of a FeatureTable: int32 (n_rows, n_trees)."""
+        first, last = self._tree_range(first_round, last_round)
+        out = np.empty((table.n_rows, last - first), np.int32)
+        for chunk in chunks_of(self.forest, self.mapper, table, (first, last), n_threads, numbers=False):
+            out[chunk.rows] = self.forest.apply(chunk.codes, first=first, last=last, n_threads=n_threads)
+        return out
+
+    def in_unit_of_y(self, raw: np.ndarray) -> np.ndarray:
+        """Sums of leaf values (n_rows, n_outputs), float32 -> raw scores in the unit of y, float64."""
+        scores = self.base_score + raw
+        if self.target_scale is not None:
+            scores *= self.target_scale
+            scores += self.target_offset
+        return scores
+
+    @property
+    def _is_one_base(self) -> bool:
+        """Whether a row without any tree has the same score for all outputs."""
+        return self.target_scale is None and bool((self.base_score == self.base_score[0]).all())
+
+    def _unit(self) -> dict[str, Any]:
+        """What the core needs to make raw scores of sums of leaves."""
+        return {"base": self.base_score, "scale": self.target_scale, "offset": self.target_offset}
+
+    def _chunks(self, table: Any, n_threads: int, trees: tuple[int, int]) -> Iterator[Chunk]:
+        return chunks_of(self.forest, self.mapper, table, trees, n_threads)
+
+    def _tree_range(self, first_round: int, last_round: int | None) -> tuple[int, int]:
+        last_round = self.n_rounds if last_round is None else last_round
+        if not 0 <= first_round <= last_round <= self.n_rounds:
+            raise ValueError(
+                f"Rounds {first_round} to {last_round} were asked for, but the model has "
+                f"{self.n_rounds} rounds."
+            )
+        return bisect_left(self._rounds, first_round), bisect_left(self._rounds, last_round)
+
+    # --- inspection -------------------------------------------------------------------------------
+
+    def feature_importance(
+        self, kind: Literal["gain", "split", "cover"] = "gain", per_output: bool = False
+    ) -> np.ndarray:
+        """How much each feature does in the splits of all trees; sums, not normalised.
+
+        Parameters
+        ----------
+        kind : {"gain", "split", "cover"}
+            Gain of the splits, averaged over outputs; number of splits; summed curvature of the rows
+            that they split.
+        per_output : bool
+            Gains of each output for itself; "gain" only, because a split of a vector tree serves all
+            outputs.
+
+        Returns
+        -------
+        ndarray of shape (n_features,), or (n_outputs, n_features); float64
+            The mean of the second over outputs is the first, up to rounding.
+        """
+        if kind in ("gain", "cover") and not self.has_statistics:
+            raise ValueError(
+                f"Importance by {kind} is not known: the model was saved with statistics=False. "
+                "kind='split' counts the splits."
+            )
+        return importance(self.forest, self.n_outputs, self.n_features, kind, per_output)
+
+    def size_report(
+        self,
+        X: Any = None,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        metrics: Any = None,
+        rounds: Sequence[int] | None = None,
+        n_threads: int = 1,
+    ) -> dict[str, Any]:
+        """How large the model is, and with data, how good it is with its first rounds only.
+
+        Parameters
+        ----------
+        X, y, sample_weight : optional
+            Data as the model's estimator takes them: of a test set, say.
+        metrics : str, callable or list of these, optional
+            As the estimators' `eval_metric`. Default: the metric that goes with the objective.
+        rounds : sequence of int, optional
+            Sizes to score. Default: 1, 2, 5, 10, 25, 50, 100, 250, ... and all.
+
+        Returns
+        -------
+        dict
+            `rounds`, `features`, `outputs`, `trees`, `nodes`, `leaves`, `features_used` (in splits or by
+            linear leaves), `kinds` (number of trees with each kind of leaves that occurs), `bytes` (of the
+            trees in a file), `bytes_of` ("structure", "statistics", "values": their parts),
+            `bytes_by_leaf_dtype` (what `bytes` is with that `leaf_dtype`; None where values do not fit it),
+            `depth` and `leaves_per_tree` (each `min`, `mean`, `max` over trees); where there are sparse or
+            linear leaves `entries_per_leaf`, the mean number of outputs or regressors of these. With data
+            also `scores`: for each size a dict of `rounds`, `trees`, `nodes`, `bytes` and the metrics by
+            name.
+        """
+        about = {"rounds": self.n_rounds, "features": self.n_features, "outputs": self.n_outputs}
+        report = about | sizes.size_of(self.forest, self.has_statistics)
+        if X is not None:
+            scorer = self.scorer(X, y, sample_weight, metrics)
+            report["scores"] = [
+                self._size_to(n) | scorer(self.raw_predict(scorer.table, 0, n, n_threads))
+                for n in sizes.rounds_to_score(self.n_rounds, rounds)
+            ]
+        return report
+
+    def scorer(self, X: Any, y: Any, sample_weight: Any = None, metrics: Any = None) -> sizes.Scorer:
+        """From raw scores of this data to metrics by name; parameters as those of `size_report`."""
+        return sizes.Scorer(self.mapper, self.objective, self.metadata, X, y, sample_weight, metrics)
+
+    def _size_to(self, n_rounds: int) -> dict[str, Any]:
+        part = self.copy()
+        part.truncate(n_rounds)
+        about = {"rounds": n_rounds, "trees": part.n_trees, "nodes": sizes.n_nodes(part.forest)}
+        return about | {"bytes": sizes.bytes_of_trees(part.forest, self.has_statistics)}
+
+    # --- copies and files -------------------------------------------------------------------------
+
+    def copy(self) -> Model:
+        """A model that can be trained on without changing this one. Trees and mapper are shared."""
+        other = Model.__new__(Model)
+        other.__dict__.update(self.__dict__)
+        other.base_score, other._rounds, other.metadata = self.base_score.copy(), [], dict(self.metadata)
+        other.forest = _core.Forest(self.n_outputs)
+        for (tree, leaves, output), round in zip(storage.trees_of(self.forest), self._rounds, strict=True):
+            other.append(tree, leaves, round, output)
+        return other
+
+    def equals(self, other: Model) -> bool:
+        """Whether both have the same trees, values and settings, bit for bit."""
+        return self.to_bytes() == other.to_bytes()
+
+    def save(self, path: str | Path, leaf_dtype: str = "float32", statistics: bool = True) -> None:
+        """Write the model to a file that cannot run code.
+
+        The file is written beside `path` and then renamed, so that `path` holds the old file or the new one,
+        whole, at any time. Equal models give equal files.
+
+        Parameters
+        ----------
+        path : str or Path
+        leaf_dtype : {"float32", "float16", "int8"}
+            Leaf values as they are, or rounded: see :mod:`polyleaf.model.leaf_storage`, and
+            :func:`polyleaf.inspect.leaf_dtype_report` for what that costs. Loading gives float32 again.
+        statistics : bool
+            Whether gains, numbers of rows and curvatures of the nodes are kept. Prediction does not need
+            them; importances by gain and cover do. They are most of a file where there are many outputs.
+
+        Raises
+        ------
+        OSError
+            When the file cannot be written (no space, no permission); the old file is then left as it was.
+        ValueError
+            When the metadata hold something that JSON cannot, or leaf values do not fit `leaf_dtype`.
+        """
+        serialize.write(path, self.to_bytes(leaf_dtype, statistics))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Model:
+        """Read a model from a file, of this version of the format or an older one. Nothing in it is trusted.
+
+        Raises
+        ------
+        ModelFileError (a ValueError)
+            When the file is truncated, changed, of a newer version, or not a model at all.
+        OSError
+            When it cannot be read.
+        """
+        return serialize.read(path, cls.from_state)
+
+    def to_bytes(self, leaf_dtype: str = "float32", statistics: bool = True) -> bytes:
+        """The content of a model file; see `save`."""
+        return serialize.to_bytes(*self.to_state(leaf_dtype, statistics), self._format_version())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Model:
+        """The inverse of `to_bytes`, for bytes of any origin; see `load`."""
+        return serialize.from_bytes(data, cls.from_state)
+
+    def to_state(
+        self, leaf_dtype: str = "float32", statistics: bool = True
+    ) -> tuple[serialize.Header, serialize.Arrays]:
+        """The model as a header and arrays (docs/model-format.md)."""
+        mapper_meta, mapper_arrays = self.mapper.to_state()
+        header = {name: getattr(self, name) for name in _FIELDS if name not in ("objective", "mapper")}
+        header |= {"objective": self.objective.to_dict(), "mapper": mapper_meta}
+        arrays = {name: getattr(self, name) for name in _VECTORS if getattr(self, name) is not None}
+        arrays["round_of_tree"] = self.round_of_tree
+        trees = storage.to_arrays(self.forest, leaf_dtype, statistics and self.has_statistics)
+        arrays |= {_FOREST + name: array for name, array in trees.items()}
+        arrays |= {_MAPPER + name: np.asarray(array) for name, array in mapper_arrays.items()}
+        if self.projection is not None:
+            header["projection"] = self.projection.to_dict()
+            arrays |= {_PROJECTION + name: array for name, array in self.projection.arrays().items()}
+        base = self.base_score
+        if self._format_version() > 1 and len(base) >= _MANY_OUTPUTS and (base == base[0]).all():
+            header["n_outputs"], arrays["base_score"] = len(base), base[:1]
+        return header, arrays
+
+    @classmethod
+    def from_state(cls, header: serialize.Header, arrays: serialize.Arrays) -> Model:
+        """The inverse of `to_state`. Any exception says that they do not describe a model."""
+        for name, types in _FIELDS.items():
+            if not isinstance(header.get(name), types) or isinstance(header.get(name), bool):
+                raise ValueError(f"The header's {name!r} is missing or of the wrong type.")
+        projection = header.get("projection")
+        if projection is not None:
+            projection = Projection.from_dict(projection, _with_prefix(arrays, _PROJECTION))
+        model = cls(
+            mapper=BinMapper.from_state(header["mapper"], _with_prefix(arrays, _MAPPER)),
+            objective=_objective(header["objective"]),
+            base_score=_base_score(header, arrays),
+            target_scale=arrays.get("target_scale"),
+            target_offset=arrays.get("target_offset"),
+            projection=projection,
+            **{name: header[name] for name in ("feature_names", "output_names", "learning_rate", "metadata")},
+        )
+        if projection is not None and projection.dim != model.n_features:
+            raise ValueError("The projection does not give the features that the mapper has.")
+        model.best_iteration, model.best_score = header["best_iteration"], header["best_score"]
+        model._take_trees(_with_prefix(arrays, _FOREST), arrays["round_of_tree"])
+        return model
+
+    def _take_trees(self, stored: serialize.Arrays, rounds: np.ndarray) -> None:
+        """Append the trees of a file, which must be such as the mapper's codes have."""
+        self.has_statistics = storage.has_statistics(stored)
+        trees = storage.from_arrays(stored, self.n_outputs, self.n_features)
+        if rounds.shape != (len(trees),) or rounds.dtype.kind != "i":
+            raise ValueError("The array 'round_of_tree' must have one integer for each tree.")
+        if self.mapper.is_categorical_[trees.regressors()].any():
+            raise ValueError("A linear leaf reads a categorical feature.")
+        for round, (tree, leaves, output) in zip(rounds.tolist(), storage.trees_of(trees), strict=True):
+            _check_splits(tree, self.mapper)
+            self.append(tree, leaves, round, output)
+
+    def _format_version(self) -> int:
+        """The oldest that can hold the model."""
+        return max(storage.version_of(self.forest), 1 if self.projection is None else _PROJECTION_SINCE)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"forest": storage.to_arrays(self.forest)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.forest = storage.from_arrays(state["forest"], self.n_outputs, self.n_features)
+
+    def __repr__(self) -> str:
+        return (
+            f"<polyleaf.Model: {self.n_trees} trees in {self.n_rounds} rounds, {self.n_features} features, "
+            f"{self.n_outputs} outputs>"
+        )
+
+
+def _objective(stored: Any) -> Objective:
+    try:
+        return objective_from_dict(stored)
+    except NotRegistered as error:  # the file is sound, and the error says what to do
+        raise serialize.ModelFileError(str(error)) from error
+
+
+def _names(names: Sequence[str] | None, size: int, what: str) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    if len(names) != size:
+        raise ValueError(f"{what} has {len(names)} names, but {size} are needed.")
+    return tuple(str(name) for name in names)
+
+
+def _per_output(values: Any, n_outputs: int, what: str) -> np.ndarray | None:
+    if values is None:
+        return None
+    array = np.array(values, np.float64, ndmin=1)
+    if array.shape != (n_outputs,) or not np.isfinite(array).all():
+        raise ValueError(f"{what} must hold {n_outputs} finite numbers, one for each output.")
+    return array
+
+
+def _base_score(header: serialize.Header, arrays: serialize.Arrays) -> np.ndarray:
+    base, n_outputs = arrays["base_score"], header.get("n_outputs")
+    if n_outputs is None:
+        return base
+    if not isinstance(n_outputs, int) or not 0 < n_outputs < 2**31 or base.shape != (1,):
+        raise ValueError("The header's 'n_outputs' must be the number of outputs that one base score is for.")
+    return np.full(n_outputs, base[0])
+
+
+def _check_splits(tree: _core.Tree, mapper: BinMapper) -> None:
+    """Splits must be such as the mapper's codes have: `storage` has checked all that memory safety needs."""
+    inner = tree.feature >= 0
+    features = tree.feature[inner]
+    categorical = np.asarray(mapper.is_categorical_, bool)[features]
+    if (categorical != (tree.category_set[inner] >= 0)).any():
+        raise ValueError(
+            "A tree splits a numeric feature by categories, or a categorical one by a threshold."
+        )
+    if (tree.threshold[inner] >= np.asarray(mapper.n_bins_)[features]).any():
+        raise ValueError("A tree splits a feature at a bin that it does not have.")
+
+
+def _with_prefix(arrays: serialize.Arrays, prefix: str) -> serialize.Arrays:
+    return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}

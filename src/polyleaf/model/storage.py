@@ -1,0 +1,259 @@
+"""A forest as flat arrays, and back: all trees one after another, with offsets. What files and pickles hold.
+
+Owns: the names, dtypes and layout of these arrays.
+Must not know: files, models, what features and outputs mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+import polyleaf._core as _core
+from polyleaf.model import leaf_storage
+from polyleaf.model.leaf_kinds import LEAF_KINDS, LeafKind, Leaves
+
+NODE_ARRAYS: dict[str, type] = {
+    "feature": np.int32,
+    "threshold": np.int32,
+    "missing_left": np.bool_,
+    "left": np.int32,
+    "right": np.int32,
+    "leaf": np.int32,
+    "category_set": np.int32,
+    "gain": np.float64,
+    "count": np.int64,
+    "cover": np.float64,
+}
+"""One entry a node. Node numbers (`left`, `right`), leaf ids and category sets count from 0 in each tree."""
+
+_OTHER_ARRAYS: dict[str, tuple[type, int]] = {
+    "node_offsets": (np.int64, 1),  # nodes of tree t: node_offsets[t] .. node_offsets[t + 1]
+    "set_offsets": (np.int64, 1),  # likewise its rows of `categories`
+    "categories": (np.uint64, 2),  # (n_sets, 4), bit c: code c goes left
+    "output": (np.int32, 1),  # one a tree; -1: all outputs
+    "gain_outputs": (np.int32, 1),  # one a tree: columns of its part of `output_gain`
+    "output_gain": (np.float32, 1),  # tree after tree, (n_nodes, gain_outputs[t]) each
+}
+STATISTICS = ("gain", "count", "cover", "gain_outputs", "output_gain")
+"""How the trees came about. Prediction does not read them; a file may be without all of them."""
+
+# `values`: tree after tree, what `LeafKind.values` gives; of one of `leaf_storage.LEAF_DTYPES`, and where
+# that has scales, `value_scales`: float32, tree after tree, one a column.
+
+_KIND_ARRAYS: dict[str, tuple[type, int]] = {"leaf_kind": (np.uint8, 2)}  # one a tree: `LeafKind.number`
+for _kind in sorted(LEAF_KINDS.values(), key=lambda kind: kind.since_version):
+    for _name, _dtype in _kind.arrays.items():
+        _KIND_ARRAYS.setdefault(_name, (_dtype, _kind.since_version))
+"""Of kinds of leaves: dtype, and the version of the format since which files have it. All are flat, tree
+after tree."""
+
+LEAF_ARRAYS = ("values", "value_scales", *_KIND_ARRAYS)
+"""What leaves hold."""
+
+
+def trees_of(forest: _core.Forest) -> Iterator[tuple]:
+    """Yield (tree, leaves, output) of each tree."""
+    for t in range(len(forest)):
+        yield forest.tree(t), forest.values(t), forest.output(t)
+
+
+def kinds_of(forest: _core.Forest) -> list[LeafKind]:
+    """The kind of leaves of each tree."""
+    return [LEAF_KINDS[forest.kind(t)] for t in range(len(forest))]
+
+
+def version_of(forest: _core.Forest) -> int:
+    """The first version of the format of model files that has all kinds of its leaves."""
+    return max((kind.since_version for kind in kinds_of(forest)), default=1)
+
+
+def to_arrays(
+    forest: _core.Forest, leaf_dtype: str = "float32", statistics: bool = True
+) -> dict[str, np.ndarray]:
+    """All trees of a forest, as flat arrays (`NODE_ARRAYS` and the offsets).
+
+    Leaf values are rounded as `leaf_dtype` says; `statistics=False` leaves out the arrays `STATISTICS`.
+    """
+    trees, leaves, outputs = zip(*trees_of(forest), strict=True) if len(forest) else ((), (), ())
+    arrays = {name: _joined([getattr(t, name) for t in trees], dtype) for name, dtype in NODE_ARRAYS.items()}
+    arrays["node_offsets"] = np.cumsum([0, *(t.n_nodes for t in trees)], dtype=np.int64)
+    arrays["set_offsets"] = np.cumsum([0, *(len(t.categories) for t in trees)], dtype=np.int64)
+    arrays["categories"] = _joined([t.categories for t in trees], np.uint64, (0, 4))
+    arrays["output"] = np.array(outputs, np.int32)
+    arrays["gain_outputs"] = np.array([t.n_outputs for t in trees], np.int32)
+    arrays["output_gain"] = _joined([t.output_gain.ravel() for t in trees], np.float32)
+    if not statistics:
+        arrays = {name: array for name, array in arrays.items() if name not in STATISTICS}
+    return arrays | _leaf_arrays(forest, leaves, leaf_dtype)
+
+
+def _joined(parts: Sequence[np.ndarray], dtype: type, shape: tuple[int, ...] = (0,)) -> np.ndarray:
+    return np.concatenate([np.zeros(shape, dtype), *parts])
+
+
+def _leaf_arrays(forest: _core.Forest, leaves: Sequence[Leaves], leaf_dtype: str) -> dict[str, np.ndarray]:
+    """What the leaves hold, as flat arrays."""
+    of_trees = list(zip(kinds_of(forest), leaves, strict=True))
+    arrays = _stored([kind.values(block) for kind, block in of_trees], leaf_dtype)
+    parts = [
+        {"leaf_kind": np.array([kind.number], np.uint8)} | kind.to_arrays(block) for kind, block in of_trees
+    ]
+    for name, dtype in _kind_arrays(version_of(forest)).items():
+        arrays[name] = _joined([part[name] for part in parts if name in part], dtype)
+    return arrays
+
+
+def _kind_arrays(version: int) -> dict[str, type]:
+    return {name: dtype for name, (dtype, since) in _KIND_ARRAYS.items() if since <= version}
+
+
+def _stored(values: Sequence[np.ndarray], leaf_dtype: str) -> dict[str, np.ndarray]:
+    """Values of leaves as they are kept; where they have scales, these too."""
+    stored, scales = leaf_storage.encode(list(values), leaf_dtype)
+    arrays = {"values": _joined([v.ravel() for v in stored], leaf_storage.LEAF_DTYPES[leaf_dtype])}
+    if leaf_storage.has_scales(arrays["values"].dtype):
+        arrays["value_scales"] = _joined(scales, np.float32)
+    return arrays
+
+
+def from_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, n_features: int) -> _core.Forest:
+    """Build a forest from arrays of any origin; the inverse of `to_arrays`.
+
+    Raises
+    ------
+    ValueError
+        Unless the arrays describe trees on `n_features` features with finite leaves for `n_outputs` outputs.
+    """
+    if not has_statistics(arrays):
+        arrays = {**arrays, **_no_statistics(arrays)}
+    _check_arrays(arrays)
+    n_trees = len(arrays["output"])
+    nodes = _offsets(arrays, "node_offsets", n_trees, len(arrays["feature"]))
+    sets = _offsets(arrays, "set_offsets", n_trees, len(arrays["categories"]))
+    forest, kinds, readers = _core.Forest(n_outputs), _kinds(arrays), _readers(arrays)
+
+    def take(name: str, n_rows: int, n_columns: int) -> np.ndarray:
+        return readers[name].take(n_rows, n_columns)
+
+    per_tree = zip(
+        kinds, pairwise(nodes), pairwise(sets), arrays["output"], arrays["gain_outputs"], strict=True
+    )
+    for kind, (begin, end), (first_set, last_set), output, gain_outputs in per_tree:
+        tree = _core.Tree.from_arrays(
+            **{name: arrays[name][begin:end] for name in NODE_ARRAYS},
+            categories=arrays["categories"][first_set:last_set],
+            output_gain=take("output_gain", end - begin, int(gain_outputs)),
+            n_features=n_features,
+        )
+        n_columns = n_outputs if output < 0 else 1
+        forest.append(tree, kind.from_arrays(take, tree.n_leaves, n_columns, n_features), int(output))
+    for reader in readers.values():
+        reader.check_end()
+    return forest
+
+
+def _kinds(arrays: Mapping[str, np.ndarray]) -> list[LeafKind]:
+    """The kind of leaves of each tree."""
+    numbers = arrays.get("leaf_kind", np.zeros(len(arrays["output"]), np.uint8)).tolist()
+    known = {kind.number: kind for kind in LEAF_KINDS.values()}
+    if not known.keys() >= set(numbers):
+        raise ValueError("The forest's array 'leaf_kind' names a kind of leaves that does not exist.")
+    return [known[number] for number in numbers]
+
+
+def _readers(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """What takes the parts of one tree after another from the flat arrays."""
+    names = {"output_gain", *_KIND_ARRAYS} & arrays.keys() - {"leaf_kind"}
+    return {name: _Reader(arrays, name) for name in names} | {"values": _Values(arrays)}
+
+
+def has_statistics(arrays: Mapping[str, np.ndarray]) -> bool:
+    """Whether the arrays have any of `STATISTICS`."""
+    return any(name in arrays for name in STATISTICS)
+
+
+def _no_statistics(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Zeros in the place of statistics that are not there."""
+    n_nodes, n_trees = (len(arrays.get(name, ())) for name in ("feature", "output"))
+    zeros: dict[str, np.ndarray] = {
+        name: np.zeros(n_nodes, NODE_ARRAYS[name]) for name in STATISTICS if name in NODE_ARRAYS
+    }
+    return zeros | {"gain_outputs": np.zeros(n_trees, np.int32), "output_gain": np.zeros(0, np.float32)}
+
+
+def _check_arrays(arrays: Mapping[str, np.ndarray]) -> None:
+    wanted = {name: (dtype, 1) for name, dtype in NODE_ARRAYS.items()} | _OTHER_ARRAYS
+    values = arrays.get("values")
+    if values is not None and leaf_storage.has_scales(values.dtype):
+        wanted["value_scales"] = (np.float32, 1)
+    wanted["values"] = (np.float32 if values is None else values.dtype.type, 1)
+    version = max((since for name, (_, since) in _KIND_ARRAYS.items() if name in arrays), default=1)
+    wanted |= {name: (dtype, 1) for name, dtype in _kind_arrays(version).items()}
+    for name, (dtype, ndim) in wanted.items():
+        array = arrays.get(name)
+        if array is None:
+            raise ValueError(f"The forest's array {name!r} is missing.")
+        if array.dtype != dtype or array.ndim != ndim:
+            raise ValueError(
+                f"The forest's array {name!r} must be {np.dtype(dtype)} with {ndim} dimension(s), "
+                f"but is {array.dtype} with {array.ndim}."
+            )
+    n_nodes = {len(arrays[name]) for name in NODE_ARRAYS}
+    if len(n_nodes) > 1:
+        raise ValueError(f"The forest's node arrays differ in length: {sorted(n_nodes)}.")
+    for name in ("gain_outputs", "leaf_kind"):
+        if name in arrays and len(arrays[name]) != len(arrays["output"]):
+            raise ValueError(f"The forest's arrays 'output' and {name!r} differ in length.")
+    largest = arrays.get("value_scales", np.zeros(1, np.float32)).astype(np.float64) * 127
+    if not np.isfinite(arrays["values"]).all() or not (np.abs(largest) < np.finfo(np.float32).max).all():
+        raise ValueError("The forest has leaf values that are not finite.")
+
+
+def _offsets(arrays: Mapping[str, np.ndarray], name: str, n_trees: int, size: int) -> list[int]:
+    offsets = arrays[name]
+    right = len(offsets) == n_trees + 1 and offsets[0] == 0 and offsets[-1] == size
+    if not right or (offsets[1:] < offsets[:-1]).any():
+        raise ValueError(
+            f"The forest's array {name!r} must rise from 0 to {size} in {n_trees} steps, one a tree."
+        )
+    return offsets.tolist()
+
+
+class _Values:
+    """Takes leaf values, tree after tree."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray]):
+        self._values = _Reader(arrays, "values")
+        scaled = leaf_storage.has_scales(arrays["values"].dtype)
+        self._scales = _Reader(arrays, "value_scales") if scaled else None
+
+    def take(self, n_rows: int, n_columns: int) -> np.ndarray:
+        stored = self._values.take(n_rows, n_columns)
+        scales = None if self._scales is None else self._scales.take(1, n_columns)[0]
+        return leaf_storage.decode(stored, scales)
+
+    def check_end(self) -> None:
+        self._values.check_end()
+        if self._scales is not None:
+            self._scales.check_end()
+
+
+class _Reader:
+    """Takes matrices one after another from a flat array."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], name: str):
+        self._flat, self._name, self._at = arrays[name], name, 0
+
+    def take(self, n_rows: int, n_columns: int) -> np.ndarray:
+        begin, self._at = self._at, self._at + n_rows * n_columns
+        if n_columns < 0 or self._at > len(self._flat):
+            raise ValueError(f"The forest's array {self._name!r} is too short for its trees.")
+        return self._flat[begin : self._at].reshape(n_rows, n_columns)
+
+    def check_end(self) -> None:
+        if self._at != len(self._flat):
+            raise ValueError(f"The forest's array {self._name!r} is longer than its trees need.")

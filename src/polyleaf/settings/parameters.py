@@ -1,0 +1,389 @@
+"""The parameters of the estimators: the one place where a default, an allowed value or its meaning stands.
+
+Owns the declarations. Must not know what becomes of them: constructors, checks and documentation follow from
+`declaration.py`, what a run is handed from `settings.py`.
+
+Each class is a topic of the documentation. The order of the bases, last to first, is that of the constructor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from polyleaf.inputs.binning import MAX_BINS
+from polyleaf.inputs.features import FROM_DTYPE
+from polyleaf.objectives import Huber, Objective, Quantile, Softmax, Tweedie
+from polyleaf.objectives.softmax import CURVATURES as SOFTMAX_CURVATURES
+from polyleaf.projections import Kind as ProjectionKind
+from polyleaf.projections import Projector
+from polyleaf.settings.declaration import declares, parameter
+from polyleaf.sketches import SKETCHES, Sketch
+
+__all__ = [
+    "BoostingParameters",
+    "ClassifierParameters",
+    "CurvatureParameters",
+    "DataParameters",
+    "EvaluationParameters",
+    "LeafParameters",
+    "LinearLeafParameters",
+    "OutputParameters",
+    "PenaltyParameters",
+    "ProjectionParameters",
+    "RegressorParameters",
+    "RunningParameters",
+    "SamplingParameters",
+    "SharedParameters",
+    "SparseLeafParameters",
+    "TreeParameters",
+]
+
+CurvatureKind = Literal["auto", "none", "shared", "diagonal", "full", "block"]
+
+
+@declares
+class BoostingParameters:
+    """Boosting."""
+
+    n_estimators: int = parameter(default=300, within="[1, inf)", everyday=True)
+    """Rounds of boosting. Each adds one tree (or one per output, see `multi_strategy`). With `warm_start` the
+    total, with `init_model` the rounds to add."""
+
+    learning_rate: float = parameter(default=0.1, within="(0, inf)", everyday=True)
+    """Factor of every leaf value (XGBoost: eta)."""
+
+    refresh: Literal["round", "tree", "layer"] = parameter(default="round")
+    """When derivatives are computed anew: once a round; after every tree (with one tree per output, each then
+    sees what those before it did: TFBT's tree-per-class); or after every layer, which makes each layer a step
+    of boosting: fewer trees are needed (with `grow_policy="depthwise"`)."""
+
+
+@declares
+class TreeParameters:
+    """Growth of a tree."""
+
+    max_depth: int | None = parameter(default=None, within="[1, inf)", everyday=True)
+    """Longest path from the root to a leaf. None: no limit (LightGBM: -1, XGBoost: 0)."""
+
+    max_leaves: int | None = parameter(default=31, within="[2, inf)", everyday=True)
+    """Leaves per tree (LightGBM: num_leaves). None: no limit, which needs `max_depth`."""
+
+    min_child_samples: int = parameter(default=1, within="[0, inf)", everyday=True)
+    """Smallest number of rows in a leaf; rows of weight 0 do not count."""
+
+    min_child_weight: float = parameter(default=1e-3, within="[0, inf)")
+    """Smallest sum of curvature (Hessian) in a leaf, averaged over outputs."""
+
+    min_split_gain: float = parameter(default=0.0, within="[0, inf)")
+    """Smallest gain of a split, averaged over outputs (XGBoost: gamma)."""
+
+    grow_policy: Literal["lossguide", "depthwise"] = parameter(default="lossguide")
+    """Split the node of largest gain first (LightGBM; "lossguide" in XGBoost), or level by level."""
+
+    pruning: Literal["pre", "post"] = parameter(default="pre")
+    """Split only where that gains; or ("post") whatever the gain, and cut back the subtrees whose gains, each
+    less `min_split_gain`, do not add up to more than 0 (TFBT, section III)."""
+
+    colsample_bynode: float = parameter(default=0.5, within="(0, 1]")
+    """Fraction of the tree's features (see `colsample_bytree`) that each node sees, rounded up."""
+
+    max_cat_to_onehot: int = parameter(default=4, within="[1, inf)")
+    """Up to this many categories in a node, splits are one category against the rest; above, sets of
+    categories."""
+
+    cat_smooth: float = parameter(default=10.0, within="[0, inf)")
+    """Smoothing of the statistics that categories are ordered by."""
+
+    histogram_memory: int | None = parameter(default=None, within="[1, inf)")
+    """Most bytes that histograms kept for subtraction may take; None: 1 GiB. Less means more work, never
+    another model."""
+
+
+@declares
+class PenaltyParameters:
+    """Penalties on leaf values, in gains as in leaves."""
+
+    reg_lambda: float = parameter(default=1.0, within="[0, inf)", everyday=True)
+    """L2 regularisation of leaf values."""
+
+    reg_alpha: float = parameter(default=0.0, within="[0, inf)")
+    """L1 regularisation of leaf values."""
+
+    max_delta_step: float = parameter(default=0.0, within="[0, inf)")
+    """Largest absolute leaf value before the learning rate. 0: no limit."""
+
+
+@declares
+class CurvatureParameters:
+    """Curvature."""
+
+    curvature: CurvatureKind = parameter(default="auto")
+    """Second-order statistics that trees are grown on: none (first order), one number per row, one per row
+    and output, all pairs of outputs (few outputs only: costs grow with their square), or the pairs of a block
+    of outputs. "auto": one per row and output, up to 64 outputs."""
+
+    leaf_curvature: CurvatureKind = parameter(default="auto")
+    """Second-order statistics that leaf values are computed from. "auto": what the objective has; as
+    `curvature` where that is "full" or "block"."""
+
+    block_size: int = parameter(default=2, within="[1, inf)")
+    """Outputs of a "block": those of largest gradient in a node; the others keep their scores."""
+
+
+@declares
+class OutputParameters:
+    """Many outputs."""
+
+    multi_strategy: Literal["multi_output_tree", "one_output_per_tree"] = parameter(
+        default="multi_output_tree"
+    )
+    """One tree for all outputs with a vector in each leaf (GBDT-MO), or one tree per output and round (the
+    default of XGBoost, and what LightGBM does)."""
+
+    sketch: str | Callable[..., Any] | Sketch | None = parameter(default=None, choices=("auto", *SKETCHES))
+    """Grow each tree on a few columns that stand for all outputs (SketchBoost), which makes a thousand
+    outputs cost little more than sixteen; leaf values are always fitted on all of them. What there is:
+    :mod:`polyleaf.sketches`; "auto": no sketch for few outputs, else the best measured. Splits then have one
+    curvature a row, and `reg_alpha` and `max_delta_step` act on leaf values only."""
+
+    sketch_dim: int | None = parameter(default=None, within="[1, 4096]")
+    """Columns of the sketch; None: 14, and 32 for `split_search="sketch"`."""
+
+
+@declares
+class SamplingParameters:
+    """Rows and features that a tree sees."""
+
+    subsample: float = parameter(default=1.0, within="(0, 1]", everyday=True)
+    """Fraction of the rows that each tree sees, drawn without replacement."""
+
+    colsample_bytree: float = parameter(default=1.0, within="(0, 1]", everyday=True)
+    """Fraction of the features that each tree sees."""
+
+    sampling_method: Literal["uniform", "goss"] = parameter(default="uniform")
+    """How rows are drawn. "goss": gradient-based one-side sampling as in LightGBM, with `top_rate` and
+    `other_rate`; not together with `subsample`."""
+
+    top_rate: float = parameter(default=0.2, within="[0, 1]")
+    """GOSS: fraction of the rows that is kept for its large gradients."""
+
+    other_rate: float = parameter(default=0.1, within="(0, 1]")
+    """GOSS: fraction of the rows that is drawn from the rest."""
+
+    rows_per_layer: Sequence[float] | np.ndarray | None = parameter(default=None)
+    """With `refresh="layer"`: rows for each layer, as fractions or numbers of rows; the last entry holds for
+    all deeper layers. `[0.25, 0.5, 1.0]` grows the upper layers on fewer rows."""
+
+
+@declares
+class LeafParameters:
+    """What a leaf holds."""
+
+    leaf: Literal["constant", "linear", "sparse"] = parameter(default="constant")
+    """What a leaf holds. A value for each output; a linear function of a few features (GBDT-PL), which needs
+    fewer trees where targets are smooth in the features; or a value for the `leaf_k` outputs that gain most,
+    while the others keep their scores, which makes trees small and fast where outputs are very many. Linear
+    leaves read the features themselves, so a :class:`polyleaf.Dataset` must keep them
+    (`keep_features=True`)."""
+
+
+@declares
+class LinearLeafParameters:
+    """Linear leaves."""
+
+    linear_fit: Literal["half_additive", "full", "post"] = parameter(default="half_additive")
+    """How splits are judged with linear leaves. By what lines in the feature split on, and the parent's own
+    function, will achieve in the children (GBDT-PL, section 4.3); by refitting all features of the leaf at
+    every candidate (slower; its eq. 6); or as if leaves were constant, lines being fitted at the end."""
+
+    linear_features: int = parameter(default=5, within="[0, inf)")
+    """Features that one leaf may be linear in: the first that the path to it splits on. 0: constant
+    leaves."""
+
+    linear_lambda: float | None = parameter(default=None, within="[0, inf]")
+    """L2 regularisation of slopes, per standard deviation of the feature. None: `reg_lambda`; infinite:
+    constant leaves."""
+
+    linear_extrapolation: Literal["clip", "free"] = parameter(default="clip")
+    """What new rows get beyond the bounds of a leaf. "clip" holds what a leaf predicts for new rows within
+    what it predicted for the rows it was fitted on; "free" lets lines run on."""
+
+
+@declares
+class SparseLeafParameters:
+    """Sparse leaves."""
+
+    leaf_k: int = parameter(default=20, within="[1, inf)")
+    """Outputs of a sparse leaf, at most as many as there are."""
+
+    leaf_support: Literal["own", "shared"] = parameter(default="own")
+    """Each sparse leaf chooses its outputs, or the two children of a node share theirs."""
+
+    split_search: Literal["auto", "histogram", "exact", "sketch"] = parameter(default="auto")
+    """How splits are found. "histogram": from histograms of all outputs (or of `sketch`). With
+    `leaf="sparse"` and an objective that leaves zeros alone ("squared_hinge", "squared_error") targets,
+    scores and gradients can stay sparse whatever the number of outputs: "sketch" lets a small sketch of the
+    gradients propose splits and judges them by exact sums; "exact" tries every feature (GBDT-SPARSE as
+    published), which is slower. "auto": "sketch" where y is a SciPy sparse matrix and leaves are sparse, else
+    "histogram"."""
+
+    threshold_step: float = parameter(default=0.05, within="[0, 1)")
+    """With `split_search="exact"`: a threshold at every such share of a node's rows; 0: wherever there is
+    one."""
+
+
+@declares
+class DataParameters:
+    """Features and targets."""
+
+    max_bins: int = parameter(default=MAX_BINS, within=f"[2, {MAX_BINS}]")
+    """Bins per numeric feature; missing values have a bin of their own. Unused where X is a
+    :class:`polyleaf.Dataset`."""
+
+    categorical_features: Literal["from_dtype"] | Sequence[Any] | np.ndarray | None = parameter(
+        default=FROM_DTYPE
+    )
+    """Which features are categories without order: the categorical columns of a pandas, polars or Arrow
+    table; none; or a list of names, of indices, or a boolean mask. Unused where X is a
+    :class:`polyleaf.Dataset`."""
+
+    missing_targets: Literal["error", "ignore"] = parameter(default="error")
+    """What NaN in y means. "ignore": a value that is not known; the row still teaches the other outputs. Not
+    for multi-class."""
+
+    base_score: float | Sequence[float] | np.ndarray | None = parameter(default=None)
+    """Raw score, or one for each output, that boosting starts from. In the unit of y where there is no link
+    function, otherwise before the link (log-odds, log of the mean). None: the best constant for the training
+    data."""
+
+
+@declares
+class ProjectionParameters:
+    """Projection of wide features."""
+
+    projection: ProjectionKind | Projector | None = parameter(default=None)
+    """Turn wide and sparse X into few dense features first. Part of the fitted model, applied by every
+    prediction; see :mod:`polyleaf.projections`. "leml" learns from y."""
+
+    projection_dim: int | None = parameter(default=None, within="[1, inf)")
+    """Features that come out of it; None: 100."""
+
+    tfidf: bool = parameter(default=Projector.tfidf)
+    """Before the projection, weight columns by inverse frequency and give rows length 1: for counts of
+    words."""
+
+
+@declares
+class EvaluationParameters:
+    """Evaluation."""
+
+    eval_metric: str | Callable[..., Any] | list[Any] | tuple[Any, ...] | None = parameter(
+        default=None, everyday=True
+    )
+    """What to measure on evaluation sets, or a list of it. A callable takes `(y_true, y_pred)` and returns a
+    number, of which smaller is better for early stopping unless told otherwise. None: the metric that goes
+    with the objective."""
+
+    early_stopping_rounds: int | None = parameter(default=None, within="[1, inf)", everyday=True)
+    """Stop when the last metric of the last evaluation set has not improved for so many rounds. Prediction
+    then uses the rounds up to the best one. Needs an evaluation set or `validation_fraction`. For more
+    control use :class:`polyleaf.callbacks.EarlyStopping`."""
+
+    validation_fraction: float | None = parameter(default=None, within="(0, 1)", everyday=True)
+    """Set aside this fraction of the training rows (stratified by class where possible) as an evaluation set.
+    None: train on all."""
+
+    callbacks: Any = parameter(default=None)
+    """List of callbacks: see :mod:`polyleaf.callbacks`. Those passed to `fit` come on top."""
+
+
+@declares
+class RunningParameters:
+    """Running."""
+
+    random_state: int | np.random.RandomState | None = parameter(
+        default=0, within=f"[0, {2**32 - 1}]", everyday=True
+    )
+    """Seed of all sampling. With an int, the same call gives the same model, bit for bit, on any number of
+    threads. None: another seed each time."""
+
+    n_jobs: int | None = parameter(default=None, everyday=True)
+    """Threads. None: all cores (or OMP_NUM_THREADS, where set); -1: all cores."""
+
+    verbose: int | bool | None = parameter(default=None, within="[0, inf)", everyday=True)
+    """0: silent. 1: a progress bar (where there is no terminal: about ten lines). n > 1: the metric values
+    every n rounds. None: silent in scripts; in an interactive session a progress bar appears after two
+    seconds."""
+
+    warm_start: bool = parameter(default=False)
+    """Go on from the model of the last `fit`; `n_estimators` is then the total."""
+
+
+@declares
+class SharedParameters(
+    RunningParameters,
+    EvaluationParameters,
+    ProjectionParameters,
+    DataParameters,
+    SparseLeafParameters,
+    LinearLeafParameters,
+    LeafParameters,
+    OutputParameters,
+    CurvatureParameters,
+    SamplingParameters,
+    PenaltyParameters,
+    TreeParameters,
+    BoostingParameters,
+):
+    """What both estimators have."""
+
+
+@declares
+class RegressorParameters(SharedParameters):
+    """Regression."""
+
+    objective: str | Callable[..., Any] | Objective = parameter(
+        default="squared_error", kw_only=False, everyday=True
+    )
+    """Loss to minimise. "squared_error", "absolute_error", "quantile", "huber", "poisson", "gamma",
+    "tweedie", "logistic" (y in [0, 1]), a name that XGBoost or LightGBM has for these, or a loss written with
+    JAX, or a function that returns `(gradient, curvature)`: see :class:`polyleaf.objectives.Custom`."""
+
+    quantile_alpha: float | Sequence[float] | np.ndarray = parameter(default=Quantile.alpha, within="(0, 1)")
+    """Levels for objective "quantile". Several make several outputs: for y with T columns and A levels,
+    predictions are `(n_rows, T * A)`, the levels of the first column first."""
+
+    huber_delta: float = parameter(default=Huber.delta, within="(0, inf)")
+    """Where the Huber loss becomes linear; in the unit of y, or of the normalised y."""
+
+    tweedie_variance_power: float = parameter(default=Tweedie.variance_power, within="(1, 2)")
+    """Between 1 (Poisson) and 2 (gamma)."""
+
+    normalize_targets: bool = parameter(default=False)
+    """Train on outputs of mean 0 and standard deviation 1, so that outputs on large scales do not decide the
+    splits alone; predictions and metrics are in the unit of y."""
+
+
+@declares
+class ClassifierParameters(SharedParameters):
+    """Classification."""
+
+    objective: str | Callable[..., Any] | Objective = parameter(default="auto", kw_only=False, everyday=True)
+    """Loss to minimise. "auto": "logistic" for two classes and for labels, "softmax" for more classes.
+    "exponential" and "exponential_margin" are for more classes, too; "logistic" and "squared_hinge" (which
+    gives no probabilities) take these one against the rest. Or a name that XGBoost or LightGBM has for these,
+    or a loss written with JAX, or a function that returns `(gradient, curvature)`: see
+    :class:`polyleaf.objectives.Custom`. Targets are then class numbers, or 0 and 1."""
+
+    softmax_curvature: str = parameter(default=Softmax.softmax_curvature, choices=SOFTMAX_CURVATURES)
+    """Curvature of the softmax objective: see :mod:`polyleaf.objectives.softmax`."""
+
+    class_weight: dict[Any, Any] | list[Any] | Literal["balanced"] | None = parameter(default=None)
+    """`{label: weight}`; "balanced": inverse to the frequency. Multi-label: `{0: weight, 1: weight}` for all
+    labels or a list of these; "balanced" is done for each label."""
+
+    scale_pos_weight: float | Sequence[float] | np.ndarray | None = parameter(default=None, within="(0, inf)")
+    """Weight of the positive class, or of the positives of each label. Objective "logistic" only."""

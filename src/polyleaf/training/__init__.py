@@ -1,0 +1,1 @@
+"""How a model comes about: the loop, and the parts that it is composed of."""

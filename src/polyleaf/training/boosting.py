@@ -1,0 +1,161 @@
+"""The boosting loop: derivatives -> tree -> leaf values -> raw scores -> callbacks.
+
+Owns the order in which the parts are called. Must not know how any of them works, or which there are: they
+are chosen in `parts`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from polyleaf.callbacks import Callback, EvalsLog
+from polyleaf.inputs.dataset import Dataset
+from polyleaf.model import Model
+from polyleaf.objectives import Objective
+from polyleaf.settings.settings import Settings
+from polyleaf.training.eval_sets import EvalSet, OutputsLog
+from polyleaf.training.parts import Parts, parts_of, problem_of
+
+__all__ = ["Run", "boost"]
+
+# Rounds in a row without growth after which training ends, where rows or features are drawn.
+UNLUCKY_ROUNDS = 10
+
+
+def boost(
+    dataset: Dataset,
+    target: Any,
+    weight: np.ndarray | None,
+    objective: Objective,
+    settings: Settings,
+    *,
+    eval_sets: Sequence[EvalSet] = (),
+    callbacks: Iterable[Callback] = (),
+    init_model: Model | None = None,
+    base_score: np.ndarray | None = None,
+    **about: Any,
+) -> tuple[Model, EvalsLog, OutputsLog]:
+    """Boost trees on one data set.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Binned features.
+    target : ndarray of shape (n_rows, K) float32, or (n_rows,) int32 class ids, or csr_matrix
+        A csr_matrix where `settings.keeps_labels_sparse`.
+    weight : ndarray of shape (n_rows,) or (n_rows, K), float32, or None
+    objective : Objective
+    settings : Settings
+    eval_sets : sequence of EvalSet
+    callbacks : iterable of Callback
+        Called in order; every one is called in every round.
+    init_model : Model, optional
+        Training goes on from its trees (they are copied, not changed). Its mapper must be the data set's.
+    base_score : ndarray of shape (K,), float64, optional
+        Instead of the objective's own.
+    **about
+        Kept in the model, see `Model`: `target_scale` and `target_offset` where the target is
+        `(y - offset) / scale`, `output_names`, `projection`, `metadata`.
+
+    Returns
+    -------
+    model : Model
+    evals_log : dict
+        `{data name: {metric name: [value of each round]}}`.
+    outputs_log : dict
+        The same for each output, arrays (K,), of the metrics for which that means something; empty for a
+        single output.
+
+    Notes
+    -----
+    Ctrl-C ends the training: the rounds that were complete are kept, and a warning says so.
+    """
+    callbacks = list(callbacks)
+    problem = problem_of(objective, target, weight, settings)
+    if init_model is not None:
+        model = init_model.copy()
+        model.best_iteration = model.best_score = None  # of the run before
+        model.learning_rate = settings.run.learning_rate
+    else:
+        base_score = problem.base_score(settings.workers) if base_score is None else base_score
+        model = Model(
+            mapper=dataset.mapper,
+            objective=objective,
+            base_score=base_score,
+            learning_rate=settings.run.learning_rate,
+            feature_names=dataset.feature_names,
+            **about,
+        )
+    problem.set_base(model.base_score)
+    for metric in (metric for e in eval_sets for metric in e.metrics):
+        metric.know_training(target, problem.n_outputs)
+    watchers = [c.after_layer for c in callbacks if getattr(c, "watches_layers", False)]
+    run = Run(settings, parts_of(settings, problem, dataset, weight, model, eval_sets, watchers))
+    run.go(callbacks)
+    return model, run.evaluation.log, run.evaluation.log_by_output
+
+
+class Run:
+    """One training: its parts, and the order in which they are called."""
+
+    def __init__(self, settings: Settings, parts: Parts) -> None:
+        self.state, self.structure, self.fitter, self.model, self.sampler, self.evaluation = parts
+        one_tree = settings.run.multi_strategy == "multi_output_tree" or self.model.n_outputs == 1
+        self.outputs = [-1] if one_tree else list(range(self.model.n_outputs))  # of the trees of a round
+        self.n_rounds, self.renews_for_trees = settings.run.n_estimators, settings.run.refresh != "round"
+        self.barren = 0  # rounds in a row without growth
+
+    def go(self, callbacks: Sequence[Callback]) -> None:
+        """All rounds, unless a callback, Ctrl-C or the end of growth comes before."""
+        model, log = self.model, self.evaluation.log
+        for callback in callbacks:
+            callback.before_training(model)
+        round = first = model.n_rounds
+        try:
+            for round in range(first, first + self.n_rounds):
+                if any([callback.before_iteration(model, round, log) for callback in callbacks]):
+                    break
+                may_grow = self.step(round)
+                self.evaluation.update()
+                stops = [callback.after_iteration(model, round, log) for callback in callbacks]
+                if any(stops) or not may_grow:
+                    break
+        except KeyboardInterrupt:
+            self.forget_incomplete(round)
+            warnings.warn(
+                f"Training was interrupted; the {model.n_rounds} rounds that were complete are kept.",
+                stacklevel=3,
+            )
+        for callback in callbacks:
+            callback.after_training(model)
+
+    def step(self, round: int) -> bool:
+        """One round: a tree for all outputs, or one for each. False when growth has come to an end."""
+        state, grew = self.state, False
+        state.renew()
+        draw = self.sampler.draw(state.gradients_of_rows(), round)
+        for output in self.outputs:
+            if self.renews_for_trees:
+                state.renew()
+            grown = self.structure.grow(draw, output)
+            leaves = self.fitter.fit(grown, draw, output, self.model.learning_rate)
+            # A single leaf moves all rows: once they are where they belong, there may be something to split.
+            grew |= grown.tree.n_leaves > 1 or not state.cancel(output)
+            state.add(grown, leaves, output)
+            self.model.append(grown.tree, leaves, round, output)
+        return self._may_grow(grew, draw.is_chance)
+
+    def _may_grow(self, grew: bool, is_chance: bool) -> bool:
+        """Whether there may be something to grow: the next draw of rows or features may be luckier."""
+        self.barren = 0 if grew else self.barren + 1
+        return self.barren < (UNLUCKY_ROUNDS if is_chance else 1)
+
+    def forget_incomplete(self, round: int) -> None:
+        """After Ctrl-C: forget trees and scores of a round that was not finished."""
+        if np.count_nonzero(self.model.round_of_tree == round) < len(self.outputs):
+            self.model.truncate(round)
+        self.evaluation.forget_incomplete()

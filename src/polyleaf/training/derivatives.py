@@ -1,0 +1,129 @@
+"""Gradients and curvature at the raw scores, in the forms that structure and leaves ask for.
+
+Owns the arrays that objectives fill, and which curvature serves what. Must not know trees, or how a score is
+computed from its derivatives.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+import polyleaf._core as _core
+from polyleaf.objectives.base import Problem
+from polyleaf.objectives.packed import packed_diagonal, packed_size
+from polyleaf.settings.settings import COUPLED, Curvature
+from polyleaf.threads import Workers
+
+__all__ = ["Derivatives", "cancel", "column", "mean_over_outputs"]
+
+# As the core has it for splits: what gains less than this share is not told from rounding.
+_LEAST_RELATIVE_GAIN = 2.0**-20
+
+_BINS_AT_A_TIME = 8 * 256  # of one tile of features
+
+
+class Derivatives:
+    """What an objective says at the raw scores.
+
+    Attributes
+    ----------
+    g : ndarray of shape (n_rows, K), float32
+    h : ndarray of shape (n_rows, 1) or (n_rows, K), float32, or None
+        None: 1 throughout, or not asked for.
+    full : ndarray of shape (n_rows, K (K + 1) / 2), float32, or None
+        Lower triangles of the rows' Hessians, row after row; None where nobody asks for them.
+    row_weight : ndarray of shape (n_rows,), float32, or None
+        Weights of whole rows, where there are such.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        curvature: Curvature,
+        weight: np.ndarray | None,
+        memory: int,
+        workers: Workers,
+    ) -> None:
+        n, k = problem.n_rows, problem.n_outputs
+        self.row_weight = weight if weight is not None and weight.ndim == 1 else None
+        self._problem, self._wanted, self._workers = problem, curvature.leaf_curvature, workers
+        self.g = np.empty((n, k), np.float32)
+        is_full = k > 1 and curvature.couples
+        if is_full:
+            _check_memory(n, k, curvature, memory)
+        self.full = np.empty((n, packed_size(k)), np.float32) if is_full else None
+        shape = (n, k) if is_full else problem.curvature_shape()
+        self.h = None if shape is None else np.empty(shape, np.float32)
+
+    def renew(self, raw: np.ndarray) -> None:
+        """Compute all of them at raw scores (n_rows, K), float32."""
+        if self.full is None:
+            self._problem.derivatives(raw, self.g, self.h, self._workers.n_threads)
+            return
+        self._problem.full_curvature(raw, self.g, self.full, self._workers.n_threads)
+        np.take(self.full, packed_diagonal(self.g.shape[1]), axis=1, out=self.h)
+
+    def of_output(self, output: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """Gradient and curvature of one output (n_rows, 1), or of all where `output` is -1."""
+        if output < 0:
+            return self.g, self.h
+        return column(self.g, output), None if self.h is None else column(self.h, output)
+
+    def cancel(self, output: int) -> bool:
+        """Whether one step for all rows would gain next to nothing."""
+        g, _ = self.of_output(output)
+        return cancel(g.sum(axis=0, dtype=np.float64), g, len(g))
+
+    def for_leaves(self, output: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """What leaf values are fitted on: g, and h of 1, K or K (K + 1) / 2 columns, or None (1 a row)."""
+        g, h = self.of_output(output)
+        if self._wanted in COUPLED and self.full is not None:
+            return g, self.full
+        if self._wanted == "none":
+            return g, None if self.row_weight is None else self.row_weight.reshape(-1, 1)
+        if self._wanted == "shared" and h is not None:
+            return g, mean_over_outputs(h, self._workers)
+        return g, h
+
+
+def mean_over_outputs(h: np.ndarray, workers: Workers) -> np.ndarray:
+    """One curvature a row: (n_rows, 1)."""
+    return h if h.shape[1] == 1 else _core.row_means(h, workers)
+
+
+def cancel(sums: np.ndarray, g: np.ndarray, n_rows: int) -> bool:
+    """Whether gradients `g`, all that are not 0, of these sums (K,) over the rows leave no step to take.
+
+    With a curvature of 1, a step for all rows gains sum^2 / n; steps for each row alone gain the squares.
+    """
+    # In float64, and not by a library whose sums depend on the number of threads.
+    squares = np.einsum("i,i->", g.ravel(), g.ravel(), dtype=np.float64)
+    return float(np.sum(sums**2)) <= _LEAST_RELATIVE_GAIN * n_rows * float(squares)
+
+
+def column(matrix: np.ndarray, k: int) -> np.ndarray:
+    """Column k as an array (n, 1) of its own; a single column serves every k."""
+    return matrix if matrix.shape[1] == 1 else np.ascontiguousarray(matrix[:, k : k + 1])
+
+
+def _check_memory(n_rows: int, n_outputs: int, curvature: Curvature, limit: int) -> None:
+    """Refuse Hessians that do not fit the memory that the user has set.
+
+    They are held as float32, and where splits need them as 16-bit channels too, which each thread sums in the
+    bins of eight features at a time. Counted for one thread: whether a model can be trained must not depend
+    on how many there are.
+    """
+    entries = packed_size(n_outputs)
+    needed = 4 * n_rows * entries
+    if curvature.curvature in COUPLED:
+        needed += (2 * n_rows + 4 * _BINS_AT_A_TIME) * (entries + n_outputs)
+    if needed > limit:
+        raise ValueError(
+            f"Full Hessians of {n_rows} rows and {n_outputs} outputs are {entries} numbers a row and need at "
+            f"least {_size(needed)}, more than histogram_memory ({_size(limit)}). Raise "
+            'histogram_memory, or use "diagonal" for curvature and leaf_curvature.'
+        )
+
+
+def _size(n_bytes: float) -> str:
+    return f"{n_bytes / 2**30:.1f} GiB" if n_bytes >= 2**29 else f"{n_bytes / 2**20:.1f} MiB"

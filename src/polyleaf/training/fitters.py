@@ -1,0 +1,133 @@
+"""Leaf fitters: what the leaves of a grown tree hold, from the derivatives of their rows.
+
+Owns which derivatives and settings the core's leaf fitting is given, for each kind of leaf. Must not know how
+trees are grown or what becomes of the leaves; the arithmetic is in cpp/leaves.
+
+All have one method, `fit(grown, draw, output, learning_rate)`:
+
+grown : Grown
+    The tree, and the leaf of every row.
+draw : Draw
+    The rows to fit on.
+output : int
+    The one output that the tree is for; -1: all.
+learning_rate : float
+    It is in the leaves.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+import polyleaf._core as _core
+from polyleaf.inputs.dataset import Dataset
+from polyleaf.model.leaf_kinds import Leaves
+from polyleaf.settings.settings import LinearLeaf, Settings, SparseLeaf, Step
+from polyleaf.training.derivatives import Derivatives, column
+from polyleaf.training.label_state import LabelState
+from polyleaf.training.sampling import Draw
+from polyleaf.training.state import DenseState
+from polyleaf.training.structure import Grown
+
+
+class Fitter(Protocol):
+    """What fits leaves."""
+
+    def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
+        """The leaves of one tree."""
+        ...
+
+
+class ConstantFitter:
+    """A vector in each leaf: one Newton step."""
+
+    def __init__(self, derivatives: Derivatives, settings: Settings) -> None:
+        self._derivatives, self._step, self._workers = derivatives, settings.step, settings.workers
+        self._block_size = settings.curvature.block_of_leaves
+
+    def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
+        data = *self._derivatives.for_leaves(output), grown.leaf_of_row, grown.tree.n_leaves
+        step = leaf_config(self._step, learning_rate, self._block_size)
+        return _core.newton_leaves(*data, step, *draw.sample, self._workers)
+
+
+class QuantileFitter:
+    """A vector in each leaf that minimises the loss, where the objective knows it: quantiles of residuals."""
+
+    def __init__(self, state: DenseState, settings: Settings) -> None:
+        self._state, self._workers = state, settings.workers
+
+    def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
+        sizes = grown.tree.n_leaves, draw.rows, self._workers.n_threads
+        values = self._state.problem.renew_leaves(self._state.raw, grown.leaf_of_row, *sizes)
+        return (values if output < 0 else column(values, output)) * np.float32(learning_rate)
+
+
+class SparseFitter:
+    """A value for each of the `leaf_k` outputs that gain most (GBDT-MO, section III-B); docs/leaves.md."""
+
+    def __init__(self, derivatives: Derivatives, leaf: SparseLeaf, settings: Settings) -> None:
+        self._derivatives, self._leaf = derivatives, leaf
+        self._step, self._workers = settings.step, settings.workers
+
+    def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
+        data = *self._derivatives.for_leaves(output), grown.leaf_of_row, grown.tree.n_leaves
+        shared = grown.tree if self._leaf.leaf_support == "shared" else None
+        kept = self._leaf.leaf_k, shared, leaf_config(self._step, learning_rate)
+        return _core.sparse_leaves(*data, *kept, *draw.sample, self._workers)
+
+
+class LabelFitter:
+    """The same from gradients that hold few labels of very many."""
+
+    def __init__(self, state: LabelState, leaf: SparseLeaf, settings: Settings) -> None:
+        self._state, self._leaf = state, leaf
+        self._step, self._workers = settings.step, settings.workers
+
+    def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
+        data = self._state.gradients, self._state.weight, grown.leaf_of_row, grown.tree.n_leaves
+        kept = self._leaf.leaf_k, leaf_config(self._step, learning_rate)
+        return _core.sparse_leaves_of_sparse(*data, *kept, *draw.sample, self._workers)
+
+
+class LinearFitter:
+    """A linear function of a few features in each leaf (GBDT-PL); see docs/linear-leaves.md.
+
+    Attributes
+    ----------
+    table : _core.LinearTable
+        What each feature is worth as a regressor.
+    """
+
+    def __init__(
+        self, derivatives: Derivatives, leaf: LinearLeaf, dataset: Dataset, settings: Settings
+    ) -> None:
+        self._derivatives, self._leaf, self._features = derivatives, leaf, dataset.raw_features()
+        self._step, self._workers = settings.step, settings.workers
+        weight, n_threads = derivatives.row_weight, self._workers
+        self.table = _core.LinearTable(dataset.bins, self._features, weight, n_threads)
+
+    def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
+        step = _core.LinearLeafConfig(
+            reg_lambda=self._step.reg_lambda,
+            linear_lambda=self._leaf.slope_lambda,
+            learning_rate=learning_rate,
+            max_regressors=self._leaf.linear_features,
+            clip=self._leaf.linear_extrapolation == "clip",
+        )
+        g, h = self._derivatives.for_leaves(output)
+        data = g, h, grown.leaf_of_row, grown.tree, self._features, self.table
+        return _core.linear_leaves(*data, step, *draw.sample, self._workers)
+
+
+def leaf_config(step: Step, learning_rate: float = 1.0, block_size: int = 0) -> _core.LeafConfig:
+    """The Newton step of leaves, which splits of labels are judged by, whatever the learning rate."""
+    return _core.LeafConfig(
+        reg_lambda=step.reg_lambda,
+        reg_alpha=step.reg_alpha,
+        max_delta_step=step.max_delta_step,
+        learning_rate=learning_rate,
+        block_size=block_size,
+    )

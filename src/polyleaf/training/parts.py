@@ -1,0 +1,172 @@
+"""What a run is made of: the one place where parts are chosen.
+
+Owns: which state, structure and fitter go with which settings. Must not know: in which order they are called
+(`boosting`), or how any of them works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from polyleaf.inputs.dataset import Dataset
+from polyleaf.model import Model
+from polyleaf.model.leaf_kinds import Leaves
+from polyleaf.objectives import Objective
+from polyleaf.objectives.base import Problem
+from polyleaf.objectives.sparse import SparseProblem
+from polyleaf.settings.settings import LinearLeaf, Settings, SparseLeaf
+from polyleaf.sketches import get_sketch
+from polyleaf.training import fitters, splits
+from polyleaf.training.derivatives import Derivatives
+from polyleaf.training.eval_sets import EvalSet, Evaluation
+from polyleaf.training.label_state import LabelState
+from polyleaf.training.layers import Layers
+from polyleaf.training.sampling import Draw, Sampler
+from polyleaf.training.state import DenseState
+from polyleaf.training.structure import Grown, Limits, Structure
+
+__all__ = ["Parts", "parts_of", "problem_of"]
+
+
+class State(Protocol):
+    """Raw scores of the rows trained on, and what the objective says there."""
+
+    def renew(self) -> None:
+        """Compute derivatives at the raw scores, unless they are there."""
+
+    def gradients_of_rows(self) -> np.ndarray:
+        """By what rows are sampled."""
+
+    def cancel(self, output: int) -> bool:
+        """Whether one step for all rows would gain next to nothing; `output` -1: in all outputs."""
+
+    def add(self, grown: Grown, leaves: Leaves, output: int) -> None:
+        """Add a tree to the raw scores."""
+
+
+class Grows(Protocol):
+    """The structure of trees, with what splits are judged by."""
+
+    def grow(self, draw: Draw, output: int) -> Grown:
+        """One tree, for one output or for all (-1)."""
+
+
+class Parts(NamedTuple):
+    """The parts of a run, and what goes along: draws, and data that are watched."""
+
+    state: State
+    structure: Grows
+    fitter: fitters.Fitter
+    model: Model
+    sampler: Sampler
+    evaluation: Evaluation
+
+
+def problem_of(objective: Objective, target: Any, weight: np.ndarray | None, settings: Settings) -> Any:
+    """The objective, bound to the data as the state will hold it."""
+    if settings.keeps_labels_sparse:
+        return SparseProblem(objective, target, weight)
+    return objective.prepare(target, weight)
+
+
+def parts_of(
+    settings: Settings,
+    problem: Any,
+    dataset: Dataset,
+    weight: np.ndarray | None,
+    model: Model,
+    eval_sets: Sequence[EvalSet],
+    watchers: Sequence[Callable[..., Any]],
+) -> Parts:
+    """Choose the parts of a run.
+
+    Parameters
+    ----------
+    settings : Settings
+    problem
+        As `problem_of` gives it.
+    dataset : Dataset
+    weight : ndarray of shape (n_rows,) or (n_rows, K), float32, or None
+    model : Model
+        Trees that it has are in the raw scores.
+    eval_sets : sequence of EvalSet
+    watchers : sequence of callable
+        The hooks `after_layer` of callbacks that have one.
+    """
+    choose = _label_parts if settings.keeps_labels_sparse else _dense_parts
+    state, structure, fitter = choose(settings, problem, dataset, weight, model)
+    nodes_draw = settings.growth.colsample_bynode < 1
+    sampler = Sampler(settings.sampling, dataset.n_features, weight, nodes_draw)
+    evaluation = Evaluation(eval_sets, model, state.new_scores, watchers)
+    if settings.run.refresh != "layer":
+        return Parts(state, structure, fitter, model, sampler, evaluation)
+    assert isinstance(state, DenseState)
+    layers = Layers(state, structure, fitter, sampler, model, evaluation.show_layer)
+    return Parts(state, layers, layers, model, sampler, evaluation)
+
+
+def _label_parts(
+    settings: Settings, problem: SparseProblem, dataset: Dataset, weight: np.ndarray | None, model: Model
+) -> tuple[DenseState | LabelState, Structure, fitters.Fitter]:
+    """Few of very many labels: leaves that hold few outputs, and splits that are judged by exact sums."""
+    leaf, bins = settings.leaf, dataset.bins
+    assert isinstance(leaf, SparseLeaf)
+    is_exact = leaf.split_search == "exact"
+    if is_exact and np.any(dataset.mapper.is_categorical_):
+        raise ValueError(
+            'split_search="exact" is for numeric features; use "sketch" where some are categorical.'
+        )
+    state = LabelState(problem, dataset, model, settings.workers)
+    judge = (splits.ExactSplits if is_exact else splits.VerifiedSplits)(bins, state, leaf, settings)
+    return state, Structure(bins, judge, Limits(), settings), fitters.LabelFitter(state, leaf, settings)
+
+
+def _dense_parts(
+    settings: Settings, problem: Problem, dataset: Dataset, weight: np.ndarray | None, model: Model
+) -> tuple[DenseState | LabelState, Structure, fitters.Fitter]:
+    """All outputs of all rows: splits by histograms, and a fitter for each kind of leaf."""
+    leaf, step, run, bins = settings.leaf, settings.step, settings.run, dataset.bins
+    memory, workers = settings.growth.histogram_memory_bytes, settings.workers
+    derivatives = Derivatives(problem, settings.curvature, weight, memory, workers)
+    state = DenseState(problem, derivatives, dataset, model, workers)
+    sketch = get_sketch(run.sketch, run.sketch_dim, problem.n_outputs)
+    channels: splits.PlainChannels | splits.LookaheadChannels = splits.PlainChannels(workers)
+    limits = Limits(step.reg_alpha, step.max_delta_step)
+    fitter: fitters.Fitter
+    match leaf:
+        case SparseLeaf():
+            _check_sparse(problem, leaf)
+            fitter = fitters.SparseFitter(derivatives, leaf, settings)
+            limits = Limits(*limits[:2], leaf.leaf_k, leaf.leaf_support == "shared")
+        case LinearLeaf():
+            _refuse_renewal(problem, "linear")
+            fitter = fitters.LinearFitter(derivatives, leaf, dataset, settings)
+            if leaf.looks_ahead:
+                channels = splits.LookaheadChannels(fitter.table, leaf, workers)
+        case _ if problem.objective.renews_leaves:
+            fitter = fitters.QuantileFitter(state, settings)
+        case _:
+            fitter = fitters.ConstantFitter(derivatives, settings)
+    judge = splits.HistogramSplits(bins, derivatives, sketch, channels, settings)
+    return state, Structure(bins, judge, limits if sketch is None else Limits(), settings), fitter
+
+
+def _check_sparse(problem: Problem, leaf: SparseLeaf) -> None:
+    _refuse_renewal(problem, "sparse")
+    if leaf.leaf_k > problem.n_outputs:
+        raise ValueError(
+            f"leaf_k={leaf.leaf_k} is more than the {problem.n_outputs} outputs that there are; set it to "
+            'fewer, or leaf="constant" for all of them.'
+        )
+
+
+def _refuse_renewal(problem: Problem, kind: str) -> None:
+    """Refuse objectives whose leaves are no Newton steps."""
+    if problem.objective.renews_leaves:
+        raise ValueError(
+            f"Objective {problem.objective.name!r} fits its leaves by quantiles of their residuals, for "
+            f'which {kind} leaves have no step; use leaf="constant", or objective="huber".'
+        )

@@ -1,0 +1,363 @@
+"""The user's data, made ready: features projected, read and binned, rows held out, evaluation sets alike.
+
+Owns the order of these steps. Must not know objectives, the loop, or scikit-learn's base classes: of an
+estimator it reads parameters, and keeps scikit-learn's books of features on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import validate_data
+
+from polyleaf.inputs.binning import BinMapper
+from polyleaf.inputs.dataset import Dataset
+from polyleaf.inputs.features import FeatureTable, as_features
+from polyleaf.inputs.holdout import drawn_by_class
+from polyleaf.inputs.targets import Target, encode_sparse
+from polyleaf.metrics import Metric
+from polyleaf.model import Model
+from polyleaf.projections import Projection, Projector
+from polyleaf.settings.parameters import SharedParameters
+from polyleaf.training.eval_sets import EvalSet
+
+__all__ = ["FeatureReader", "Given", "Seeds", "codes_of", "evaluation_data", "prepare", "take_feature_names"]
+
+
+class Seeds(NamedTuple):
+    """One for each use of chance."""
+
+    hold_out: int
+    projection: int
+    training: int
+
+
+class Given(NamedTuple):
+    """Data as the user gave it."""
+
+    name: str
+    X: Any
+    y: Any
+    weight: Any
+
+    def completed(self) -> Given:
+        """What was not passed is taken from the Dataset, where X is one."""
+        if not isinstance(self.X, Dataset):
+            return self
+        y = self.X.y if self.y is None else self.y
+        return self._replace(y=y, weight=self.X.sample_weight if self.weight is None else self.weight)
+
+
+class Prepared(NamedTuple):
+    """What a run reads of the user's data.
+
+    Attributes
+    ----------
+    dataset : Dataset
+    target : Target
+        Of the rows of the data set.
+    eval_sets : list of EvalSet
+    projection : Projection or None
+        What made the features.
+    """
+
+    dataset: Dataset
+    target: Target
+    eval_sets: list[EvalSet]
+    projection: Projection | None
+
+
+@dataclass(frozen=True)
+class FeatureReader:
+    """How the features of one model are read, to train and to predict.
+
+    Attributes
+    ----------
+    estimator : SharedParameters
+        Its `n_features_in_` and `feature_names_in_` are set by training data, and checked by further data.
+    projection : Projection or None
+    n_threads : int
+    """
+
+    estimator: SharedParameters
+    projection: Projection | None
+    n_threads: int
+
+    def further(self, X: Any, mapper: BinMapper) -> FeatureTable:
+        """X as a checked table that agrees with the training data."""
+        if self.projection is not None:
+            plain = self.plain(X, reset=False)
+            return self.projected(self.projection.transform(plain, self.n_threads), mapper)
+        return as_features(X, reference=mapper, estimator=self.estimator, n_threads=self.n_threads)
+
+    def first(self, X: Any, mapper: BinMapper | None) -> FeatureTable:
+        """X to train on, projected already; `mapper` is that of the model to go on from."""
+        if self.projection is not None:
+            return self.projected(X, mapper)
+        return as_features(
+            X,
+            categorical_features=self.estimator.categorical_features,
+            reference=mapper,
+            estimator=self.estimator,
+            reset=True,
+            n_threads=self.n_threads,
+        )
+
+    def plain(self, X: Any, *, reset: bool) -> Any:
+        """X as numbers, dense or CSR, with scikit-learn's bookkeeping of names."""
+        numbers: Any = {"accept_sparse": "csr", "dtype": "numeric", "ensure_all_finite": False}
+        return validate_data(self.estimator, X, reset=reset, **numbers)
+
+    def projected(self, values: Any, mapper: BinMapper | None) -> FeatureTable:
+        """What a projection has made, as a table."""
+        assert self.projection is not None
+        names = self.projection.feature_names
+        return as_features(values, feature_names=names, reference=mapper, n_threads=self.n_threads)
+
+
+def prepare(
+    p: SharedParameters,
+    given: Given,
+    target: Target,
+    further: Sequence[Given],
+    metrics: list[Metric],
+    start: Model | None,
+    seeds: Seeds,
+    n_threads: int,
+) -> Prepared:
+    """Make ready what `fit` was given.
+
+    Parameters
+    ----------
+    p : SharedParameters
+        The estimator.
+    given : Given
+        To train on.
+    target : Target
+        Its y, encoded.
+    further : sequence of Given
+        To evaluate on.
+    metrics : list of Metric
+        To measure on evaluation sets.
+    start : Model or None
+        What training goes on from.
+    seeds : Seeds
+    n_threads : int
+
+    Raises
+    ------
+    ValueError
+        Where X does not go with y, the parameters or the model to go on from.
+    """
+    X, target, aside = _hold_out(p, given, target, seeds.hold_out)
+    X, projection = _project(FeatureReader(p, None, n_threads), X, target, start, seeds.projection)
+    reader = FeatureReader(p, projection, n_threads)
+    keep_features = p.leaf == "linear" or (start is not None and start.reads_features)
+    dataset = _dataset(reader, X, target, start, keep_features)
+    eval_sets = [
+        _eval_set(reader, data.completed(), dataset.mapper, target, metrics, keep_features)
+        for data in [*further, *aside]
+    ]
+    return Prepared(dataset, target, eval_sets, projection)
+
+
+def take_feature_names(estimator: Any, n_features: int, names: Sequence[str] | None) -> None:
+    """Keep scikit-learn's books of features that were read before."""
+    estimator.n_features_in_ = n_features
+    if names is not None:
+        estimator.feature_names_in_ = np.asarray(names, dtype=object)
+    elif hasattr(estimator, "feature_names_in_"):
+        del estimator.feature_names_in_
+
+
+# --- rows ------------------------------------------------------------------------------------------
+
+
+def _hold_out(
+    p: SharedParameters, given: Given, target: Target, seed: int
+) -> tuple[Any, Target, list[Given]]:
+    """Set `validation_fraction` of the rows aside: (X, target, the rows set aside, if any)."""
+    _, X, y, weight = given
+    n_rows = _n_rows(X)
+    if target.n_rows != n_rows:
+        raise ValueError(
+            f"Found input variables with inconsistent numbers of samples: X has {n_rows} rows, y has "
+            f"{target.n_rows}."
+        )
+    if n_rows == 1:
+        raise ValueError(
+            "Found array with 1 sample(s) (n_samples=1) while a minimum of 2 is required by "
+            f"{type(p).__name__}."
+        )
+    if p.validation_fraction is None:
+        return X, target, []
+    if isinstance(X, Dataset):
+        raise ValueError("validation_fraction cannot split a Dataset: pass validation data as eval_set.")
+    train, aside = drawn_by_class(n_rows, p.validation_fraction, seed, target.class_of_row())
+    weight = None if np.ndim(weight) == 0 else np.asarray(weight)[aside]
+    held_y = _safe_indexing(y.tocsr() if hasattr(y, "tocsr") else y, aside)
+    held_out = Given("validation", _safe_indexing(X, aside), held_y, weight)
+    return _safe_indexing(X, train), target.take(train), [held_out]
+
+
+def _n_rows(X: Any) -> int:
+    """Rows of X as far as can be told before it is read; shape is checked when it is."""
+    shape = getattr(X, "shape", None)
+    if shape is None:
+        shape = np.asarray(X).shape
+    if len(shape) > 2:
+        raise ValueError(f"Found array with dim {len(shape)}, while dim <= 2 is required: X is {shape}.")
+    if len(shape) < 2:
+        found = "1D array" if shape else "scalar array"
+        raise ValueError(
+            f"Expected 2D array, got {found} instead. Reshape your data either using array.reshape(-1, 1) if "
+            "your data has a single feature or array.reshape(1, -1) if it contains a single sample."
+        )
+    return int(shape[0])
+
+
+# --- features --------------------------------------------------------------------------------------
+
+
+def checked_projector(p: SharedParameters) -> Projector | None:
+    """What `projection` and the parameters that go with it ask for."""
+    alone = p.projection_dim is None and not p.tfidf
+    if isinstance(p.projection, Projector):
+        if not alone:
+            raise ValueError(
+                "projection_dim and tfidf go with the name of a projection; a Projector has its own."
+            )
+        return p.projection
+    if p.projection is None:
+        if not alone:
+            raise ValueError('projection_dim and tfidf mean nothing without projection ("leml", say).')
+        return None
+    projector = Projector(p.projection, tfidf=p.tfidf)
+    return projector if p.projection_dim is None else replace(projector, dim=p.projection_dim)
+
+
+def _project(
+    reader: FeatureReader, X: Any, target: Target, start: Model | None, seed: int
+) -> tuple[Any, Projection | None]:
+    """X to train on: projected, where that is wanted, by what is learned here or was learned before."""
+    projector = checked_projector(reader.estimator)
+    projection = None if start is None else start.projection
+    if projector is None and projection is None:
+        return X, None
+    if isinstance(X, Dataset):
+        raise ValueError(
+            "A Dataset holds features that are binned already: pass the raw X where projection is set."
+        )
+    categorical = reader.estimator.categorical_features
+    if not (categorical is None or isinstance(categorical, str)):
+        raise ValueError("projection mixes all features as numbers: categorical_features cannot be set.")
+    plain = reader.plain(X, reset=True)
+    if projection is not None:
+        return projection.transform(plain, reader.n_threads), projection
+    assert projector is not None
+    if plain.shape[0] != target.n_rows:
+        raise ValueError(f"X has {plain.shape[0]} rows, y has {target.n_rows}.")
+    projection, projected = projector.fit_transform(
+        plain, target.indicators(), seed=seed, n_threads=reader.n_threads
+    )
+    return projected, projection
+
+
+def _dataset(
+    reader: FeatureReader, X: Any, target: Target, start: Model | None, keep_features: bool
+) -> Dataset:
+    if isinstance(X, Dataset):
+        take_feature_names(reader.estimator, X.n_features, X.feature_names)
+        if start is not None and not X.mapper.same_bins(start.mapper):
+            raise ValueError(
+                "This Dataset was binned apart from the model to go on from: make it with "
+                "reference=model.mapper, or pass the raw X."
+            )
+        return X
+    mapper = None if start is None else start.mapper
+    dataset = Dataset(
+        reader.first(X, mapper),
+        sample_weight=target.weight,
+        max_bins=reader.estimator.max_bins,
+        reference=mapper,
+        keep_features=keep_features,
+        n_jobs=reader.estimator.n_jobs,
+    )
+    if start is None:
+        dataset.pack()
+    return dataset
+
+
+def codes_of(X: Dataset, mapper: BinMapper) -> np.ndarray:
+    """The codes of a Dataset that was binned as the training data was."""
+    if not X.mapper.same_bins(mapper):
+        raise ValueError(
+            "This Dataset was binned apart from the training data: make it with reference=, or pass the raw "
+            "X."
+        )
+    return X.codes
+
+
+# --- evaluation sets -------------------------------------------------------------------------------
+
+
+def _eval_set(
+    reader: FeatureReader,
+    data: Given,
+    mapper: BinMapper,
+    training: Target,
+    metrics: list[Metric],
+    reads_features: bool,
+) -> EvalSet:
+    """Evaluation data, binned as the training data is; its target in the user's unit."""
+    (name, X, y, weight), encoding = data, training.encoding
+    if isinstance(X, Dataset):
+        codes, features = codes_of(X, mapper), X.raw_features() if reads_features else None
+    else:
+        table = reader.further(X, mapper)
+        codes = mapper.transform(table, reader.n_threads)
+        features = table.numbers() if reads_features else None
+    called = f"y of {name!r}"
+    if scipy.sparse.issparse(training.values):
+        kind: Any = encoding.kind
+        target = encode_sparse(y, weight, kind=kind, name=called, like=encoding)
+    else:
+        target = encoding.encode(y, weight, name=called, normalized=False)
+    if target.n_rows != codes.shape[1]:
+        raise ValueError(f"{called} has {target.n_rows} rows, its X has {codes.shape[1]}.")
+    return EvalSet(name, codes, target.values, target.weight, metrics, features)
+
+
+def evaluation_data(
+    eval_set: Any,
+    names: Sequence[str] | None,
+    weights: Sequence[Any] | None,
+    X_val: Any,
+    y_val: Any,
+    weight_val: Any,
+) -> list[Given]:
+    """All evaluation data given to `fit`."""
+    sets = [] if eval_set is None else [eval_set] if isinstance(eval_set, tuple) else list(eval_set)
+    for i, data in enumerate(sets):
+        if isinstance(data, Dataset):
+            sets[i] = (data, None)
+        elif not isinstance(data, tuple | list) or len(data) != 2:
+            raise ValueError(f"eval_set[{i}] must be a pair (X, y); eval_set is a list of them.")
+    names = [f"validation_{i}" for i in range(len(sets))] if names is None else list(names)
+    weights = [None] * len(sets) if weights is None else list(weights)
+    for what, entries in (("eval_names", names), ("eval_sample_weight", weights)):
+        if len(entries) != len(sets):
+            raise ValueError(f"{what} has {len(entries)} entries, but eval_set has {len(sets)}.")
+    found = [Given(name, X, y, weight) for name, (X, y), weight in zip(names, sets, weights, strict=True)]
+    if X_val is not None:
+        found.append(Given("validation", X_val, y_val, weight_val))
+    elif y_val is not None or weight_val is not None:
+        raise ValueError("y_val and sample_weight_val need X_val.")
+    if len({data.name for data in found}) < len(found):
+        raise ValueError(f"Evaluation sets need different names, got {[data.name for data in found]}.")
+    return found

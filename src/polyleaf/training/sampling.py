@@ -1,0 +1,227 @@
+"""Which rows and which features a tree sees: uniform row sampling, GOSS, features per tree.
+
+Owns the draw. Must not know what an objective, a tree or an estimator is: it sees gradients, a seed and a
+round.
+
+A draw orders the rows (or features) by a hash of (seed, round, index) and takes the smallest. The hash is a
+bijection of the index, so there are no ties: the sample has exactly the size asked for, and it does not
+depend on the version of NumPy, on the processor or on the number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral
+from typing import NamedTuple
+
+import numpy as np
+
+from polyleaf.settings.settings import Sampling
+
+__all__ = ["Draw", "Sampler", "sample_features", "sample_rows"]
+
+_ROWS, _FEATURES = 1, 2  # streams: rows and features of one round must not be drawn alike
+_BLOCK = 1 << 15  # rows squared at a time: keeps the temporary array in cache
+
+
+class Draw(NamedTuple):
+    """What chance gave one round: the rows and features its trees see; None: all.
+
+    Attributes
+    ----------
+    round : int
+    rows, multiplier
+        As `sample_rows` gives them.
+    features
+        As `sample_features` gives them.
+    is_chance : bool
+        Whether trees of another round may see others.
+    """
+
+    round: int
+    rows: np.ndarray | None
+    multiplier: np.ndarray | None
+    features: np.ndarray | None
+    is_chance: bool
+
+    @property
+    def sample(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Rows and multiplier: what the core is told."""
+        return self.rows, self.multiplier
+
+
+class Sampler:
+    """Draws, round after round.
+
+    Parameters
+    ----------
+    settings : Sampling
+    n_features : int
+    weight : ndarray of shape (n_rows,) or (n_rows, K), or None
+        A row of weight 0 is as good as absent.
+    nodes_draw : bool
+        Whether each node draws from the features of its tree.
+    """
+
+    def __init__(
+        self, settings: Sampling, n_features: int, weight: np.ndarray | None, nodes_draw: bool
+    ) -> None:
+        self._settings, self._n_features, self._nodes_draw = settings, n_features, nodes_draw
+        self._usable = _rows_of_weight(weight)
+
+    def draw(self, g: np.ndarray, round: int, layer: int = 0) -> Draw:
+        """The rows and features of a round, or of a layer; parameters as those of `sample_rows`."""
+        rows, multiplier = sample_rows(self._settings, g, round, self._usable, layer)
+        features = sample_features(self._settings, self._n_features, round)
+        is_chance = self._nodes_draw or rows is not self._usable or features is not None
+        return Draw(round, rows, multiplier, features, is_chance)
+
+
+def _rows_of_weight(weight: np.ndarray | None) -> np.ndarray | None:
+    """Rows that have any weight, uint32 ascending; None: all."""
+    if weight is None:
+        return None
+    used = weight > 0 if weight.ndim == 1 else (weight > 0).any(axis=1)
+    return None if used.all() else np.flatnonzero(used).astype(np.uint32)
+
+
+def sample_rows(
+    settings: Sampling, g: np.ndarray, round: int, usable: np.ndarray | None = None, layer: int = 0
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Draw the rows of one tree, or of one of its layers.
+
+    Parameters
+    ----------
+    settings : Sampling
+    g : ndarray of shape (n_rows, n_outputs) or (n_rows,), float32
+        Gradients of this round, or their norms. Uniform sampling reads the number of rows only.
+    round : int
+        Number of the round, counted from the very first one (a resumed training goes on counting).
+    usable : ndarray of shape (n_usable,), uint32, ascending, optional
+        The rows to draw from (those of positive weight, say). All rows when None.
+    layer : int
+        Depth of the nodes that are about to be split. Matters for `rows_per_layer`, whose draws contain each
+        other, and for GOSS, which sees the layer's gradients.
+
+    Returns
+    -------
+    rows : ndarray of shape (n_sampled,), uint32, ascending, or None
+        The rows in use; None: all of them.
+    multiplier : ndarray of shape (n_rows,), float32, or None
+        What the derivatives of a row are to be multiplied by; None: one.
+
+    Notes
+    -----
+    Uniform: `ceil(subsample * n)` rows without replacement. GOSS (Ke et al., "LightGBM", NeurIPS 2017,
+    section 3 and algorithm 2): the `top_rate * n` rows of largest gradient, here its Euclidean norm over
+    outputs, are kept; `other_rate * n` of the rest are drawn and multiplied by `(1 - top_rate) /
+    other_rate`.
+    """
+    if settings.sampling_method == "goss":
+        return _goss(settings, g, round, usable)
+    n = len(g) if usable is None else len(usable)
+    count = _rows_wanted(settings, n, layer)
+    if settings.subsample >= 1.0 and count >= n:
+        return usable, None
+    chosen = np.flatnonzero(_draw(n, count, settings.seed, round, _ROWS))
+    return (chosen.astype(np.uint32) if usable is None else usable[chosen]), None
+
+
+def _rows_wanted(settings: Sampling, n: int, layer: int) -> int:
+    if settings.rows_per_layer is None:
+        return _count(settings.subsample, n)
+    wanted = settings.rows_per_layer[min(layer, len(settings.rows_per_layer) - 1)]
+    return int(wanted) if isinstance(wanted, Integral) or wanted > 1 else _count(float(wanted), n)
+
+
+def sample_features(settings: Sampling, n_features: int, round: int) -> np.ndarray | None:
+    """Draw the features of one tree: `ceil(colsample_bytree * n_features)` of them.
+
+    Returns
+    -------
+    mask : ndarray of shape (n_features,), bool, or None
+        True: the tree may split on this feature; None: on all.
+    """
+    if settings.colsample_bytree >= 1.0:
+        return None
+    return _draw(n_features, _count(settings.colsample_bytree, n_features), settings.seed, round, _FEATURES)
+
+
+def _goss(
+    settings: Sampling, g: np.ndarray, round: int, usable: np.ndarray | None
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    norm = _squared_norm(g)
+    if usable is not None:
+        norm = norm[usable]
+    n = len(norm)
+    n_top = min(n, _count(settings.top_rate, n))
+    n_other = min(n - n_top, _count(settings.other_rate, n))
+    if n_top + n_other >= n:
+        return usable, None
+    top = _largest(norm, n_top)
+    rest = np.flatnonzero(~top)
+    other = rest[_draw(len(rest), n_other, settings.seed, round, _ROWS)]
+
+    kept = top
+    kept[other] = True
+    rows = np.flatnonzero(kept).astype(np.uint32)
+    if usable is not None:
+        rows, other = usable[rows], usable[other]
+    multiplier = np.ones(len(g), np.float32)
+    multiplier[other] = np.float32((1.0 - settings.top_rate) / settings.other_rate)
+    return rows, multiplier
+
+
+def _squared_norm(g: np.ndarray) -> np.ndarray:
+    """Sum of squares over outputs, added by halving: one order of additions on every processor."""
+    if g.ndim == 1 or g.shape[1] == 1:
+        flat = g.reshape(-1)
+        return flat * flat
+    norm = np.empty(len(g), np.float32)
+    for start in range(0, len(g), _BLOCK):
+        squares = np.square(g[start : start + _BLOCK])
+        width = squares.shape[1]
+        while width > 1:
+            half = (width + 1) // 2
+            squares[:, : width - half] += squares[:, half:width]
+            width = half
+        norm[start : start + _BLOCK] = squares[:, 0]
+    return norm
+
+
+def _largest(values: np.ndarray, count: int) -> np.ndarray:
+    """Mask of the `count` largest values; among equal ones the first (argpartition leaves that open)."""
+    if count <= 0:
+        return np.zeros(len(values), bool)
+    threshold = np.partition(values, len(values) - count)[len(values) - count]
+    mask = values > threshold
+    ties = np.flatnonzero(values == threshold)
+    mask[ties[: count - int(np.count_nonzero(mask))]] = True
+    return mask
+
+
+def _draw(n: int, count: int, seed: int, round: int, stream: int) -> np.ndarray:
+    """Mask of `count` of `n` indices, drawn without replacement."""
+    if count >= n:
+        return np.ones(n, bool)
+    keys = _hash(n, seed, round, stream)
+    return keys <= np.partition(keys, count - 1)[count - 1] if count > 0 else np.zeros(n, bool)
+
+
+def _hash(n: int, seed: int, round: int, stream: int) -> np.ndarray:
+    """A keyed bijection of 0 .. n-1 into uint32: MurmurHash3's finaliser twice, a key word before each."""
+    words = np.random.SeedSequence([seed, round, stream]).generate_state(2, np.uint32)
+    h = np.arange(n, dtype=np.uint32)
+    for word in words:
+        h ^= word
+        h ^= h >> np.uint32(16)
+        h *= np.uint32(0x85EBCA6B)
+        h ^= h >> np.uint32(13)
+        h *= np.uint32(0xC2B2AE35)
+        h ^= h >> np.uint32(16)
+    return h
+
+
+def _count(fraction: float, n: int) -> int:
+    # 0.1 * 30 is 3.0000000000000004 in floating point: that must be 3 rows, not 4.
+    return max(1, math.ceil(round(fraction * n, 6)))

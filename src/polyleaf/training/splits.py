@@ -1,0 +1,149 @@
+"""What splits are judged by: derivatives in some columns, with some curvature, for one of the searches.
+
+Owns: which columns and which curvature splits see, and what a search is told. Must not know: how trees grow,
+or how leaf values are fitted.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+import polyleaf._core as _core
+from polyleaf.settings.settings import COUPLED, LinearLeaf, Settings, SparseLeaf
+from polyleaf.sketches import CountSketch, Sketch
+from polyleaf.threads import Workers
+from polyleaf.training.derivatives import Derivatives, mean_over_outputs
+from polyleaf.training.fitters import leaf_config
+from polyleaf.training.label_state import LabelState
+from polyleaf.training.sampling import Draw
+
+__all__ = ["ExactSplits", "HistogramSplits", "LookaheadChannels", "PlainChannels", "VerifiedSplits"]
+
+# Outputs up to which curvature="auto" judges splits by K curvatures; above, by their mean, which saves K
+# channels.
+DIAGONAL_UP_TO = 64
+# Columns of the count-sketch that proposes splits of labels. Measured: docs/sparse-leaves.md.
+LABEL_SKETCH_DIM = 32
+
+
+class PlainChannels:
+    """Quantised derivatives, as they are."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._channels, self._workers = _core.Channels(), workers
+
+    def of(self, kind: str, g: np.ndarray, h: np.ndarray | None, draw: Draw) -> _core.Channels:
+        """The core's channels of these gradients and curvatures; they are overwritten by the next."""
+        self._channels.quantise(g, h, kind, *draw.sample, self._workers)
+        return self._channels
+
+
+class LookaheadChannels:
+    """The same, for splits whose sides are worth what linear leaves will achieve (GBDT-PL)."""
+
+    def __init__(self, table: _core.LinearTable, leaf: LinearLeaf, workers: Workers) -> None:
+        self._channels, self._workers = _core.LinearChannels(table), workers
+        self._config = _core.LinearConfig(
+            fit=leaf.linear_fit, max_regressors=leaf.linear_features, linear_lambda=leaf.slope_lambda
+        )
+
+    def of(self, kind: str, g: np.ndarray, h: np.ndarray | None, draw: Draw) -> _core.LinearChannels:
+        """As those of `PlainChannels`."""
+        self._channels.renew(g, h, kind, self._config, *draw.sample, self._workers)
+        return self._channels
+
+
+class HistogramSplits:
+    """Splits by histograms of quantised derivatives: of all outputs, or of the columns of a sketch."""
+
+    def __init__(
+        self,
+        bins: _core.Bins,
+        derivatives: Derivatives,
+        sketch: Sketch | None,
+        channels: PlainChannels | LookaheadChannels,
+        settings: Settings,
+    ) -> None:
+        self._derivatives, self._sketch, self._channels = derivatives, sketch, channels
+        self._curvature, self._seed = settings.curvature.curvature, settings.sampling.seed
+        self._workers = settings.workers
+        self._search = _core.HistogramSearch(bins, settings.workers)
+
+    def use(self, draw: Draw, output: int) -> _core.Search:
+        self._search.use(self._channels.of(*self._columns(draw, output), draw))
+        return self._search
+
+    def _columns(self, draw: Draw, output: int) -> tuple[str, np.ndarray, np.ndarray | None]:
+        """Kind of channels, gradients and curvatures."""
+        g, h = self._derivatives.of_output(output)
+        if self._sketch is not None:
+            used = None if self._curvature == "none" else h
+            g, h = self._sketch.sketch(g, used, draw.round, self._seed, self._workers.n_threads)
+        wanted = _curvature_of_splits(self._curvature, h, g.shape[1])
+        if wanted == "full":
+            return wanted, g, self._derivatives.full
+        if wanted == "none" or h is None:
+            kind, counted = _counted(len(g), self._derivatives.row_weight, draw)
+            return kind, g, counted
+        if wanted == "shared":
+            return wanted, g, mean_over_outputs(h, self._workers)
+        return wanted, g, h if h.shape[1] == g.shape[1] else np.repeat(h, g.shape[1], axis=1)
+
+
+class VerifiedSplits:
+    """Splits of few labels of very many: proposed by histograms of a count-sketch, judged by exact sums."""
+
+    def __init__(self, bins: _core.Bins, state: LabelState, leaf: SparseLeaf, settings: Settings) -> None:
+        self._state, self._leaf, self._workers = state, leaf, settings.workers
+        self._step, self._seed = leaf_config(settings.step), settings.sampling.seed
+        self._sketch = CountSketch(settings.run.sketch_dim or LABEL_SKETCH_DIM)
+        self._channels = PlainChannels(settings.workers)
+        histograms = _core.HistogramSearch(bins, self._workers)
+        self._search = _core.VerifiedSearch(histograms, self._workers)
+
+    def use(self, draw: Draw, output: int) -> _core.Search:
+        gradients, weight, n_threads = self._state.gradients, self._state.weight, self._workers.n_threads
+        g = self._sketch.sketch_sparse(gradients, draw.round, self._seed, n_threads)
+        kind, h = _counted(len(g), weight, draw)
+        channels = self._channels.of(kind, g, h, draw)
+        self._search.use(gradients, weight, channels, self._step, self._leaf.leaf_k)
+        return self._search
+
+
+class ExactSplits:
+    """Splits of few labels of very many by exact sums of every feature (GBDT-SPARSE, Algorithm 1)."""
+
+    def __init__(self, bins: _core.Bins, state: LabelState, leaf: SparseLeaf, settings: Settings) -> None:
+        self._state, self._leaf, self._step = state, leaf, leaf_config(settings.step)
+        self._search = _core.ExactSearch(bins, settings.workers)
+
+    def use(self, draw: Draw, output: int) -> _core.Search:
+        data, leaf = (self._state.gradients, self._state.weight), self._leaf
+        self._search.use(*data, *draw.sample, self._step, leaf.leaf_k, leaf.threshold_step)
+        return self._search
+
+
+def _counted(n_rows: int, weight: np.ndarray | None, draw: Draw) -> tuple[str, np.ndarray | None]:
+    """Kind of channels and curvature (n_rows, 1) where a row counts 1, or its weight (n_rows,)."""
+    if weight is None and draw.multiplier is None:
+        return "unit", None
+    ones = np.ones(n_rows, np.float32) if weight is None else weight
+    return "shared", np.ascontiguousarray(ones, np.float32).reshape(-1, 1)
+
+
+def _curvature_of_splits(curvature: str, h: np.ndarray | None, n_outputs: int) -> str:
+    """The curvature that splits are judged with: "none", "shared", "diagonal" or "full".
+
+    "auto": none where the objective's curvature is constant; shared where one column serves all outputs, or
+    there is only one, or there are more than `DIAGONAL_UP_TO`; diagonal otherwise. Measured: see section 5 of
+    docs/design.md. A block is read from the full curvature.
+    """
+    if curvature == "none" or h is None:
+        return "none"
+    if n_outputs == 1:
+        return "shared"
+    if curvature in COUPLED:
+        return "full"
+    if curvature == "auto":
+        curvature = "diagonal" if 1 < h.shape[1] <= DIAGONAL_UP_TO else "shared"
+    return curvature

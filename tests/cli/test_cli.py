@@ -1,0 +1,325 @@
+"""cli.py: what a person with a file can do, on every format, and what an error looks like."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from commands import fails, polyleaf
+from layers import bits
+
+from polyleaf import PolyleafClassifier, PolyleafRegressor, __version__, data, load_model, recipes
+from polyleaf.files.readers import read_table
+
+FAST = ["--rounds", "20", "--learning-rate", "0.3"]
+
+
+def write_csv(path, names, columns):
+    with open(path, "w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(names)
+        writer.writerows(zip(*(np.asarray(column).astype(str).tolist() for column in columns), strict=True))
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Energy and letters as train and test files, and a model of each."""
+    folder = tmp_path_factory.mktemp("cli")
+    for name, rows in (("energy", None), ("letter", 1500)):
+        small = data.load(name)
+        targets = small.output_names if name == "energy" else ("letter",)
+        for part in ("train", "test"):
+            index = getattr(small, part)[:rows]
+            columns = [*small.X[index].T, *np.atleast_2d(small.y[index].T)]
+            write_csv(folder / f"{name}_{part}.csv", [*small.feature_names, *targets], columns)
+    polyleaf("train", folder / "energy_train.csv", "-t", "*_load", "-m", folder / "energy.polyleaf", *FAST)
+    polyleaf("train", folder / "letter_train.csv", "-t", "letter", "-m", folder / "letter.polyleaf", *FAST)
+    return folder
+
+
+def test_help_and_version(capsys):
+    for arguments in ([], ["--help"], ["train", "--help"], ["inspect", "--help"]):
+        polyleaf(*arguments)
+        assert "Examples" in capsys.readouterr().out
+    polyleaf("--version")
+    assert capsys.readouterr().out.strip() == __version__
+
+
+def test_regression_equals_the_estimator(folder, capsys):
+    energy = data.load("energy")
+    X, X_test, y, y_test = energy.split()
+    y, y_test = (
+        numbers.astype(str).astype(float) for numbers in (y, y_test)
+    )  # as the text of the file has them
+    expected = PolyleafRegressor(n_estimators=20, learning_rate=0.3, random_state=0).fit(X, y).predict(X_test)
+
+    polyleaf("predict", folder / "energy_test.csv", "-m", folder / "energy.polyleaf", "-o", folder / "p.csv")
+    predicted = read_table(folder / "p.csv")
+    assert predicted.names == energy.output_names
+    np.testing.assert_array_equal(predicted.values, expected)
+
+    capsys.readouterr()
+    polyleaf("evaluate", folder / "energy_test.csv", "-m", folder / "energy.polyleaf", "--json")
+    found = json.loads(capsys.readouterr().out)
+    assert found["RMSE"] == pytest.approx(np.sqrt(((expected - y_test) ** 2).mean()))
+    assert found["R2"] > 0.9
+
+
+def test_a_figure_that_does_not_exist_is_null_in_json(folder, tmp_path, capsys):
+    with open(folder / "energy_test.csv", encoding="utf-8") as stream:
+        header, row = list(csv.reader(stream))[:2]
+    write_csv(tmp_path / "one.csv", header, [[cell] for cell in row])
+    polyleaf("evaluate", tmp_path / "one.csv", "-m", folder / "energy.polyleaf", "--json")
+    assert json.loads(capsys.readouterr().out)["R2"] is None
+
+
+def test_classes_keep_their_names(folder, capsys):
+    polyleaf("predict", folder / "letter_test.csv", "-m", folder / "letter.polyleaf", "--proba")
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    letter = data.load("letter")
+    assert list(rows[0]) == ["letter", *(f"proba_{name}" for name in letter.output_names)]
+    for row in rows[:50]:
+        probabilities = {name: float(row[f"proba_{name}"]) for name in letter.output_names}
+        assert max(probabilities, key=probabilities.get) == row["letter"]
+        assert sum(probabilities.values()) == pytest.approx(1)
+    polyleaf("evaluate", folder / "letter_test.csv", "-m", folder / "letter.polyleaf")
+    accuracy = np.mean([row["letter"] for row in rows] == letter.y[letter.test[:1500]])
+    assert f"accuracy  {accuracy:.6g}" in capsys.readouterr().out
+
+
+def test_columns_are_found_by_name(folder, tmp_path):
+    with open(folder / "energy_test.csv", encoding="utf-8") as stream:
+        rows = [[*row[::-1], "7"] for row in csv.reader(stream)]
+    rows[0][-1] = "more"
+    write_csv(tmp_path / "t.csv", rows[0], list(zip(*rows[1:], strict=True)))
+    for file, out in ((folder / "energy_test.csv", "a.csv"), (tmp_path / "t.csv", "b.csv")):
+        polyleaf("predict", file, "-m", folder / "energy.polyleaf", "-o", tmp_path / out)
+    assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()
+
+
+def test_quiet_where_there_is_no_terminal(folder, tmp_path, capfd):
+    polyleaf("train", folder / "energy_train.csv", "-t", "*_load", "-m", tmp_path / "m", "--rounds", "3")
+    polyleaf("predict", folder / "energy_test.csv", "-m", tmp_path / "m", "-o", tmp_path / "p.csv")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_parquet_in_and_out(folder, tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.csv as pa_csv
+    import pyarrow.feather as feather
+    import pyarrow.parquet as pq
+
+    for part in ("train", "test"):
+        pq.write_table(pa_csv.read_csv(folder / f"energy_{part}.csv"), tmp_path / f"{part}.parquet")
+    feather.write_feather(pq.read_table(tmp_path / "test.parquet"), str(tmp_path / "test.arrow"))
+    polyleaf("train", tmp_path / "train.parquet", "-t", "last:2", "-m", tmp_path / "m", *FAST)
+    polyleaf("predict", tmp_path / "test.arrow", "-m", tmp_path / "m", "-o", tmp_path / "p.parquet")
+    polyleaf(
+        "predict", folder / "energy_test.csv", "-m", folder / "energy.polyleaf", "-o", tmp_path / "p.csv"
+    )
+    table = pq.read_table(tmp_path / "p.parquet")
+    assert table.schema.field(0).type == pa.float64()
+    np.testing.assert_allclose(
+        read_table(tmp_path / "p.parquet").values, read_table(tmp_path / "p.csv").values
+    )
+
+
+def test_arff_labels(tmp_path, capsys):
+    emotions = data.load("emotions")
+    for part in ("train", "test"):
+        rows = getattr(emotions, part)
+        lines = ["@relation emotions"]
+        lines += [f"@attribute {name} numeric" for name in emotions.feature_names]
+        lines += [f"@attribute {name} {{0,1}}" for name in emotions.output_names]
+        cells = [*emotions.X[rows].astype(str).T.tolist(), *emotions.y[rows].astype(str).T.tolist()]
+        lines += ["@data", *map(",".join, zip(*cells, strict=True))]
+        (tmp_path / f"{part}.arff").write_text("\n".join(lines))
+    polyleaf("train", tmp_path / "train.arff", "-t", "last:6", "-m", tmp_path / "m", *FAST)
+    polyleaf("evaluate", tmp_path / "test.arff", "-m", tmp_path / "m", "--json")
+    assert json.loads(capsys.readouterr().out)["micro F1"] > 0.5
+    polyleaf("predict", tmp_path / "test.arff", "-m", tmp_path / "m", "--proba", "-o", tmp_path / "p.csv")
+    predicted = read_table(tmp_path / "p.csv")
+    assert predicted.names == (*emotions.output_names, *(f"proba_{name}" for name in emotions.output_names))
+    np.testing.assert_array_equal(predicted.values[:, :6], predicted.values[:, 6:] > 0.5)
+
+
+def libsvm(path, X, label_of_row):
+    lines = []
+    for row, label in zip(X, label_of_row, strict=True):
+        lines.append(f"{label} " + " ".join(f"{i + 1}:{value:.9g}" for i, value in enumerate(row) if value))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_libsvm(tmp_path, capsys):
+    X, X_test, y, y_test = data.load("letter").split()
+    numbers, numbers_test = ([ord(label) for label in labels] for labels in (y[:1500], y_test))
+    libsvm(tmp_path / "train.svm", X[:1500], numbers)
+    libsvm(tmp_path / "test.svm", X_test, numbers_test)
+    polyleaf("train", tmp_path / "train.svm", "-m", tmp_path / "m", "--task", "classification", *FAST)
+    polyleaf("evaluate", tmp_path / "test.svm", "-m", tmp_path / "m", "--json")
+    found = json.loads(capsys.readouterr().out)["accuracy"]
+    model = PolyleafClassifier(n_estimators=20, learning_rate=0.3, random_state=0).fit(X[:1500], y[:1500])
+    assert found == pytest.approx(model.score(X_test, y_test))
+
+
+def test_libsvm_labels(tmp_path, capsys):
+    X, X_test, Y, Y_test = data.load("emotions").split()
+    for name, features, labels in (("train.svm", X, Y), ("test.svm", X_test, Y_test)):
+        libsvm(tmp_path / name, features, [",".join(map(str, np.flatnonzero(row))) for row in labels])
+    polyleaf("train", tmp_path / "train.svm", "-m", tmp_path / "m", *FAST)
+    polyleaf("evaluate", tmp_path / "test.svm", "-m", tmp_path / "m", "--json")
+    assert json.loads(capsys.readouterr().out)["micro F1"] > 0.5
+
+
+def test_categories_weights_dropped_columns_and_missing_values(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    colours = np.array(["red", "blue", "green", "white", "black", "pink"])
+    code = rng.integers(6, size=400)
+    columns = {
+        "id": np.arange(400),
+        "colour": np.where(rng.random(400) < 0.05, "", colours[code]),
+        "shape": code % 2 + 10,
+        "x": np.where(rng.random(400) < 0.1, "NA", rng.normal(size=400).round(3).astype(str)),
+        "w": np.where(code < 3, 1.0, 0.5),
+        "price": np.array([0.5, 9.25, 3.5, 7.5, 1.5, 5.5])[code],
+    }
+    write_csv(tmp_path / "t.csv", columns, columns.values())
+    options = ["--drop", "id", "--weight", "w", "--categorical", "shape", "--set", "min_child_samples=5"]
+    polyleaf("train", tmp_path / "t.csv", "-t", "price", "-m", tmp_path / "m", *options, *FAST)
+    write_csv(
+        tmp_path / "new.csv", ["shape", "x", "colour"], [[10, 10, 11], ["", 1, 2], ["red", "green", "unseen"]]
+    )
+    polyleaf("predict", tmp_path / "new.csv", "-m", tmp_path / "m")
+    red, green, _ = (float(row["price"]) for row in csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert red == pytest.approx(0.5, abs=0.3) and green == pytest.approx(3.5, abs=0.3)
+    polyleaf("inspect", tmp_path / "m")
+    shown = capsys.readouterr().out
+    assert "colour" in shown and "id" not in shown.split()
+    polyleaf("inspect", tmp_path / "m", "--tree", "0")
+    assert "colour in {" in capsys.readouterr().out
+
+
+def test_validation_and_early_stopping(folder, tmp_path):
+    train = ["train", folder / "energy_train.csv", "-t", "*_load", "--early-stopping", "3", "-r", "0.5"]
+    for validation, model in ((folder / "energy_test.csv", "a"), ("0.25", "b")):
+        polyleaf(*train, "--validation", validation, "-m", tmp_path / model, "--rounds", "2000")
+        assert load_model(tmp_path / model).best_iteration_ < 1999
+
+
+def test_quantiles(folder, tmp_path, capsys):
+    polyleaf(
+        *("train", folder / "energy_train.csv", "-t", "*_load", "-m", tmp_path / "m", *FAST),
+        *("--objective", "quantile", "--set", "quantile_alpha=[0.1, 0.9]"),
+    )
+    polyleaf("predict", folder / "energy_test.csv", "-m", tmp_path / "m", "-o", tmp_path / "p.csv")
+    names = ("heating_load_q0.1", "heating_load_q0.9", "cooling_load_q0.1", "cooling_load_q0.9")
+    assert read_table(tmp_path / "p.csv").names == names
+    polyleaf("evaluate", folder / "energy_test.csv", "-m", tmp_path / "m", "--json")
+    found = json.loads(capsys.readouterr().out)
+    assert 0 < found["share below q0.1"] < 0.4 < found["share below q0.9"] <= 1
+
+
+def test_a_model_without_probabilities(folder, tmp_path, capsys):
+    train = ["train", folder / "letter_train.csv", "-t", "letter", "-m", tmp_path / "m", *FAST]
+    polyleaf(*train, "--objective", "squared_hinge")
+    assert "no probabilities" in fails(
+        capsys, "predict", folder / "letter_test.csv", "-m", tmp_path / "m", "--proba"
+    )
+    polyleaf("evaluate", folder / "letter_test.csv", "-m", tmp_path / "m", "--json")
+    assert set(json.loads(capsys.readouterr().out)) == {"accuracy", "macro F1"}
+
+
+def test_inspect_json(folder, capsys):
+    polyleaf("inspect", folder / "energy.polyleaf", "--json")
+    dumped = json.loads(capsys.readouterr().out)
+    assert dumped["feature_names"][0] == "relative_compactness" and len(dumped["trees"]) == 20
+    assert dumped["output_names"] == ["heating_load", "cooling_load"]
+    polyleaf("inspect", folder / "energy.polyleaf", "--tree", "19")
+    assert "leaf 0: " in capsys.readouterr().out
+
+
+def test_errors_are_one_sentence(folder, tmp_path, capsys):
+    energy, model = folder / "energy_train.csv", folder / "energy.polyleaf"
+    train = ["train", energy, "-m", tmp_path / "m"]
+    assert "--target is needed" in fails(capsys, *train)
+    assert "no column 'price'" in fails(capsys, *train, "-t", "price")
+    assert "no parameter 'leafs'" in fails(capsys, *train, "-t", "*_load", "--set", "leafs=3")
+    assert "NAME=VALUE" in fails(capsys, *train, "-t", "*_load", "--set", "leafs")
+    assert "--early-stopping needs --validation" in fails(
+        capsys, *train, "-t", "*_load", "--early-stopping", "3"
+    )
+    assert "no row" in fails(capsys, *train, "-t", "*_load", "--validation", "1.5")
+    assert "learning_rate" in fails(capsys, *train, "-t", "*_load", "-r", "-1")
+    assert "objective" in fails(capsys, *train, "-t", "*_load", "--objective", "nonsense")
+    assert "Task 'x'" in fails(capsys, *train, "-t", "*_load", "--task", "x")
+    assert "No such command" in fails(capsys, "trian")
+    assert "its folder does not exist" in fails(
+        capsys, "train", energy, "-t", "*_load", "-m", tmp_path / "absent" / "m"
+    )
+    assert "no column" in fails(capsys, "predict", folder / "letter_test.csv", "-m", model)
+    assert "--proba" in fails(capsys, "predict", energy, "-m", model, "--proba")
+    assert "CSV or Parquet" in fails(capsys, "predict", energy, "-m", model, "-o", tmp_path / "p.xlsx")
+    assert "no model file" in fails(capsys, "predict", energy, "-m", tmp_path / "absent")
+    assert "energy_train.csv" in fails(capsys, "inspect", energy)
+    assert "the model has 20 trees" in fails(capsys, "inspect", model, "--tree", "20")
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_model_made_in_python_says_that_its_columns_are_not_known(tmp_path, folder, capsys):
+    X, _, y, _ = data.load("energy").split()
+    PolyleafRegressor(n_estimators=2).fit(X, y).save_model(tmp_path / "m")
+    assert "use it in Python" in fails(capsys, "predict", folder / "energy_test.csv", "-m", tmp_path / "m")
+    polyleaf("inspect", tmp_path / "m")
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "parameters"),
+    [
+        (["--recipe", "tfbt"], recipes.tfbt()),
+        (["--recipe", "tfbt_full", "--depth", "3"], {**recipes.tfbt_full(), "max_depth": 3}),
+        (["--recipe", "cgb", "--set", "min_child_samples=5"],
+         {**recipes.cgb(classifier=True), "min_child_samples": 5}),
+        (["--recipe", "gbdt_so", "--set", "refresh=tree"], {**recipes.gbdt_so(), "refresh": "tree"}),
+        (["--set", "curvature=block", "--set", "block_size=3", "--set", "pruning=post"],
+         {"curvature": "block", "block_size": 3, "pruning": "post"}),
+        (["--leaf", "linear", "--linear-fit", "full", "--set", "linear_features=2"],
+         {"leaf": "linear", "linear_fit": "full", "linear_features": 2}),
+        (["--recipe", "tfbt", "--set", "rows_per_layer=[0.25, 0.5, 1.0]"],
+         {**recipes.tfbt(), "rows_per_layer": [0.25, 0.5, 1.0]}),
+    ],
+)  # fmt: skip
+def test_recipes_and_settings_reach_the_estimator(folder, tmp_path, options, parameters):
+    file = folder / "letter_train.csv"
+    polyleaf("train", file, "-t", "letter", "-m", tmp_path / "m", "--rounds", "3", *options)
+    estimator = load_model(tmp_path / "m")
+    letter = data.load("letter")
+    X, y = letter.X[letter.train[:1500]], letter.y[letter.train[:1500]]
+    given = {**parameters, "n_estimators": 3, "random_state": 0}
+    expected = PolyleafClassifier(**given).fit(X, y)
+    assert bits(estimator) == bits(expected)
+
+
+def test_linear_leaves(folder, tmp_path, capsys):
+    file, test = folder / "energy_train.csv", folder / "energy_test.csv"
+    given = "-t", "*_load", "--rounds", "20", "--validation", "0.2"
+    polyleaf("train", file, *given, "-m", tmp_path / "m", "--recipe", "gbdt_pl")
+    model = load_model(tmp_path / "m")
+    assert model.leaf == "linear" and model.model_.trees[0].leaf_linear(0).coefficients.shape[1] == 2
+    polyleaf("predict", test, "-m", tmp_path / "m", "--out", tmp_path / "predicted.csv")
+    assert "linear_fit" in fails(capsys, "train", file, *given, "-m", tmp_path / "n", "--linear-fit", "line")
+
+
+def test_recipes_of_regression(folder, tmp_path, capsys):
+    file = folder / "energy_train.csv"
+    polyleaf("train", file, "-t", "*_load", "-m", tmp_path / "m", "--recipe", "tfbt", "--rounds", "5")
+    assert load_model(tmp_path / "m").refresh == "layer"
+    arguments = ("train", file, "-t", "*_load", "-m", tmp_path / "n")
+    assert "there is no recipe 'tfbtt'; there are cgb," in fails(capsys, *arguments, "--recipe", "tfbtt")
+    assert "for classes" in fails(capsys, *arguments, "--recipe", "samme")
+    assert 'refresh="layer"' in fails(capsys, *arguments, "--set", "rows_per_layer=[0.5]")
+    assert not (tmp_path / "n").exists()

@@ -1,0 +1,75 @@
+"""demo.py and data/: the demo does what it says, and the package's data is what SOURCES.md says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import polyleaf
+from polyleaf import data
+from polyleaf.cli.app import run as command
+
+
+def test_quick_demo(tmp_path, capsys):
+    assert command(["demo", "--quick", "--out", str(tmp_path / "out")]) == 0
+    shown = capsys.readouterr().out
+    for word in ("Energy", "Letter", "Emotions", "RMSE", "accuracy", "micro F1", "exactly the same", "out/"):
+        assert word in shown
+    files = {path.name for path in (tmp_path / "out").iterdir()}
+    assert files == {
+        *(f"{name}.polyleaf" for name in data.NAMES),
+        *("learning_curves.png", "energy_train.csv", "energy_test.csv"),
+    }
+    assert (tmp_path / "out" / "learning_curves.png").read_bytes().startswith(b"\x89PNG")
+
+    # The commands it ends with work as printed.
+    for line in shown.splitlines():
+        if line.strip().startswith("polyleaf "):
+            assert command(line.split()[1:]) == 0
+    assert "R2" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_demo_beats_the_baselines(tmp_path):
+    from polyleaf.cli.demo import run
+
+    for result in run(tmp_path):
+        error, quality = result.job.shown
+        assert result.found[error] < 0.9 * result.without[error]
+        assert result.found[quality] > result.without[quality] + 0.1
+        assert len(result.history["validation"]) == len(result.history["train"]) >= result.n_rounds
+
+
+def test_a_saved_model_that_differs_is_not_passed_over(tmp_path, monkeypatch, capsys):
+    load_model = polyleaf.load_model
+
+    def load_another(path):
+        model = load_model(path)
+        model.model_.truncate(1)
+        return model
+
+    monkeypatch.setattr(polyleaf, "load_model", load_another)
+    assert command(["demo", "--quick", "--out", str(tmp_path)]) == 2
+    assert "predicts differently" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name, shape, n_outputs, n_test",
+    [("energy", (768, 8), 2, 153), ("letter", (20000, 16), 26, 4000), ("emotions", (593, 72), 6, 202)],
+)
+def test_data(name, shape, n_outputs, n_test):
+    small = data.load(name)
+    assert small.X.shape == shape and small.X.dtype == np.float32 and np.isfinite(small.X).all()
+    assert len(small.feature_names) == shape[1] and len(small.output_names) == n_outputs
+    assert len(small.test) == n_test
+    np.testing.assert_array_equal(np.sort(np.concatenate([small.train, small.test])), np.arange(shape[0]))
+    X, X_test, y, y_test = small.split()
+    assert len(X) == len(y) == shape[0] - n_test and len(X_test) == len(y_test) == n_test
+
+
+def test_data_values():
+    np.testing.assert_allclose(data.load("energy").y[0], [15.55, 21.33])
+    assert "".join(data.load("letter").y[:5]) == "TIDNG"
+    assert data.load("emotions").y.sum() == 1108
+    with pytest.raises(ValueError, match="no data set 'iris'"):
+        data.load("iris")

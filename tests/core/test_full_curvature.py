@@ -1,0 +1,299 @@
+"""Full and block curvature (TFBT, section III-A and IV): what it must equal, on core, twin and estimators.
+
+A full system is solved by elimination, a diagonal one by division: where both mean the same, the numbers
+agree to the rounding of float32 (gains) and of float64 (leaves), and structure is the same.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from layers import CLASSES, LABELS, LAYERS, SMALL, X, Y, bits, classifier, loss, regressor
+from problems import Core, Twin, assert_same_structure, assert_same_tree, make_problem, triangles
+
+from polyleaf import PolyleafClassifier, PolyleafRegressor
+
+
+@pytest.fixture(params=[Twin, Core], ids=["twin", "core"])
+def library(request):
+    return request.param
+
+
+def without_pairs(p):
+    """A problem of diagonal curvature as one of full curvature: zeros off the diagonal."""
+    n_outputs = p.g.shape[1]
+    h = np.zeros((len(p.g), n_outputs * (n_outputs + 1) // 2), np.float32)
+    h[:, reference.packed_diagonal(n_outputs)] = p.h
+    return replace(p, h=h, kind="full")
+
+
+# -------------------------------------------------------------------------------------------- full = diagonal
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2, 3, 17])
+@pytest.mark.parametrize(
+    "options", [{}, {"reg_lambda": 0.0}, {"min_child_weight": 4.0}, {"post_prune": True}]
+)
+def test_without_pairs_full_curvature_is_diagonal(library, n_outputs, options):
+    n = 300 if n_outputs < 16 else 80  # the twin is slow
+    p = make_problem(1, n=n, n_bins=(9, 14, 5), categorical=[2], n_outputs=n_outputs, kind="diagonal")
+    p = p.with_config(min_child_samples=5, max_leaves=12, **options)
+    (diagonal, rows), (full, full_rows) = library.grow(p), library.grow(without_pairs(p))
+    assert diagonal.n_leaves > 5
+    assert_same_structure(diagonal, full)
+    np.testing.assert_allclose(diagonal.output_gain, full.output_gain, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(diagonal.cover, full.cover, rtol=1e-6)
+    np.testing.assert_array_equal(rows, full_rows)
+    values = [library.leaves(q, rows, diagonal.n_leaves) for q in (p, without_pairs(p))]
+    np.testing.assert_allclose(*values, rtol=3e-7)
+
+
+@pytest.mark.parametrize(
+    ("make", "y", "parameters"),
+    [
+        (classifier, LABELS, {}),
+        (regressor, np.exp(Y / 4), {"objective": "poisson"}),
+        (regressor, Y, {}),
+        (regressor, Y, {"objective": "huber"}),
+        (regressor, Y, {"objective": "absolute_error"}),
+        (classifier, LABELS, {"refresh": "layer", "grow_policy": "depthwise"}),
+        (classifier, LABELS, {"pruning": "post", "min_split_gain": 0.1}),
+    ],
+)
+def test_losses_that_are_sums_over_outputs_have_no_pairs(make, y, parameters):
+    full = make(**parameters, curvature="full").fit(X, y)
+    diagonal = make(**parameters, curvature="diagonal").fit(X, y)
+    for t in range(3):
+        for name in ("feature", "threshold", "left", "right", "count"):
+            mine, other = (getattr(m.model_.forest.tree(t), name) for m in (full, diagonal))
+            np.testing.assert_array_equal(mine, other, err_msg=name)
+        np.testing.assert_allclose(
+            full.model_.forest.values(t), diagonal.model_.forest.values(t), rtol=2e-5, atol=1e-7
+        )
+
+
+@pytest.mark.parametrize("make, y", [(regressor, Y[:, 0]), (classifier, LABELS[:, 0])])
+@pytest.mark.parametrize("curvature", ["full", "block"])
+def test_one_output_has_no_pairs(make, y, curvature):
+    assert bits(make(curvature=curvature).fit(X, y)) == bits(make(curvature="diagonal").fit(X, y))
+
+
+# ----------------------------------------------------------------------------------------------- full = block
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3, 17])
+@pytest.mark.parametrize("more", [0, 5])
+def test_a_block_of_all_outputs_is_full(library, n_outputs, more):
+    p = make_problem(2, n=80, n_bins=(5, 8), n_outputs=n_outputs, kind="full", max_leaves=6)
+    block = p.with_config(block_size=n_outputs + more)
+    (full, rows), (blocks, _) = library.grow(p), library.grow(block)
+    assert_same_tree(full, blocks)
+    values = [library.leaves(q, rows, full.n_leaves) for q in (p, block)]
+    np.testing.assert_array_equal(*values)
+
+
+@pytest.mark.parametrize("refresh", ["round", "layer"])
+def test_a_block_of_all_classes_is_full(refresh):
+    parameters = {**LAYERS, "refresh": refresh}
+    full = classifier(**parameters, curvature="full").fit(X, CLASSES)
+    for size in (3, 100):
+        blocks = classifier(**parameters, curvature="block", block_size=size).fit(X, CLASSES)
+        assert bits(blocks) == bits(full)
+    assert bits(classifier(**parameters, curvature="block", block_size=2).fit(X, CLASSES)) != bits(full)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_leaves_of_a_block_move_no_other_output(size):
+    """The outputs of largest gradient in the leaf; alone, an output takes its own Newton step."""
+    parameters = {"curvature": "block", "block_size": size, "n_estimators": 1, "learning_rate": 1.0}
+    estimator = classifier(**parameters).fit(X, CLASSES)
+    values, leaf = estimator.model_.forest.values(0), estimator.apply(X)[:, 0]
+    p = np.bincount(CLASSES) / len(CLASSES)
+    for j in np.unique(leaf):
+        G = (p - np.eye(3)[CLASSES[leaf == j]]).sum(axis=0)
+        moved = np.sort(np.argsort(-np.abs(G))[:size])
+        assert set(np.flatnonzero(values[j])) == set(moved)
+        H = (leaf == j).sum() * (np.diag(p) - np.outer(p, p))[np.ix_(moved, moved)] + np.eye(size)
+        np.testing.assert_allclose(values[j, moved], -np.linalg.solve(H, G[moved]), rtol=1e-4)
+
+
+def test_structure_and_leaves_may_differ_in_curvature():
+    """Leaves alone: the trees of the diagonal's first round, with the leaves of the full Hessian."""
+    parameters = {"n_estimators": 1, "softmax_curvature": "diagonal", "learning_rate": 1.0}
+    diagonal = classifier(**parameters, curvature="diagonal").fit(X, CLASSES)
+    mixed = classifier(**parameters, curvature="diagonal", leaf_curvature="full").fit(X, CLASSES)
+    mine, other = (m.model_.forest.tree(0) for m in (mixed, diagonal))
+    np.testing.assert_array_equal(mine.feature, other.feature)
+    np.testing.assert_array_equal(mine.threshold, other.threshold)
+    np.testing.assert_allclose(mine.gain, other.gain, rtol=1e-5)
+    assert not np.allclose(mixed.model_.forest.values(0), diagonal.model_.forest.values(0))
+    assert loss(mixed, X, CLASSES) < loss(diagonal, X, CLASSES)
+    sketched = {**SMALL, "sketch": "top_outputs", "sketch_dim": 2, "leaf_curvature": "full"}
+    assert PolyleafClassifier(**sketched).fit(X, CLASSES).score(X, CLASSES) > 0.5
+
+
+# ---------------------------------------------------------------------------------------------- Newton's step
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    n_outputs=st.integers(1, 12),
+    rank=st.integers(1, 4),
+    reg_lambda=st.sampled_from([0.01, 1.0, 30.0]),
+    seed=st.integers(0, 10**6),
+)
+def test_leaves_solve_their_equations(n_outputs, rank, reg_lambda, seed):
+    """(H + lambda I) w = -G with NumPy's own solver (TFBT, eq. 6), and w'G is what eq. 7 promises."""
+    rng = np.random.default_rng(seed)
+    n = 40
+    p = make_problem(seed, n=n, n_outputs=n_outputs, kind="full", reg_lambda=reg_lambda)
+    p = replace(p, h=triangles(rng, n, n_outputs, rank))
+    leaf = rng.integers(0, 3, n).astype(np.int32)
+    w = Core.leaves(p, leaf, 3).astype(np.float64)
+    for j in range(3):
+        G, H = p.g[leaf == j].sum(axis=0, dtype=np.float64), unpacked(p.h[leaf == j].sum(axis=0, dtype=float))
+        A = H + reg_lambda * np.eye(n_outputs)
+        np.testing.assert_allclose(w[j], -np.linalg.solve(A, G), rtol=1e-4, atol=1e-5)
+        gain = reference.full_sum(G[None], packed(H)[None], np.arange(n_outputs), reg_lambda, 2.0**-20)[0]
+        np.testing.assert_allclose(gain, G @ np.linalg.solve(A, G), rtol=1e-8)
+
+
+def unpacked(triangle):
+    n_outputs = int(np.sqrt(2 * len(triangle)))
+    full = np.zeros((n_outputs, n_outputs))
+    full[np.tril_indices(n_outputs)] = triangle
+    return full + np.tril(full, -1).T
+
+
+def packed(matrix):
+    return matrix[np.tril_indices(len(matrix))]
+
+
+def quadratic(y, scores):
+    """A loss that couples three outputs and is its own expansion: (s - y)' Q (s - y) / 2."""
+    Q = np.array([[2.0, 0.5, -0.7], [0.5, 1.0, 0.2], [-0.7, 0.2, 1.5]])
+    return (scores - y) @ Q, np.broadcast_to(Q, (len(y), 3, 3))
+
+
+@pytest.mark.parametrize("refresh", ["round", "layer"])
+def test_one_step_reaches_the_minimum_of_a_coupled_quadratic(refresh):
+    """Rate 1, no penalty: in every leaf the gradients that are left sum to zero, for all outputs at once."""
+    parameters = {**LAYERS, "refresh": refresh, "n_estimators": 1, "learning_rate": 1.0, "reg_lambda": 0.0}
+    estimator = regressor(**parameters, objective=quadratic, curvature="full").fit(X, Y)
+    left, _ = quadratic(Y, estimator.predict(X))
+    leaf = estimator.apply(X)[:, 0]
+    assert len(np.unique(leaf)) == 8
+    for j in np.unique(leaf):
+        np.testing.assert_allclose(left[leaf == j].sum(axis=0), 0, atol=1e-3)
+
+
+@pytest.mark.parametrize("block_size", [0, 2])
+@pytest.mark.parametrize("refresh", ["round", "layer"])
+def test_the_loop_is_the_twins(refresh, block_size):
+    """A coupled loss whose Hessian changes with the scores, bit by bit."""
+
+    def derivatives(y, scores):
+        residual = scores - y
+        g, H = quadratic(y, scores)
+        pull = 0.1 * residual * np.abs(residual)
+        return g + pull, H + 0.2 * np.eye(3) * np.abs(residual)[:, :, None]
+
+    curvature = "block" if block_size else "full"
+    parameters = {**LAYERS, "refresh": refresh, "objective": derivatives, "learning_rate": 0.5}
+    estimator = regressor(**parameters, curvature=curvature, block_size=block_size or 7).fit(X, Y)
+    model = estimator.model_
+    codes = model.mapper.transform(estimator._features(X), 1)
+    data = codes, np.asarray(model.mapper.n_bins_, np.uint16), np.asarray(model.mapper.is_categorical_)
+    config = reference.GrowConfig(
+        max_leaves=2**31 - 1, max_depth=3, level_wise=True, min_child_samples=4, min_child_weight=1e-3
+    )
+    config = replace(config, block_size=block_size)
+
+    def packed_derivatives(raw):
+        g, h = derivatives(Y, raw.astype(np.float64))
+        return g.astype(np.float32), h[(slice(None), *np.tril_indices(3))].astype(np.float32)
+
+    raw = np.zeros(Y.shape, np.float32)
+    for t in range(3):
+        if refresh == "layer":
+            grown, leaves, values = reference.fit_tree_by_layers(
+                *data, packed_derivatives, raw, "full", config, 0.5
+            )
+        else:
+            g, h = packed_derivatives(raw)
+            grown = reference.grow(*data, reference.quantise(g, h, "full"), config)
+            leaves = reference.leaf_of_row(grown, codes)
+            values = reference.newton_leaves(
+                g, h, leaves, grown.n_leaves, learning_rate=0.5, block_size=block_size
+            )
+        np.testing.assert_array_equal(model.forest.tree(t).gain, grown.gain)
+        np.testing.assert_array_equal(model.forest.values(t), values)
+        raw = raw + values[leaves]
+
+
+# ---------------------------------------------------------------------------------------- softmax is singular
+
+
+@pytest.mark.parametrize("reg_lambda", [0.0, 1e-6, 1.0])
+@pytest.mark.parametrize("curvature", ["full", "block"])
+def test_softmax_without_ridge(reg_lambda, curvature):
+    """All scores raised alike change nothing: no curvature that way, and no step is taken."""
+    parameters = {"curvature": curvature, "block_size": 3, "reg_lambda": reg_lambda, "min_child_samples": 20}
+    before = loss(classifier(**parameters, n_estimators=1).fit(X, CLASSES), X, CLASSES)
+    estimator = classifier(**parameters, n_estimators=20).fit(X, CLASSES)
+    assert np.isfinite(estimator.decision_function(X)).all()
+    assert np.abs(estimator.decision_function(X)).max() < 50
+    assert loss(estimator, X, CLASSES) < 0.8 * before
+
+
+@pytest.mark.parametrize("reg_lambda", [0.0, 1.0])
+def test_order_of_classes_changes_no_probability(reg_lambda):
+    """Which pivot vanishes depends on the order; the step differs then by the same number for all classes."""
+    parameters = {"curvature": "full", "reg_lambda": reg_lambda, "min_child_samples": 30, "n_estimators": 5}
+    order = np.array([2, 0, 1])
+    one = classifier(**parameters).fit(X, CLASSES).predict_proba(X)
+    other = classifier(**parameters).fit(X, order[CLASSES]).predict_proba(X)[:, order]
+    np.testing.assert_allclose(one, other, atol=2e-4)
+
+
+def test_rows_without_any_curvature():
+    """A class that is certain has p (1 - p) = 0: nothing is divided by it."""
+    start = [60.0, 0.0, -60.0]
+    for refresh in ("round", "layer"):
+        parameters = {**LAYERS, "refresh": refresh, "curvature": "full", "reg_lambda": 0.0}
+        estimator = classifier(**parameters, base_score=start).fit(X, CLASSES)
+        assert np.isfinite(estimator.decision_function(X)).all()
+
+
+@pytest.mark.parametrize("n_jobs", [2, 3])
+@pytest.mark.parametrize("curvature", ["full", "block"])
+def test_number_of_threads_changes_nothing(curvature, n_jobs):
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((3000, 10))
+    y = (features[:, :3].sum(axis=1) * 3).astype(int) % 12
+    parameters = {"n_estimators": 2, "max_leaves": 12, "curvature": curvature}
+    one, other = (PolyleafClassifier(**parameters, n_jobs=n).fit(features, y) for n in (1, n_jobs))
+    assert bits(one) == bits(other)
+
+
+def test_full_curvature_sees_what_the_diagonal_does_not():
+    """Two outputs that hinder each other: the diagonal's step is too long, the full one's is right."""
+
+    def opposed(y, scores):
+        H = np.array([[1.0, 0.9], [0.9, 1.0]])
+        return (scores - y) @ H, np.broadcast_to(H, (len(y), 2, 2))
+
+    def diagonal(y, scores):
+        return opposed(y, scores)[0], np.ones((len(y), 2))
+
+    def mean_loss(estimator):
+        residual = Y[:, :2] - estimator.predict(X)
+        return float((residual @ np.array([[1.0, 0.9], [0.9, 1.0]]) * residual).sum(axis=1).mean())
+
+    rate = {"learning_rate": 1.0, "n_estimators": 5}
+    full = PolyleafRegressor(**{**SMALL, **rate}, objective=opposed, curvature="full").fit(X, Y[:, :2])
+    other = PolyleafRegressor(**{**SMALL, **rate}, objective=diagonal).fit(X, Y[:, :2])
+    assert mean_loss(full) < 0.8 * mean_loss(other)

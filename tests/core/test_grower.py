@@ -1,0 +1,475 @@
+"""The C++ grower equals the NumPy twin exactly: channels, every array of the tree, every leaf value.
+
+A missing or incomplete core is a failure here, not a skip. All comparisons are `==`.
+"""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+import reference
+from core_settings import grow_config
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from problems import (
+    KINDS,
+    MISSING_TIES,
+    Core,
+    HistogramGrower,
+    Problem,
+    Twin,
+    assert_same_tree,
+    core_bins,
+    make_problem,
+    rows_of_nodes,
+    sampled,
+)
+
+OUTPUTS = [1, 2, 3, 5, 16, 17, 33, 70]
+
+
+def assert_core_equals_twin(p, n_threads=1):
+    """Channels, tree, leaf of every row and leaf values of the core are the twin's; returns the tree."""
+    for core, twin in zip(Core.channels(p, n_threads), Twin.channels(p), strict=True):
+        np.testing.assert_array_equal(core, twin)
+    core, core_leaves = Core.grow(p, n_threads)
+    twin, twin_leaves = Twin.grow(p)
+    assert_same_tree(core, twin)
+    np.testing.assert_array_equal(core_leaves, twin_leaves)
+    core_values = Core.leaves(p, core_leaves, core.n_leaves, 0.3, n_threads)
+    twin_values = Twin.leaves(p, twin_leaves, twin.n_leaves, 0.3)
+    assert core_values.dtype == np.float32
+    np.testing.assert_array_equal(core_values, twin_values)
+    # However features are held, the tree is the same.
+    sparsely, sparsely_leaves = Core.grow(p.sparsely_held(), n_threads)
+    assert_same_tree(sparsely, twin)
+    np.testing.assert_array_equal(sparsely_leaves, twin_leaves)
+    return twin
+
+
+# --------------------------------------------------------------------------------------------------- channels
+
+
+@pytest.mark.parametrize("n_outputs", OUTPUTS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_channels(kind, n_outputs):
+    p = make_problem(1, n=77, n_outputs=n_outputs, kind=kind)
+    for problem in (p, sampled(p), sampled(p, multiplied=False)):
+        core, twin = Core.channels(problem, n_threads=2), Twin.channels(problem)
+        assert core[0].dtype == np.int32 and core[1].dtype == np.float32
+        assert core[0].shape == (len(problem.rows_in_use), n_outputs + len(twin[2]))
+        for a, b in zip(core, twin, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("n_outputs", range(1, 9))
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_outside_the_sample_may_hold_anything(kind, n_outputs):
+    """Vectors read beyond a row; what is not of the row must not reach its channels."""
+    p = sampled(make_problem(1, n=77, n_outputs=n_outputs, kind=kind))
+    outside = np.setdiff1d(np.arange(77), p.rows)
+    g, h = p.g.copy(), None if p.h is None else p.h.copy()
+    for values in (g,) if h is None else (g, h):
+        values[outside[::2]], values[outside[1::2]] = np.nan, np.inf
+    wild = replace(p, g=g, h=h)
+    for a, b in zip(Core.channels(wild), Twin.channels(p), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert_same_tree(Core.grow(wild)[0], Core.grow(p)[0])
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+@pytest.mark.parametrize("n_rows", [65_530, 70_000, 150_000])
+def test_channels_are_scaled_down_when_sums_could_overflow(n_rows, n_outputs):
+    """Rows of equal size push sum |q| past int32: the twin shifts by 0, 1 and 2 bits here."""
+    signs = np.where(np.arange(n_rows) % 3 == 0, -1, 1).astype(np.float32)
+    g = np.ascontiguousarray(signs[:, None] * np.linspace(0.3, 1, n_outputs, dtype=np.float32))
+    g[::7, -1] *= np.float32(0.77)
+    codes = (np.arange(n_rows) % 5).astype(np.uint8)[None]
+    p = Problem(codes, np.array([5], np.uint16), np.zeros(1, bool), g, np.abs(g), "diagonal")
+    for core, twin in zip(Core.channels(p, n_threads=2), Twin.channels(p), strict=True):
+        np.testing.assert_array_equal(core, twin)
+    assert_same_tree(Core.grow(p, n_threads=2)[0], Twin.grow(p)[0])
+
+
+def test_channels_of_nothing_and_of_extremes():
+    p = make_problem(2, n=50, n_outputs=4, kind="diagonal")
+    g = p.g * np.array([0, 1e-36, 1e30, 1], np.float32)
+    g[3, 2] = np.float32(3e38)
+    assert_core_equals_twin(replace(p, g=g, h=p.h * np.array([1, 0, 1e-32, 1e30], np.float32)))
+
+
+# ------------------------------------------------------------------------------------------------------ trees
+
+
+@pytest.mark.parametrize("n_outputs", OUTPUTS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_trees_at_every_number_of_outputs(kind, n_outputs):
+    p = make_problem(3, n=400, n_bins=(9, 30, 5, 7, 12), categorical=[2, 4], n_outputs=n_outputs, kind=kind)
+    tree = assert_core_equals_twin(p)
+    assert tree.n_leaves > 5
+    assert_core_equals_twin(sampled(p, multiplied=kind != "unit"), n_threads=2)
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2, 3, 5, 16, 17])
+@pytest.mark.parametrize("block_size", [0, 1, 2, 3])
+def test_trees_of_full_curvature(n_outputs, block_size):
+    p = make_problem(
+        3,
+        n=300,
+        n_bins=(9, 30, 5, 7),
+        categorical=[2, 3],
+        n_outputs=n_outputs,
+        kind="full",
+        block_size=block_size,
+        min_child_weight=0.5,
+    )
+    tree = assert_core_equals_twin(p)
+    assert tree.n_leaves > 5
+    assert_core_equals_twin(sampled(p), n_threads=2)
+    assert_core_equals_twin(p.with_config(reg_lambda=0.0, max_depth=3, max_leaves=8))
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "full"])
+@pytest.mark.parametrize("level_wise", [False, True])
+@pytest.mark.parametrize("min_split_gain", [0.0, 0.3])
+def test_trees_that_are_cut_back(kind, level_wise, min_split_gain):
+    p = make_problem(
+        12,
+        n=300,
+        n_bins=(9, 30, 5, 7),
+        categorical=[2, 3],
+        n_outputs=3,
+        kind=kind,
+        level_wise=level_wise,
+        reg_lambda=20.0,
+        min_split_gain=min_split_gain,
+        max_depth=6,
+        max_leaves=40,
+    )
+    before, _ = Core.grow(p)
+    full = assert_core_equals_twin(p.with_config(post_prune=True))
+    sample = assert_core_equals_twin(sampled(p).with_config(post_prune=True), n_threads=2)
+    for tree in (full, sample):
+        inner = tree.feature >= 0
+        worth = np.zeros(tree.n_nodes)
+        for i in reversed(range(tree.n_nodes)):
+            if inner[i]:
+                worth[i] = tree.gain[i] - min_split_gain + worth[tree.left[i]] + worth[tree.right[i]]
+        assert (worth[inner] > 0).all()
+    assert (full.gain[full.feature >= 0] < min_split_gain).any() or full.n_leaves <= before.n_leaves
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "full"])
+@pytest.mark.parametrize("n_outputs", [1, 3, 17])
+@pytest.mark.parametrize("options", [{}, {"colsample_bynode": 0.5}, {"max_leaves": 9}, {"post_prune": True}])
+def test_layers_of_renewed_derivatives(kind, n_outputs, options):
+    """Every layer by derivatives of its own, unrelated to those before."""
+    layers = [
+        make_problem(
+            20,
+            n=500,
+            n_bins=(9, 30, 5, 7),
+            categorical=[2],
+            n_outputs=n_outputs,
+            kind=kind,
+            **{"max_depth": 4, "max_leaves": 16, "level_wise": True, "min_split_gain": 0.05, **options},
+        )
+    ]
+    for draw in range(21, 25):
+        other = make_problem(draw, n=500, n_bins=(9, 30, 5, 7), n_outputs=n_outputs, kind=kind)
+        layers.append(replace(layers[0], g=other.g, h=other.h))
+    for p in (layers, [sampled(layer) for layer in layers]):
+        twin, twin_leaves = Twin.grow_by_layers(p)
+        assert twin.n_leaves > 4
+        for n_threads in (1, 2):
+            core, core_leaves = Core.grow_by_layers(p, n_threads)
+            assert_same_tree(core, twin)
+            np.testing.assert_array_equal(core_leaves, twin_leaves)
+
+
+def test_layers_of_different_rows():
+    """A layer on other rows than those above: rows are grouped by the nodes they reach."""
+    p = make_problem(
+        20, n=500, n_bins=(9, 30, 5, 7), categorical=[2], n_outputs=3, max_depth=4, level_wise=True
+    )
+    everything = np.arange(500, dtype=np.uint32)
+    samples = [everything[:100], everything[::2], None, everything]
+    core, leaves = Core.grow_by_layers([replace(p, rows=rows) for rows in samples])
+    again, other = Core.grow_by_layers([replace(p, rows=rows) for rows in samples], n_threads=3)
+    assert_same_tree(core, again)
+    np.testing.assert_array_equal(leaves, other)
+    np.testing.assert_array_equal(leaves, reference.leaf_of_row(core, p.codes))
+    depth = np.zeros(core.n_nodes, int)
+    for i in np.flatnonzero(core.feature >= 0):
+        depth[core.left[i]] = depth[core.right[i]] = depth[i] + 1
+    nodes = rows_of_nodes(core, p.codes)
+    # A node counts the rows of the layer that made it.
+    of_layer = [everything if rows is None else rows for rows in [samples[0], *samples]]
+    for i in range(core.n_nodes):
+        assert core.count[i] == np.isin(nodes[i], of_layer[depth[i]]).sum()
+    whole, whole_leaves = Core.grow(p)
+    same, same_leaves = Core.grow_by_layers([p] * 4)
+    assert_same_tree(same, whole)
+    np.testing.assert_array_equal(same_leaves, whole_leaves)
+
+
+@pytest.mark.parametrize("n_features", [1, 7, 8, 9, 17])
+def test_trees_at_every_number_of_features(n_features):
+    """Around the tile of eight features."""
+    p = make_problem(4, n=200, n_bins=(6,) * n_features, n_outputs=2)
+    assert_core_equals_twin(p, n_threads=2)
+    mask = np.arange(n_features) % 3 == 0
+    tree = assert_core_equals_twin(replace(p, features=mask))
+    assert mask[tree.feature[tree.feature >= 0]].all()
+
+
+@pytest.mark.parametrize("n_bins", [1, 2, 3, 16, 17, 64, 128, 254, 255])
+@pytest.mark.parametrize("categorical", [(), (0, 1)])
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_trees_at_every_number_of_bins(n_bins, categorical, n_outputs):
+    p = make_problem(
+        5, n=600, n_bins=(n_bins, n_bins), categorical=categorical, n_outputs=n_outputs, min_child_samples=5
+    )
+    rng = np.random.default_rng(0)
+    uniform = np.where(p.codes == reference.MISSING, p.codes, rng.integers(0, n_bins, p.codes.shape))
+    assert_core_equals_twin(p)
+    assert_core_equals_twin(replace(p, codes=uniform.astype(np.uint8)))
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.5, 0.97, 1.0])
+@pytest.mark.parametrize("kind", KINDS)
+def test_missing_values(kind, missing):
+    p = make_problem(6, n_bins=(9, 4, 6), categorical=[2], n_outputs=2, kind=kind, missing=missing)
+    tree = assert_core_equals_twin(p)
+    assert (tree.n_leaves == 1) == (missing == 1.0)
+
+
+def test_ties_over_missing_values():
+    for p, threshold, missing_left in MISSING_TIES:
+        tree = assert_core_equals_twin(p)
+        assert (tree.threshold[0], tree.missing_left[0]) == (threshold, missing_left)
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2, 17])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("options", [{}, {"max_cat_to_onehot": 30}, {"cat_smooth": 0.5}])
+def test_categories(kind, n_outputs, options):
+    p = make_problem(
+        7, n=500, n_bins=(25, 3, 90), categorical=[0, 1, 2], n_outputs=n_outputs, kind=kind, **options
+    )
+    tree = assert_core_equals_twin(p)
+    assert len(tree.categories) == tree.n_leaves - 1
+
+
+REGULARISERS = [
+    {"reg_lambda": 0.0},
+    {"reg_lambda": 25.0},
+    {"reg_alpha": 3.0},
+    {"max_delta_step": 0.1},
+    {"reg_alpha": 1.5, "max_delta_step": 0.2, "reg_lambda": 0.1},
+    {"min_split_gain": 0.8},
+    {"min_child_weight": 9.3},
+    {"min_child_samples": 20},
+    {"min_child_samples": 7, "min_child_weight": 5.1, "reg_alpha": 0.3},
+]
+
+
+@pytest.mark.parametrize("config", REGULARISERS, ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n_outputs", [1, 5])
+def test_regularisers(kind, n_outputs, config):
+    p = make_problem(8, n=300, categorical=[3], n_outputs=n_outputs, kind=kind, **config)
+    assert assert_core_equals_twin(p).n_leaves > 1
+
+
+def test_no_curvature_at_all():
+    p = make_problem(8, n=100, n_outputs=3, kind="diagonal", reg_lambda=0.0)
+    h = p.h.copy()
+    h[p.codes[0] < 2] = 0
+    h[:, 1] = 0
+    assert_core_equals_twin(replace(p, h=h))
+    assert_core_equals_twin(replace(p, h=h[:, :1].copy(), kind="shared"))
+    assert_core_equals_twin(replace(p, h=np.zeros_like(h)))
+
+
+SCHEDULES = [
+    {"max_leaves": 1},
+    {"max_leaves": 2},
+    {"max_leaves": 7},
+    {"max_leaves": 1000},
+    {"max_leaves": 1000, "max_depth": 0},
+    {"max_leaves": 8, "max_depth": 3},  # no limit on leaves can bind
+    {"max_leaves": 7, "max_depth": 3},
+    {"max_leaves": 40, "max_depth": 40},
+]
+
+
+@pytest.mark.parametrize("level_wise", [False, True])
+@pytest.mark.parametrize("config", SCHEDULES, ids=str)
+def test_schedules_and_limits(config, level_wise):
+    p = make_problem(
+        9, n=250, n_bins=(20, 30, 40), categorical=[2], n_outputs=2, level_wise=level_wise, **config
+    )
+    tree = assert_core_equals_twin(p, n_threads=2)
+    depth = config.get("max_depth", 20)
+    assert tree.n_leaves <= min(config["max_leaves"], 2**depth)
+
+
+@pytest.mark.parametrize("fraction", [0.01, 0.3, 0.5, 0.999, 1.0])
+@pytest.mark.parametrize("seed", [0, 12345, 2**63 + 11])
+def test_features_of_a_node(fraction, seed):
+    p = make_problem(10, n_bins=(8,) * 11, n_outputs=2, colsample_bynode=fraction, seed=seed)
+    assert_core_equals_twin(p)
+    assert_core_equals_twin(replace(p, features=np.arange(11) % 4 != 1))
+
+
+def test_no_feature_allowed():
+    p = replace(make_problem(10), features=np.zeros(4, bool))
+    assert assert_core_equals_twin(p).n_leaves == 1
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_threads_on_blocks_of_rows(kind, n_threads):
+    """More rows than any block of work, so that threads share them."""
+    p = make_problem(11, n=9000, n_bins=(200, 6, 30), categorical=[2], n_outputs=3, kind=kind, max_leaves=12)
+    assert_core_equals_twin(p, n_threads)
+    assert_core_equals_twin(sampled(p, multiplied=kind != "unit"), n_threads)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_deep_trees(kind):
+    """Nodes of every size, from many blocks of rows to one row."""
+    p = make_problem(17, n=2000, n_bins=(200, 6, 30), categorical=[2], n_outputs=2, kind=kind, max_leaves=250)
+    assert assert_core_equals_twin(p, n_threads=2).n_leaves == 250
+
+
+@pytest.mark.parametrize("histogram_memory", [0, 100_000, 1_000_000])
+@pytest.mark.parametrize("level_wise", [False, True])
+def test_memory_for_histograms_changes_nothing(histogram_memory, level_wise):
+    """Kept and subtracted, or thrown away and built again: the sums are exact."""
+    p = make_problem(18, n=2000, n_bins=(200, 6, 30) * 4, categorical=[2], n_outputs=3, max_leaves=60)
+    p = p.with_config(level_wise=level_wise)
+    tree, leaf_of_row = Core.grow(p, n_threads=2)
+    bounded, bounded_leaf_of_row = Core.grow(p, n_threads=2, histogram_memory=histogram_memory)
+    assert_same_tree(tree, bounded)
+    np.testing.assert_array_equal(leaf_of_row, bounded_leaf_of_row)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_derivative_that_is_not_finite_is_an_error(bad, n_threads):
+    for n_outputs, row in product((1, 3), (0, 30_000, 59_999)):
+        g = np.ones((60_000, n_outputs), np.float32)
+        h = g.copy()
+        g[row, -1] = bad
+        for kind, first, second in (("unit", g, None), ("diagonal", g, h), ("diagonal", h, g)):
+            p = Problem(np.empty((1, 0)), np.ones(1), np.zeros(1, bool), first, second, kind)
+            with pytest.raises(ValueError, match="not finite"):
+                Core.channels(p, n_threads)
+
+
+def test_a_grower_can_be_used_again():
+    from polyleaf import _core
+
+    p, q = make_problem(12, n_outputs=2), sampled(make_problem(12, n_outputs=2), multiplied=False)
+    grower = HistogramGrower(core_bins(p.codes, p.n_bins, p.is_categorical), 2)
+    for problem in (p, q, p):
+        channels = _core.Channels(problem.g, None, "unit", problem.rows, None, 2)
+        tree = grower.grow(channels, grow_config(), None)
+        twin, leaves = Twin.grow(problem)
+        np.testing.assert_array_equal(tree.feature, twin.feature)
+        np.testing.assert_array_equal(tree.gain, twin.gain)
+        np.testing.assert_array_equal(grower.leaf_of_row, leaves)
+
+
+# ------------------------------------------------------------------------------------------------ leaf values
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+@pytest.mark.parametrize("n_outputs", [1, 3, 17])
+@pytest.mark.parametrize("kind", KINDS)
+def test_leaf_values(kind, n_outputs, n_threads):
+    """Structure and leaves may come from different derivatives: any rows, any leaves, some of them empty."""
+    for config in ({}, {"reg_lambda": 0.0}, {"reg_alpha": 2.0, "max_delta_step": 0.05}):
+        p = make_problem(13, n=5000, n_outputs=n_outputs, kind=kind, **config)
+        leaf_of_row = np.random.default_rng(0).integers(0, 9, 5000).astype(np.int32)
+        for problem in (p, sampled(p), sampled(p, multiplied=False)):
+            core = Core.leaves(problem, leaf_of_row, 10, 0.1, n_threads)
+            np.testing.assert_array_equal(core, Twin.leaves(problem, leaf_of_row, 10, 0.1))
+            assert not core[9].any()
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-38, 1e-20, 1.0, 1e20, 1e35])
+def test_leaf_values_at_every_scale(scale):
+    p = make_problem(14, n=100, n_outputs=2, kind="diagonal", reg_lambda=0.0)
+    leaf_of_row = np.arange(100, dtype=np.int32) % 4
+    p = replace(p, g=p.g * np.float32(scale), h=p.h * np.float32(scale))
+    core = Core.leaves(p, leaf_of_row, 4)
+    assert np.isfinite(core).all()
+    np.testing.assert_array_equal(core, Twin.leaves(p, leaf_of_row, 4))
+
+
+# -------------------------------------------------------------------------------------------------- at random
+
+
+@st.composite
+def problems(draw):
+    """Small problems with everything switched on at once."""
+    n_bins = tuple(draw(st.lists(st.sampled_from([1, 2, 3, 6, 20, 255]), min_size=1, max_size=10)))
+    p = make_problem(
+        draw(st.integers(0, 2**32)),
+        n=draw(st.integers(1, 120)),
+        n_bins=n_bins,
+        categorical=draw(st.sets(st.integers(0, len(n_bins) - 1))),
+        n_outputs=draw(st.sampled_from(OUTPUTS)),
+        kind=draw(st.sampled_from(KINDS)),
+        missing=draw(st.sampled_from([0.0, 0.1, 0.6])),
+        max_leaves=draw(st.sampled_from([1, 4, 31, 200])),
+        max_depth=draw(st.sampled_from([-1, -1, 1, 2, 5])),
+        level_wise=draw(st.booleans()),
+        reg_lambda=draw(st.sampled_from([0.0, 0.3, 1.0])),
+        reg_alpha=draw(st.sampled_from([0.0, 0.0, 0.4])),
+        min_split_gain=draw(st.sampled_from([0.0, 0.0, 0.05])),
+        min_child_weight=draw(st.sampled_from([0.0, 0.0, 1.1])),
+        min_child_samples=draw(st.sampled_from([0, 1, 4])),
+        max_delta_step=draw(st.sampled_from([0.0, 0.0, 0.3])),
+        max_cat_to_onehot=draw(st.sampled_from([0, 1, 4, 10])),
+        cat_smooth=draw(st.sampled_from([0.0, 10.0])),
+        colsample_bynode=draw(st.sampled_from([1.0, 0.4])),
+        seed=draw(st.integers(0, 2**64 - 1)),
+    )
+    if draw(st.booleans()):  # few distinct derivatives: many ties
+        p = replace(p, g=np.round(p.g).astype(np.float32))
+    if draw(st.booleans()):
+        p = sampled(p, fraction=draw(st.sampled_from([0.3, 0.8])), multiplied=draw(st.booleans()))
+    if p.rows is not None and len(p.rows) == 0:
+        p = replace(p, rows=np.zeros(1, np.uint32))
+    if draw(st.booleans()):
+        p = replace(p, features=np.random.default_rng(0).random(len(n_bins)) < 0.7)
+    return p
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(problems(), st.sampled_from([1, 2, 3]))
+def test_trees_at_random(p, n_threads):
+    assert_core_equals_twin(p, n_threads)
+
+
+@pytest.mark.slow
+@settings(max_examples=1500, deadline=None, derandomize=True)
+@given(problems(), st.sampled_from([1, 2, 3]))
+def test_trees_at_random_for_long(p, n_threads):
+    assert_core_equals_twin(p, n_threads)
+
+
+def test_one_grower_serves_channels_of_every_kind():
+    """Memory is laid out again where the channels change, even between layouts of as many lanes."""
+    problems = [
+        make_problem(31, n=300, n_bins=(200, 9), n_outputs=k, kind=kind) for kind in KINDS for k in (9, 14)
+    ]
+    grower = Core.grower(problems[0], 2)
+    for p in [*problems, *reversed(problems)]:
+        p = replace(p, codes=problems[0].codes)
+        assert_same_tree(Core.grow(p, 2, grower)[0], Twin.grow(p)[0])

@@ -1,0 +1,140 @@
+"""Searches at the border: what they keep alive, and what a grower refuses to be handed."""
+
+import sys
+
+import numpy as np
+import pytest
+from core_settings import grow_config, leaf_config
+from problems import HistogramGrower, core_bins, core_channels, make_problem
+
+from polyleaf import _core
+
+P = make_problem(1, n=200, n_bins=(9, 30), n_outputs=2)
+CONFIG, STEP = grow_config(max_leaves=4), leaf_config()
+N = P.codes.shape[1]
+
+
+def bins_of(p=P):
+    return core_bins(p.codes, p.n_bins, p.is_categorical, p.held_sparse, 1)
+
+
+def gradients_of(n=N):
+    """One output a row."""
+    every = np.arange(n)
+    return _core.SparseGradients(
+        np.arange(n + 1), (every % 3).astype(np.int32), (every % 7 - 3.0).astype(np.float32), 3, 1
+    )
+
+
+def verified_search(bins):
+    histograms = _core.HistogramSearch(bins, 1)
+    return histograms, _core.VerifiedSearch(histograms, 1)
+
+
+def test_what_a_search_uses_lives_until_it_uses_something_else():
+    channels = core_channels(P, 1)
+    search = _core.HistogramSearch(bins_of(), 1)
+    before = sys.getrefcount(channels)
+    search.use(channels)
+    assert sys.getrefcount(channels) == before + 1
+    search.use(channels)
+    assert sys.getrefcount(channels) == before + 1
+    search.use(core_channels(P, 1))
+    assert sys.getrefcount(channels) == before
+
+
+def test_nothing_else_need_hold_what_a_search_uses():
+    bins, weight = bins_of(), np.linspace(0.5, 2.0, N).astype(np.float32)
+    _, verified = verified_search(bins)
+    exact = _core.ExactSearch(bins, 1)
+    found = []
+    for _ in range(2):
+        verified.use(gradients_of(), weight.copy(), core_channels(P, 1), STEP, 1)
+        exact.use(gradients_of(), weight.copy(), None, weight.copy(), STEP, 1, 0.05)
+        junk = [gradients_of() for _ in range(20)]  # where what was freed has been
+        found.append([_core.Grower(bins, 1).grow(s, CONFIG, None).gain.tolist() for s in (verified, exact)])
+        del junk
+    assert found[0] == found[1]
+
+
+def test_release_lets_go_of_gradients_and_weights():
+    bins, gradients, weight = bins_of(), gradients_of(), np.ones(N, np.float32)
+    _, verified = verified_search(bins)
+    exact = _core.ExactSearch(bins, 1)
+    before = sys.getrefcount(gradients), sys.getrefcount(weight)
+    verified.use(gradients, weight, core_channels(P, 1), STEP, 1)
+    exact.use(gradients, weight, None, None, STEP, 1, 0.05)
+    assert sys.getrefcount(gradients) == before[0] + 2
+    for search in (verified, exact):
+        search.release()
+        with pytest.raises(ValueError, match="told what to use"):
+            _core.Grower(bins, 1).grow(search, CONFIG, None)
+    assert (sys.getrefcount(gradients), sys.getrefcount(weight)) == before
+
+
+def test_a_search_is_told_what_to_use_first():
+    bins = bins_of()
+    with pytest.raises(ValueError, match="told what to use"):
+        _core.Grower(bins, 1).grow(_core.HistogramSearch(bins, 1), CONFIG, None)
+    histograms, verified = verified_search(bins)
+    verified.use(gradients_of(), None, core_channels(P, 1), STEP, 1)
+    histograms.release()
+    with pytest.raises(ValueError, match="told what to use"):
+        _core.Grower(bins, 1).grow(verified, CONFIG, None)
+
+
+def test_search_and_grower_are_over_the_same_bins():
+    search = _core.HistogramSearch(bins_of(), 1)
+    search.use(core_channels(P, 1))
+    with pytest.raises(ValueError, match="the grower's bins"):
+        _core.Grower(bins_of(), 1).grow(search, CONFIG, None)
+
+
+def test_rows_must_be_those_of_the_bins():
+    bins, few = bins_of(), make_problem(1, n=N - 1, n_bins=(9, 30), n_outputs=2)
+    histograms, verified = verified_search(bins)
+    histograms.use(core_channels(few, 1))
+    with pytest.raises(ValueError, match="as many rows as the bins"):
+        _core.Grower(bins, 1).grow(histograms, CONFIG, None)
+    with pytest.raises(ValueError, match="gradients must have as many rows as the bins"):
+        verified.use(gradients_of(N - 1), None, core_channels(few, 1), STEP, 1)
+    with pytest.raises(ValueError, match="sketch must have as many rows as the gradients"):
+        verified.use(gradients_of(), None, core_channels(few, 1), STEP, 1)
+
+
+def test_a_sketch_keeps_its_sample_until_the_tree_is_grown():
+    bins, channels = bins_of(), core_channels(P, 1)
+    _, verified = verified_search(bins)
+    verified.use(gradients_of(), None, channels, STEP, 1)
+    channels.quantise(P.g, None, "unit", np.arange(50, dtype=np.uint32), None, 1)
+    with pytest.raises(ValueError, match="another sample"):
+        _core.Grower(bins, 1).grow(verified, CONFIG, None)
+
+
+def test_exact_search_is_for_numeric_features():
+    p = make_problem(1, n=50, n_bins=(9, 30), categorical=[1])
+    with pytest.raises(ValueError, match="numeric features only"):
+        _core.ExactSearch(bins_of(p), 1)
+
+
+def test_steps_belong_to_a_tree_that_was_begun():
+    bins = bins_of()
+    grower, other, search = _core.Grower(bins, 1), _core.Grower(bins, 1), _core.HistogramSearch(bins, 1)
+    search.use(core_channels(P, 1))
+    for step in (grower.split, grower.evaluate, grower.finish):
+        with pytest.raises(ValueError, match="call begin first"):
+            step()
+    grower.begin(search, CONFIG, None)
+    other.begin(search, CONFIG, None)
+    with pytest.raises(ValueError, match="begun another tree"):
+        grower.split()
+    assert other.split()
+    other.finish()
+    with pytest.raises(ValueError, match="call begin first"):
+        other.evaluate()
+
+
+def test_features_need_a_flag_each():
+    grower = HistogramGrower(bins_of())
+    with pytest.raises(ValueError, match="one flag per feature"):
+        grower.grow(core_channels(P, 1), CONFIG, np.ones(3, bool))

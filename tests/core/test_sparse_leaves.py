@@ -1,0 +1,325 @@
+"""Leaves that keep k of K dense outputs (GBDT-MO, section III-B): core against twin, and what must be equal.
+
+All comparisons are `==` unless a test says why not.
+"""
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+import reference
+from core_settings import grow_config, leaf_config_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from problems import KINDS, Core, Twin, assert_same_tree, make_problem, sampled
+
+from polyleaf import PolyleafClassifier, PolyleafRegressor, _core, recipes
+
+SUPPORTS = [False, True]
+
+
+def core_leaves(p, tree, leaf_of_row, n_threads=1):
+    """The core's sparse leaves of a twin's tree; learning rate 0.3."""
+    c = p.config
+    grower = Core.grower(p, n_threads)
+    channels = _core.Channels(p.g, p.h, p.kind, p.rows, p.multiplier, n_threads)
+    grown = grower.grow(channels, grow_config(c), p.features)
+    kept = c.leaf_k, grown if c.shared_support else None, leaf_config_of(c, learning_rate=0.3)
+    sample = p.rows, p.multiplier, n_threads
+    return _core.sparse_leaves(p.g, p.h, leaf_of_row, tree.n_leaves, *kept, *sample)
+
+
+def assert_core_equals_twin(p, n_threads=1):
+    core, core_rows = Core.grow(p, n_threads)
+    twin, twin_rows = Twin.grow(p)
+    assert_same_tree(core, twin)
+    np.testing.assert_array_equal(core_rows, twin_rows)
+    mine = core_leaves(p, twin, twin_rows, n_threads)
+    its = reference.sparse_leaves(p.g, p.h, twin_rows, twin, p.config, 0.3, p.rows, p.multiplier)
+    for name in ("indptr", "outputs", "values"):
+        np.testing.assert_array_equal(getattr(mine, name), getattr(its, name), err_msg=name)
+    return twin
+
+
+# ----------------------------------------------------------------------------------------------- core = twin
+
+
+@pytest.mark.parametrize(
+    ("n_outputs", "leaf_k"),
+    [(2, 1), (3, 2), (5, 1), (5, 4), (16, 3), (17, 5), (17, 16), (33, 12), (70, 1), (70, 20), (70, 40)],
+)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shared_support", SUPPORTS)
+def test_trees_and_leaves(kind, n_outputs, leaf_k, shared_support):
+    p = make_problem(3, n=400, n_bins=(9, 30, 5, 7, 12), categorical=[2, 4], n_outputs=n_outputs, kind=kind)
+    p = p.with_config(leaf_k=leaf_k, shared_support=shared_support)
+    assert assert_core_equals_twin(p).n_leaves > 5
+    assert_core_equals_twin(sampled(p, multiplied=kind != "unit"), n_threads=2)
+
+
+@pytest.mark.parametrize("shared_support", SUPPORTS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"reg_lambda": 0.0},  # no bound is known
+        {"reg_lambda": 25.0},
+        {"reg_alpha": 3.0},
+        {"max_delta_step": 0.1},
+        {"reg_alpha": 1.5, "max_delta_step": 0.2, "reg_lambda": 0.1},
+        {"min_split_gain": 0.3},
+        {"min_child_weight": 9.3},
+        {"min_child_samples": 20},
+        {"post_prune": True, "reg_lambda": 20.0},
+        {"level_wise": True, "max_depth": 3},
+        {"colsample_bynode": 0.5, "seed": 7},
+        {"max_cat_to_onehot": 30},
+    ],
+    ids=str,
+)
+def test_regularisers_and_schedules(kind, config, shared_support):
+    p = make_problem(8, n=300, categorical=[3], n_outputs=6, kind=kind, **config)
+    p = p.with_config(leaf_k=2, shared_support=shared_support)
+    assert assert_core_equals_twin(p).n_leaves > 1
+
+
+@pytest.mark.parametrize("shared_support", SUPPORTS)
+@pytest.mark.parametrize("missing", [0.5, 0.97])
+def test_missing_values(missing, shared_support):
+    p = make_problem(6, n_bins=(9, 4, 6), categorical=[2], n_outputs=4, kind="diagonal", missing=missing)
+    assert_core_equals_twin(p.with_config(leaf_k=2, shared_support=shared_support))
+
+
+@pytest.mark.parametrize("shared_support", SUPPORTS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_curvature_and_extreme_gradients(kind, shared_support):
+    p = make_problem(
+        8, n=100, n_outputs=4, kind=kind, reg_lambda=0.0, leaf_k=2, shared_support=shared_support
+    )
+    g = p.g * np.array([0, 1e-36, 1e17, 1], np.float32)
+    h = None if p.h is None else np.where(p.codes[0][:, None] < 2, np.float32(0), p.h)
+    assert_core_equals_twin(replace(p, g=g, h=h))
+    assert_core_equals_twin(replace(p, g=g, h=h).with_config(reg_lambda=1e-20))
+    assert_core_equals_twin(replace(p, g=p.g * np.float32(1e30)))  # squares that float32 does not hold
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shared_support", SUPPORTS)
+def test_threads_on_blocks_of_rows(kind, n_threads, shared_support):
+    p = make_problem(
+        11, n=9000, n_bins=(200, 6, 30) * 6, categorical=[2], n_outputs=5, kind=kind, max_leaves=12
+    )
+    assert_core_equals_twin(p.with_config(leaf_k=2, shared_support=shared_support), n_threads)
+
+
+@given(
+    st.integers(0, 2**31),
+    st.integers(2, 40),
+    st.integers(1, 40),
+    st.sampled_from(KINDS),
+    st.booleans(),
+    st.sampled_from([0.0, 1e-3, 1.0, 30.0]),
+)
+@settings(max_examples=60, deadline=None)
+def test_any_problem(draw, n_outputs, leaf_k, kind, shared_support, reg_lambda):
+    """The bound skips candidates; it must never skip the best one."""
+    p = make_problem(draw, n=150, n_bins=(40, 6, 25), n_outputs=n_outputs, kind=kind, reg_lambda=reg_lambda)
+    p = p.with_config(leaf_k=leaf_k, shared_support=shared_support, max_leaves=8)
+    assert_same_tree(Core.grow(p)[0], Twin.grow(p)[0])
+
+
+def test_one_grower_serves_all_kinds_of_leaves():
+    """Memory laid out for one kind of leaf serves the next."""
+    p = make_problem(2, n=300, n_bins=(30, 9), n_outputs=20)
+    grower = Core.grower(p)
+    for leaf_k in (0, 2, 19, 0, 7):
+        q = p.with_config(leaf_k=leaf_k)
+        assert_same_tree(Core.grow(q, grower=grower)[0], Twin.grow(q)[0])
+
+
+# ---------------------------------------------------------------------------------------------- what is equal
+
+
+@pytest.fixture(params=[Twin, Core], ids=["twin", "core"])
+def library(request):
+    return request.param
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shared_support", SUPPORTS)
+@pytest.mark.parametrize("n_outputs", [1, 5, 17])
+def test_leaves_that_keep_all_outputs_are_dense(library, kind, shared_support, n_outputs):
+    p = make_problem(4, n=200, n_bins=(9, 30, 5), categorical=[2], n_outputs=n_outputs, kind=kind)
+    dense, _ = library.grow(p)
+    for k in (n_outputs, n_outputs + 3):
+        sparse, _ = library.grow(p.with_config(leaf_k=k, shared_support=shared_support))
+        assert_same_tree(dense, sparse)
+
+
+@pytest.mark.parametrize("shared_support", SUPPORTS)
+def test_gains_are_those_of_the_best_choice_of_outputs(library, shared_support):
+    """Brute force over choices, in exact numbers, at the root of a tree."""
+    p = make_problem(5, n=60, n_bins=(6, 5), n_outputs=4, kind="unit", missing=0.0, max_leaves=2)
+    tree, _ = library.grow(p.with_config(leaf_k=2, shared_support=shared_support))
+
+    def worth(rows, outputs):
+        return sum(float(p.g[rows, k].sum(dtype=np.float64)) ** 2 / (len(rows) + 1) for k in outputs)
+
+    def best(sides):
+        choices = list(combinations(range(4), 2))
+        if shared_support:
+            return max(sum(worth(side, choice) for side in sides) for choice in choices)
+        return sum(max(worth(side, choice) for choice in choices) for side in sides)
+
+    gains = []
+    for codes in p.codes:
+        for b in range(int(codes.max())):
+            sides = np.flatnonzero(codes <= b), np.flatnonzero(codes > b)
+            gains.append((best(sides) - best([np.arange(60)])) / 2 / 4)
+    np.testing.assert_allclose(tree.gain[0], max(gains), rtol=1e-3)  # channels have 15 bits
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_output_gains_add_up_and_say_what_is_kept(library, kind):
+    p = make_problem(6, n=300, n_bins=(20, 9, 7), n_outputs=12, kind=kind, leaf_k=3, shared_support=True)
+    tree, _ = library.grow(p)
+    inner = tree.feature >= 0
+    np.testing.assert_allclose(tree.output_gain[inner].sum(axis=1), 12 * tree.gain[inner], rtol=1e-3)
+    assert (
+        (tree.output_gain[inner] != 0).sum(axis=1) <= 6
+    ).all()  # three of the children, three of the parent
+
+
+# ------------------------------------------------------------------------------------------------- estimators
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(400, 6))
+X[RNG.random(X.shape) < 0.05] = np.nan
+SIGNAL = np.nan_to_num(X) @ RNG.normal(size=(6, 8)) + 0.1 * RNG.normal(size=(400, 8))
+CLASSES = SIGNAL.argmax(axis=1)
+TARGETS = {"regression": SIGNAL, "classes": CLASSES, "labels": (SIGNAL > 1).astype(int)}
+
+
+def make(task, **parameters):
+    kind = PolyleafRegressor if task == "regression" else PolyleafClassifier
+    defaults = {"leaf": "sparse", "leaf_k": 3, "n_estimators": 8, "min_child_samples": 5, "random_state": 0}
+    return kind(**{**defaults, **parameters})
+
+
+def predicted(estimator):
+    kind = isinstance(estimator, PolyleafClassifier)
+    return np.asarray(estimator.predict_proba(X) if kind else estimator.predict(X))
+
+
+@pytest.mark.parametrize("task", TARGETS)
+@pytest.mark.parametrize("support", ["own", "shared"])
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"curvature": "none", "leaf_curvature": "none"},
+        {"curvature": "shared", "leaf_curvature": "shared"},
+        {"curvature": "diagonal", "leaf_curvature": "diagonal"},
+        {"subsample": 0.7, "colsample_bytree": 0.5},
+        {"sampling_method": "goss"},
+        {"pruning": "post", "min_split_gain": 0.01},
+        {"reg_alpha": 0.2, "max_delta_step": 0.7},
+        {"sketch": "random_projection", "sketch_dim": 2},
+    ],
+    ids=str,
+)
+def test_estimators(task, support, parameters):
+    """Leaves hold at most k outputs, training adds what prediction adds, threads change nothing."""
+    fitted = make(task, leaf_support=support, **parameters).fit(X, TARGETS[task])
+    forest = fitted.model_.forest
+    for t in range(len(forest)):
+        assert forest.kind(t) == "sparse"
+        held = np.diff(forest.values(t).indptr)
+        assert held.max() <= 3 and held.sum() > 0
+    np.testing.assert_array_equal(
+        predicted(fitted),
+        predicted(make(task, leaf_support=support, n_jobs=3, **parameters).fit(X, TARGETS[task])),
+    )
+
+
+@pytest.mark.parametrize("task", TARGETS)
+@pytest.mark.parametrize("support", ["own", "shared"])
+def test_as_many_as_there_are_is_a_constant_leaf(task, support):
+    """The same structure; the same scores bit for bit, as no output's Newton step is exactly 0."""
+    sparse = make(task, leaf_k=8, leaf_support=support).fit(X, TARGETS[task])
+    dense = make(task, leaf="constant").fit(X, TARGETS[task])
+    np.testing.assert_array_equal(predicted(sparse), predicted(dense))
+    assert sparse.model_.forest.tree(7).gain.tolist() == dense.model_.forest.tree(7).gain.tolist()
+
+
+@pytest.mark.parametrize("task", TARGETS)
+def test_saved_stopped_and_continued(task, tmp_path):
+    y = TARGETS[task]
+    fitted = make(task, n_estimators=40, early_stopping_rounds=3).fit(
+        X[:300], y[:300], eval_set=[(X[300:], y[300:])]
+    )
+    assert fitted.best_iteration_ is not None
+    fitted.save_model(tmp_path / "m")
+    np.testing.assert_array_equal(predicted(type(fitted).load_model(tmp_path / "m")), predicted(fitted))
+    fitted.save_model(tmp_path / "half", leaf_dtype="float16")
+    assert (tmp_path / "half").stat().st_size < (tmp_path / "m").stat().st_size
+    first = make(task, n_estimators=4).fit(X, y)
+    both = make(task, n_estimators=4).fit(X, y, init_model=first)
+    np.testing.assert_array_equal(predicted(both), predicted(make(task, n_estimators=8).fit(X, y)))
+
+
+def test_the_children_of_a_node_share_their_outputs():
+    fitted = make("regression", leaf_support="shared", n_estimators=1, max_leaves=8).fit(X, SIGNAL)
+    tree, leaves = fitted.model_.forest.tree(0), fitted.model_.forest.values(0)
+    pairs = 0
+    for left, right in zip(tree.left, tree.right, strict=True):
+        if left >= 0 and tree.leaf[left] >= 0 and tree.leaf[right] >= 0:
+            held = [
+                leaves.outputs[leaves.indptr[tree.leaf[i]] : leaves.indptr[tree.leaf[i] + 1]].tolist()
+                for i in (left, right)
+            ]
+            assert held[0] == held[1]
+            pairs += 1
+    assert pairs > 0
+
+
+@pytest.mark.parametrize("restricted", [True, False])
+def test_the_recipe(restricted):
+    recipe = recipes.gbdt_mo_sparse(4, restricted=restricted)
+    assert recipes.gbdt_mo().items() <= recipe.items()
+    model = PolyleafClassifier(**recipe, n_estimators=60).fit(X, CLASSES)
+    assert model.score(X, CLASSES) > 0.9
+
+
+# -------------------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"leaf_k": 9}, "leaf_k=9 is more than the 8 outputs"),
+        ({"leaf_k": 0}, "leaf_k"),
+        ({"leaf_k": 1.5}, "leaf_k"),
+        ({"curvature": "full"}, "chooses outputs one by one"),
+        ({"leaf_curvature": "block"}, "chooses outputs one by one"),
+        ({"multi_strategy": "one_output_per_tree"}, "one output"),
+        ({"refresh": "layer", "grow_policy": "depthwise"}, 'refresh="layer"'),
+        ({"objective": "absolute_error"}, "sparse leaves have no step"),
+        ({"leaf_support": "both"}, "leaf_support"),
+    ],
+    ids=str,
+)
+def test_refusals(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        make("regression", **parameters).fit(X, SIGNAL)
+
+
+def test_one_output_has_nothing_to_choose_from():
+    with pytest.raises(ValueError, match="more than the 1 output"):
+        make("regression", leaf_k=2).fit(X, SIGNAL[:, 0])
+    one = make("regression", leaf_k=1).fit(X, SIGNAL[:, 0])
+    np.testing.assert_array_equal(
+        predicted(one), predicted(make("regression", leaf="constant").fit(X, SIGNAL[:, 0]))
+    )

@@ -1,0 +1,39 @@
+"""_core.pyi: made by the build and beside the package's modules, it names everything that the core offers."""
+
+import ast
+from pathlib import Path
+
+import polyleaf
+import polyleaf._core as _core
+
+STUB = Path(polyleaf.__file__).with_name("_core.pyi")
+
+
+def declared(body):
+    """Names that a module or a class of the stub declares, with those of its classes."""
+    names = {}
+    for statement in body:
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            names[statement.name] = (
+                declared(getattr(statement, "body", [])) if statement.name[0] != "_" else {}
+            )
+        elif isinstance(statement, ast.AnnAssign | ast.Assign):
+            target = statement.target if isinstance(statement, ast.AnnAssign) else statement.targets[0]
+            names[target.id] = {}
+    return names
+
+
+def public(names):
+    return {name for name in names if not name.startswith("_")}
+
+
+def test_the_stub_names_what_the_core_offers():
+    stub = declared(ast.parse(STUB.read_text()).body)
+    assert public(stub) == public(dir(_core))
+    for name, content in stub.items():
+        if isinstance(getattr(_core, name, None), type):
+            assert public(content) == public(vars(getattr(_core, name))) - {"name", "value"}, name
+
+
+def test_the_package_says_that_it_is_typed():
+    assert STUB.with_name("py.typed").exists()

@@ -1,0 +1,12 @@
+// What the core's own tests assert with: an exit that says where, also where exceptions would be caught.
+#pragma once
+#include <cstdio>
+#include <cstdlib>
+
+#define CHECK(condition)                                                            \
+  do {                                                                              \
+    if (!(condition)) {                                                             \
+      std::fprintf(stderr, "%s:%d: %s is false\n", __FILE__, __LINE__, #condition); \
+      std::exit(1);                                                                 \
+    }                                                                               \
+  } while (false)

@@ -1,0 +1,131 @@
+// Trees and dense leaves, from every number of threads, sampled or not, from dense and from sparse codes.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+#include "bins.h"
+#include "channels.h"
+#include "check.h"
+#include "forest.h"
+#include "grower.h"
+#include "histogram_search.h"
+#include "leaves/newton.h"
+#include "problem.h"
+#include "tests.h"
+
+namespace polyleaf::tests {
+namespace {
+
+// One tree and its leaf values for every thread count, sampled or not: the same each time.
+void test_grow(const Problem& p, Curvature curvature, const GrowConfig& config, bool sampled) {
+  std::vector<uint32_t> rows;
+  std::vector<float> multiplier(p.n, 1.0f);
+  for (int64_t i = 0; i < p.n; i += 1 + i % 3) rows.push_back(static_cast<uint32_t>(i));
+  for (int64_t i = 0; i < p.n; ++i) multiplier[i] = i % 4 == 0 ? 2.5f : 1.0f;
+  RowSample sample;
+  sample.n_all = p.n;
+  if (sampled) {
+    sample.rows = rows.data();
+    sample.n_rows = static_cast<int64_t>(rows.size());
+    sample.multiplier = multiplier.data();
+  }
+  const int h_columns = curvature == Curvature::diagonal ? p.n_outputs : 1;
+  const float* h = curvature == Curvature::unit ? nullptr : p.h.data();
+  std::vector<float> first;
+  std::vector<int32_t> first_leaves;
+  for (int n_threads : {1, 2, 3}) {
+    const Bins bins(p.codes.data(), p.n, p.n_features, p.n_bins.data(), p.categorical.data(), n_threads);
+    Channels channels;
+    Grower grower(bins, n_threads);
+    HistogramSearch search(bins, n_threads);
+    Tree tree;
+    for (int again = 0; again < 2; ++again) {  // memory is reused
+      channels.quantise(p.g.data(), h, p.n_outputs, curvature, sample, n_threads);
+      search.use(channels);
+      tree = grower.grow(search, config, nullptr);
+      check_tree(tree, grower.leaf_of_row(), p.n);
+    }
+    std::vector<float> values(static_cast<size_t>(tree.n_leaves) * p.n_outputs);
+    newton_leaves(p.g.data(), h, p.n_outputs, h_columns, sample, grower.leaf_of_row(), tree.n_leaves, kStep,
+                  n_threads, values.data());
+    std::vector<int32_t> leaves(grower.leaf_of_row(), grower.leaf_of_row() + p.n);
+    if (n_threads == 1) {
+      first = values;
+      first_leaves = leaves;
+    }
+    CHECK(values == first && leaves == first_leaves);
+
+    const HeldSparse held(p);
+    const Bins sparse_bins(held.dense.data(), p.n, p.n_features, p.n_bins.data(), p.categorical.data(),
+                           n_threads, held.columns());
+    Grower sparse_grower(sparse_bins, n_threads);
+    HistogramSearch sparse_search(sparse_bins, n_threads);
+    for (int again = 0; again < 2; ++again) {
+      sparse_search.use(channels);
+      const Tree same = sparse_grower.grow(sparse_search, config, nullptr);
+      CHECK(same.gain == tree.gain && same.threshold == tree.threshold && same.feature == tree.feature);
+      CHECK(std::equal(leaves.begin(), leaves.end(), sparse_grower.leaf_of_row()));
+    }
+
+    Forest forest(p.n_outputs);
+    const auto block = std::make_shared<const DenseLeaves>(values.data(), tree.n_leaves, p.n_outputs);
+    forest.append(std::make_shared<const Tree>(tree), block, -1);
+    std::vector<float> raw(p.n * p.n_outputs, 0.0f), expected(raw);
+    forest.predict({p.codes.data(), p.n_features, p.n}, {}, raw.data(), {0, 1}, n_threads);
+    add_leaf_values(expected.data(), p.n, p.n_outputs, -1, leaves.data(), block->view(), {}, n_threads);
+    CHECK(raw == expected);
+    std::vector<int32_t> applied(p.n);
+    forest.apply({p.codes.data(), p.n_features, p.n}, applied.data(), {0, 1}, n_threads);
+    CHECK(applied == leaves);
+  }
+}
+
+}  // namespace
+
+void test_growing() {
+  uint32_t seed = 0;
+  for (int n_outputs : {1, 3, 16, 37, 70})
+    for (Curvature curvature : {Curvature::unit, Curvature::shared, Curvature::diagonal})
+      for (bool sampled : {false, true}) {
+        const Problem p = make_problem(++seed, sampled ? 700 : 900, 11, n_outputs);
+        GrowConfig config = grow_config();
+        config.max_leaves = 20;
+        config.split.min_child_samples = 3;
+        config.level_wise = seed % 2 == 0;
+        config.colsample_bynode = seed % 3 == 0 ? 0.5 : 1.0;
+        config.histogram_memory = seed % 4 == 0 ? 0 : size_t{1} << 30;
+        config.split.reg_alpha = seed % 5 == 0 ? 0.1f : 0.0f;
+        test_grow(p, curvature, config, sampled);
+      }
+  GrowConfig deep = grow_config();
+  deep.max_leaves = 3000;
+  test_grow(make_problem(99, 40000, 3, 2), Curvature::shared, deep, false);  // chunks, kept histograms
+  test_grow(make_problem(98, 1, 2, 2), Curvature::unit, deep, false);        // one row
+}
+
+void test_refusals() {
+  Problem p = make_problem(5, 100, 3, 2);
+  p.codes[7] = 254;
+  p.n_bins = {2, 2, 2};
+  bool refused = false;
+  try {
+    Bins bins(p.codes.data(), p.n, 3, p.n_bins.data(), p.categorical.data(), 2);
+  } catch (const std::invalid_argument&) {
+    refused = true;
+  }
+  CHECK(refused);
+  p.g[3] = std::nanf("");
+  refused = false;
+  RowSample sample;
+  sample.n_all = p.n;
+  try {
+    Channels().quantise(p.g.data(), nullptr, 2, Curvature::unit, sample, 3);
+  } catch (const std::invalid_argument&) {
+    refused = true;
+  }
+  CHECK(refused);
+}
+
+}  // namespace polyleaf::tests

@@ -1,0 +1,52 @@
+// Searches that look ahead to linear leaves, and these leaves.
+#include <cmath>
+#include <vector>
+
+#include "bins.h"
+#include "check.h"
+#include "grower.h"
+#include "histogram_search.h"
+#include "leaves/linear.h"
+#include "linear_channels.h"
+#include "problem.h"
+#include "tests.h"
+
+namespace polyleaf::tests {
+
+// Trees whose splits look ahead to linear leaves, and these leaves: the same from every number of threads.
+void test_linear() {
+  for (int n_outputs : {1, 3, 17})
+    for (bool full : {false, true}) {
+      const Problem p = make_problem(static_cast<uint32_t>(70 + n_outputs), 900, 9, n_outputs);
+      std::vector<float> features(p.codes.size());
+      for (size_t i = 0; i < features.size(); ++i)
+        features[i] = p.codes[i] == 255 ? std::nanf("") : static_cast<float>(p.codes[i]) * 0.1f;
+      RowSample sample;
+      sample.n_all = p.n;
+      GrowConfig config = grow_config();
+      config.max_leaves = 9;
+      config.split.min_child_samples = 10;
+      std::vector<float> first;
+      for (int n_threads : {1, 2, 3}) {
+        const Bins bins(p.codes.data(), p.n, p.n_features, p.n_bins.data(), p.categorical.data(), n_threads);
+        const LinearTable table(bins, features.data(), nullptr, n_threads);
+        LinearChannels channels(table);
+        channels.use(p.g.data(), nullptr, n_outputs, Curvature::unit, sample,
+                     {.full = full, .max_regressors = 5, .linear_lambda = 1.0}, n_threads);
+        HistogramSearch search(bins, n_threads);
+        search.use(channels);
+        Grower grower(bins, n_threads);
+        const Tree tree = grower.grow(search, config, nullptr);
+        check_tree(tree, grower.leaf_of_row(), p.n);
+        const FeatureMatrix x{features.data(), p.n_features, p.n};
+        const auto leaves = fit_linear_leaves(p.g.data(), nullptr, n_outputs, 0, sample, grower.leaf_of_row(),
+                                              tree, x, table, kLinearStep, n_threads);
+        std::vector<float> raw(p.n * n_outputs, 0.0f);
+        add_leaf_values(raw.data(), p.n, n_outputs, -1, grower.leaf_of_row(), leaves->view(), x, n_threads);
+        if (n_threads == 1) first = raw;
+        CHECK(raw == first);
+      }
+    }
+}
+
+}  // namespace polyleaf::tests

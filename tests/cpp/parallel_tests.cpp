@@ -1,0 +1,39 @@
+// Tasks run once each, nested or not; exceptions come out, and the pool lives on.
+#include <atomic>
+#include <cstring>
+#include <stdexcept>
+#include <vector>
+
+#include "check.h"
+#include "parallel.h"
+#include "tests.h"
+
+namespace polyleaf::tests {
+
+void test_parallel() {
+  for (int n_threads : {1, 2, 3, 8}) {
+    std::vector<int> ran(1000, 0);
+    parallel_for(n_threads, 1000, [&](int64_t task, int thread) {
+      CHECK(thread >= 0 && thread < n_threads);
+      ++ran[task];
+    });
+    for (int count : ran) CHECK(count == 1);
+  }
+  std::atomic<int> inner{0};
+  parallel_for(2, 4, [&](int64_t, int) { parallel_for(2, 5, [&](int64_t, int) { ++inner; }); });
+  CHECK(inner == 20);
+  bool thrown = false;
+  try {
+    parallel_for(3, 100, [](int64_t task, int) {
+      if (task == 17) throw std::runtime_error("17");
+    });
+  } catch (const std::runtime_error& error) {
+    thrown = std::strcmp(error.what(), "17") == 0;
+  }
+  CHECK(thrown);
+  std::atomic<int> after{0};
+  parallel_for(3, 10, [&](int64_t, int) { ++after; });
+  CHECK(after == 10);
+}
+
+}  // namespace polyleaf::tests

@@ -1,0 +1,119 @@
+// Random problems to grow trees on, and what must hold of any tree.
+//
+// Owns: data. Must not know: what is compared.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "check.h"
+#include "settings.h"
+#include "sparse_codes.h"
+#include "tree.h"
+
+namespace polyleaf::tests {
+
+// Settings, which have no defaults, where a test does not care.
+inline GrowConfig grow_config() {
+  const SplitConfig split{.reg_lambda = 1.0f,
+                          .reg_alpha = 0.0f,
+                          .max_delta_step = 0.0f,
+                          .min_child_weight = 0.0f,
+                          .min_child_samples = 1,
+                          .min_split_gain = 0.0,
+                          .max_cat_to_onehot = 4,
+                          .cat_smooth = 10.0,
+                          .block_size = 0,
+                          .leaf_k = 0,
+                          .shared_support = false};
+  return {.split = split,
+          .max_leaves = 31,
+          .max_depth = -1,
+          .level_wise = false,
+          .post_prune = false,
+          .colsample_bynode = 1.0,
+          .seed = 0,
+          .histogram_memory = size_t{1} << 30};
+}
+
+inline constexpr LeafConfig kStep{
+    .reg_lambda = 1.0, .reg_alpha = 0.0, .max_delta_step = 0.0, .learning_rate = 1.0, .block_size = 0};
+inline constexpr LinearLeafConfig kLinearStep{
+    .reg_lambda = 1.0, .linear_lambda = 1.0, .learning_rate = 1.0, .max_regressors = 5, .clip = true};
+
+struct Problem {
+  int64_t n;
+  int n_features, n_outputs;
+  std::vector<uint8_t> codes, categorical;
+  std::vector<uint16_t> n_bins;
+  std::vector<float> g, h;
+};
+
+inline Problem make_problem(uint32_t seed, int64_t n, int n_features, int n_outputs) {
+  std::mt19937 random(seed);
+  Problem p{n, n_features, n_outputs, {}, {}, {}, {}, {}};
+  const int sizes[] = {1, 2, 3, 4, 15, 16, 63, 64, 255};
+  for (int f = 0; f < n_features; ++f) {
+    const int bins = sizes[random() % 9];
+    p.n_bins.push_back(static_cast<uint16_t>(bins));
+    p.categorical.push_back(f % 5 == 4);
+    for (int64_t i = 0; i < n; ++i) p.codes.push_back(random() % 11 == 0 ? 255 : random() % bins);
+  }
+  std::normal_distribution<float> normal;
+  for (int64_t i = 0; i < n * n_outputs; ++i) {
+    p.g.push_back(normal(random) + p.codes[i / n_outputs] * 0.01f);
+    p.h.push_back(std::fabs(normal(random)));
+  }
+  return p;
+}
+
+// The problem's codes as compressed columns of the features that are no categories, the others dense.
+struct HeldSparse {
+  std::vector<int32_t> features, rows;
+  std::vector<uint8_t> common, codes, dense;
+  std::vector<int64_t> begin = {0};
+
+  explicit HeldSparse(const Problem& p) {
+    for (int f = 0; f < p.n_features; ++f) {
+      const uint8_t* column = p.codes.data() + f * p.n;
+      if (p.categorical[f]) {
+        dense.insert(dense.end(), column, column + p.n);
+        continue;
+      }
+      features.push_back(f);
+      common.push_back(static_cast<uint8_t>(f % p.n_bins[f]));
+      for (int64_t i = 0; i < p.n; ++i) {
+        if (column[i] == common.back()) continue;
+        rows.push_back(static_cast<int32_t>(i));
+        codes.push_back(column[i]);
+      }
+      begin.push_back(static_cast<int64_t>(rows.size()));
+    }
+  }
+  SparseCodeColumns columns() const {
+    return {static_cast<int64_t>(features.size()),
+            features.data(),
+            common.data(),
+            begin.data(),
+            rows.data(),
+            codes.data()};
+  }
+};
+
+inline void check_tree(const Tree& tree, const int32_t* leaf_of_row, int64_t n) {
+  int32_t leaves = 0;
+  for (int32_t i = 0; i < tree.n_nodes(); ++i) {
+    if (tree.left[i] < 0) {
+      CHECK(tree.leaf[i] == leaves++);
+      continue;
+    }
+    CHECK(tree.left[i] > i && tree.right[i] == tree.left[i] + 1 && tree.right[i] < tree.n_nodes());
+    CHECK(tree.count[i] == tree.count[tree.left[i]] + tree.count[tree.right[i]]);
+    CHECK(tree.gain[i] > 0);
+  }
+  CHECK(leaves == tree.n_leaves);
+  for (int64_t i = 0; i < n; ++i) CHECK(leaf_of_row[i] >= 0 && leaf_of_row[i] < leaves);
+}
+
+}  // namespace polyleaf::tests

@@ -1,0 +1,115 @@
+// What searches say and the grower passes on: counts, and the state of nodes.
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "bins.h"
+#include "check.h"
+#include "grower.h"
+#include "problem.h"
+#include "search.h"
+#include "tests.h"
+
+namespace polyleaf::tests {
+namespace {
+
+// Splits feature 0 in the middle of the codes that a node has, tells counts of its own, as if other rows of
+// the node lay elsewhere, and bounds the one value of a node by its codes.
+class ToldSearch final : public Search {
+ public:
+  explicit ToldSearch(int64_t n) { sample_.n_all = n; }
+  const RowSample& sample() const override { return sample_; }
+  int n_outputs() const override { return 0; }
+  void start(const SearchScope& scope, const SearchNode&) override {
+    scope_ = &scope;
+    codes_ = {{0, 255}};
+  }
+  void evaluate(const std::vector<SearchNode>& nodes, bool, std::vector<Choice>& choices) override {
+    choices.assign(nodes.size(), Choice());
+    for (size_t i = 0; i < nodes.size(); ++i)
+      if (scope_->can_split(nodes[i])) choices[i] = {1.0, 0, middle(nodes[i].id), false, {}, 3};
+  }
+  void split(int32_t parent, SearchNode& left, SearchNode& right, float*) override {
+    left.state.upper = {static_cast<float>(middle(parent))};
+    right.state.lower = {static_cast<float>(middle(parent))};
+    codes_.resize(right.id + 1);
+    codes_[left.id] = {codes_[parent][0], middle(parent)};
+    codes_[right.id] = {middle(parent) + 1, codes_[parent][1]};
+  }
+  double cover(int32_t) const override { return 0; }
+
+ private:
+  int32_t middle(int32_t node) const { return (codes_[node][0] + codes_[node][1]) / 2; }
+
+  RowSample sample_;
+  const SearchScope* scope_ = nullptr;
+  std::vector<std::array<int32_t, 2>> codes_;  // first and last of each node
+};
+
+struct ToldProblem {
+  static constexpr int64_t n = 20000;
+  std::vector<uint8_t> codes = std::vector<uint8_t>(n);
+  const std::vector<uint8_t> categorical = {0};
+  const std::vector<uint16_t> n_bins = {255};
+  ToldProblem() {
+    for (int64_t i = 0; i < n; ++i) codes[i] = static_cast<uint8_t>(i * 7 % 255);
+  }
+  Bins bins(int n_threads) const {
+    return {codes.data(), n, 1, n_bins.data(), categorical.data(), n_threads};
+  }
+};
+
+}  // namespace
+
+// Counts are what searches say; where rows go is the partition's to find.
+void test_counts_are_not_ranges() {
+  const ToldProblem p;
+  GrowConfig config = grow_config();
+  config.max_leaves = 4;
+  config.split.min_child_samples = 2;
+  for (int n_threads : {1, 3}) {
+    const Bins bins = p.bins(n_threads);
+    Grower grower(bins, n_threads);
+    ToldSearch search(p.n);
+    const Tree tree = grower.grow(search, config, nullptr);
+    // The child of 3 rows cannot be split again, however many lie here.
+    CHECK((tree.count == std::vector<int64_t>{p.n, 3, p.n - 3, 3, p.n - 6, 3, p.n - 9}));
+    for (int64_t i = 0; i < p.n; ++i) {
+      int32_t node = 0;
+      while (tree.left[node] >= 0)
+        node = tree.goes_left(node, p.codes[i]) ? tree.left[node] : tree.right[node];
+      CHECK(grower.leaf_of_row()[i] == tree.leaf[node]);
+    }
+  }
+}
+
+// A child has its parent's state and what the search has made of it; leaves keep theirs, also where the tree
+// is cut back to them.
+void test_states_are_passed_on() {
+  const ToldProblem p;
+  const Bins bins = p.bins(1);
+  for (bool cut : {false, true}) {
+    GrowConfig config = grow_config();
+    config.max_leaves = 4;
+    config.split.min_child_samples = 2;
+    config.post_prune = cut;
+    config.split.min_split_gain = cut ? 2.0 : 0.0;
+    Grower grower(bins, 1);
+    ToldSearch search(p.n);
+    const Tree tree = grower.grow(search, config, nullptr);
+    using Bounds = std::vector<float>;
+    const auto keeps_to = [&](int32_t leaf, const Bounds& lower, const Bounds& upper) {
+      const NodeState& state = grower.state_of_leaf(leaf);
+      return state.lower == lower && state.upper == upper;
+    };
+    if (cut) {
+      CHECK(tree.n_leaves == 1 && keeps_to(0, {}, {}));
+      continue;
+    }
+    CHECK(tree.n_leaves == 4 && keeps_to(0, {}, {127}) && keeps_to(1, {127}, {191}));
+    CHECK(keeps_to(2, {191}, {223}) && keeps_to(3, {223}, {}));
+  }
+}
+
+}  // namespace polyleaf::tests

@@ -1,0 +1,18 @@
+// The parts that the core's own tests have, a file each.
+#pragma once
+
+namespace polyleaf::tests {
+
+void test_parallel();
+void test_growing();
+void test_counts_are_not_ranges();
+void test_states_are_passed_on();
+void test_refusals();
+void test_objectives();
+void test_leaves();
+void test_sketches();
+void test_linear();
+void test_sparse();
+void test_sparse_text();
+
+}  // namespace polyleaf::tests

@@ -1,0 +1,38 @@
+"""The pages of docs/ keep their word: the Python in them runs as it stands, from top to bottom."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+PAGES = ROOT / "docs"
+NEEDS = {"objectives": "jax"}
+
+
+def code_of(page: Path) -> str:
+    """The Python blocks of a page, one after another, on the lines where they stand."""
+    lines, inside = [], False
+    for line in page.read_text("utf-8").splitlines():
+        fence = re.match(r"```(\w*)", line)
+        lines.append(line if inside and not fence else "")
+        if fence:
+            inside = fence[1] == "python"
+    return "\n".join(lines)
+
+
+WITH_CODE = [page for page in sorted(PAGES.glob("*.md")) if code_of(page).strip()]
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.stem)
+def test_code_runs(page, tmp_path, monkeypatch):
+    if page.stem in NEEDS:
+        pytest.importorskip(NEEDS[page.stem])
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code_of(page), str(page), "exec", dont_inherit=True), {"__name__": "__main__"})
+
+
+def test_a_page_with_code_is_found():
+    assert "objectives" in [page.stem for page in WITH_CODE]

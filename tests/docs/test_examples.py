@@ -1,0 +1,80 @@
+"""The examples, and those in the README, run as they stand; what they show is what they claim."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def readme_examples() -> list[tuple[str, str]]:
+    """Title and code of each section of the README that shows Python."""
+    sections = (ROOT / "README.md").read_text("utf-8").split("\n### ")[1:]
+    found = [(section.partition("\n")[0], section.partition("```python\n")[2]) for section in sections]
+    return [(title, code.partition("```")[0]) for title, code in found if code]
+
+
+README = readme_examples()
+
+# What each example shows, as a condition on what its main() returns.
+SHOWS = {
+    "cgb": lambda found: found["accuracy"] > 0.75,
+    "custom_objective": lambda found: found["asymmetric"] < found["squared"] - 0.1,
+    "early_stopping": lambda found: found["best"] + 20 < found["rounds"] + 1 <= 1000,
+    "extreme_labels": lambda found: (
+        found["P@1"] > found["P@1 of the most frequent"] + 0.15 and found["nDCG@3"] > 0.7
+    ),
+    "gbdt_mo": lambda found: found["rmse"] < 0.25 * found["baseline"],
+    "jax_loss": lambda found: found["own"] < found["one for all"] - 0.3 and 0.8 < found["inside"] < 0.98,
+    "layer_by_layer": lambda found: (
+        found["and layers boosted"] > found["vectors in the leaves"] + 0.01 > found["a tree per class"] + 0.1
+    ),
+    "linear_leaves": lambda found: found["linear"] < found["lines afterwards"] < found["constant"],
+    "missing_targets": lambda found: found["ignored"] < min(found["rows dropped"], found["filled"]),
+    "multilabel": lambda found: found["hamming"] < found["hamming of the majority"],
+    "one_output_per_tree": lambda found: max(found.values()) < 3,
+    "quantiles": lambda found: 0.65 < found["inside"] < 0.95 and found["error"] < 0.25 * found["baseline"],
+    "registered_objective": lambda found: found["too low at 0.9"] < found["too low at 0.5"] - 0.1,
+    "sparse_features": lambda found: (
+        found["accuracy"] > 0.9 and 20 * found["megabytes"] < found["dense megabytes"]
+    ),
+    "sparse_leaves": lambda found: found["four of each leaf's own"] > found["all classes"] > 0.85,
+    "small_models": lambda found: (
+        abs(found["rounded"] - found["accuracy"]) < 0.01 and found["accuracy"] > found["first"] + 0.3
+    ),
+}
+
+
+def run_main(path: Path) -> dict[str, float]:
+    spec = importlib.util.spec_from_file_location(f"example_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.main()
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example(path, capsys):
+    if path.stem.startswith("jax"):
+        pytest.importorskip("jax")
+    found = run_main(path)
+    assert SHOWS[path.stem](found), found
+    assert capsys.readouterr().out
+
+
+def test_every_example_is_checked():
+    assert set(SHOWS) == {path.stem for path in EXAMPLES}
+
+
+def test_readme_has_an_example_for_each_task():
+    assert len(README) == 9
+
+
+@pytest.mark.parametrize("title, code", README, ids=[title for title, _ in README])
+def test_readme(title, code, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, f"README.md: {title}", "exec"), {"__name__": "__main__"})
+    assert capsys.readouterr().out

@@ -1,0 +1,344 @@
+"""Bad input gets an error that says what was wrong, where, and what to do; nothing is trained on it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, load_model
+from polyleaf.callbacks import EarlyStopping
+from polyleaf.objectives import Custom, SquaredError
+
+NAN, INF = np.nan, np.inf
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((60, 3))
+Y = X @ RNG.standard_normal((3, 2))
+C = (Y[:, 0] > 0).astype(int) + (Y[:, 1] > 0)
+L = (Y > 0).astype(int)
+
+
+def regressor(**parameters):
+    return PolyleafRegressor(**{"n_estimators": 3, **parameters})
+
+
+def classifier(**parameters):
+    return PolyleafClassifier(**{"n_estimators": 3, **parameters})
+
+
+def spoiled(array, value, place=(4, 1)):
+    array = np.array(array, float)
+    array[place[: array.ndim]] = value
+    return array
+
+
+@pytest.mark.parametrize(
+    ("features", "match"),
+    [
+        (X[:, 0], "Expected 2D array, got 1D array"),
+        (X[None], "dim 3"),
+        (spoiled(X, INF), r"infinity.*row 4.*column number 1"),
+        (pd.DataFrame(spoiled(X, -INF), columns=list("abc")), "infinity.*row 4.*column 'b'"),
+        (X[:0], "X has 0 rows"),
+        (X[:, :0], "0 feature"),
+        (X[:1], r"n_samples=1"),
+        (X + 1j, "Complex data not supported"),
+        (X[:59], r"inconsistent numbers of samples: X has 59 rows, y has 60"),
+        (pd.DataFrame({"a": X[:, 0], "b": "text"}), None),
+        (np.full((60, 2), "text"), "convert|text|dtype"),
+    ],
+)
+@pytest.mark.parametrize("make", [regressor, classifier])
+def test_bad_features(make, features, match):
+    y = (Y if make is regressor else C)[: 1 if features.shape == (1, 3) else None]
+    if match is None:  # text columns of data frames are categories
+        assert make().fit(features, y).n_features_in_ == 2
+        return
+    with pytest.raises((ValueError, TypeError), match=match):
+        make().fit(features, y)
+
+
+@pytest.mark.parametrize("features", [np.zeros((60, 2)), np.full((60, 2), NAN), sp.csr_array((60, 2))])
+def test_columns_that_say_nothing_are_no_error(features):
+    np.testing.assert_allclose(
+        regressor().fit(features, Y).predict(features), np.broadcast_to(Y.mean(0), (60, 2)), atol=1e-6
+    )
+    assert set(classifier().fit(features, C).predict(features)) == {np.bincount(C).argmax()}
+
+
+@pytest.mark.parametrize(
+    ("estimator", "y", "match"),
+    [
+        (regressor(), None, "requires y"),
+        (regressor(), spoiled(Y, NAN), r"Input y contains NaN.*missing_targets"),
+        (regressor(), spoiled(Y, INF), "Input y contains infinity"),
+        (regressor(), spoiled(Y, 1e30), "too large.*normalize_targets"),
+        (regressor(), Y[:0], "0 sample"),
+        (classifier(), C[:0], "0 sample"),
+        (regressor(), Y[:50], "X has 60 rows, y has 50"),
+        (regressor(), np.full(60, "a"), "convert"),
+        (regressor(missing_targets="ignore"), np.c_[Y, np.full(60, NAN)], "Output 2 of y"),
+        (regressor(objective="poisson"), -np.abs(Y), "poisson"),
+        (regressor(objective="gamma"), np.zeros(60), "gamma"),
+        (regressor(objective="logistic"), Y, "logistic"),
+        (classifier(), Y[:, 0], "Unknown label type"),
+        (classifier(), np.zeros(60), "one class only"),
+        (classifier(), spoiled(C, NAN), "Input y contains NaN"),
+        (classifier(), L + 1, "0 and 1 only"),
+        (classifier(), [[0], [1, 2]] * 30, "MultiLabelBinarizer"),
+        (classifier(missing_targets="ignore"), C, "missing_targets"),
+    ],
+)
+def test_bad_targets(estimator, y, match):
+    with pytest.raises(ValueError, match=match):
+        estimator.fit(X, y)
+    assert not hasattr(estimator, "model_")
+
+
+@pytest.mark.parametrize(
+    ("weight", "match"),
+    [
+        (np.zeros(60), "zero"),
+        (-np.ones(60), "negative"),
+        (np.ones(59), "sample_weight has shape"),
+        (np.ones((60, 3)), "sample_weight has shape"),
+        (spoiled(np.ones(60), NAN), "sample_weight contains NaN"),
+        (spoiled(np.ones(60), INF), "sample_weight contains infinity"),
+        (np.where(C > 0, 0, 1), None),
+    ],
+)
+def test_bad_weights(weight, match):
+    if match is not None:
+        with pytest.raises(ValueError, match=match):
+            regressor().fit(X, Y, sample_weight=weight)
+    with pytest.raises(ValueError, match=match or "Only one class"):
+        classifier().fit(X, C, sample_weight=weight)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "match"),
+    [
+        ({"n_estimators": 0}, "n_estimators"),
+        ({"learning_rate": 0}, "learning_rate"),
+        ({"max_leaves": 1}, "max_leaves"),
+        ({"max_depth": 0}, "max_depth"),
+        ({"max_depth": None, "max_leaves": None}, "max_leaves"),
+        ({"max_bins": 256}, "max_bins"),
+        ({"subsample": 0.0}, "subsample"),
+        ({"sampling_method": "goss", "subsample": 0.5}, "goss"),
+        ({"sampling_method": "goss", "top_rate": 0.7, "other_rate": 0.5}, "top_rate"),
+        ({"curvature": "half"}, "curvature"),
+        ({"multi_strategy": "both"}, "multi_strategy"),
+        ({"objective": "squared"}, "Did you mean|squared_error"),
+        ({"eval_metric": "rmsee"}, "Did you mean 'rmse'"),
+        ({"eval_metric": ["mae", "mae"]}, "'mae'"),
+        ({"base_score": [1.0, 2.0, 3.0, 4.0]}, "base_score"),
+        ({"base_score": NAN}, "base_score"),
+        ({"early_stopping_rounds": 5}, "eval_set"),
+        ({"callbacks": [EarlyStopping(5)]}, "eval_set"),
+        ({"callbacks": [3]}, "callback"),
+        ({"n_jobs": 0}, "n_jobs"),
+        ({"categorical_features": ["a"]}, "feature names"),
+        ({"categorical_features": [7]}, "position 7"),
+        ({"categorical_features": "auto"}, "categorical_features"),
+        ({"missing_targets": "drop"}, "missing_targets"),
+        ({"histogram_memory": 0}, "histogram_memory"),
+        ({"verbose": -1}, "verbose"),
+    ],
+)
+@pytest.mark.parametrize("make", [regressor, classifier])
+def test_bad_parameters(make, parameters, match):
+    with pytest.raises((ValueError, TypeError), match=match):
+        make(**parameters).fit(X, Y if make is regressor else C, eval_set=None)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "y", "match"),
+    [
+        (regressor(objective="softmax"), Y, "PolyleafClassifier"),
+        (regressor(objective="squared_hinge"), Y, "PolyleafClassifier"),
+        (regressor(objective="quantile", quantile_alpha=[0.5, 1.5]), Y, "alpha"),
+        (regressor(objective="quantile", quantile_alpha=[0.5, 0.5]), Y, "twice"),
+        (regressor(objective="poisson", normalize_targets=True), Y**2, "normalize_targets"),
+        (regressor(quantile_alpha=2.0), Y, "quantile_alpha"),
+        (regressor(tweedie_variance_power=3.0), Y, "tweedie_variance_power"),
+        (classifier(objective="poisson"), C, "PolyleafRegressor"),
+        (classifier(objective="softmax"), C > 0, "two classes"),
+        (classifier(objective="softmax"), L, "multi-label"),
+        (classifier(scale_pos_weight=2.0), C, "class_weight"),
+        (classifier(scale_pos_weight=2.0, objective="squared_hinge"), C > 0, "scale_pos_weight"),
+        (classifier(scale_pos_weight=[1.0, 2.0, 3.0]), L, "3 numbers, but y has 2"),
+        (classifier(class_weight={7: 2.0}), C, "label 7"),
+        (classifier(class_weight="even"), C, "class_weight"),
+        (classifier(softmax_curvature="full"), C, "softmax_curvature"),
+    ],
+)
+def test_parts_that_do_not_go_together(estimator, y, match):
+    with pytest.raises(ValueError, match=match):
+        estimator.fit(X, y)
+
+
+def bent(y, scores, **changes):
+    """Derivatives with Hessians (n, 2, 2) that one thing is wrong with."""
+    hessian = np.tile(np.array([[2.0, 0.5], [0.5, 1.0]]), (len(scores), 1, 1))
+    for place, value in changes.items():
+        row, i, j = map(int, place.strip("_").split("_"))
+        hessian[row, i, j] = value
+    return scores - y, hessian
+
+
+@pytest.mark.parametrize(
+    ("hessian", "match"),
+    [
+        (lambda y, z: bent(y, z, _7_0_1=0.2), r"not symmetric at row 7: entry \(0, 1\) is 0.2.*transpose"),
+        (lambda y, z: bent(y, z, _3_1_1=NAN), "not finite: nan at row 3, output"),
+        (lambda y, z: bent(y, z, _3_1_1=INF), "not finite: inf at row 3"),
+        (lambda y, z: bent(y, z, _5_1_1=-1.0), r"negative curvature.*row 5.*curvature="),
+        (lambda y, z: (z - y, np.ones((60, 3, 3))), r"shape \(60, 3, 3\); expected"),
+        (lambda y, z: (z - y, np.ones((60, 2))), r'needs the Hessians, \(60, 2, 2\).*curvature="diagonal"'),
+        (
+            lambda y, z: (bent(y, z)[0][:, :1], bent(y, z)[1]),
+            r"of shape \(60, 1\); expected \(60, 2\)",
+        ),
+        (lambda y, z: bent(y, z)[1], "must return two things, .gradient, curvature."),
+    ],
+)
+@pytest.mark.parametrize("curvature", ["full", "block"])
+def test_bad_hessians(hessian, match, curvature):
+    for refresh in ("round", "layer"):
+        estimator = regressor(
+            objective=hessian, curvature=curvature, refresh=refresh, grow_policy="depthwise"
+        )
+        with pytest.raises(ValueError, match=match):
+            estimator.fit(X, Y)
+        assert not hasattr(estimator, "model_")
+
+
+def test_rows_that_curve_both_ways_are_no_error():
+    """Sums of Hessians are what is solved; where one of these is not positive, its direction is left out."""
+    estimator = regressor(
+        objective=lambda y, z: (z - y, np.tile([[1.0, 9.0], [9.0, 1.0]], (60, 1, 1))), curvature="full"
+    )
+    assert np.isfinite(estimator.fit(X, Y).predict(X)).all()
+
+
+def test_hessians_for_those_who_do_not_use_them():
+    with pytest.raises(ValueError, match=r"Hessians \(60, 2, 2\).*curvature=\"full\""):
+        regressor(objective=bent).fit(X, Y)
+    with pytest.raises(ValueError, match=r'has no full Hessian.*"diagonal"'):
+        regressor(objective=WithoutHessian(), curvature="full").fit(X, Y)
+
+
+def narrow(y, scores):
+    """Derivatives of two scores, whatever their number."""
+    return scores[:, :2] - y, None
+
+
+class WithoutHessian(SquaredError):
+    name = "without"
+    full_curvature = False
+
+
+@pytest.mark.parametrize(
+    ("estimator", "y", "match"),
+    [
+        (classifier(objective="exponential"), L[:, 0], "three classes or more, but y has two classes"),
+        (classifier(objective="exponential"), L, "multi-label"),
+        (classifier(objective="exponential_margin"), L[:, 0], "three classes or more"),
+        (regressor(objective="exponential"), Y, "PolyleafClassifier"),
+        (regressor(objective=Custom(narrow, n_outputs=5)), Y, r"expected \(60, 5\)"),
+        (classifier(objective=Custom(lambda y, z: (z, None), n_outputs=2)), C, "2 scores, but y needs 3"),
+        (classifier(base_score=[0.0, 0.0]), C, "3 of them"),
+    ],
+)
+def test_encodings_of_the_wrong_width(estimator, y, match):
+    with pytest.raises(ValueError, match=match):
+        estimator.fit(X, y)
+
+
+def test_unknown_parameters():
+    with pytest.raises(TypeError, match="num_leaves"):
+        PolyleafRegressor(num_leaves=31)
+    with pytest.raises(ValueError, match="num_leaves"):
+        PolyleafRegressor().set_params(num_leaves=31)
+    with pytest.raises(TypeError, match="sample_weights"):
+        PolyleafRegressor().fit(X, Y, sample_weights=None)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"eval_set": [(X[:, :2], C)]}, "2 features.*expecting 3"),
+        ({"eval_set": [(X, C + 1)]}, "'validation_0' holds the label 3"),
+        ({"eval_set": [(X, C[:9])]}, "'validation_0' has 9 rows, its X has 60"),
+        ({"eval_set": [X]}, r"eval_set\[0\] must be a pair"),
+        ({"eval_set": [(X, C)], "eval_names": ["a", "b"]}, "eval_names has 2 entries"),
+        ({"eval_set": [(X, C)] * 2, "eval_names": ["a", "a"]}, "different names"),
+        ({"eval_set": [(X, C)], "eval_sample_weight": []}, "eval_sample_weight has 0"),
+        ({"eval_set": [(X, C)], "eval_sample_weight": [np.ones(3)]}, r"shape \(3,\)"),
+        ({"eval_set": [(X, None)]}, "y"),
+        ({"X_val": X, "y_val": spoiled(C, NAN)}, "contains NaN"),
+        ({"y_val": C}, "X_val"),
+        ({"eval_set": [(Dataset(X[:30]), C[:30])]}, "binned apart"),
+        ({"callbacks": EarlyStopping}, "instance"),
+        ({"init_model": 3}, "init_model"),
+        ({"init_model": "no such file"}, "no such file"),
+    ],
+)
+def test_bad_arguments_of_fit(options, match):
+    with pytest.raises((ValueError, TypeError, OSError), match=match):
+        classifier().fit(X, C, **options)
+
+
+def test_prediction_on_other_features():
+    model = regressor().fit(X, Y)
+    with pytest.raises(ValueError, match="X has 2 features, but PolyleafRegressor is expecting 3"):
+        model.predict(X[:, :2])
+    with pytest.raises(ValueError, match="infinity"):
+        model.predict(spoiled(X, INF))
+    named = regressor().fit(pd.DataFrame(X, columns=list("abc")), Y)
+    with pytest.raises(ValueError, match="feature names should match"):
+        named.predict(pd.DataFrame(X, columns=list("abd")))
+    with pytest.warns(UserWarning, match="valid feature names"):
+        named.predict(X)
+    with pytest.raises(ValueError, match="Rounds 0 to 9"):
+        model.predict(X, iteration_range=(0, 9))
+    with pytest.raises(ValueError, match="binned apart"):
+        model.predict(Dataset(X[:20]))
+
+
+def test_going_on_from_another_model():
+    start = classifier().fit(X, C)
+    with pytest.raises(ValueError, match="trained by PolyleafClassifier"):
+        regressor().fit(X, Y, init_model=start)
+    with pytest.raises(ValueError, match="label 9"):
+        classifier().fit(X, np.where(C == 0, 9, C), init_model=start)
+    with pytest.raises(ValueError, match="features"):
+        classifier().fit(X[:, :2], C, init_model=start)
+    with pytest.raises(ValueError, match="indicator matrix"):
+        classifier().fit(X, L, init_model=start)
+    with pytest.raises(ValueError, match="objective"):
+        classifier(softmax_curvature="upper").fit(X, C, init_model=start)
+    with pytest.raises(ValueError, match="2 column"):
+        regressor().fit(X, Y, init_model=regressor().fit(X, Y[:, 0]))
+    with pytest.raises(ValueError, match="binned apart"):
+        classifier().fit(Dataset(X[:40]), C[:40], init_model=start)
+
+
+def test_datasets():
+    data = Dataset(X)
+    with pytest.raises(ValueError, match="requires y"):
+        regressor().fit(data)
+    with pytest.raises(ValueError, match="validation_fraction"):
+        regressor(validation_fraction=0.5).fit(data, Y)
+    with pytest.raises(ValueError, match="inconsistent"):
+        regressor().fit(data, Y[:5])
+
+
+def test_files_that_are_no_models(tmp_path):
+    with pytest.raises(OSError, match="nothing"):
+        load_model(tmp_path / "nothing")
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(ValueError, match="text"):
+        load_model(tmp_path / "text")
+    with pytest.raises(OSError, match="folder"):
+        regressor().fit(X, Y).save_model(tmp_path / "no folder" / "model")

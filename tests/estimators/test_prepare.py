@@ -1,0 +1,84 @@
+"""Data is made ready: read once, rows held out by chance that is drawn in order."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from polyleaf import PolyleafClassifier, PolyleafRegressor
+from polyleaf.inputs import dataset
+from polyleaf.inputs.targets import encode_classification, encode_regression
+from polyleaf.training import prepare
+
+X = np.random.default_rng(0).standard_normal((60, 3))
+Y = X[:, :2] * X[:, 2:]
+SMALL = {"n_estimators": 2, "n_jobs": 1}
+
+
+@pytest.fixture
+def readings(monkeypatch):
+    """The objects that `as_features` is called with."""
+    read = []
+    for module in (prepare, dataset):
+        original = module.as_features
+        monkeypatch.setattr(
+            module, "as_features", lambda X, original=original, **how: read.append(X) or original(X, **how)
+        )
+    return read
+
+
+@pytest.mark.parametrize("parameters", [{}, {"projection": "gaussian", "projection_dim": 2}])
+def test_every_X_is_read_once(readings, parameters):
+    other = X[:20] + 1.0
+    estimator = PolyleafRegressor(**SMALL, **parameters).fit(X, Y, eval_set=[(other, Y[:20])])
+    assert len(readings) == 2
+    estimator.predict(X)
+    assert len(readings) == 3
+
+
+def test_parameters_that_do_not_go_together_are_refused_before_anything_is_read(readings):
+    with pytest.raises(ValueError, match="leave trees without any limit"):
+        PolyleafRegressor(max_leaves=None).fit(X, Y)
+    assert readings == []
+
+
+@pytest.mark.parametrize(
+    ("parameters", "draws"),
+    [
+        ({}, 1),
+        ({"validation_fraction": 0.5}, 2),
+        ({"projection": "gaussian", "projection_dim": 2}, 2),
+        ({"projection": "gaussian", "projection_dim": 2, "validation_fraction": 0.5}, 3),
+    ],
+)
+def test_a_generator_is_moved_on_by_what_uses_chance(parameters, draws):
+    generator, expected = np.random.RandomState(5), np.random.RandomState(5)
+    PolyleafRegressor(**SMALL, **parameters, random_state=generator).fit(X, Y)
+    for _ in range(draws):
+        expected.randint(2**31 - 1)
+    assert generator.randint(2**31 - 1) == expected.randint(2**31 - 1)
+
+
+def test_classes_of_rows_and_indicators():
+    labels = np.array(list("abcab"))
+    by_id = encode_classification(labels)
+    one_vs_rest = encode_classification(labels, one_vs_rest=True)
+    for target in (by_id, one_vs_rest):
+        assert target.class_of_row().tolist() == [0, 1, 2, 0, 1]
+        indicators = target.indicators()
+        dense = indicators.toarray() if sp.issparse(indicators) else indicators
+        np.testing.assert_array_equal(dense, np.eye(3)[[0, 1, 2, 0, 1]])
+    assert encode_classification(labels[:2]).class_of_row().tolist() == [0, 1]
+    assert encode_regression(Y).class_of_row() is None
+    assert encode_classification(np.eye(3, dtype=int)[[0, 1, 1]]).class_of_row() is None
+
+
+def test_rows_held_out_keep_the_shares_of_classes():
+    y = np.repeat([0, 1, 2], [40, 10, 10])
+    seen = []
+
+    def counts(y_true, y_pred):
+        seen.append(np.bincount(y_true.astype(int)))
+        return 0.0
+
+    PolyleafClassifier(**SMALL, validation_fraction=0.2, eval_metric=counts).fit(X, y)
+    assert seen[0].tolist() == [8, 2, 2]

@@ -1,0 +1,301 @@
+"""Reading X: every container gives the same table, and what cannot be read gives a sentence."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+
+from polyleaf.inputs.binning import BinMapper
+from polyleaf.inputs.features import FeatureTable, as_features
+
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
+pa = pytest.importorskip("pyarrow")
+
+NUMBERS = [1.5, None, 3.0, -2.0]
+TEXT = ["red", "blue", None, "red"]
+INTS = [3, 1, 2, 2]
+BOOLS = [True, False, True, True]
+
+
+def codes(X, reference=None, **options):
+    """Codes of X under the mapper fitted on the reference, or on X."""
+    table = as_features(X, **options)
+    mapper = BinMapper().fit(table) if reference is None else reference
+    return mapper.transform(table)
+
+
+def pandas_frame():
+    return pd.DataFrame({"n": NUMBERS, "t": pd.Categorical(TEXT), "i": INTS, "b": BOOLS})
+
+
+FRAMES = {
+    "pandas category": pandas_frame,
+    "pandas text": lambda: pandas_frame().astype({"t": object}),
+    "pandas string": lambda: pandas_frame().assign(t=pd.Series(TEXT, dtype="string")),
+    "pandas nullable": lambda: pandas_frame().astype({"n": "Float64", "i": "Int32", "b": "boolean"}),
+    "pandas arrow": lambda: pandas_frame().astype({"n": "double[pyarrow]", "i": "int64[pyarrow]"}),
+    "polars text": lambda: pl.DataFrame({"n": NUMBERS, "t": TEXT, "i": INTS, "b": BOOLS}),
+    "polars categorical": lambda: FRAMES["polars text"]().with_columns(pl.col("t").cast(pl.Categorical)),
+    "polars enum": lambda: FRAMES["polars text"]().with_columns(
+        pl.col("t").cast(pl.Enum(["red", "x", "blue"]))
+    ),
+    "arrow text": lambda: pa.table({"n": NUMBERS, "t": TEXT, "i": INTS, "b": BOOLS}),
+    "arrow dictionary": lambda: pa.table(
+        {"n": NUMBERS, "t": pa.array(TEXT).dictionary_encode(), "i": INTS, "b": BOOLS}
+    ),
+}
+EXPECTED = np.array([[1, 255, 2, 0], [1, 0, 255, 1], [2, 0, 1, 1], [1, 0, 1, 1]], dtype=np.uint8)
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_every_frame_gives_the_same_codes(kind):
+    table = as_features(FRAMES[kind]())
+    assert table.feature_names == ("n", "t", "i", "b")
+    assert table.is_categorical.tolist() == [False, True, False, False]
+    np.testing.assert_array_equal(codes(FRAMES[kind]()), EXPECTED)
+
+
+@pytest.mark.parametrize("fitted", FRAMES)
+@pytest.mark.parametrize("kind", ["pandas category", "polars enum", "arrow dictionary"])
+def test_a_mapper_reads_other_kinds_of_frames(fitted, kind):
+    mapper = BinMapper().fit(as_features(FRAMES[fitted]()))
+    table = as_features(FRAMES[kind](), reference=mapper)
+    np.testing.assert_array_equal(mapper.transform(table), EXPECTED)
+
+
+def test_object_array_holds_numbers_and_categories():
+    X = np.array(list(zip(NUMBERS, TEXT, INTS, BOOLS, strict=True)), dtype=object)
+    np.testing.assert_array_equal(codes(X, categorical_features=[1]), EXPECTED)
+    np.testing.assert_array_equal(
+        codes(X.tolist(), categorical_features=[False, True, False, False]), EXPECTED
+    )
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.float16, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64]
+)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_small_integers_are_the_same_in_every_dtype(dtype, order):
+    X = np.random.default_rng(0).integers(0, 100, (300, 3))
+    expected = codes(X.astype(np.float64))
+    np.testing.assert_array_equal(codes(np.asarray(X, dtype=dtype, order=order)), expected)
+
+
+def test_object_array_of_numbers_is_read_with_and_without_a_reference():
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    mapper = BinMapper().fit(as_features(X.astype(object)))
+    for options in ({}, {"reference": mapper}, {"categorical_features": [False] * 3}):
+        table = as_features(X.astype(object), **options)
+        np.testing.assert_array_equal(mapper.transform(table), codes(X))
+
+
+def test_negative_bytes_swapped_unaligned_and_reversed_arrays():
+    X = np.random.default_rng(0).integers(-100, 100, (2000, 3)).astype(np.float64)
+    expected = codes(X)
+    np.testing.assert_array_equal(codes(X.astype(np.int8)), expected)
+    np.testing.assert_array_equal(codes(X.astype(">f8")), expected)
+    np.testing.assert_array_equal(codes(X[::-1, ::-1])[::-1, ::-1], expected)
+    raw = np.zeros(X.nbytes + 1, dtype=np.uint8)
+    unaligned = raw[1:].view(np.float64).reshape(X.shape)
+    unaligned[:] = X
+    np.testing.assert_array_equal(codes(unaligned), expected)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_float_matrices_are_used_in_place(dtype, order):
+    X = np.ones((10, 4), dtype=dtype, order=order)
+    table = as_features(X)
+    assert len(table.dense) == 1 and np.shares_memory(table.dense[0].values, X)
+    table = as_features(X, categorical_features=[1])
+    assert [np.shares_memory(block.values, X) for block in table.dense] == [True, True]
+
+
+def test_columns_of_different_dtypes_are_not_brought_together():
+    frame = pd.DataFrame({"a": np.ones(5, np.float32), "b": np.ones(5, np.int8), "c": np.ones(5)})
+    assert [block.values.dtype for block in as_features(frame).dense] == [np.float32, np.int8, np.float64]
+
+
+@pytest.mark.parametrize(
+    "container", [sp.csr_matrix, sp.csc_matrix, sp.coo_matrix, sp.csr_array, sp.csc_array]
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+def test_sparse_equals_dense(container, dtype):
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((500, 6)) < 0.2, rng.integers(-50, 50, (500, 6)), 0).astype(dtype)
+    table = as_features(container(X))
+    assert not table.dense and table.sparse[0].data.size == np.count_nonzero(X)
+    np.testing.assert_array_equal(codes(container(X)), codes(X))
+    np.testing.assert_array_equal(
+        codes(container(X), categorical_features=[2]), codes(X, categorical_features=[2])
+    )
+
+
+def test_sparse_duplicates_are_summed_and_the_users_matrix_is_left_alone():
+    X = sp.csc_matrix((np.array([1.0, 2.0, 5.0]), np.array([0, 0, 1]), np.array([0, 2, 3])), shape=(3, 2))
+    np.testing.assert_array_equal(codes(X), codes(X.toarray()))
+    assert X.nnz == 3
+
+
+def test_sparse_stores_nan_as_missing():
+    X = sp.csr_matrix(np.array([[np.nan, 0.0], [1.0, 2.0]]))
+    np.testing.assert_array_equal(codes(X), [[255, 0], [0, 1]])
+
+
+def test_sparse_rows_outside_the_shape_are_refused():
+    X = sp.csc_matrix(np.eye(3))
+    X.indices[1] = 7
+    X.has_canonical_format = True
+    with pytest.raises(ValueError, match="row index outside"):
+        BinMapper().fit(as_features(X))
+
+
+@pytest.mark.parametrize(
+    "make", [np.asarray, np.asfortranarray, sp.csr_matrix, lambda X: X.astype(np.float32)]
+)
+def test_infinity_is_named(make):
+    X = np.ones((50, 4))
+    X[30, 2] = -np.inf
+    with pytest.raises(
+        ValueError, match=r"infinity or a value too large for dtype\('float64'\).*row 30, column number 2"
+    ):
+        as_features(make(X))
+
+
+def test_infinity_in_a_frame_names_the_column():
+    with pytest.raises(ValueError, match="row 1, column 'width'"):
+        as_features(pd.DataFrame({"height": [1.0, 2.0], "width": [1.0, np.inf]}))
+
+
+@pytest.mark.parametrize(
+    ("X", "error", "words"),
+    [
+        (np.ones(3), ValueError, "Reshape your data"),
+        (np.ones((3, 0)), ValueError, r"0 feature\(s\)"),
+        (np.ones((0, 3)), ValueError, r"0 sample\(s\)"),
+        (pd.DataFrame({"a": []}), ValueError, r"0 sample\(s\)"),
+        (np.ones((2, 2), dtype=complex), ValueError, "Complex data not supported"),
+        (np.array([[{"a": 1}], [2]], dtype=object), TypeError, "argument must be a string or a real number"),
+        (
+            pd.DataFrame({"d": pd.to_datetime(["2020-01-01"])}),
+            ValueError,
+            "Column 'd'.*neither a number nor a category",
+        ),
+        (pl.DataFrame({"d": [[1, 2]]}), ValueError, "Column 'd'.*neither a number nor a category"),
+        (pl.LazyFrame({"d": [1]}), TypeError, "collect"),
+        (pd.DataFrame({"d": pd.Categorical([(1, 2), (3, 4)])}), ValueError, "category of type tuple"),
+        (np.ones((2, 2), dtype="M8[s]"), ValueError, "dtype datetime64"),
+    ],
+)
+def test_what_cannot_be_read(X, error, words):
+    with pytest.raises(error, match=words):
+        as_features(X)
+
+
+def test_too_many_rows():
+    X = np.lib.stride_tricks.as_strided(np.ones(1, np.float32), (2**31, 1), (0, 4))
+    with pytest.raises(ValueError, match="2147483648 rows"):
+        as_features(X)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ("all", "unknown"),
+        (["x"], "no feature of X"),
+        ([5], "position 5"),
+        ([-1], "position -1"),
+        ([True], "mask of 1 entries"),
+        ([1.5], "names or positions"),
+    ],
+)
+def test_wrong_categorical_features(asked, words):
+    with pytest.raises(ValueError, match=words):
+        as_features(pandas_frame(), categorical_features=asked)
+
+
+def test_categorical_features_by_name_position_and_mask_agree():
+    for asked in (["t", "i"], [1, 2], np.array([1, 2]), np.array([False, True, True, False])):
+        assert as_features(pandas_frame(), categorical_features=asked).is_categorical.tolist() == [0, 1, 1, 0]
+    with pytest.raises(ValueError, match="no feature names"):
+        as_features(np.ones((2, 2)), categorical_features=["t"])
+
+
+def test_text_that_is_not_categorical():
+    with pytest.raises(ValueError, match=r"Column 't' of X holds text, such as 'red'.*categorical_features"):
+        as_features(FRAMES["polars text"](), categorical_features=None)
+    spelled = pl.DataFrame({"a": ["1.5", "2", None]})
+    np.testing.assert_array_equal(codes(spelled, categorical_features=None), [[0, 1, 255]])
+
+
+def test_decimals_are_numbers():
+    cents = pl.DataFrame({"a": ["1.50", None, "2.25"]}).with_columns(pl.col("a").cast(pl.Decimal(10, 2)))
+    np.testing.assert_array_equal(codes(cents), [[0, 255, 1]])
+
+
+def test_feature_names():
+    assert as_features(np.ones((2, 2)), feature_names=["a", "b"]).feature_names == ("a", "b")
+    assert as_features(np.ones((2, 2))).feature_names is None
+    assert as_features(pd.DataFrame(np.ones((2, 2)))).feature_names is None
+    with pytest.raises(ValueError, match="1 names, but X has 2"):
+        as_features(np.ones((2, 2)), feature_names=["a"])
+    with pytest.raises(ValueError, match="'a' occurs more than once"):
+        as_features(np.ones((2, 2)), feature_names=["a", "a"])
+
+
+def test_reference_checks_names_and_numbers():
+    mapper = BinMapper().fit(as_features(pandas_frame()))
+    with pytest.raises(ValueError, match=r"unseen at fit time:\n- z\n.*now missing:\n- n"):
+        as_features(pandas_frame().rename(columns={"n": "z"}), reference=mapper)
+    with pytest.raises(ValueError, match="same order as they were in fit"):
+        as_features(pandas_frame()[["t", "n", "i", "b"]], reference=mapper)
+    with pytest.raises(ValueError, match="X has 2 features, but BinMapper is expecting 4 features as input"):
+        as_features(np.ones((3, 2)), reference=mapper)
+    with pytest.raises(ValueError, match=r"Column 'n' of X holds text, such as 'x'.*held numbers"):
+        as_features(pandas_frame().assign(n="x"), reference=mapper)
+
+
+def test_estimators_keep_scikit_learns_books():
+    class Estimator(BaseEstimator):
+        pass
+
+    estimator = Estimator()
+    as_features(pandas_frame(), estimator=estimator, reset=True)
+    assert estimator.n_features_in_ == 4 and list(estimator.feature_names_in_) == ["n", "t", "i", "b"]
+    with pytest.raises(ValueError, match="feature names should match"):
+        as_features(pandas_frame().rename(columns={"n": "z"}), estimator=estimator)
+    with (
+        pytest.warns(UserWarning, match="does not have valid feature names"),
+        pytest.raises(ValueError, match="X has 3 features, but Estimator is expecting 4 features"),
+    ):
+        as_features(np.ones((2, 3)), estimator=estimator)
+    with pytest.raises(ValueError, match="Reshape your data"):
+        as_features(np.ones(4), estimator=estimator)
+
+
+def test_a_table_passes_through():
+    table = as_features(pandas_frame())
+    assert isinstance(table, FeatureTable) and as_features(table) is table
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.uint8])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_numbers_are_the_raw_values_by_feature(dtype, order):
+    X = np.asarray(np.random.default_rng(0).integers(0, 200, (30, 4)), dtype=dtype, order=order)
+    numbers = as_features(X).numbers()
+    assert numbers.dtype == np.float32 and numbers.flags.c_contiguous
+    np.testing.assert_array_equal(numbers, X.T)
+    only = np.array([False, True, False, True])
+    np.testing.assert_array_equal(as_features(X).numbers(only), np.where(only[:, None], X.T, 0))
+
+
+def test_numbers_of_every_kind_of_column():
+    frame = pd.DataFrame(
+        {"x": [1.5, np.nan, 1e300], "c": pd.Categorical(["a", "b", "a"]), "y": [-1e300, 0.0, 3.0]}
+    )
+    largest = np.finfo(np.float32).max
+    expected = [[1.5, np.nan, largest], [np.nan] * 3, [-largest, 0.0, 3.0]]
+    np.testing.assert_array_equal(as_features(frame).numbers(), np.array(expected, np.float32))
+    sparse = sp.csc_matrix(np.array([[0.0, 2.0], [np.nan, 0.0]]))
+    np.testing.assert_array_equal(as_features(sparse).numbers(), [[0, np.nan], [2, 0]])

@@ -1,0 +1,356 @@
+"""Targets: every container, label type, weight shape and missing value that people have, and the errors."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+from sklearn.exceptions import DataConversionWarning
+
+from polyleaf.inputs.targets import TargetEncoding, encode_classification, encode_regression
+
+NAN = np.nan
+
+
+def restored(target):
+    encoding = target.encoding
+    return target.values if encoding.scale is None else target.values * encoding.scale + encoding.offset
+
+
+# --- regression ---------------------------------------------------------------------------------
+
+
+def test_one_dimension():
+    target = encode_regression([1, 2, 6])
+    assert target.values.shape == (3, 1)
+    assert target.weight is None and target.n_rows == 3
+    assert target.encoding.one_dimensional and target.encoding.kind == "regression"
+    np.testing.assert_array_equal(restored(target)[:, 0], [1, 2, 6])
+
+
+def test_two_dimensions_stay():
+    target = encode_regression(np.arange(6.0).reshape(3, 2))
+    assert target.values.shape == (3, 2) and not target.encoding.one_dimensional
+
+
+def test_column_vector_warns_and_ravels():
+    with pytest.warns(DataConversionWarning, match="column-vector"):
+        target = encode_regression(np.arange(3.0)[:, None])
+    assert target.encoding.one_dimensional
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_values_are_kept_as_they_are(dtype):
+    """1e9 +- 1 must not be rounded before the base score is taken off."""
+    y = np.array([1e9 - 1, 1e9, 1e9 + 1], dtype)
+    target = encode_regression(y)
+    assert target.values.dtype == dtype
+    np.testing.assert_array_equal(target.values[:, 0], y)
+
+
+def test_normalizing_is_weighted_and_ignores_missing():
+    y = np.array([[1.0, 10], [3, NAN], [100, 30]])
+    target = encode_regression(y, [1, 1, 0], normalize=True, missing="ignore")
+    np.testing.assert_allclose(target.values[:2, 0], [-1, 1])
+    assert target.values[1, 1] == 0 and target.weight[1, 1] == 0
+    np.testing.assert_allclose(target.encoding.offset, [2, 10])
+    np.testing.assert_allclose(
+        target.encoding.scale, [1, 1]
+    )  # one value of positive weight: nothing to scale
+    np.testing.assert_allclose(restored(target)[0], y[0])
+
+
+def test_normalizing_brings_outputs_to_one_scale():
+    y = np.random.default_rng(0).normal([1e9, 1e-9], [1e4, 1e-12], (1000, 2))
+    target = encode_regression(y, normalize=True)
+    np.testing.assert_allclose(target.values.std(0), 1, rtol=1e-3)
+    np.testing.assert_allclose(restored(target)[:, 0], y[:, 0], atol=0.1)
+
+
+def test_missing_values_get_weight_zero():
+    y = np.array([[1.0, NAN], [2, 3], [NAN, 4]])
+    target = encode_regression(y, missing="ignore")
+    np.testing.assert_array_equal(target.weight, [[1, 0], [1, 1], [0, 1]])
+    assert np.isfinite(target.values).all()
+    weighted = encode_regression(y, [2, 3, 4], missing="ignore")
+    np.testing.assert_array_equal(weighted.weight, [[2, 0], [3, 3], [0, 4]])
+    single = encode_regression(y[:, 0], missing="ignore")
+    np.testing.assert_array_equal(single.weight, [1, 1, 0])
+
+
+def test_take():
+    target = encode_regression([[1.0, NAN], [2, 3], [4, 4]], missing="ignore").take(np.array([2, 0]))
+    np.testing.assert_array_equal(target.values, [[4, 4], [1, 0]])
+    np.testing.assert_array_equal(target.weight, [[1, 1], [1, 0]])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda y: y,
+        lambda y: y.tolist(),
+        lambda y: np.asfortranarray(y),
+        lambda y: y.astype(np.float32),
+        lambda y: y.astype(int),
+        lambda y: pd.DataFrame(y, columns=["a", "b"]),
+        lambda y: pd.DataFrame(y, columns=["a", "b"]).astype("Int64"),
+        lambda y: pl.DataFrame(y, schema=["a", "b"]),
+        lambda y: pa.table({"a": y[:, 0], "b": y[:, 1]}),
+    ],
+)
+def test_containers_of_regression_targets(make):
+    y = np.array([[1.0, 2], [3, 4], [5, 9]])
+    target = encode_regression(make(y))
+    np.testing.assert_array_equal(restored(target), y)
+    named = hasattr(make(y), "columns")
+    assert target.encoding.output_names == (("a", "b") if named else None)
+
+
+def test_series_and_their_missing_values():
+    for y in (
+        pd.Series([1, None, 3], dtype="Int64"),
+        pd.Series([1, NAN, 3]),
+        pl.Series([1, None, 3]),
+        pa.array([1, None, 3]),
+        pa.chunked_array([[1, None], [3]]),
+    ):
+        target = encode_regression(y, missing="ignore")
+        np.testing.assert_array_equal(target.weight, [1, 0, 1])
+        with pytest.raises(ValueError, match="Input y contains NaN"):
+            encode_regression(y)
+
+
+@pytest.mark.parametrize(
+    ("y", "options", "match"),
+    [
+        ([1.0, NAN], {}, r"Input y contains NaN.*missing_targets"),
+        ([1.0, np.inf], {}, "Input y contains infinity"),
+        ([1.0, np.inf], {"missing": "ignore"}, "Input y contains infinity"),
+        ([1.0, 1e300], {}, "too large"),
+        ([0.0, 1e30], {}, "too large.*normalize_targets"),
+        ([1.0, 1j], {}, "Complex"),
+        (["a", "b"], {}, "convert"),
+        (None, {}, "requires y"),
+        ([], {}, "0 sample"),
+        (np.ones((3, 0)), {}, r"\(3, 0\)"),
+        (np.ones((3, 2, 2)), {}, "dim"),
+        ([[1.0, NAN], [2.0, NAN]], {"missing": "ignore"}, "Output 1 of y"),
+        (pd.DataFrame({"a": [1.0, 2.0], "b": [NAN, NAN]}), {"missing": "ignore"}, "Output 'b' of y"),
+        ([[1.0], [1.0, 2.0]], {}, "different lengths"),
+    ],
+)
+def test_bad_regression_targets(y, options, match):
+    with pytest.raises(ValueError, match=match):
+        encode_regression(y, **options)
+
+
+def test_tiny_targets_warn():
+    with pytest.warns(UserWarning, match="normalize_targets"):
+        encode_regression([1e-20, 2e-20])
+
+
+def test_large_targets_can_be_normalized():
+    target = encode_regression([0.0, 1e30], normalize=True)
+    np.testing.assert_allclose(target.values[:, 0], [-1, 1], rtol=1e-6)
+
+
+# --- weights ------------------------------------------------------------------------------------
+
+
+def test_weights():
+    y = np.ones((3, 2))
+    np.testing.assert_array_equal(encode_regression(y, [1, 2, 3]).weight, np.float32([1, 2, 3]))
+    np.testing.assert_array_equal(encode_regression(y, 2).weight, [2, 2, 2])
+    matrix = np.arange(6.0).reshape(3, 2)
+    np.testing.assert_array_equal(encode_regression(y, matrix).weight, matrix)
+    np.testing.assert_array_equal(encode_regression(y, pd.DataFrame(matrix)).weight, matrix)
+
+
+@pytest.mark.parametrize(
+    ("weight", "match"),
+    [
+        ([1, 2], r"shape \(2,\)"),
+        (np.ones((3, 3)), r"shape \(3, 3\)"),
+        ([1, -1, 1], "negative"),
+        ([0, 0, 0], "zero"),
+        ([1, NAN, 1], "sample_weight contains NaN"),
+        ([1, np.inf, 1], "sample_weight contains infinity"),
+        ([[1, 0], [1, 0], [1, 0]], "Output 1 of y"),
+    ],
+)
+def test_bad_weights(weight, match):
+    with pytest.raises(ValueError, match=match):
+        encode_regression(np.ones((3, 2)), weight)
+
+
+def test_weights_per_output_need_outputs():
+    with pytest.raises(ValueError, match="sample_weight"):
+        encode_regression([1.0, 2.0], np.ones((2, 2)))
+    with pytest.raises(ValueError, match="sample_weight"):
+        encode_classification([0, 1], np.ones((2, 2)))
+
+
+# --- classes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("y", "classes"),
+    [
+        (["no", "yes", "no"], ["no", "yes"]),
+        ([True, False, True], [False, True]),
+        ([-1, 1, -1], [-1, 1]),
+        ([0.0, 2.0, 0.0], [0.0, 2.0]),
+        (pd.Series(["b", "a", "b"], dtype="category"), ["a", "b"]),
+        (pd.Series(["b", "a", "b"]), ["a", "b"]),
+        (pl.Series(["b", "a", "b"]), ["a", "b"]),
+        (pl.Series(["b", "a", "b"], dtype=pl.Categorical), ["a", "b"]),
+        (pa.array(["b", "a", "b"]), ["a", "b"]),
+        (np.array(["b", "a", "b"], dtype=object), ["a", "b"]),
+    ],
+)
+def test_binary_labels_of_any_type(y, classes):
+    target = encode_classification(y)
+    assert target.encoding.kind == "binary" and target.encoding.n_outputs == 1
+    assert target.encoding.classes.tolist() == classes
+    assert target.values.dtype == np.float32 and target.values.shape == (3, 1)
+    np.testing.assert_array_equal(target.encoding.classes[target.values[:, 0].astype(int)], np.asarray(y))
+
+
+def test_multiclass():
+    target = encode_classification(["c", "a", "b", "a"])
+    assert target.encoding.kind == "multiclass" and target.encoding.n_outputs == 3
+    assert target.values.dtype == np.int32
+    np.testing.assert_array_equal(target.values, [2, 0, 1, 0])
+
+
+def test_one_vs_rest():
+    target = encode_classification(["c", "a", "b"], one_vs_rest=True)
+    np.testing.assert_array_equal(target.values, np.eye(3, dtype=np.float32)[[2, 0, 1]])
+    np.testing.assert_array_equal(target.encoding.encode(["b"]).values, [[0, 1, 0]])
+
+
+INDICATOR = np.array([[1, 0, 1], [0, 0, 1], [0, 1, 0]])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda y: y,
+        lambda y: y.tolist(),
+        lambda y: y.astype(bool),
+        lambda y: y.astype(float),
+        sp.csr_matrix,
+        sp.csc_array,
+        sp.coo_array,
+        lambda y: pd.DataFrame(y, columns=list("abc")),
+        lambda y: pl.DataFrame(y, schema=list("abc")),
+        lambda y: pa.table({name: y[:, i] for i, name in enumerate("abc")}),
+    ],
+)
+def test_multilabel_containers(make):
+    target = encode_classification(make(INDICATOR))
+    assert target.encoding.kind == "multilabel"
+    np.testing.assert_array_equal(target.values, INDICATOR.astype(np.float32))
+    np.testing.assert_array_equal(target.encoding.classes, [0, 1, 2])
+    assert target.encoding.output_names == (("a", "b", "c") if hasattr(make(INDICATOR), "columns") else None)
+
+
+def test_multilabel_with_missing_values():
+    y = INDICATOR.astype(float)
+    y[0, 1] = NAN
+    target = encode_classification(y, missing="ignore")
+    expected = np.ones((3, 3))
+    expected[0, 1] = 0
+    np.testing.assert_array_equal(target.weight, expected)
+    with pytest.raises(ValueError, match="missing_targets"):
+        encode_classification(y)
+
+
+@pytest.mark.parametrize(
+    ("y", "options", "match"),
+    [
+        ([1, 1, 1], {}, "one class"),
+        ([1], {}, "1 sample"),
+        ([0, 1, 1], {"sample_weight": [0, 1, 1]}, "class"),
+        ([0.1, 0.2, 0.3], {}, "Unknown label type"),
+        ([0, NAN, 1], {}, "Input y contains NaN"),
+        (["a", None, "b"], {}, "NoneType"),
+        (np.array([1, "a", 2], dtype=object), {}, "int, str"),
+        ([[1, 2], [0, 1], [3, 1]], {}, "MultiLabelBinarizer"),
+        ([[1], [1, 2], []], {}, "MultiLabelBinarizer"),
+        ([[0, 1], [1, 2], [1, 0]], {"missing": "ignore"}, r"y\[1, 1\] is 2"),
+        ([0, 1, 2], {"missing": "ignore"}, "missing_targets"),
+        ([0, 1, 1], {"class_weight": {5: 2.0}}, "names the label 5"),
+        ([0, 1, 1], {"class_weight": [{0: 2.0}]}, "multi-label"),
+        ([0, 1, 1], {"class_weight": {0: -2.0}}, "not negative"),
+        (INDICATOR, {"class_weight": [{0: 1}]}, "has 1 dicts"),
+        (INDICATOR, {"class_weight": {"a": 1}}, "keys 0 and 1"),
+    ],
+)
+def test_bad_labels(y, options, match):
+    with pytest.raises(ValueError, match=match):
+        encode_classification(y, **options)
+
+
+def test_class_weights():
+    y = ["a", "b", "b", "c"]
+    np.testing.assert_allclose(encode_classification(y, class_weight={"a": 3}).weight, [3, 1, 1, 1])
+    np.testing.assert_allclose(
+        encode_classification(y, class_weight="balanced").weight, [4 / 3, 2 / 3, 2 / 3, 4 / 3]
+    )
+    np.testing.assert_allclose(
+        encode_classification(y, [1, 2, 3, 4], class_weight={"b": 2}).weight, [1, 4, 6, 4]
+    )
+
+
+def test_class_weights_per_label():
+    one = encode_classification(INDICATOR, class_weight=[{1: 2}, {0: 3}, {}]).weight
+    np.testing.assert_array_equal(one, [[2, 3, 1], [1, 3, 1], [1, 1, 1]])
+    balanced = encode_classification(INDICATOR, class_weight="balanced").weight
+    np.testing.assert_allclose(balanced, [[1.5, 0.75, 0.75], [0.75, 0.75, 0.75], [0.75, 1.5, 1.5]])
+
+
+# --- validation data and files ------------------------------------------------------------------
+
+
+def test_validation_is_encoded_like_training():
+    encoding = encode_classification(["a", "c", "b"]).encoding
+    np.testing.assert_array_equal(encoding.encode(["c", "a"], [1, 2]).values, [2, 0])
+    with pytest.raises(ValueError, match=r"y_val holds the label 'z'.*'a', 'b', 'c'"):
+        encoding.encode(["a", "z"], name="y_val")
+    encoding = encode_regression([1.0, 2.0, 9.0], normalize=True).encoding
+    np.testing.assert_allclose(restored(encoding.encode([4.0, 7.0]))[:, 0], [4, 7], rtol=1e-6)
+    np.testing.assert_array_equal(encoding.encode([4.0, 7.0], normalized=False).values[:, 0], [4, 7])
+    with pytest.raises(ValueError, match="y_val has 2 column"):
+        encoding.encode(np.ones((3, 2)), name="y_val")
+    encoding = encode_classification(INDICATOR).encoding
+    with pytest.raises(ValueError, match="fitted on 3"):
+        encoding.encode(INDICATOR[:, :2])
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        encode_regression([[1.0, 2.0], [3.0, 4.0]], normalize=True),
+        encode_classification(["a", "c", "b"]),
+        encode_classification(np.array(["a", "c", "b"], dtype=object)),
+        encode_classification([True, False]),
+        encode_classification(np.array([3, 5, 7], np.int16)),
+        encode_classification(pd.DataFrame(INDICATOR, columns=list("xyz"))),
+    ],
+)
+def test_encoding_survives_json(target):
+    encoding = TargetEncoding.from_dict(json.loads(json.dumps(target.encoding.to_dict())))
+    assert encoding.to_dict() == target.encoding.to_dict()
+    if encoding.classes is not None:
+        assert encoding.classes.dtype == target.encoding.classes.dtype
+        np.testing.assert_array_equal(encoding.classes, target.encoding.classes)
+
+
+def test_labels_that_no_file_can_hold():
+    encoding = encode_classification(np.array(["2020", "2021", "2022"], dtype="datetime64[Y]")).encoding
+    with pytest.raises(ValueError, match="model file"):
+        encoding.to_dict()

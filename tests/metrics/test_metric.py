@@ -1,0 +1,258 @@
+"""Metrics against scikit-learn, with weights, and their treatment of missing targets."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn import metrics as sk
+
+from polyleaf.metrics import Metric, default_metric, get_metric, get_metrics, metric_names
+from polyleaf.objectives import get_objective, objective_names
+
+N, K = 400, 3
+RNG = np.random.default_rng(0)
+REAL = RNG.standard_normal((N, K))
+COUNT = RNG.poisson(2.0, (N, K)).astype(np.float64)
+POSITIVE = RNG.gamma(2.0, 1.0, (N, K)) + 0.1
+LABELS = (RNG.random((N, K)) < 0.4).astype(np.float32)
+IDS = RNG.integers(0, 4, N).astype(np.int32)
+RAW = RNG.standard_normal((N, K))
+CLASS_RAW = RNG.standard_normal((N, 4)) * 2
+WEIGHT = RNG.random(N)
+
+
+def sigmoid(z):
+    return 1 / (1 + np.exp(-z))
+
+
+def softmax(z):
+    e = np.exp(z - z.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
+
+
+def repeated(weight):
+    return None if weight is None else np.repeat(weight, K)
+
+
+# name -> (y, prediction, the same by scikit-learn)
+CASES = {
+    "mse": (REAL, RAW, lambda w: sk.mean_squared_error(REAL, RAW, sample_weight=w)),
+    "rmse": (REAL, RAW, lambda w: sk.mean_squared_error(REAL, RAW, sample_weight=w) ** 0.5),
+    "armse": (REAL, RAW, lambda w: sk.root_mean_squared_error(REAL, RAW, sample_weight=w)),
+    "mae": (REAL, RAW, lambda w: sk.mean_absolute_error(REAL, RAW, sample_weight=w)),
+    "mape": (REAL, RAW, lambda w: sk.mean_absolute_percentage_error(REAL, RAW, sample_weight=w)),
+    "r2": (REAL, RAW, lambda w: sk.r2_score(REAL, RAW, sample_weight=w)),
+    "quantile": (REAL, RAW, lambda w: sk.mean_pinball_loss(REAL, RAW, sample_weight=w, alpha=0.5)),
+    "poisson_deviance": (
+        COUNT,
+        POSITIVE,
+        lambda w: sk.mean_poisson_deviance(COUNT.ravel(), POSITIVE.ravel(), sample_weight=repeated(w)),
+    ),
+    "gamma_deviance": (
+        POSITIVE,
+        np.exp(RAW),
+        lambda w: sk.mean_gamma_deviance(POSITIVE.ravel(), np.exp(RAW).ravel(), sample_weight=repeated(w)),
+    ),
+    "tweedie_deviance": (
+        COUNT,
+        POSITIVE,
+        lambda w: sk.mean_tweedie_deviance(
+            COUNT.ravel(), POSITIVE.ravel(), sample_weight=repeated(w), power=1.5
+        ),
+    ),
+    "logloss": (
+        LABELS,
+        RAW,
+        lambda w: sk.log_loss(LABELS.ravel(), sigmoid(RAW).ravel(), sample_weight=repeated(w)),
+    ),
+    "mlogloss": (IDS, CLASS_RAW, lambda w: sk.log_loss(IDS, softmax(CLASS_RAW), sample_weight=w)),
+    "error": (
+        LABELS,
+        RAW,
+        lambda w: 1 - sk.accuracy_score(LABELS.ravel() > 0, RAW.ravel() > 0, sample_weight=repeated(w)),
+    ),
+    "hamming_loss": (LABELS, RAW, lambda w: sk.hamming_loss(LABELS > 0, RAW > 0, sample_weight=w)),
+    "merror": (IDS, CLASS_RAW, lambda w: 1 - sk.accuracy_score(IDS, CLASS_RAW.argmax(1), sample_weight=w)),
+    "accuracy": (IDS, CLASS_RAW, lambda w: sk.accuracy_score(IDS, CLASS_RAW.argmax(1), sample_weight=w)),
+    "subset_accuracy": (LABELS, RAW, lambda w: sk.accuracy_score(LABELS > 0, RAW > 0, sample_weight=w)),
+    "f1_micro": (LABELS, RAW, lambda w: sk.f1_score(LABELS > 0, RAW > 0, sample_weight=w, average="micro")),
+    "f1_macro": (LABELS, RAW, lambda w: sk.f1_score(LABELS > 0, RAW > 0, sample_weight=w, average="macro")),
+    "brier": (
+        LABELS,
+        sigmoid(RAW),
+        lambda w: sk.brier_score_loss(LABELS.ravel(), sigmoid(RAW).ravel(), sample_weight=repeated(w)),
+    ),
+    "auc": (LABELS, sigmoid(RAW), lambda w: sk.roc_auc_score(LABELS, sigmoid(RAW), sample_weight=w)),
+    "average_precision": (
+        LABELS,
+        sigmoid(RAW),
+        lambda w: sk.average_precision_score(LABELS, sigmoid(RAW), sample_weight=w),
+    ),
+}
+
+
+def test_every_metric_is_compared():
+    assert set(CASES) == set(metric_names())
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_equals_scikit_learn(name, weighted):
+    y, prediction, theirs = CASES[name]
+    weight = WEIGHT if weighted else None
+    assert get_metric(name)(y, prediction, weight) == pytest.approx(theirs(weight), rel=2e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_weights_per_row_are_weights_per_row_and_output(name):
+    y, prediction, _ = CASES[name]
+    if y.ndim == 1:
+        pytest.skip("class ids have one weight a row")
+    metric = get_metric(name)
+    full = np.repeat(WEIGHT[:, None], K, axis=1)
+    assert metric(y, prediction, full) == pytest.approx(metric(y, prediction, WEIGHT), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("mlogloss", "merror")])
+def test_missing_targets_do_not_count(name):
+    """The score with weight 0 at some targets is the one without them, whatever stands in their place."""
+    y, prediction, _ = CASES[name]
+    metric = get_metric(name)
+    if y.ndim == 1:
+        pytest.skip("class ids are not missing")
+    weight = np.ones((N, K), np.float32)
+    weight[::4, 1] = 0
+    filled = y.copy()
+    filled[::4, 1] = 0
+    other = y.copy()
+    other[::4, 1] = 1
+    assert metric(filled, prediction, weight) == pytest.approx(metric(other, prediction, weight), rel=1e-12)
+    assert np.isfinite(metric(filled, prediction, weight))
+    per_output = metric.per_output(filled, prediction, weight)
+    if per_output is not None:
+        kept = np.arange(N) % 4 != 0
+        alone = metric(y[kept, 1], prediction[kept, 1])
+        assert per_output[1] == pytest.approx(alone, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_per_output(name):
+    y, prediction, _ = CASES[name]
+    metric = get_metric(name)
+    values = metric.per_output(y, prediction, WEIGHT)
+    if not metric.by_column or y.ndim == 1:
+        assert values is None
+        return
+    assert values.shape == (K,)
+    for k in range(K):
+        alone = metric(np.ascontiguousarray(y[:, k]), np.ascontiguousarray(prediction[:, k]), WEIGHT)
+        assert values[k] == pytest.approx(alone, rel=1e-9)
+
+
+def test_multiclass_forms():
+    proba, truth = softmax(CLASS_RAW), IDS[:, None] == np.arange(4)
+    expected = sk.roc_auc_score(IDS, proba, multi_class="ovr", sample_weight=None)
+    assert get_metric("auc")(IDS, proba) == pytest.approx(expected)
+    assert get_metric("average_precision")(IDS, proba) == pytest.approx(
+        sk.average_precision_score(truth, proba)
+    )
+    assert get_metric("brier")(IDS, proba) == pytest.approx(np.square(proba - truth).sum(1).mean())
+    f1 = sk.f1_score(IDS, CLASS_RAW.argmax(1), average="macro")
+    assert get_metric("f1_macro")(IDS, CLASS_RAW) == pytest.approx(f1)
+
+
+def test_logloss_does_not_clip():
+    raw = np.array([[300.0], [-300.0]])
+    assert get_metric("logloss")(np.array([0.0, 1.0]), raw) == pytest.approx(300)
+    assert get_metric("mlogloss")(np.array([1]), np.array([[300.0, 0.0]])) == pytest.approx(300)
+    certain = get_metric("logloss")(np.array([1.0]), np.array([[30.0]]))
+    assert certain == pytest.approx(np.exp(-30), rel=1e-6)
+
+
+def test_quantile_levels_come_from_the_objective():
+    objective = get_objective("quantile", alpha=[0.1, 0.9])
+    metric = default_metric(objective)
+    y, prediction = REAL[:, :2], np.c_[RAW, RAW[:, :1]]
+    parts = [
+        sk.mean_pinball_loss(y[:, k // 2], prediction[:, k], alpha=level, sample_weight=WEIGHT)
+        for k, level in enumerate((0.1, 0.9, 0.1, 0.9))
+    ]
+    np.testing.assert_allclose(metric.per_output(y, prediction, WEIGHT), parts)
+    assert metric(y, prediction, WEIGHT) == pytest.approx(np.mean(parts))
+    with pytest.raises(ValueError, match="need 4 predictions a row; got 3"):
+        metric(y, RAW)
+    tweedie = default_metric(get_objective("tweedie", variance_power=1.2))
+    expected = sk.mean_tweedie_deviance(COUNT.ravel(), POSITIVE.ravel(), power=1.2)
+    assert tweedie(COUNT, POSITIVE) == pytest.approx(expected)
+
+
+def test_auc_of_one_class_is_left_out():
+    labels = LABELS.copy()
+    labels[:, 0] = 1
+    proba = sigmoid(RAW)
+    assert get_metric("auc")(labels, proba) == pytest.approx(sk.roc_auc_score(labels[:, 1:], proba[:, 1:]))
+    assert np.isnan(get_metric("auc")(np.ones(5), np.linspace(0, 1, 5)))
+
+
+def test_r2_leaves_out_constant_outputs():
+    y = REAL.copy()
+    y[:, 0] = 3.0
+    assert get_metric("r2")(y, RAW) == pytest.approx(sk.r2_score(y[:, 1:], RAW[:, 1:]))
+
+
+def test_no_weight_at_all_is_nan_or_zero_not_an_error():
+    for name, (y, prediction, _) in CASES.items():
+        value = get_metric(name)(y, prediction, np.zeros(N))
+        assert np.isnan(value) or value in (0.0, 1.0), name
+
+
+def test_shapes_that_do_not_fit():
+    with pytest.raises(ValueError, match="y has shape"):
+        get_metric("rmse")(REAL[:, :2], RAW)
+    with pytest.raises(ValueError, match="class ids"):
+        get_metric("mlogloss")(LABELS, RAW)
+
+
+@pytest.mark.parametrize("name", objective_names())
+def test_every_objective_has_a_default_metric(name):
+    metric = default_metric(get_objective(name))
+    assert metric.name in metric_names() and not metric.greater_is_better
+    assert pickle.loads(pickle.dumps(metric)) == metric
+
+
+def test_names():
+    assert get_metric("multi_logloss").name == "mlogloss"
+    assert get_metric("AUC").greater_is_better and not get_metric("rmse").greater_is_better
+    objective = get_objective("l2")
+    assert [m.name for m in get_metrics(None, objective)] == ["rmse"]
+    assert [m.name for m in get_metrics(["mae", "l2"], objective)] == ["mae", "mse"]
+    with pytest.raises(ValueError, match="Did you mean 'rmse'"):
+        get_metric("rmsee")
+    with pytest.raises(ValueError, match="Two metrics"):
+        get_metrics(["mae", "l1"], objective)
+    with pytest.raises(ValueError, match="name or a callable"):
+        get_metric(1)
+
+
+def test_callables():
+    seen = {}
+
+    def bias(y_true, y_pred):
+        seen["shapes"] = y_true.shape, y_pred.shape
+        return np.mean(y_pred - y_true)
+
+    metric = get_metric(bias)
+    assert isinstance(metric, Metric) and metric.name == "bias"
+    assert metric(REAL[:, :1], RAW[:, :1]) == pytest.approx((RAW - REAL)[:, 0].mean())
+    assert seen["shapes"] == ((N,), (N,))
+
+    def hits(y_true, y_pred, sample_weight):
+        return "hits", np.average((y_true > 0) == (y_pred > 0), weights=sample_weight), True
+
+    metric = get_metric(hits)
+    expected = np.average((REAL > 0)[:, 0] == (RAW > 0)[:, 0], weights=WEIGHT)
+    assert metric(REAL[:, :1], RAW[:, :1], WEIGHT) == pytest.approx(expected)
+    assert metric.greater_is_better
+
+    with pytest.raises(ValueError, match="returned 2 things"):
+        get_metric(lambda y, p: ("a", 1.0))(REAL, RAW)

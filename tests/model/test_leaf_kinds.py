@@ -1,0 +1,35 @@
+"""What is said of the kinds of leaves, against the core and the format of files."""
+
+import numpy as np
+import pytest
+from models import random_model
+
+from polyleaf.model import serialize, storage
+from polyleaf.model.leaf_kinds import LEAF_KINDS, Names
+
+
+def test_descriptors_fit_each_other_and_the_format():
+    kinds = list(LEAF_KINDS.values())
+    assert [kind.number for kind in kinds] == list(range(len(kinds)))
+    assert {kind.since_version for kind in kinds} == set(range(1, serialize.FORMAT_VERSION + 1))
+    for name in {name for kind in kinds for name in kind.arrays}:
+        assert len({kind.arrays[name] for kind in kinds if name in kind.arrays}) == 1
+
+
+@pytest.mark.parametrize("name", LEAF_KINDS)
+def test_a_kind_says_what_the_core_holds(name):
+    kind, forest = LEAF_KINDS[name], random_model(kinds=(name,)).forest
+    assert storage.kinds_of(forest) == [kind] * 6
+    assert storage.version_of(forest) == kind.since_version
+    leaves = forest.values(0)
+    arrays = kind.to_arrays(leaves)
+    assert {name: array.dtype for name, array in arrays.items()} == kind.arrays
+    cells = kind.cells(leaves, 0, Names("feature {}".format, "output {}".format))
+    assert list(cells) == ["value", *kind.columns]
+
+    def take(array, n_rows, n_columns):
+        values = kind.values(leaves) if array == "values" else arrays[array]
+        return values.reshape(n_rows, n_columns)
+
+    again = kind.from_arrays(take, 8, 3, 4)
+    np.testing.assert_array_equal(kind.value(again, 5), kind.value(leaves, 5))

@@ -1,0 +1,248 @@
+"""Model: rounds, prediction in the unit of y, importances, copies."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import reference
+from models import example_table, random_model
+from trees import leaves_of, raw_of
+
+import polyleaf.model.chunks
+from polyleaf.model import Model
+from polyleaf.model.chunks import regressors_of
+
+N_ROWS = 200
+
+
+def parts_of(model, first=0, last=None):
+    forest = model.forest
+    return [
+        (forest.tree(t), forest.values(t), forest.output(t))
+        for t in range(first, len(forest) if last is None else last)
+    ]
+
+
+def slow_raw(model, table):
+    parts, codes = parts_of(model), model.mapper.transform(table, 1)
+    return model.base_score + raw_of(parts, leaves_of(parts, codes), model.n_outputs, table.numbers())
+
+
+ALL_KINDS = ("sparse", "linear", "dense")
+
+
+@pytest.mark.parametrize(
+    ("scalar", "kinds"),
+    [(False, ("dense",)), (True, ("dense",)), (False, ALL_KINDS), (True, ("linear", "dense"))],
+)
+def test_raw_predict_is_base_plus_the_trees(scalar, kinds):
+    model = random_model(scalar=scalar, kinds=kinds)
+    table = example_table(model)
+    raw = model.raw_predict(table, n_threads=2)
+    assert raw.dtype == np.float64 and raw.shape == (N_ROWS, 3)
+    np.testing.assert_array_equal(raw, slow_raw(model, table))
+
+
+def test_target_scale_and_offset():
+    plain = random_model()
+    table = example_table(plain)
+    scale, offset = np.array([2.0, 0.5, 1e6]), np.array([0.0, 1e9, -3.0])
+    scaled = random_model(target_scale=scale, target_offset=offset)
+    expected = plain.raw_predict(table) * scale + offset
+    np.testing.assert_array_equal(scaled.raw_predict(table), expected)
+    np.testing.assert_array_equal(list(scaled.staged_raw(table))[-1], expected)
+
+
+def test_the_link_is_applied():
+    model = random_model(objective="logistic")
+    table = example_table(model)
+    np.testing.assert_allclose(model.predict(table), 1 / (1 + np.exp(-model.raw_predict(table))), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("scalar", "kinds"), [(False, ALL_KINDS), (True, ("dense",))])
+def test_rounds(scalar, kinds):
+    model = random_model(scalar=scalar, n_rounds=5, kinds=kinds)
+    table = example_table(model)
+    per_round = 3 if scalar else 1
+    assert (model.n_rounds, model.n_trees) == (5, 5 * per_round)
+    np.testing.assert_array_equal(model.round_of_tree, np.repeat(np.arange(5), per_round))
+    stages = list(model.staged_raw(table))
+    assert len(stages) == 5
+    for n, stage in enumerate(stages, 1):
+        np.testing.assert_array_equal(stage, model.raw_predict(table, last_round=n))
+    assert model.apply(table, 1, 3).shape == (N_ROWS, 2 * per_round)
+    np.testing.assert_array_equal(model.raw_predict(table, 2, 2), np.tile(model.base_score, (N_ROWS, 1)))
+    with pytest.raises(ValueError, match="Rounds 2 to 6 were asked for, but the model has 5 rounds"):
+        model.raw_predict(table, 2, 6)
+    with pytest.raises(ValueError, match="Rounds 3 to 2"):
+        next(model.staged_raw(table, 3, 2))
+
+
+@pytest.mark.parametrize("kinds", [("dense",), ("sparse",), ALL_KINDS])
+def test_chunks_change_nothing(monkeypatch, kinds):
+    model = random_model(kinds=kinds)
+    table = example_table(model)
+
+    def predictions():
+        found = [model.raw_predict(table), model.apply(table), *model.predict_topk(table, 2)]
+        return found + ([model.predict_sparse(table).toarray()] if kinds == ("sparse",) else [])
+
+    whole = predictions()
+    monkeypatch.setattr(polyleaf.model.chunks, "_CHUNK_BYTES", 4 * 30)
+    for part, expected in zip(predictions(), whole, strict=True):
+        np.testing.assert_array_equal(part, expected)
+
+
+def test_linear_leaves_need_the_features():
+    model = random_model(kinds=("linear",))
+    table = example_table(model)
+    codes = model.mapper.transform(table)
+    with pytest.raises(ValueError, match="only their bins were given; predict from X"):
+        model.raw_predict_codes(codes)
+    raw = model.raw_predict_codes(codes, features=regressors_of(model.forest, table, 0, 6))
+    np.testing.assert_array_equal(raw, model.raw_predict(table))
+    assert regressors_of(random_model().forest, table, 0, 6) is None
+    constant = random_model(kinds=("dense", "linear"), n_rounds=2)
+    np.testing.assert_array_equal(  # the first round is dense
+        constant.raw_predict_codes(codes, last_round=1), constant.raw_predict(table, last_round=1)
+    )
+
+
+@pytest.mark.parametrize("kinds", [("dense",), ("sparse",), ALL_KINDS])
+@pytest.mark.parametrize("unit", ["raw", "based", "scaled"])
+def test_predict_topk_sorts_the_raw_scores(kinds, unit):
+    scale = {"target_scale": np.array([1.0, 2, 3]), "target_offset": np.array([0.0, 5, -1])}
+    base = {} if unit == "based" else {"base_score": np.zeros(3)}
+    model = random_model(kinds=kinds, n_rounds=2, **base, **(scale if unit == "scaled" else {}))
+    table = example_table(model)
+    raw = model.raw_predict(table)
+    held = np.ones(raw.shape, bool)
+    if kinds == ("sparse",) and unit == "raw":  # only there is an output without votes left out
+        held = raw != 0
+    expected = reference.top_outputs(raw, held, 2)
+    for found, wanted in zip(model.predict_topk(table, 2, n_threads=2), expected, strict=True):
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found, wanted)
+    with pytest.raises(ValueError, match="k must be at least 1, but is -1"):
+        model.predict_topk(table, -1)
+
+
+@pytest.mark.parametrize("unit", ["raw", "based", "scaled"])
+def test_predict_sparse_stores_what_leaves_hold(unit):
+    scale = {"target_scale": np.full(40, 2.0), "target_offset": np.arange(40.0)}
+    base = {} if unit == "based" else {"base_score": np.zeros(40)}
+    model = random_model(
+        kinds=("sparse",), n_outputs=40, n_rounds=3, **base, **(scale if unit == "scaled" else {})
+    )
+    table = example_table(model)
+    sparse, raw = model.predict_sparse(table), model.raw_predict(table)
+    assert sparse.shape == raw.shape and sparse.dtype == np.float64 and sparse.has_canonical_format
+    rows, outputs = sparse.nonzero()
+    np.testing.assert_array_equal(
+        sparse.data, raw[np.repeat(np.arange(N_ROWS), np.diff(sparse.indptr)), sparse.indices]
+    )
+    absent = np.ones(raw.shape, bool)
+    absent[rows, outputs] = False
+    nothing = np.tile(model.in_unit_of_y(np.zeros((1, 40), np.float32)), (N_ROWS, 1))
+    np.testing.assert_array_equal(raw[absent], nothing[absent])
+    with pytest.raises(ValueError, match="only where leaves are"):
+        random_model().predict_sparse(table)
+
+
+def test_append_checks_rounds():
+    model = random_model(n_rounds=2)
+    tree, values, _ = parts_of(model)[0]
+    with pytest.raises(ValueError, match=r"round 0 cannot be added.*is of round 1"):
+        model.append(tree, values, 0)
+    model.append(tree, values, 4)
+    assert model.n_rounds == 5 and model.n_trees == 3
+
+
+def test_truncate():
+    model = random_model(n_rounds=6, scalar=True)
+    table = example_table(model)
+    expected = model.raw_predict(table, last_round=4)
+    model.best_iteration, model.best_score = 3, 0.5
+    model.truncate(4)
+    assert (model.n_rounds, model.n_trees, model.best_iteration) == (4, 12, 3)
+    np.testing.assert_array_equal(model.raw_predict(table), expected)
+    model.truncate(3)
+    assert model.best_iteration is None and model.best_score is None
+    model.truncate(0)
+    np.testing.assert_array_equal(model.raw_predict(table), np.tile(model.base_score, (N_ROWS, 1)))
+
+
+def test_importance_of_vector_trees():
+    model = random_model()
+    gain, split, cover = (model.feature_importance(kind) for kind in ("gain", "split", "cover"))
+    trees = [tree for tree, _, _ in parts_of(model)]
+    for f in range(4):
+        here = [(tree, tree.feature == f) for tree in trees]
+        assert split[f] == sum(mask.sum() for _, mask in here)
+        assert gain[f] == pytest.approx(sum(tree.gain[mask].sum() for tree, mask in here))
+        assert cover[f] == pytest.approx(sum(tree.cover[mask].sum() for tree, mask in here))
+        per_output = sum(tree.output_gain[mask].sum(axis=0) for tree, mask in here)
+        np.testing.assert_allclose(model.feature_importance(per_output=True)[:, f], per_output, rtol=1e-6)
+
+
+def test_importance_of_scalar_trees():
+    model = random_model(scalar=True)
+    per_output = model.feature_importance(per_output=True)
+    np.testing.assert_allclose(model.feature_importance(), per_output.mean(axis=0))
+    gains = sum(tree.gain.sum() for tree, _, output in parts_of(model) if output == 2)
+    assert per_output[2].sum() == pytest.approx(gains)
+
+
+def test_importance_refuses_what_means_nothing():
+    with pytest.raises(ValueError, match="kind='weight' is unknown"):
+        random_model().feature_importance("weight")
+    with pytest.raises(ValueError, match="kind='gain' only"):
+        random_model().feature_importance("split", per_output=True)
+
+
+@pytest.mark.parametrize(("scalar", "kinds"), [(False, ("dense",)), (True, ("dense",)), (False, ALL_KINDS)])
+@pytest.mark.parametrize("duplicate", [Model.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_copies(scalar, kinds, duplicate):
+    model = random_model(
+        scalar=scalar, kinds=kinds, output_names=["a", "b", "c"], metadata={"kind": "regression"}
+    )
+    model.best_iteration = 4
+    other = duplicate(model)
+    assert other.equals(model)
+    table = example_table(model)
+    np.testing.assert_array_equal(other.raw_predict(table), model.raw_predict(table))
+    other.truncate(5)
+    other.metadata["kind"] = "changed"
+    assert model.n_rounds == 6 and model.metadata == {"kind": "regression"}
+    assert not other.equals(model)
+
+
+def test_equals_sees_every_difference():
+    model = random_model()
+    for change in (
+        lambda m: setattr(m, "learning_rate", 0.3),
+        lambda m: setattr(m, "best_iteration", 1),
+        lambda m: m.metadata.update(kind="binary"),
+        lambda m: m.base_score.__setitem__(0, 7.0),
+        lambda m: m.truncate(5),
+    ):
+        other = model.copy()
+        change(other)
+        assert not other.equals(model)
+    assert not random_model(seed=1).equals(model)
+    assert not random_model(objective="huber").equals(model)
+    assert not random_model(kinds=("linear",)).equals(model)
+    assert not random_model(kinds=("sparse",)).equals(random_model(kinds=("sparse", "sparse", "linear")))
+
+
+def test_wrong_fields_are_refused():
+    for fields, message in [
+        ({"base_score": [0.0, np.nan, 1.0]}, "finite"),
+        ({"feature_names": ["a"]}, "feature_names has 1 names, but 4"),
+        ({"output_names": ["a"]}, "output_names has 1 names, but 3"),
+        ({"target_scale": np.ones(3)}, "both or neither"),
+        ({"target_scale": np.ones(2), "target_offset": np.ones(2)}, "3 finite numbers"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            random_model(**fields)

@@ -1,0 +1,296 @@
+"""Model files: round trips, versions, damage, hostile content, full disks."""
+
+import json
+import os
+import resource
+import signal
+import stat
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model_files import FILES, about, reseal
+from models import example_table, random_model
+from safetensors.numpy import load, save
+
+import polyleaf.model.serialize as serialize
+from polyleaf.model import Model
+from polyleaf.model.serialize import ModelFileError
+
+
+def with_entries(data, **entries):
+    return save(load(data), {serialize.FORMAT: json.dumps(about(data) | entries)})
+
+
+@pytest.fixture(
+    scope="module", params=[("dense",), ("sparse", "linear", "dense")], ids=["dense", "all kinds"]
+)
+def model(request):
+    names = ["a", "b", "c"]
+    model = random_model(n_rounds=3, kinds=request.param, output_names=names, metadata={"kind": "regression"})
+    model.best_iteration, model.best_score = 2, float(np.float32(0.1))
+    return model
+
+
+@pytest.fixture(scope="module")
+def data(model):
+    return model.to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("scalar", "kinds"),
+    [(scalar, kinds) for scalar in (False, True) for kinds in (("dense",), ("linear",), ("linear", "dense"))]
+    + [(False, ("sparse",)), (False, ("linear", "dense", "sparse"))],
+)
+@pytest.mark.parametrize("n_rounds", [0, 4])
+@pytest.mark.parametrize("objective", ["squared_error", "softmax"])
+def test_round_trip(tmp_path, kinds, scalar, n_rounds, objective):
+    scale = {"target_scale": np.ones(3), "target_offset": np.arange(3.0)} if scalar else {}
+    model = random_model(scalar=scalar, n_rounds=n_rounds, objective=objective, kinds=kinds, **scale)
+    model.metadata["classes"] = np.array(["x", "y"])
+    model.save(tmp_path / "m.polyleaf")
+    loaded = Model.load(tmp_path / "m.polyleaf")
+    assert loaded.equals(model)
+    table = example_table(model)
+    assert loaded.predict(table).tobytes() == model.predict(table).tobytes()
+    assert loaded.to_bytes() == model.to_bytes()
+
+
+def test_trees_are_a_few_flat_arrays(data):
+    assert len(load(data)) < 40
+
+
+def test_a_file_has_the_oldest_version_that_can_hold_it():
+    for kinds, version in [(("dense",), 1), (("dense", "sparse"), 2), (("linear",), 2)]:
+        data = random_model(n_rounds=2, kinds=kinds).to_bytes()
+        assert about(data)["format_version"] == version
+        assert ("forest.leaf_kind" in load(data)) == (version == 2)
+
+
+@pytest.mark.parametrize("leaf_dtype", ["float16", "int8"])
+@pytest.mark.parametrize("kinds", [("sparse",), ("linear",), ("sparse", "linear", "dense")])
+def test_values_of_every_kind_are_rounded_once(leaf_dtype, kinds):
+    model = random_model(n_rounds=3, kinds=kinds)
+    data = model.to_bytes(leaf_dtype)
+    loaded = Model.from_bytes(data)
+    assert loaded.to_bytes(leaf_dtype) == data
+    table, step = example_table(model), {"float16": 2.0**-10, "int8": 1 / 50}[leaf_dtype]
+    np.testing.assert_allclose(loaded.raw_predict(table), model.raw_predict(table), atol=3 * 4 * step)
+
+
+def test_sparse_leaves_take_the_room_of_their_entries():
+    dense, sparse = (random_model(n_outputs=500, n_rounds=2, kinds=(kind,)) for kind in ("dense", "sparse"))
+    values = [load(model.to_bytes())["forest.values"] for model in (dense, sparse)]
+    assert values[0].size == 2 * 8 * 500 and values[1].size <= 2 * 8 * 5
+
+
+@pytest.mark.parametrize("version", range(1, serialize.FORMAT_VERSION + 1))
+def test_files_of_every_version_load_and_predict_the_same(version):
+    path = FILES / f"format-{version}.polyleaf"
+    model = Model.load(path)
+    expected = np.load(path.with_suffix(".npy"))
+    np.testing.assert_array_equal(model.raw_predict(example_table(model, n_rows=20)), expected)
+    assert about(model.to_bytes())["format_version"] == version
+
+
+def test_newer_versions_are_refused(data, tmp_path):
+    path = tmp_path / "m.polyleaf"
+    path.write_bytes(with_entries(data, format_version=3, polyleaf_version="9.1"))
+    expected = r"m\.polyleaf' cannot be loaded: it has version 3 of the format, .*9\.1.*Upgrade"
+    with pytest.raises(ModelFileError, match=expected):
+        Model.load(path)
+    for version in (None, 0, -1, "1", [1]):
+        with pytest.raises(ModelFileError, match="which version"):
+            Model.from_bytes(with_entries(data, format_version=version))
+
+
+def test_other_files_are_refused(tmp_path):
+    for content in (b"", b"PK", b"\x00" * 100, os.urandom(1000), b"\xff" * 8 + b"{}"):
+        with pytest.raises(ModelFileError, match=r"no model file at all|not a Polyleaf model"):
+            Model.from_bytes(content)
+    with pytest.raises(ModelFileError, match="not a Polyleaf model"):
+        Model.from_bytes(save({"a": np.zeros(3)}))
+    with pytest.raises(FileNotFoundError):
+        Model.load(tmp_path / "absent")
+
+
+def test_every_truncation_is_refused(data):
+    for size in {*range(0, len(data), 97), len(data) - 1}:
+        with pytest.raises(ModelFileError):
+            Model.from_bytes(data[:size])
+
+
+@settings(max_examples=300, deadline=None)
+@given(place=st.integers(0, 2**32), bit=st.integers(0, 7))
+def test_flipped_bits_are_refused(data, model, place, bit):
+    damaged = bytearray(data)
+    damaged[place % len(data)] ^= 1 << bit
+    try:
+        loaded = Model.from_bytes(bytes(damaged))
+    except ModelFileError:
+        return
+    assert loaded.equals(model)  # a flip in the version that wrote it, which nothing depends on
+
+
+@settings(max_examples=300, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_hostile_arrays_are_refused_or_predict(data, seed):
+    """Random entries under a right checksum, as an attacker would write them."""
+    rng = np.random.default_rng(seed)
+
+    def change(header, arrays):
+        for name in rng.choice(sorted(arrays), rng.integers(1, 3)):
+            flat = arrays[name].reshape(-1).view(np.uint8)
+            kind = rng.integers(4)
+            if kind == 0 and len(flat):
+                flat[rng.integers(len(flat))] = rng.integers(256)
+            elif kind == 1 and arrays[name].dtype.kind == "i" and arrays[name].size:
+                arrays[name].flat[rng.integers(arrays[name].size)] = rng.integers(-5, 40)
+            elif kind == 2:
+                arrays[name] = arrays[name][: rng.integers(len(arrays[name]) + 1)]
+            else:
+                with np.errstate(invalid="ignore"):  # bounds may be infinite
+                    arrays[name] = arrays[name].astype(rng.choice(["int32", "float64", "uint8"]))
+
+    try:
+        loaded = Model.from_bytes(reseal(data, change))
+    except ModelFileError as error:
+        assert str(error)
+        return
+    table = example_table(loaded, n_rows=70)
+    assert loaded.raw_predict(table).shape == (70, 3)
+    assert loaded.apply(table).shape == (70, loaded.n_trees)
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_hostile_headers_are_refused_or_predict(data, seed):
+    rng = np.random.default_rng(seed)
+    odd = [None, True, -1, 2**62, 1e308, "x", [], {}, [None] * 4, {"name": "softmax"}]
+
+    def change(header, arrays):
+        place, path = header, rng.choice(sorted(header))
+        while isinstance(place[path], dict) and place[path] and rng.random() < 0.7:
+            place = place[path]
+            path = rng.choice(sorted(place))
+        place[str(path)] = odd[rng.integers(len(odd))]
+
+    try:
+        loaded = Model.from_bytes(reseal(data, change))
+    except ModelFileError:
+        return
+    shape = loaded.n_features, 5
+    loaded.raw_predict_codes(np.zeros(shape, np.uint8), features=np.zeros(shape, np.float32))
+
+
+def test_hostile_content_that_is_well_formed(data):
+    def deep(header, arrays):
+        header["metadata"] = json.loads('{"a":' * 900 + "1" + "}" * 900)
+
+    def too_large(header, arrays):
+        arrays["forest.values"][0] = np.inf
+
+    def other_kind(header, arrays):
+        numeric = arrays["forest.threshold"] >= 0
+        arrays["forest.feature"][numeric] = 3
+
+    def bin_of_another(header, arrays):
+        arrays["forest.feature"][arrays["forest.threshold"] >= 0] = 2
+
+    def no_base(header, arrays):
+        del arrays["base_score"]
+
+    def rounds_fall(header, arrays):
+        arrays["round_of_tree"][:] = [2, 1, 0]
+
+    def negative_count(header, arrays):
+        arrays["forest.leaf_entries"][0] = -1
+
+    def entries_of_others(header, arrays):
+        arrays["forest.leaf_entries"][0] += 1
+
+    def descending(header, arrays):
+        arrays["forest.entry"][:] = 1
+
+    def other_output(header, arrays):
+        arrays["forest.entry"][:] = 7
+
+    def unknown_kind(header, arrays):
+        arrays["forest.leaf_kind"][0] = 3
+
+    def kind_of_another(header, arrays):
+        arrays["forest.leaf_kind"][:] = arrays["forest.leaf_kind"][::-1]
+
+    def regressor_with_categories(header, arrays):
+        of_linear = arrays["forest.leaf_entries"][8:] > 0
+        arrays["forest.entry"][np.cumsum(arrays["forest.leaf_entries"])[8:][of_linear] - 1] = 3
+
+    def infinite_weight(header, arrays):
+        arrays["forest.weights"][0] = np.inf
+
+    def bounds_crossed(header, arrays):
+        arrays["forest.lower"][0] = np.inf
+
+    def part_of_them(header, arrays):
+        del arrays["forest.centre"]
+
+    of_kinds = [
+        (negative_count, "negative number"),
+        (entries_of_others, "too (short|long)|longer than its trees need|ascending order"),
+        (descending, "ascending order"),
+        (other_output, "outside 0 .. 2"),
+        (unknown_kind, "a kind of leaves that does not exist"),
+        (kind_of_another, "too short|longer than its trees need"),
+        (regressor_with_categories, "reads a categorical feature"),
+        (infinite_weight, "weights holds a number that is not finite"),
+        (bounds_crossed, "lower must not be above upper"),
+        (part_of_them, "'centre' is missing"),
+    ]
+    for change, message in [
+        *(of_kinds if "forest.leaf_kind" in load(data) else []),
+        (too_large, "not finite"),
+        (other_kind, "by a threshold"),
+        (bin_of_another, "a bin that it does not have"),
+        (no_base, "base_score"),
+        (rounds_fall, "rounds count from 0 and rise"),
+    ]:
+        with pytest.raises(ModelFileError, match=message):
+            Model.from_bytes(reseal(data, change))
+    assert Model.from_bytes(reseal(data, deep)).n_trees == 3
+    with pytest.raises(ModelFileError):
+        Model.from_bytes(save(load(data), {serialize.FORMAT: "[" * 100_000}))
+
+
+def test_metadata_that_json_cannot_hold(model):
+    other = model.copy()
+    other.metadata["function"] = print
+    with pytest.raises(ValueError, match="JSON cannot hold its metadata"):
+        other.to_bytes()
+
+
+def test_a_full_disk_leaves_the_old_file(model, tmp_path):
+    path = tmp_path / "m.polyleaf"
+    model.save(path)
+    before = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limits[1]))
+        with pytest.raises(OSError, match="File too large"):
+            random_model(n_rounds=20).save(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["m.polyleaf"]
+
+
+def test_saving_keeps_mode_and_link(model, tmp_path):
+    path, link = tmp_path / "m.polyleaf", tmp_path / "link"
+    model.save(path)
+    os.chmod(path, 0o640)
+    link.symlink_to(path)
+    random_model().save(link)
+    assert link.is_symlink() and stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert Model.load(path).equals(random_model())

@@ -1,0 +1,437 @@
+"""Losses written with JAX: exact derivatives, what is said about losses that have none, and estimators.
+
+JAX compiles every loss anew, which is what takes the time here: one case a loss where one will do.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from losses import draw_raw, draw_target, hessians, run, softmax_hessians
+
+from polyleaf import Model, PolyleafClassifier, PolyleafRegressor, load_model
+from polyleaf.objectives import Custom, get_objective
+from polyleaf.objectives.autodiff import LossProblem
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+
+
+def cross_entropy(y, scores):
+    return jax.nn.logsumexp(scores) - scores[y]
+
+
+def cross_entropy_of_all(y, scores):
+    return jax.nn.logsumexp(scores, axis=1) - scores[jnp.arange(len(y)), y]
+
+
+def squares(y, scores):
+    return ((scores - y) ** 2 / 2).sum()
+
+
+def logistic(y, scores):
+    return (jax.nn.softplus(scores) - y * scores).sum()
+
+
+def gaussian(y, scores):
+    """Mean and log of the standard deviation: two scores for one target; not convex."""
+    mean, log_deviation = scores
+    return log_deviation + 0.5 * ((y - mean) * jnp.exp(-log_deviation)) ** 2
+
+
+def pairs(y, scores):
+    """Labels that hold above those that do not: couples all scores of a row."""
+    margins = scores[:, None] - scores[None, :]
+    return (y[:, None] * (1 - y[None, :]) * jax.nn.softplus(-margins)).sum()
+
+
+def ids(n, k, seed=0):
+    return np.random.default_rng(seed).integers(0, k, n).astype(np.int32)
+
+
+# --- derivatives ---
+
+
+@pytest.mark.parametrize("loss, weighted", [(cross_entropy, True), (cross_entropy_of_all, False)])
+def test_cross_entropy_is_the_built_in(loss, weighted):
+    n, k = 500, 5
+    label, raw = ids(n, k), draw_raw(n, k)
+    weight = np.random.default_rng(2).integers(0, 3, n).astype(np.float32) if weighted else None
+    built_in = get_objective("softmax", softmax_curvature="diagonal").prepare(label, weight)
+    problem = get_objective(loss).prepare(label, weight)
+    assert isinstance(problem, LossProblem)
+    base = problem.base_score()
+    np.testing.assert_allclose(base - base.mean(), (b := built_in.base_score()) - b.mean(), atol=1e-3)
+    for each in (problem, built_in):
+        each.set_base(base)
+    for derive in (run, hessians):
+        for mine, theirs in zip(derive(problem, raw), derive(built_in, raw), strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+    assert problem.loss(raw) == pytest.approx(built_in.loss(raw), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "loss, name, kind, k", [(squares, "squared_error", "real", 3), (logistic, "logistic", "share", 1)]
+)
+def test_separable_losses_are_the_built_in_ones(loss, name, kind, k):
+    y, raw = draw_target(kind, 300, k), draw_raw(300, k)
+    weight = np.linspace(0, 2, 300).astype(np.float32)
+    problem, built_in = (get_objective(of).prepare(y, weight) for of in (loss, name))
+    base = built_in.base_score()
+    np.testing.assert_allclose(problem.base_score(), base, atol=1e-4)
+    for each in (problem, built_in):
+        each.set_base(base)
+    for mine, theirs in zip(hessians(problem, raw), hessians(built_in, raw), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+    assert problem.loss(raw) == pytest.approx(built_in.loss(raw) * k, rel=1e-6)  # of rows, not of outputs
+
+
+def test_coupled_losses_equal_their_derivatives_by_hand():
+    k = 4
+    y, raw = draw_target("binary", 300, k), draw_raw(300, k, scale=3.0)
+    g, packed = hessians(get_objective(pairs).prepare(y, None), raw)
+    counted = y[:, :, None] * (1 - y[:, None, :])  # i holds, j does not
+    p = 1 / (1 + np.exp(raw.astype(float)[:, :, None] - raw[:, None, :]))
+    slope, bend = counted * p, counted * p * (1 - p)
+    np.testing.assert_allclose(g, slope.sum(1) - slope.sum(2), rtol=1e-5, atol=1e-6)
+    both = bend + bend.transpose(0, 2, 1)
+    H = -both
+    H[:, np.arange(k), np.arange(k)] = both.sum(2)
+    np.testing.assert_allclose(packed, H[:, *np.tril_indices(k)], rtol=1e-5, atol=1e-6)
+
+
+def test_chunks_and_padding_change_nothing(monkeypatch):
+    label, raw = ids(2500, 4), draw_raw(2500, 4)
+    weight = np.linspace(0.1, 1, 2500).astype(np.float32)
+    whole = get_objective(cross_entropy).prepare(label, weight)
+    monkeypatch.setattr("polyleaf.objectives.autodiff._CHUNK_ENTRIES", 16 * 700)
+    cut = get_objective(cross_entropy).prepare(label, weight)
+    assert whole._chunk == 2500 and cut._chunk == 700
+    for a, b in zip(hessians(whole, raw), hessians(cut, raw), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert cut.loss(raw) == pytest.approx(whole.loss(raw), rel=1e-12)
+
+
+def test_float64_inside_whatever_jax_is_set_to():
+    seen = []
+
+    def loss(y, score):
+        seen.append(score.dtype)
+        return (score - y) ** 2 / 2
+
+    y = np.float64(1e9) + np.array([[-1.0], [0.25], [0.75]])
+    problem = get_objective(loss).prepare(y, None)
+    problem.set_base([1e9])
+    g, _ = run(problem, np.zeros((3, 1), np.float32))
+    np.testing.assert_allclose(g[:, 0], [1.0, -0.25, -0.75], atol=1e-6)
+    assert set(seen) == {np.dtype(np.float64)}
+    assert jnp.zeros(1).dtype == np.float32  # the user's own JAX is as it was
+
+
+def test_rows_without_weight_are_absent():
+    def loss(y, score):
+        return jnp.exp(score) - y * score + 0 * jnp.log(y)
+
+    y = np.array([[1.0], [0.0], [2.0]])  # log 0: infinite, times 0: NaN
+    problem = get_objective(loss).prepare(y, np.array([1, 0, 1]))
+    np.testing.assert_allclose(problem.base_score(), np.log(1.5), atol=1e-4)
+    g, h = run(problem, np.zeros((3, 1), np.float32))
+    np.testing.assert_allclose(g[:, 0], [0, 0, -1])
+    np.testing.assert_allclose(h[:, 0], [1, 0, 1])
+
+
+# --- what it is: a loss, or derivatives ---
+
+
+def test_functions_that_return_derivatives_stay_what_they_are():
+    y, raw = draw_target("real", 30, 2), draw_raw(30, 2)
+    for function in (
+        lambda y, z: (z - y, None),
+        lambda y, z: (np.clip(z - y, -1, 1), np.ones_like(z)),  # NumPy refuses JAX's tracers
+        lambda y, z: [jnp.asarray(z - y), None],
+        lambda y, z, sample_weight=None: (z - y, None),
+    ):
+        problem = get_objective(function).prepare(y, None)
+        assert not isinstance(problem, LossProblem)
+        assert np.isfinite(run(problem, raw)[0]).all()
+
+
+@pytest.mark.parametrize(
+    "function, message",
+    [
+        (
+            lambda y, z: (z - y) ** 2,
+            r"one number for each row.*\(5, 3\).*It is no loss: of one row .* \(3,\)",
+        ),
+        (lambda y, z: z.sum() if z.max() > 0 else z.sum() * 2, "It is no loss: TracerBoolConversionError"),
+        (lambda y, z: z.argmax(), "It is no loss: it returns int64, which has no derivative"),
+    ],
+)
+def test_what_is_neither_says_why(function, message):
+    problem = get_objective(function).prepare(np.zeros((5, 3)), None)
+    with pytest.raises(ValueError, match=message):
+        run(problem, np.ones((5, 3), np.float32))
+
+
+IN_A_FRESH_PYTHON = """
+import sys
+import numpy as np
+from polyleaf.objectives import get_objective
+if {blocked}:
+    sys.modules["jax"] = None
+zeros = np.zeros((4, 2), np.float32)
+derivatives = get_objective(lambda y, z: (z - y, None)).prepare(zeros, None)
+derivatives.derivatives(zeros, zeros.copy(), None)
+assert sys.modules.get("jax") is None
+try:
+    problem = get_objective(lambda y, z: ((z - y) ** 2).sum()).prepare(zeros, None)
+    print(type(problem).__name__)
+except ImportError as error:
+    print(error)
+def inside(y, z):
+    import jax
+    return jax.numpy.sum((z - y) ** 2, axis=1)
+try:
+    print(type(get_objective(inside).prepare(zeros, None)).__name__)
+except ImportError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("blocked", [False, True])
+def test_jax_is_imported_for_losses_only_and_its_absence_names_the_extra(blocked):
+    code = IN_A_FRESH_PYTHON.format(blocked=blocked)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    if blocked:
+        assert 'pip install "polyleaf[jax]"' in said[0] and "jax" in said[1]
+    else:
+        assert said == ["LossProblem", "LossProblem"]
+
+
+def test_weights_of_single_outputs_are_refused():
+    with pytest.raises(ValueError, match="weights of single outputs"):
+        get_objective(squares).prepare(np.zeros((4, 2)), np.ones((4, 2)))
+
+
+# --- losses that are not twice differentiable, not finite, not convex ---
+
+
+@pytest.mark.parametrize(
+    "loss, derive",
+    [
+        (lambda y, z: jnp.abs(z - y).sum(), hessians),
+        (lambda y, z: jax.nn.relu(1 - (2 * y - 1) * z).sum(), run),
+        (lambda y, z: (z[0] - y[0]) ** 2 + jnp.maximum(0.3 * (y[1] - z[1]), 0.7 * (z[1] - y[1])), run),
+    ],
+)
+def test_piecewise_linear_losses_say_so(loss, derive):
+    y, raw = draw_target("binary", 50, 2), draw_raw(50, 2)
+    with pytest.raises(ValueError, match=r'no curvature.*curvature="none" and leaf_curvature="none"'):
+        derive(get_objective(loss).prepare(y, None), raw)
+    first_order = get_objective(loss, curvature="none").prepare(y, None)
+    assert first_order.curvature_shape() is None
+    g, h = hessians(first_order, raw)  # 1, as of a constant curvature
+    assert (np.abs(g).max() > 0) and (h == [1, 0, 1]).all()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda y, z: jnp.where(jnp.abs(z - y) < 1, (z - y) ** 2 / 2, jnp.abs(z - y) - 0.5).sum(),  # Huber
+        lambda y, z: (jax.nn.relu(1 - (2 * y - 1) * z) ** 2).sum(),
+        lambda y, z: (jax.nn.softplus(50 * (z - y)) / 50).sum(),
+    ],
+)
+def test_losses_that_bend_sharply_but_have_no_kink_just_work(loss):
+    y, raw = draw_target("binary", 50, 2), draw_raw(50, 2)
+    run(get_objective(loss).prepare(y, None), raw)
+
+
+def test_a_kink_beside_curvature_warns_and_says_where():
+    y, raw = np.full((20, 1), 0.3), draw_raw(20, 1)
+    problem = get_objective(lambda y, z: jnp.abs(z - y) + 0.1 * z**2).prepare(y, None)
+    with pytest.warns(
+        UserWarning, match=r"kink: where score 0 of row \d+ passes 0\.[23]\d+, its slope jumps by 2"
+    ):
+        hessians(problem, raw)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        hessians(problem, raw)  # once
+
+
+@jax.custom_jvp
+def _wrong(z):
+    return z**2
+
+
+_wrong.defjvp(lambda z, dz: (z[0] ** 2, 3 * z[0] * dz[0]))
+
+
+@pytest.mark.parametrize(
+    "loss, what",
+    [
+        (lambda y, z: _wrong(z - y).sum(), "gradient"),
+        (lambda y, z: jax.lax.stop_gradient(z - y) @ (z - y), "gradient"),
+        (lambda y, z: (z.astype(np.float32).astype(np.float16) ** 2).sum().astype(np.float64), "gradient"),
+    ],
+)
+def test_derivatives_that_disagree_with_differences_are_refused(loss, what):
+    problem = get_objective(loss).prepare(draw_target("real", 20, 2), None)
+    with pytest.raises(
+        ValueError, match=f"{what} of the loss is .* differences of its values say .*custom_jvp"
+    ):
+        run(problem, draw_raw(20, 2))
+
+
+@pytest.mark.filterwarnings("error")
+def test_losses_that_are_not_finite_name_the_row():
+    y, raw = np.array([[1.0], [2.0], [3.0]]), np.array([[1.0], [-2.0], [3.0]], np.float32)
+    problem = get_objective(lambda y, z: z - y * jnp.log(z)).prepare(y, None)
+    with pytest.raises(
+        ValueError, match=r"loss is nan at row 1 \(y = 2\., raw scores = \[-2\.\]\).*softplus"
+    ):
+        run(problem, raw)
+    defined = get_objective(lambda y, z: z - y * jnp.log(z)).prepare(y, None)
+    np.testing.assert_allclose(run(defined, np.abs(raw))[0], 1 - y / np.abs(raw), rtol=1e-6)
+    problem = get_objective(lambda y, z: jnp.where(z > 0, jnp.sqrt(z), z**2) + z**2).prepare(y, None)
+    with pytest.raises(ValueError, match=r"loss is 8 at row 1 .* derivatives are not finite.*jnp\.where"):
+        run(problem, raw)
+    problem = get_objective(lambda y, z: jnp.exp(z)).prepare(y, None)
+    with pytest.raises(ValueError, match="beyond the range of float32"):
+        run(problem, raw + 200)
+
+
+def test_hessians_that_are_not_positive_are_refused_or_mended_as_asked():
+    y, raw = np.array([[0.0], [5.0]]), np.array([[1.0, -0.5], [1.0, 0.5]], np.float32)
+    with pytest.raises(ValueError, match=r"negative curvature.*row [01].*Custom\(function, curvature="):
+        hessians(Custom(gaussian, n_outputs=2).prepare(y, None), raw)
+    found = {}
+    for choice in ("absolute", "clip"):
+        _, h = hessians(Custom(gaussian, n_outputs=2, curvature=choice).prepare(y, None), raw)
+        found[choice] = np.array([[[a, b], [b, c]] for a, b, c in h.astype(float)])
+        assert (np.linalg.eigvalsh(found[choice]) >= -1e-5).all()
+    assert np.abs(found["absolute"] - found["clip"]).max() > 1e-3
+
+
+def test_negative_second_derivative():
+    problem = Custom(lambda y, z: jnp.sin(z)).prepare(np.zeros((3, 1)), None)
+    raw = np.array([[-1.0], [1.0], [-1.0]], np.float32)
+    with pytest.raises(
+        ValueError, match=r"negative curvature, -0\.841471, at row 1 \(y = 0\., raw scores = \[1"
+    ):
+        run(problem, raw)
+    for choice, expected in (("absolute", 0.841471), ("clip", 0.0)):
+        _, h = run(Custom(lambda y, z: jnp.sin(z), curvature=choice).prepare(np.zeros((3, 1)), None), raw)
+        assert h[1, 0] == pytest.approx(expected, rel=1e-5)
+    with pytest.raises(ValueError, match="curvature must be one of exact"):
+        Custom(squares, curvature="eigen")
+
+
+# --- estimators ---
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 5))
+    return X, np.stack([X[:, 0] + X[:, 1] ** 2, np.sin(2 * X[:, 2]), X[:, 0] * X[:, 3]], axis=1)
+
+
+def test_classifiers_train_on_a_loss(data):
+    X, Y = data
+    y = np.array(["a", "b", "c"])[Y.argmax(1)]
+    few = {"n_estimators": 15, "max_depth": 3}
+    built_in = PolyleafClassifier(softmax_curvature="diagonal", **few).fit(X, y)
+    model = PolyleafClassifier(objective=cross_entropy, **few).fit(X, y, eval_set=[(X, y)], eval_names=["t"])
+    assert model.score(X, y) == pytest.approx(built_in.score(X, y), abs=0.02)
+    assert model.evals_result_["t"]["merror"][-1] == pytest.approx(1 - model.score(X, y))
+    watched = PolyleafClassifier(objective=cross_entropy, eval_metric="loss", **few)
+    watched.fit(X, y, eval_set=[(X, y)], eval_names=["t"])
+    p = jax.nn.softmax(watched.decision_function(X), axis=1)
+    expected = -np.log(np.asarray(p)[np.arange(400), Y.argmax(1)]).mean()
+    assert watched.evals_result_["t"]["loss"][-1] == pytest.approx(expected, rel=1e-4)
+
+    binary = PolyleafClassifier(objective=logistic, **few).fit(X, Y[:, 0] > 0)
+    labels = PolyleafClassifier(objective=pairs, **few).fit(X, (Y > 0).astype(int))
+    assert binary.score(X, Y[:, 0] > 0) > 0.9 and labels.decision_function(X).shape == (400, 3)
+    with pytest.raises(ValueError, match="gives 2 scores, but y needs 3"):
+        PolyleafClassifier(objective=Custom(cross_entropy, n_outputs=2)).fit(X, y)
+
+
+@pytest.mark.parametrize("refresh", ["round", "layer"])
+def test_full_curvature_of_a_loss_grows_the_trees_of_the_built_in(refresh, data):
+    X, Y = data
+    settings = {"curvature": "full", "refresh": refresh, "grow_policy": "depthwise", "max_depth": 3}
+    settings |= {"n_estimators": 5, "base_score": 0.0}
+    built_in = PolyleafClassifier(**settings).fit(X, Y.argmax(1))
+    for objective in (cross_entropy, softmax_hessians):
+        model = PolyleafClassifier(objective=objective, **settings).fit(X, Y.argmax(1))
+        np.testing.assert_allclose(model.decision_function(X), built_in.decision_function(X), atol=1e-4)
+    with pytest.raises(ValueError, match='only curvature="full"'):
+        PolyleafClassifier(objective=softmax_hessians).fit(X, Y.argmax(1))
+
+
+def test_regressors_train_on_a_loss_also_of_more_scores_than_targets(data):
+    X, Y = data
+    few = {"n_estimators": 15, "max_depth": 3}
+    built_in = PolyleafRegressor(**few).fit(X, Y)
+    model = PolyleafRegressor(objective=squares, **few).fit(X, Y)
+    np.testing.assert_allclose(model.predict(X), built_in.predict(X), atol=1e-3)
+
+    rng = np.random.default_rng(1)
+    noisy = X[:, 0] + rng.standard_normal(400) * np.where(X[:, 1] > 0, 1.0, 0.1)
+    objective = Custom(gaussian, n_outputs=2, curvature="absolute")
+    model = PolyleafRegressor(objective=objective, n_estimators=60, early_stopping_rounds=30)
+    model.fit(X, noisy, eval_set=[(X, noisy)])
+    assert list(model.evals_result_["validation_0"]) == ["loss"]
+    prediction = model.predict(X)
+    assert prediction.shape == (400, 2)
+    assert prediction[X[:, 1] > 0, 1].mean() > prediction[X[:, 1] < 0, 1].mean() + 1
+
+
+def test_curvature_none_needs_no_second_derivative(data):
+    X, Y = data
+    model = PolyleafRegressor(
+        objective=lambda y, z: jnp.abs(z - y).sum(), curvature="none", leaf_curvature="none", n_estimators=50
+    )
+    error = np.abs(model.fit(X, Y).predict(X) - Y).mean()
+    assert error < 0.7 * np.abs(Y - np.median(Y, axis=0)).mean()
+    with pytest.raises(ValueError, match="no curvature"):
+        model.set_params(leaf_curvature="auto").fit(X, Y)
+
+
+def test_saved_models_predict_without_the_function_and_refuse_to_train_on(data, tmp_path):
+    X, Y = data
+    few = {"n_estimators": 4}
+    objective = Custom(cross_entropy, curvature="clip")
+    model = PolyleafClassifier(objective=objective, **few).fit(X, Y.argmax(1))
+    model.save_model(tmp_path / "m")
+    loaded = load_model(tmp_path / "m")
+    np.testing.assert_array_equal(loaded.decision_function(X), model.decision_function(X))
+    assert json.loads(json.dumps(loaded.model_.objective.to_dict())) == {
+        "name": "custom",
+        "n_outputs": 3,
+        "curvature": "clip",
+    }
+    with pytest.raises(ValueError, match="pass the function again"):
+        PolyleafClassifier(objective=Model.load(tmp_path / "m").objective).fit(X, Y.argmax(1))
+    on = PolyleafClassifier(objective=objective, **few).fit(X, Y.argmax(1), init_model=tmp_path / "m")
+    assert on.n_iter_ == 8
+
+
+def test_the_loss_metric_of_built_in_objectives(data):
+    X, Y = data
+    model = PolyleafRegressor(eval_metric=["loss", "mse"], n_estimators=3)
+    model.fit(X, Y + 1e6, eval_set=[(X, Y + 1e6)])
+    found = model.evals_result_["validation_0"]
+    np.testing.assert_allclose(found["loss"], np.array(found["mse"]) / 2, rtol=1e-5)
+    model.set_params(objective=lambda y, z: (z - y, None))
+    with pytest.raises(ValueError, match="returns derivatives only"):
+        model.fit(X, Y, eval_set=[(X, Y)])

@@ -1,0 +1,835 @@
+"""Objectives against float64 NumPy; and what must not depend on threads or instruction sets."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from losses import draw_raw, draw_target, hessians, run, softmax_hessians
+
+import polyleaf._core as _core
+from polyleaf.objectives import (
+    Custom,
+    Objective,
+    Quantile,
+    Softmax,
+    SquaredError,
+    get_objective,
+    objective_from_dict,
+    objective_names,
+)
+from polyleaf.objectives.packed import packed_diagonal
+
+# Each objective with the parameters it is tested with, and the target it takes.
+ELEMENTWISE = {
+    "squared_error": ("squared_error", {}, "real"),
+    "absolute_error": ("absolute_error", {}, "real"),
+    "quantile": ("quantile", {"alpha": 0.3}, "real"),
+    "huber": ("huber", {"delta": 0.7}, "real"),
+    "poisson": ("poisson", {}, "count"),
+    "poisson exact": ("poisson", {"curvature": "exact"}, "count"),
+    "gamma": ("gamma", {}, "positive"),
+    "gamma exact": ("gamma", {"curvature": "exact"}, "positive"),
+    "tweedie": ("tweedie", {"variance_power": 1.3}, "count"),
+    "tweedie exact": ("tweedie", {"variance_power": 1.3, "curvature": "exact"}, "count"),
+    "logistic": ("logistic", {}, "binary"),
+    "logistic soft": ("logistic", {"scale_pos_weight": 2.5}, "share"),
+    "squared_hinge": ("squared_hinge", {}, "binary"),
+}
+SOFTMAX = ("friedman", "diagonal", "residual", "upper")
+
+
+def reference_loss(objective: Objective, z, y):
+    """The loss of each element, float64: the definition."""
+    z, y = z.astype(np.float64), y.astype(np.float64)
+    name, r = objective.name, z.astype(np.float64) - y
+    if name == "squared_error":
+        return r**2 / 2
+    if name == "absolute_error":
+        return np.abs(r)
+    if name == "quantile":
+        return np.where(r < 0, -objective.alpha * r, (1 - objective.alpha) * r)
+    if name == "huber":
+        d = objective.delta
+        return np.where(np.abs(r) <= d, r**2 / 2, d * (np.abs(r) - d / 2))
+    if name == "poisson":
+        return np.exp(z) - y * z
+    if name == "gamma":
+        return y * np.exp(-z) + z
+    if name == "tweedie":
+        p = objective.variance_power
+        return np.exp((2 - p) * z) / (2 - p) - y * np.exp((1 - p) * z) / (1 - p)
+    if name == "logistic":
+        return objective.scale_pos_weight * y * np.logaddexp(0, -z) + (1 - y) * np.logaddexp(0, z)
+    if name == "squared_hinge":
+        return np.maximum(0, 1 - (2 * y - 1) * z) ** 2 / 2
+    raise AssertionError(name)
+
+
+def symmetric_curvature(objective, z, y):
+    z, p = z.astype(np.float64), objective.power
+    return (np.exp((2 - p) * z) + y * np.exp((1 - p) * z)) / 2
+
+
+def elementwise(case):
+    name, parameters, kind = ELEMENTWISE[case]
+    return get_objective(name, **parameters), kind
+
+
+# --- derivatives ---
+
+
+@pytest.mark.parametrize("case", ELEMENTWISE)
+def test_gradient_and_curvature_are_differences_of_the_loss(case):
+    objective, kind = elementwise(case)
+    n, k = 400, 3
+    y, raw = draw_target(kind, n, k), draw_raw(n, k)
+    problem = objective.prepare(y, None)
+    base = np.array([0.3, -0.2, 0.0])
+    problem.set_base(base)
+    z = raw.astype(np.float64) + base
+    g, h = run(problem, raw)
+    step = 1e-4
+    below, here, above = (reference_loss(objective, z + d, y) for d in (-step, 0.0, step))
+    smooth = np.ones_like(z, bool)
+    if objective.name in ("absolute_error", "quantile"):
+        smooth = np.abs(z - y) > 2 * step
+    if objective.name == "huber":
+        smooth = np.abs(np.abs(z - y) - objective.delta) > 2 * step
+    if objective.name == "squared_hinge":
+        smooth = np.abs(1 - (2 * y - 1) * z) > 2 * step
+    slope, second = (above - below) / (2 * step), (above - 2 * here + below) / step**2
+    scale = 1 + np.abs(here)
+    np.testing.assert_allclose((g / scale)[smooth], (slope / scale)[smooth], atol=2e-6)
+    if objective.constant_curvature:
+        assert h is None
+        # An upper bound where the loss has a second derivative: Newton's step does not overshoot.
+        assert (second[smooth] <= 1 + 1e-5).all()
+    elif getattr(objective, "curvature", "exact") == "exact":
+        np.testing.assert_allclose(h / scale, second / scale, atol=2e-6)
+    else:
+        np.testing.assert_allclose(h, symmetric_curvature(objective, z, y), rtol=1e-6)
+
+
+@pytest.mark.parametrize("case", ELEMENTWISE)
+def test_kernels_are_within_a_few_ulp_of_float64(case):
+    objective, kind = elementwise(case)
+    n, k = 1000, 7
+    y, raw = draw_target(kind, n, k), draw_raw(n, k, scale=6.0)
+    g, _ = run(objective.prepare(y, None), raw)
+    z = raw.astype(np.float64)
+    expected = {
+        "squared_error": lambda: z - y,
+        "absolute_error": lambda: np.sign(z - y),
+        "quantile": lambda: np.where(z > y, 0.7, -0.3),
+        "huber": lambda: np.clip(z - y, -0.7, 0.7),
+        "squared_hinge": lambda: -(2 * y - 1) * np.maximum(0, 1 - (2 * y - 1) * z),
+        "logistic": lambda: (
+            (1 - y.astype(float)) / (1 + np.exp(-z)) - objective.scale_pos_weight * y / (1 + np.exp(z))
+        ),
+    }
+    if objective.name in expected:
+        parts = expected[objective.name](), np.zeros_like(z)
+        magnitude = np.abs(parts[0]) + np.abs(y) * (objective.name in ("squared_hinge", "logistic"))
+    else:
+        p = objective.power
+        parts = np.exp((2 - p) * z), y * np.exp((1 - p) * z)
+        # (1 - p) * z is itself rounded, and the exponential multiplies its relative error by its size.
+        magnitude = (parts[0] + parts[1]) * (1 + np.abs(z))
+    ulp = np.spacing(magnitude.astype(np.float32))
+    assert (np.abs(g - (parts[0] - parts[1])) / ulp).max() <= 4
+
+
+@pytest.mark.parametrize("curvature", SOFTMAX)
+@pytest.mark.parametrize("k", [2, 3, 16, 26, 130])
+def test_softmax(curvature, k):
+    n = 203
+    rng = np.random.default_rng(k)
+    label, raw = rng.integers(0, k, n).astype(np.int32), draw_raw(n, k, scale=4.0)
+    base = rng.standard_normal(k)
+    problem = Softmax(n_classes=k, softmax_curvature=curvature).prepare(label, None)
+    problem.set_base(base)
+    g, h = run(problem, raw)
+    z = raw + base
+    p = np.exp(z - z.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    truth = label[:, None] == np.arange(k)
+    np.testing.assert_allclose(g, p - truth, atol=1e-6)
+    expected = {
+        "friedman": k / (k - 1) * p * (1 - p),
+        "diagonal": p * (1 - p),
+        "residual": np.abs(p - truth),
+        "upper": 2 * p * (1 - p),
+    }
+    np.testing.assert_allclose(h, np.maximum(expected[curvature], 1e-16), rtol=3e-5, atol=1e-6)
+    loss = np.mean(np.log(np.exp(z).sum(1)) - z[np.arange(n), label])
+    assert problem.loss(raw) == pytest.approx(loss, rel=1e-6)
+    np.testing.assert_allclose(problem.objective.transform(z), p, rtol=1e-12)
+
+
+def test_softmax_small_probabilities_keep_their_digits():
+    raw = np.array([[0.0, -20.0, -60.0]], np.float32)
+    g, h = run(Softmax(n_classes=3, softmax_curvature="diagonal").prepare(np.array([0]), None), raw)
+    np.testing.assert_allclose(g[0, 1:], np.exp([-20.0, -60.0]), rtol=1e-6)
+    np.testing.assert_allclose(h[0, 1], np.exp(-20.0), rtol=1e-6)
+    assert h[0, 2] == np.float32(1e-16)
+
+
+@pytest.mark.parametrize("case", [*ELEMENTWISE, *SOFTMAX])
+def test_extreme_scores_give_finite_numbers(case):
+    extremes = np.array([0, 88, -88, 1e3, -1e3, 1e30, -1e30, 1e-30, 127, -127], np.float32)
+    raw = np.stack(np.meshgrid(extremes, extremes), -1).reshape(-1, 2).astype(np.float32)
+    if case in SOFTMAX:
+        problem = Softmax(2, case).prepare((np.arange(len(raw)) % 2).astype(np.int32), None)
+    else:
+        objective, kind = elementwise(case)
+        problem = objective.prepare(draw_target(kind, *raw.shape), np.full(len(raw), 1e3, np.float32))
+    g, h = run(problem, raw)
+    assert np.isfinite(g).all()
+    assert h is None or (np.isfinite(h).all() and (h > 0).all())
+    assert np.isfinite(problem.loss(raw))
+
+
+# --- full Hessians ---
+
+
+@pytest.mark.parametrize("case", ELEMENTWISE)
+@pytest.mark.parametrize("weight", [None, "rows", "outputs"])
+def test_full_hessian_of_a_separable_loss_is_its_curvature_on_the_diagonal(case, weight):
+    objective, kind = elementwise(case)
+    y, raw = draw_target(kind, 50, 3), draw_raw(50, 3)
+    w = np.random.default_rng(4).random((50, 3)).astype(np.float32)
+    problem = objective.prepare(y, {None: None, "rows": w[:, 0], "outputs": w}[weight])
+    g, h = run(problem, raw)
+    g_full, h_full = hessians(problem, raw)
+    assert g_full.tobytes() == g.tobytes()
+    expected = np.broadcast_to(np.float32(1) if h is None else h, (50, 3))
+    np.testing.assert_array_equal(h_full[:, packed_diagonal(3)], expected)
+    assert (np.delete(h_full, packed_diagonal(3), axis=1) == 0).all()
+
+
+@pytest.mark.parametrize("k", [2, 3, 16, 17, 40])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_softmax_hessian(k, weighted):
+    n = 101
+    rng = np.random.default_rng(k)
+    label, raw = rng.integers(0, k, n).astype(np.int32), draw_raw(n, k, scale=4.0)
+    weight = rng.random(n).astype(np.float32) if weighted else None
+    problem = Softmax(k, "diagonal").prepare(label, weight)
+    problem.set_base(rng.standard_normal(k))
+    g, h = hessians(problem, raw)
+    assert g.tobytes() == run(problem, raw)[0].tobytes()
+    z = raw + problem.base
+    p = np.exp(z - z.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    H = np.einsum("ni,ij->nij", p, np.eye(k)) - p[:, :, None] * p[:, None, :]
+    H *= 1 if weight is None else weight[:, None, None]
+    np.testing.assert_allclose(h, reference.packed(H), rtol=1e-5, atol=2e-7)
+    np.testing.assert_allclose(h[:, packed_diagonal(k)], run(problem, raw)[1], rtol=1e-5, atol=2e-7)
+
+
+@pytest.mark.parametrize("k", [2, 5, 16, 33])
+def test_softmax_hessian_has_the_bits_of_the_twin(k):
+    raw = draw_raw(45, k, scale=6.0)
+    with_label = [Softmax(k).prepare(np.full(45, label, np.int32), None) for label in (0, 1)]
+    p, other = (run(problem, raw)[0] for problem in with_label)
+    p[:, 0] = other[:, 0]  # the gradient of a class that is not the label is its probability
+    _, h = hessians(with_label[0], raw)
+    np.testing.assert_array_equal(h, reference.softmax_hessian(p))
+
+
+def test_softmax_hessian_stays_positive_semi_definite_where_a_class_is_all_but_certain():
+    raw = np.array([[0.0, -20.0, -21.0], [0.0, -40.0, -87.0], [30.0, 30.0, -30.0]], np.float32)
+    _, h = hessians(Softmax(3).prepare(np.zeros(3, np.int32), None), raw)
+    for packed, row in zip(h.astype(np.float64), raw, strict=True):
+        H = np.zeros((3, 3))
+        H[np.tril_indices(3)] = packed
+        H = H + np.tril(H, -1).T
+        eigenvalues = np.linalg.eigvalsh(H)
+        assert eigenvalues[0] >= -1e-6 * eigenvalues[-1], row
+        p = np.exp(row - row.max(), dtype=np.float64)
+        np.testing.assert_allclose(H[0, 0], max(p[0] * p[1:].sum() / p.sum() ** 2, 1e-16), rtol=1e-5)
+
+
+def test_objectives_without_a_full_hessian_say_so():
+    class Coupled(SquaredError):
+        separable = False
+
+    problem = Coupled().prepare(np.zeros((4, 2)), None)
+    with pytest.raises(ValueError, match=r'has no full Hessian, which curvature="full".*"diagonal"'):
+        hessians(problem, np.zeros((4, 2), np.float32))
+
+
+def test_full_hessians_need_arrays_of_their_shape():
+    problem = Softmax(3).prepare(np.zeros(4, np.int32), None)
+    raw = np.zeros((4, 3), np.float32)
+    with pytest.raises(ValueError, match=r"K \(K \+ 1\) / 2 columns"):
+        problem.full_curvature(raw, raw.copy(), raw.copy())
+    with pytest.raises(ValueError, match="g must be shaped"):
+        problem.full_curvature(raw, np.zeros((3, 3), np.float32), np.zeros((4, 6), np.float32))
+
+
+# --- weights ---
+
+
+@pytest.mark.parametrize("case", ELEMENTWISE)
+@pytest.mark.parametrize("per_output", [False, True])
+def test_weights_multiply_derivatives_and_average_losses(case, per_output):
+    objective, kind = elementwise(case)
+    n, k = 300, 4
+    y, raw = draw_target(kind, n, k), draw_raw(n, k)
+    rng = np.random.default_rng(5)
+    weight = rng.random((n, k) if per_output else n).astype(np.float32)
+    weight[rng.random(weight.shape) < 0.3] = 0
+    plain, weighted = objective.prepare(y, None), objective.prepare(y, weight)
+    g, h = run(plain, raw)
+    gw, hw = run(weighted, raw)
+    matrix = weight if per_output else weight[:, None]
+    np.testing.assert_array_equal(gw, g * matrix)
+    np.testing.assert_array_equal(hw, np.broadcast_to((1 if h is None else h) * matrix, hw.shape))
+    assert hw.shape == ((n, k) if per_output or h is not None else (n, 1))
+    full = np.broadcast_to(matrix, (n, k)).astype(np.float64)
+    expected = (full * reference_loss(objective, raw, y)).sum() / full.sum()
+    assert weighted.loss(raw) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("case", ELEMENTWISE)
+def test_integer_weights_are_repeated_rows_and_zero_weights_are_absent(case):
+    objective, kind = elementwise(case)
+    y, raw = draw_target(kind, 60, 2), draw_raw(60, 2)
+    count = np.random.default_rng(2).integers(0, 4, 60)
+    weighted = objective.prepare(y, count.astype(np.float32))
+    repeated = objective.prepare(np.repeat(y, count, axis=0), None)
+    np.testing.assert_allclose(weighted.base_score(), repeated.base_score(), rtol=1e-12, atol=1e-12)
+    assert weighted.loss(raw) == pytest.approx(repeated.loss(np.repeat(raw, count, axis=0)), rel=1e-12)
+
+
+def test_softmax_weights():
+    label, raw = np.array([0, 1, 2, 1], np.int32), draw_raw(4, 3)
+    weight = np.array([2, 0, 1, 1], np.float32)
+    problem = Softmax().prepare(label, weight)
+    g, h = run(problem, raw)
+    g1, h1 = run(Softmax().prepare(label, None), raw)
+    np.testing.assert_array_equal(g, g1 * weight[:, None])
+    np.testing.assert_array_equal(h, h1 * weight[:, None])
+    np.testing.assert_allclose(problem.base_score(), np.log([0.5, 0.25, 0.25]))
+    repeated = [0, 0, 2, 3]
+    assert problem.loss(raw) == pytest.approx(Softmax(3).prepare(label[repeated], None).loss(raw[repeated]))
+    with pytest.raises(ValueError, match="Weights must have shape"):
+        Softmax().prepare(label, np.ones((4, 3), np.float32))
+
+
+@pytest.mark.parametrize("case", ELEMENTWISE)
+def test_missing_targets_do_not_matter_whatever_stands_in_for_them(case):
+    objective, kind = elementwise(case)
+    y, weight = draw_target(kind, 50, 2), np.ones((50, 2), np.float32)
+    weight[::3, 1] = 0
+    y[::3, 1] = 0
+    problem = objective.prepare(y, weight)
+    kept = np.arange(50) % 3 != 0
+    alone = objective.prepare(y[kept, 1:], None)
+    np.testing.assert_allclose(problem.base_score()[1], alone.base_score()[0], rtol=1e-12, atol=1e-12)
+    g, h = run(problem, draw_raw(50, 2))
+    assert (g[::3, 1] == 0).all() and (h[::3, 1] == 0).all()
+    nothing = objective.prepare(y, np.zeros_like(weight))
+    assert np.isfinite(nothing.base_score()).all() and nothing.loss(draw_raw(50, 2)) == 0
+
+
+# --- base scores ---
+
+
+@pytest.mark.parametrize("case", [case for case in ELEMENTWISE if case != "huber"])
+def test_base_score_is_the_best_constant(case):
+    objective, kind = elementwise(case)
+    y = draw_target(kind, 301, 2)
+    weight = np.random.default_rng(3).random((301, 2)).astype(np.float32)
+    problem = objective.prepare(y, weight)
+    base = problem.base_score()
+    for k in range(2):
+        at = [
+            (weight[:, k] * reference_loss(objective, np.full(301, base[k] + d), y[:, k])).sum()
+            for d in (-1e-3, 0.0, 1e-3)
+        ]
+        assert at[1] <= min(at[0], at[2])
+
+
+def test_softmax_base_score_is_the_class_prior_and_finite_for_absent_classes():
+    problem = Softmax(n_classes=4).prepare(np.array([0, 0, 1, 3], np.int32), None)
+    np.testing.assert_allclose(problem.base_score(), np.log([0.5, 0.25, 0.1, 0.25]))
+
+
+def test_labels_that_never_or_always_occur_get_finite_scores():
+    problem = get_objective("logistic").prepare(np.tile([0.0, 1.0], (99, 1)), None)
+    base = problem.base_score()
+    np.testing.assert_allclose(base, [np.log(0.005 / 0.995), -np.log(0.005 / 0.995)])
+
+
+def test_huge_targets_lose_nothing():
+    y = 1e9 + np.array([[-1.0], [0.25], [0.75]])
+    problem = get_objective("squared_error").prepare(y, None)
+    problem.set_base(problem.base_score())
+    g, _ = run(problem, np.zeros((3, 1), np.float32))
+    np.testing.assert_allclose(g[:, 0], [1.0, -0.25, -0.75], atol=1e-6)
+
+
+def test_base_score_must_fit():
+    problem = get_objective("squared_error").prepare(np.zeros((3, 2)), None)
+    for bad in ([1.0], [np.nan, 0.0]):
+        with pytest.raises(ValueError, match="2 finite numbers"):
+            problem.set_base(bad)
+
+
+# --- quantiles and leaves ---
+
+
+def brute_quantile(values, weight, level):
+    """Smallest value whose cumulative weight reaches the level's share, in float64 NumPy."""
+    kept = weight > 0
+    values, weight = values[kept], weight[kept].astype(np.float64)
+    if values.size == 0:
+        return 0.0
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weight[order]) >= level * (1 - 1e-12) * weight.sum()
+    return values[order][np.argmax(reached)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 80), st.integers(1, 6), st.integers(0, 2), st.integers(0, 2**32 - 1), st.floats(0.01, 0.99)
+)
+def test_leaf_renewal_is_the_lower_weighted_quantile(n, n_leaves, weights, seed, level):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(-3, 4, (n, 2)).astype(np.float32)  # many ties
+    raw = rng.integers(-1, 2, (n, 2)).astype(np.float32)
+    weight = [None, rng.integers(0, 3, n), rng.random((n, 2)) * (rng.random((n, 2)) < 0.8)][weights]
+    weight = None if weight is None else weight.astype(np.float32)
+    leaf = rng.integers(-1, n_leaves, n).astype(np.int32)
+    some = np.flatnonzero(rng.random(n) < 0.8).astype(np.uint32)
+    rows = some if len(some) else None
+    problem = get_objective("quantile", alpha=level).prepare(y, weight)
+    found = problem.renew_leaves(raw, leaf, n_leaves, rows)
+    assert found.dtype == np.float32 and found.shape == (n_leaves, 2)
+    used = np.arange(n) if rows is None else rows
+    full = np.ones((n, 2)) if weight is None else np.broadcast_to(weight.reshape(n, -1), (n, 2))
+    for at in range(n_leaves):
+        inside = used[leaf[used] == at]
+        for k in range(2):
+            expected = brute_quantile((y - raw)[inside, k], full[inside, k], level)
+            assert found[at, k] == expected
+    np.testing.assert_array_equal(found, problem.renew_leaves(raw, leaf, n_leaves, rows, 3))
+
+
+def test_median_of_an_even_number_is_the_lower_one_in_base_and_leaves():
+    y = np.array([[1.0], [2.0], [3.0], [10.0]], np.float32)
+    problem = get_objective("absolute_error").prepare(y, None)
+    assert problem.base_score() == [2.0]
+    zeros = np.zeros(4, np.int32)
+    assert problem.renew_leaves(np.zeros((4, 1), np.float32), zeros, 1) == [[2.0]]
+
+
+def test_levels_that_float_arithmetic_rounds_up_hit_the_row_meant():
+    y = np.arange(100, dtype=np.float32)[:, None]
+    for percent in range(1, 100):
+        problem = Quantile(alpha=percent / 100).prepare(y, None)
+        assert problem.base_score() == [percent - 1]
+        assert Quantile(alpha=percent / 100).prepare(y, np.ones(100)).base_score() == [percent - 1]
+
+
+def test_only_absolute_error_and_quantile_renew_leaves():
+    leaf = np.zeros(8, np.int32)
+    for name in objective_names():
+        objective = get_objective(name)
+        ids = (np.arange(8) % 2).astype(np.int32)
+        of_classes = "classes" in objective.target_kinds
+        problem = objective.prepare(ids if of_classes else np.ones((8, 1), np.float32), None)
+        assert objective.renews_leaves == (name in ("absolute_error", "quantile"))
+        if objective.renews_leaves:
+            renewed = problem.renew_leaves(np.zeros((8, problem.n_outputs), np.float32), leaf, 1)
+            assert renewed.shape == (1, problem.n_outputs)
+
+
+def test_bad_leaf_ids_and_rows_are_errors_not_crashes():
+    problem = get_objective("absolute_error").prepare(np.zeros((3, 1)), None)
+    raw = np.zeros((3, 1), np.float32)
+    with pytest.raises(ValueError, match="leaf id"):
+        problem.renew_leaves(raw, np.array([0, 5, 0], np.int32), 2)
+    with pytest.raises(ValueError, match="row sample"):
+        problem.renew_leaves(raw, np.zeros(3, np.int32), 1, np.array([3], np.uint32))
+    with pytest.raises(ValueError, match="NaN"):
+        problem.renew_leaves(raw * np.nan, np.zeros(3, np.int32), 1)
+
+
+def test_many_quantiles_of_many_targets():
+    levels = (0.9, 0.1, 0.5)
+    objective = get_objective("quantile", alpha=list(levels))
+    y, raw = draw_target("real", 400, 2), draw_raw(400, 6)
+    weight = np.random.default_rng(4).random((400, 2)).astype(np.float32)
+    problem = objective.prepare(y, weight)
+    assert problem.n_outputs == 6
+    problem.set_base(problem.base_score())
+    g, h = run(problem, raw)
+    leaf = (np.arange(400) % 3).astype(np.int32)
+    renewed = problem.renew_leaves(raw, leaf, 3)
+    for target in range(2):
+        for a, level in enumerate(levels):
+            k = 3 * target + a
+            one = get_objective("quantile", alpha=level).prepare(y[:, [target]], weight[:, [target]])
+            assert problem.base_score()[k] == one.base_score()[0]
+            one.set_base(one.base_score())
+            raw_k = np.ascontiguousarray(raw[:, [k]])
+            g_one, h_one = run(one, raw_k)
+            np.testing.assert_array_equal(g[:, [k]], g_one)
+            np.testing.assert_array_equal(h[:, [k]], h_one)
+            np.testing.assert_array_equal(renewed[:, [k]], one.renew_leaves(raw_k, leaf, 3))
+
+
+def test_quantiles_do_not_cross_unless_asked():
+    scores = np.array([[3.0, 5.0, 4.0, 0.0, 1.0, 2.0]])
+    levels = [0.9, 0.1, 0.5]
+    np.testing.assert_array_equal(Quantile(levels).transform(scores), [[5.0, 3.0, 4.0, 2.0, 0.0, 1.0]])
+    np.testing.assert_array_equal(Quantile(levels, non_crossing=False).transform(scores), scores)
+    np.testing.assert_array_equal(Quantile(0.5).transform(scores), scores)
+
+
+# --- links ---
+
+
+def test_links():
+    z = np.array([[-800.0, -1.0, 0.0, 2.0, 800.0]])
+    with np.errstate(over="ignore"):
+        sigmoid = 1 / (1 + np.exp(-z))
+        exponential = np.exp(z)
+    np.testing.assert_allclose(get_objective("logistic").transform(z), sigmoid, rtol=1e-15)
+    for name in ("poisson", "gamma", "tweedie"):
+        np.testing.assert_array_equal(get_objective(name).transform(z), exponential)
+    for name in ("squared_error", "absolute_error", "huber", "squared_hinge"):
+        np.testing.assert_array_equal(get_objective(name).transform(z), z)
+    huge = get_objective("softmax").transform(np.array([[1e300, 0.0], [-1e300, -1e300]]))
+    np.testing.assert_array_equal(huge, [[1, 0], [0.5, 0.5]])
+
+
+def test_symmetric_curvature_never_overshoots_where_exact_does():
+    """One Newton step of a leaf of equal scores, against the exact step ln(S / B)."""
+    for name, kind in (("poisson", "count"), ("gamma", "positive"), ("tweedie", "count")):
+        for shift in (-6.0, -1.0, 1.0, 6.0):
+            y = draw_target(kind, 500, 1)
+            problem = get_objective(name).prepare(y, None)
+            raw = np.full((500, 1), problem.base_score()[0] + shift, np.float32)
+            g, h = run(problem, raw)
+            step = -g.sum(dtype=np.float64) / h.sum(dtype=np.float64)
+            assert 0 < step / -shift <= 1 + 1e-6
+    problem = get_objective("poisson", curvature="exact").prepare(y, None)
+    g, h = run(problem, np.full((500, 1), problem.base_score()[0] - 6.0, np.float32))
+    assert -g.sum() / h.sum() > 100
+
+
+# --- names, parameters, errors ---
+
+
+def test_names_and_aliases():
+    assert get_objective("reg:squarederror") == get_objective("l2") == get_objective("squared_error")
+    assert get_objective("binary:logistic").name == "logistic"
+    assert get_objective("multi:softprob", num_class=4).n_classes == 4
+    assert get_objective("reg:quantileerror", quantile_alpha=[0.1, 0.9]).alpha == (0.1, 0.9)
+    objective = get_objective("huber")
+    assert get_objective(objective) is objective
+    with pytest.raises(ValueError, match="Did you mean 'squared_error'"):
+        get_objective("squared_eror")
+    with pytest.raises(ValueError, match="no parameter 'alpha'"):
+        get_objective("huber", alpha=2)
+    with pytest.raises(ValueError, match="name or a callable"):
+        get_objective(3)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("quantile", {"alpha": 1.0}),
+        ("quantile", {"alpha": []}),
+        ("quantile", {"alpha": [0.5, 0.5]}),
+        ("quantile", {"alpha": "a"}),
+        ("huber", {"delta": 0}),
+        ("huber", {"delta": float("nan")}),
+        ("poisson", {"curvature": "none"}),
+        ("tweedie", {"variance_power": 2.0}),
+        ("tweedie", {"variance_power": "x"}),
+        ("logistic", {"scale_pos_weight": -1}),
+        ("logistic", {"scale_pos_weight": [1.0, np.inf]}),
+        ("softmax", {"n_classes": 1}),
+        ("softmax", {"softmax_curvature": "full"}),
+    ],
+)
+def test_parameters_out_of_range(name, parameters):
+    with pytest.raises(ValueError):
+        get_objective(name, **parameters)
+
+
+@pytest.mark.parametrize(
+    ("name", "bad", "message"),
+    [
+        ("squared_error", np.nan, "finite"),
+        ("poisson", -1.0, "targets >= 0"),
+        ("gamma", 0.0, "targets > 0"),
+        ("tweedie", -0.5, "targets >= 0"),
+        ("logistic", 1.5, r"\[0, 1\]"),
+        ("squared_hinge", 0.5, "0 or 1"),
+    ],
+)
+def test_targets_outside_the_domain(name, bad, message):
+    y = np.ones((4, 2), np.float32)
+    y[2, 1] = bad
+    with pytest.raises(ValueError, match=message) as error:
+        get_objective(name).prepare(y, None)
+    assert "row 2, output 1" in str(error.value)
+    weight = np.ones((4, 2), np.float32)
+    weight[2, 1] = 0
+    get_objective(name).prepare(y, weight)
+
+
+def test_shapes_are_checked():
+    with pytest.raises(ValueError, match="Weights must have shape"):
+        get_objective("l2").prepare(np.zeros((4, 2)), np.ones(3))
+    with pytest.raises(ValueError, match="class ids of shape"):
+        Softmax().prepare(np.zeros((4, 2)), None)
+    with pytest.raises(ValueError, match=r"0 \.\. 2"):
+        Softmax(n_classes=3).prepare(np.array([0, 3]), None)
+    with pytest.raises(ValueError, match="at least two classes"):
+        Softmax().prepare(np.array([0, 0]), None)
+    with pytest.raises(ValueError, match="2 label"):
+        get_objective("logistic", scale_pos_weight=[1, 2, 3]).prepare(np.zeros((4, 2)), None)
+    with pytest.raises(ValueError, match="output 1 of y is 0"):
+        get_objective("poisson").prepare(np.array([[1.0, 0.0]]), None).base_score()
+    problem = get_objective("logistic").prepare(np.zeros((4, 2)), None)
+    good, bad = np.zeros((4, 2), np.float32), np.zeros((4, 3), np.float32)
+    for raw, g, h in ((bad, good, good), (good, bad, good), (good, good, bad), (good, good, None)):
+        with pytest.raises(ValueError):
+            problem.derivatives(raw, g, h)
+    with pytest.raises(TypeError):  # a float64 array would be filled in a copy, and the result lost
+        problem.derivatives(good, good.astype(np.float64), good)
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        *(get_objective(name) for name in objective_names()),
+        Quantile([0.2, 0.8], non_crossing=False),
+        get_objective("logistic", scale_pos_weight=[1.0, 3.0]),
+        Softmax(5, "residual"),
+    ],
+)
+def test_to_dict_and_back(objective):
+    import json
+
+    assert objective_from_dict(json.loads(json.dumps(objective.to_dict()))) == objective
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [None, {}, {"name": 3}, {"name": "evil"}, {"name": "huber", "x": 1}, {"name": "huber", "delta": []}],
+)
+def test_hostile_dicts(stored):
+    with pytest.raises(ValueError):
+        objective_from_dict(stored)
+
+
+# --- custom objectives ---
+
+
+def test_custom_squared_error_equals_the_built_in():
+    y, raw = draw_target("real", 50, 3), draw_raw(50, 3)
+    weight = np.random.default_rng(0).random((50, 3)).astype(np.float32)
+    for w in (None, weight[:, 0], weight):
+        built_in = get_objective("squared_error").prepare(y, w)
+        custom = get_objective(lambda y_true, y_pred: (y_pred - y_true, None)).prepare(y, w)
+        assert custom.curvature_shape() == built_in.curvature_shape()
+        for ours, theirs in zip(run(custom, raw), run(built_in, raw), strict=True):
+            if theirs is None:
+                assert ours is None
+            else:
+                np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+        assert np.isnan(custom.loss(raw))
+        np.testing.assert_array_equal(custom.base_score(), np.zeros(3))
+
+
+def test_custom_shapes_and_weights():
+    seen = {}
+
+    def function(y_true, y_pred, sample_weight=None):
+        seen.update(y_true=y_true, y_pred=y_pred, weight=sample_weight)
+        return (y_pred - y_true) * sample_weight, sample_weight
+
+    y, weight = draw_target("real", 20, 1), np.full(20, 2, np.float32)
+    problem = get_objective(function).prepare(y, weight)
+    problem.set_base([1e6])
+    assert problem.curvature_shape() == (20, 1)
+    g, h = run(problem, np.zeros((20, 1), np.float32))
+    assert seen["y_true"].shape == seen["y_pred"].shape == seen["weight"].shape == (20,)
+    np.testing.assert_allclose(g[:, 0], 2 * (1e6 - y[:, 0]), rtol=1e-6)
+    np.testing.assert_array_equal(h[:, 0], 2)
+
+    ids = np.array([0, 2, 1])
+    shared = get_objective(lambda y, z: (np.zeros_like(z), np.full(3, 0.5))).prepare(ids, None)
+    assert shared.n_outputs == 3 and shared.curvature_shape() == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (lambda z: z, "two things"),
+        (lambda z: (z[:1], None), r"gradient of shape \(1, 2\)"),
+        (lambda z: (z * np.nan, None), "gradient that is not finite"),
+        (lambda z: (z, np.full(z.shape, np.inf)), "curvature that is not finite"),
+        (lambda z: (z, z[:, :0]), "curvature of shape"),
+        (lambda z: (z, np.full(z.shape, -1.0)), "negative curvature"),
+        (lambda z: (z + 1e39, None), "float32"),
+    ],
+)
+def test_custom_errors(returned, message):
+    problem = get_objective(lambda y, z: returned(z)).prepare(np.zeros((4, 2)), None)
+    with pytest.raises(ValueError, match=message):
+        run(problem, np.zeros((4, 2), np.float32))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_custom_hessians_equal_the_built_in(weighted):
+    label, raw = np.arange(50, dtype=np.int32) % 4, draw_raw(50, 4)
+    weight = np.linspace(0, 2, 50).astype(np.float32) if weighted else None
+    custom, built_in = (get_objective(of).prepare(label, weight) for of in (softmax_hessians, "softmax"))
+    for mine, theirs in zip(hessians(custom, raw), hessians(built_in, raw), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-7)
+    with pytest.raises(ValueError, match=r'Hessians \(50, 4, 4\), which only curvature="full".*\(50, 4\)'):
+        run(custom, raw)
+
+
+def test_custom_full_curvature_of_what_has_none():
+    y, raw = draw_target("real", 20, 3), draw_raw(20, 3)
+    g, h = hessians(get_objective(lambda y, z: (z - y, None)).prepare(y, np.full(20, 2.0)), raw)
+    np.testing.assert_allclose(g, 2 * (raw - y), rtol=1e-6)
+    np.testing.assert_array_equal(h, np.broadcast_to(np.float32([2, 0, 2, 0, 0, 2]), (20, 6)))
+    with pytest.raises(ValueError, match=r'needs the Hessians, \(20, 3, 3\).*curvature="diagonal"'):
+        hessians(get_objective(lambda y, z: (z - y, np.ones_like(z))).prepare(y, None), raw)
+    one = get_objective(lambda y, z: (z - y, np.full(20, 0.5))).prepare(y[:, :1], None)
+    assert (hessians(one, raw[:, :1].copy())[1] == 0.5).all()
+    weight = np.ones((20, 3), np.float32)
+    with pytest.raises(ValueError, match="weights of single outputs"):
+        hessians(get_objective(lambda y, z: (z, np.tile(np.eye(3), (20, 1, 1)))).prepare(y, weight), raw)
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({(2, 0, 1): 0.5}, r"not symmetric at row 2: entry \(0, 1\) is 0\.5, but \(1, 0\) is 0\..*\(H \+ H"),
+        ({(3, 1, 1): np.nan}, r"curvature that is not finite: nan at row 3, output \(1, 1\)"),
+        ({(1, 1, 1): -2.0}, r"negative curvature, -2, at row 1: .*curvature=\"absolute\"\)"),
+    ],
+)
+def test_custom_hessians_that_are_none(entries, message):
+    H = np.tile(np.eye(2), (4, 1, 1))
+    for place, value in entries.items():
+        H[place] = value
+    problem = get_objective(lambda y, z: (z, H)).prepare(np.zeros((4, 2)), None)
+    with pytest.raises(ValueError, match=message):
+        hessians(problem, np.zeros((4, 2), np.float32))
+
+
+def test_custom_curvature_is_mended_as_asked():
+    indefinite = np.tile(np.array([[1.0, 2.0], [2.0, 1.0]]), (3, 1, 1))  # eigenvalues 3 and -1
+
+    def both(y, z):
+        return z, indefinite
+
+    def diagonal(y, z):
+        return z, np.tile([1.0, -2.0], (3, 1))
+
+    raw, y = np.zeros((3, 2), np.float32), np.zeros((3, 2))
+    expected = {"absolute": ([2, 1, 2], [1, 2]), "clip": ([1.5, 1.5, 1.5], [1, 0])}
+    for choice, (full, own) in expected.items():
+        assert np.allclose(hessians(Custom(both, curvature=choice).prepare(y, None), raw)[1], full)
+        assert np.allclose(run(Custom(diagonal, curvature=choice).prepare(y, None), raw)[1], own)
+    problem = Custom(diagonal, curvature="none").prepare(y, None)
+    assert problem.curvature_shape() is None
+    assert objective_from_dict(Custom(both, curvature="clip").to_dict()) == Custom(None, None, "clip")
+    assert "curvature" not in Custom(both).to_dict()  # as files of earlier versions have it
+
+
+def test_custom_from_a_file_predicts_but_does_not_train():
+    objective = objective_from_dict(get_objective(lambda y, z: (z, None)).to_dict())
+    assert isinstance(objective, Custom)
+    np.testing.assert_array_equal(objective.transform(np.ones((2, 2))), np.ones((2, 2)))
+    with pytest.raises(ValueError, match="pass the function again"):
+        objective.prepare(np.zeros((4, 2)), None)
+
+
+# --- arithmetic ---
+
+
+def test_exp_is_within_one_ulp_and_saturates():
+    x = np.linspace(-87, 88, 2_000_001, dtype=np.float64).astype(np.float32)
+    expected = np.exp(x.astype(np.float64))
+    assert (np.abs(_core._exp(x) - expected) / np.spacing(expected.astype(np.float32))).max() < 1
+    edge = np.array([-np.inf, -1e30, -88, np.nan, 89, 1e30, np.inf], np.float32)
+    low, high = _core._exp(np.array([-87, 88], np.float32))
+    np.testing.assert_array_equal(_core._exp(edge), np.array([low, low, low, np.nan, high, high, high]))
+
+
+def test_log_is_within_one_ulp():
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0x00800000, 0x7F7FFFFF, 1_000_000, dtype=np.int32)
+    for x in (bits.view(np.float32), np.linspace(0.5, 2.0, 1_000_001).astype(np.float32)):
+        expected = np.log(x.astype(np.float64))
+        spacing = np.spacing(np.abs(expected).astype(np.float32))
+        assert (np.abs(_core._log(x) - expected) / np.maximum(spacing, 1e-30)).max() < 1
+
+
+DIGEST = """
+import hashlib
+from test_objectives import *
+import polyleaf._core as core
+digest = hashlib.sha256()
+def add(problem, raw):
+    problem.set_base(problem.base_score({n_threads}))
+    for a in (*run(problem, raw, {n_threads}), np.array(problem.loss(raw, {n_threads})), problem.base):
+        digest.update(b"" if a is None else np.ascontiguousarray(a).tobytes())
+for case in ELEMENTWISE:
+    objective, kind = elementwise(case)
+    for n, k in ((4999, 1), (1001, 3), (40, 1500)):
+        weight = np.random.default_rng(9).random((n, k)).astype(np.float32)
+        for w in (None, weight[:, 0], weight):
+            add(objective.prepare(draw_target(kind, n, k), w), draw_raw(n, k, scale=5.0))
+for curvature in SOFTMAX:
+    for n, k in ((5001, 2), (999, 10), (77, 1500)):
+        label = np.random.default_rng(9).integers(0, k, n).astype(np.int32)
+        add(Softmax(k, curvature).prepare(label, np.linspace(0, 1, n)), draw_raw(n, k, scale=5.0))
+for name in ("softmax", "exponential", "exponential_margin"):
+    for n, k in ((5001, 2), (999, 10), (77, 150)):
+        label = np.random.default_rng(9).integers(0, k, n).astype(np.int32)
+        problem = get_objective(name, n_classes=k).prepare(label, np.linspace(0, 1, n))
+        raw = draw_raw(n, k, scale=5.0)
+        add(problem, raw)
+        for a in hessians(problem, raw, {n_threads}):
+            digest.update(a.tobytes())
+print(core.isa(), digest.hexdigest())
+"""
+
+
+def test_same_bits_for_any_instruction_set_and_number_of_threads():
+    digests = {}
+    path = os.pathsep.join([os.path.dirname(__file__), *sys.path])
+    for isa in _core.available_isas():
+        for n_threads in (1, 3) if isa == _core.available_isas()[-1] else (2,):
+            code = DIGEST.format(n_threads=n_threads)
+            out = subprocess.run(
+                [sys.executable, "-c", code],
+                env=os.environ | {"POLYLEAF_ISA": isa, "PYTHONPATH": path},
+                capture_output=True,
+                text=True,
+            )
+            assert out.returncode == 0, out.stderr
+            used, digest = out.stdout.split()
+            assert used == isa
+            digests[isa, n_threads] = digest
+    assert len(set(digests.values())) == 1, digests

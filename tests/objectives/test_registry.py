@@ -1,0 +1,321 @@
+"""Objectives that a user registers: trained, saved, loaded, and told apart from those that are not there."""
+
+import sys
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import polyleaf._core as _core
+from polyleaf import PolyleafClassifier, PolyleafRegressor, load_model
+from polyleaf.model.serialize import ModelFileError
+from polyleaf.objectives import (
+    Huber,
+    Objective,
+    Problem,
+    Softmax,
+    get_objective,
+    objective_class,
+    objective_from_dict,
+    objective_names,
+    register,
+    registry,
+)
+from polyleaf.objectives.base import as_matrix, as_weight
+
+SMALL = {"n_estimators": 5, "max_leaves": 6, "min_child_samples": 3, "random_state": 0}
+
+
+class OwnProblem(Problem):
+    """A loss that says ``values(y, z) -> loss, gradient, curvature``, all (n, K), float64."""
+
+    def __init__(self, objective, target, n_outputs, weight):
+        super().__init__(objective, len(target), n_outputs, weight)
+        self.target = target
+
+    def base_score(self, n_threads=1):
+        return np.zeros(self.n_outputs)
+
+    def _of(self, raw):
+        weight = 1.0 if self.weight is None else self.weight
+        loss, g, h = self.objective.values(self.target, raw.astype(np.float64) + self.base)
+        return loss * weight, g * weight, h * weight, np.broadcast_to(weight, loss.shape)
+
+    def derivatives(self, raw, g, h, n_threads=1):
+        _, g[...], curvature, _ = self._of(raw)
+        if h is not None:
+            h[...] = curvature if h.shape == g.shape else self.weight
+
+    def loss(self, raw, n_threads=1):
+        loss, _, _, weight = self._of(raw)
+        return float(loss.sum() / weight.sum())
+
+
+class Own(Objective):
+    def prepare(self, target, weight):
+        target = as_matrix(target)
+        return OwnProblem(self, target, target.shape[1], as_weight(weight, *target.shape))
+
+
+@register
+@dataclass(frozen=True)
+class OwnSquare(Own):
+    name: ClassVar[str] = "own square"
+    aliases: ClassVar[tuple[str, ...]] = ("own l2",)
+    location: ClassVar[bool] = True
+    constant_curvature = True
+
+    def values(self, y, z):
+        return (z - y) ** 2 / 2, z - y, np.ones_like(z)
+
+
+@register
+@dataclass(frozen=True)
+class OwnExpectile(Own):
+    name: ClassVar[str] = "own expectile"
+
+    level: float = 0.5
+    bounds: tuple[float, ...] = (0.0, 1.0)
+
+    def values(self, y, z):
+        c = np.where(z < y, self.level, 1 - self.level)
+        return c * (z - y) ** 2 / 2, c * (z - y), c
+
+
+@register
+@dataclass(frozen=True)
+class OwnLabels(Own):
+    name: ClassVar[str] = "own labels"
+    target_kinds: ClassVar[tuple[str, ...]] = ("labels",)
+    probabilities: ClassVar[bool] = True
+
+    def transform(self, scores):
+        return 1 / (1 + np.exp(-scores))
+
+    def values(self, y, z):
+        p = self.transform(z)
+        return np.logaddexp(0, z) - y * z, p - y, p * (1 - p)
+
+
+@register
+@dataclass(frozen=True)
+class OwnClasses(Objective):
+    """Softmax, smoothed: the class has ``1 - smoothing``, the others share the rest."""
+
+    name: ClassVar[str] = "own classes"
+    target_kinds: ClassVar[tuple[str, ...]] = ("classes",)
+    parameters: ClassVar[dict[str, str]] = {"n_outputs": "n_classes"}
+    separable: ClassVar[bool] = False
+    full_curvature: ClassVar[bool] = False
+    probabilities: ClassVar[bool] = True
+
+    smoothing: float = 0.0
+    n_classes: int | None = None
+
+    def prepare(self, target, weight):
+        return OwnProblem(self, target, self.n_classes, as_weight(weight, len(target), 1))
+
+    def transform(self, scores):
+        e = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return e / e.sum(axis=1, keepdims=True)
+
+    def values(self, y, z):
+        p, k = self.transform(z), self.n_classes
+        share = np.full_like(p, self.smoothing / (k - 1))
+        share[np.arange(len(y)), y] = 1 - self.smoothing
+        return -(share * np.log(p)).sum(axis=1, keepdims=True), p - share, p * (1 - p)
+
+
+def data(seed=0, n=200):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-8, 8, (n, 4)) / 4.0
+    return X, np.stack([X[:, 0] * X[:, 1], X[:, 2], -X[:, 3]], axis=1)
+
+
+def saved_and_loaded(model, tmp_path):
+    model.save_model(tmp_path / "own.model")
+    return load_model(tmp_path / "own.model")
+
+
+# --- training ---
+
+
+@pytest.mark.parametrize("objective", ["own square", "OWN L2", OwnSquare, OwnSquare()])
+def test_own_squared_error_is_the_built_in_one(objective, tmp_path):
+    X, Y = data()
+    settings, weight = {**SMALL, "base_score": 0.0}, np.where(X[:, 0] > 0, 2.0, 0.5)
+    own = PolyleafRegressor(objective=objective, **settings).fit(X, Y, sample_weight=weight)
+    built_in = PolyleafRegressor(**settings).fit(X, Y, sample_weight=weight)
+    np.testing.assert_array_equal(own.predict(X), built_in.predict(X))
+    loaded = saved_and_loaded(own, tmp_path)
+    assert loaded.model_.objective == OwnSquare()
+    np.testing.assert_array_equal(loaded.predict(X), own.predict(X))
+
+
+def test_parameters_are_kept_and_training_goes_on_from_a_file(tmp_path):
+    X, Y = data()
+    objective = OwnExpectile(0.9, bounds=(0.25, 0.75))
+    whole = PolyleafRegressor(objective=objective, **{**SMALL, "n_estimators": 8}).fit(X, Y)
+    part = saved_and_loaded(PolyleafRegressor(objective=objective, **SMALL).fit(X, Y), tmp_path)
+    assert part.objective == part.model_.objective == objective
+    part.set_params(n_estimators=3).fit(X, Y, init_model=part.model_)
+    np.testing.assert_array_equal(part.predict(X), whole.predict(X))
+    loss = PolyleafRegressor(objective=objective, **SMALL).fit(X, Y, eval_set=[(X, Y)]).evals_result_
+    assert list(loss["validation_0"]) == ["loss"] and np.all(np.diff(loss["validation_0"]["loss"]) < 0)
+
+
+def test_own_loss_of_classes(tmp_path):
+    X, Y = data()
+    y = np.array(["a", "b", "c"])[Y.argmax(axis=1)]
+    model = PolyleafClassifier(objective=OwnClasses(0.1), **SMALL)
+    part = y != "c"  # what is evaluated on need not have all classes
+    model.fit(X, y, eval_set=[(X[part], y[part])])
+    assert model.model_.objective == OwnClasses(0.1, n_classes=3)
+    assert np.all(np.diff(model.evals_result_["validation_0"]["loss"]) < 0)
+    loaded = saved_and_loaded(model, tmp_path)
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_allclose(loaded.predict_proba(X).sum(axis=1), 1)
+    assert loaded.score(X, y) > 0.8 and set(loaded.predict(X)) <= set("abc")
+    with pytest.raises(ValueError, match="one of three classes or more"):
+        PolyleafClassifier(objective="own classes", **SMALL).fit(X, y == "a")
+
+
+def test_own_loss_of_labels(tmp_path):
+    X, Y = data()
+    many = PolyleafClassifier(objective="own labels", **SMALL).fit(X, (Y > 0).astype(int))
+    assert many.predict(X).shape == Y.shape and many.score(X, (Y > 0).astype(int)) > 0.4
+    two = PolyleafClassifier(objective=OwnLabels, **SMALL).fit(X, Y[:, 1] > 0)
+    logistic = PolyleafClassifier(base_score=0.0, **SMALL).fit(X, Y[:, 1] > 0)
+    np.testing.assert_allclose(two.predict_proba(X), logistic.predict_proba(X), atol=1e-5)
+    against_rest = PolyleafClassifier(objective="own labels", **SMALL).fit(X, Y.argmax(axis=1))
+    loaded = saved_and_loaded(against_rest, tmp_path)
+    np.testing.assert_array_equal(loaded.predict_proba(X), against_rest.predict_proba(X))
+
+
+def test_what_an_objective_learns_from_decides_which_estimator_takes_it():
+    X, Y = data()
+    with pytest.raises(ValueError, match="'own labels' is for classes: use PolyleafClassifier"):
+        PolyleafRegressor(objective="own labels", **SMALL).fit(X, Y)
+    with pytest.raises(ValueError, match="'own square' is for numbers: use PolyleafRegressor"):
+        PolyleafClassifier(objective=OwnSquare, **SMALL).fit(X, Y > 0)
+    with pytest.raises(ValueError, match=r"normalize_targets=True moves targets.*'own expectile'"):
+        PolyleafRegressor(objective="own expectile", normalize_targets=True, **SMALL).fit(X, Y)
+    PolyleafRegressor(objective="own square", normalize_targets=True, **SMALL).fit(X, Y)
+    assert not hasattr(PolyleafClassifier(objective=OwnSquare), "predict_proba")
+    assert hasattr(PolyleafClassifier(objective="own labels"), "predict_proba")
+
+
+def test_a_built_in_loss_of_classes_given_as_an_object_learns_how_many_there_are():
+    X, Y = data()
+    y = Y.argmax(axis=1)
+    model = PolyleafClassifier(objective=Softmax(), eval_metric="loss", **SMALL)
+    model.fit(X, y, eval_set=[(X[y < 2], y[y < 2])])
+    assert model.model_.objective == Softmax(n_classes=3)
+    with pytest.raises(ValueError, match="gives 4 scores, but y needs 3"):
+        PolyleafClassifier(objective=Softmax(n_classes=4), **SMALL).fit(X, y)
+
+
+def test_a_class_may_be_a_built_in_one_but_for_a_trait(tmp_path):
+    @register
+    @dataclass(frozen=True)
+    class Named(Huber):
+        name: ClassVar[str] = "named"
+        default_metric: ClassVar[str] = "rmse"
+
+    X, Y = data()
+    own = PolyleafRegressor(objective=Named(0.5), **SMALL).fit(X, Y, eval_set=[(X, Y)])
+    assert list(own.evals_result_["validation_0"]) == ["rmse"]
+    built_in = PolyleafRegressor(objective="huber", huber_delta=0.5, **SMALL).fit(X, Y)
+    np.testing.assert_array_equal(saved_and_loaded(own, tmp_path).predict(X), built_in.predict(X))
+
+
+# --- files and names ---
+
+
+def test_a_file_of_a_class_that_is_not_registered_says_which_to_register(tmp_path, monkeypatch):
+    X, Y = data()
+    model = PolyleafRegressor(objective=OwnExpectile(0.9), **SMALL).fit(X, Y)
+    model.save_model(tmp_path / "own.model")
+    monkeypatch.delitem(registry._BY_NAME, "own expectile")
+    with pytest.raises(ModelFileError, match="class OwnExpectile of the module .*test_registry") as error:
+        load_model(tmp_path / "own.model")
+    assert "polyleaf.objectives.register(OwnExpectile)" in str(error.value)
+
+
+def test_nothing_is_imported_to_load_a_file():
+    stored = {"name": "own expectile", "class": "calendar_of_mine:Missing", "level": 0.9}
+    assert objective_from_dict(stored) == OwnExpectile(0.9)  # the name counts: classes may move
+    with pytest.raises(ValueError, match="class Missing of the module this"):
+        objective_from_dict({"name": "nobody's", "class": "this:Missing"})
+    assert "this" not in sys.modules
+
+
+def test_a_built_in_name_cannot_stand_for_a_class_of_someone_else():
+    with pytest.raises(ValueError, match="class Huber of the module mine"):
+        objective_from_dict({"name": "huber", "class": "mine:Huber", "delta": 1.0})
+    with pytest.raises(ValueError, match="Unknown objective 'own square' in stored model"):
+        objective_from_dict({"name": "own square"})
+
+
+def test_a_class_registered_again_replaces_itself():
+    again = register(OwnSquare)
+    assert again is OwnSquare is objective_class("own square")
+    assert "own square" not in objective_names()
+    assert get_objective(OwnExpectile, level=0.75) == OwnExpectile(0.75)
+
+
+def described(**traits):
+    return dataclass(frozen=True)(type("Described", (OwnSquare,), {"aliases": (), **traits}))
+
+
+@pytest.mark.parametrize(
+    ("cls", "kind", "message"),
+    [
+        (OwnSquare(), TypeError, "takes a subclass"),
+        (int, TypeError, "takes a subclass"),
+        (type("Bare", (OwnSquare,), {"name": "bare"}), TypeError, r"@dataclass\(frozen=True\)"),
+        (dataclass(frozen=True)(type("Open", (Objective,), {"name": "open"})), TypeError, "define prepare"),
+        (described(name="huber"), ValueError, "taken by polyleaf.objectives.location:Huber"),
+        (described(name="new", aliases=("L2",)), ValueError, "'L2'.*taken by"),
+        (described(name="auto"), ValueError, "taken by Polyleaf itself"),
+        (described(name="own expectile"), ValueError, "taken by .*test_registry:OwnExpectile"),
+        (described(name=""), ValueError, "needs a name"),
+        (described(name="new", target_kinds=("numbers",)), ValueError, "some of values, labels, classes"),
+        (
+            described(name="new", parameters={"huber_delta": "delta"}),
+            ValueError,
+            "'delta', which is no field",
+        ),
+    ],
+)
+def test_register_refuses(cls, kind, message):
+    with pytest.raises(kind, match=message):
+        register(cls)
+    assert "new" not in registry.known()
+
+
+# --- what the built-in ones say of themselves ---
+
+
+def test_the_core_says_which_losses_have_curvature_1():
+    constant = {name for name in objective_names() if get_objective(name).constant_curvature}
+    assert constant == {"squared_error", "absolute_error", "quantile", "huber", "squared_hinge"}
+
+
+def test_losses_of_the_core_are_made_with_all_their_parameters_and_no_others():
+    assert _core.Loss.known()["huber"] == ["delta"] and _core.ClassLoss.known()["softmax"] == ["factor"]
+    for bad, message in (
+        (("nothing", {}), 'no loss "nothing"'),
+        (("huber", {}), 'needs the parameter "delta"'),
+        (("huber", {"delta": 1.0, "slope": 2.0}), 'no parameter "slope"'),
+    ):
+        with pytest.raises(ValueError, match=message):
+            _core.Loss(*bad)
+
+
+def test_arguments_of_estimators_reach_the_objectives_that_name_them():
+    known = set(PolyleafRegressor().get_params()) | set(PolyleafClassifier().get_params()) | {"n_outputs"}
+    for name in objective_names():
+        taken = objective_class(name).parameters
+        assert set(taken.values()) == {taken[argument] for argument in taken if argument in known}

@@ -1,0 +1,68 @@
+"""The NumPy twin of the core: the specification of docs/design.md section 4, slow and obvious.
+
+Owns: the arithmetic of quantisation, scores, split search, growth order and leaf values, bit for bit, and
+small boosting loops on top. A file for each noun, in the order of that section: channels, scores, candidates,
+growth, tree, hessians, leaves, leaf_blocks, linear, linear_search; then labels, sketches, boosting. Must not
+know: the polyleaf package, threads, speed. The core equals it exactly; where the two differ, design.md
+decides which of them is wrong.
+
+What is common to all is imported here; `linear`, `linear_search` and `labels` are asked for by name.
+
+Papers: GBDT-MO is Zhang and Jung, "GBDT-MO: Gradient Boosted Decision Trees for Multiple Outputs"; C-GB is
+Emami and Martínez-Muñoz, "Condensed-Gradient Boosting"; TFBT is Ponomareva et al., "Compact multi-class
+boosted trees".
+
+Shapes: n rows, n_used in use, F features, K outputs, m curvature channels (0 unit, 1 shared, K diagonal),
+C candidate splits. Sums of channels are int64 and exact; scores are float32: scalars are wrapped in `F32`.
+"""
+
+from reference.boosting import boost, fit_tree, fit_tree_by_layers, logistic, softmax, squared_error
+from reference.candidates import (
+    Split,
+    best_candidate,
+    categorical_candidates,
+    category_deviations,
+    category_positions,
+    feature_hash,
+    node_features,
+    numeric_candidates,
+    with_default_direction,
+)
+from reference.channels import (
+    F32,
+    LARGEST_INTEGER,
+    LARGEST_SUM,
+    MISSING,
+    N_CODES,
+    SMALLEST_DERIVATIVE,
+    histogram,
+    quantise,
+    quantise_column,
+    take,
+    total,
+    used,
+)
+from reference.growth import GrowConfig, grow, next_batch
+from reference.hessians import exponential_hessian, margin_hessian, packed, softmax_hessian
+from reference.leaf_blocks import LinearLeaves, SparseLeaves, holds, linear_payload, payloads, top_outputs
+from reference.leaves import leaf_sums, newton_leaves, newton_steps, sparse_leaves
+from reference.scores import (
+    GAIN_RESOLUTION,
+    full_sum,
+    is_worthwhile,
+    lane_sum,
+    leaf_terms,
+    mean_curvature,
+    packed_diagonal,
+    split_terms,
+)
+from reference.sketches import (
+    column_energy,
+    count_sketch,
+    csr_product,
+    project,
+    row_means,
+    signed_projection,
+    subspace_projection,
+)
+from reference.tree import Tree, goes_left_table, leaf_of_row

@@ -1,0 +1,107 @@
+"""Boosting: derivatives, a tree, leaf values, raw scores, and again.
+
+Owns three losses and the loop, a tree at a time or a layer at a time. Must not know how trees are grown.
+"""
+
+import numpy as np
+
+from polyleaf.settings.parameters import BoostingParameters
+from reference.channels import F32, quantise
+from reference.growth import grow
+from reference.leaves import newton_leaves
+from reference.tree import leaf_of_row
+
+
+def squared_error(y, score):
+    """Gradient (n, K) and curvature of (score - y)^2 / 2: constant, so None."""
+    return score - y, None
+
+
+def logistic(y, score):
+    """Gradient and curvature (n, K) of the log loss of indicators y (n, K)."""
+    p = 1 / (1 + np.exp(-score))
+    return p - y, p * (1 - p)
+
+
+def softmax(y, score):
+    """Gradient and curvature (n, K) of the cross-entropy of one-hot y; K / (K - 1) is from C-GB, eq. 13."""
+    p = np.exp(score - score.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    return p - y, p * (1 - p) * (y.shape[1] / (y.shape[1] - 1))
+
+
+def fit_tree(codes, n_bins, is_categorical, g, h, kind, config, learning_rate):
+    """One tree: structure from `kind` channels, leaf values from all of g and h (C-GB, Algorithm 1).
+
+    Returns the tree, the leaf id of each row, and the leaf values float32 (n_leaves, K).
+    """
+    tree = grow(codes, n_bins, is_categorical, quantise(g, h, kind), config)
+    leaves = leaf_of_row(tree, codes)
+    penalties = config.reg_lambda, config.reg_alpha, config.max_delta_step
+    return tree, leaves, newton_leaves(g, h, leaves, tree.n_leaves, *penalties, learning_rate)
+
+
+def fit_tree_by_layers(codes, n_bins, is_categorical, derivatives, raw, kind, config, learning_rate):
+    """One tree whose every layer is a step of boosting (TFBT, section V).
+
+    `derivatives(raw)` gives g and h at raw scores float32 (n, K). The children that a layer makes take a step
+    by the derivatives that their split was found with, and add it to what their ancestors gave; then
+    derivatives are renewed and the children are looked at. The root takes no step, unless it cannot be split
+    at all.
+
+    Returns the tree, the leaf id of each row, and the leaf values float32 (n_leaves, K): the sums of steps.
+    """
+    penalties = config.reg_lambda, config.reg_alpha, config.max_delta_step, learning_rate
+    block = {"block_size": config.block_size}
+    g, h = derivatives(raw)
+    given = {}  # rows of a node -> sum of the steps down to it
+
+    def renew(nodes):
+        nonlocal g, h
+        leaves = [i for i, node in enumerate(nodes) if not node.children]
+        leaf_of = np.empty(len(raw), np.int64)
+        for leaf, i in enumerate(leaves):
+            leaf_of[nodes[i].positions] = leaf
+        steps = newton_leaves(g, h, leaf_of, len(leaves), *penalties, **block)
+        parent = {child: node for node in nodes for child in node.children}
+        for leaf, i in enumerate(leaves):
+            rows = nodes[i].positions.tobytes()
+            if rows not in given:
+                given[rows] = given[parent[i].positions.tobytes()] + steps[leaf]
+        now = raw + np.array([given[nodes[i].positions.tobytes()] for i in leaves])[leaf_of]
+        g, h = derivatives(now)
+        return quantise(g, h, kind)
+
+    given[np.arange(len(raw)).tobytes()] = np.zeros(raw.shape[1], F32)
+    tree = grow(codes, n_bins, is_categorical, quantise(g, h, kind), config, renew=renew)
+    leaf_of = leaf_of_row(tree, codes)
+    if len(given) == 1:
+        return tree, leaf_of, newton_leaves(g, h, leaf_of, 1, *penalties, **block)
+    values = [given[np.flatnonzero(leaf_of == leaf).tobytes()] for leaf in range(tree.n_leaves)]
+    return tree, leaf_of, np.array(values)
+
+
+def boost(
+    data,
+    y,
+    derivatives,
+    kind,
+    config,
+    n_rounds,
+    learning_rate=BoostingParameters.learning_rate,
+    base=0.0,
+    fit_tree=fit_tree,
+):
+    """Train; returns scores float64 (n_rounds + 1, n, K), those before and after each round, and the trees.
+
+    `data` is (codes, n_bins, is_categorical). `kind` "unit" makes it C-GB, "diagonal" GBDT-MO.
+    """
+    raw, scores, trees = np.zeros(y.shape, F32), [np.zeros(y.shape) + base], []
+    for _ in range(n_rounds):
+        g, h = derivatives(y, scores[-1])
+        g, h = g.astype(F32), None if h is None else h.astype(F32)
+        tree, leaves, values = fit_tree(*data, g, h, kind, config, learning_rate)
+        raw = raw + values[leaves]
+        scores.append(raw.astype(np.float64) + base)
+        trees.append(tree)
+    return np.array(scores), trees

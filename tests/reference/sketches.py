@@ -1,0 +1,121 @@
+"""Sketches: few columns that stand for many outputs, and sparse rows times a matrix.
+
+Owns the order of every sum in them. Must not know what is done with the columns.
+"""
+
+import numpy as np
+
+from reference.candidates import feature_hash
+from reference.channels import F32
+from reference.scores import lane_sum
+
+ROWS_OF_ENERGY = 2048  # rows whose squares are summed before they join the total
+ROWS_OF_PRODUCT, PARTS_OF_PRODUCT = 1024, 16  # least rows, and most parts, of a transposed product
+RUN_OF_PRODUCT = 256  # stored terms that are summed before they join the total
+
+
+def random_sign(seed, k, j):
+    """+1 or -1 for output k and column j: one bit of a hash of (seed, k, j // 64)."""
+    return F32(1 - 2 * (feature_hash(seed, k, j // 64) >> (j % 64) & 1))
+
+
+def bucket_and_sign(seed, k, n_buckets):
+    """Where count-sketch puts output k, and with which sign (Charikar, Chen and Farach-Colton, 2002)."""
+    z = feature_hash(seed, k, 0)
+    return (z >> 32) * n_buckets >> 32, F32(1 - 2 * (z & 1))
+
+
+def project(values, matrix, scale):
+    """Float32 (n, d): `values` (n, K) times `matrix` (K, d), terms in order of k from +0; times `scale`."""
+    out = np.zeros((len(values), matrix.shape[1]), F32)
+    for k in range(values.shape[1]):
+        out = out + values[:, k : k + 1] * matrix[k]
+    return out * F32(scale)
+
+
+def signed_projection(values, d, seed, scale):
+    """`project` on random signs (Achlioptas, 2003)."""
+    signs = [[random_sign(seed, k, j) for j in range(d)] for k in range(values.shape[1])]
+    return project(values, np.array(signs, F32), scale)
+
+
+def count_sketch(values, d, seed, scale):
+    """Float32 (n, d): every output is added to one bucket with a sign, in order of k; then times `scale`."""
+    out = np.zeros((len(values), d), F32)
+    for k in range(values.shape[1]):
+        bucket, sign = bucket_and_sign(seed, k, d)
+        out[:, bucket] = out[:, bucket] + values[:, k] * sign
+    return out * F32(scale)
+
+
+def column_energy(values):
+    """Float64 (K,): sums of squares, row after row within blocks, block after block."""
+    total = np.zeros(values.shape[1])
+    for start in range(0, len(values), ROWS_OF_ENERGY):
+        part = np.zeros(values.shape[1])
+        for row in values[start : start + ROWS_OF_ENERGY].astype(np.float64):
+            part = part + row * row
+        total = total + part
+    return total
+
+
+def row_means(values):
+    """Float32 (n, 1): mean over outputs in virtual lanes."""
+    return (lane_sum(values) * F32(1.0 / values.shape[1]))[:, None]
+
+
+def orthonormal(matrix):
+    """Gram-Schmidt, twice, in float64; a column that depends on those before it becomes 0."""
+    q = matrix.astype(np.float64).copy()
+    for j in range(q.shape[1]):
+        before = np.sqrt(ordered_dot(q[:, j], q[:, j]))
+        for _ in range(2):
+            for i in range(j):
+                q[:, j] = q[:, j] - ordered_dot(q[:, i], q[:, j]) * q[:, i]
+        after = np.sqrt(ordered_dot(q[:, j], q[:, j]))
+        q[:, j] = q[:, j] * (1.0 / after) if after > 1e-6 * before else 0.0
+    return q
+
+
+def ordered_dot(a, b):
+    """Float64 sum of products, one after the other."""
+    total = np.float64(0)
+    for x, y in zip(a, b, strict=True):
+        total = total + x * y
+    return total
+
+
+def transposed_product(values, factors):
+    """Float64 (K, d): values' times factors; float32 in order of row within parts, float64 over the parts."""
+    n = len(values)
+    size = max(ROWS_OF_PRODUCT, -(-n // PARTS_OF_PRODUCT))
+    total = np.zeros((values.shape[1], factors.shape[1]))
+    for start in range(0, n, size):
+        part = np.zeros(total.shape, F32)
+        for row, factor in zip(values[start : start + size], factors[start : start + size], strict=True):
+            part = part + np.outer(row, factor)
+        total = total + part
+    return total
+
+
+def subspace_projection(values, d, seed, n_iterations, scale):
+    """`project` on a basis of the leading right singular vectors: subspace iteration (Halko et al., 2011)."""
+    n_outputs = values.shape[1]
+    signs = [[random_sign(seed, k, j) for j in range(d)] for k in range(n_outputs)]
+    basis = orthonormal(np.array(signs, F32))
+    for _ in range(n_iterations):
+        factors = project(values, basis.astype(F32), 1)
+        basis = orthonormal(transposed_product(values, factors))
+    return project(values, basis.astype(F32), scale)
+
+
+def csr_product(indptr, indices, data, matrix):
+    """Float32 (n, d): CSR rows times `matrix` (m, d), in stored order, run after run."""
+    out = np.zeros((len(indptr) - 1, matrix.shape[1]), F32)
+    for i in range(len(out)):
+        for start in range(indptr[i], indptr[i + 1], RUN_OF_PRODUCT):
+            part = np.zeros(matrix.shape[1], F32)
+            for at in range(start, min(start + RUN_OF_PRODUCT, indptr[i + 1])):
+                part = part + data[at] * matrix[indices[at]]
+            out[i] = out[i] + part
+    return out

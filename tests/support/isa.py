@@ -1,0 +1,19 @@
+"""Programs run once for each instruction set that this CPU has, each in a process of its own."""
+
+import os
+import subprocess
+import sys
+
+from polyleaf import _core
+
+
+def printed_by_each(program):
+    """What a program prints, which may import what tests may: one text for each set."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", program]
+    return [
+        subprocess.run(
+            command, env={**environment, "POLYLEAF_ISA": isa}, capture_output=True, text=True, check=True
+        ).stdout
+        for isa in _core.available_isas()
+    ]

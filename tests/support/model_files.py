@@ -1,0 +1,28 @@
+"""Model files of earlier versions, and files that were tampered with.
+
+Owns where they are, and how a header and a checksum are written. Must not know what is asserted.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load, save
+
+import polyleaf.model.serialize as serialize
+
+FILES = Path(__file__).parent / "files"
+
+
+def about(data):
+    """What the file says about its model."""
+    size = int.from_bytes(data[:8], "little")
+    return json.loads(json.loads(data[8 : 8 + size])["__metadata__"][serialize.FORMAT])
+
+
+def reseal(data, change):
+    """The file with its header or arrays changed, and a checksum that is right again."""
+    said, arrays = about(data), {k: np.array(v) for k, v in load(data).items()}
+    change(said["model"], arrays)
+    said["checksum"] = serialize._checksum(said["model"], arrays)
+    return save(arrays, {serialize.FORMAT: json.dumps(said)})

@@ -1,0 +1,67 @@
+"""Small models with random trees, for tests of what happens to a model after training."""
+
+import numpy as np
+import pandas as pd
+from trees import random_leaves, tree_arrays
+
+import polyleaf._core as _core
+from polyleaf.inputs.binning import BinMapper
+from polyleaf.inputs.features import as_features
+from polyleaf.model import Model
+from polyleaf.objectives import get_objective
+
+
+def example_frame(rng, n_rows):
+    """Two numeric features, one with missing values, one with few values, and one of categories."""
+    x = rng.normal(size=n_rows)
+    x[rng.random(n_rows) < 0.1] = np.nan
+    colour = pd.Categorical(rng.choice(["red", "green", "blue", "grey", "pink"], n_rows))
+    return pd.DataFrame(
+        {"height": rng.normal(size=n_rows), "gap": x, "size": rng.integers(0, 4, n_rows), "colour": colour}
+    )
+
+
+def random_tree(rng, mapper, n_outputs, n_leaves):
+    """A random tree whose splits are such as the mapper's codes allow."""
+    n_features = len(mapper.n_bins_)
+    arrays = tree_arrays(rng, n_features, n_outputs, n_leaves)
+    inner = arrays["feature"] >= 0
+    n_bins = np.asarray(mapper.n_bins_, np.int64)[arrays["feature"]]
+    is_set = inner & np.asarray(mapper.is_categorical_)[arrays["feature"]]
+    arrays["threshold"] = np.where(inner & ~is_set, rng.integers(0, n_bins), -1).astype(np.int32)
+    arrays["category_set"][is_set] = np.arange(is_set.sum())
+    arrays["categories"] = rng.integers(0, 2**63, (int(is_set.sum()), 4), dtype=np.int64).astype(np.uint64)
+    return _core.Tree.from_arrays(**arrays)
+
+
+NUMERIC = 3
+"""Features of `example_frame` that are numeric; they come first."""
+
+
+def random_model(
+    seed=0,
+    n_outputs=3,
+    n_rounds=6,
+    n_leaves=8,
+    scalar=False,
+    objective="squared_error",
+    kinds=("dense",),
+    **fields,
+):
+    """A model of `n_rounds` rounds, with leaves of `kinds` in turn; `scalar`: one tree for each output."""
+    rng = np.random.default_rng(seed)
+    mapper = BinMapper().fit(as_features(example_frame(rng, 400)))
+    names = {"feature_names": mapper.feature_names_}
+    fields = {"base_score": rng.normal(size=n_outputs), "learning_rate": 0.1, **names} | fields
+    model = Model(mapper=mapper, objective=get_objective(objective), **fields)
+    for round in range(n_rounds):
+        for output in range(n_outputs) if scalar else [-1]:
+            width = 1 if scalar else n_outputs
+            tree = random_tree(rng, mapper, width, n_leaves)
+            leaves = random_leaves(rng, kinds[round % len(kinds)], n_leaves, width, NUMERIC)
+            model.append(tree, leaves, round, output)
+    return model
+
+
+def example_table(model, seed=1, n_rows=200):
+    return as_features(example_frame(np.random.default_rng(seed), n_rows), reference=model.mapper)

@@ -1,0 +1,5 @@
+"""Where things lie in the repository."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]

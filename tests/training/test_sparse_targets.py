@@ -1,0 +1,238 @@
+"""Sparse targets end to end: never made dense, the same model however they come."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import polyleaf
+from polyleaf import PolyleafClassifier, PolyleafRegressor, recipes
+from polyleaf.model import storage
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Rows of eight groups; each group has labels of its own, some of them rare."""
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 8, 900)
+    X = rng.normal(size=(900, 12)) + 3.0 * rng.normal(size=(8, 12))[group]
+    chance = np.where(rng.random((8, 60)) < 0.1, 0.9, 0.01)
+    Y = sp.csr_matrix((rng.random((900, 60)) < chance[group]).astype(np.float32))
+    return X.astype(np.float32), Y
+
+
+SMALL = {
+    "n_estimators": 30,
+    "projection": None,
+    "projection_dim": None,
+    "tfidf": False,
+    "min_child_samples": 10,
+    "leaf_k": 5,
+    "random_state": 0,
+}
+
+
+def fitted(data, n_jobs=1, **parameters):
+    X, Y = data
+    settings = recipes.gbdt_sparse() | SMALL | {"n_jobs": n_jobs}
+    return PolyleafClassifier(**{**settings, **parameters}).fit(X, Y)
+
+
+def precision(model, X, Y, k=1):
+    labels, _ = model.predict_topk(X, k)
+    return float(np.mean(np.take_along_axis(Y.toarray(), labels, axis=1)))
+
+
+@pytest.mark.parametrize("search", ["sketch", "exact"])
+def test_labels_are_learnt(data, search):
+    X, Y = data
+    model = fitted(data, split_search=search)
+    most_frequent = Y.toarray()[:, int(np.argmax(Y.sum(0)))].mean()
+    assert precision(model, X, Y) > 0.85 > most_frequent
+    labels, scores = model.predict_topk(X, 5)
+    assert labels.shape == scores.shape == (900, 5)
+    assert (np.diff(scores, axis=1) <= 0).all()
+
+
+@pytest.mark.parametrize("search", ["sketch", "exact"])
+def test_threads_do_not_matter(data, search):
+    one, three = (fitted(data, n_jobs=n, split_search=search) for n in (1, 3))
+    mine, theirs = (storage.to_arrays(model.model_.forest) for model in (one, three))
+    for name in mine:
+        np.testing.assert_array_equal(mine[name], theirs[name])
+
+
+def test_order_of_indices_does_not_matter(data):
+    X, Y = data
+    shuffled = Y.copy()
+    for row in range(Y.shape[0]):
+        part = slice(Y.indptr[row], Y.indptr[row + 1])
+        shuffled.indices[part] = Y.indices[part][::-1]
+    shuffled.has_sorted_indices = False
+    assert fitted(data).model_.equals(fitted((X, shuffled)).model_)
+
+
+def test_rows_without_labels_are_legal(data):
+    X, Y = data
+    emptied = Y.tolil()
+    emptied[::7] = 0
+    model = fitted((X, emptied.tocsr()))
+    assert model.predict_topk(X[:3], 2)[0].shape == (3, 2)
+
+
+def test_saved_and_loaded(data, tmp_path):
+    X, _ = data
+    model = fitted(data, projection="leml", projection_dim=6)
+    model.save_model(tmp_path / "sparse.polyleaf")
+    again = polyleaf.load_model(tmp_path / "sparse.polyleaf")
+    for mine, theirs in zip(model.predict_topk(X, 3), again.predict_topk(X, 3), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_leaves_hold_few_outputs(data):
+    trees = fitted(data).model_.forest
+    for t in range(len(trees)):
+        assert trees.kind(t) == "sparse"
+        assert np.diff(trees.values(t).indptr).max() <= 5
+
+
+def test_columns_without_labels_are_legal(data):
+    """Labels that never occur, among features that never vary: neither is predicted or used."""
+    X, Y = data
+    wide = sp.hstack([Y, sp.csr_matrix((900, 500))]).tocsr()
+    padded = np.hstack([X, np.zeros((900, 3)), np.full((900, 1), np.nan)])
+    model, plain = fitted((padded, wide)), fitted(data)
+    for ours, theirs in zip(model.predict_topk(padded, 4), plain.predict_topk(X, 4), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert model.predict(padded, sparse=True).shape == (900, 560)
+
+
+def test_sparse_prediction(data):
+    X, Y = data
+    model = fitted(data)
+    found = model.predict(X, sparse=True)
+    assert sp.issparse(found) and found.dtype == np.int64 and found.has_canonical_format
+    np.testing.assert_array_equal(found.toarray(), model.predict(X))
+    assert 0 < found.nnz < 3 * Y.nnz
+    regressor = PolyleafRegressor(**recipes.gbdt_sparse() | SMALL).fit(X, Y * 2.5)
+    numbers = regressor.predict(X, sparse=True)
+    np.testing.assert_array_equal(numbers.toarray(), regressor.predict(X))
+
+
+def test_labels_by_name(data):
+    import pandas as pd
+
+    X, Y = data
+    frame = pd.DataFrame(Y.toarray(), columns=[f"tag {k}" for k in range(60)])
+    model, plain = fitted((X, frame), split_search="sketch"), fitted(data)
+    labels, scores = model.predict_topk(X, 3, names=True)
+    numbers, theirs = plain.predict_topk(X, 3)
+    np.testing.assert_array_equal(scores, theirs)
+    assert labels.tolist() == [[f"tag {k}" if k >= 0 else "" for k in row] for row in numbers]
+    with pytest.raises(ValueError, match="have no names"):
+        plain.predict_topk(X, 3, names=True)
+
+
+def changed(Y, **arrays):
+    """A copy whose arrays need not fit together: SciPy itself does not look."""
+    made = Y.copy()
+    for name, change in arrays.items():
+        change(getattr(made, name))
+    return made
+
+
+def put(at, value):
+    return lambda array: array.__setitem__(at, value)
+
+
+BAD = {
+    "a label above": (lambda Y: changed(Y, indices=put(5, 60)), "stores column 60, outside 0 .. 59"),
+    "a label below": (lambda Y: changed(Y, indices=put(5, -1)), "stores column -1"),
+    "a label twice": (lambda Y: changed(Y, indices=lambda i: i.__setitem__(1, i[0])), "twice"),
+    "not an indicator": (lambda Y: changed(Y, data=put(3, 0.5)), "0 and 1 only"),
+    "not a number": (lambda Y: changed(Y, data=put(3, np.nan)), "NaN"),
+    "nothing": (lambda Y: sp.csr_matrix(Y.shape), "nothing but zeros"),
+    "other rows": (lambda Y: Y[:-1], "899"),
+    "too many labels": (
+        lambda Y: sp.csr_matrix((Y.data, Y.indices.astype(np.int64), Y.indptr), (900, 2**31)),
+        "2147483647",
+    ),
+    "no labels": (lambda Y: sp.csr_matrix((900, 0)), "needs a row and a column|shape"),
+    "complex numbers": (lambda Y: Y.astype(complex), "must hold numbers"),
+}
+
+
+@pytest.mark.parametrize("projection", [None, "leml"])
+@pytest.mark.parametrize("what", BAD)
+def test_bad_targets_are_refused_in_a_sentence(data, what, projection):
+    make, message = BAD[what]
+    X, Y = data
+    Y.sort_indices()
+    dim = None if projection is None else 5
+    with pytest.raises(ValueError, match=message):
+        fitted((X, make(Y)), projection=projection, projection_dim=dim, split_search="sketch")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"objective": "logistic"}, "squared_hinge"),
+        ({"objective": "absolute_error"}, "absolute_error"),
+        ({"leaf": "dense"}, "leaf"),
+        ({"leaf": "linear"}, "leaf"),
+        ({"leaf_k": 0}, "leaf_k"),
+        ({"threshold_step": 1.0, "split_search": "exact"}, "threshold_step"),
+        ({"refresh": "layer"}, "refresh"),
+        ({"multi_strategy": "one_output_per_tree"}, "one_output_per_tree"),
+        ({"base_score": 0.5}, "base"),
+        ({"class_weight": "balanced"}, "class_weight"),
+        ({"split_search": "exact", "categorical_features": [0]}, "categorical"),
+        ({"projection": "leml", "projection_dim": 5, "categorical_features": [0]}, "categorical"),
+        ({"eval_metric": "logloss"}, "logloss|log_loss"),
+    ],
+)
+def test_what_does_not_go_together(data, parameters, message):
+    X, Y = data
+    model = PolyleafClassifier(**recipes.gbdt_sparse() | SMALL | parameters)
+    with pytest.raises(ValueError, match=message):
+        model.fit(X, Y, eval_set=[(X, Y)])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda X, Y: (X[:, :5], Y), "5 features"),
+        (lambda X, Y: (X, Y[:, :30]), "30 column"),
+        (lambda X, Y: (X[:9], Y), "900 rows, its X has 9"),
+    ],
+)
+def test_other_rows_to_watch(data, make, message):
+    X, Y = data
+    with pytest.raises(ValueError, match=message):
+        PolyleafClassifier(**recipes.gbdt_sparse() | SMALL).fit(X, Y, eval_set=[make(X, Y)])
+
+
+def test_watching_and_stopping(data):
+    X, Y = data
+    model = PolyleafClassifier(
+        **recipes.gbdt_sparse()
+        | SMALL
+        | {"n_estimators": 60, "learning_rate": 0.5, "early_stopping_rounds": 5}
+    )
+    model.fit(X[:600], Y[:600], eval_set=[(X[600:], Y[600:])])
+    best = model.best_iteration_
+    assert best < 59
+    labels, _ = model.predict_topk(X[600:], 5)
+    watched = model.evals_result_["validation_0"]["p@1"][best]
+    assert np.mean(np.take_along_axis(Y[600:].toarray(), labels, 1)[:, 0]) == pytest.approx(watched)
+
+
+def test_going_on(data):
+    """Twenty rounds, and twenty more, are forty."""
+    X, Y = data
+    first = fitted(data, n_estimators=20)
+    more = PolyleafClassifier(**first.get_params() | {"n_estimators": 20}).fit(X, Y, init_model=first)
+    assert more.model_.n_trees == 40
+    for ours, theirs in zip(
+        more.predict_topk(X, 3), fitted(data, n_estimators=40).predict_topk(X, 3), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)

@@ -1,0 +1,336 @@
+"""What must be equal because of what the algorithms mean, on the core and on the twin alike.
+
+Where two runs add in another order, structure is compared exactly and numbers to float32 precision.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reference
+from problems import (
+    KINDS,
+    Core,
+    Twin,
+    all_numeric_splits,
+    assert_same_structure,
+    assert_same_tree,
+    boosted,
+    exact_gain,
+    make_problem,
+    rows_of_nodes,
+)
+
+
+@pytest.fixture(params=[Twin, Core], ids=["twin", "core"])
+def library(request):
+    return request.param
+
+
+def on_a_grid(draw, n, shape, largest, low):
+    """Integers as float32 whose largest size is 32767: quantised with step 1, without any rounding."""
+    values = np.random.default_rng(draw).integers(low, largest + 1, (n, *shape)).astype(np.float32)
+    values[0] = 32767
+    return values
+
+
+# ----------------------------------------------------------------------------------- one output, many outputs
+
+
+@pytest.mark.parametrize("kind", ["unit", "shared"])
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_every_split_is_the_best_of_all(library, kind, n_outputs):
+    """Exhaustive search in exact arithmetic; with one output it is the scalar tree (GBDT-MO, eq. 7)."""
+    p = make_problem(0, n=80, n_bins=(6, 9, 4), n_outputs=n_outputs, kind=kind, max_leaves=8)
+    channels = reference.quantise(p.g, p.h, p.kind)
+    tree, _ = library.grow(p)
+    rows = rows_of_nodes(tree, p.codes)
+    assert tree.n_leaves == 8
+    for i in np.flatnonzero(tree.feature >= 0):
+        gains = [float(exact_gain(p, channels, s[3], rows[i])) for s in all_numeric_splits(p, rows[i])]
+        assert tree.gain[i] == pytest.approx(max(gains), rel=1e-4)
+
+
+def test_one_output_has_one_curvature(library):
+    """Diagonal and shared curvature are the same thing for one output."""
+    p = make_problem(1, n=400, kind="shared", categorical=[2], min_child_samples=5)
+    assert_same_structure(library.grow(p)[0], library.grow(replace(p, kind="diagonal"))[0])
+
+
+def test_constant_curvature_is_no_curvature(library):
+    """C-GB (splits by the error of the residuals, eq. 10) is the vector leaf of GBDT-MO for squared error."""
+    p = make_problem(2, n=400, n_outputs=4, categorical=[2], min_child_samples=5)
+    condensed, _ = library.grow(p)
+    for kind, width in (("shared", 1), ("diagonal", 4)):
+        vector, _ = library.grow(replace(p, kind=kind, h=np.ones((400, width), np.float32)))
+        assert_same_structure(condensed, vector)
+
+
+def test_condensed_boosting_is_vector_boosting_for_squared_error(library):
+    p = make_problem(3, n=300, n_outputs=3)
+    data, config = (p.codes, p.n_bins, p.is_categorical), replace(p.config, max_leaves=8, min_child_samples=5)
+
+    def squared_error_with_curvature(y, score):
+        return score - y, np.ones(y.shape)
+
+    y = p.g.astype(np.float64)
+    condensed, _ = boosted(library, data, y, reference.squared_error, "unit", config, n_rounds=6)
+    vector, _ = boosted(library, data, y, squared_error_with_curvature, "diagonal", config, n_rounds=6)
+    np.testing.assert_allclose(condensed, vector, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("copies", [2, 4, 16, 32])
+def test_copies_of_an_output_change_nothing(library, kind, copies):
+    """The gain is averaged over outputs, and sums of a power of two of equal terms are exact."""
+    p = make_problem(4, n=300, kind=kind, min_split_gain=0.3)
+    many = replace(p, g=np.repeat(p.g, copies, axis=1))
+    if kind == "diagonal":
+        many = replace(many, h=np.repeat(p.h, copies, axis=1))
+    one, one_leaves = library.grow(p)
+    tree, leaves = library.grow(many)
+    assert_same_tree(one, tree, ignore=["output_gain"])
+    np.testing.assert_array_equal(np.repeat(one.output_gain, copies, axis=1), tree.output_gain)
+    values = library.leaves(many, leaves, tree.n_leaves)
+    np.testing.assert_array_equal(
+        values, np.repeat(library.leaves(p, one_leaves, one.n_leaves), copies, axis=1)
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_order_of_outputs_permutes_leaf_values(library, kind):
+    p = make_problem(5, n=400, n_outputs=19, kind=kind, min_child_samples=5)
+    order = np.random.default_rng(0).permutation(19)
+    h = p.h[:, order].copy() if kind == "diagonal" else p.h
+    q = replace(p, g=p.g[:, order].copy(), h=h)
+    (a, a_leaves), (b, b_leaves) = library.grow(p), library.grow(q)
+    assert_same_structure(a, b)
+    np.testing.assert_array_equal(a.output_gain[:, order], b.output_gain)
+    a_values, b_values = library.leaves(p, a_leaves, a.n_leaves), library.leaves(q, b_leaves, b.n_leaves)
+    np.testing.assert_array_equal(a_values[:, order], b_values)
+
+
+# ------------------------------------------------------------------------------------ rows, features, weights
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_order_of_rows_changes_nothing(library, kind):
+    p = make_problem(6, n=400, categorical=[3], n_outputs=2, kind=kind)
+    order = np.random.default_rng(0).permutation(400)
+    h = None if p.h is None else p.h[order].copy()
+    q = replace(p, codes=np.ascontiguousarray(p.codes[:, order]), g=p.g[order].copy(), h=h)
+    (a, a_leaves), (b, b_leaves) = library.grow(p), library.grow(q)
+    assert_same_tree(a, b)
+    np.testing.assert_array_equal(a_leaves[order], b_leaves)
+    a_values, b_values = library.leaves(p, a_leaves, a.n_leaves), library.leaves(q, b_leaves, b.n_leaves)
+    np.testing.assert_array_equal(a_values, b_values)
+
+
+def test_order_of_features_relabels(library):
+    """Large leaves: two features never cut a node in the same way, which would be a tie."""
+    n_bins = (5, 8, 12, 3, 9, 30, 7, 4, 6, 11)
+    p = make_problem(
+        7,
+        n=600,
+        n_bins=n_bins,
+        categorical=[2, 5],
+        n_outputs=2,
+        min_child_samples=25,
+    )
+    order = np.random.default_rng(0).permutation(10)
+    q = replace(
+        p,
+        codes=np.ascontiguousarray(p.codes[order]),
+        n_bins=p.n_bins[order],
+        is_categorical=p.is_categorical[order],
+    )
+    (a, a_leaves), (b, b_leaves) = library.grow(p), library.grow(q)
+    assert a.n_leaves > 8
+    assert_same_tree(a, b, ignore=["feature"])
+    inner = a.feature >= 0
+    np.testing.assert_array_equal(a.feature[inner], order[b.feature[inner]])
+    np.testing.assert_array_equal(a_leaves, b_leaves)
+
+
+def test_a_sample_is_the_table_of_its_rows(library):
+    p = make_problem(8, n=300, categorical=[1], n_outputs=2, kind="diagonal")
+    rows = np.flatnonzero(np.random.default_rng(0).random(300) < 0.5).astype(np.uint32)
+    alone = replace(p, codes=np.ascontiguousarray(p.codes[:, rows]), g=p.g[rows], h=p.h[rows])
+    (a, a_leaves), (b, b_leaves) = library.grow(replace(p, rows=rows)), library.grow(alone)
+    assert_same_tree(a, b)
+    np.testing.assert_array_equal(a_leaves[rows], b_leaves)
+
+
+def test_integer_weights_are_repeated_rows(library):
+    """Derivatives on a grid, so that quantisation is exact; only counts, and what they decide, may differ."""
+    n = 200
+    p = make_problem(9, n=n, n_bins=(5, 8, 12, 3), categorical=[3], max_leaves=12)
+    weight = np.random.default_rng(0).integers(1, 4, n).astype(np.float32)
+    weight[0] = 1
+    g, h = on_a_grid(1, n, (2,), 10_000, -10_000), on_a_grid(2, n, (1,), 10_000, 1)
+    repeated = np.repeat(np.arange(n), weight.astype(int))
+    weighted = replace(p, kind="shared", g=g * weight[:, None], h=h * weight[:, None])
+    longer = replace(p, kind="shared", codes=p.codes[:, repeated].copy(), g=g[repeated], h=h[repeated])
+    (a, a_leaves), (b, b_leaves) = library.grow(weighted), library.grow(longer)
+    assert_same_tree(a, b, ignore=["count", "missing_left"])
+    np.testing.assert_array_equal(a_leaves[repeated], b_leaves)
+    a_values, b_values = library.leaves(weighted, a_leaves, 12), library.leaves(longer, b_leaves, 12)
+    np.testing.assert_array_equal(a_values, b_values)
+
+
+def test_a_multiplier_is_a_weight(library):
+    p = make_problem(10, n=300, n_outputs=2, kind="diagonal")
+    multiplier = np.random.default_rng(0).choice([1, 2.5], 300).astype(np.float32)
+    weighted = replace(p, g=p.g * multiplier[:, None], h=p.h * multiplier[:, None])
+    sample = replace(p, multiplier=multiplier)
+    (a, leaves), (b, _) = library.grow(weighted), library.grow(sample)
+    assert_same_tree(a, b)
+    a_values, b_values = (
+        library.leaves(weighted, leaves, a.n_leaves),
+        library.leaves(sample, leaves, a.n_leaves),
+    )
+    np.testing.assert_array_equal(a_values, b_values)
+
+
+# --------------------------------------------------------------------------------------------- loss, schedule
+
+
+@pytest.mark.parametrize("grid", [True, False])
+def test_gain_is_the_fall_of_the_loss(library, grid):
+    """Squared error, lambda 0: gain * K = loss of a node as one leaf - loss of its children as leaves.
+
+    Quantisation moves a gradient by at most step / 2, so a sum over m rows by m * step / 2 and the loss
+    G^2 / 2m of a leaf by |G| step / 2 + m step^2 / 8; on a grid it moves nothing. Float32 adds a few units in
+    the last place of the terms.
+    """
+    n, n_outputs = 400, 3
+    p = make_problem(11, n=n, n_bins=(20, 30, 6), categorical=[2], n_outputs=n_outputs, reg_lambda=0.0)
+    if grid:
+        p = replace(p, g=on_a_grid(3, n, (n_outputs,), 20_000, -20_000))
+    step = 0 if grid else np.abs(p.g).max(axis=0) / 32767
+    tree, _ = library.grow(p)
+    assert tree.n_leaves == 31
+    rows = rows_of_nodes(tree, p.codes)
+    G = np.array([p.g[r].sum(axis=0, dtype=np.float64) for r in rows])
+    m = tree.count[:, None]
+    fall = (G**2 / (2 * m)).sum(axis=1)
+    slack = (np.abs(G) * step / 2 + m * step**2 / 8).sum(axis=1) + 1e-6 * fall
+    for i in np.flatnonzero(tree.feature >= 0):
+        children = [tree.left[i], tree.right[i]]
+        expected = fall[children].sum() - fall[i]
+        assert abs(tree.gain[i] * n_outputs - expected) <= slack[[i, *children]].sum()
+
+
+def test_newton_leaves_reach_the_minimum_of_squared_error(library):
+    """Rate 1, lambda 0: a tree lowers the loss by its gains and the root's own fall; no step is left."""
+    p = make_problem(12, n=300, n_outputs=2, reg_lambda=0.0)
+    tree, leaves = library.grow(p)
+    g = p.g.astype(np.float64)
+    after = g + library.leaves(p, leaves, tree.n_leaves)[leaves]
+    root = (g.sum(axis=0) ** 2).sum() / (2 * len(g))
+    fall = ((g**2).sum() - (after**2).sum()) / 2
+    assert fall == pytest.approx(root + 2 * tree.gain.sum(), rel=1e-3)
+    sums = np.array([after[leaves == leaf].sum(axis=0) for leaf in range(tree.n_leaves)])
+    np.testing.assert_allclose(sums, 0, atol=1e-4)
+
+
+def same_partition(a, b):
+    return len(np.unique(a)) == len(np.unique(b)) == len(np.unique(np.stack([a, b]), axis=1).T)
+
+
+def test_best_first_with_enough_leaves_is_by_level(library):
+    p = make_problem(13, n=300, n_bins=(20, 30, 6), categorical=[2], n_outputs=2, max_leaves=300)
+    (a, a_leaves), (b, b_leaves) = library.grow(p), library.grow(p.with_config(level_wise=True))
+    assert a.n_leaves == b.n_leaves > 100
+    assert same_partition(a_leaves, b_leaves)
+    full = p.with_config(max_leaves=16, max_depth=4)
+    assert_same_tree(library.grow(full)[0], library.grow(full.with_config(level_wise=True))[0])
+
+
+def test_fewer_leaves_are_a_part_of_best_first_growth(library):
+    """Best-first adds the best split of the frontier: a small tree is where a large one was on its way."""
+    p = make_problem(14, n=300, n_outputs=2)
+    small, large = (library.grow(p.with_config(max_leaves=m))[0] for m in (6, 20))
+    inner = np.flatnonzero(small.feature >= 0)
+    for name in ("feature", "threshold", "left", "right", "gain"):
+        np.testing.assert_array_equal(getattr(small, name)[inner], getattr(large, name)[inner])
+    np.testing.assert_array_equal(small.count, large.count[: small.n_nodes])
+
+
+# --------------------------------------------------------------------------------------------------- the core
+
+
+@pytest.mark.parametrize(
+    "name, kind", [("squared_error", "unit"), ("logistic", "diagonal"), ("softmax", "unit")]
+)
+def test_boosting_is_the_same_in_core_and_twin(name, kind):
+    p = make_problem(15, n=250, categorical=[1], n_outputs=3)
+    y = {"squared_error": p.g, "logistic": p.g > 0, "softmax": np.eye(3)[p.g.argmax(axis=1)]}[name]
+    data, config = (p.codes, p.n_bins, p.is_categorical), replace(p.config, max_leaves=8)
+    runs = [
+        boosted(library, data, y.astype(float), getattr(reference, name), kind, config, n_rounds=5)
+        for library in (Twin, Core)
+    ]
+    np.testing.assert_array_equal(runs[0][0], runs[1][0])
+    for a, b in zip(runs[0][1], runs[1][1], strict=True):
+        assert_same_tree(a, b)
+
+
+def large_problems():
+    """Problems with many blocks of rows and several tiles of features."""
+    for n_outputs, kind in ((1, "unit"), (1, "diagonal"), (3, "shared"), (6, "diagonal"), (17, "unit")):
+        yield make_problem(
+            16,
+            n=20_000,
+            n_bins=(200, 7, 30, 90, 3, 60, 12, 5, 40, 255),
+            categorical=[2, 8],
+            n_outputs=n_outputs,
+            kind=kind,
+            max_leaves=40,
+        )
+
+
+def test_number_of_threads_changes_nothing():
+    for p in large_problems():
+        (tree, leaves), *others = [Core.grow(p, n_threads) for n_threads in (1, 2, 3)]
+        values = Core.leaves(p, leaves, tree.n_leaves)
+        for n_threads, (other, other_leaves) in zip((2, 3), others, strict=True):
+            assert_same_tree(tree, other)
+            np.testing.assert_array_equal(leaves, other_leaves)
+            np.testing.assert_array_equal(values, Core.leaves(p, leaves, tree.n_leaves, n_threads=n_threads))
+
+
+def digest():
+    """One hash of all that the core computes for the large problems, bit by bit."""
+    bits = hashlib.sha256()
+    for p in large_problems():
+        tree, leaves = Core.grow(p, n_threads=2)
+        for f in fields(reference.Tree):
+            bits.update(np.ascontiguousarray(getattr(tree, f.name)).tobytes())
+        bits.update(leaves.tobytes())
+        bits.update(np.ascontiguousarray(Core.leaves(p, leaves, tree.n_leaves)).tobytes())
+    return bits.hexdigest()
+
+
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
+def test_instruction_set_changes_nothing(isa):
+    from polyleaf import _core
+
+    if isa not in _core.available_isas():
+        pytest.skip(f"this CPU cannot run {isa}")
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    script = (
+        "from polyleaf import _core; from test_equivalences import digest; "
+        f"assert _core.isa() == {isa!r}; print(digest())"
+    )
+    environment = {**os.environ, "POLYLEAF_ISA": isa, "PYTHONPATH": path}
+    run = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.strip() == digest()

@@ -1,0 +1,40 @@
+"""Models are what they were: the golden file, on every instruction set and any number of threads."""
+
+import json
+
+import golden
+import pytest
+from isa import printed_by_each
+
+EVERY_PROGRAM = """
+import json
+import golden
+print(json.dumps([golden.all_hashes(n_jobs) for n_jobs in (1, 3)]))
+"""
+
+
+def changed(found):
+    """The configurations whose models, or scores, are not those of the golden file."""
+    expected = golden.expected()
+    return [name for name in expected | found if expected.get(name) != found.get(name)]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_models_are_those_of_the_golden_file():
+    assert changed(golden.all_hashes()) == []
+
+
+@pytest.mark.slow
+def test_models_are_the_same_on_every_instruction_set_and_any_number_of_threads():
+    for printed in printed_by_each(EVERY_PROGRAM):
+        for found in json.loads(printed):
+            assert changed(found) == []
+
+
+def test_the_golden_file_notices_a_change():
+    found = golden.expected()
+    name = next(iter(found))
+    assert changed({**found, name: {**found[name], "scores": "0" * 16}}) == [name]
+    assert changed({k: v for k, v in found.items() if k != name}) == [name]
+    assert changed({**found, "new": {}}) == ["new"]
+    assert len(found) >= 60
