@@ -8,9 +8,10 @@
 #include <vector>
 
 #include "arrays.h"
-#include "explainer.h"
+#include "explain/explainer.h"
 #include "forest.h"
 #include "leaf_blocks.h"
+#include "workers_caster.h"
 
 namespace polyleaf {
 namespace {
@@ -22,11 +23,11 @@ CodeMatrix code_matrix(const Array2<const uint8_t>& codes) {
 }
 
 void make(Explainer* self, const Forest& forest, int32_t first, std::optional<int32_t> last,
-          const Optional2<const uint8_t>& background, const AnyFeatures& features, int n_threads) {
+          const Optional2<const uint8_t>& background, const AnyFeatures& features, const Workers& workers) {
   const TreeRange range{first, last.value_or(forest.n_trees())};
   nb::gil_scoped_release release;
   if (background)
-    new (self) Explainer(forest, range, code_matrix(*background), feature_matrix(features), n_threads);
+    new (self) Explainer(forest, range, code_matrix(*background), feature_matrix(features), workers);
   else
     new (self) Explainer(forest, range);
 }
@@ -57,7 +58,7 @@ nb::ndarray<nb::numpy, double> expect(const Explainer& explainer, const Array1<c
 
 void explain(const Explainer& explainer, const Array2<const uint8_t>& codes, const AnyOut& out,
              const Array1<const int32_t>& outputs, const Optional1<const double>& scale, bool interactions,
-             int n_threads, const AnyFeatures& features) {
+             const Workers& workers, const AnyFeatures& features) {
   const ExplainedOutputs chosen = checked_outputs(explainer, outputs, scale);
   std::vector<size_t> shape{codes.shape(1)};
   shape.insert(shape.end(), interactions ? 2 : 1, codes.shape(0));
@@ -67,8 +68,7 @@ void explain(const Explainer& explainer, const Array2<const uint8_t>& codes, con
   require(fits, interactions ? "`out` must have shape (n_rows, n_features, n_features, outputs)."
                              : "`out` must have shape (n_rows, n_features, outputs).");
   nb::gil_scoped_release release;
-  explainer.explain(code_matrix(codes), feature_matrix(features), chosen, interactions, out.data(),
-                    n_threads);
+  explainer.explain(code_matrix(codes), feature_matrix(features), chosen, interactions, out.data(), workers);
 }
 
 }  // namespace

@@ -328,8 +328,8 @@ def explain(
     format: FormatOption = None,
 ) -> None:
     """Tell what each feature adds to the raw score of each row (Shapley's values)."""
-    from .contribution_files import ContributionWriter
-    from .explain import in_chunks, mean_magnitude
+    from polyleaf.cli.contribution_files import ContributionWriter
+    from polyleaf.explain import in_chunks, mean_magnitude
 
     if label_commands.holds_labels(file, format):
         raise ReadError(

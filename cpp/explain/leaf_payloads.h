@@ -98,7 +98,7 @@ class LeafPayloads {
                    const TileRows& rows, PayloadScratch& scratch, const ContributionTile& tile) const;
 
   const LeafPaths& paths_;
-  LeafKind kind_;
+  bool names_outputs_;
   int32_t output_, n_columns_ = 0,
                    position_ = 0;     // outputs of the chunk that the tree is for: where they begin
   Buffer<float> values_;              // dense, linear: [leaf][column], centred. Sparse: a number an entry

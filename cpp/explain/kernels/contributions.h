@@ -92,10 +92,10 @@ struct ContributionKernels {
 
 // Doubles that `integrate` needs for the factors of all points, so that vectors behind them are aligned; and
 // in all.
-inline int64_t integration_factors(int64_t n_features, int64_t n_points) {
+POLYLEAF_INLINE int64_t integration_factors(int64_t n_features, int64_t n_points) {
   return (n_points * n_features + 7) / 8 * 8;
 }
-inline int64_t integration_scratch(int64_t n_features, int64_t n_points) {
+POLYLEAF_INLINE int64_t integration_scratch(int64_t n_features, int64_t n_points) {
   return integration_factors(n_features, n_points) + 8 * (4 * n_features + n_features * (n_features + 1) / 2);
 }
 

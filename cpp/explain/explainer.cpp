@@ -21,7 +21,7 @@ constexpr int64_t kTileFloats = 1 << 18;
 constexpr int64_t kMostTileFloats = 1 << 23;
 
 bool is_linear(const LeafBlock& leaves) {
-  return leaves.kind() == LeafKind::linear;
+  return leaves.kind().is_linear;
 }
 
 uint64_t key_of(int32_t i, int32_t j) {
@@ -70,7 +70,7 @@ struct Explainer::Work {
   const ExplainedOutputs& outputs;
   bool interactions;
   float* out;
-  int n_threads;
+  const Workers& workers;
 };
 
 // What one thread needs.
@@ -97,14 +97,14 @@ Explainer::Explainer(const Forest& forest, TreeRange range) : n_outputs_(forest.
 }
 
 Explainer::Explainer(const Forest& forest, TreeRange range, const CodeMatrix& background,
-                     const FeatureMatrix& features, int n_threads)
+                     const FeatureMatrix& features, const Workers& workers)
     : n_outputs_(forest.n_outputs()), has_background_(true) {
   if (background.n_rows < 1) throw std::invalid_argument("The background has no rows.");
   read(forest, range);
   check(background, features);
   background_ = tiles_of(background);
   rules_.background = &background_;
-  find_leaves_of_background(forest, range, background, features, n_threads);
+  find_leaves_of_background(forest, range, background, features, workers);
   prepare();
 }
 
@@ -170,7 +170,7 @@ CodeTiles Explainer::tiles_of(const CodeMatrix& codes) const {
 }
 
 void Explainer::find_leaves_of_background(const Forest& forest, TreeRange range, const CodeMatrix& background,
-                                          const FeatureMatrix& features, int n_threads) {
+                                          const FeatureMatrix& features, const Workers& workers) {
   for (int32_t c : regressors_) {
     const float* from = features.data + features_[c] * features.n_rows;
     background_features_.insert(background_features_.end(), from, from + background.n_rows);
@@ -179,7 +179,7 @@ void Explainer::find_leaves_of_background(const Forest& forest, TreeRange range,
   for (size_t t = 0; t < parts_.size(); ++t) {
     Part& part = parts_[t];
     const auto tree = range.first + static_cast<int32_t>(t);
-    forest.apply(background, leaves.data(), {tree, tree + 1}, n_threads);
+    forest.apply(background, leaves.data(), {tree, tree + 1}, workers);
     part.probability.assign(part.leaves->n_leaves(), 0.0);
     for (int32_t leaf : leaves) part.probability[leaf] += 1.0;
     for (double& probability : part.probability) probability /= static_cast<double>(background.n_rows);
@@ -221,7 +221,7 @@ std::vector<double> Explainer::expected_of(const Part& part, const OutputChunk& 
   }
   for (size_t leaf = 0; leaf < part.probability.size(); ++leaf) {
     const double probability = part.probability[leaf];
-    if (view.kind == LeafKind::sparse) {
+    if (view.kind->names_outputs) {
       for (int64_t e = view.begin[leaf]; e < view.begin[leaf + 1]; ++e)
         if (const int32_t k = chunk.position_of[view.index[e]]; k >= 0)
           expected[k] += probability * view.values[e];
@@ -230,7 +230,7 @@ std::vector<double> Explainer::expected_of(const Part& part, const OutputChunk& 
     for (size_t k = 0; k < expected.size(); ++k) {
       const int64_t at = static_cast<int64_t>(leaf) * view.stride + (part.output < 0 ? chunk.outputs[k] : 0);
       double value = view.values[at];
-      if (view.kind == LeafKind::linear)
+      if (view.kind->is_linear)
         value = std::min(std::max(value, double{view.lower[at]}), double{view.upper[at]});
       expected[k] += probability * value;
     }
@@ -332,10 +332,11 @@ void Explainer::assign_slots(Group& group, bool pairs) const {
 }
 
 void Explainer::explain(const CodeMatrix& codes, const FeatureMatrix& features,
-                        const ExplainedOutputs& outputs, bool interactions, float* out, int n_threads) const {
+                        const ExplainedOutputs& outputs, bool interactions, float* out,
+                        const Workers& workers) const {
   check(codes, features);
   if (codes.n_rows == 0 || outputs.n == 0) return;
-  const Work work{codes, features, outputs, interactions, out, n_threads};
+  const Work work{codes, features, outputs, interactions, out, workers};
   for (Group& group : groups(interactions)) {
     assign_slots(group, interactions);
     explain_group(group, work);
@@ -346,7 +347,7 @@ void Explainer::explain_group(Group& group, const Work& work) const {
   const auto n_units = static_cast<int64_t>(group.units.size()),
              n_slots = static_cast<int64_t>(group.slots.size());
   if (n_slots == 0) return;  // single leaves
-  parallel_for(work.n_threads, n_units, [&](int64_t u, int) {
+  parallel_for(work.workers, n_units, [&](int64_t u, int) {
     Unit& unit = group.units[u];
     const bool linear = is_linear(*unit.part->leaves);
     if (linear && has_background_) {
@@ -370,7 +371,7 @@ void Explainer::explain_group(Group& group, const Work& work) const {
     const OutputChunk chunk{work.outputs.outputs + first, size, position_of.data(),
                             work.outputs.scale == nullptr ? nullptr : work.outputs.scale + first};
     std::vector<std::unique_ptr<LeafPayloads>> made(n_units);
-    parallel_for(work.n_threads, n_units, [&](int64_t u, int) {
+    parallel_for(work.workers, n_units, [&](int64_t u, int) {
       const Part& part = *group.units[u].part;
       made[u] = std::make_unique<LeafPayloads>(*group.units[u].paths, part.leaves->view(), part.output, chunk,
                                                expected_of(part, chunk));
@@ -385,10 +386,10 @@ void Explainer::explain_group(Group& group, const Work& work) const {
 void Explainer::explain_chunk(const Group& group, const std::vector<LeafPayloads>& payloads, const Work& work,
                               int64_t first, int32_t n, int rows_together) const {
   const int64_t n_tiles = Block::count(work.codes.n_rows, rows_together);
-  const int n_threads = static_cast<int>(std::clamp<int64_t>(work.n_threads, 1, n_tiles));
-  std::vector<Worker> workers(n_threads);
+  const Workers at_work = work.workers.at_most(n_tiles);
+  std::vector<Worker> workers(at_work.n_threads);
   const size_t size = group.slots.size() * static_cast<size_t>(n) * kTileRows;
-  parallel_for(n_threads, n_tiles, [&](int64_t task, int thread) {
+  parallel_for(at_work, n_tiles, [&](int64_t task, int thread) {
     Worker& worker = workers[thread];
     const Block rows(work.codes.n_rows, rows_together, task);
     const auto n_rows = static_cast<int>(rows.end - rows.begin);

@@ -4,10 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from reference_contributions import payload
+from reference.contributions import payload
 
-from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, contributions, explain, load_model
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, explain, load_model
 from polyleaf.data import load
+from polyleaf.explain import shap_forms
+from polyleaf.model import contributions
 from polyleaf.projections import Projector
 
 CLOSE = 2.0**-20  # of the sum of magnitudes
@@ -25,7 +27,7 @@ SMALL = {"n_estimators": 12, "max_leaves": 10}
 def raw_scores(model, rows):
     """Float64 (n_rows, n_scores), in the unit of y: what predictions round to float32 tree after tree."""
     inner = model.model_
-    table = model._features(rows, inner.mapper)
+    table = model._features(rows)
     numbers, leaves = table.numbers(), inner.apply(table)
     known = set(range(inner.n_features))
     sums = np.tile(inner.base_score, (table.n_rows, 1))
@@ -173,7 +175,7 @@ def test_categories_missing_values_and_frames():
     model = PolyleafRegressor(**SMALL).fit(frame, Y)
     assert_additive(model, frame[:40])
     assert_additive(model, frame[:40], frame[100:110])
-    data = explain._display(model._rows_to_explain(frame[:3]))
+    data = shap_forms._display(model._rows_to_explain(frame[:3]))
     assert data.dtype == object and data[0, 3] == colour[0]
     with pytest.raises(ValueError, match=r"[Ff]eature names"):
         model.shap_values(frame.rename(columns={"a": "z"}))
@@ -227,7 +229,7 @@ def test_memory_is_bounded_by_chunks(monkeypatch):
 
 def test_too_much_memory_is_a_sentence():
     model = MODELS["many targets"]()
-    found, chosen = model._contributions(None, None, None)
+    found, chosen = model.model_.contributions(), contributions.choose_outputs(None, 3, None)
     with pytest.raises(MemoryError, match=r"of shape \(1000000000000000, 6, 3\) take .* GiB"):
         found._zeros(10**15, 3, False)
     assert found.values(model._rows_to_explain(X[:2]), chosen).shape == (2, F, 3)

@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from polyleaf import contributions, load_model
-from polyleaf.cli import run
+from polyleaf import load_model
+from polyleaf.cli.app import run
 from polyleaf.data import load
+from polyleaf.model import contributions
 
 
 @pytest.fixture(scope="module")

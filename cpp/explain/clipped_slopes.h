@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/contributions.h"
+#include "explain/kernels/contributions.h"
 
 namespace polyleaf {
 

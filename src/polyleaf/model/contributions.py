@@ -1,7 +1,7 @@
 """Contributions: what each feature adds to the raw scores of a row, as Shapley's values (docs/explaining.md).
 
-Owns: which rounds, outputs and rows of a model are explained, in chunks whose memory is bounded; the unit of
-y. Must not know: estimators, other packages, how contributions are computed (the core's `Explainer`).
+Owns: which outputs and rows are explained, in chunks whose memory is bounded; the unit of y. Must not know:
+models and their files, estimators, other packages, how contributions are computed (the core's `Explainer`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.features import FeatureTable
-from polyleaf.model import Model
+from polyleaf.inputs.features import FeatureTable
+from polyleaf.model.chunks import codes_of, regressors_of
 
-__all__ = ["ChosenOutputs", "CodedRows", "Contributions", "choose_outputs"]
+__all__ = ["ChosenOutputs", "CodedRows", "Contributions", "Unit", "choose_outputs"]
 
 # Codes (one byte a value) and raw features (four) that are held at a time.
 _CHUNK_BYTES = 1 << 28
@@ -52,7 +52,18 @@ class ChosenOutputs(NamedTuple):
         return self if self.numbers.ndim == 1 else ChosenOutputs(self.numbers[rows], self.is_one)
 
 
-def choose_outputs(outputs: Any, model: Model) -> ChosenOutputs:
+class Unit(NamedTuple):
+    """From sums of leaves to the unit of y."""
+
+    base: np.ndarray
+    """float64 (n_outputs,), added to the sums."""
+    scale: np.ndarray | None
+    """float64 (n_outputs,), multiplied with what comes out, where y was scaled."""
+    offset: np.ndarray | None
+    """float64 (n_outputs,), added to that."""
+
+
+def choose_outputs(outputs: Any, n_outputs: int, names: tuple[str, ...] | None) -> ChosenOutputs:
     """Outputs as they are asked for, as numbers.
 
     Parameters
@@ -60,6 +71,10 @@ def choose_outputs(outputs: Any, model: Model) -> ChosenOutputs:
     outputs : None, int, str, or array-like of these
         Numbers or names of raw scores; None: all. Of two dimensions, numbers only: other outputs for each
         row, -1 where there is none, as `predict_topk` gives them.
+    n_outputs : int
+        That the model has.
+    names : tuple of str or None
+        Of these.
 
     Raises
     ------
@@ -67,27 +82,25 @@ def choose_outputs(outputs: Any, model: Model) -> ChosenOutputs:
         For outputs that the model does not have.
     """
     if outputs is None:
-        return ChosenOutputs(np.arange(model.n_outputs), model.n_outputs == 1)
+        return ChosenOutputs(np.arange(n_outputs), n_outputs == 1)
     asked = outputs if isinstance(outputs, np.ndarray) else np.array(outputs, object)
     if asked.size == 0 or asked.ndim > 2:
         raise ValueError(
             "outputs takes the number or the name of an output, a list of these, or a matrix with the "
             f"numbers of each row's outputs, not {outputs!r}."
         )
-    numbers = np.array([_number_of(name, model) for name in asked.ravel().tolist()]).reshape(asked.shape)
+    found = [_number_of(name, names or ()) for name in asked.ravel().tolist()]
+    numbers = np.array(found).reshape(asked.shape)
     least = -1 if asked.ndim == 2 else 0
-    wrong = numbers[(numbers < least) | (numbers >= model.n_outputs)]
+    wrong = numbers[(numbers < least) | (numbers >= n_outputs)]
     if wrong.size:
-        raise ValueError(
-            f"outputs has {wrong[0]}, but the model has {model.n_outputs} outputs, counted from 0."
-        )
+        raise ValueError(f"outputs has {wrong[0]}, but the model has {n_outputs} outputs, counted from 0.")
     return ChosenOutputs(np.atleast_1d(numbers), numbers.ndim == 0)
 
 
-def _number_of(name: Any, model: Model) -> int:
+def _number_of(name: Any, names: tuple[str, ...]) -> int:
     if isinstance(name, int | np.integer) and not isinstance(name, bool):
         return int(name)
-    names = model.output_names or ()
     if name not in names:
         known = f"there are {', '.join(names[:20])}" if names else "its outputs have numbers only"
         raise ValueError(f"outputs: the model has no output {str(name)!r}; {known}.")
@@ -95,55 +108,45 @@ def _number_of(name: Any, model: Model) -> int:
 
 
 class Contributions:
-    """Contributions of features to the raw scores of a model.
+    """Contributions of features to the raw scores of some trees.
 
     Parameters
     ----------
-    model : Model
-    first_round, last_round : int
-        Rounds `first_round .. last_round - 1` are explained; None: up to the last.
+    forest : _core.Forest
+    mapper : BinMapper
+        From features to codes.
+    unit : Unit
+    trees : (int, int)
+        Trees `trees[0] .. trees[1] - 1` are explained.
     background : FeatureTable or CodedRows, optional
         Rows that stand for what is usual: what is not known of a row is as in them. None: as the training
-        rows were that the model's nodes have counted.
+        rows were that the nodes have counted.
     n_threads : int
 
     Raises
     ------
     ValueError
-        Where the model was saved without its counts and there is no background; where a background has no
-        rows.
+        Where a background has no rows.
     """
 
     def __init__(
         self,
-        model: Model,
-        first_round: int = 0,
-        last_round: int | None = None,
+        forest: _core.Forest,
+        mapper: Any,
+        unit: Unit,
+        trees: tuple[int, int],
         background: FeatureTable | CodedRows | None = None,
         n_threads: int = 1,
     ):
-        self.model, self.n_threads = model, n_threads
-        last_round = model.n_rounds if last_round is None else last_round
-        if not 0 <= first_round <= last_round <= model.n_rounds:
-            raise ValueError(
-                f"Rounds {first_round} to {last_round} were asked for, but the model has "
-                f"{model.n_rounds} rounds."
-            )
-        first, last = np.searchsorted(model.round_of_tree, [first_round, last_round]).tolist()
-        self._trees = first, last
+        self._forest, self._mapper, self._unit, self._trees = forest, mapper, unit, trees
+        self._n_threads, self._n_features = n_threads, len(mapper.n_bins_)
         if background is None:
-            if not model.has_statistics:
-                raise ValueError(
-                    "What is not known of a row is judged by how many training rows each node had, which "
-                    "this model was saved without (statistics=False): pass a background, rows that stand for "
-                    "what is usual."
-                )
-            self._core = _core.Explainer(model.forest, first, last)
+            self._core = _core.Explainer(forest, *trees)
             return
         if background.n_rows == 0:
             raise ValueError("The background has no rows; it needs at least one.")
         codes, features = self._read(background, slice(0, background.n_rows))
-        self._core = _core.Explainer(model.forest, first, last, codes, features, n_threads)
+        self._core = _core.Explainer(forest, *trees, codes, features, n_threads)
 
     def base_values(self, outputs: ChosenOutputs) -> np.ndarray:
         """The raw scores of a row of which nothing is known.
@@ -153,12 +156,12 @@ class Contributions:
         ndarray, float64, in the shape of `outputs.numbers`
             In the unit of y; NaN where a row has no output.
         """
-        model, numbers = self.model, outputs.numbers
+        unit, numbers = self._unit, outputs.numbers
         different = np.unique(numbers[numbers >= 0])
-        base = model.base_score[different] + self._core.expect(different.astype(np.int32))
-        if model.target_scale is not None and model.target_offset is not None:
-            base = base * model.target_scale[different] + model.target_offset[different]
-        of_all = np.full(model.n_outputs, np.nan)
+        base = unit.base[different] + self._core.expect(different.astype(np.int32))
+        if unit.scale is not None and unit.offset is not None:
+            base = base * unit.scale[different] + unit.offset[different]
+        of_all = np.full(len(unit.base), np.nan)
         of_all[different] = base
         return np.where(numbers >= 0, of_all[numbers], np.nan)
 
@@ -196,13 +199,13 @@ class Contributions:
         self, rows: FeatureTable | CodedRows, outputs: ChosenOutputs, interactions: bool = False
     ) -> Iterator[tuple[slice, np.ndarray]]:
         """Yield (rows, contributions) of some rows after the other, so that memory stays bounded."""
-        per_row = self.model.n_features ** (2 if interactions else 1) * outputs.numbers.shape[-1]
+        per_row = self._n_features ** (2 if interactions else 1) * outputs.numbers.shape[-1]
         size = max(1, _CHUNK_VALUES // per_row)
         for part in _parts(rows.n_rows, size):
             yield part, self.values(_rows(rows, part), outputs.rows(part), interactions)
 
     def _zeros(self, n_rows: int, n_outputs: int, interactions: bool) -> np.ndarray:
-        features = (self.model.n_features,) * (2 if interactions else 1)
+        features = (self._n_features,) * (2 if interactions else 1)
         shape = n_rows, *features, n_outputs
         try:
             return np.zeros(shape, np.float32)
@@ -222,10 +225,9 @@ class Contributions:
         out: np.ndarray,
     ) -> None:
         """Add contributions of rows `part` to `out`, which is of these rows."""
-        model = self.model
-        scale = None if model.target_scale is None else model.target_scale[outputs]
+        scale = None if self._unit.scale is None else self._unit.scale[outputs]
         numbers = outputs.astype(np.int32)
-        bytes_per_row = model.n_features + 4 * len(model.forest.regressors(*self._trees))
+        bytes_per_row = self._n_features + 4 * len(self._forest.regressors(*self._trees))
         size = max(1, _CHUNK_BYTES // max(1, bytes_per_row))
         for some in _parts(part.stop, size, part.start):
             codes, features = self._read(rows, some)
@@ -235,7 +237,7 @@ class Contributions:
                 numbers,
                 scale=scale,
                 interactions=interactions,
-                n_threads=self.n_threads,
+                n_threads=self._n_threads,
                 features=features,
             )
 
@@ -243,9 +245,9 @@ class Contributions:
         """Codes, and what linear leaves read, of some rows."""
         some = _rows(rows, part)
         if isinstance(some, FeatureTable):
-            codes = self.model.codes_of(some, *self._trees, self.n_threads)
-            return codes, self.model.regressors_of(some, *self._trees)
-        if some.features is None and len(self.model.forest.regressors(*self._trees)):
+            codes = codes_of(self._forest, self._mapper, some, *self._trees, self._n_threads)
+            return codes, regressors_of(self._forest, some, *self._trees)
+        if some.features is None and len(self._forest.regressors(*self._trees)):
             raise ValueError(
                 "The model has linear leaves, which read the features themselves, but only their bins were "
                 "given; explain X instead of a Dataset."

@@ -32,7 +32,7 @@ class Explainer {
   // What is unknown of a row is as in the rows of a background, of which there is at least one; `features`
   // where leaves are linear. Nothing of it is kept but what trees read.
   Explainer(const Forest& forest, TreeRange range, const CodeMatrix& background,
-            const FeatureMatrix& features, int n_threads);
+            const FeatureMatrix& features, const Workers& workers);
   ~Explainer();
 
   int32_t n_outputs() const { return n_outputs_; }
@@ -43,7 +43,7 @@ class Explainer {
   // out (n_rows, F, n), or with interactions (n_rows, F, F, n), F being codes.n_features, += contributions,
   // in float32.
   void explain(const CodeMatrix& codes, const FeatureMatrix& features, const ExplainedOutputs& outputs,
-               bool interactions, float* out, int n_threads) const;
+               bool interactions, float* out, const Workers& workers) const;
 
  private:
   struct Part;
@@ -59,7 +59,7 @@ class Explainer {
   void copy_codes(const CodeMatrix& codes, int64_t row, int n, uint8_t* to) const;
   void copy_features(const FeatureMatrix& features, int64_t row, int n, float* to) const;
   void find_leaves_of_background(const Forest& forest, TreeRange range, const CodeMatrix& background,
-                                 const FeatureMatrix& features, int n_threads);
+                                 const FeatureMatrix& features, const Workers& workers);
   void expect_hybrids(const Part& part, const OutputChunk& chunk, double* expected) const;
   std::vector<double> expected_of(const Part& part, const OutputChunk& chunk) const;
   HybridBackground hybrid_background(const Part& part, const LeafPaths& paths) const;

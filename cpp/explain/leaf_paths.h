@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/contributions.h"
+#include "explain/kernels/contributions.h"
 #include "leaves/leaf_block.h"
 #include "tree.h"
 

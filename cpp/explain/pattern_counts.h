@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "coalitions.h"
-#include "kernels/contributions.h"
+#include "explain/kernels/contributions.h"
 
 namespace polyleaf {
 

@@ -41,7 +41,7 @@ void LeafSlots::sort(const LeafGames& games, int32_t n_slots) {
 
 LeafPayloads::LeafPayloads(const LeafPaths& paths, const LeafView& leaves, int32_t output,
                            const OutputChunk& chunk, const std::vector<double>& centre)
-    : paths_(paths), kind_(leaves.kind), output_(output) {
+    : paths_(paths), names_outputs_(leaves.kind->names_outputs), output_(output) {
   if (output < 0) {
     n_columns_ = chunk.n;
   } else if (chunk.position_of[output] >= 0) {
@@ -49,9 +49,12 @@ LeafPayloads::LeafPayloads(const LeafPaths& paths, const LeafView& leaves, int32
     position_ = chunk.position_of[output];
   }
   if (n_columns_ == 0) return;
-  if (kind_ == LeafKind::dense) read_dense(leaves, chunk, centre);
-  if (kind_ == LeafKind::sparse) read_sparse(leaves, chunk);
-  if (kind_ == LeafKind::linear) read_linear(leaves, chunk, centre);
+  if (names_outputs_)
+    read_sparse(leaves, chunk);
+  else if (leaves.kind->is_linear)
+    read_linear(leaves, chunk, centre);
+  else
+    read_dense(leaves, chunk, centre);
 }
 
 void LeafPayloads::read_dense(const LeafView& leaves, const OutputChunk& chunk,
@@ -114,7 +117,7 @@ void LeafPayloads::add(const LeafSlots& slots, const float* coefficients,
                        const ContributionTile& tile) const {
   if (n_columns_ == 0) return;
   const ContributionKernels& kernels = POLYLEAF_SELECT(contribution_kernels);
-  if (kind_ != LeafKind::sparse) {
+  if (!names_outputs_) {
     for (size_t i = 0; i < slots.occurring.size(); ++i)
       kernels.add_terms(slots.terms.data() + slots.begin[i], slots.begin[i + 1] - slots.begin[i],
                         coefficients, values_.data(), n_columns_, n_columns_, tile.n_rows,

@@ -14,10 +14,10 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from .contributions import choose_outputs
-from .model import Model
-from .readers import FORMATS
-from .table import ReadError
+from polyleaf.files.opening import ReadError
+from polyleaf.files.readers import FORMATS
+from polyleaf.model import Model
+from polyleaf.model.contributions import choose_outputs
 
 __all__ = ["ContributionWriter"]
 
@@ -39,7 +39,8 @@ class ContributionWriter:
 
     def __init__(self, model: Model, outputs: Sequence[int | str], out: Path | None, stream: TextIO):
         self._features = [model.feature_name(f) for f in range(model.n_features)]
-        self._outputs = [model.output_name(k) for k in choose_outputs(outputs, model).numbers.tolist()]
+        chosen = choose_outputs(outputs, model.n_outputs, model.output_names)
+        self._outputs = [model.output_name(k) for k in chosen.numbers.tolist()]
         self._out, self._stream = out, stream
 
     def write(self, base: np.ndarray, chunks: Iterable[tuple[slice, np.ndarray]]) -> None:

@@ -38,7 +38,7 @@ class PathWriter {
     climb(node, branches);
     for (size_t i = 0; i < steps_.size(); ++i)
       if (!steps_[i].used) add_feature(i, path);
-    if (leaves.kind == LeafKind::linear) add_regressors(leaves, path);
+    if (leaves.kind->is_linear) add_regressors(leaves, path);
     paths_.leaves.push_back(path);
   }
 
