@@ -9,7 +9,7 @@
 
 #include "arrays.h"
 #include "explain/explainer.h"
-#include "forest.h"
+#include "forest/forest.h"
 #include "leaf_blocks.h"
 #include "workers_caster.h"
 

@@ -1,10 +1,10 @@
-#include "clipped_slopes.h"
+#include "explain/clipped_slopes.h"
 
 #include <algorithm>
 #include <stdexcept>
 #include <string>
 
-#include "coalitions.h"
+#include "explain/coalitions.h"
 
 namespace polyleaf {
 

@@ -1,4 +1,4 @@
-#include "coalitions.h"
+#include "explain/coalitions.h"
 
 namespace polyleaf {
 

@@ -1,4 +1,4 @@
-#include "explainer.h"
+#include "explain/explainer.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "parallel.h"
+#include "base/parallel.h"
 
 namespace polyleaf {
 namespace {

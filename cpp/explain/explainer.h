@@ -12,9 +12,9 @@
 #include <memory>
 #include <vector>
 
-#include "forest.h"
-#include "leaf_games.h"
-#include "leaf_payloads.h"
+#include "explain/leaf_games.h"
+#include "explain/leaf_payloads.h"
+#include "forest/forest.h"
 
 namespace polyleaf {
 

@@ -1,10 +1,10 @@
-#include "hybrid_rows.h"
+#include "explain/hybrid_rows.h"
 
 #include <algorithm>
 #include <stdexcept>
 #include <string>
 
-#include "clipped_slopes.h"
+#include "explain/clipped_slopes.h"
 
 namespace polyleaf {
 

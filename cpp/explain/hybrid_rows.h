@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "coalitions.h"
+#include "explain/coalitions.h"
 
 namespace polyleaf {
 

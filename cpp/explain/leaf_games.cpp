@@ -1,4 +1,4 @@
-#include "leaf_games.h"
+#include "explain/leaf_games.h"
 
 #include <algorithm>
 

@@ -16,11 +16,11 @@
 #include <memory>
 #include <vector>
 
-#include "buffer.h"
-#include "coalitions.h"
-#include "leaf_paths.h"
-#include "pattern_counts.h"
-#include "quadrature.h"
+#include "base/buffer.h"
+#include "explain/coalitions.h"
+#include "explain/leaf_paths.h"
+#include "explain/pattern_counts.h"
+#include "explain/quadrature.h"
 
 namespace polyleaf {
 

@@ -1,4 +1,4 @@
-#include "leaf_paths.h"
+#include "explain/leaf_paths.h"
 
 #include <algorithm>
 

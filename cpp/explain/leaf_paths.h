@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "explain/kernels/contributions.h"
+#include "grower/tree.h"
 #include "leaves/leaf_block.h"
-#include "tree.h"
 
 namespace polyleaf {
 

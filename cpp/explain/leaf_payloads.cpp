@@ -1,4 +1,4 @@
-#include "leaf_payloads.h"
+#include "explain/leaf_payloads.h"
 
 #include <algorithm>
 #include <array>
@@ -50,7 +50,7 @@ LeafPayloads::LeafPayloads(const LeafPaths& paths, const LeafView& leaves, int32
   }
   if (n_columns_ == 0) return;
   if (names_outputs_)
-    read_sparse(leaves, chunk);
+    read_topk(leaves, chunk);
   else if (leaves.kind->is_linear)
     read_linear(leaves, chunk, centre);
   else
@@ -68,7 +68,7 @@ void LeafPayloads::read_dense(const LeafView& leaves, const OutputChunk& chunk,
     }
 }
 
-void LeafPayloads::read_sparse(const LeafView& leaves, const OutputChunk& chunk) {
+void LeafPayloads::read_topk(const LeafView& leaves, const OutputChunk& chunk) {
   std::vector<float> values;
   for (const LeafPath& path : paths_.leaves) {
     entry_begin_.push_back(static_cast<int64_t>(values.size()));

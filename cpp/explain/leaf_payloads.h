@@ -11,10 +11,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "buffer.h"
-#include "clipped_slopes.h"
-#include "hybrid_rows.h"
-#include "leaf_games.h"
+#include "base/buffer.h"
+#include "explain/clipped_slopes.h"
+#include "explain/hybrid_rows.h"
+#include "explain/leaf_games.h"
 
 namespace polyleaf {
 
@@ -92,7 +92,7 @@ class LeafPayloads {
 
  private:
   void read_dense(const LeafView& leaves, const OutputChunk& chunk, const std::vector<double>& centre);
-  void read_sparse(const LeafView& leaves, const OutputChunk& chunk);
+  void read_topk(const LeafView& leaves, const OutputChunk& chunk);
   void read_linear(const LeafView& leaves, const OutputChunk& chunk, const std::vector<double>& centre);
   void add_clipped(int32_t l, const ProductGame& game, const LeafSlots& slots, const uint8_t* held,
                    const TileRows& rows, PayloadScratch& scratch, const ContributionTile& tile) const;
@@ -101,9 +101,9 @@ class LeafPayloads {
   bool names_outputs_;
   int32_t output_, n_columns_ = 0,
                    position_ = 0;     // outputs of the chunk that the tree is for: where they begin
-  Buffer<float> values_;              // dense, linear: [leaf][column], centred. Sparse: a number an entry
-  std::vector<int64_t> entry_begin_;  // sparse: of each leaf
-  std::vector<int32_t> positions_;    // sparse: of each entry
+  Buffer<float> values_;              // dense, linear: [leaf][column], centred. Top-k: a number an entry
+  std::vector<int64_t> entry_begin_;  // top-k: of each leaf
+  std::vector<int32_t> positions_;    // top-k: of each entry
   Buffer<float> weights_, intercept_, lower_, upper_;  // linear: [entry][column], [leaf][column]
   std::vector<float> centre_;                          // linear: of each entry
 };

@@ -1,4 +1,4 @@
-#include "pattern_counts.h"
+#include "explain/pattern_counts.h"
 
 #include <algorithm>
 #include <bit>

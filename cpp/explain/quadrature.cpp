@@ -1,4 +1,4 @@
-#include "quadrature.h"
+#include "explain/quadrature.h"
 
 namespace polyleaf {
 namespace {

@@ -1,9 +1,9 @@
 // Kernels of contributions (contributions.h). A row's numbers never meet another row's, and every sum of one
 // row runs in one order, so all instruction sets give the same bits.
-#include "contributions.h"
+#include "explain/kernels/contributions.h"
 
-#include "kernels/eight.h"
-#include "kernels/lanes.h"
+#include "base/kernels/eight.h"
+#include "base/kernels/lanes.h"
 
 namespace polyleaf::POLYLEAF_ISA_NAMESPACE {
 namespace {

@@ -10,7 +10,7 @@
 #pragma once
 #include <cstdint>
 
-#include "isa.h"
+#include "base/isa.h"
 
 namespace polyleaf {
 
