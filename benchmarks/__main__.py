@@ -216,7 +216,7 @@ def _results(options: argparse.Namespace) -> int:
     kept = Store(options.folder / "papers.jsonl")
     studies = [(paper, kept) for paper in papers.all_papers().values()]
     studies.append((defaults.PAPER, Store(options.folder / "defaults.jsonl")))
-    files = [options.folder / f"{kind}.json" for kind in ("peers", "kernels")]
+    files = [options.folder / f"{kind}.json" for kind in ("peers", "explain", "kernels")]
     text = results.page(
         studies, [report.read(path) for path in files if path.is_file()], options.to.parent / "images"
     )

@@ -128,8 +128,8 @@ void Explainer::prepare() {
     for (const LeafPaths& paths : part.paths) most = std::max(most, paths.most_features());
   if (has_background_ && most > kMostCountedFeatures)
     throw std::invalid_argument("A leaf lies behind splits on " + std::to_string(most) +
-                                " features; against a " + "background " +
-                                std::to_string(kMostCountedFeatures) + " are the most. Explain without one.");
+                                " features; against a background " + std::to_string(kMostCountedFeatures) +
+                                " are the most. Explain without one.");
   rules_.prepare(most);
 }
 
@@ -396,14 +396,13 @@ void Explainer::explain_chunk(const Group& group, const std::vector<LeafPayloads
     worker.tile.reserve(size);
     std::fill_n(worker.tile.data(), size, 0.0f);
     const ContributionTile tile{worker.tile.data(), n, (n_rows + kRowStep - 1) / kRowStep * kRowStep};
-    explain_tile(group, payloads, work, rows.begin, n_rows, n, worker, tile);
+    explain_tile(group, payloads, work, rows.begin, n_rows, worker, tile);
     write_tile(group, work, rows.begin, n_rows, first, tile);
   });
 }
 
 void Explainer::explain_tile(const Group& group, const std::vector<LeafPayloads>& payloads, const Work& work,
-                             int64_t row, int n_rows, int32_t, Worker& worker,
-                             const ContributionTile& tile) const {
+                             int64_t row, int n_rows, Worker& worker, const ContributionTile& tile) const {
   const ContributionKernels& kernels = POLYLEAF_SELECT(contribution_kernels);
   worker.codes.reserve(features_.size() * kTileRows);
   copy_codes(work.codes, row, n_rows, worker.codes.data());

@@ -69,8 +69,7 @@ class Explainer {
   void explain_chunk(const Group& group, const std::vector<LeafPayloads>& payloads, const Work& work,
                      int64_t first, int32_t n, int rows_together) const;
   void explain_tile(const Group& group, const std::vector<LeafPayloads>& payloads, const Work& work,
-                    int64_t row, int n_rows, int32_t n_outputs, Worker& worker,
-                    const ContributionTile& tile) const;
+                    int64_t row, int n_rows, Worker& worker, const ContributionTile& tile) const;
   void write_tile(const Group& group, const Work& work, int64_t row, int n_rows, int64_t first,
                   const ContributionTile& tile) const;
 

@@ -17,8 +17,7 @@ void HybridRows::choose_free(const HybridLeaf& leaf, const RowAtLeaf& explained,
     throw std::invalid_argument(
         "A linear leaf has " + std::to_string(free_.size()) +
         " regressors that differ between a row and one of the background; its contributions take a look at "
-        "every "
-        "set of them, and " +
+        "every set of them, and " +
         std::to_string(kMostClippedRegressors) +
         " are the most. Train with fewer linear_features, or explain without a background.");
 }
