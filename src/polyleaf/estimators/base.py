@@ -23,6 +23,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
+from polyleaf.explain.explained import Explained, in_chunks, mean_magnitude
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable
 from polyleaf.inputs.targets import Target, TargetEncoding, encode_sparse
@@ -87,7 +88,7 @@ def document(cls: _Class) -> _Class:
     return cls
 
 
-class PolyleafEstimator(BaseEstimator, SharedParameters):
+class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     """What regressor and classifier have in common."""
 
     if TYPE_CHECKING:  # declared by each for itself
@@ -540,22 +541,33 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
         return gains / total if total > 0 else gains
 
     def feature_importance(
-        self, kind: Literal["gain", "split", "cover"] = "gain", per_output: bool = False
+        self,
+        kind: Literal["gain", "split", "cover", "shap"] = "gain",
+        per_output: bool = False,
+        X: Any = None,
     ) -> np.ndarray:
-        """What each feature does in the splits of all trees: sums, not normalised.
+        """What each feature does in the splits of all trees (sums, not normalised), or to raw scores.
 
         Parameters
         ----------
-        kind : {"gain", "split", "cover"}
-            Gain averaged over outputs; number of splits; summed curvature of the rows they split.
+        kind : {"gain", "split", "cover", "shap"}
+            Gain averaged over outputs; number of splits; summed curvature of the rows they split; mean
+            magnitude of the contributions (`shap_values`) to the raw scores of the rows of X.
         per_output : bool
-            Gains of each output for itself ("gain" only).
+            Each output for itself ("gain" and "shap" only).
+        X : array, sparse matrix, table or Dataset of shape (n_rows, n_features), optional
+            "shap" only: the rows, of a test set say.
 
         Returns
         -------
         ndarray of shape (n_features,), or (n_outputs, n_features); float64
         """
         check_is_fitted(self)
+        if kind == "shap":
+            if X is None:
+                raise ValueError("Importance of kind='shap' is that for some rows: pass them as X.")
+            magnitude = mean_magnitude(in_chunks(self, X))
+            return magnitude if per_output else magnitude.mean(axis=0)
         return self.model_.feature_importance(kind, per_output)
 
     # --- files ---------------------------------------------------------------------------------------
