@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from polyleaf import callbacks, explain, files, metrics, objectives, projections, recipes, sketches
+    from polyleaf import callbacks, explain, export, files, metrics, objectives, projections, recipes, sketches
     from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor, load_model
     from polyleaf.inputs.binning import BinMapper
     from polyleaf.inputs.dataset import Dataset
@@ -29,6 +29,7 @@ _HOME = {
 _MODULES = (
     "callbacks",
     "explain",
+    "export",
     "files",
     "metrics",
     "objectives",
@@ -45,6 +46,7 @@ __all__ = [
     "PolyleafRegressor",
     "callbacks",
     "explain",
+    "export",
     "files",
     "load_model",
     "metrics",
