@@ -14,6 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +24,8 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_array
 
 from polyleaf.inputs.csr import canonical, row_of
+from polyleaf.inputs.frames import refuse_lazy, repeated
+from polyleaf.inputs.objects import first_that_is_no_number, is_missing, nulls_as_nan, what
 
 __all__ = ["Target", "TargetEncoding", "encode_classification", "encode_regression", "encode_sparse"]
 
@@ -30,6 +33,7 @@ Kind = Literal["regression", "binary", "multiclass", "multilabel"]
 
 # Sums of float32 gradients are squared in the split search: above this, n rows of them overflow to infinity.
 _LARGEST_SUM = 1e18
+_MANY_CLASSES = 20  # fewer may be many for few rows, and meant
 _SMALLEST = 1e-15  # ... and the squares of smaller ones vanish
 
 
@@ -315,6 +319,7 @@ def encode_classification(
     if like is None:
         classes, ids = _unique(labels, "y")
         _check_two_classes(classes, ids, weight)
+        _check_class_count(classes, len(labels))
         encoding = _class_encoding(classes, one_vs_rest)
     else:
         if like.kind == "multilabel":
@@ -358,7 +363,7 @@ def encode_sparse(
     ValueError
         Where y or the weights are not what they should be.
     """
-    given = y if scipy.sparse.issparse(y) else _finite(_as_numpy(y), name, "error", np.float32)
+    given = y if scipy.sparse.issparse(y) else _finite(_as_numpy(y, name), name, "error", np.float32)
     values = canonical(given, name, repeated="refuse")
     n_rows, n_outputs = values.shape
     weight = _check_weight(sample_weight, n_rows, 0, name)
@@ -422,12 +427,16 @@ def _encode_multilabel(
 # --- reading y ---
 
 
-def _as_numpy(y: Any) -> Any:
+def _as_numpy(y: Any, name: str = "y") -> Any:
     """SciPy, polars and Arrow as NumPy; pandas as it is, because check_array knows its missing values."""
     if y is None:
         raise ValueError("This estimator requires y to be passed, but the target y is None.")
+    refuse_lazy(y, name)
     if scipy.sparse.issparse(y):
         return y.toarray()
+    names = getattr(y, "column_names", getattr(y, "columns", None))
+    if names is not None and (twice := repeated(list(names))) is not None:
+        raise ValueError(f"{name} has several columns of the name {twice!r}: rename all but one of them.")
     if hasattr(y, "iloc"):
         return y
     if hasattr(y, "column_names") and hasattr(y, "columns"):  # an Arrow table
@@ -436,8 +445,8 @@ def _as_numpy(y: Any) -> Any:
         return np.asarray(y)
     except ValueError:
         raise ValueError(
-            "y holds lists of different lengths. Several labels per row go into an indicator matrix of 0 and "
-            "1: sklearn.preprocessing.MultiLabelBinarizer makes one."
+            f"{name} holds lists of different lengths. Several labels per row go into an indicator matrix of "
+            "0 and 1: sklearn.preprocessing.MultiLabelBinarizer makes one."
         ) from None
 
 
@@ -465,10 +474,36 @@ def _finite(y: Any, name: str, missing: str, dtype: Any) -> np.ndarray:
 
 
 def _regression_values(y: Any, name: str, missing: str) -> np.ndarray:
-    values = _finite(_as_numpy(y), name, missing, [np.float64, np.float32])
+    given, dtypes = _as_numpy(y, name), [np.float64, np.float32]
+    try:
+        values = _finite(given, name, missing, dtypes)
+    except (TypeError, ValueError):
+        if np.asarray(given).dtype.kind not in "OUST":
+            raise
+        objects = nulls_as_nan(np.asarray(given, dtype=object))
+        place = first_that_is_no_number(objects)
+        if place is not None:
+            raise ValueError(_not_a_number(objects[place], place, name)) from None
+        values = _finite(objects.astype(np.float64), name, missing, dtypes)
     if values.ndim > 2 or (values.ndim == 2 and values.shape[1] == 0):
         raise ValueError(f"{name} must have shape (n_rows,) or (n_rows, n_outputs), got {values.shape}.")
     return values
+
+
+def _not_a_number(value: Any, place: tuple[int, ...], name: str) -> str:
+    """A sentence about what a regressor cannot learn."""
+    where = f"row {place[0]}" + "".join(f", column {column}" for column in place[1:])
+    if isinstance(value, str):
+        return (
+            f"{name} holds the text {value!r} in {where}, and a regressor learns numbers: use "
+            "PolyleafClassifier for labels, or correct the cell."
+        )
+    if isinstance(value, list | tuple | np.ndarray):
+        return (
+            f"{name} holds {what(value)} in {where}: several targets go into a matrix (n_rows, n_outputs), "
+            f"as numpy.stack({name}) makes one."
+        )
+    return f"{name} holds {what(value)} in {where}, which is no number: convert it (a date to days, say)."
 
 
 def _is_multilabel(y: Any, missing: str) -> bool:
@@ -495,7 +530,7 @@ def _is_multilabel(y: Any, missing: str) -> bool:
 
 
 def _indicator_values(y: Any, name: str, missing: str) -> np.ndarray:
-    values = _finite(_as_numpy(y), name, missing, np.float32)
+    values = _finite(_as_numpy(y, name), name, missing, np.float32)
     if values.ndim != 2:
         raise ValueError(f"{name} must be an indicator matrix (n_rows, n_labels), got shape {values.shape}.")
     wrong = ~((values == 0) | (values == 1) | np.isnan(values))
@@ -508,12 +543,36 @@ def _indicator_values(y: Any, name: str, missing: str) -> np.ndarray:
 
 
 def _label_vector(y: Any, name: str, warn: bool = False) -> np.ndarray:
-    labels = _finite(_as_numpy(y), name, "error", None)
+    given = _as_numpy(y, name)
+    _check_label_objects(np.asarray(given), name)
+    labels = _finite(given, name, "error", None)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = _ravel_column(labels)[0] if warn else labels[:, 0]
     if labels.ndim != 1:
         raise ValueError(f"{name} must hold one label per row, got shape {labels.shape}.")
     return labels
+
+
+def _check_label_objects(labels: np.ndarray, name: str) -> None:
+    """Of Python objects, the first that is no label."""
+    if labels.dtype != object or labels.ndim != 1:
+        return
+    for row, label in enumerate(labels.tolist()):
+        if is_missing(label):
+            raise ValueError(
+                f"Input {name} contains NaN: row {row} has no label. A row whose only class is unknown "
+                "teaches nothing, so remove it."
+            )
+        if isinstance(label, list | tuple | set | np.ndarray):
+            raise ValueError(
+                f"{name} holds {what(label)} in row {row}. Several labels per row go into an indicator "
+                "matrix of 0 and 1: sklearn.preprocessing.MultiLabelBinarizer makes one."
+            )
+        if not isinstance(label, str | bytes | Number | np.generic):
+            raise ValueError(
+                f"{name} holds {what(label)} in row {row}: labels are text, numbers or booleans, so convert "
+                "them to text."
+            )
 
 
 def _unique(labels: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -566,7 +625,7 @@ def _check_weight(sample_weight: Any, n_rows: int, n_columns: int, name: str) ->
     """float32 `(n_rows,)` or, where `n_columns` > 0 allows it, `(n_rows, n_columns)`."""
     if sample_weight is None:
         return None
-    sample_weight = _as_numpy(sample_weight)
+    sample_weight = _as_numpy(sample_weight, "sample_weight")
     if np.ndim(sample_weight) == 0:
         sample_weight = np.full(n_rows, sample_weight)
     weight = check_array(
@@ -630,6 +689,16 @@ def _check_two_classes(classes: np.ndarray, ids: np.ndarray, weight: np.ndarray 
                 f"Only one class, {classes.tolist()[present[0]]!r}, has rows of positive weight: "
                 "a classifier needs two classes at least."
             )
+
+
+def _check_class_count(classes: np.ndarray, n_rows: int) -> None:
+    if len(classes) > _MANY_CLASSES and 2 * len(classes) > n_rows:
+        some = ", ".join(map(repr, classes[:3].tolist()))
+        raise ValueError(
+            f"y has {len(classes)} different labels ({some}, ...) in {n_rows} rows: almost as many classes "
+            "as rows, of which none can be learned. Numbers are for PolyleafRegressor; a stray cell of text "
+            "makes labels of them, so correct it. Of classes that are meant, keep those with several rows."
+        )
 
 
 def _mean_and_deviation(columns: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
