@@ -92,14 +92,14 @@ def test_line_15_nulls_in_objects_are_missing_targets():
 
 def test_line_14_a_regressor_given_labels_names_the_classifier():
     for labels in (["a", "b"] * 15, pd.Series(["a", "b"] * 15, dtype="category"), np.array(["a", "b"] * 15)):
-        with pytest.raises(ValueError, match="text 'a' in row 0.*PolyleafClassifier"):
+        with pytest.raises(ValueError, match=r"text 'a' in row 0.*PolyleafClassifier"):
             regressor().fit(PLAIN, labels)
 
 
 def test_line_6_almost_as_many_classes_as_rows_is_an_error():
     stray = ["?unknown", *map(str, NUMBERS[1:])]
     for labels in (stray, NUMBERS):
-        with pytest.raises(ValueError, match="30 different labels .* in 30 rows.*PolyleafRegressor"):
+        with pytest.raises(ValueError, match=r"30 different labels .* in 30 rows.*PolyleafRegressor"):
             PolyleafClassifier(n_estimators=1).fit(PLAIN, labels)
     few = np.arange(12) // 2 * 2
     assert len(PolyleafClassifier(n_estimators=1).fit(PLAIN[:12], few).classes_) == 6

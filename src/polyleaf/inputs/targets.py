@@ -79,6 +79,7 @@ class TargetEncoding:
         ValueError
             Where its shape differs, or it holds labels that training has not seen.
         """
+        self.check_names(y, sample_weight, name)
         if self.kind == "regression":
             values = _regression_values(y, name, self.missing)
             self._check_shape(values.shape, name)
@@ -93,6 +94,12 @@ class TargetEncoding:
             )
         ids = self._class_ids(_label_vector(y, name), name)
         return self._with_ids(ids, _check_weight(sample_weight, len(ids), 0, name))
+
+    def check_names(self, y: Any, sample_weight: Any, name: str) -> None:
+        """Refuse columns of a further y, and of weights, that are not those of the training y, in order."""
+        if not self.one_dimensional:
+            _check_same_names(_names_given(y), self.output_names, name)
+            _check_names_of_weights(sample_weight, self.output_names, name)
 
     @property
     def _weight_columns(self) -> int:
@@ -258,6 +265,7 @@ def encode_regression(
     names = None if one_dimensional else _column_names(y)
     columns = values[:, None] if values.ndim == 1 else values
     weight = _check_weight(sample_weight, len(values), 0 if one_dimensional else columns.shape[1], "y")
+    _check_names_of_weights(sample_weight, names, "y")
     _check_every_output_has_weight(columns, weight, names)
     offset, scale = _mean_and_deviation(columns, weight) if normalize else (None, None)
     if not normalize:
@@ -375,6 +383,7 @@ def encode_sparse(
         if like.kind != kind or like.one_dimensional:
             raise ValueError(f"The model was fitted on another kind of target than {name}, which is {kind}.")
         like._check_shape(values.shape, name)
+        like.check_names(y, None, name)
         return Target(values, weight, like)
     if values.nnz == 0:
         raise ValueError(f"{name} holds nothing but zeros, so there is nothing to learn.")
@@ -405,11 +414,13 @@ def _encode_multilabel(
     n_labels = values.shape[1]
     weight = _check_weight(sample_weight, len(values), n_labels, "y")
     names = _column_names(y)
+    _check_names_of_weights(sample_weight, names, "y")
     _check_every_output_has_weight(values, weight, names)
     if like is not None:
         if like.kind != "multilabel":
             raise ValueError("The model to go on from has one class per row, but y is an indicator matrix.")
         like._check_shape(values.shape, "y")
+        like.check_names(y, None, "y")
     encoding = like or TargetEncoding(
         kind="multilabel",
         n_outputs=n_labels,
@@ -455,6 +466,39 @@ def _column_names(y: Any) -> tuple[str, ...] | None:
     if columns is None and np.ndim(y) == 2:
         columns = getattr(y, "columns", None)  # pandas, polars
     return None if columns is None else tuple(str(column) for column in columns)
+
+
+def _names_given(data: Any) -> tuple[str, ...] | None:
+    """Names of the columns of y or of weights, where somebody gave them: not the numbers of pandas."""
+    names = _column_names(data)
+    return None if names is None or names == tuple(map(str, range(len(names)))) else names
+
+
+def _check_same_names(names: tuple[str, ...] | None, known: tuple[str, ...] | None, what: str) -> None:
+    if names is None or known is None or names == known or known == tuple(map(str, range(len(known)))):
+        return
+    if sorted(names) == sorted(known):
+        raise ValueError(
+            f"The columns of {what} are those of the training y in another order, "
+            f"{_some(names)} for {_some(known)}: reorder them."
+        )
+    unknown = next((name for name in names if name not in known), None)
+    if unknown is not None:
+        raise ValueError(
+            f"{what} has a column {unknown!r}, which the training y does not have: its columns are "
+            f"{_some(known)}, and have to come in this order."
+        )
+
+
+def _check_names_of_weights(sample_weight: Any, known: tuple[str, ...] | None, what: str) -> None:
+    """Weights may have names of their own, but not those of y at other places."""
+    names = None if sample_weight is None else _names_given(sample_weight)
+    if names is not None and known is not None and set(names) & set(known):
+        _check_same_names(names, known, f"sample_weight of {what}")
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
 
 
 def _finite(y: Any, name: str, missing: str, dtype: Any) -> np.ndarray:
