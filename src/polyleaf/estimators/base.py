@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral
@@ -34,7 +35,7 @@ from polyleaf.settings.declaration import numpydoc
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.settings.settings import settings_of
 from polyleaf.threads import effective_threads
-from polyleaf.training.boosting import boost
+from polyleaf.training.boosting import Boosted, boost
 from polyleaf.training.prepare import (
     FeatureReader,
     Given,
@@ -142,6 +143,8 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
         ------
         ValueError
             Where data or parameters are not what they should be; the message says what and where.
+        KeyboardInterrupt
+            After Ctrl-C, as `on_interrupt` has it; the estimator is fitted with the rounds before it.
         """
         given = Given("training", X, y, sample_weight).completed()
         start, n_threads = self._starting_model(init_model), effective_threads(self.n_jobs)
@@ -155,7 +158,7 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
         ready = prepare(self, given, target, further, metrics, start, seeds, n_threads)
         target, encoding = ready.target, target.encoding
         with self._all_callbacks(callbacks, rounds, metrics if ready.eval_sets else []) as all_callbacks:
-            model, self.evals_result_, per_output = boost(
+            trained = boost(
                 ready.dataset,
                 target.values,
                 target.weight,
@@ -171,12 +174,24 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
                 projection=ready.projection,
                 metadata=self._metadata(encoding, ready.projection),
             )
-        self._adopt(model, encoding)
+        self._take(trained, encoding)
+        return self
+
+    def _take(self, trained: Boosted, encoding: TargetEncoding) -> None:
+        """Take over what was trained, also where Ctrl-C has ended the training."""
+        self._adopt(trained.model, encoding)
+        self.evals_result_ = trained.evals_log
         self.evals_result_per_output_ = {
             name: {metric: np.array(rows) for metric, rows in metrics.items()}
-            for name, metrics in per_output.items()
+            for name, metrics in trained.outputs_log.items()
         }
-        return self
+        if trained.was_interrupted:
+            kept = (
+                f"Training was interrupted; the {trained.model.n_rounds} rounds that were complete are kept"
+            )
+            if self.on_interrupt == "raise":
+                raise KeyboardInterrupt(f'{kept} by the estimator (on_interrupt="keep" returns them).')
+            warnings.warn(f"{kept}.", stacklevel=3)
 
     def _starting_model(self, init_model: Any) -> Model | None:
         if init_model is None:
@@ -421,6 +436,15 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
         if sparse:
             return self._sparse_prediction(X, iteration_range)
         return self._prediction(self._raw(X, iteration_range))
+
+    def _to_score(self, X: Any, y: Any, sample_weight: Any) -> tuple[Target, np.ndarray]:
+        """y as training reads it, in its own unit, and what is predicted for X, (n_rows, n_outputs)."""
+        check_is_fitted(self)
+        target = self._encoding.encode(y, sample_weight, normalized=False)
+        predicted = self.predict(X)
+        if target.n_rows != len(predicted):
+            raise ValueError(f"X has {len(predicted)} rows, y has {target.n_rows}.")
+        return target, predicted.reshape(target.n_rows, -1)
 
     def predict_topk(
         self,

@@ -445,8 +445,8 @@ def _as_numpy(y: Any, name: str = "y") -> Any:
     refuse_lazy(y, name)
     if scipy.sparse.issparse(y):
         return y.toarray()
-    names = getattr(y, "column_names", getattr(y, "columns", None))
-    if names is not None and (twice := repeated(list(names))) is not None:
+    names = _column_names(y)
+    if names is not None and (twice := repeated(names)) is not None:
         raise ValueError(f"{name} has several columns of the name {twice!r}: rename all but one of them.")
     if hasattr(y, "iloc"):
         return y
@@ -462,9 +462,7 @@ def _as_numpy(y: Any, name: str = "y") -> Any:
 
 
 def _column_names(y: Any) -> tuple[str, ...] | None:
-    columns = getattr(y, "column_names", None)  # Arrow
-    if columns is None and np.ndim(y) == 2:
-        columns = getattr(y, "columns", None)  # pandas, polars
+    columns = getattr(y, "column_names", getattr(y, "columns", None))  # Arrow; pandas, polars
     return None if columns is None else tuple(str(column) for column in columns)
 
 
