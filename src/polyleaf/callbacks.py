@@ -28,7 +28,9 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
+
+from polyleaf.model.model import EvalsLog
 
 if TYPE_CHECKING:
     from polyleaf.metrics import Metric
@@ -43,9 +45,6 @@ __all__ = [
     "ProgressBar",
     "as_callbacks",
 ]
-
-EvalsLog: TypeAlias = dict[str, dict[str, list[float]]]
-"""`{data name: {metric name: [value of each round]}}`."""
 
 
 class Callback:

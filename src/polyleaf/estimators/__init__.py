@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.regressor import PolyleafRegressor
 from polyleaf.model import Model
+from polyleaf.model.places import Source, name_of
 
 __all__ = ["PolyleafClassifier", "PolyleafRegressor", "load_model"]
 
@@ -18,8 +17,12 @@ _ESTIMATORS: dict[str, type[PolyleafEstimator]] = {
 }
 
 
-def load_model(path: str | os.PathLike[str]) -> Any:
+def load_model(path: Source) -> Any:
     """Read a fitted estimator from a file written by `save_model`.
+
+    Parameters
+    ----------
+    path : str, path, bytes or open binary file
 
     Returns
     -------
@@ -31,10 +34,10 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     ValueError
         When the file is no model file, damaged, or was not written by an estimator.
     """
-    model = Model.load(Path(path))
+    model = Model.load(path)
     name = model.metadata.get("estimator")
     if name not in _ESTIMATORS:
         raise ValueError(
-            f"{os.fspath(path)} holds a model that no estimator wrote: read it with polyleaf.Model.load."
+            f"{name_of(path)} holds a model that no estimator wrote: read it with polyleaf.Model.load."
         )
     return _ESTIMATORS[name]._of_model(model)

@@ -14,8 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, overload
 
 import numpy as np
 import scipy.sparse
@@ -28,7 +27,8 @@ from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable
 from polyleaf.inputs.targets import Target, TargetEncoding, encode_sparse
 from polyleaf.metrics import Metric, get_metrics
-from polyleaf.model import Model
+from polyleaf.model import Model, serialize
+from polyleaf.model.places import Destination, Source, name_of
 from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
 from polyleaf.projections import Projection
 from polyleaf.settings.declaration import numpydoc
@@ -132,7 +132,7 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
             One more evaluation set, called "validation".
         callbacks : list, optional
             On top of those of the constructor.
-        init_model : polyleaf.Model, fitted estimator, or path of a model file, optional
+        init_model : polyleaf.Model, fitted estimator, or path or content of a model file, optional
             Go on from this model: `n_estimators` more rounds. Its bins, labels and units are kept.
 
         Returns
@@ -199,8 +199,8 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
         if isinstance(init_model, PolyleafEstimator):
             check_is_fitted(init_model)
             init_model = init_model.model_
-        elif isinstance(init_model, str | os.PathLike):
-            init_model = Model.load(Path(init_model))
+        elif isinstance(init_model, str | os.PathLike | bytes) or hasattr(init_model, "read"):
+            init_model = Model.load(init_model)
         if not isinstance(init_model, Model):
             raise TypeError(
                 "init_model must be a polyleaf.Model, a fitted estimator or the path of a model file, "
@@ -367,7 +367,7 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
             names = model.metadata.get("input_names")
             take_feature_names(estimator, model.projection.n_features, names)
         estimator._adopt(model, TargetEncoding.from_dict(model.metadata))
-        estimator.evals_result_, estimator.evals_result_per_output_ = {}, {}
+        estimator.evals_result_, estimator.evals_result_per_output_ = model.evals_log, {}
         return estimator
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -560,47 +560,84 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
 
     # --- files ---------------------------------------------------------------------------------------
 
+    @overload
     def save_model(
-        self, path: str | os.PathLike[str], *, leaf_dtype: str = "float32", statistics: bool = True
-    ) -> None:
+        self, path: Destination, *, leaf_dtype: str = ..., statistics: bool = ..., best_only: bool = ...
+    ) -> None: ...
+
+    @overload
+    def save_model(
+        self, path: None = ..., *, leaf_dtype: str = ..., statistics: bool = ..., best_only: bool = ...
+    ) -> bytes: ...
+
+    def save_model(
+        self,
+        path: Destination | None = None,
+        *,
+        leaf_dtype: str = "float32",
+        statistics: bool = True,
+        best_only: bool = False,
+    ) -> bytes | None:
         """Write the model to a file that cannot run code, for `load_model`.
 
-        The file has the forest, the bins, labels and units, and those parameters of the estimator that are
-        plain values. Written beside and renamed: an old file stays whole until the new one is.
+        The file has the forest, the bins, labels and units, `evals_result_`, and those parameters of the
+        estimator that are plain values. Written beside and renamed: an old file stays whole until the new
+        one is.
 
         Parameters
         ----------
-        path : str or path
+        path : str, path or open binary file, optional
+            None: the content is returned instead. Not a name that ends in ".json", which the file is not.
         leaf_dtype : {"float32", "float16", "int8"}
             Leaf values as they are, or rounded; :func:`polyleaf.inspect.leaf_dtype_report` measures what that
             saves and costs.
         statistics : bool
             False leaves out gains, numbers of rows and curvatures of the nodes, which importances need and
             predictions do not.
+        best_only : bool
+            After early stopping, leave out the rounds after the best one: what is predicted by default stays.
+
+        Returns
+        -------
+        bytes or None
 
         Raises
         ------
+        OSError
+            When the file cannot be written.
         ValueError
-            When class labels are neither strings, numbers nor booleans, or leaf values do not fit
-            `leaf_dtype`.
+            When class labels are neither strings, numbers nor booleans, leaf values do not fit `leaf_dtype`,
+            or the name is one of another format.
         """
         check_is_fitted(self)
-        self.model_.save(Path(path), leaf_dtype, statistics)
+        model, best = self.model_, self.model_.best_iteration
+        if best_only and best is not None:
+            model = model.copy()
+            model.truncate(best + 1)
+        data = model.to_bytes(leaf_dtype, statistics, self.evals_result_)
+        if path is None:
+            return data
+        serialize.write(path, data)
+        return None
 
     @classmethod
-    def load_model(cls, path: str | os.PathLike[str]) -> Self:
+    def load_model(cls, path: Source) -> Self:
         """Read a fitted estimator of this class from a file.
+
+        Parameters
+        ----------
+        path : str, path, bytes or open binary file
 
         Raises
         ------
         ValueError
             When the file is no model file, damaged, or holds a model of another estimator.
         """
-        model = Model.load(Path(path))
+        model = Model.load(path)
         made_by = model.metadata.get("estimator")
         if made_by != cls.__name__:
             what = "model that no estimator wrote" if made_by is None else made_by
-            raise ValueError(f"{os.fspath(path)} holds a {what}, not a {cls.__name__}.")
+            raise ValueError(f"{name_of(path)} holds a {what}, not a {cls.__name__}.")
         return cls._of_model(model)
 
     # --- by subclass ---------------------------------------------------------------------------------
