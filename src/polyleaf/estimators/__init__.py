@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from polyleaf.estimators.base import PolyleafEstimator
+from polyleaf.estimators.base import PolyleafEstimator, read_estimator
 from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.regressor import PolyleafRegressor
-from polyleaf.model import Model
-from polyleaf.model.places import Source, name_of
+from polyleaf.model.places import Source
 
 __all__ = ["PolyleafClassifier", "PolyleafRegressor", "load_model"]
 
@@ -31,13 +30,9 @@ def load_model(path: Source) -> Any:
 
     Raises
     ------
-    ValueError
+    ModelFileError (a ValueError)
         When the file is no model file, damaged, or was not written by an estimator.
+    MemoryError
+        When there is not enough memory for it, which says nothing against the file.
     """
-    model = Model.load(path)
-    name = model.metadata.get("estimator")
-    if name not in _ESTIMATORS:
-        raise ValueError(
-            f"{name_of(path)} holds a model that no estimator wrote: read it with polyleaf.Model.load."
-        )
-    return _ESTIMATORS[name]._of_model(model)
+    return read_estimator(path, _ESTIMATORS)

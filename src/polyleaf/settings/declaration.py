@@ -74,14 +74,15 @@ def parameter(
 def declares(cls: type[T]) -> type[T]:
     """Give a group of parameters its constructor. What the class has of `==` and `repr` stays."""
     made = dataclasses.dataclass(eq=False, repr=False, match_args=False, kw_only=True)(cls)
-    plain, names = made.__init__, [field.name for field in dataclasses.fields(made)]  # type: ignore[misc]
+    plain: Any = made.__init__
+    names = [field.name for field in dataclasses.fields(made)]  # type: ignore[arg-type]
 
     @functools.wraps(plain)
     def checked(self: Any, *args: Any, **parameters: Any) -> None:
         refuse_strangers(type(self).__name__, parameters, names)
         plain(self, *args, **parameters)
 
-    made.__init__ = checked  # type: ignore[misc]
+    made.__init__ = checked  # type: ignore[method-assign]
     return made
 
 

@@ -103,7 +103,7 @@ def refuse_strangers(
 
 
 def explains_strangers(method: _Method) -> _Method:
-    """A decorator for methods of estimators: keywords that they do not take are refused by `refuse_strangers`."""
+    """A decorator for methods of estimators: `refuse_strangers` sees keywords that they do not take."""
     known = [name for name in inspect.signature(method).parameters if name != "self"]
 
     @functools.wraps(method)
