@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from polyleaf.model.model import EvalsLog
 from polyleaf.model.serialize import remove_stale
 
 if TYPE_CHECKING:
@@ -48,10 +49,8 @@ __all__ = [
     "as_callbacks",
 ]
 
-EvalsLog: TypeAlias = dict[str, dict[str, list[float]]]
-"""`{data name: {metric name: [value of each round]}}`."""
 OutputsLog: TypeAlias = "dict[str, dict[str, list[np.ndarray]]]"
-"""The same with an array `(n_outputs,)` for each round."""
+"""`EvalsLog` with an array `(n_outputs,)` for each round."""
 
 _MOST_OUTPUTS = 8  # whose values fit a line
 
