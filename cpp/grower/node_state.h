@@ -1,6 +1,7 @@
 // What a node passes on to its children, and to whoever fits its leaf: bounds of its values. A search may
 // narrow them for the children of a split (constraints, such as monotone ones, live on that); today none
-// does, and a state without bounds holds nothing.
+// does, and a state without bounds holds nothing. Those of the leaves go to the fitters
+// (Grower::leaf_bounds).
 //
 // Must not know: who narrows it, and why.
 #pragma once
