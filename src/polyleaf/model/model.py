@@ -19,13 +19,15 @@ from polyleaf.inputs.binning import BinMapper
 from polyleaf.model import serialize, sizes, storage
 from polyleaf.model.chunks import Chunk, chunks_of, codes_of, regressors_of
 from polyleaf.model.importance import importance
-from polyleaf.model.leaf_kinds import Leaves
+from polyleaf.model.leaf_kinds import LEAF_KINDS, Leaves
 from polyleaf.model.trees import Trees
 from polyleaf.objectives import NotRegistered, Objective, objective_from_dict
 from polyleaf.projections import Projection
 
 _FOREST, _MAPPER, _PROJECTION = "forest.", "mapper.", "projection."
 _PROJECTION_SINCE = 2  # version of the format
+FORMAT_VERSION = max(_PROJECTION_SINCE, *(kind.since_version for kind in LEAF_KINDS.values()))
+"""Of model files: the newest that is read. A model is written as the oldest that can hold it."""
 _MANY_OUTPUTS = 1024  # from here on base scores that are all the same are kept as one
 _VECTORS = ("base_score", "target_scale", "target_offset")
 _FIELDS: dict[str, tuple[type, ...]] = {
@@ -504,7 +506,7 @@ class Model:
         OSError
             When it cannot be read.
         """
-        return serialize.read(path, cls.from_state)
+        return serialize.read(path, cls.from_state, FORMAT_VERSION)
 
     def to_bytes(self, leaf_dtype: str = "float32", statistics: bool = True) -> bytes:
         """The content of a model file; see `save`."""
@@ -513,7 +515,7 @@ class Model:
     @classmethod
     def from_bytes(cls, data: bytes) -> Model:
         """The inverse of `to_bytes`, for bytes of any origin; see `load`."""
-        return serialize.from_bytes(data, cls.from_state)
+        return serialize.from_bytes(data, cls.from_state, FORMAT_VERSION)
 
     def to_state(
         self, leaf_dtype: str = "float32", statistics: bool = True

@@ -1,7 +1,7 @@
 """Model files: safetensors with a JSON header (docs/model-format.md), which cannot run code.
 
-Owns: the container, its version, the checksum, writing beside and renaming, refusing what is damaged.
-Must not know: what the header and the arrays mean (`Model.to_state`).
+Owns: the container, the checksum, writing beside and renaming, refusing what is damaged or too new. Must not
+know: what the header and the arrays mean (`Model.to_state`), nor which version of the format brought what.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 FORMAT = "polyleaf-model"
-FORMAT_VERSION = 2  # the newest that is read; a model is written as the oldest that can hold it
 
 Header: TypeAlias = dict[str, Any]
 Arrays: TypeAlias = dict[str, np.ndarray]
@@ -42,10 +41,10 @@ def write(path: str | Path, data: bytes) -> None:
     _replace_file(Path(path), data)
 
 
-def read(path: str | Path, build: Callable[[Header, Arrays], _T]) -> _T:
+def read(path: str | Path, build: Callable[[Header, Arrays], _T], newest: int) -> _T:
     """What `build` makes of a file; see `from_bytes`. Errors name the file."""
     try:
-        return from_bytes(Path(path).read_bytes(), build)
+        return from_bytes(Path(path).read_bytes(), build, newest)
     except ModelFileError as error:
         raise ModelFileError(f"{os.fspath(path)!r} cannot be loaded: {error}") from error.__cause__
 
@@ -77,15 +76,17 @@ def to_bytes(header: Header, arrays: Arrays, version: int) -> bytes:
     return save(arrays, {FORMAT: json.dumps(about)})
 
 
-def from_bytes(data: bytes, build: Callable[[Header, Arrays], _T]) -> _T:
+def from_bytes(data: bytes, build: Callable[[Header, Arrays], _T], newest: int) -> _T:
     """What `build` makes of a header and arrays, the inverse of `to_bytes`, from bytes of any origin.
+
+    They are read up to the version `newest` of the format.
 
     Raises
     ------
     ModelFileError (a ValueError)
         When they are truncated, changed, of a newer version or of something else, or when `build` raises.
     """
-    about, arrays = _read_container(data)
+    about, arrays = _read_container(data, newest)
     try:
         if about["checksum"] != _checksum(about["model"], arrays):
             raise ValueError("it does not match its checksum, so the file was damaged; take another copy")
@@ -115,8 +116,8 @@ def _to_json(value: Any) -> Any:
 # --- the container --------------------------------------------------------------------------------
 
 
-def _read_container(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What a safetensors file says about its model, of a version that we know; and its arrays."""
+def _read_container(data: bytes, newest: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What a safetensors file says about its model, of a version up to `newest`; and its arrays."""
     from safetensors.numpy import load
 
     try:
@@ -132,10 +133,10 @@ def _read_container(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]
     written = about.get("format_version")
     if not isinstance(written, int) or written < 1:
         raise ModelFileError("it does not say which version of the format it has.")
-    if written > FORMAT_VERSION:
+    if written > newest:
         raise ModelFileError(
             f"it has version {written} of the format, written by Polyleaf {about.get('polyleaf_version')}; "
-            f"this Polyleaf reads versions up to {FORMAT_VERSION}. Upgrade Polyleaf to read it."
+            f"this Polyleaf reads versions up to {newest}. Upgrade Polyleaf to read it."
         )
     return about, arrays
 
