@@ -6,7 +6,7 @@ from models import random_model
 
 from polyleaf.model import storage
 from polyleaf.model.leaf_kinds import LEAF_KINDS, Names
-from polyleaf.model.model import FORMAT_VERSION
+from polyleaf.model.serialize import FORMAT_VERSION
 
 
 def test_descriptors_fit_each_other_and_the_format():

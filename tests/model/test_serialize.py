@@ -17,8 +17,7 @@ from safetensors.numpy import load, save
 import polyleaf.model.serialize as serialize
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LEAF_KINDS
-from polyleaf.model.model import FORMAT_VERSION
-from polyleaf.model.serialize import ModelFileError
+from polyleaf.model.serialize import FORMAT_VERSION, ModelFileError
 
 
 def with_entries(data, **entries):

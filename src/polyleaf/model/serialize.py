@@ -1,7 +1,7 @@
 """Model files: safetensors with a JSON header (docs/model-format.md), which cannot run code.
 
-Owns: the container, the checksum, writing beside and renaming, refusing what is damaged or too new. Must not
-know: what the header and the arrays mean (`Model.to_state`), nor which version of the format brought what.
+Owns: the container, its version, the checksum, writing beside and renaming, refusing what is damaged.
+Must not know: what the header and the arrays mean (`Model.to_state`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,14 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from polyleaf.model.leaf_kinds import LEAF_KINDS
+
 FORMAT = "polyleaf-model"
+FORMAT_VERSION = max(kind.since_version for kind in LEAF_KINDS.values())
+"""The newest that is read, which new kinds of leaves make; a model is written as the oldest that holds it."""
+
+SPARE_BYTES, TIMES_SIZE = 2**26, 64
+"""What loading may take, in bytes: the first, and so many times the size of the file."""
 
 Header: TypeAlias = dict[str, Any]
 Arrays: TypeAlias = dict[str, np.ndarray]
@@ -41,10 +48,10 @@ def write(path: str | Path, data: bytes) -> None:
     _replace_file(Path(path), data)
 
 
-def read(path: str | Path, build: Callable[[Header, Arrays], _T], newest: int) -> _T:
+def read(path: str | os.PathLike[str], build: Callable[[Header, Arrays], _T]) -> _T:
     """What `build` makes of a file; see `from_bytes`. Errors name the file."""
     try:
-        return from_bytes(Path(path).read_bytes(), build, newest)
+        return from_bytes(Path(path).read_bytes(), build)
     except ModelFileError as error:
         raise ModelFileError(f"{os.fspath(path)!r} cannot be loaded: {error}") from error.__cause__
 
@@ -76,25 +83,36 @@ def to_bytes(header: Header, arrays: Arrays, version: int) -> bytes:
     return save(arrays, {FORMAT: json.dumps(about)})
 
 
-def from_bytes(data: bytes, build: Callable[[Header, Arrays], _T], newest: int) -> _T:
+def from_bytes(data: bytes, build: Callable[[Header, Arrays], _T]) -> _T:
     """What `build` makes of a header and arrays, the inverse of `to_bytes`, from bytes of any origin.
-
-    They are read up to the version `newest` of the format.
 
     Raises
     ------
     ModelFileError (a ValueError)
         When they are truncated, changed, of a newer version or of something else, or when `build` raises.
+    MemoryError
+        When there is not enough memory. Sound bytes or not take no more than `SPARE_BYTES` and `TIMES_SIZE`
+        times their number.
     """
-    about, arrays = _read_container(data, newest)
     try:
-        if about["checksum"] != _checksum(about["model"], arrays):
+        about, arrays = _read_container(data)
+        if about.get("checksum") != _checksum(about.get("model"), arrays):
             raise ValueError("it does not match its checksum, so the file was damaged; take another copy")
         return build(about["model"], arrays)
     except ModelFileError:  # says itself what is wrong
         raise
+    except MemoryError:
+        raise MemoryError(
+            f"There is not enough memory to load a model file of {len(data)} bytes. That says nothing "
+            "against the file: keep it, and try with more memory."
+        ) from None
     except Exception as error:  # whatever hostile content trips over, here or in a mapper or an objective
-        raise ModelFileError(f"its content is not a valid model: {error}") from error
+        raise ModelFileError(f"its content is not a valid model: {_sentence(error)}") from error
+
+
+def _sentence(error: Exception) -> str:
+    """What an error says: ours are sentences, those from below are called by their kind."""
+    return str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
 
 
 def polyleaf_version() -> str:
@@ -116,8 +134,8 @@ def _to_json(value: Any) -> Any:
 # --- the container --------------------------------------------------------------------------------
 
 
-def _read_container(data: bytes, newest: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What a safetensors file says about its model, of a version up to `newest`; and its arrays."""
+def _read_container(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What a safetensors file says about its model, of a version that we know; and its arrays."""
     from safetensors.numpy import load
 
     try:
@@ -126,6 +144,8 @@ def _read_container(data: bytes, newest: int) -> tuple[dict[str, Any], dict[str,
         size = int.from_bytes(data[:8], "little")
         metadata = json.loads(data[8 : 8 + size]).get("__metadata__", {})
         about = json.loads(metadata[FORMAT]) if FORMAT in metadata else None
+    except MemoryError:
+        raise
     except Exception as error:  # SafetensorError, and whatever else its header leads to
         raise ModelFileError(f"it is truncated, damaged or no model file at all ({error}).") from error
     if not isinstance(about, dict):
@@ -133,10 +153,10 @@ def _read_container(data: bytes, newest: int) -> tuple[dict[str, Any], dict[str,
     written = about.get("format_version")
     if not isinstance(written, int) or written < 1:
         raise ModelFileError("it does not say which version of the format it has.")
-    if written > newest:
+    if written > FORMAT_VERSION:
         raise ModelFileError(
             f"it has version {written} of the format, written by Polyleaf {about.get('polyleaf_version')}; "
-            f"this Polyleaf reads versions up to {newest}. Upgrade Polyleaf to read it."
+            f"this Polyleaf reads versions up to {FORMAT_VERSION}. Upgrade Polyleaf to read it."
         )
     return about, arrays
 

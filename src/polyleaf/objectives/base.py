@@ -67,6 +67,9 @@ class Objective(ABC):
         separable; another loss overrides it, or says False here.
     location : bool
         It depends on score - target alone, so that targets may be moved and scaled.
+    has_unit : bool
+        Its derivatives grow with the unit of a target, and nothing else in it does: of one tree's outputs
+        those on large scales decide, unless they are brought nearer ("auto" of `normalize_targets` does).
     renews_leaves : bool
         `Problem.renew_leaves` has values to give, which no Newton step would.
     probabilities : bool
@@ -85,6 +88,7 @@ class Objective(ABC):
     separable: ClassVar[bool] = True
     full_curvature: ClassVar[bool] = True
     location: ClassVar[bool] = False
+    has_unit: ClassVar[bool] = False
     renews_leaves: ClassVar[bool] = False
     probabilities: ClassVar[bool] = False
     zero_base: ClassVar[float | None] = None

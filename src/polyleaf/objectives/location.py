@@ -53,6 +53,7 @@ class SquaredError(LocationObjective):
         "mean_squared_error",
         "multirmse",
     )
+    has_unit: ClassVar[bool] = True
     zero_base: ClassVar[float | None] = 0.0
     default_metric: ClassVar[str] = "rmse"
 
