@@ -38,8 +38,8 @@ RESOLVED = {"seed", "slope_lambda"}
 OF_OBJECTIVES = {name for cls in known().values() if is_built_in(cls) for name in cls.parameters} & set(EVERY)
 PREPARATION = OF_OBJECTIVES | {
     "base_score", "callbacks", "categorical_features", "class_weight", "early_stopping_rounds", "eval_metric",
-    "leaf", "max_bins", "missing_targets", "n_jobs", "normalize_targets", "objective", "projection",
-    "projection_dim", "random_state", "tfidf", "validation_fraction", "verbose", "warm_start",
+    "leaf", "max_bins", "missing_targets", "n_jobs", "normalize_targets", "objective", "on_interrupt",
+    "projection", "projection_dim", "random_state", "tfidf", "validation_fraction", "verbose", "warm_start",
 }  # fmt: skip
 """What objectives, estimators and the preparation of data read, and no part of a run."""
 
