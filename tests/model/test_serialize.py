@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 import stat
+import threading
 
 import numpy as np
 import pytest
@@ -297,3 +298,31 @@ def test_saving_keeps_mode_and_link(model, tmp_path):
     random_model().save(link)
     assert link.is_symlink() and stat.S_IMODE(path.stat().st_mode) == 0o640
     assert Model.load(path).equals(random_model())
+
+
+def test_line_20_saving_does_not_replace_a_pipe(model, tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    read = []
+    reader = threading.Thread(target=lambda: read.append(path.read_bytes()))
+    reader.start()
+    model.save(path)
+    reader.join()
+    assert stat.S_ISFIFO(path.stat().st_mode) and read == [model.to_bytes()]
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
+def test_line_20_saving_does_not_replace_a_device(model, tmp_path):
+    path = tmp_path / "null"
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o600, os.stat("/dev/null").st_rdev)
+        path.write_bytes(b"x")
+    except (PermissionError, AttributeError):
+        pytest.skip("devices cannot be made here")
+    model.save(path)
+    assert stat.S_ISCHR(path.stat().st_mode)
+
+
+def test_a_folder_is_no_place_for_a_file(model, tmp_path):
+    with pytest.raises(IsADirectoryError):
+        model.save(tmp_path)
