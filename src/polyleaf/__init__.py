@@ -10,7 +10,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from polyleaf import callbacks, explain, files, metrics, objectives, projections, recipes, sketches
+    from polyleaf import (
+        callbacks,
+        explain,
+        files,
+        metrics,
+        objectives,
+        plotting,
+        projections,
+        recipes,
+        sketches,
+    )
     from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor, load_model
     from polyleaf.inputs.binning import BinMapper
     from polyleaf.inputs.dataset import Dataset
@@ -32,6 +42,7 @@ _MODULES = (
     "files",
     "metrics",
     "objectives",
+    "plotting",
     "projections",
     "recipes",
     "sketches",
@@ -49,6 +60,7 @@ __all__ = [
     "load_model",
     "metrics",
     "objectives",
+    "plotting",
     "projections",
     "recipes",
     "sketches",

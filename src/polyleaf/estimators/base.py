@@ -29,6 +29,7 @@ from polyleaf.inputs.features import FeatureTable
 from polyleaf.inputs.targets import Target, TargetEncoding, encode_sparse
 from polyleaf.metrics import Metric, get_metrics
 from polyleaf.model import Model
+from polyleaf.model.html import model_html
 from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
 from polyleaf.projections import Projection
 from polyleaf.settings.declaration import numpydoc
@@ -355,6 +356,24 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         estimator._adopt(model, TargetEncoding.from_dict(model.metadata))
         estimator.evals_result_, estimator.evals_result_per_output_ = {}, {}
         return estimator
+
+    def _repr_html_inner(self) -> str:
+        return super()._repr_html_inner() + self._fitted_html()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] += self._fitted_html()
+        return bundle
+
+    def _fitted_html(self) -> str:
+        """What stands below scikit-learn's picture of the parameters: the model, and its first curve."""
+        if not hasattr(self, "model_"):
+            return ""
+        for of_set, metrics in self.evals_result_.items():
+            for metric, curve in metrics.items():
+                return model_html(self.model_, curve, f"{of_set}, {metric}")
+        return model_html(self.model_)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
