@@ -9,12 +9,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from . import cases, compare, defaults, explaining, kernels, papers, peers, report, results
+from . import abilities, cases, compare, defaults, explaining, kernels, papers, peers, report, results, scales
 from .frame import runner, tables
 from .frame.context import Context
 from .frame.paper import Paper, Table
 from .frame.store import Store
 from .libraries import LIBRARIES
+
+# What is no paper's, by the name of its command and of its file.
+STUDIES = {"defaults": defaults.PAPER, "scales": scales.PAPER}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -63,9 +66,13 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("name", nargs="*", metavar="NAME", help=f"of: {', '.join(known)} (default: all)")
     _study(p, "papers")
 
-    p = commands.add_parser("defaults", help="the libraries out of the box; goes on where it was stopped")
-    p.set_defaults(command=_defaults)
-    _study(p, "defaults")
+    for name, study in STUDIES.items():
+        p = commands.add_parser(name, help=f"{study.title.lower()}; goes on where it was stopped")
+        p.set_defaults(command=_studies, study=name)
+        _study(p, name)
+
+    p = commands.add_parser("abilities", help="what each installed library can do at all, tried")
+    p.set_defaults(command=_abilities)
 
     p = commands.add_parser("results", help="writes the page of results, with tables and plots")
     p.set_defaults(command=_results)
@@ -176,8 +183,13 @@ def _papers(options: argparse.Namespace) -> int:
     return _run_studies(chosen, "papers", options)
 
 
-def _defaults(options: argparse.Namespace) -> int:
-    return _run_studies([defaults.PAPER], "defaults", options)
+def _abilities(options: argparse.Namespace) -> int:
+    report.show("What works", *abilities.rows_of(abilities.run()))
+    return 0
+
+
+def _studies(options: argparse.Namespace) -> int:
+    return _run_studies([STUDIES[options.study]], options.study, options)
 
 
 def _run_studies(studies: list[Paper], name: str, options: argparse.Namespace) -> int:
@@ -215,7 +227,8 @@ def _show(study: Paper, store: Store) -> None:
 def _results(options: argparse.Namespace) -> int:
     kept = Store(options.folder / "papers.jsonl")
     studies = [(paper, kept) for paper in papers.all_papers().values()]
-    studies.append((defaults.PAPER, Store(options.folder / "defaults.jsonl")))
+    for name, study in STUDIES.items():
+        studies.append((study, Store(options.folder / f"{name}.jsonl")))
     files = [options.folder / f"{kind}.json" for kind in ("peers", "explain", "kernels")]
     text = results.page(
         studies, [report.read(path) for path in files if path.is_file()], options.to.parent / "images"
@@ -250,7 +263,7 @@ def _compare_files(before: Path, after: Path, tolerance: float) -> tuple[compare
         if missing := [str(path) for path in (before, after) if not path.is_file()]:
             raise FileNotFoundError(f"{' and '.join(missing)}: no such file.")
         a, b = Store(before), Store(after)
-        studies = [*papers.all_papers().values(), defaults.PAPER]
+        studies = [*papers.all_papers().values(), *STUDIES.values()]
         found = compare.compare_studies(a, b, studies, tolerance)
         return found, {about.get("cpu") for about in a.environments + b.environments}
     old, new = report.read(before), report.read(after)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from polyleaf import (
         callbacks,
         explain,
+        export,
         files,
         metrics,
         objectives,
@@ -39,6 +40,7 @@ _HOME = {
 _MODULES = (
     "callbacks",
     "explain",
+    "export",
     "files",
     "metrics",
     "objectives",
@@ -56,6 +58,7 @@ __all__ = [
     "PolyleafRegressor",
     "callbacks",
     "explain",
+    "export",
     "files",
     "load_model",
     "metrics",

@@ -343,7 +343,7 @@ def test_validation_is_encoded_like_training():
     ],
 )
 def test_encoding_survives_json(target):
-    encoding = TargetEncoding.from_dict(json.loads(json.dumps(target.encoding.to_dict())))
+    encoding = TargetEncoding.from_dict(json.loads(json.dumps(target.encoding.to_dict())), 3)
     assert encoding.to_dict() == target.encoding.to_dict()
     if encoding.classes is not None:
         assert encoding.classes.dtype == target.encoding.classes.dtype

@@ -572,7 +572,16 @@ def _load(path: Path, threads: int | None) -> tuple[Any, Schema]:
         raise ReadError(
             f"{path} was not trained by this command, so its columns are not known; use it in Python."
         )
-    return estimator.set_params(n_jobs=threads), Schema.from_dict(fields)
+    schema = Schema.from_dict(fields)
+    if len(schema.features) != estimator.model_.n_features or schema.task not in _tasks_of(estimator):
+        raise ReadError(f"{path} does not agree with itself about its columns; take another copy.")
+    return estimator.set_params(n_jobs=threads), schema
+
+
+def _tasks_of(estimator: Any) -> tuple[str, ...]:
+    """The tasks that an estimator's predictions may be read as."""
+    kind = estimator.model_.metadata["kind"]
+    return {"regression": ("regression",), "multilabel": ("multilabel",)}.get(kind, ("classification",))
 
 
 def _load_labeller(path: Path, file: Path, threads: int | None) -> tuple[Any, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Integral
 from pathlib import Path
@@ -27,9 +27,10 @@ from polyleaf.explain.explained import Explained, in_chunks, mean_magnitude
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable
 from polyleaf.inputs.targets import Target, TargetEncoding, encode_sparse
-from polyleaf.metrics import Metric, get_metrics
-from polyleaf.model import Model
+from polyleaf.metrics import Metric, default_metrics, get_metrics
+from polyleaf.model import Model, serialize
 from polyleaf.model.html import model_html
+from polyleaf.model.serialize import ModelFileError
 from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
 from polyleaf.projections import Projection
 from polyleaf.settings.declaration import numpydoc
@@ -47,10 +48,11 @@ from polyleaf.training.prepare import (
     take_feature_names,
 )
 
-__all__ = ["PolyleafEstimator", "document"]
+__all__ = ["PolyleafEstimator", "builder_of", "document", "read_estimator"]
 
 _Class = TypeVar("_Class", bound=type)
 _Method = TypeVar("_Method", bound=Callable[..., Any])
+_Estimator = TypeVar("_Estimator", bound="PolyleafEstimator")
 
 # Typed, so that what `fit` returns is known to whoever checks types.
 _checks_parameters: Callable[[_Method], _Method] = _fit_context(prefer_skip_nested_validation=True)
@@ -232,7 +234,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             raise ValueError(
                 'missing_targets="ignore" needs a dense y; sparse targets hold no missing values.'
             )
-        like = None if start is None else TargetEncoding.from_dict(start.metadata)
+        like = None if start is None else TargetEncoding.from_dict(start.metadata, start.n_outputs)
         return encode_sparse(y, sample_weight, kind=self._sparse_kind, like=like)
 
     def _metrics(self, objective: Objective, target: Target) -> list[Metric]:
@@ -242,7 +244,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 get_metrics(("p@1", "p@3", "p@5") if chosen is None else chosen, objective)
             )
         if chosen is None:
-            chosen = objective.metric_for(encoding.kind, encoding.n_outputs)
+            return default_metrics(objective, encoding.kind, encoding.n_outputs)
         return get_metrics(chosen, objective)
 
     @contextmanager
@@ -343,19 +345,41 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
     @classmethod
     def _of_model(cls, model: Model) -> Self:
-        """The estimator that a model which was read from a file belongs to."""
-        known = cls._get_param_names()
+        """The estimator that a model which was read from a file belongs to; ValueError where it is none's."""
+        known, parameters = cls._get_param_names(), model.metadata.get("parameters")
+        if not isinstance(parameters, dict):
+            raise ValueError("The metadata name no parameters.")
         # An objective that is no name is not among the parameters that a file holds, but the model's is.
-        given = {"objective": model.objective, **model.metadata["parameters"]}
+        given = {"objective": model.objective, **parameters}
         estimator = cls(**{name: value for name, value in given.items() if name in known})
+        estimator._validate_params()
+        encoding = TargetEncoding.from_dict(model.metadata, model.n_outputs)
+        cls._check_agreement(model, encoding)
         if model.projection is None:
             take_feature_names(estimator, model.n_features, model.feature_names)
         else:
             names = model.metadata.get("input_names")
+            _check_input_names(names, model.projection.n_features)
             take_feature_names(estimator, model.projection.n_features, names)
-        estimator._adopt(model, TargetEncoding.from_dict(model.metadata))
+        estimator._adopt(model, encoding)
         estimator.evals_result_, estimator.evals_result_per_output_ = {}, {}
         return estimator
+
+    @classmethod
+    def _check_agreement(cls, model: Model, encoding: TargetEncoding) -> None:
+        """Of what a file says: kind of target, objective and scores must be such as this class trains."""
+        objective = model.objective
+        classes = encoding.kind == "multiclass" and not encoding.one_vs_rest
+        learns = "values" if encoding.kind == "regression" else "classes" if classes else "labels"
+        if encoding.kind not in cls._kinds or learns not in objective.target_kinds:
+            raise ValueError(
+                f"A {cls.__name__} does not learn a target of kind {encoding.kind!r} with objective "
+                f"{objective.name!r}."
+            )
+        if objective.n_scores(encoding.n_outputs) != model.n_outputs:
+            raise ValueError(
+                f"Targets of {encoding.n_outputs} outputs do not have the model's {model.n_outputs} scores."
+            )
 
     def _repr_html_inner(self) -> str:
         return super()._repr_html_inner() + self._fitted_html()
@@ -600,19 +624,17 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
         Raises
         ------
-        ValueError
+        ModelFileError (a ValueError)
             When the file is no model file, damaged, or holds a model of another estimator.
+        MemoryError
+            When there is not enough memory for it, which says nothing against the file.
         """
-        model = Model.load(Path(path))
-        made_by = model.metadata.get("estimator")
-        if made_by != cls.__name__:
-            what = "model that no estimator wrote" if made_by is None else made_by
-            raise ValueError(f"{os.fspath(path)} holds a {what}, not a {cls.__name__}.")
-        return cls._of_model(model)
+        return read_estimator(path, {cls.__name__: cls})
 
     # --- by subclass ---------------------------------------------------------------------------------
 
     _sparse_kind: ClassVar[Literal["multilabel", "regression"]]
+    _kinds: ClassVar[tuple[str, ...]]  # of targets
 
     def _encode_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
         raise NotImplementedError
@@ -629,6 +651,42 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
     def _prediction(self, raw: np.ndarray) -> np.ndarray:
         raise NotImplementedError
+
+
+def read_estimator(path: str | os.PathLike[str], classes: Mapping[str, type[_Estimator]]) -> _Estimator:
+    """The fitted estimator of a file: one of these classes, by name.
+
+    Raises
+    ------
+    ModelFileError (a ValueError)
+        Where the file is no model file, damaged, does not describe an estimator, or one of another class.
+    """
+    return serialize.read(path, builder_of(classes))
+
+
+def builder_of(
+    classes: Mapping[str, type[_Estimator]],
+) -> Callable[[serialize.Header, serialize.Arrays], _Estimator]:
+    """What makes an estimator of one of these classes of a file's content."""
+
+    def build(header: serialize.Header, arrays: serialize.Arrays) -> _Estimator:
+        model = Model.from_state(header, arrays)
+        made_by = model.metadata.get("estimator")
+        if not isinstance(made_by, str):
+            raise ModelFileError(
+                "it holds a model that no estimator wrote: read it with polyleaf.Model.load."
+            )
+        if made_by not in classes:
+            raise ModelFileError(f"it holds a {made_by}, not a {' or '.join(classes)}.")
+        return classes[made_by]._of_model(model)
+
+    return build
+
+
+def _check_input_names(names: Any, n_features: int) -> None:
+    right = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    if names is not None and not (right and len(names) == n_features):
+        raise ValueError(f"The metadata must name {n_features} features of X, or none.")
 
 
 def _per_score(per_output: np.ndarray | None, objective: Objective) -> np.ndarray | None:

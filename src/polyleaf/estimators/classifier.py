@@ -60,6 +60,7 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
 
     _parameter_constraints: ClassVar[dict[str, Any]] = constraints(ClassifierParameters)
     _sparse_kind = "multilabel"
+    _kinds = ("binary", "multiclass", "multilabel")
 
     def _encode_sparse_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
         if self.class_weight is not None:
@@ -80,7 +81,7 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
             class_weight=self.class_weight,
             missing=self.missing_targets,
             one_vs_rest="labels" in kinds and "classes" not in kinds,
-            like=None if start is None else TargetEncoding.from_dict(start.metadata),
+            like=None if start is None else TargetEncoding.from_dict(start.metadata, start.n_outputs),
         )
         return target
 

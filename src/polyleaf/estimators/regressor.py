@@ -10,6 +10,7 @@ from sklearn.metrics import d2_pinball_score, r2_score
 
 from polyleaf.estimators.base import PolyleafEstimator, document
 from polyleaf.inputs.targets import Target, TargetEncoding, encode_regression
+from polyleaf.inputs.units import Normalize
 from polyleaf.model import Model
 from polyleaf.objectives import Objective, objective_class
 from polyleaf.settings.declaration import constraints
@@ -39,9 +40,10 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, RegressorParameters):
 
     _parameter_constraints: ClassVar[dict[str, Any]] = constraints(RegressorParameters)
     _sparse_kind = "regression"
+    _kinds = ("regression",)
 
     def _encode_sparse_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
-        if self.normalize_targets:
+        if self.normalize_targets not in ("auto", False):
             raise ValueError(
                 "normalize_targets=True moves what is 0, which sparse targets cannot hold: set it to False."
             )
@@ -52,10 +54,14 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, RegressorParameters):
 
     def _encode_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
         if start is not None:
-            return TargetEncoding.from_dict(start.metadata).encode(y, sample_weight)
-        return encode_regression(
-            y, sample_weight, missing=self.missing_targets, normalize=self.normalize_targets
-        )
+            return TargetEncoding.from_dict(start.metadata, start.n_outputs).encode(y, sample_weight)
+        return encode_regression(y, sample_weight, missing=self.missing_targets, normalize=self._normalize())
+
+    def _normalize(self) -> Normalize:
+        """`normalize_targets`; "auto" matters only where large outputs take splits from small ones."""
+        one_tree = self.multi_strategy == "multi_output_tree"
+        matters = one_tree and objective_class(self.objective).has_unit
+        return matters and "auto" if self.normalize_targets == "auto" else self.normalize_targets
 
     def _make_objective(self, encoding: TargetEncoding, sparse: bool) -> Objective:
         if "values" not in objective_class(self.objective).target_kinds:

@@ -1,8 +1,8 @@
 """The user's y and weights -> Target: what the loop learns, and how to turn its answers back into the
 user's terms.
 
-Owns the meaning of y: kinds of target, class labels, missing values, weights per row and per output, units.
-Must not know objectives, trees or X.
+Owns the meaning of y: kinds of target, class labels, missing values, weights per row and per output. Must not
+know objectives, trees or X, nor in which units outputs are learned (`units`).
 
 Regression targets stay as they are, float64 if the user has float64: objectives take the base score off
 before they round to float32. Where outputs are to be normalised they are kept as `(y - offset) / scale` in
@@ -14,7 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import scipy.sparse
@@ -23,14 +23,11 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_array
 
 from polyleaf.inputs.csr import canonical, row_of
+from polyleaf.inputs.units import Normalize, unit_of
 
 __all__ = ["Target", "TargetEncoding", "encode_classification", "encode_regression", "encode_sparse"]
 
 Kind = Literal["regression", "binary", "multiclass", "multilabel"]
-
-# Sums of float32 gradients are squared in the split search: above this, n rows of them overflow to infinity.
-_LARGEST_SUM = 1e18
-_SMALLEST = 1e-15  # ... and the squares of smaller ones vanish
 
 
 @dataclass(frozen=True)
@@ -157,27 +154,51 @@ class TargetEncoding:
         }
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> TargetEncoding:
-        """The inverse of :meth:`to_dict`."""
+    def from_dict(cls, fields: Mapping[str, Any], n_scores: int) -> TargetEncoding:
+        """The inverse of :meth:`to_dict`, for fields of any origin.
 
-        def array(name: str) -> np.ndarray | None:
-            return None if fields[name] is None else np.asarray(fields[name], np.float64)
+        Parameters
+        ----------
+        fields : mapping
+        n_scores : int
+            Raw scores of the model: it has no more outputs than these.
 
-        names, classes = fields["output_names"], fields["classes"]
-        labels = None if classes is None else _labels_from_json(classes)
-        if fields["kind"] == "multilabel":
-            labels = np.arange(int(fields["n_outputs"]))
-        return cls(
-            kind=fields["kind"],
-            n_outputs=int(fields["n_outputs"]),
-            one_dimensional=bool(fields["one_dimensional"]),
-            classes=labels,
-            output_names=None if names is None else tuple(names),
-            offset=array("offset"),
-            scale=array("scale"),
-            one_vs_rest=bool(fields["one_vs_rest"]),
+        Raises
+        ------
+        ValueError
+            Where they do not say how a target was encoded.
+        """
+        kind: Any = fields.get("kind")
+        n_outputs: Any = fields.get("n_outputs")
+        _require(kind in get_args(Kind), "kind", f"is one of {', '.join(get_args(Kind))}")
+        within = type(n_outputs) is int and 1 <= n_outputs <= n_scores
+        _require(within, "n_outputs", f"is a number from 1 to {n_scores}")
+        for name in ("one_dimensional", "one_vs_rest"):
+            _require(type(fields.get(name)) is bool, name, "is true or false")
+        _require(fields.get("missing") in ("error", "ignore"), "missing", 'is "error" or "ignore"')
+        encoding = cls(
+            kind=kind,
+            n_outputs=n_outputs,
+            one_dimensional=fields["one_dimensional"],
+            classes=_stored_classes(kind, n_outputs, fields.get("classes")),
+            output_names=_stored_names(fields.get("output_names"), n_outputs),
+            offset=_stored_numbers(fields, "offset", n_outputs),
+            scale=_stored_numbers(fields, "scale", n_outputs),
+            one_vs_rest=fields["one_vs_rest"],
             missing=fields["missing"],
         )
+        encoding._check_agreement()
+        return encoding
+
+    def _check_agreement(self) -> None:
+        """Of what was read: of each kind of target there is one shape, and units go together."""
+        flat = {"multilabel": False, "regression": self.one_dimensional}.get(self.kind, True)
+        _require(self.one_dimensional == flat, "one_dimensional", f"is {flat} for {self.kind}")
+        alone = self.kind == "multiclass" or not self.one_dimensional or self.n_outputs == 1
+        _require(alone, "n_outputs", "is 1 where y has one dimension")
+        together = (self.offset is None) == (self.scale is None)
+        _require(together, "offset", "goes with the scale")
+        _require(self.scale is None or bool((self.scale > 0).all()), "scale", "is above 0")
 
 
 @dataclass(frozen=True)
@@ -227,7 +248,7 @@ def encode_regression(
     sample_weight: Any = None,
     *,
     missing: Literal["error", "ignore"] = "error",
-    normalize: bool = False,
+    normalize: Normalize = False,
 ) -> Target:
     """Encode a regression target.
 
@@ -237,9 +258,8 @@ def encode_regression(
     sample_weight : array-like of shape (n_rows,) or (n_rows, n_columns), optional
     missing : {"error", "ignore"}
         Whether NaN in y is an error or a value of weight 0.
-    normalize : bool
-        Take off the mean of each output and divide by its standard deviation (weighted, over the values
-        that are there).
+    normalize : bool or "auto"
+        Whether outputs are learned in their own unit: see :func:`polyleaf.inputs.units.unit_of`.
 
     Returns
     -------
@@ -255,9 +275,7 @@ def encode_regression(
     columns = values[:, None] if values.ndim == 1 else values
     weight = _check_weight(sample_weight, len(values), 0 if one_dimensional else columns.shape[1], "y")
     _check_every_output_has_weight(columns, weight, names)
-    offset, scale = _mean_and_deviation(columns, weight) if normalize else (None, None)
-    if not normalize:
-        _check_spread(columns)
+    offset, scale = unit_of(columns, weight, normalize)
     encoding = TargetEncoding(
         kind="regression",
         n_outputs=columns.shape[1],
@@ -559,7 +577,7 @@ def _with_missing(values: np.ndarray, weight: np.ndarray | None, encoding: Targe
     return Target(np.where(there, values, values.dtype.type(0)), weight, encoding)
 
 
-# --- weights and units ---
+# --- weights ---
 
 
 def _check_weight(sample_weight: Any, n_rows: int, n_columns: int, name: str) -> np.ndarray | None:
@@ -632,46 +650,6 @@ def _check_two_classes(classes: np.ndarray, ids: np.ndarray, weight: np.ndarray 
             )
 
 
-def _mean_and_deviation(columns: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Weighted mean and standard deviation (1 for a constant) of each column, over the values it has."""
-    offset, scale = np.zeros(columns.shape[1]), np.ones(columns.shape[1])
-    for j in range(columns.shape[1]):
-        values = columns[:, j].astype(np.float64)
-        there = ~np.isnan(values)
-        w = there.astype(np.float64)
-        if weight is not None:
-            w *= weight if weight.ndim == 1 else weight[:, j]
-        values[~there] = 0.0
-        with np.errstate(over="ignore", invalid="ignore"):
-            offset[j] = (w * values).sum() / w.sum()
-            deviation = np.sqrt((w * (values - offset[j]) ** 2).sum() / w.sum())
-        if not np.isfinite(deviation):
-            raise ValueError(
-                f"Output {j} of y contains a value too large to be squared: divide it by a constant."
-            )
-        if deviation > 0:
-            scale[j] = deviation
-    return offset, scale
-
-
-def _check_spread(columns: np.ndarray) -> None:
-    """Sums of gradients are squared in float32: outputs must be neither huge nor tiny."""
-    with np.errstate(over="ignore"):
-        spread = np.nanmax(columns, axis=0) - np.nanmin(columns, axis=0)
-    limit = _LARGEST_SUM / len(columns)
-    if spread.max() > limit:
-        raise ValueError(
-            f"y contains a value too large: with {len(columns)} rows, an output must not vary by more than "
-            f"{limit:.3g}. Divide y by a constant, or set normalize_targets=True."
-        )
-    if 0 < spread.max() < _SMALLEST:
-        warnings.warn(
-            f"y varies by {spread.max():.3g} at most, too little for float32 sums of squares: "
-            "set normalize_targets=True or multiply y by a constant.",
-            stacklevel=4,
-        )
-
-
 # --- weights of classes ---
 
 
@@ -735,7 +713,63 @@ def _labels_to_json(classes: np.ndarray) -> dict[str, Any]:
     )
 
 
-def _labels_from_json(fields: Mapping[str, Any]) -> np.ndarray:
-    return np.array(
-        fields["labels"], dtype=object if fields["dtype"] == "object" else np.dtype(fields["dtype"])
+def _require(condition: bool, name: str, what: str) -> None:
+    if not condition:
+        raise ValueError(f"The model does not say how its target was encoded: {name!r} {what}.")
+
+
+def _stored_classes(kind: Kind, n_outputs: int, fields: Any) -> np.ndarray | None:
+    if kind == "regression":
+        _require(fields is None, "classes", "belongs to classification")
+        return None
+    if kind == "multilabel":  # their numbers, which are not stored
+        return np.arange(n_outputs)
+    _require(isinstance(fields, Mapping), "classes", "has a dtype and labels")
+    classes = _labels_from_json(fields)
+    wanted = 2 if kind == "binary" else n_outputs
+    _require(
+        len(set(classes.tolist())) == len(classes) == wanted, "classes", f"has {wanted} different labels"
     )
+    return classes
+
+
+# NumPy gives every text the room of the longest: what labels may take for each character there is.
+_BYTES_A_CHARACTER, _SPARE_BYTES = 64, 1 << 20
+
+
+def _labels_from_json(fields: Mapping[str, Any]) -> np.ndarray:
+    name: Any = fields.get("dtype")
+    labels: Any = fields.get("labels")
+    _require(isinstance(labels, list) and isinstance(name, str), "classes", "has a dtype and labels")
+    dtype = np.dtype(object) if name == "object" else np.dtype(name)
+    is_text = dtype.kind in "OU"
+    _require(is_text or dtype.kind in "iufb", "classes", "is text, numbers or booleans")
+    of_kind = all(isinstance(label, str) == is_text for label in labels)
+    plain = all(isinstance(label, (str, bool, int, float)) for label in labels)
+    _require(of_kind and plain, "classes", "has labels of its dtype")
+    characters = sum(len(label) + 1 for label in labels) if is_text else 0
+    room = _SPARE_BYTES + _BYTES_A_CHARACTER * characters
+    _require(dtype.kind != "U" or dtype.itemsize * len(labels) <= room, "classes", "has a text too wide")
+    classes = np.array(labels, dtype)
+    _require(classes.tolist() == labels, "classes", "has labels that its dtype holds")
+    return classes
+
+
+def _stored_names(names: Any, n_outputs: int) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    is_list = isinstance(names, list) and len(names) == n_outputs
+    _require(
+        is_list and all(isinstance(name, str) for name in names), "output_names", f"has {n_outputs} texts"
+    )
+    return tuple(names)
+
+
+def _stored_numbers(fields: Mapping[str, Any], name: str, n_outputs: int) -> np.ndarray | None:
+    values: Any = fields.get(name)
+    if values is None:
+        return None
+    is_list = isinstance(values, list) and len(values) == n_outputs
+    numbers = is_list and all(isinstance(v, (int, float)) and bool(np.isfinite(v)) for v in values)
+    _require(numbers, name, f"has {n_outputs} finite numbers")
+    return np.array(values, np.float64)

@@ -165,14 +165,15 @@ class Model:
             What the leaves hold (docs/leaves.md), with the learning rate in it; of one column where output >=
             0.
         round : int
-            Of boosting, from 0; not smaller than that of the tree before.
+            Of boosting, from 0: that of the tree before, or the next.
         output : int
             The one output that the tree is for; -1: all.
         """
-        if round < 0 or (self._rounds and round < self._rounds[-1]):
+        last = self._rounds[-1] if self._rounds else -1
+        if not max(0, last) <= round <= last + 1:
             raise ValueError(
-                f"A tree of round {round} cannot be added: rounds count from 0 and rise, and the last tree "
-                f"is of round {self._rounds[-1] if self._rounds else None}."
+                f"A tree of round {round} cannot be added: rounds count from 0 and rise by one at most, and "
+                f"the last tree is of round {last if self._rounds else None}."
             )
         if isinstance(leaves, np.ndarray):
             leaves = np.ascontiguousarray(leaves, np.float32)
@@ -517,7 +518,9 @@ class Model:
 
     def scorer(self, X: Any, y: Any, sample_weight: Any = None, metrics: Any = None) -> sizes.Scorer:
         """From raw scores of this data to metrics by name; parameters as those of `size_report`."""
-        return sizes.Scorer(self.mapper, self.objective, self.metadata, X, y, sample_weight, metrics)
+        return sizes.Scorer(
+            self.mapper, self.objective, self.metadata, self.n_outputs, X, y, sample_weight, metrics
+        )
 
     def _size_to(self, n_rounds: int) -> dict[str, Any]:
         part = self.copy()
@@ -604,7 +607,8 @@ class Model:
             header["projection"] = self.projection.to_dict()
             arrays |= {_PROJECTION + name: array for name, array in self.projection.arrays().items()}
         base = self.base_score
-        if self._format_version() > 1 and len(base) >= _MANY_OUTPUTS and (base == base[0]).all():
+        many = _MANY_OUTPUTS <= len(base) <= _outputs_of(arrays)  # as many as loading believes
+        if self._format_version() > 1 and many and (base == base[0]).all():
             header["n_outputs"], arrays["base_score"] = len(base), base[:1]
         return header, arrays
 
@@ -614,6 +618,11 @@ class Model:
         for name, types in _FIELDS.items():
             if not isinstance(header.get(name), types) or isinstance(header.get(name), bool):
                 raise ValueError(f"The header's {name!r} is missing or of the wrong type.")
+        for name in ("feature_names", "output_names"):
+            if not all(isinstance(entry, str) for entry in header[name] or ()):
+                raise ValueError(f"The header's {name!r} holds what is no text.")
+        if not 0 < header["learning_rate"] < np.inf:
+            raise ValueError("The header's 'learning_rate' must be a positive number.")
         projection = header.get("projection")
         if projection is not None:
             projection = Projection.from_dict(projection, _with_prefix(arrays, _PROJECTION))
@@ -628,8 +637,9 @@ class Model:
         )
         if projection is not None and projection.dim != model.n_features:
             raise ValueError("The projection does not give the features that the mapper has.")
-        model.best_iteration, model.best_score = header["best_iteration"], header["best_score"]
+        _check_objective(model.objective, model.n_outputs)
         model._take_trees(_with_prefix(arrays, _FOREST), arrays["round_of_tree"])
+        model._take_best(header["best_iteration"], header["best_score"])
         return model
 
     def _take_trees(self, stored: serialize.Arrays, rounds: np.ndarray) -> None:
@@ -643,6 +653,14 @@ class Model:
         for round, (tree, leaves, output) in zip(rounds.tolist(), storage.trees_of(trees), strict=True):
             _check_splits(tree, self.mapper)
             self.append(tree, leaves, round, output)
+
+    def _take_best(self, iteration: int | None, score: float | None) -> None:
+        """The best round of a file, which must be one of the model's."""
+        if iteration is not None and not 0 <= iteration < self.n_rounds:
+            raise ValueError(f"The best round is {iteration}, but the model has {self.n_rounds}.")
+        if score is not None and score != score:
+            raise ValueError("The best score is no number.")
+        self.best_iteration, self.best_score = iteration, score
 
     def _format_version(self) -> int:
         """The oldest that can hold the model."""
@@ -693,9 +711,30 @@ def _base_score(header: serialize.Header, arrays: serialize.Arrays) -> np.ndarra
     base, n_outputs = arrays["base_score"], header.get("n_outputs")
     if n_outputs is None:
         return base
-    if not isinstance(n_outputs, int) or not 0 < n_outputs < 2**31 or base.shape != (1,):
+    if not isinstance(n_outputs, int) or isinstance(n_outputs, bool) or n_outputs < 1 or base.shape != (1,):
         raise ValueError("The header's 'n_outputs' must be the number of outputs that one base score is for.")
-    return np.full(n_outputs, base[0])
+    most = _outputs_of(arrays)
+    if n_outputs > most:
+        raise ValueError(
+            f"The header names {n_outputs} outputs, but arrays of this size have {most} at most."
+        )
+    return np.broadcast_to(base, n_outputs)
+
+
+_BYTES_AN_OUTPUT = 20  # base score, number of a label, and what checks take
+
+
+def _outputs_of(arrays: serialize.Arrays) -> int:
+    """The outputs that a file with these arrays may have: what loading may take is enough for them."""
+    size = sum(array.nbytes for name, array in arrays.items() if name != "base_score")
+    return min(2**31 - 1, (serialize.SPARE_BYTES + serialize.TIMES_SIZE * size) // _BYTES_AN_OUTPUT)
+
+
+def _check_objective(objective: Objective, n_outputs: int) -> None:
+    """The link must take as many scores as there are."""
+    n_targets, rest = divmod(n_outputs, objective.outputs_per_target())
+    if rest or objective.n_scores(n_targets) != n_outputs:
+        raise ValueError(f"The objective {objective.name!r} has another number of outputs than {n_outputs}.")
 
 
 def _check_splits(tree: _core.Tree, mapper: BinMapper) -> None:

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from polyleaf.callbacks import Callback, EvalsLog
+from polyleaf.callbacks import Callback, EvalsLog, OutputsLog
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.objectives import Objective
 from polyleaf.settings.settings import Settings
-from polyleaf.training.eval_sets import EvalSet, OutputsLog
+from polyleaf.training.eval_sets import EvalSet
 from polyleaf.training.parts import Parts, parts_of, problem_of
 
 __all__ = ["Run", "boost"]
@@ -113,6 +113,8 @@ class Run:
         """All rounds, unless a callback, Ctrl-C or the end of growth comes before."""
         model, log = self.model, self.evaluation.log
         for callback in callbacks:
+            if getattr(callback, "watches_outputs", False):
+                callback.know_outputs(self.evaluation.log_by_output)
             callback.before_training(model)
         round = first = model.n_rounds
         try:
