@@ -30,6 +30,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from polyleaf.model.model import EvalsLog
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -46,10 +48,8 @@ __all__ = [
     "as_callbacks",
 ]
 
-EvalsLog: TypeAlias = dict[str, dict[str, list[float]]]
-"""`{data name: {metric name: [value of each round]}}`."""
 OutputsLog: TypeAlias = "dict[str, dict[str, list[np.ndarray]]]"
-"""The same with an array `(n_outputs,)` for each round."""
+"""`EvalsLog` with an array `(n_outputs,)` for each round."""
 
 _MOST_OUTPUTS = 8  # whose values fit a line
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Integral
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, overload
 
 import numpy as np
 import scipy.sparse
@@ -30,6 +30,7 @@ from polyleaf.inputs.targets import Target, TargetEncoding, encode_sparse
 from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.model import Model, serialize
 from polyleaf.model.html import model_html
+from polyleaf.model.places import Destination, Source
 from polyleaf.model.serialize import ModelFileError
 from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
 from polyleaf.projections import Projection
@@ -37,7 +38,7 @@ from polyleaf.settings.declaration import numpydoc
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.settings.settings import settings_of
 from polyleaf.threads import effective_threads
-from polyleaf.training.boosting import boost
+from polyleaf.training.boosting import Boosted, boost
 from polyleaf.training.prepare import (
     FeatureReader,
     Given,
@@ -135,7 +136,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             One more evaluation set, called "validation".
         callbacks : list, optional
             On top of those of the constructor.
-        init_model : polyleaf.Model, fitted estimator, or path of a model file, optional
+        init_model : polyleaf.Model, fitted estimator, or path or content of a model file, optional
             Go on from this model: `n_estimators` more rounds. Its bins, labels and units are kept.
 
         Returns
@@ -146,6 +147,8 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         ------
         ValueError
             Where data or parameters are not what they should be; the message says what and where.
+        KeyboardInterrupt
+            After Ctrl-C, as `on_interrupt` has it; the estimator is fitted with the rounds before it.
         """
         given = Given("training", X, y, sample_weight).completed()
         start, n_threads = self._starting_model(init_model), effective_threads(self.n_jobs)
@@ -159,7 +162,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         ready = prepare(self, given, target, further, metrics, start, seeds, n_threads)
         target, encoding = ready.target, target.encoding
         with self._all_callbacks(callbacks, rounds, metrics if ready.eval_sets else []) as all_callbacks:
-            model, self.evals_result_, per_output = boost(
+            trained = boost(
                 ready.dataset,
                 target.values,
                 target.weight,
@@ -175,12 +178,24 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 projection=ready.projection,
                 metadata=self._metadata(encoding, ready.projection),
             )
-        self._adopt(model, encoding)
+        self._take(trained, encoding)
+        return self
+
+    def _take(self, trained: Boosted, encoding: TargetEncoding) -> None:
+        """Take over what was trained, also where Ctrl-C has ended the training."""
+        self._adopt(trained.model, encoding)
+        self.evals_result_ = trained.evals_log
         self.evals_result_per_output_ = {
             name: {metric: np.array(rows) for metric, rows in metrics.items()}
-            for name, metrics in per_output.items()
+            for name, metrics in trained.outputs_log.items()
         }
-        return self
+        if trained.was_interrupted:
+            kept = (
+                f"Training was interrupted; the {trained.model.n_rounds} rounds that were complete are kept"
+            )
+            if self.on_interrupt == "raise":
+                raise KeyboardInterrupt(f'{kept} by the estimator (on_interrupt="keep" returns them).')
+            warnings.warn(f"{kept}.", stacklevel=3)
 
     def _starting_model(self, init_model: Any) -> Model | None:
         if init_model is None:
@@ -188,8 +203,8 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         if isinstance(init_model, PolyleafEstimator):
             check_is_fitted(init_model)
             init_model = init_model.model_
-        elif isinstance(init_model, str | os.PathLike):
-            init_model = Model.load(Path(init_model))
+        elif isinstance(init_model, str | os.PathLike | bytes) or hasattr(init_model, "read"):
+            init_model = Model.load(init_model)
         if not isinstance(init_model, Model):
             raise TypeError(
                 "init_model must be a polyleaf.Model, a fitted estimator or the path of a model file, "
@@ -362,7 +377,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             _check_input_names(names, model.projection.n_features)
             take_feature_names(estimator, model.projection.n_features, names)
         estimator._adopt(model, encoding)
-        estimator.evals_result_, estimator.evals_result_per_output_ = {}, {}
+        estimator.evals_result_, estimator.evals_result_per_output_ = model.evals_log, {}
         return estimator
 
     @classmethod
@@ -465,6 +480,15 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         if sparse:
             return self._sparse_prediction(X, iteration_range)
         return self._prediction(self._raw(X, iteration_range))
+
+    def _to_score(self, X: Any, y: Any, sample_weight: Any) -> tuple[Target, np.ndarray]:
+        """y as training reads it, in its own unit, and what is predicted for X, (n_rows, n_outputs)."""
+        check_is_fitted(self)
+        target = self._encoding.encode(y, sample_weight, normalized=False)
+        predicted = self.predict(X)
+        if target.n_rows != len(predicted):
+            raise ValueError(f"X has {len(predicted)} rows, y has {target.n_rows}.")
+        return target, predicted.reshape(target.n_rows, -1)
 
     def predict_topk(
         self,
@@ -591,36 +615,73 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
     # --- files ---------------------------------------------------------------------------------------
 
+    @overload
     def save_model(
-        self, path: str | os.PathLike[str], *, leaf_dtype: str = "float32", statistics: bool = True
-    ) -> None:
+        self, path: Destination, *, leaf_dtype: str = ..., statistics: bool = ..., best_only: bool = ...
+    ) -> None: ...
+
+    @overload
+    def save_model(
+        self, path: None = ..., *, leaf_dtype: str = ..., statistics: bool = ..., best_only: bool = ...
+    ) -> bytes: ...
+
+    def save_model(
+        self,
+        path: Destination | None = None,
+        *,
+        leaf_dtype: str = "float32",
+        statistics: bool = True,
+        best_only: bool = False,
+    ) -> bytes | None:
         """Write the model to a file that cannot run code, for `load_model`.
 
-        The file has the forest, the bins, labels and units, and those parameters of the estimator that are
-        plain values. Written beside and renamed: an old file stays whole until the new one is.
+        The file has the forest, the bins, labels and units, `evals_result_`, and those parameters of the
+        estimator that are plain values. Written beside and renamed: an old file stays whole until the new
+        one is.
 
         Parameters
         ----------
-        path : str or path
+        path : str, path or open binary file, optional
+            None: the content is returned instead. Not a name that ends in ".json", which the file is not.
         leaf_dtype : {"float32", "float16", "int8"}
             Leaf values as they are, or rounded; :func:`polyleaf.inspect.leaf_dtype_report` measures what that
             saves and costs.
         statistics : bool
             False leaves out gains, numbers of rows and curvatures of the nodes, which importances need and
             predictions do not.
+        best_only : bool
+            After early stopping, leave out the rounds after the best one: what is predicted by default stays.
+
+        Returns
+        -------
+        bytes or None
 
         Raises
         ------
+        OSError
+            When the file cannot be written.
         ValueError
-            When class labels are neither strings, numbers nor booleans, or leaf values do not fit
-            `leaf_dtype`.
+            When class labels are neither strings, numbers nor booleans, leaf values do not fit `leaf_dtype`,
+            or the name is one of another format.
         """
         check_is_fitted(self)
-        self.model_.save(Path(path), leaf_dtype, statistics)
+        model, best = self.model_, self.model_.best_iteration
+        if best_only and best is not None:
+            model = model.copy()
+            model.truncate(best + 1)
+        data = model.to_bytes(leaf_dtype, statistics, self.evals_result_)
+        if path is None:
+            return data
+        serialize.write(path, data)
+        return None
 
     @classmethod
-    def load_model(cls, path: str | os.PathLike[str]) -> Self:
+    def load_model(cls, path: Source) -> Self:
         """Read a fitted estimator of this class from a file.
+
+        Parameters
+        ----------
+        path : str, path, bytes or open binary file
 
         Raises
         ------
@@ -653,7 +714,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         raise NotImplementedError
 
 
-def read_estimator(path: str | os.PathLike[str], classes: Mapping[str, type[_Estimator]]) -> _Estimator:
+def read_estimator(path: Source, classes: Mapping[str, type[_Estimator]]) -> _Estimator:
     """The fitted estimator of a file: one of these classes, by name.
 
     Raises

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse
@@ -22,9 +21,13 @@ from polyleaf.model.contributions import Contributions, Unit, choose_outputs
 from polyleaf.model.html import model_html
 from polyleaf.model.importance import importance
 from polyleaf.model.leaf_kinds import Leaves
+from polyleaf.model.places import Destination, Source
 from polyleaf.model.trees import Trees
 from polyleaf.objectives import NotRegistered, Objective, objective_from_dict
 from polyleaf.projections import Projection
+
+EvalsLog: TypeAlias = dict[str, dict[str, list[float]]]
+"""`{data name: {metric name: [value of each round]}}`."""
 
 _FOREST, _MAPPER, _PROJECTION = "forest.", "mapper.", "projection."
 _PROJECTION_SINCE = 2  # version of the format
@@ -73,6 +76,9 @@ class Model:
     best_iteration : int or None
         Round (from 0) with the best validation score, where there was early stopping.
     best_score : float or None
+    evals_log : dict
+        What an estimator's file held of its training, `{data name: {metric name: [value of each round]}}`.
+        Training neither reads nor writes it, and it is no part of what a model is.
     has_statistics : bool
         Whether gains, counts and covers of nodes are known; not after loading a file that was saved without.
     """
@@ -107,6 +113,7 @@ class Model:
         self.metadata: dict[str, Any] = {} if metadata is None else dict(metadata)
         self.best_iteration: int | None = None
         self.best_score: float | None = None
+        self.evals_log: EvalsLog = {}
         self.has_statistics = True
         self.forest = _core.Forest(self.n_outputs)
         self._rounds: list[int] = []  # of each tree; rises
@@ -544,7 +551,7 @@ class Model:
         """Whether both have the same trees, values and settings, bit for bit."""
         return self.to_bytes() == other.to_bytes()
 
-    def save(self, path: str | Path, leaf_dtype: str = "float32", statistics: bool = True) -> None:
+    def save(self, path: Destination, leaf_dtype: str = "float32", statistics: bool = True) -> None:
         """Write the model to a file that cannot run code.
 
         The file is written beside `path` and then renamed, so that `path` holds the old file or the new one,
@@ -552,7 +559,7 @@ class Model:
 
         Parameters
         ----------
-        path : str or Path
+        path : str, path or open file
         leaf_dtype : {"float32", "float16", "int8"}
             Leaf values as they are, or rounded: see :mod:`polyleaf.model.leaf_storage`, and
             :func:`polyleaf.inspect.leaf_dtype_report` for what that costs. Loading gives float32 again.
@@ -565,13 +572,15 @@ class Model:
         OSError
             When the file cannot be written (no space, no permission); the old file is then left as it was.
         ValueError
-            When the metadata hold something that JSON cannot, or leaf values do not fit `leaf_dtype`.
+            When the metadata hold something that JSON cannot, leaf values do not fit `leaf_dtype`, or the
+            name ends in ".json", which the file is not.
         """
         serialize.write(path, self.to_bytes(leaf_dtype, statistics))
 
     @classmethod
-    def load(cls, path: str | Path) -> Model:
-        """Read a model from a file, of this version of the format or an older one. Nothing in it is trusted.
+    def load(cls, path: Source) -> Model:
+        """Read a model from a file (or bytes, or an open file), of this version of the format or an older
+        one. Nothing in it is trusted.
 
         Raises
         ------
@@ -582,9 +591,14 @@ class Model:
         """
         return serialize.read(path, cls.from_state)
 
-    def to_bytes(self, leaf_dtype: str = "float32", statistics: bool = True) -> bytes:
-        """The content of a model file; see `save`."""
-        return serialize.to_bytes(*self.to_state(leaf_dtype, statistics), self._format_version())
+    def to_bytes(
+        self, leaf_dtype: str = "float32", statistics: bool = True, evals_log: EvalsLog | None = None
+    ) -> bytes:
+        """The content of a model file; see `save`. With `evals_log` it keeps that as well."""
+        header, arrays = self.to_state(leaf_dtype, statistics)
+        if evals_log:
+            header["evals_log"] = evals_log
+        return serialize.to_bytes(header, arrays, self._format_version())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Model:
@@ -637,6 +651,7 @@ class Model:
         )
         if projection is not None and projection.dim != model.n_features:
             raise ValueError("The projection does not give the features that the mapper has.")
+        model.evals_log = _evals_log(header.get("evals_log", {}))
         _check_objective(model.objective, model.n_outputs)
         model._take_trees(_with_prefix(arrays, _FOREST), arrays["round_of_tree"])
         model._take_best(header["best_iteration"], header["best_score"])
@@ -688,6 +703,20 @@ def _objective(stored: Any) -> Objective:
         return objective_from_dict(stored)
     except NotRegistered as error:  # the file is sound, and the error says what to do
         raise serialize.ModelFileError(str(error)) from error
+
+
+def _evals_log(stored: Any) -> EvalsLog:
+    """The log of a file, checked: lists of numbers by metric by name of the data."""
+    log = stored if isinstance(stored, dict) else {"": stored}
+    for metrics in log.values():
+        of_metrics = metrics.values() if isinstance(metrics, dict) else [None]
+        if not all(isinstance(values, list) and all(map(_is_number, values)) for values in of_metrics):
+            raise ValueError("The header's 'evals_log' must hold lists of numbers by data and metric.")
+    return log
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _names(names: Sequence[str] | None, size: int, what: str) -> tuple[str, ...] | None:

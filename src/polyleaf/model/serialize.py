@@ -19,6 +19,8 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from polyleaf.model.places import Destination, Source, name_of, read_bytes, write_bytes
+
 FORMAT = "polyleaf-model"
 FORMAT_VERSION = 2  # the newest that is read; a model is written as the oldest that can hold it
 
@@ -34,23 +36,26 @@ class ModelFileError(ValueError):
     """A file that is not a valid model, or not one that this version can read."""
 
 
-def write(path: str | Path, data: bytes) -> None:
-    """Write a file beside `path` and rename it, so that `path` holds the old file or the new one at any time.
+def write(target: Destination, data: bytes) -> None:
+    """Write a model. A file is written beside its name and renamed, so that the name stands for the old file
+    or the new one at any time.
 
     Raises
     ------
     OSError
         When the file cannot be written (no space, no permission); the old file is then left as it was.
+    ValueError
+        When the name is one of another format.
     """
-    _replace_file(Path(path), data)
+    write_bytes(target, data, _replace_file)
 
 
-def read(path: str | os.PathLike[str], build: Callable[[Header, Arrays], _T]) -> _T:
-    """What `build` makes of a file; see `from_bytes`. Errors name the file."""
+def read(source: Source, build: Callable[[Header, Arrays], _T]) -> _T:
+    """What `build` makes of a file or bytes; see `from_bytes`. Errors name the place."""
     try:
-        return from_bytes(Path(path).read_bytes(), build)
+        return from_bytes(read_bytes(source), build)
     except ModelFileError as error:
-        raise ModelFileError(f"{os.fspath(path)!r} cannot be loaded: {error}") from error.__cause__
+        raise ModelFileError(f"{name_of(source)} cannot be loaded: {error}") from error.__cause__
 
 
 def to_bytes(header: Header, arrays: Arrays, version: int) -> bytes:

@@ -326,6 +326,11 @@ class RunningParameters:
     every n rounds. None: silent in scripts; in an interactive session a progress bar appears after two
     seconds."""
 
+    on_interrupt: Literal["raise", "keep"] = parameter(default="raise")
+    """What Ctrl-C does. The rounds that were complete are kept by the estimator, which can predict with them
+    or go on (`warm_start`). "raise": then `KeyboardInterrupt` goes on, so that a cross-validation or a search
+    stops as well; "keep": `fit` returns, with a warning, which suits notebooks."""
+
     warm_start: bool = parameter(default=False)
     """Go on from the model of the last `fit`; `n_estimators` is then the total."""
 
