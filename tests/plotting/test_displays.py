@@ -58,8 +58,13 @@ def test_learning_curves_are_what_was_logged(model, tmp_path):
     with pytest.raises(ValueError, match="'mae' was not logged; there are rmse"):
         LearningCurvesDisplay.from_estimator(model, "mae")
     model.save_model(tmp_path / "m")
-    with pytest.raises(ValueError, match="has no curves"):
-        LearningCurvesDisplay.from_estimator(load_model(tmp_path / "m"))
+    loaded = load_model(tmp_path / "m")
+    again = LearningCurvesDisplay.from_estimator(loaded).lines_[0]
+    np.testing.assert_array_equal(again.get_ydata(), drawn.lines_[0].get_ydata())
+    with pytest.raises(ValueError, match="which files do not keep: fit it with eval_set"):
+        LearningCurvesDisplay.from_estimator(loaded, per_output=True)
+    with pytest.raises(ValueError, match="has no curves: fit it"):
+        LearningCurvesDisplay.from_estimator(PolyleafRegressor(n_estimators=1).fit(X, Y))
 
 
 def test_importances_are_bars_or_a_map(model):

@@ -65,10 +65,8 @@ class LearningCurvesDisplay(Display):
         logs = estimator.evals_result_per_output_ if per_output else estimator.evals_result_
         known = list(dict.fromkeys(name for metrics in logs.values() for name in metrics))
         if not known:
-            what = " for each output" if per_output else ""
-            raise ValueError(
-                f"This estimator has no curves{what}: fit it with eval_set or X_val; files do not keep them."
-            )
+            what = " for each output, which files do not keep" if per_output else ""
+            raise ValueError(f"This estimator has no curves{what}: fit it with eval_set or X_val.")
         metric = known[0] if metric is None else metric
         if metric not in known:
             raise ValueError(f"metric={metric!r} was not logged; there are {', '.join(known)}.")
