@@ -102,7 +102,7 @@ class Source:
         """Labels of a classifier of classes, sorted; None for others."""
         if self.kind not in ("binary", "multiclass"):
             return None
-        found = TargetEncoding.from_dict(self.model.metadata).classes
+        found = TargetEncoding.from_dict(self.model.metadata, self.model.n_outputs).classes
         return None if found is None else found.tolist()
 
     @property
