@@ -29,6 +29,7 @@ from polyleaf.inputs.features import FeatureTable
 from polyleaf.inputs.targets import Target, TargetEncoding, encode_sparse
 from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.model import Model, serialize
+from polyleaf.model.html import model_html
 from polyleaf.model.places import Destination, Source
 from polyleaf.model.serialize import ModelFileError
 from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
@@ -394,6 +395,24 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             raise ValueError(
                 f"Targets of {encoding.n_outputs} outputs do not have the model's {model.n_outputs} scores."
             )
+
+    def _repr_html_inner(self) -> str:
+        return super()._repr_html_inner() + self._fitted_html()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] += self._fitted_html()
+        return bundle
+
+    def _fitted_html(self) -> str:
+        """What stands below scikit-learn's picture of the parameters: the model, and its first curve."""
+        if not hasattr(self, "model_"):
+            return ""
+        for of_set, metrics in self.evals_result_.items():
+            for metric, curve in metrics.items():
+                return model_html(self.model_, curve, f"{of_set}, {metric}")
+        return model_html(self.model_)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")

@@ -18,6 +18,7 @@ from polyleaf.inputs.binning import BinMapper
 from polyleaf.model import serialize, sizes, storage
 from polyleaf.model.chunks import Chunk, chunks_of, codes_of, regressors_of
 from polyleaf.model.contributions import Contributions, Unit, choose_outputs
+from polyleaf.model.html import model_html
 from polyleaf.model.importance import importance
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.model.places import Destination, Source
@@ -686,6 +687,9 @@ class Model:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self.forest = storage.from_arrays(state["forest"], self.n_outputs, self.n_features)
+
+    def _repr_html_(self) -> str:
+        return model_html(self)
 
     def __repr__(self) -> str:
         return (
