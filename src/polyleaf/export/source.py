@@ -102,7 +102,7 @@ class Source:
         """Labels of a classifier of classes, sorted; None for others."""
         if self.kind not in ("binary", "multiclass"):
             return None
-        found = TargetEncoding.from_dict(self.model.metadata).classes
+        found = TargetEncoding.from_dict(self.model.metadata, self.model.n_outputs).classes
         return None if found is None else found.tolist()
 
     @property
@@ -155,11 +155,7 @@ def categories_of(model: Any) -> dict[int, dict[Category, int]]:
         rare share a code.
     """
     mapper = source_of(model).model.mapper
-    return {
-        feature: {c: i for i, c in enumerate(kept)} | dict.fromkeys(rare, len(kept))
-        for feature, (kept, rare) in enumerate(zip(mapper.categories_, mapper.rare_categories_, strict=True))
-        if kept is not None
-    }
+    return {f: mapper.category_codes(f) for f in np.flatnonzero(mapper.is_categorical_).tolist()}
 
 
 def as_matrix(model: Any, X: Any) -> np.ndarray:
