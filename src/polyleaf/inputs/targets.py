@@ -568,6 +568,8 @@ def _not_a_number(value: Any, place: tuple[int, ...], name: str) -> str:
             f"as numpy.stack({name}) makes one."
         )
     return f"{name} holds {what(value)} in {where}, which is no number: convert it (a date to days, say)."
+
+
 def _refuse_dates(values: Any, name: str) -> None:
     """Times would be taken for numbers of nanoseconds."""
     of_columns = getattr(values, "dtypes", None) if np.ndim(values) == 2 else None
