@@ -79,7 +79,7 @@ evals_result_ : dict
 evals_result_per_output_ : dict
     `{evaluation set: {metric: ndarray of shape (rounds, n_outputs)}}`, where there are several outputs and
     the metric means something for one of them alone.
-feature_importances_ : ndarray of shape (n_features_in_,)
+feature_importances_ : ndarray of shape (n_features,)
     Share of each feature in the total gain.
 """.strip("\n")
 
