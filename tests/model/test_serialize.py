@@ -17,7 +17,8 @@ from safetensors.numpy import load, save
 
 import polyleaf.model.serialize as serialize
 from polyleaf.model import Model
-from polyleaf.model.serialize import ModelFileError
+from polyleaf.model.leaf_kinds import LEAF_KINDS
+from polyleaf.model.serialize import FORMAT_VERSION, ModelFileError
 
 
 def with_entries(data, **entries):
@@ -63,10 +64,11 @@ def test_trees_are_a_few_flat_arrays(data):
 
 
 def test_a_file_has_the_oldest_version_that_can_hold_it():
-    for kinds, version in [(("dense",), 1), (("dense", "sparse"), 2), (("linear",), 2)]:
-        data = random_model(n_rounds=2, kinds=kinds).to_bytes()
-        assert about(data)["format_version"] == version
-        assert ("forest.leaf_kind" in load(data)) == (version == 2)
+    for name, kind in LEAF_KINDS.items():
+        for kinds in ((name,), ("dense", name)):
+            data = random_model(n_rounds=2, kinds=kinds).to_bytes()
+            assert about(data)["format_version"] == kind.since_version
+            assert ("forest.leaf_kind" in load(data)) == (kind.since_version > 1)
 
 
 @pytest.mark.parametrize("leaf_dtype", ["float16", "int8"])
@@ -86,7 +88,7 @@ def test_sparse_leaves_take_the_room_of_their_entries():
     assert values[0].size == 2 * 8 * 500 and values[1].size <= 2 * 8 * 5
 
 
-@pytest.mark.parametrize("version", range(1, serialize.FORMAT_VERSION + 1))
+@pytest.mark.parametrize("version", range(1, FORMAT_VERSION + 1))
 def test_files_of_every_version_load_and_predict_the_same(version):
     path = FILES / f"format-{version}.polyleaf"
     model = Model.load(path)
@@ -97,8 +99,9 @@ def test_files_of_every_version_load_and_predict_the_same(version):
 
 def test_newer_versions_are_refused(data, tmp_path):
     path = tmp_path / "m.polyleaf"
-    path.write_bytes(with_entries(data, format_version=3, polyleaf_version="9.1"))
-    expected = r"m\.polyleaf' cannot be loaded: it has version 3 of the format, .*9\.1.*Upgrade"
+    newer = FORMAT_VERSION + 1
+    path.write_bytes(with_entries(data, format_version=newer, polyleaf_version="9.1"))
+    expected = rf"m\.polyleaf' cannot be loaded: it has version {newer} of the format, .*9\.1.*Upgrade"
     with pytest.raises(ModelFileError, match=expected):
         Model.load(path)
     for version in (None, 0, -1, "1", [1]):
@@ -218,7 +221,7 @@ def test_hostile_content_that_is_well_formed(data):
         arrays["forest.entry"][:] = 7
 
     def unknown_kind(header, arrays):
-        arrays["forest.leaf_kind"][0] = 3
+        arrays["forest.leaf_kind"][0] = len(LEAF_KINDS)
 
     def kind_of_another(header, arrays):
         arrays["forest.leaf_kind"][:] = arrays["forest.leaf_kind"][::-1]

@@ -554,17 +554,6 @@ def _regression_values(y: Any, name: str, missing: str) -> np.ndarray:
     return values
 
 
-def _refuse_dates(values: Any, name: str) -> None:
-    """Times would be taken for numbers of nanoseconds."""
-    of_columns = getattr(values, "dtypes", None) if np.ndim(values) == 2 else None
-    dtypes = [getattr(values, "dtype", None)] if of_columns is None else list(of_columns)
-    if any(getattr(dtype, "kind", "") in ("m", "M") for dtype in dtypes):
-        raise ValueError(
-            f"{name} holds dates or times, which are not numbers. Convert them, for example to days: "
-            "(y - y.min()) / numpy.timedelta64(1, 'D')."
-        )
-
-
 def _not_a_number(value: Any, place: tuple[int, ...], name: str) -> str:
     """A sentence about what a regressor cannot learn."""
     where = f"row {place[0]}" + "".join(f", column {column}" for column in place[1:])
@@ -579,6 +568,17 @@ def _not_a_number(value: Any, place: tuple[int, ...], name: str) -> str:
             f"as numpy.stack({name}) makes one."
         )
     return f"{name} holds {what(value)} in {where}, which is no number: convert it (a date to days, say)."
+
+
+def _refuse_dates(values: Any, name: str) -> None:
+    """Times would be taken for numbers of nanoseconds."""
+    of_columns = getattr(values, "dtypes", None) if np.ndim(values) == 2 else None
+    dtypes = [getattr(values, "dtype", None)] if of_columns is None else list(of_columns)
+    if any(getattr(dtype, "kind", "") in ("m", "M") for dtype in dtypes):
+        raise ValueError(
+            f"{name} holds dates or times, which are not numbers. Convert them, for example to days: "
+            "(y - y.min()) / numpy.timedelta64(1, 'D')."
+        )
 
 
 def _is_multilabel(y: Any, missing: str) -> bool:
