@@ -27,6 +27,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -386,7 +387,7 @@ class ProgressBar(Callback):
     """A progress bar with the newest metric values, on the terminal's error stream.
 
     Where that stream is no terminal nothing is written, unless `force`: then a plain line about ten times a
-    run.
+    run. Where the package rich is not installed (``pip install "polyleaf[cli]"``) a terminal gets these lines.
 
     Parameters
     ----------
@@ -408,13 +409,15 @@ class ProgressBar(Callback):
         self._task: Any = None
         self._done = 0
         self._start = time.monotonic()
-        self._on_terminal = sys.stderr is not None and sys.stderr.isatty()
+        terminal = sys.stderr is not None and sys.stderr.isatty()
+        self._on_terminal = terminal and find_spec("rich") is not None
+        self._lacks_bar = terminal and not self._on_terminal
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
         self._done += 1
         if self._on_terminal:
             self._update_bar(evals_log)
-        elif self.force:
+        elif self.force or (self._lacks_bar and time.monotonic() - self._start >= self.delay):
             self._print_line(evals_log)
         return False
 

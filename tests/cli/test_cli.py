@@ -324,5 +324,5 @@ def test_recipes_of_regression(folder, tmp_path, capsys):
     arguments = ("train", file, "-t", "*_load", "-m", tmp_path / "n")
     assert "there is no recipe 'tfbtt'; there are cgb," in fails(capsys, *arguments, "--recipe", "tfbtt")
     assert "for classes" in fails(capsys, *arguments, "--recipe", "samme")
-    assert '--set refresh=layer"' in fails(capsys, *arguments, "--set", "rows_per_layer=[0.5]")
+    assert "--set refresh=layer" in fails(capsys, *arguments, "--set", "rows_per_layer=[0.5]")
     assert not (tmp_path / "n").exists()
