@@ -35,7 +35,8 @@ def roc_auc_of(y: Array, score: Array, weight: Array | None = None) -> float:
         return float("nan")
     fewer = y if 2 * n_positive <= len(y) else ~y
     below = _Below(score, weight)
-    of_row = below.strictly(score[fewer]) + 0.5 * below.level(score[fewer])
+    scores = score[fewer]
+    of_row = 0.5 * (below.up_to(scores, "left") + below.up_to(scores, "right"))
     own = np.ones(len(of_row)) if weight is None else weight[fewer].astype(np.float64)
     # Among themselves the rows of one class lie below each other half of the time.
     pairs = float(own @ of_row) - 0.5 * float(own.sum()) ** 2
@@ -53,12 +54,13 @@ def average_precision_of(y: Array, score: Array, weight: Array | None = None) ->
         return float("nan")
     own = score[y]
     all_rows, positive = _Below(score, weight), _Below(own, None if weight is None else weight[y])
-    precision = (positive.total - positive.strictly(own)) / (all_rows.total - all_rows.strictly(own))
+    above = [below.total - below.up_to(own, "left") for below in (positive, all_rows)]
+    precision = above[0] / above[1]
     return float(np.average(precision, weights=None if weight is None else weight[y]))
 
 
 class _Below:
-    """How much weight lies below a score, and at it."""
+    """How much weight lies below a score ("left"), or up to it ("right")."""
 
     def __init__(self, score: Array, weight: Array | None) -> None:
         order = None if weight is None else np.argsort(score)
@@ -68,12 +70,6 @@ class _Below:
             self._sums = np.concatenate([[0.0], np.cumsum(weight[order], dtype=np.float64)])
         self.total = float(len(score)) if self._sums is None else float(self._sums[-1])
 
-    def _up_to(self, scores: Array, side: Any) -> Array:
+    def up_to(self, scores: Array, side: Any) -> Array:
         place = np.searchsorted(self._sorted, scores, side)
         return place.astype(np.float64) if self._sums is None else self._sums[place]
-
-    def strictly(self, scores: Array) -> Array:
-        return self._up_to(scores, "left")
-
-    def level(self, scores: Array) -> Array:
-        return self._up_to(scores, "right") - self._up_to(scores, "left")
