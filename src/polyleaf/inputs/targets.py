@@ -308,6 +308,7 @@ def encode_classification(
     class_weight: Any = None,
     missing: Literal["error", "ignore"] = "error",
     one_vs_rest: bool = False,
+    two_scores: bool = False,
     like: TargetEncoding | None = None,
 ) -> Target:
     """Encode class labels (binary, multi-class) or an indicator matrix (multi-label).
@@ -322,6 +323,8 @@ def encode_classification(
         Whether NaN in a multi-label y is an error or a value of weight 0.
     one_vs_rest : bool
         Encode multi-class labels as an indicator matrix instead of class ids.
+    two_scores : bool
+        Encode two classes as class ids, too, as more of them are.
     like : TargetEncoding, optional
         Encode as an earlier y was, to go on with its model.
 
@@ -347,7 +350,7 @@ def encode_classification(
         classes, ids = _unique(labels, "y")
         _check_two_classes(classes, ids, weight)
         _check_class_count(classes, len(labels))
-        encoding = _class_encoding(classes, one_vs_rest)
+        encoding = _class_encoding(classes, one_vs_rest, two_scores)
     else:
         if like.kind == "multilabel":
             raise ValueError("The model to go on from has several labels per row, but y is one-dimensional.")
@@ -411,8 +414,8 @@ def encode_sparse(
     return Target(values, weight, TargetEncoding(kind, n_outputs, False, classes=classes, output_names=names))
 
 
-def _class_encoding(classes: np.ndarray, one_vs_rest: bool) -> TargetEncoding:
-    binary = len(classes) == 2
+def _class_encoding(classes: np.ndarray, one_vs_rest: bool, two_scores: bool) -> TargetEncoding:
+    binary = len(classes) == 2 and not two_scores
     return TargetEncoding(
         kind="binary" if binary else "multiclass",
         n_outputs=1 if binary else len(classes),
