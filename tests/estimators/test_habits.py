@@ -1,4 +1,4 @@
-"""Habits of users of other libraries: names of theirs, methods they look for, empty input (issue 14, line 14)."""
+"""Habits of users of other libraries: their names, methods they look for, no rows (issue 14, line 14)."""
 
 import inspect
 

@@ -24,11 +24,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
 from polyleaf.estimators.output import Library, as_table, check_library
+from polyleaf.explain.explained import Explained, in_chunks, mean_magnitude
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable
 from polyleaf.inputs.targets import Target, TargetEncoding, encode_sparse
 from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.model import Model, serialize
+from polyleaf.model.html import model_html
 from polyleaf.model.places import Destination, Source
 from polyleaf.model.serialize import ModelFileError
 from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
@@ -89,7 +91,7 @@ def document(cls: _Class) -> _Class:
     return cls
 
 
-class PolyleafEstimator(BaseEstimator, SharedParameters):
+class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     """What regressor and classifier have in common."""
 
     if TYPE_CHECKING:  # declared by each for itself
@@ -405,6 +407,24 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
                 f"Targets of {encoding.n_outputs} outputs do not have the model's {model.n_outputs} scores."
             )
 
+    def _repr_html_inner(self) -> str:
+        return super()._repr_html_inner() + self._fitted_html()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] += self._fitted_html()
+        return bundle
+
+    def _fitted_html(self) -> str:
+        """What stands below scikit-learn's picture of the parameters: the model, and its first curve."""
+        if not hasattr(self, "model_"):
+            return ""
+        for of_set, metrics in self.evals_result_.items():
+            for metric, curve in metrics.items():
+                return model_html(self.model_, curve, f"{of_set}, {metric}")
+        return model_html(self.model_)
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
 
@@ -620,22 +640,33 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
         return gains / total if total > 0 else gains
 
     def feature_importance(
-        self, kind: Literal["gain", "split", "cover"] = "gain", per_output: bool = False
+        self,
+        kind: Literal["gain", "split", "cover", "shap"] = "gain",
+        per_output: bool = False,
+        X: Any = None,
     ) -> np.ndarray:
-        """What each feature does in the splits of all trees: sums, not normalised.
+        """What each feature does in the splits of all trees (sums, not normalised), or to raw scores.
 
         Parameters
         ----------
-        kind : {"gain", "split", "cover"}
-            Gain averaged over outputs; number of splits; summed curvature of the rows they split.
+        kind : {"gain", "split", "cover", "shap"}
+            Gain averaged over outputs; number of splits; summed curvature of the rows they split; mean
+            magnitude of the contributions (`shap_values`) to the raw scores of the rows of X.
         per_output : bool
-            Gains of each output for itself ("gain" only).
+            Each output for itself ("gain" and "shap" only).
+        X : array, sparse matrix, table or Dataset of shape (n_rows, n_features), optional
+            "shap" only: the rows, of a test set say.
 
         Returns
         -------
         ndarray of shape (n_features,), or (n_outputs, n_features); float64
         """
         check_is_fitted(self)
+        if kind == "shap":
+            if X is None:
+                raise ValueError("Importance of kind='shap' is that for some rows: pass them as X.")
+            magnitude = mean_magnitude(in_chunks(self, X))
+            return magnitude if per_output else magnitude.mean(axis=0)
         return self.model_.feature_importance(kind, per_output)
 
     # --- files ---------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, RegressorParameters):
         return encode_regression(y, sample_weight, missing=self.missing_targets, normalize=self._normalize())
 
     def _normalize(self) -> Normalize:
-        """`normalize_targets`; "auto" means something only where large outputs take splits from small ones."""
+        """`normalize_targets`; "auto" matters only where large outputs take splits from small ones."""
         one_tree = self.multi_strategy == "multi_output_tree"
         matters = one_tree and objective_class(self.objective).has_unit
         return matters and "auto" if self.normalize_targets == "auto" else self.normalize_targets

@@ -20,6 +20,8 @@ from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable, as_features
 from polyleaf.model import serialize, sizes, storage
 from polyleaf.model.chunks import Chunk, chunks_of, codes_of, regressors_of
+from polyleaf.model.contributions import Contributions, Unit, choose_outputs
+from polyleaf.model.html import model_html
 from polyleaf.model.importance import importance
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.model.places import Destination, Source
@@ -417,6 +419,77 @@ class Model:
             )
         return bisect_left(self._rounds, first_round), bisect_left(self._rounds, last_round)
 
+    # --- explanation ------------------------------------------------------------------------------
+
+    def contributions(
+        self,
+        first_round: int = 0,
+        last_round: int | None = None,
+        background: Any = None,
+        n_threads: int = 1,
+    ) -> Contributions:
+        """What features add to the raw scores of rows, to be asked for rows and outputs (docs/explaining.md).
+
+        Parameters
+        ----------
+        first_round, last_round : int
+            Rounds `first_round .. last_round - 1` are explained; None: up to the last.
+        background : FeatureTable or CodedRows, optional
+            Rows that stand for what is usual. None: the training rows, as the nodes have counted them.
+        n_threads : int
+
+        Raises
+        ------
+        ValueError
+            Where the model was saved without its counts and there is no background; where that has no rows.
+        """
+        if background is None and not self.has_statistics:
+            raise ValueError(
+                "What is not known of a row is judged by how many training rows each node had, which "
+                "this model was saved without (statistics=False): pass a background, rows that stand for "
+                "what is usual."
+            )
+        unit = Unit(self.base_score, self.target_scale, self.target_offset)
+        trees = self._tree_range(first_round, last_round)
+        return Contributions(self.forest, self.mapper, unit, trees, background, n_threads)
+
+    def shap_values(
+        self,
+        table: Any,
+        background: Any = None,
+        interactions: bool = False,
+        outputs: Any = None,
+        first_round: int = 0,
+        last_round: int | None = None,
+        n_threads: int = 1,
+    ) -> np.ndarray:
+        """What each feature adds to the raw scores of each row of a FeatureTable, as the estimators' method.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_features, n_outputs), float32; (n_rows, n_features) for one output
+            With interactions (n_rows, n_features, n_features, n_outputs).
+        """
+        chosen = choose_outputs(outputs, self.n_outputs, self.output_names)
+        if chosen.numbers.ndim == 2 and len(chosen.numbers) != table.n_rows:
+            raise ValueError(f"outputs has {len(chosen.numbers)} rows, but X has {table.n_rows}.")
+        found = self.contributions(first_round, last_round, background, n_threads)
+        values = found.values(table, chosen, interactions)
+        return values[..., 0] if chosen.is_one else values
+
+    def shap_base_values(
+        self,
+        background: Any = None,
+        outputs: Any = None,
+        first_round: int = 0,
+        last_round: int | None = None,
+        n_threads: int = 1,
+    ) -> np.ndarray | np.float64:
+        """The raw scores of a row of which nothing is known, float64 (n_outputs,), or one number."""
+        chosen = choose_outputs(outputs, self.n_outputs, self.output_names)
+        base = self.contributions(first_round, last_round, background, n_threads).base_values(chosen)
+        return np.float64(base[0]) if chosen.is_one else base
+
     # --- inspection -------------------------------------------------------------------------------
 
     def feature_importance(
@@ -652,6 +725,9 @@ class Model:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self.forest = storage.from_arrays(state["forest"], self.n_outputs, self.n_features)
+
+    def _repr_html_(self) -> str:
+        return model_html(self)
 
     def __repr__(self) -> str:
         return (

@@ -20,6 +20,7 @@ from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable, as_features
 from polyleaf.inputs.frames import refuse_lazy
 from polyleaf.inputs.holdout import drawn_by_class
+from polyleaf.inputs.sound import sound
 from polyleaf.inputs.targets import Target, encode_sparse
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
@@ -113,6 +114,7 @@ class FeatureReader:
         """X as numbers, dense or CSR, with scikit-learn's bookkeeping of names."""
         numbers: Any = {"accept_sparse": "csr", "dtype": "numeric", "ensure_all_finite": False}
         fewest = 1 if reset else 0  # rows: none are enough to predict
+        X = sound(X, "X")
         return validate_data(self.estimator, X, reset=reset, ensure_min_samples=fewest, **numbers)
 
     def projected(self, values: Any, mapper: BinMapper | None) -> FeatureTable:
