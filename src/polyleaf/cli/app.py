@@ -220,6 +220,7 @@ def train(
     made_categorical = choose_columns(table, categorical, "--categorical") if categorical else ()
     table = table.with_categorical([name for name in made_categorical if name not in targets])
     schema = Schema.of(table, targets, task, (*dropped, *weighted))
+    schema.refuse_stray_text(table, made_categorical)
     params = _recipe(recipe) | params
     estimator = _check_parameters(schema.task, params)(**params)
     training, watched = _split(table, validation, early_stopping, seed, format)
