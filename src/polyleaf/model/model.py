@@ -200,7 +200,7 @@ class Model:
 
     # --- prediction -------------------------------------------------------------------------------
 
-    def read(self, X: Any, n_threads: int = 1) -> FeatureTable:
+    def table_of(self, X: Any, n_threads: int = 1) -> FeatureTable:
         """X as the trees see it: what all predictions below begin with.
 
         Parameters
@@ -265,11 +265,11 @@ class Model:
     def raw_predict(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> np.ndarray:
-        """Raw scores (n_rows, n_outputs), float64, of X or a Dataset; see `raw_predict_codes` and `read`."""
+        """Raw scores (n_rows, n_outputs), float64, of X or a Dataset; see `raw_predict_codes` and `table_of`."""
         if isinstance(table, Dataset):
             codes = table.codes_like(self.mapper)
             return self.raw_predict_codes(codes, first_round, last_round, n_threads, table.features)
-        table = self.read(table, n_threads)
+        table = self.table_of(table, n_threads)
         trees = self._tree_range(first_round, last_round)
         out = np.empty((table.n_rows, self.n_outputs))
         for chunk in self._chunks(table, n_threads, trees):
@@ -282,13 +282,13 @@ class Model:
     def predict(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> np.ndarray:
-        """Predictions for X or a Dataset: raw scores through the objective's link, float64; see `read`."""
+        """Predictions for X or a Dataset: raw scores through the objective's link, float64; see `table_of`."""
         return self.objective.transform(self.raw_predict(table, first_round, last_round, n_threads))
 
     def predict_topk(
         self, table: Any, k: int = 5, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The outputs with the highest raw scores of each row of X; see `read`.
+        """The outputs with the highest raw scores of each row of X; see `table_of`.
 
         With sparse leaves the work per row grows with what its leaves hold, not with the number of outputs.
 
@@ -314,7 +314,7 @@ class Model:
         leaf of the row holds was never voted for, and does not. Where there are fewer than k, -1 and -inf
         follow.
         """
-        table = self.read(table, n_threads)
+        table = self.table_of(table, n_threads)
         first, last = self._tree_range(first_round, last_round)
         shape = table.n_rows, max(0, k)
         outputs, scores = np.empty(shape, np.int32), np.empty(shape)
@@ -334,7 +334,7 @@ class Model:
     def predict_sparse(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> scipy.sparse.csr_matrix:
-        """Raw scores of the outputs that the leaves of each row of X hold; see `read`.
+        """Raw scores of the outputs that the leaves of each row of X hold; see `table_of`.
 
         Returns
         -------
@@ -348,7 +348,7 @@ class Model:
         ValueError
             Where leaves hold all outputs: then nothing is sparse.
         """
-        table = self.read(table, n_threads)
+        table = self.table_of(table, n_threads)
         first, last = self._tree_range(first_round, last_round)
         parts = [
             self.forest.label_scores(
@@ -368,7 +368,7 @@ class Model:
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> Iterator[np.ndarray]:
         """Yield raw scores (n_rows, n_outputs), float64, after each of the rounds."""
-        table = self.read(table, n_threads)
+        table = self.table_of(table, n_threads)
         last_round = self.n_rounds if last_round is None else last_round
         trees = self._tree_range(first_round, last_round)
         codes = codes_of(self.forest, self.mapper, table, *trees, n_threads)
@@ -382,8 +382,8 @@ class Model:
     def apply(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> np.ndarray:
-        """Leaf ids of the rows of X: int32 (n_rows, n_trees); see `read`."""
-        table = self.read(table, n_threads)
+        """Leaf ids of the rows of X: int32 (n_rows, n_trees); see `table_of`."""
+        table = self.table_of(table, n_threads)
         first, last = self._tree_range(first_round, last_round)
         out = np.empty((table.n_rows, last - first), np.int32)
         for chunk in chunks_of(self.forest, self.mapper, table, (first, last), n_threads, numbers=False):
