@@ -160,10 +160,17 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
             For two classes the score of the second: above 0 where it is the likelier. (Of an objective that
             scores both, how much higher it is.)
         """
-        raw = self._raw(X, iteration_range)
+        found = self._decision(self._raw(X, iteration_range))
+        return found if found.ndim == 1 else self._in_output(found, self._names_of_scores(), X)
+
+    def _decision(self, raw: np.ndarray) -> np.ndarray:
         if self._encoding.kind == "multilabel" or len(self.classes_) > 2:
-            return self._in_output(raw, self._names_of_scores(), X)
+            return raw
         return raw[:, 0] if raw.shape[1] == 1 else raw[:, 1] - raw[:, 0]
+
+    def _finishes(self) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
+        found = super()._finishes() | {"decision_function": self._decision}
+        return found | ({"predict_proba": self._probabilities} if _gives_probabilities(self) else {})
 
     @_where_there_are_probabilities
     @explains_strangers
