@@ -8,8 +8,8 @@ on the error stream and exit code 2; progress and remarks appear on a terminal o
 from __future__ import annotations
 
 import json
+import os
 import sys
-from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -202,7 +202,7 @@ def train(
         _check_validation(validation, early_stopping)
         _check_writable(model)
         rows = label_commands.read_rows(file, label_names, threads)
-        params = _recipe(recipe or "gbdt_sparse", "multilabel") | params
+        params = _recipe(recipe or "gbdt_sparse") | params
         _check_parameters("multilabel", params)
         labeller = label_commands.train_labels(rows, validation, params, seed, threads)
         labeller.model_.metadata[_LABELS] = True
@@ -220,7 +220,8 @@ def train(
     made_categorical = choose_columns(table, categorical, "--categorical") if categorical else ()
     table = table.with_categorical([name for name in made_categorical if name not in targets])
     schema = Schema.of(table, targets, task, (*dropped, *weighted))
-    params = _recipe(recipe, schema.task) | params
+    schema.refuse_stray_text(table, made_categorical)
+    params = _recipe(recipe) | params
     estimator = _check_parameters(schema.task, params)(**params)
     training, watched = _split(table, validation, early_stopping, seed, format)
     _check_writable(model)
@@ -423,9 +424,14 @@ def run(arguments: list[str]) -> int:
         return _complain(str(error) or type(error).__name__)
     except Exception as error:
         # Usage errors: their class moved between versions of typer, their method did not.
-        if not hasattr(error, "format_message"):
+        if hasattr(error, "format_message"):
+            return _complain(error.format_message())
+        if os.environ.get("POLYLEAF_TRACEBACK"):
             raise
-        return _complain(error.format_message())
+        return _complain(
+            f"this is a fault of ours, or of a damaged file ({type(error).__name__}: {error}). Set "
+            "POLYLEAF_TRACEBACK=1 to see where it happens."
+        )
 
 
 def _complain(message: str, code: int = 2) -> int:
@@ -469,16 +475,14 @@ def _parse_settings(settings: list[str]) -> dict[str, Any]:
     return parsed
 
 
-def _recipe(name: str | None, task: str) -> dict[str, Any]:
-    """The recipe's parameters, as it has them for the task."""
+def _recipe(name: str | None) -> dict[str, Any]:
+    """The recipe's parameters."""
     if name is None:
         return {}
     if name not in recipes.__all__:
         known = ", ".join(sorted(recipes.__all__))
         raise ReadError(f"--recipe: there is no recipe {name!r}; there are {known}.")
-    make = getattr(recipes, name)
-    asks = "classifier" in signature(make).parameters
-    return make(classifier=task != "regression") if asks else make()
+    return getattr(recipes, name)()
 
 
 def _check_parameters(task: str, params: dict[str, Any]) -> Any:

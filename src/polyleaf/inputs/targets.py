@@ -26,13 +26,14 @@ from sklearn.utils.validation import check_array
 from polyleaf.inputs.csr import canonical, row_of
 from polyleaf.inputs.frames import refuse_lazy, repeated
 from polyleaf.inputs.objects import first_that_is_no_number, is_missing, nulls_as_nan, what
+from polyleaf.inputs.sound import sound
 from polyleaf.inputs.units import Normalize, unit_of
 
 __all__ = ["Target", "TargetEncoding", "encode_classification", "encode_regression", "encode_sparse"]
 
 Kind = Literal["regression", "binary", "multiclass", "multilabel"]
 
-_MANY_CLASSES = 20  # fewer may be many for few rows, and meant
+FEW_CLASSES = 20  # that may be many for few rows, and meant
 
 
 @dataclass(frozen=True)
@@ -308,6 +309,7 @@ def encode_classification(
     class_weight: Any = None,
     missing: Literal["error", "ignore"] = "error",
     one_vs_rest: bool = False,
+    two_scores: bool = False,
     like: TargetEncoding | None = None,
 ) -> Target:
     """Encode class labels (binary, multi-class) or an indicator matrix (multi-label).
@@ -322,6 +324,8 @@ def encode_classification(
         Whether NaN in a multi-label y is an error or a value of weight 0.
     one_vs_rest : bool
         Encode multi-class labels as an indicator matrix instead of class ids.
+    two_scores : bool
+        Encode two classes as class ids, too, as more of them are.
     like : TargetEncoding, optional
         Encode as an earlier y was, to go on with its model.
 
@@ -347,7 +351,7 @@ def encode_classification(
         classes, ids = _unique(labels, "y")
         _check_two_classes(classes, ids, weight)
         _check_class_count(classes, len(labels))
-        encoding = _class_encoding(classes, one_vs_rest)
+        encoding = _class_encoding(classes, one_vs_rest, two_scores)
     else:
         if like.kind == "multilabel":
             raise ValueError("The model to go on from has several labels per row, but y is one-dimensional.")
@@ -411,8 +415,8 @@ def encode_sparse(
     return Target(values, weight, TargetEncoding(kind, n_outputs, False, classes=classes, output_names=names))
 
 
-def _class_encoding(classes: np.ndarray, one_vs_rest: bool) -> TargetEncoding:
-    binary = len(classes) == 2
+def _class_encoding(classes: np.ndarray, one_vs_rest: bool, two_scores: bool) -> TargetEncoding:
+    binary = len(classes) == 2 and not two_scores
     return TargetEncoding(
         kind="binary" if binary else "multiclass",
         n_outputs=1 if binary else len(classes),
@@ -462,6 +466,7 @@ def _as_numpy(y: Any, name: str = "y") -> Any:
     if y is None:
         raise ValueError("This estimator requires y to be passed, but the target y is None.")
     refuse_lazy(y, name)
+    y = sound(y, name)
     if scipy.sparse.issparse(y):
         return y.toarray()
     names = _column_names(y)
@@ -536,6 +541,7 @@ def _finite(y: Any, name: str, missing: str, dtype: Any) -> np.ndarray:
 
 def _regression_values(y: Any, name: str, missing: str) -> np.ndarray:
     given, dtypes = _as_numpy(y, name), [np.float64, np.float32]
+    _refuse_dates(given, name)
     try:
         values = _finite(given, name, missing, dtypes)
     except (TypeError, ValueError):
@@ -565,6 +571,17 @@ def _not_a_number(value: Any, place: tuple[int, ...], name: str) -> str:
             f"as numpy.stack({name}) makes one."
         )
     return f"{name} holds {what(value)} in {where}, which is no number: convert it (a date to days, say)."
+
+
+def _refuse_dates(values: Any, name: str) -> None:
+    """Times would be taken for numbers of nanoseconds."""
+    of_columns = getattr(values, "dtypes", None) if np.ndim(values) == 2 else None
+    dtypes = [getattr(values, "dtype", None)] if of_columns is None else list(of_columns)
+    if any(getattr(dtype, "kind", "") in ("m", "M") for dtype in dtypes):
+        raise ValueError(
+            f"{name} holds dates or times, which are not numbers. Convert them, for example to days: "
+            "(y - y.min()) / numpy.timedelta64(1, 'D')."
+        )
 
 
 def _is_multilabel(y: Any, missing: str) -> bool:
@@ -753,7 +770,7 @@ def _check_two_classes(classes: np.ndarray, ids: np.ndarray, weight: np.ndarray 
 
 
 def _check_class_count(classes: np.ndarray, n_rows: int) -> None:
-    if len(classes) > _MANY_CLASSES and 2 * len(classes) > n_rows:
+    if len(classes) > FEW_CLASSES and 2 * len(classes) > n_rows:
         some = ", ".join(map(repr, classes[:3].tolist()))
         raise ValueError(
             f"y has {len(classes)} different labels ({some}, ...) in {n_rows} rows: almost as many classes "
