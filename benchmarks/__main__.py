@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from . import cases, compare, defaults, kernels, papers, peers, report, results, scales
+from . import cases, compare, defaults, intervals, kernels, papers, peers, report, results, scales
 from .frame import runner, tables
 from .frame.context import Context
 from .frame.paper import Paper, Table
@@ -17,7 +17,7 @@ from .frame.store import Store
 from .libraries import LIBRARIES
 
 # What is no paper's, by the name of its command and of its file.
-STUDIES = {"defaults": defaults.PAPER, "scales": scales.PAPER}
+STUDIES = {"defaults": defaults.PAPER, "scales": scales.PAPER, "intervals": intervals.PAPER}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -35,6 +35,7 @@ from polyleaf.settings.parameters import SharedParameters
 from polyleaf.settings.settings import settings_of
 from polyleaf.threads import effective_threads
 from polyleaf.training.boosting import boost
+from polyleaf.training.calibration import Rates, level_shifts
 from polyleaf.training.prepare import (
     FeatureReader,
     Given,
@@ -154,6 +155,12 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
         further = evaluation_data(eval_set, eval_names, eval_sample_weight, X_val, y_val, sample_weight_val)
         ready = prepare(self, given, target, further, metrics, start, seeds, n_threads)
         target, encoding = ready.target, target.encoding
+        unit = _per_score(encoding.scale, objective), _per_score(encoding.offset, objective)
+        base_score = self._encoded_base_score(encoding, objective)
+        if start is not None:
+            start = start.copy()
+            start.set_unit(*unit)  # without the shifts of its quantiles
+        rates = Rates()
         with self._all_callbacks(callbacks, rounds, metrics if ready.eval_sets else []) as all_callbacks:
             model, self.evals_result_, per_output = boost(
                 ready.dataset,
@@ -162,11 +169,11 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
                 objective,
                 settings,
                 eval_sets=ready.eval_sets,
-                callbacks=all_callbacks,
+                callbacks=[*all_callbacks, rates],
                 init_model=start,
-                base_score=self._encoded_base_score(encoding, objective),
-                target_scale=_per_score(encoding.scale, objective),
-                target_offset=_per_score(encoding.offset, objective),
+                base_score=base_score,
+                target_scale=unit[0],
+                target_offset=unit[1],
                 output_names=self._score_names(encoding, objective),
                 projection=ready.projection,
                 metadata=self._metadata(encoding, ready.projection),
@@ -176,6 +183,9 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
             name: {metric: np.array(rows) for metric, rows in metrics.items()}
             for name, metrics in per_output.items()
         }
+        if self._is_calibrated(objective):
+            data = ready.dataset, target.values, target.weight, objective
+            model.shift(level_shifts(*data, settings, rates, self._rounds(None)[1], base_score))
         return self
 
     def _starting_model(self, init_model: Any) -> Model | None:
@@ -592,6 +602,10 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
 
     def _make_objective(self, encoding: TargetEncoding, sparse: bool) -> Objective:
         raise NotImplementedError
+
+    def _is_calibrated(self, objective: Objective) -> bool:
+        """Whether what is learned is quantiles, which are to be moved to their levels."""
+        return False
 
     def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str] | None:
         raise NotImplementedError

@@ -57,7 +57,7 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, RegressorParameters):
         return encode_regression(y, sample_weight, missing=self.missing_targets, normalize=self._normalize())
 
     def _normalize(self) -> Normalize:
-        """`normalize_targets`; "auto" means something only where large outputs take splits from small ones."""
+        """`normalize_targets`; "auto" is for where large outputs would take splits from small ones."""
         one_tree = self.multi_strategy == "multi_output_tree"
         matters = one_tree and objective_class(self.objective).has_unit
         return matters and "auto" if self.normalize_targets == "auto" else self.normalize_targets
@@ -67,6 +67,9 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, RegressorParameters):
             name = objective_class(self.objective).name
             raise ValueError(f"objective={name!r} is for classes: use PolyleafClassifier.")
         return self._made_objective(self.objective, None)
+
+    def _is_calibrated(self, objective: Objective) -> bool:
+        return self.calibrate_quantiles and any(level != 0.5 for level in objective.levels)
 
     def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str] | None:
         names = encoding.output_names

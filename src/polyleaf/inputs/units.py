@@ -20,9 +20,9 @@ Unit: TypeAlias = tuple[np.ndarray, np.ndarray] | tuple[None, None]
 _LARGEST_SUM = 1e18
 _SMALLEST = 1e-15  # ... and the squares of smaller ones vanish
 
-# Of the largest spread: what "auto" gives each output at least. Trees that see outputs of somewhat unlike scale
-# turn to one after the other, which is mostly better than equal scales (docs/scales.md); from a tenth downwards
-# the small ones come too late.
+# Of the largest spread: what "auto" gives each output at least. Trees that see outputs of somewhat unlike
+# scale turn to one after the other, which is mostly better than equal scales (docs/scales.md); from a tenth
+# downwards the small ones come too late.
 LEAST_SPREAD = 0.1
 
 
