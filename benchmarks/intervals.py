@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .frame.context import Context, Unavailable
+from .frame.context import QUICK_ROUNDS, Context, Unavailable
 from .frame.paper import Figures, Paper, Subject, Table
 from .libraries import is_installed
 
@@ -22,12 +22,23 @@ NOMINAL = {"50": (0.25, 0.5, 0.75), "80": (0.1, 0.5, 0.9), "95": (0.025, 0.5, 0.
 
 @dataclass(frozen=True)
 class Job:
-    """What a library is handed: targets are (n, T), and levels are asked for of each."""
+    """What a library is handed.
+
+    Attributes
+    ----------
+    X, y : (n, F), (n, T)
+    levels : tuple of float
+        Of each target.
+    threads : int
+    rounds : dict
+        `n_estimators`, of quick runs only.
+    """
 
     X: np.ndarray
     y: np.ndarray
     levels: tuple[float, ...]
     threads: int
+    rounds: dict[str, int]
 
 
 Predict = Callable[[np.ndarray], np.ndarray]  # (n, T, levels)
@@ -36,9 +47,8 @@ Predict = Callable[[np.ndarray], np.ndarray]  # (n, T, levels)
 def polyleaf(job: Job, **parameters: Any) -> Predict:
     from polyleaf import PolyleafRegressor
 
-    model = PolyleafRegressor(
-        objective="quantile", quantile_alpha=job.levels, n_jobs=job.threads, **parameters
-    ).fit(job.X, job.y)
+    what = {"objective": "quantile", "quantile_alpha": job.levels, "n_jobs": job.threads}
+    model = PolyleafRegressor(**what, **job.rounds, **parameters).fit(job.X, job.y)
     return lambda X: model.predict(X).reshape(len(X), job.y.shape[1], len(job.levels))
 
 
@@ -50,12 +60,8 @@ def xgboost(job: Job) -> Predict:
     """All levels in one model, one model for each target."""
     from xgboost import XGBRegressor
 
-    models = [
-        XGBRegressor(objective="reg:quantileerror", quantile_alpha=job.levels, n_jobs=job.threads).fit(
-            job.X, y
-        )
-        for y in job.y.T
-    ]
+    what = {"objective": "reg:quantileerror", "quantile_alpha": job.levels, "n_jobs": job.threads}
+    models = [XGBRegressor(**what, **job.rounds).fit(job.X, y) for y in job.y.T]
     return lambda X: np.stack([model.predict(X) for model in models], axis=1)
 
 
@@ -63,13 +69,8 @@ def lightgbm(job: Job) -> Predict:
     """One model for each target and level."""
     from lightgbm import LGBMRegressor
 
-    models = [
-        [
-            LGBMRegressor(objective="quantile", alpha=level, n_jobs=job.threads, verbose=-1).fit(job.X, y)
-            for level in job.levels
-        ]
-        for y in job.y.T
-    ]
+    what = {"objective": "quantile", "n_jobs": job.threads, "verbose": -1, **job.rounds}
+    models = [[LGBMRegressor(alpha=a, **what).fit(job.X, y) for a in job.levels] for y in job.y.T]
     return lambda X: np.stack(
         [np.column_stack([model.predict(X) for model in of_levels]) for of_levels in models], axis=1
     )
@@ -91,8 +92,9 @@ def intervals(context: Context, method: str, problem: str) -> Figures:
     name, _, nominal = problem.partition(" ")
     levels = NOMINAL[nominal]
     figures: Figures = {"coverage": [], "loss": []}
+    rounds = {"n_estimators": QUICK_ROUNDS} if context.quick else {}
     for X, y, X_test, y_test in _parts(context, name):
-        predicted = METHODS[method](Job(X, y, levels, context.threads))(X_test)
+        predicted = METHODS[method](Job(X, y, levels, context.threads, rounds))(X_test)
         inside = (predicted.min(axis=2) <= y_test) & (y_test <= predicted.max(axis=2))
         residual = y_test[..., None] - predicted
         loss = np.maximum(np.array(levels) * residual, (np.array(levels) - 1) * residual).mean(axis=(0, 2))

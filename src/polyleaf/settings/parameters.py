@@ -41,6 +41,11 @@ __all__ = [
     "TreeParameters",
 ]
 
+# What None stands for where that depends on the objective. Of counts (docs/objectives.md): the logarithm of a
+# mean overfits faster, and their interactions want every feature at a node.
+USUALLY = {"learning_rate": 0.1, "colsample_bynode": 0.5}
+OF_COUNTS = {"learning_rate": 0.05, "colsample_bynode": 1.0}
+
 CurvatureKind = Literal["auto", "none", "shared", "diagonal", "full", "block"]
 
 
@@ -52,8 +57,8 @@ class BoostingParameters:
     """Rounds of boosting. Each adds one tree (or one per output, see `multi_strategy`). With `warm_start` the
     total, with `init_model` the rounds to add."""
 
-    learning_rate: float = parameter(default=0.1, within="(0, inf)", everyday=True)
-    """Factor of every leaf value (XGBoost: eta)."""
+    learning_rate: float | None = parameter(default=None, within="(0, inf)", everyday=True)
+    """Factor of every leaf value (XGBoost: eta). None: 0.1; 0.05 for counts ("poisson")."""
 
     refresh: Literal["round", "tree", "layer"] = parameter(default="round")
     """When derivatives are computed anew: once a round; after every tree (with one tree per output, each then
@@ -87,8 +92,9 @@ class TreeParameters:
     """Split only where that gains; or ("post") whatever the gain, and cut back the subtrees whose gains, each
     less `min_split_gain`, do not add up to more than 0 (TFBT, section III)."""
 
-    colsample_bynode: float = parameter(default=0.5, within="(0, 1]")
-    """Fraction of the tree's features (see `colsample_bytree`) that each node sees, rounded up."""
+    colsample_bynode: float | None = parameter(default=None, within="(0, 1]")
+    """Fraction of the tree's features (see `colsample_bytree`) that each node sees, rounded up. None: 0.5;
+    all for counts ("poisson")."""
 
     max_cat_to_onehot: int = parameter(default=4, within="[1, inf)")
     """Up to this many categories in a node, splits are one category against the rest; above, sets of
