@@ -23,6 +23,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
+from polyleaf.estimators.intervals import forget
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable
 from polyleaf.inputs.targets import Target, TargetEncoding, encode_sparse
@@ -160,6 +161,7 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
         if start is not None:
             start = start.copy()
             start.set_unit(*unit)  # without the shifts of its quantiles
+            forget(start)
         rates = Rates()
         with self._all_callbacks(callbacks, rounds, metrics if ready.eval_sets else []) as all_callbacks:
             model, self.evals_result_, per_output = boost(

@@ -9,6 +9,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import d2_pinball_score, r2_score
 
 from polyleaf.estimators.base import PolyleafEstimator, document
+from polyleaf.estimators.intervals import PredictsIntervals
 from polyleaf.inputs.targets import Target, TargetEncoding, encode_regression
 from polyleaf.inputs.units import Normalize
 from polyleaf.model import Model
@@ -20,7 +21,7 @@ __all__ = ["PolyleafRegressor"]
 
 
 @document
-class PolyleafRegressor(RegressorMixin, PolyleafEstimator, RegressorParameters):
+class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, RegressorParameters):
     """Gradient boosted trees for one or many numbers.
 
     {parameters}

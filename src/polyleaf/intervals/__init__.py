@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from polyleaf.intervals.ranks import level_of_residuals
+from polyleaf.intervals.ranks import level_of_residuals, widths
 
-__all__ = ["level_of_residuals"]
+__all__ = ["level_of_residuals", "widths"]
