@@ -9,7 +9,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from . import cases, compare, defaults, intervals, kernels, papers, peers, report, results, scales
+from . import (
+    abilities,
+    cases,
+    compare,
+    defaults,
+    explaining,
+    intervals,
+    kernels,
+    papers,
+    peers,
+    report,
+    results,
+    scales,
+)
 from .frame import runner, tables
 from .frame.context import Context
 from .frame.paper import Paper, Table
@@ -51,6 +64,13 @@ def _parser() -> argparse.ArgumentParser:
     p.set_defaults(command=_kernels)
     _common(p, repeats=7)
 
+    p = commands.add_parser(
+        "explain", help="contributions of features, beside other libraries, on one thread"
+    )
+    p.set_defaults(command=_explain)
+    p.add_argument("--case", default="all", choices=[*explaining.CASES, "all"])
+    _common(p, repeats=3)
+
     known = papers.all_papers()
     p = commands.add_parser(
         "papers", help="the papers' tables, their figures beside ours; goes on where it was stopped"
@@ -63,6 +83,9 @@ def _parser() -> argparse.ArgumentParser:
         p = commands.add_parser(name, help=f"{study.title.lower()}; goes on where it was stopped")
         p.set_defaults(command=_studies, study=name)
         _study(p, name)
+
+    p = commands.add_parser("abilities", help="what each installed library can do at all, tried")
+    p.set_defaults(command=_abilities)
 
     p = commands.add_parser("results", help="writes the page of results, with tables and plots")
     p.set_defaults(command=_results)
@@ -144,6 +167,17 @@ def _peers(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
+def _explain(options: argparse.Namespace) -> int:
+    about, done = report.environment(), []
+    names = list(explaining.CASES) if options.case == "all" else [options.case]
+    for case in explaining.run(names, options.quick, options.repeats, _say):
+        done.append(report.summarise(case))
+        report.show(case["title"], *explaining.rows_of(case))
+        _write(options.out, "explain", done, about)
+    failed = [c for case in done for c in case["contenders"] if c["library"] == "polyleaf" and c["error"]]
+    return 1 if failed else 0
+
+
 def _kernels(options: argparse.Namespace) -> int:
     about = report.environment()
     done = [report.summarise(case) for case in kernels.run(options.quick, options.repeats, _say)]
@@ -160,6 +194,11 @@ def _papers(options: argparse.Namespace) -> int:
         return 2
     chosen = [paper for name, paper in known.items() if not options.name or name in options.name]
     return _run_studies(chosen, "papers", options)
+
+
+def _abilities(options: argparse.Namespace) -> int:
+    report.show("What works", *abilities.rows_of(abilities.run()))
+    return 0
 
 
 def _studies(options: argparse.Namespace) -> int:
@@ -203,7 +242,7 @@ def _results(options: argparse.Namespace) -> int:
     studies = [(paper, kept) for paper in papers.all_papers().values()]
     for name, study in STUDIES.items():
         studies.append((study, Store(options.folder / f"{name}.jsonl")))
-    files = [options.folder / f"{kind}.json" for kind in ("peers", "kernels")]
+    files = [options.folder / f"{kind}.json" for kind in ("peers", "explain", "kernels")]
     text = results.page(
         studies, [report.read(path) for path in files if path.is_file()], options.to.parent / "images"
     )

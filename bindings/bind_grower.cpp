@@ -114,6 +114,18 @@ struct TreeGrower {
   }
 };
 
+void limit_interactions(TreeGrower& self, const std::optional<Array2<const bool>>& groups, int32_t at_most) {
+  require(!groups || static_cast<int>(groups->shape(1)) == self.grower.bins().n_features(),
+          "groups needs one flag per feature.");
+  require(at_most >= 0, "at_most must not be negative.");
+  Interactions interactions{{}, at_most};
+  for (size_t g = 0; groups && g < groups->shape(0); ++g) {
+    const bool* flags = groups->data() + g * groups->shape(1);
+    interactions.groups.emplace_back(flags, flags + groups->shape(1));
+  }
+  self.grower.limit(std::move(interactions));
+}
+
 Tree grow(TreeGrower& self, HeldSearch& search, const GrowConfig& config,
           const Optional1<const bool>& features) {
   Search& ready = search.ready(self.grower.bins());
@@ -160,10 +172,23 @@ nb::ndarray<nb::numpy, const int32_t, nb::ndim<1>> leaf_of_row(nb::handle self) 
   return {grower.leaf_of_row(), {static_cast<size_t>(grower.bins().n_rows())}, self};
 }
 
+std::optional<nb::ndarray<nb::numpy, float>> leaf_bounds(const TreeGrower& self) {
+  const std::vector<float> bounds = self.grower.leaf_bounds();
+  if (bounds.empty()) return std::nullopt;
+  const size_t n_leaves = self.grower.node_of_leaf().size();
+  NewArray<float> out({2, n_leaves, bounds.size() / (2 * n_leaves)});
+  std::copy(bounds.begin(), bounds.end(), out.data);
+  return out.array;
+}
+
 void bind_growers(nb::module_& m) {
   nb::class_<TreeGrower>(m, "Grower", "Grows trees on one Bins; memory is reused over trees.")
       .def(nb::init<const Bins&, const Workers&>(), nb::arg("bins"), nb::arg("n_threads"),
            nb::keep_alive<1, 2>())
+      .def("limit_interactions", &limit_interactions, nb::arg("groups").none(), nb::arg("at_most"),
+           "Which features may meet on a path, in all trees from here on. `groups`: bool (n_groups, "
+           "n_features), every path stays within one of them; None: any. `at_most`: so many different "
+           "features a path; 0: any number.")
       .def("grow", &grow, nb::arg("search"), nb::arg("config"), nb::arg("features").none(),
            "One tree. `features`: bool (n_features,), the features it may use; None: all.")
       .def("begin", &begin, nb::arg("search"), nb::arg("config"), nb::arg("features").none(),
@@ -189,6 +214,10 @@ void bind_growers(nb::module_& m) {
           },
           nb::rv_policy::move,
           "int32 (n_leaves,): node of each leaf, by the numbers that nodes had before any were cut.")
+      .def_prop_ro(
+          "leaf_bounds", &leaf_bounds, nb::rv_policy::move,
+          "float32 (2, n_leaves, K): the least and the largest value of every leaf and output, before "
+          "the learning rate; None where the search has set no bounds.")
       .def_prop_ro(
           "leaf_of_row", &leaf_of_row, nb::rv_policy::reference,
           "int32 (n_rows,), read-only view: the leaf of every row in the last tree, overwritten by the "

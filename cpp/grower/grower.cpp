@@ -1,6 +1,7 @@
 #include "grower/grower.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/parallel.h"
@@ -28,7 +29,7 @@ Tree Grower::grow(Search& search, const GrowConfig& config, const uint8_t* featu
 void Grower::begin(Search& search, const GrowConfig& config, const uint8_t* features) {
   search_ = &search;
   config_ = config;
-  scope_.start(partition_, config_, features);
+  scope_.start(partition_, config_, interactions_, features);
   schedule_ = Schedule(config.level_wise, config.max_leaves, config.max_depth);
   nodes_.clear();
   tree_ = Tree();
@@ -109,8 +110,10 @@ void Grower::make_children(int32_t id, const Partition::Division& division) {
     tree_.categories.back()[3] &= ~(uint64_t{1} << 63);  // missing_left alone tells where missing goes
   }
   const SearchNode& at = node.at;
-  SearchNode left{left_id, at.depth + 1, division.left, choice.n_left, at.state};
-  SearchNode right{left_id + 1, at.depth + 1, division.right, at.count - choice.n_left, at.state};
+  NodeState state = at.state;
+  scope_.extend(state.path, choice.feature);
+  SearchNode left{left_id, at.depth + 1, division.left, choice.n_left, state};
+  SearchNode right{left_id + 1, at.depth + 1, division.right, at.count - choice.n_left, state};
   search_->split(id, left, right, tree_.output_gain.data() + static_cast<size_t>(id) * tree_.n_outputs);
   for (const SearchNode& child : {left, right}) {
     add_node(child);
@@ -224,6 +227,21 @@ const Tree& Grower::number_leaves() {
   });
   if (partition_.sample().rows != nullptr) route_outside_rows();
   return tree_;
+}
+
+std::vector<float> Grower::leaf_bounds() const {
+  const auto state = [&](size_t leaf) -> const NodeState& { return nodes_[node_of_leaf_[leaf]].at.state; };
+  const size_t n = node_of_leaf_.size();
+  size_t width = 0;
+  for (size_t leaf = 0; leaf < n; ++leaf)
+    width = std::max({width, state(leaf).lower.size(), state(leaf).upper.size()});
+  std::vector<float> bounds(n * width, -std::numeric_limits<float>::infinity());
+  bounds.resize(2 * n * width, std::numeric_limits<float>::infinity());
+  for (size_t leaf = 0; leaf < n; ++leaf) {
+    std::copy(state(leaf).lower.begin(), state(leaf).lower.end(), bounds.begin() + leaf * width);
+    std::copy(state(leaf).upper.begin(), state(leaf).upper.end(), bounds.begin() + (n + leaf) * width);
+  }
+  return bounds;
 }
 
 // The search has another sample than the nodes were made with: its rows are grouped by the leaves of the tree

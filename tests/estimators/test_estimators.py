@@ -505,15 +505,39 @@ def test_an_error_in_training_takes_the_progress_bar_away(X, Y, monkeypatch):
     assert bar._bar is None
 
 
-def test_ctrl_c_keeps_the_rounds_so_far(X, Y):
-    def interrupt(model, epoch, log):
-        if epoch == 4:
-            raise KeyboardInterrupt
+def interrupt(model, epoch, log):
+    if epoch == 4:
+        raise KeyboardInterrupt
 
-    with pytest.warns(UserWarning, match="interrupted"):
-        model = regressor().fit(X, Y, callbacks=[interrupt])
-    assert 4 <= model.n_iter_ <= 5
-    assert model.predict(X).shape == (300, 3)
+
+def test_line_10_ctrl_c_keeps_the_rounds_so_far_and_is_raised(X, Y):
+    model = regressor()
+    with pytest.raises(KeyboardInterrupt, match="the 5 rounds that were complete are kept"):
+        model.fit(X, Y, callbacks=[interrupt], eval_set=[(X, Y)])
+    assert model.n_iter_ == len(model.evals_result_["validation_0"]["rmse"]) == 5
+    expected = regressor(n_estimators=5).fit(X, Y)
+    np.testing.assert_array_equal(model.predict(X), expected.predict(X))
+    rest = regressor(n_estimators=10).fit(X, Y, init_model=model)
+    np.testing.assert_array_equal(rest.predict(X), regressor().fit(X, Y).predict(X))
+
+
+def test_line_10_ctrl_c_ends_a_cross_validation(X, Y):
+    folds = []
+
+    class Interrupted(PolyleafRegressor):
+        def fit(self, X, y):
+            folds.append(len(X))
+            return super().fit(X, y, callbacks=[interrupt])
+
+    with pytest.raises(KeyboardInterrupt):
+        cross_val_score(Interrupted(n_estimators=6), X, Y, cv=3)
+    assert len(folds) == 1
+
+
+def test_line_10_notebooks_may_keep_the_rounds_without_an_error(X, Y):
+    with pytest.warns(UserWarning, match="interrupted; the 5 rounds that were complete are kept"):
+        model = regressor(on_interrupt="keep").fit(X, Y, callbacks=[interrupt])
+    assert model.n_iter_ == 5 and model.predict(X).shape == (300, 3)
 
 
 # --- going on --------------------------------------------------------------------------------------

@@ -155,8 +155,10 @@ def test_append_checks_rounds():
     tree, values, _ = parts_of(model)[0]
     with pytest.raises(ValueError, match=r"round 0 cannot be added.*is of round 1"):
         model.append(tree, values, 0)
-    model.append(tree, values, 4)
-    assert model.n_rounds == 5 and model.n_trees == 3
+    with pytest.raises(ValueError, match="rise by one at most"):
+        model.append(tree, values, 3)
+    model.append(tree, values, 2)
+    assert model.n_rounds == 3 and model.n_trees == 3
 
 
 def test_truncate():

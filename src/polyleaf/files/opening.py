@@ -93,6 +93,12 @@ def reading(path: Path) -> Iterator[None]:
     except ValueError as error:
         message = str(error)
         raise ReadError(message if str(path) in message else f"{path}: {message}") from error
+    except (MemoryError, ImportError):
+        raise
+    except Exception as error:  # whatever a library below makes of a damaged file
+        raise ReadError(
+            f"{path} is damaged or of another format ({type(error).__name__}: {error})."
+        ) from error
 
 
 def open_text(path: Path) -> TextIO:

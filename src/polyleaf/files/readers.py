@@ -207,7 +207,7 @@ def _read_parquet(path: Path) -> Table:
     import pyarrow.parquet as pq
 
     try:
-        return _from_arrow(pq.read_table(path))
+        return _from_arrow(_validated(pq.read_table(path)))
     except pa.ArrowException as error:
         raise ReadError(f"{path} is not a readable Parquet file: {_one_line(error)}.") from error
 
@@ -220,11 +220,17 @@ def _read_arrow(path: Path) -> Table:
         with open(path, "rb") as stream:
             is_file_format = stream.read(6) in (b"ARROW1", b"FEA1\0\0") or path.suffix.lower() == ".feather"
         if is_file_format:
-            return _from_arrow(feather.read_table(path))
+            return _from_arrow(_validated(feather.read_table(path)))
         with pa.OSFile(str(path)) as source, pa.ipc.open_stream(source) as reader:
-            return _from_arrow(reader.read_all())
+            return _from_arrow(_validated(reader.read_all()))
     except pa.ArrowException as error:
         raise ReadError(f"{path} is not a readable Arrow file: {_one_line(error)}.") from error
+
+
+def _validated(table: Any) -> Any:
+    """The table, whose offsets and lengths PyArrow trusts unless it is asked to look: ArrowInvalid."""
+    table.validate(full=True)
+    return table
 
 
 def _one_line(error: BaseException) -> str:
@@ -284,19 +290,34 @@ def _read_arff(path: Path) -> Table:
 
 
 def _read_libsvm(path: Path) -> Table:
-    """Columns are named by their index: files with and without an index 0 cannot shift each other."""
+    """Columns are named by their index: files with and without an index 0 cannot shift each other.
+
+    Of more columns than `_COLUMNS_HELD` and than values are stored, those that nothing is stored in are left
+    out: what a file costs is bounded by what it stores, not by the largest index it names.
+    """
     from sklearn.datasets import load_svmlight_file
 
     multilabel = _is_multilabel(path)
     try:
         X, y = load_svmlight_file(str(path), multilabel=multilabel, zero_based=True)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ReadError(f"{path} is not a readable LIBSVM file: {_one_line(error)}.") from error
-    X = sp.csr_matrix(X)
-    first = 0 if X.shape[1] and X[:, 0].nnz else 1
-    names = tuple(str(index) for index in range(first, X.shape[1]))
+    X, indices = _held_columns(sp.csr_matrix(X))
+    names = tuple(map(str, indices.tolist()))
     targets, Y = _libsvm_labels(y) if multilabel else (("target",), sp.csr_matrix(y.reshape(-1, 1)))
-    return Table((*names, *targets), sp.hstack([X[:, first:], Y], format="csr"), targets=targets)
+    return Table((*names, *targets), sp.hstack([X, Y], format="csr"), targets=targets)
+
+
+_COLUMNS_HELD = 1 << 20
+
+
+def _held_columns(X: sp.csr_matrix) -> tuple[sp.csr_matrix, np.ndarray]:
+    """The columns of a LIBSVM file, and their indices; without column 0 where it is empty."""
+    if X.shape[1] > max(_COLUMNS_HELD, X.nnz):
+        indices, place = np.unique(X.indices, return_inverse=True)
+        return sp.csr_matrix((X.data, place, X.indptr), (X.shape[0], len(indices))), indices
+    first = 0 if X.shape[1] and X[:, 0].nnz else 1
+    return X[:, first:], np.arange(first, max(first, X.shape[1]))
 
 
 def _is_multilabel(path: Path) -> bool:

@@ -59,8 +59,8 @@ class Dataset:
     Raises
     ------
     ValueError
-        For features that cannot be read (see `as_features`), y or weights of another length, more than 2^31 -
-        1 rows.
+        For features that cannot be read (see `as_features`) or more than 2^22 of them, y or weights of
+        another length, more than 2^31 - 1 rows.
     MemoryError
         Where the codes do not fit in memory.
     """
@@ -89,6 +89,11 @@ class Dataset:
                 feature_names=feature_names,
                 reference=mapper,
                 n_threads=n_threads,
+            )
+        if table.n_features > _core.MOST_FEATURES:
+            raise ValueError(
+                f"X has {table.n_features} features, but trees can split on the first {_core.MOST_FEATURES} "
+                "only: leave some out, or set projection, which makes few of many."
             )
         for name, values in (("y", y), ("sample_weight", sample_weight)):
             if values is not None and _length(values) != table.n_rows:

@@ -95,7 +95,7 @@ class Scorer:
 
     Parameters
     ----------
-    mapper, objective, metadata
+    mapper, objective, metadata, n_outputs
         Of the model whose predictions are scored.
     X, y, sample_weight
         Data as its estimator takes them.
@@ -108,7 +108,15 @@ class Scorer:
     """
 
     def __init__(
-        self, mapper: Any, objective: Any, metadata: Any, X: Any, y: Any, sample_weight: Any, metrics: Any
+        self,
+        mapper: Any,
+        objective: Any,
+        metadata: Any,
+        n_outputs: int,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        metrics: Any,
     ):
         if "one_dimensional" not in metadata:
             raise ValueError(
@@ -116,10 +124,26 @@ class Scorer:
                 "scored."
             )
         self.table = as_features(X, reference=mapper)
-        self._target = TargetEncoding.from_dict(metadata).encode(y, sample_weight, normalized=False)
+        encoding = TargetEncoding.from_dict(metadata, n_outputs)
+        self._target = encoding.encode(y, sample_weight, normalized=False)
         if self._target.n_rows != self.table.n_rows:
             raise ValueError(f"X has {self.table.n_rows} rows, but y has {self._target.n_rows}.")
         self._objective, self._metrics = objective, get_metrics(metrics, objective)
+
+    def per_output(self, raw: np.ndarray) -> tuple[np.ndarray, str]:
+        """The first metric for each output alone, (n_outputs,), and its name.
+
+        Raises
+        ------
+        ValueError
+            Where it means nothing for one output.
+        """
+        metric, target = self._metrics[0], self._target
+        prediction = raw if metric.needs == "raw" else self._objective.transform(raw)
+        found = metric.per_output(target.values, prediction, target.weight)
+        if found is None:
+            raise ValueError(f"The metric {metric.name!r} means nothing for one output alone; name another.")
+        return found, metric.name
 
     def __call__(self, raw: np.ndarray) -> dict[str, float]:
         """The metrics, by name, of raw scores (n_rows, n_outputs)."""

@@ -41,6 +41,8 @@ __all__ = [
     "TreeParameters",
 ]
 
+FewTogether = Literal["pairwise", "no_interactions"]
+
 # What None stands for where that depends on the objective. Of counts (docs/objectives.md): the logarithm of a
 # mean overfits faster, and their interactions want every feature at a node.
 USUALLY = {"learning_rate": 0.1, "colsample_bynode": 0.5}
@@ -95,6 +97,12 @@ class TreeParameters:
     colsample_bynode: float | None = parameter(default=None, within="(0, 1]")
     """Fraction of the tree's features (see `colsample_bytree`) that each node sees, rounded up. None: 0.5;
     all for counts ("poisson")."""
+
+    interaction_constraints: FewTogether | Sequence[Sequence[Any]] | None = parameter(default=None)
+    """Which features may meet on a path from the root to a leaf, and so interact. A list of groups of names
+    or numbers: a path stays within one of them, and features that no group has are a group together (as in
+    scikit-learn); "pairwise": at most two features a path; "no_interactions": one, which makes the model a
+    sum of functions of one feature. None: any."""
 
     max_cat_to_onehot: int = parameter(default=4, within="[1, inf)")
     """Up to this many categories in a node, splits are one category against the rest; above, sets of
@@ -324,6 +332,11 @@ class RunningParameters:
     """0: silent. 1: a progress bar (where there is no terminal: about ten lines). n > 1: the metric values
     every n rounds. None: silent in scripts; in an interactive session a progress bar appears after two
     seconds."""
+
+    on_interrupt: Literal["raise", "keep"] = parameter(default="raise")
+    """What Ctrl-C does. The rounds that were complete are kept by the estimator, which can predict with them
+    or go on (`warm_start`). "raise": then `KeyboardInterrupt` goes on, so that a cross-validation or a search
+    stops as well; "keep": `fit` returns, with a warning, which suits notebooks."""
 
     warm_start: bool = parameter(default=False)
     """Go on from the model of the last `fit`; `n_estimators` is then the total."""

@@ -12,6 +12,7 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.settings.settings import Settings
+from polyleaf.training.interactions import Interactions
 from polyleaf.training.sampling import Draw
 
 __all__ = ["Grown", "Limits", "Splits", "Structure"]
@@ -27,11 +28,15 @@ class Grown(NamedTuple):
         A view that the next tree overwrites.
     is_added : bool
         Whether the raw scores have the tree already, which went there layer by layer.
+    bounds : ndarray of shape (2, n_leaves, K), float32, or None
+        The least and the largest value that each leaf may have, before the learning rate, where the search
+        has set bounds.
     """
 
     tree: _core.Tree
     leaf_of_row: np.ndarray
     is_added: bool = False
+    bounds: np.ndarray | None = None
 
 
 class Splits(Protocol):
@@ -54,17 +59,20 @@ class Limits(NamedTuple):
 class Structure:
     """Grows trees, at one go or layer by layer."""
 
-    def __init__(self, bins: _core.Bins, splits: Splits, limits: Limits, settings: Settings) -> None:
+    def __init__(
+        self, bins: _core.Bins, splits: Splits, limits: Limits, interactions: Interactions, settings: Settings
+    ) -> None:
         self._splits, self._limits, self._step = splits, limits._asdict(), settings.step
         self._growth, self._block_size = settings.growth, settings.curvature.block_of_splits
         self._grower = _core.Grower(bins, settings.workers)
+        self._grower.limit_interactions(*interactions)
 
     def grow(self, draw: Draw, output: int) -> Grown:
         """One tree, for one output or for all (-1)."""
         search = self._splits.use(draw, output)
         tree = self._grower.grow(search, self._config(draw.round, output), draw.features)
         search.release()  # what it uses may be as large as the scores, which are about to grow
-        return Grown(tree, self._grower.leaf_of_row)
+        return Grown(tree, self._grower.leaf_of_row, bounds=self._grower.leaf_bounds)
 
     # --- layer by layer: begin, then split, so_far, evaluate in turn, finish ---
 
