@@ -16,6 +16,7 @@ from . import (
     defaults,
     explaining,
     frames,
+    intervals,
     kernels,
     papers,
     peers,
@@ -30,7 +31,7 @@ from .frame.store import Store
 from .libraries import LIBRARIES
 
 # What is no paper's, by the name of its command and of its file.
-STUDIES = {"defaults": defaults.PAPER, "scales": scales.PAPER}
+STUDIES = {"defaults": defaults.PAPER, "scales": scales.PAPER, "intervals": intervals.PAPER}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -151,6 +151,9 @@ CONFIGURATIONS = {
     # Objectives.
     "absolute error": regressor(values, objective="absolute_error"),
     "quantiles": regressor(one, objective="quantile", quantile_alpha=[0.125, 0.5, 0.875]),
+    "quantiles as they are": regressor(
+        one, objective="quantile", quantile_alpha=[0.125, 0.5, 0.875], calibrate_quantiles=False
+    ),
     "huber": regressor(values, objective="huber", huber_delta=0.75),
     "poisson": regressor(counts, objective="poisson"),
     "gamma": regressor(lambda: counts() + 1, objective="gamma"),

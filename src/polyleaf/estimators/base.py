@@ -24,6 +24,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
+from polyleaf.estimators.intervals import forget
 from polyleaf.estimators.output import Library, as_table, check_library
 from polyleaf.explain.explained import Explained, in_chunks, mean_magnitude
 from polyleaf.inputs.dataset import Dataset
@@ -43,6 +44,7 @@ from polyleaf.settings.parameters import SharedParameters
 from polyleaf.settings.settings import settings_of
 from polyleaf.threads import effective_threads
 from polyleaf.training.boosting import Boosted, boost
+from polyleaf.training.calibration import Rates, level_shifts
 from polyleaf.training.prepare import (
     FeatureReader,
     Given,
@@ -174,6 +176,13 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         further = evaluation_data(eval_set, eval_names, eval_sample_weight, X_val, y_val, sample_weight_val)
         ready = prepare(self, given, target, further, metrics, start, seeds, n_threads)
         target, encoding = ready.target, target.encoding
+        unit = _per_score(encoding.scale, objective), _per_score(encoding.offset, objective)
+        base_score = self._encoded_base_score(encoding, objective)
+        if start is not None:
+            start = start.copy()
+            start.set_unit(*unit)  # without the shifts of its quantiles
+            forget(start)
+        rates = Rates()
         with self._all_callbacks(callbacks, rounds, metrics if ready.eval_sets else []) as all_callbacks:
             trained = boost(
                 ready.dataset,
@@ -182,16 +191,20 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 objective,
                 settings,
                 eval_sets=ready.eval_sets,
-                callbacks=all_callbacks,
+                callbacks=[*all_callbacks, rates],
                 init_model=start,
-                base_score=self._encoded_base_score(encoding, objective),
-                target_scale=_per_score(encoding.scale, objective),
-                target_offset=_per_score(encoding.offset, objective),
+                base_score=base_score,
+                target_scale=unit[0],
+                target_offset=unit[1],
                 output_names=self._score_names(encoding, objective),
                 projection=ready.projection,
                 metadata=self._metadata(encoding, ready.projection),
             )
         self._take(trained, encoding)
+        if self._is_calibrated(objective):
+            data = ready.dataset, target.values, target.weight, objective
+            n_rounds = self._rounds(None)[1]
+            trained.model.shift(level_shifts(*data, settings, rates, n_rounds, base_score))
         return self
 
     def _take(self, trained: Boosted, encoding: TargetEncoding) -> None:
@@ -807,6 +820,10 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
     def _make_objective(self, encoding: TargetEncoding, sparse: bool) -> Objective:
         raise NotImplementedError
+
+    def _is_calibrated(self, objective: Objective) -> bool:
+        """Whether what is learned is quantiles, which are to be moved to their levels."""
+        return False
 
     def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str] | None:
         raise NotImplementedError

@@ -109,10 +109,7 @@ class Model:
         self.feature_names = _names(feature_names, self.n_features, "feature_names")
         self.output_names = _names(output_names, self.n_outputs, "output_names")
         self.learning_rate = learning_rate
-        if (target_scale is None) != (target_offset is None):
-            raise ValueError("target_scale and target_offset go together; give both or neither.")
-        self.target_scale = _per_output(target_scale, self.n_outputs, "target_scale")
-        self.target_offset = _per_output(target_offset, self.n_outputs, "target_offset")
+        self.set_unit(target_scale, target_offset)
         self.projection = projection
         self.metadata: dict[str, Any] = {} if metadata is None else dict(metadata)
         self.best_iteration: int | None = None
@@ -190,6 +187,19 @@ class Model:
             leaves = np.ascontiguousarray(leaves, np.float32)
         self.forest.append(tree, leaves, output)
         self._rounds.append(round)
+
+    def set_unit(self, target_scale: Any, target_offset: Any) -> None:
+        """What brings raw scores to the unit of y: `scale * score + offset`, each (n_outputs,), or None."""
+        if (target_scale is None) != (target_offset is None):
+            raise ValueError("target_scale and target_offset go together; give both or neither.")
+        self.target_scale = _per_output(target_scale, self.n_outputs, "target_scale")
+        self.target_offset = _per_output(target_offset, self.n_outputs, "target_offset")
+
+    def shift(self, by: np.ndarray) -> None:
+        """Add to the scores of every row `by` (n_outputs,), in the unit that was trained on."""
+        scale = np.ones(self.n_outputs) if self.target_scale is None else self.target_scale
+        offset = 0.0 if self.target_offset is None else self.target_offset
+        self.set_unit(scale, offset + scale * by)
 
     def truncate(self, n_rounds: int) -> None:
         """Keep the first `n_rounds` rounds."""

@@ -74,6 +74,8 @@ class Objective(ABC):
     has_unit : bool
         Its derivatives grow with the unit of a target, and nothing else in it does: of one tree's outputs
         those on large scales decide, unless they are brought nearer ("auto" of `normalize_targets` does).
+    of_counts : bool
+        Targets are counts, which parameters that are left open go by.
     renews_leaves : bool
         `Problem.renew_leaves` has values to give, which no Newton step would.
     probabilities : bool
@@ -93,6 +95,7 @@ class Objective(ABC):
     full_curvature: ClassVar[bool] = True
     location: ClassVar[bool] = False
     has_unit: ClassVar[bool] = False
+    of_counts: ClassVar[bool] = False
     renews_leaves: ClassVar[bool] = False
     probabilities: ClassVar[bool] = False
     zero_base: ClassVar[float | None] = None
