@@ -9,7 +9,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from . import abilities, cases, compare, defaults, explaining, kernels, papers, peers, report, results, scales
+from . import (
+    abilities,
+    cases,
+    compare,
+    defaults,
+    explaining,
+    frames,
+    intervals,
+    kernels,
+    papers,
+    peers,
+    report,
+    results,
+    scales,
+)
 from .frame import runner, tables
 from .frame.context import Context
 from .frame.paper import Paper, Table
@@ -17,7 +31,7 @@ from .frame.store import Store
 from .libraries import LIBRARIES
 
 # What is no paper's, by the name of its command and of its file.
-STUDIES = {"defaults": defaults.PAPER, "scales": scales.PAPER}
+STUDIES = {"defaults": defaults.PAPER, "scales": scales.PAPER, "intervals": intervals.PAPER}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -57,6 +71,12 @@ def _parser() -> argparse.ArgumentParser:
     p.set_defaults(command=_explain)
     p.add_argument("--case", default="all", choices=[*explaining.CASES, "all"])
     _common(p, repeats=3)
+
+    p = commands.add_parser(
+        "frames", help="what it costs that features come in a data frame, beside LightGBM's"
+    )
+    p.set_defaults(command=_frames)
+    _common(p, repeats=5)
 
     known = papers.all_papers()
     p = commands.add_parser(
@@ -170,6 +190,13 @@ def _kernels(options: argparse.Namespace) -> int:
     done = [report.summarise(case) for case in kernels.run(options.quick, options.repeats, _say)]
     report.show("Parts of the core, one thread", *kernels.rows_of(done))
     _write(options.out, "kernels", done, about)
+    return 0
+
+
+def _frames(options: argparse.Namespace) -> int:
+    done = frames.measure(options.quick, options.repeats, _say)
+    report.show("Data frames: milliseconds (times the array's)", *frames.rows_of(done))
+    _write(options.out, "frames", done, report.environment())
     return 0
 
 
