@@ -276,7 +276,7 @@ class Model:
     def raw_predict(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> np.ndarray:
-        """Raw scores (n_rows, n_outputs), float64, of X or a Dataset; see `raw_predict_codes` and `table_of`."""
+        """Raw scores (n_rows, n_outputs), float64, of X or a Dataset: `raw_predict_codes` of `table_of`."""
         if isinstance(table, Dataset):
             codes = table.codes_like(self.mapper)
             return self.raw_predict_codes(codes, first_round, last_round, n_threads, table.features)
@@ -293,7 +293,7 @@ class Model:
     def predict(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> np.ndarray:
-        """Predictions for X or a Dataset: raw scores through the objective's link, float64; see `table_of`."""
+        """Predictions for X (see `table_of`) or a Dataset: raw scores through the link, float64."""
         return self.objective.transform(self.raw_predict(table, first_round, last_round, n_threads))
 
     def predict_topk(
