@@ -35,6 +35,7 @@ SHOWS = {
         found["and layers boosted"] > found["vectors in the leaves"] + 0.01 > found["a tree per class"] + 0.1
     ),
     "linear_leaves": lambda found: found["linear"] < found["lines afterwards"] < found["constant"],
+    "looking": lambda found: found["least gained"] > 0.05 and found["outputs in the map"] == 6,
     "missing_targets": lambda found: found["ignored"] < min(found["rows dropped"], found["filled"]),
     "multilabel": lambda found: found["hamming"] < found["hamming of the majority"],
     "one_output_per_tree": lambda found: max(found.values()) < 3,

@@ -172,9 +172,9 @@ CONFIGURATIONS = {
         few_labels, **recipes.gbdt_sparse(exact=True) | PLAIN_FEATURES | SPARSE_LABELS
     ),
     "cgb": regressor(values, **recipes.cgb()),
-    "cgb, classes": classifier(classes, **recipes.cgb(classifier=True)),
+    "cgb, classes": classifier(classes, **recipes.cgb()),
     "tfbt": classifier(classes, **recipes.tfbt()),
-    "tfbt, values": regressor(values, **recipes.tfbt(classifier=False)),
+    "tfbt, values": regressor(values, **recipes.tfbt()),
     "tfbt_full": classifier(classes, **recipes.tfbt_full()),
     "samme": classifier(classes, **recipes.samme()),
     "gamble": classifier(classes, **recipes.gamble()),

@@ -17,7 +17,6 @@ from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable
 from polyleaf.model import Model
 from polyleaf.model.contributions import CodedRows, choose_outputs
-from polyleaf.training.prepare import codes_of
 
 __all__ = ["Explained", "in_chunks", "mean_magnitude"]
 
@@ -114,7 +113,7 @@ class Explained:
 
     def _rows_to_explain(self, X: Any, name: str = "X") -> FeatureTable | CodedRows:
         if isinstance(X, Dataset):
-            return CodedRows(codes_of(X, self.model_.mapper), X.features)
+            return CodedRows(X.codes_like(self.model_.mapper), X.features)
         if name != "X" and getattr(X, "shape", (1,))[0] == 0:
             raise ValueError(f"The {name} has no rows; it needs at least one.")
         return self._features(X)

@@ -143,6 +143,21 @@ class Dataset:
             self._all_codes = self._codes.array()
         return self._all_codes
 
+    def codes_like(self, mapper: BinMapper) -> NDArray[np.uint8]:
+        """`codes`, where they are those that this mapper would give.
+
+        Raises
+        ------
+        ValueError
+            Where the data set was binned by another.
+        """
+        if not self.mapper.same_bins(mapper):
+            raise ValueError(
+                "This Dataset was binned apart from the training data: make it with reference=, or pass the "
+                "raw X."
+            )
+        return self.codes
+
     @property
     def nbytes(self) -> int:
         """Memory of the codes, and of the features where they are kept, in bytes."""

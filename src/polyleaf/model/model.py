@@ -12,9 +12,12 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse
+from sklearn.utils.validation import check_array
 
 import polyleaf._core as _core
 from polyleaf.inputs.binning import BinMapper
+from polyleaf.inputs.dataset import Dataset
+from polyleaf.inputs.features import FeatureTable, as_features
 from polyleaf.model import serialize, sizes, storage
 from polyleaf.model.chunks import Chunk, chunks_of, codes_of, regressors_of
 from polyleaf.model.contributions import Contributions, Unit, choose_outputs
@@ -208,6 +211,33 @@ class Model:
 
     # --- prediction -------------------------------------------------------------------------------
 
+    def table_of(self, X: Any, n_threads: int = 1) -> FeatureTable:
+        """X as the trees see it: what all predictions below begin with.
+
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (n_rows, n_features), or FeatureTable
+            What the estimators take. A FeatureTable is read already (and projected, where there is a
+            projection).
+        n_threads : int
+
+        Raises
+        ------
+        ValueError, TypeError
+            Where X is not such as the model was trained on.
+        """
+        if isinstance(X, FeatureTable):
+            return X
+        if isinstance(X, Dataset):
+            raise TypeError("A Dataset holds bins, which do for predictions only: pass X itself.")
+        names = None
+        if self.projection is not None:
+            given = check_array(
+                X, accept_sparse="csr", dtype="numeric", ensure_all_finite=False, ensure_min_samples=0
+            )
+            X, names = self.projection.transform(given, n_threads), self.projection.feature_names
+        return as_features(X, feature_names=names, reference=self.mapper, n_threads=n_threads)
+
     def raw_predict_codes(
         self,
         codes: np.ndarray,
@@ -246,7 +276,11 @@ class Model:
     def raw_predict(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> np.ndarray:
-        """Raw scores (n_rows, n_outputs), float64, of a FeatureTable; see `raw_predict_codes`."""
+        """Raw scores (n_rows, n_outputs), float64, of X or a Dataset; see `raw_predict_codes` and `table_of`."""
+        if isinstance(table, Dataset):
+            codes = table.codes_like(self.mapper)
+            return self.raw_predict_codes(codes, first_round, last_round, n_threads, table.features)
+        table = self.table_of(table, n_threads)
         trees = self._tree_range(first_round, last_round)
         out = np.empty((table.n_rows, self.n_outputs))
         for chunk in self._chunks(table, n_threads, trees):
@@ -259,13 +293,13 @@ class Model:
     def predict(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> np.ndarray:
-        """Predictions of a FeatureTable: raw scores through the objective's link, float64."""
+        """Predictions for X or a Dataset: raw scores through the objective's link, float64; see `table_of`."""
         return self.objective.transform(self.raw_predict(table, first_round, last_round, n_threads))
 
     def predict_topk(
         self, table: Any, k: int = 5, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The outputs with the highest raw scores of each row of a FeatureTable.
+        """The outputs with the highest raw scores of each row of X; see `table_of`.
 
         With sparse leaves the work per row grows with what its leaves hold, not with the number of outputs.
 
@@ -291,6 +325,7 @@ class Model:
         leaf of the row holds was never voted for, and does not. Where there are fewer than k, -1 and -inf
         follow.
         """
+        table = self.table_of(table, n_threads)
         first, last = self._tree_range(first_round, last_round)
         shape = table.n_rows, max(0, k)
         outputs, scores = np.empty(shape, np.int32), np.empty(shape)
@@ -310,7 +345,7 @@ class Model:
     def predict_sparse(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> scipy.sparse.csr_matrix:
-        """Raw scores of the outputs that the leaves of each row of a FeatureTable hold.
+        """Raw scores of the outputs that the leaves of each row of X hold; see `table_of`.
 
         Returns
         -------
@@ -324,6 +359,7 @@ class Model:
         ValueError
             Where leaves hold all outputs: then nothing is sparse.
         """
+        table = self.table_of(table, n_threads)
         first, last = self._tree_range(first_round, last_round)
         parts = [
             self.forest.label_scores(
@@ -358,6 +394,7 @@ class Model:
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> Iterator[np.ndarray]:
         """Yield raw scores (n_rows, n_outputs), float64, after each of the rounds."""
+        table = self.table_of(table, n_threads)
         last_round = self.n_rounds if last_round is None else last_round
         trees = self._tree_range(first_round, last_round)
         codes = codes_of(self.forest, self.mapper, table, *trees, n_threads)
@@ -371,7 +408,8 @@ class Model:
     def apply(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> np.ndarray:
-        """Leaf ids of a FeatureTable: int32 (n_rows, n_trees)."""
+        """Leaf ids of the rows of X: int32 (n_rows, n_trees); see `table_of`."""
+        table = self.table_of(table, n_threads)
         first, last = self._tree_range(first_round, last_round)
         out = np.empty((table.n_rows, last - first), np.int32)
         for chunk in chunks_of(self.forest, self.mapper, table, (first, last), n_threads, numbers=False):

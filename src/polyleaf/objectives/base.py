@@ -59,8 +59,8 @@ class Objective(ABC):
     target_kinds : tuple of str
         What it learns from: "values" are float ``(n, K)``, "labels" are that, each 0 or 1 (of two classes:
         one label), "classes" are int32 ids ``(n,)`` of one of K classes. A regressor has values. A classifier
-        has labels, or classes where there are three or more; of an objective for labels only it asks for each
-        class against the rest.
+        has labels, or classes where there are three or more, or no labels are taken; of an objective for
+        labels only it asks for each class against the rest.
     parameters : mapping of str to str
         Arguments of estimators that it takes, and the fields that they are for. "n_outputs" stands for the
         number of classes or labels, which a classifier counts.

@@ -37,6 +37,7 @@ __all__ = [
     "RunningParameters",
     "SamplingParameters",
     "SharedParameters",
+    "SoftmaxParameters",
     "TopkLeafParameters",
     "TreeParameters",
 ]
@@ -145,6 +146,15 @@ class CurvatureParameters:
 
     block_size: int = parameter(default=2, within="[1, inf)")
     """Outputs of a "block": those of largest gradient in a node; the others keep their scores."""
+
+
+@declares
+class SoftmaxParameters:
+    """Curvature of classes."""
+
+    softmax_curvature: str = parameter(default=Softmax.softmax_curvature, choices=SOFTMAX_CURVATURES)
+    """Curvature of the softmax objective of classifiers: see :mod:`polyleaf.objectives.softmax`. Regressors
+    take it as well, and do nothing with it, so that a recipe is one for both."""
 
 
 @declares
@@ -352,6 +362,7 @@ class SharedParameters(
     LinearLeafParameters,
     LeafParameters,
     OutputParameters,
+    SoftmaxParameters,
     CurvatureParameters,
     SamplingParameters,
     PenaltyParameters,
@@ -401,13 +412,11 @@ class ClassifierParameters(SharedParameters):
 
     objective: str | Callable[..., Any] | Objective = parameter(default="auto", kw_only=False, everyday=True)
     """Loss to minimise. "auto": "logistic" for two classes and for labels, "softmax" for more classes.
-    "exponential" and "exponential_margin" are for more classes, too; "logistic" and "squared_hinge" (which
-    gives no probabilities) take these one against the rest. Or a name that XGBoost or LightGBM has for these,
+    "exponential" and "exponential_margin" are for classes, too; named for two classes, these three have a
+    score for each. "logistic" and "squared_hinge" (which gives no probabilities) take more classes one
+    against the rest. Or a name that XGBoost or LightGBM has for these,
     or a loss written with JAX, or a function that returns `(gradient, curvature)`: see
     :class:`polyleaf.objectives.Custom`. Targets are then class numbers, or 0 and 1."""
-
-    softmax_curvature: str = parameter(default=Softmax.softmax_curvature, choices=SOFTMAX_CURVATURES)
-    """Curvature of the softmax objective: see :mod:`polyleaf.objectives.softmax`."""
 
     class_weight: dict[Any, Any] | list[Any] | Literal["balanced"] | None = parameter(default=None)
     """`{label: weight}`; "balanced": inverse to the frequency. Multi-label: `{0: weight, 1: weight}` for all
