@@ -39,7 +39,6 @@ from polyleaf.training.prepare import (
     FeatureReader,
     Given,
     Seeds,
-    codes_of,
     evaluation_data,
     prepare,
     take_feature_names,
@@ -347,7 +346,7 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
         given = {"objective": model.objective, **model.metadata["parameters"]}
         estimator = cls(**{name: value for name, value in given.items() if name in known})
         if model.projection is None:
-            take_feature_names(estimator, model.n_features, model.feature_names)
+            take_feature_names(estimator, model.mapper.n_features_, model.mapper.feature_names_)
         else:
             names = model.metadata.get("input_names")
             take_feature_names(estimator, model.projection.n_features, names)
@@ -389,8 +388,8 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
         """Raw scores (n_rows, n_scores), float64."""
         first, last = self._rounds(iteration_range)
         if isinstance(X, Dataset):
-            codes = codes_of(X, self.model_.mapper)
-            return self.model_.raw_predict_codes(codes, first, last, self._n_threads(), X.features)
+            X = X.seen_by(self.model_.mapper)
+            return self.model_.raw_predict_codes(X.codes, first, last, self._n_threads(), X.features)
         return self.model_.raw_predict(self._features(X), first, last, self._n_threads())
 
     def _staged_raw(self, X: Any, iteration_range: tuple[int, int] | None) -> Iterator[np.ndarray]:
@@ -530,9 +529,18 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
         Returns
         -------
         ndarray of shape (n_features,), or (n_outputs, n_features); float64
+            Of a feature of more than 255 categories the sum over the columns that stand for it; those are
+            told apart by `model_.feature_importance`.
         """
         check_is_fitted(self)
-        return self.model_.feature_importance(kind, per_output)
+        found = self.model_.feature_importance(kind, per_output)
+        mapper = self.model_.mapper
+        if mapper.made_ is None:
+            return found
+        total = np.zeros((*found.shape[:-1], mapper.n_features_))
+        for column, feature in enumerate(mapper.source_.tolist()):
+            total[..., feature] += found[..., column]
+        return total
 
     # --- files ---------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from polyleaf.objectives import NotRegistered, Objective, objective_from_dict
 from polyleaf.projections import Projection
 
 _FOREST, _MAPPER, _PROJECTION = "forest.", "mapper.", "projection."
-_PROJECTION_SINCE = 2  # version of the format
+_PROJECTION_SINCE, _MADE_SINCE = 2, 3  # versions of the format
 _MANY_OUTPUTS = 1024  # from here on base scores that are all the same are kept as one
 _VECTORS = ("base_score", "target_scale", "target_offset")
 _FIELDS: dict[str, tuple[type, ...]] = {
@@ -325,7 +325,7 @@ class Model:
         last_round = self.n_rounds if last_round is None else last_round
         trees = self._tree_range(first_round, last_round)
         codes = codes_of(self.forest, self.mapper, table, *trees, n_threads)
-        features = regressors_of(self.forest, table, *trees)
+        features = regressors_of(self.forest, self.mapper, table, *trees)
         raw = np.zeros((codes.shape[1], self.n_outputs), np.float32)
         for round in range(first_round, last_round):
             first, last = self._tree_range(round, round + 1)
@@ -573,7 +573,9 @@ class Model:
 
     def _format_version(self) -> int:
         """The oldest that can hold the model."""
-        return max(storage.version_of(self.forest), 1 if self.projection is None else _PROJECTION_SINCE)
+        projection = 1 if self.projection is None else _PROJECTION_SINCE
+        made = 1 if self.mapper.made_ is None else _MADE_SINCE
+        return max(storage.version_of(self.forest), projection, made)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"forest": storage.to_arrays(self.forest)}

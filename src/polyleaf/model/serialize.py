@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 FORMAT = "polyleaf-model"
-FORMAT_VERSION = 2  # the newest that is read; a model is written as the oldest that can hold it
+FORMAT_VERSION = 3  # the newest that is read; a model is written as the oldest that can hold it
 
 Header: TypeAlias = dict[str, Any]
 Arrays: TypeAlias = dict[str, np.ndarray]
