@@ -386,7 +386,7 @@ def _chosen(work: Workload, n_leaves: int, n_entries: int, limit: int) -> tuple[
 def _sparse_leaves(work: Workload, n_leaves: int, n_entries: int, n_outputs: int) -> Any:
     indptr, outputs = _chosen(work, n_leaves, n_entries, n_outputs)
     values = work.rng.standard_normal(len(outputs), dtype=np.float32)
-    return _core.SparseLeaves(indptr, outputs, values, n_outputs)
+    return _core.TopkLeaves(indptr, outputs, values, n_outputs)
 
 
 def _linear_leaves(work: Workload, n_leaves: int, n_entries: int, n_outputs: int) -> Any:

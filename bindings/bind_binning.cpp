@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "arrays.h"
-#include "binning.h"
+#include "data/binning.h"
 #include "workers_caster.h"
 
 namespace polyleaf {
@@ -76,7 +76,7 @@ struct Table {
 
   // (data (nnz,), indices int32 (nnz,), indptr int64 (k + 1,), features (k,)): compressed columns without
   // duplicates
-  void add_sparse(nb::handle block) {
+  void add_stored(nb::handle block) {
     const auto values = nb::cast<AnyArray>(block[0]);
     const auto rows =
         nb::cast<nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>>(block[1]);
@@ -96,7 +96,7 @@ struct Table {
               "indptr of a sparse matrix must ascend from 0 to nnz.");
       const int32_t feature = claim(features.data()[c]);
       if (!wants(feature)) continue;
-      columns.sparse.push_back(
+      columns.stored.push_back(
           {feature, type,
            static_cast<const char*>(values.data()) + begin * static_cast<int64_t>(values.itemsize()),
            rows.data() + begin, end - begin});
@@ -129,7 +129,7 @@ nb::tuple find_thresholds_of(nb::list dense, nb::list sparse, int64_t n_rows, in
   require(max_bins >= 2 && max_bins <= kMaxBins, "max_bins must be between 2 and 255.");
   Table table(n_rows, n_features);
   for (nb::handle block : dense) table.add_dense(block);
-  for (nb::handle block : sparse) table.add_sparse(block);
+  for (nb::handle block : sparse) table.add_stored(block);
   Sample sample{n_rows, nullptr, nullptr};
   if (rows.has_value()) {
     sample.n = static_cast<int64_t>(rows->shape(0));
@@ -189,7 +189,7 @@ void transform(const BinTable& bins, nb::list dense, nb::list sparse, nb::list c
           "codes must be an array (n_features, n_rows).");
   if (wanted.has_value()) table.wanted = wanted->data();
   for (nb::handle block : dense) table.add_dense(block);
-  for (nb::handle block : sparse) table.add_sparse(block);
+  for (nb::handle block : sparse) table.add_stored(block);
   for (nb::handle block : categories) table.add_category(block);
   nb::gil_scoped_release release;
   bins.transform(table.columns, codes.data(), workers, row_of.data());
@@ -197,13 +197,13 @@ void transform(const BinTable& bins, nb::list dense, nb::list sparse, nb::list c
 
 nb::tuple transform_stored(const BinTable& bins, nb::tuple block, int64_t n_rows, const Workers& workers) {
   Table table(n_rows, bins.n_features());
-  table.add_sparse(block);
+  table.add_stored(block);
   size_t n_stored = 0;
-  for (const SparseColumn& column : table.columns.sparse) n_stored += static_cast<size_t>(column.n);
-  NewArray<uint8_t> codes({n_stored}), zero_codes({table.columns.sparse.size()});
+  for (const StoredColumn& column : table.columns.stored) n_stored += static_cast<size_t>(column.n);
+  NewArray<uint8_t> codes({n_stored}), zero_codes({table.columns.stored.size()});
   {
     nb::gil_scoped_release release;
-    bins.transform_stored(table.columns.sparse, codes.data, zero_codes.data, workers);
+    bins.transform_stored(table.columns.stored, codes.data, zero_codes.data, workers);
   }
   return nb::make_tuple(codes.array, zero_codes.array);
 }

@@ -3,9 +3,9 @@
 #include <atomic>
 #include <stdexcept>
 
-#include "../cpp/csr_product.h"
-#include "../cpp/parallel.h"
 #include "arrays.h"
+#include "base/parallel.h"
+#include "sketch/csr_product.h"
 #include "workers_caster.h"
 
 namespace polyleaf {

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
+#include "base/packed.h"
+#include "labels.h"
 #include "leaf_blocks.h"
 #include "leaves/linear.h"
 #include "leaves/newton.h"
-#include "leaves/sparse.h"
-#include "packed.h"
-#include "sample.h"
-#include "sparse.h"
+#include "leaves/topk.h"
+#include "sample_of.h"
 #include "workers_caster.h"
 
 namespace polyleaf {
@@ -60,32 +60,32 @@ nb::ndarray<nb::numpy, float> fit_newton(const Derivatives& g, const Curvatures&
   return out.array;
 }
 
-std::shared_ptr<LeafBlock> fit_sparse(const Derivatives& g, const Curvatures& h, const Leaves& leaf_of_row,
-                                      int32_t n_leaves, int32_t leaf_k, const Tree* shared,
-                                      const LeafConfig& step, const Rows& rows, const Multiplier& multiplier,
-                                      const Workers& workers) {
+std::shared_ptr<LeafBlock> fit_topk(const Derivatives& g, const Curvatures& h, const Leaves& leaf_of_row,
+                                    int32_t n_leaves, int32_t leaf_k, const Tree* shared,
+                                    const LeafConfig& step, const Rows& rows, const Multiplier& multiplier,
+                                    const Workers& workers) {
   const RowSample sample =
       checked_rows(static_cast<int64_t>(g.shape(0)), leaf_of_row, n_leaves, rows, multiplier, workers);
   check_curvature(g, h);
   require(leaf_k >= 1, "leaf_k must be at least 1.");
   require(shared == nullptr || shared->n_leaves == n_leaves, "The tree has another number of leaves.");
   nb::gil_scoped_release release;
-  const SparseLeafArrays leaves =
-      sparse_leaves(g.data(), data(h), static_cast<int>(g.shape(1)), columns(h), sample, leaf_of_row.data(),
-                    n_leaves, step, leaf_k, shared, workers);
+  const TopkLeafArrays leaves =
+      topk_leaves(g.data(), data(h), static_cast<int>(g.shape(1)), columns(h), sample, leaf_of_row.data(),
+                  n_leaves, step, leaf_k, shared, workers);
   return block_of(leaves, static_cast<int64_t>(g.shape(1)));
 }
 
-std::shared_ptr<LeafBlock> fit_sparse_of_sparse(const SparseRows& g, const Optional1<const float>& weight,
-                                                const Leaves& leaf_of_row, int32_t n_leaves, int32_t leaf_k,
-                                                const LeafConfig& step, const Rows& rows,
-                                                const Multiplier& multiplier, const Workers& workers) {
+std::shared_ptr<LeafBlock> fit_topk_of_labels(const LabelRows& g, const Optional1<const float>& weight,
+                                              const Leaves& leaf_of_row, int32_t n_leaves, int32_t leaf_k,
+                                              const LeafConfig& step, const Rows& rows,
+                                              const Multiplier& multiplier, const Workers& workers) {
   const RowSample sample = checked_rows(g.n_rows(), leaf_of_row, n_leaves, rows, multiplier, workers);
   require(!weight || static_cast<int64_t>(weight->size()) == g.n_rows(), "Weights need one entry per row.");
   require(leaf_k >= 1, "leaf_k must be at least 1.");
   nb::gil_scoped_release release;
-  const SparseLeafArrays leaves = sparse_leaves(g, weight ? weight->data() : nullptr, sample,
-                                                leaf_of_row.data(), n_leaves, step, leaf_k, workers);
+  const TopkLeafArrays leaves = topk_leaves(g, weight ? weight->data() : nullptr, sample, leaf_of_row.data(),
+                                            n_leaves, step, leaf_k, workers);
   return block_of(leaves, g.n_outputs());
 }
 
@@ -113,12 +113,12 @@ void bind_fitters(nb::module_& m) {
         nb::arg("n_leaves"), nb::arg("step"), nb::arg("rows").none(), nb::arg("multiplier").none(),
         nb::arg("n_threads"),
         "Newton leaf values, float32 (n_leaves, K), times the learning rate (GBDT-MO eq. 15).");
-  m.def("sparse_leaves", &fit_sparse, nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"),
+  m.def("topk_leaves", &fit_topk, nb::arg("g"), nb::arg("h").none(), nb::arg("leaf_of_row"),
         nb::arg("n_leaves"), nb::arg("leaf_k"), nb::arg("shared").none(), nb::arg("step"),
         nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
-        "SparseLeaves with the leaf_k outputs of each leaf whose Newton step lowers the loss most (GBDT-MO "
+        "TopkLeaves with the leaf_k outputs of each leaf whose Newton step lowers the loss most (GBDT-MO "
         "eq. 19); `shared`: the tree, whose nodes' children share theirs (Algorithm 4).");
-  m.def("sparse_leaves_of_sparse", &fit_sparse_of_sparse, nb::arg("g"), nb::arg("weight").none(),
+  m.def("topk_leaves_of_labels", &fit_topk_of_labels, nb::arg("g"), nb::arg("weight").none(),
         nb::arg("leaf_of_row"), nb::arg("n_leaves"), nb::arg("leaf_k"), nb::arg("step"),
         nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
         "The same from sparse gradients (GBDT-SPARSE eq. 19); every output has the curvature of its row, "

@@ -7,10 +7,10 @@
 #include <stdexcept>
 #include <string>
 
-#include "../cpp/channels.h"
-#include "../cpp/grower.h"
 #include "arrays.h"
-#include "sample.h"
+#include "channels/channels.h"
+#include "grower/grower.h"
+#include "sample_of.h"
 #include "searches.h"
 #include "workers_caster.h"
 
@@ -196,10 +196,10 @@ void bind_growers(nb::module_& m) {
 }
 
 // features, common codes, begin, rows, codes
-using SparseArrays = std::tuple<Array1<const int32_t>, Array1<const uint8_t>, Array1<const int64_t>,
-                                Array1<const int32_t>, Array1<const uint8_t>>;
+using CellArrays = std::tuple<Array1<const int32_t>, Array1<const uint8_t>, Array1<const int64_t>,
+                              Array1<const int32_t>, Array1<const uint8_t>>;
 
-SparseCodeColumns sparse_columns(const std::optional<SparseArrays>& sparse) {
+CellColumns cell_columns(const std::optional<CellArrays>& sparse) {
   if (!sparse.has_value()) return {};
   const auto& [features, common, begin, rows, codes] = *sparse;
   const size_t n = features.size();
@@ -219,8 +219,8 @@ void bind_grower(nb::module_& m) {
       .def(
           "__init__",
           [](Bins* self, Array2<const uint8_t> codes, Array1<const uint16_t> n_bins,
-             Array1<const bool> is_categorical, const Workers& workers, std::optional<SparseArrays> sparse) {
-            const SparseCodeColumns columns = sparse_columns(sparse);
+             Array1<const bool> is_categorical, const Workers& workers, std::optional<CellArrays> sparse) {
+            const CellColumns columns = cell_columns(sparse);
             require(codes.shape(0) + static_cast<size_t>(columns.n) == n_bins.size() &&
                         n_bins.size() == is_categorical.size(),
                     "codes must have one row per feature that is not sparse, and n_bins and is_categorical "

@@ -1,11 +1,11 @@
-// SparseLeaves, LinearLeaves and the addition of leaves to raw scores, for Python.
+// TopkLeaves, LinearLeaves and the addition of leaves to raw scores, for Python.
 #include <algorithm>
 #include <stdexcept>
 #include <string>
 
 #include "leaf_blocks.h"
 #include "leaves/linear_block.h"
-#include "leaves/sparse_block.h"
+#include "leaves/topk_block.h"
 #include "workers_caster.h"
 
 namespace polyleaf {
@@ -20,11 +20,11 @@ int64_t n_leaves_of(const Array1<const int64_t>& indptr) {
   return static_cast<int64_t>(indptr.size()) - 1;
 }
 
-void init_sparse(SparseLeaves* self, const Array1<const int64_t>& indptr,
-                 const Array1<const int32_t>& outputs, const Array1<const float>& values, int64_t n_outputs) {
+void init_topk(TopkLeaves* self, const Array1<const int64_t>& indptr, const Array1<const int32_t>& outputs,
+               const Array1<const float>& values, int64_t n_outputs) {
   require_leaves(outputs.size() == values.size(), "outputs and values differ in length.");
-  new (self) SparseLeaves(indptr.data(), n_leaves_of(indptr), outputs.data(), values.data(),
-                          static_cast<int64_t>(values.size()), n_outputs);
+  new (self) TopkLeaves(indptr.data(), n_leaves_of(indptr), outputs.data(), values.data(),
+                        static_cast<int64_t>(values.size()), n_outputs);
 }
 
 void init_linear(LinearLeaves* self, const Array1<const int64_t>& indptr,
@@ -81,13 +81,12 @@ void def_vectors(nb::class_<LinearLeaves, LeafBlock>& cls, const char* name, Get
       doc);
 }
 
-void bind_sparse_leaves(nb::module_& m) {
-  nb::class_<SparseLeaves, LeafBlock> sparse(
-      m, "SparseLeaves",
+void bind_topk_leaves(nb::module_& m) {
+  nb::class_<TopkLeaves, LeafBlock> sparse(
+      m, "TopkLeaves",
       "Leaves that hold some of the outputs; the others get nothing. Arrays are read-only views.");
   sparse.def(
-      "__init__", &init_sparse, nb::arg("indptr"), nb::arg("outputs"), nb::arg("values"),
-      nb::arg("n_outputs"),
+      "__init__", &init_topk, nb::arg("indptr"), nb::arg("outputs"), nb::arg("values"), nb::arg("n_outputs"),
       "indptr int64 (n_leaves + 1,), outputs int32 (nnz,) ascending in each leaf, values float32 (nnz,).\n"
       "ValueError unless they fit together and are finite.");
   def_indptr(sparse);
@@ -146,7 +145,7 @@ void bind_leaf_blocks(nb::module_& m) {
   nb::class_<LeafBlock>(m, "LeafBlock", "The payloads of one tree's leaves.")
       .def_prop_ro("n_leaves", &LeafBlock::n_leaves)
       .def_prop_ro("n_outputs", &LeafBlock::n_columns, "Outputs that a leaf is for.");
-  bind_sparse_leaves(m);
+  bind_topk_leaves(m);
   bind_linear_leaves(m);
   m.def("add_leaf_values", &add_leaves, nb::arg("raw").noconvert(), nb::arg("leaf_of_row"), nb::arg("leaves"),
         nb::arg("output") = -1, nb::arg("n_threads") = 1, nb::arg("features").noconvert() = nb::none(),

@@ -7,8 +7,8 @@
 #include <stdexcept>
 
 #include "arrays.h"
-#include "linear_channels.h"
-#include "sample.h"
+#include "sample_of.h"
+#include "search/linear_channels.h"
 #include "workers_caster.h"
 
 namespace polyleaf {

@@ -10,8 +10,8 @@
 
 #include "arrays.h"
 #include "leaves/quantile.h"
-#include "objectives.h"
-#include "sample.h"
+#include "losses/objectives.h"
+#include "sample_of.h"
 #include "workers_caster.h"
 
 namespace polyleaf {

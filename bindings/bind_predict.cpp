@@ -6,9 +6,9 @@
 #include <string>
 
 #include "arrays.h"
-#include "forest.h"
+#include "forest/forest.h"
+#include "grower/tree.h"
 #include "leaf_blocks.h"
-#include "tree.h"
 #include "workers_caster.h"
 
 namespace polyleaf {
@@ -193,13 +193,13 @@ nb::tuple topk(const Forest& forest, const Array2<const uint8_t>& codes, const O
   return nb::make_tuple(outputs.array, scores.array);
 }
 
-nb::tuple sparse_scores(const Forest& forest, const Array2<const uint8_t>& codes, int32_t first,
-                        std::optional<int32_t> last, const Workers& workers, const AnyFeatures& features) {
+nb::tuple label_scores(const Forest& forest, const Array2<const uint8_t>& codes, int32_t first,
+                       std::optional<int32_t> last, const Workers& workers, const AnyFeatures& features) {
   const TreeRange range = tree_range(forest, first, last);
   CompressedRows rows;
   {
     nb::gil_scoped_release release;
-    rows = forest.sparse_scores(code_matrix(codes), feature_matrix(features), range, workers);
+    rows = forest.label_scores(code_matrix(codes), feature_matrix(features), range, workers);
   }
   return nb::make_tuple(moved(std::move(rows.begin)), moved(std::move(rows.outputs)),
                         moved(std::move(rows.values)));
@@ -234,7 +234,7 @@ void bind_forest(nb::module_& m) {
       .def_prop_ro("n_outputs", &Forest::n_outputs)
       .def("append", &append, nb::arg("tree"), nb::arg("leaves"), nb::arg("output") = -1,
            "Adds a tree. leaves: float32 (n_leaves, n_outputs), or (n_leaves, 1) where output >= 0; or\n"
-           "SparseLeaves; or LinearLeaves.")
+           "TopkLeaves; or LinearLeaves.")
       .def("truncate", &Forest::truncate, nb::arg("n_trees"), "Keeps the first n_trees trees.")
       .def(
           "tree",
@@ -247,8 +247,7 @@ void bind_forest(nb::module_& m) {
           [](const Forest& forest, int32_t t) {
             return as_python(std::const_pointer_cast<LeafBlock>(forest.leaves(checked_index(forest, t))));
           },
-          nb::arg("t"),
-          "Leaves of tree t: a read-only view, one row a leaf; or SparseLeaves; or LinearLeaves.")
+          nb::arg("t"), "Leaves of tree t: a read-only view, one row a leaf; or TopkLeaves; or LinearLeaves.")
       .def(
           "kind",
           [](const Forest& forest, int32_t t) {
@@ -291,7 +290,7 @@ void bind_forest(nb::module_& m) {
            "first, ties by number. base None: raw sums, and only outputs that a leaf of the row holds. Where "
            "there\n"
            "are fewer than k: -1 and -inf.")
-      .def("sparse_scores", &sparse_scores, nb::arg("codes"), nb::arg("first") = 0,
+      .def("label_scores", &label_scores, nb::arg("codes"), nb::arg("first") = 0,
            nb::arg("last") = nb::none(), nb::arg("n_threads") = 1,
            nb::arg("features").noconvert() = nb::none(),
            "indptr int64 (n_rows + 1,), outputs int32 (nnz,), values float32 (nnz,): the sums of the outputs "

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "exact_search.h"
-#include "histogram_search.h"
-#include "linear_channels.h"
-#include "sample.h"
+#include "sample_of.h"
+#include "search/exact_search.h"
+#include "search/histogram_search.h"
+#include "search/linear_channels.h"
+#include "search/verified_search.h"
 #include "searches.h"
-#include "verified_search.h"
 #include "workers_caster.h"
 
 namespace polyleaf {
@@ -31,7 +31,7 @@ class HeldHistograms final : public HeldSearch {
   HistogramSearch search_;
 };
 
-void check_gradients(const Bins& bins, const SparseRows& gradients, const Optional1<const float>& weight,
+void check_gradients(const Bins& bins, const LabelRows& gradients, const Optional1<const float>& weight,
                      int32_t leaf_k) {
   require(gradients.n_rows() == bins.n_rows(), "The gradients must have as many rows as the bins.");
   require(!weight || static_cast<int64_t>(weight->size()) == gradients.n_rows(),
@@ -46,9 +46,9 @@ class HeldVerified final : public HeldSearch {
         histograms_(histograms),
         search_(histograms.bins(), histograms.search(), workers) {}
 
-  void use(const nb::handle_t<SparseRows>& handle, const Optional1<const float>& weight,
+  void use(const nb::handle_t<LabelRows>& handle, const Optional1<const float>& weight,
            const nb::handle_t<Channels>& sketch, const LeafConfig& step, int32_t leaf_k) {
-    const auto& gradients = nb::cast<const SparseRows&>(handle);
+    const auto& gradients = nb::cast<const LabelRows&>(handle);
     const RowSample& sample = nb::cast<const Channels&>(sketch).sample();
     check_gradients(bins(), gradients, weight, leaf_k);
     require(sample.n_all == gradients.n_rows(), "The sketch must have as many rows as the gradients.");
@@ -76,10 +76,10 @@ class HeldExact final : public HeldSearch {
       require(!bins.is_categorical(f), "Exact search is for numeric features only.");
   }
 
-  void use(const nb::handle_t<SparseRows>& handle, const Optional1<const float>& weight,
+  void use(const nb::handle_t<LabelRows>& handle, const Optional1<const float>& weight,
            const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier,
            const LeafConfig& step, int32_t leaf_k, double threshold_step) {
-    const auto& gradients = nb::cast<const SparseRows&>(handle);
+    const auto& gradients = nb::cast<const LabelRows&>(handle);
     check_gradients(bins(), gradients, weight, leaf_k);
     require(threshold_step >= 0 && threshold_step < 1, "threshold_step must be in [0, 1).");
     const RowSample sample = sample_of(gradients.n_rows(), rows, multiplier);

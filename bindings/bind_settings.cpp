@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "arrays.h"
-#include "settings.h"
+#include "base/settings.h"
 
 namespace polyleaf {
 namespace {

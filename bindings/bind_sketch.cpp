@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "../cpp/parallel.h"
-#include "../cpp/sketch.h"
 #include "arrays.h"
+#include "base/parallel.h"
+#include "sketch/sketch.h"
 #include "workers_caster.h"
 
 namespace polyleaf {

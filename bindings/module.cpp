@@ -3,7 +3,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "arrays.h"
-#include "isa.h"
+#include "base/isa.h"
 
 namespace polyleaf {
 void bind_binning(nb::module_& m);
@@ -16,9 +16,9 @@ void bind_predict(nb::module_& m);
 void bind_searches(nb::module_& m);
 void bind_settings(nb::module_& m);
 void bind_sketch(nb::module_& m);
-void bind_sparse(nb::module_& m);
+void bind_labels(nb::module_& m);
 void bind_csr_product(nb::module_& m);
-void bind_sparse_text(nb::module_& m);
+void bind_label_text(nb::module_& m);
 }  // namespace polyleaf
 
 NB_MODULE(_core, m) {
@@ -37,7 +37,7 @@ NB_MODULE(_core, m) {
   polyleaf::bind_predict(m);
   polyleaf::bind_searches(m);
   polyleaf::bind_sketch(m);
-  polyleaf::bind_sparse(m);
+  polyleaf::bind_labels(m);
   polyleaf::bind_csr_product(m);
-  polyleaf::bind_sparse_text(m);
+  polyleaf::bind_label_text(m);
 }

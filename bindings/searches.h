@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "arrays.h"
-#include "search.h"
+#include "grower/search.h"
 
 namespace polyleaf {
 

@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "workers.h"
+#include "base/workers.h"
 
 template <>
 struct nanobind::detail::type_caster<polyleaf::Workers> {

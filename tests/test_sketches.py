@@ -87,10 +87,10 @@ def test_count_sketch_of_csr_equals_dense(d, n_threads):
     g[5] = matrix(1, 900)  # a row longer than what is hashed at once
     g[6] = 0
     dense = core.sketch_count(g, d, 77, 1.5, n_threads)
-    sparse = core.SparseGradients(*csr_arrays(g), 900, n_threads)
+    sparse = core.LabelGradients(*csr_arrays(g), 900, n_threads)
     same_bits(sparse.count_sketch(d, 77, 1.5, n_threads), dense)
     object_ = CountSketch(d)
-    same_bits(object_.sketch_sparse(sparse, 3, 9, n_threads), object_.sketch(g, None, 3, 9, 1)[0])
+    same_bits(object_.sketch_labels(sparse, 3, 9, n_threads), object_.sketch(g, None, 3, 9, 1)[0])
 
 
 @settings(max_examples=30, deadline=None)
@@ -98,7 +98,7 @@ def test_count_sketch_of_csr_equals_dense(d, n_threads):
 def test_any_shape_equals_the_twin(n, k, d, seed):
     g = sparse_matrix(n, k, 0.5, seed % 1000)
     same_bits(core.sketch_signs(g, d, seed, 1.0, 2), reference.signed_projection(g, d, seed, 1.0))
-    sparse = core.SparseGradients(*csr_arrays(g), k, 1)
+    sparse = core.LabelGradients(*csr_arrays(g), k, 1)
     same_bits(sparse.count_sketch(d, seed, 1.0, 2), reference.count_sketch(g, d, seed, 1.0))
 
 
@@ -295,7 +295,7 @@ def test_the_core_checks_what_memory_safety_needs(call, message):
 def test_broken_csr_is_refused(indptr):
     arrays = np.array(indptr, np.int64), np.zeros(3, np.int32), np.zeros(3, np.float32)
     with pytest.raises(ValueError, match="indptr"):
-        core.SparseGradients(*arrays, 1, 1)
+        core.LabelGradients(*arrays, 1, 1)
 
 
 # --------------------------------------------------------------------------------------------------- training

@@ -1,4 +1,4 @@
-#include "block_arrays.h"
+#include "leaves/block_arrays.h"
 
 #include <cmath>
 #include <stdexcept>

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "../buffer.h"
+#include "base/buffer.h"
 
 namespace polyleaf {
 

@@ -1,8 +1,8 @@
-#include "dense_block.h"
+#include "leaves/dense_block.h"
 
-#include "../kernels/dense_block.h"
-#include "../payload_sums.h"
-#include "block_arrays.h"
+#include "leaves/block_arrays.h"
+#include "leaves/kernels/dense_block.h"
+#include "leaves/payload_sums.h"
 
 namespace polyleaf {
 namespace {

@@ -1,11 +1,11 @@
-#include "leaf_block.h"
+#include "leaves/leaf_block.h"
 
 #include <algorithm>
 #include <atomic>
 #include <stdexcept>
 #include <string>
 
-#include "../parallel.h"
+#include "base/parallel.h"
 
 namespace polyleaf {
 namespace {

@@ -1,7 +1,7 @@
 // The payloads of one tree's leaves: what a leaf adds to the raw scores of its rows. One file for each kind:
 //
 // dense_block.h   a vector over outputs
-// sparse_block.h  some outputs and their values; the other outputs get nothing
+// topk_block.h  some outputs and their values; the other outputs get nothing
 // linear_block.h  a linear function of a few raw features for each output, held within bounds
 //
 // A block never changes once it is made, so forests, copies and Python share it. Its arrays have passed all
@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "../workers.h"
-#include "leaf_kind.h"
+#include "base/workers.h"
+#include "leaves/leaf_kind.h"
 
 namespace polyleaf {
 

@@ -1,5 +1,5 @@
 // A kind of leaf: what whoever adds leaves to scores asks of it. Each kind is one constant, beside its block
-// (dense_block.h, sparse_block.h, linear_block.h); nobody else tells kinds apart, and there is no list of
+// (dense_block.h, topk_block.h, linear_block.h); nobody else tells kinds apart, and there is no list of
 // them.
 //
 // Training and prediction add payloads by the same functions, in the same order, so raw scores of training

@@ -1,13 +1,13 @@
-#include "linear.h"
+#include "leaves/linear.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "../kernels/linear_leaves.h"
-#include "../parallel.h"
-#include "block_arrays.h"
-#include "newton.h"
+#include "base/parallel.h"
+#include "leaves/block_arrays.h"
+#include "leaves/kernels/linear.h"
+#include "leaves/newton.h"
 
 namespace polyleaf {
 namespace {

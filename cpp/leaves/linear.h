@@ -11,12 +11,12 @@
 #include <memory>
 #include <vector>
 
-#include "../linear_table.h"
-#include "../sample.h"
-#include "../settings.h"
-#include "../tree.h"
-#include "../workers.h"
-#include "linear_block.h"
+#include "base/settings.h"
+#include "base/workers.h"
+#include "data/linear_table.h"
+#include "data/sample.h"
+#include "grower/tree.h"
+#include "leaves/linear_block.h"
 
 namespace polyleaf {
 

@@ -1,10 +1,10 @@
-#include "linear_block.h"
+#include "leaves/linear_block.h"
 
 #include <cmath>
 
-#include "../kernels/linear_block.h"
-#include "../payload_sums.h"
-#include "block_arrays.h"
+#include "leaves/block_arrays.h"
+#include "leaves/kernels/linear_block.h"
+#include "leaves/payload_sums.h"
 
 namespace polyleaf {
 namespace {

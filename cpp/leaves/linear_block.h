@@ -2,8 +2,8 @@
 #pragma once
 #include <cstdint>
 
-#include "../buffer.h"
-#include "leaf_block.h"
+#include "base/buffer.h"
+#include "leaves/leaf_block.h"
 
 namespace polyleaf {
 

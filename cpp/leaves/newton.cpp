@@ -1,10 +1,10 @@
-#include "newton.h"
+#include "leaves/newton.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
-#include "../parallel.h"
+#include "base/parallel.h"
 
 namespace polyleaf {
 namespace {

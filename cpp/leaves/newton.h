@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "../channels.h"
-#include "../isa.h"
-#include "../scores/step.h"
-#include "../settings.h"
-#include "../workers.h"
+#include "base/isa.h"
+#include "base/settings.h"
+#include "base/workers.h"
+#include "channels/channels.h"
+#include "scores/step.h"
 
 namespace polyleaf {
 

@@ -1,11 +1,11 @@
-#include "quantile.h"
+#include "leaves/quantile.h"
 
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
 #include <utility>
 
-#include "../parallel.h"
+#include "base/parallel.h"
 
 namespace polyleaf {
 namespace {

@@ -5,8 +5,8 @@
 #pragma once
 #include <cstdint>
 
-#include "../sample.h"
-#include "../workers.h"
+#include "base/workers.h"
+#include "data/sample.h"
 
 namespace polyleaf {
 

@@ -1,6 +1,6 @@
 // One curvature per output: GBDT-MO eq. 16, TFBT's diagonal Hessian. Both sides share one division.
 #pragma once
-#include "score.h"
+#include "scores/score.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {

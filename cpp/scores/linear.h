@@ -8,8 +8,8 @@
 // Candidates of one output and at most one regressor have the same in closed form, with two divisions for
 // five (OneOutput).
 #pragma once
-#include "../kernels/eight.h"
-#include "../packed.h"
+#include "base/kernels/eight.h"
+#include "base/packed.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {

@@ -4,14 +4,14 @@
 //
 // To add one: a header here that satisfies the concept, a line in `with_score` (kernels/separable.h), a twin
 // in tests/reference/scores.py. Scores of other kinds (full curvature, leaves of few outputs, linear leaves)
-// fill a ScoreKernels of their own (split.h): that is the contract of all scores. Of its entries
+// fill a ScoreKernels of their own (score_kernels.h): that is the contract of all scores. Of its entries
 // `output_terms` may be null where LinearKernels::solve answers for it, `out_of_reach` where leaves hold all
 // outputs.
 #pragma once
 #include <concepts>
 
-#include "../kernels/lanes.h"
-#include "step.h"
+#include "base/kernels/lanes.h"
+#include "scores/step.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {

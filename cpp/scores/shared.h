@@ -2,7 +2,7 @@
 // outputs, and C-GB eq. 10 where it is the count. The gain needs two multiplications per side and no division
 // per output.
 #pragma once
-#include "score.h"
+#include "scores/score.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {

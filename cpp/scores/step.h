@@ -5,7 +5,7 @@
 // Without alpha and limit the loss falls by g^2 / (2 c): shared.h and diagonal.h write that down with fewer
 // divisions.
 #pragma once
-#include "../select.h"
+#include "base/select.h"
 
 namespace polyleaf {
 

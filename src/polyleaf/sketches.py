@@ -180,7 +180,7 @@ class CountSketch:
     """Every output is added to one of d columns with a random sign; unbiased like the projection.
 
     Charikar, Chen and Farach-Colton, "Finding frequent items in data streams", 2002. Its use is gradients
-    that are sparse: `sketch_sparse` costs one operation per stored value, whatever the number of outputs. On
+    that are sparse: `sketch_labels` costs one operation per stored value, whatever the number of outputs. On
     the same gradients both methods give the same bits.
 
     Parameters
@@ -197,8 +197,8 @@ class CountSketch:
         scale = (self.dim / g.shape[1]) ** 0.5
         return _core.sketch_count(g, self.dim, _seed(seed, round), scale, n_threads), _one(h, n_threads)
 
-    def sketch_sparse(
-        self, gradients: _core.SparseGradients, round: int, seed: int, n_threads: int
+    def sketch_labels(
+        self, gradients: _core.LabelGradients, round: int, seed: int, n_threads: int
     ) -> np.ndarray:
         """The same for sparse gradients: float32 (n_rows, dim), or as they are where outputs are as few."""
         if gradients.n_outputs <= self.dim:

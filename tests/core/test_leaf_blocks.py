@@ -71,7 +71,7 @@ def test_arrays_come_back_as_they_went_in(kind):
 
 
 def sparse(indptr=(0, 2, 3), outputs=(0, 2, 1), values=(1, 2, 3), n_outputs=3):
-    return _core.SparseLeaves(
+    return _core.TopkLeaves(
         np.array(indptr, np.int64), np.array(outputs, np.int32), np.array(values, np.float32), n_outputs
     )
 

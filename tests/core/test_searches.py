@@ -21,7 +21,7 @@ def bins_of(p=P):
 def gradients_of(n=N):
     """One output a row."""
     every = np.arange(n)
-    return _core.SparseGradients(
+    return _core.LabelGradients(
         np.arange(n + 1), (every % 3).astype(np.int32), (every % 7 - 3.0).astype(np.float32), 3, 1
     )
 

@@ -16,7 +16,7 @@ from polyleaf import PolyleafClassifier, PolyleafRegressor, _core, recipes
 from polyleaf.inputs.features import as_features
 from polyleaf.model import storage
 from polyleaf.objectives import SquaredError, SquaredHinge
-from polyleaf.objectives.sparse import SparseProblem
+from polyleaf.objectives.labels import LabelProblem
 
 
 class Problem:
@@ -59,7 +59,7 @@ VARIANTS = {
 def core_gradients(g, n_threads=1):
     rows = sp.csr_matrix(g)
     indptr, indices = rows.indptr.astype(np.int64), rows.indices.astype(np.int32)
-    return _core.SparseGradients(indptr, indices, rows.data, g.shape[1], n_threads)
+    return _core.LabelGradients(indptr, indices, rows.data, g.shape[1], n_threads)
 
 
 def sketched(problem, d=8):
@@ -264,20 +264,20 @@ def test_leaves_equal_the_twin(variant, leaf_k, step):
     leaf_of_row = np.random.default_rng(0).integers(0, 6, len(p.g)).astype(np.int32)
     leaf_of_row[leaf_of_row == 4] = 5  # a leaf without rows
     step = twin.Step(**step)
-    expected = twin.sparse_leaves(p, leaf_of_row, 6, leaf_k, step)
+    expected = twin.topk_leaves(p, leaf_of_row, 6, leaf_k, step)
     for n_threads in (1, 3):
         args = p.weight, leaf_of_row, 6, leaf_k, leaf_config(step), p.rows, p.multiplier
-        found = _core.sparse_leaves_of_sparse(core_gradients(p.g), *args, n_threads)
+        found = _core.topk_leaves_of_labels(core_gradients(p.g), *args, n_threads)
         assert_same_leaves(found, expected)
 
 
 def test_leaves_of_equal_sums_hold_the_first_outputs():
     g = np.full((10, 6), -1, np.float32)
     p = twin.Gradients(g)
-    leaves = _core.sparse_leaves_of_sparse(
+    leaves = _core.topk_leaves_of_labels(
         core_gradients(g), None, np.zeros(10, np.int32), 1, 2, leaf_config(), None, None, 1
     )
-    assert_same_leaves(leaves, twin.sparse_leaves(p, np.zeros(10, np.int32), 1, 2, twin.Step()))
+    assert_same_leaves(leaves, twin.topk_leaves(p, np.zeros(10, np.int32), 1, 2, twin.Step()))
     assert list(leaves.outputs) == [0, 1]
 
 
@@ -293,13 +293,13 @@ def test_sparse_derivatives_equal_dense_ones(objective, weighted):
     Y = sp.random(n, K, 0.1, "csr", np.float32, random_state=1)
     Y.data[:] = 1 if objective.zero_base else rng.normal(size=Y.nnz)
     weight = rng.uniform(0.5, 2, n).astype(np.float32) if weighted else None
-    problem = SparseProblem(objective, Y, weight)
+    problem = LabelProblem(objective, Y, weight)
     scores, raw = problem.scores(), np.zeros((n, K), np.float32)
     for _ in range(5):
         leaf_of_row = rng.integers(0, 7, n).astype(np.int32)
         table = np.where(rng.random((7, K)) < 0.2, rng.normal(size=(7, K)), 0).astype(np.float32)
         rows = sp.csr_matrix(table)
-        leaves = _core.SparseLeaves(rows.indptr.astype(np.int64), rows.indices, rows.data, K)
+        leaves = _core.TopkLeaves(rows.indptr.astype(np.int64), rows.indices, rows.data, K)
         scores.add(leaf_of_row, leaves, 2)
         raw += table[leaf_of_row]
     expected = np.empty((n, K), np.float32)

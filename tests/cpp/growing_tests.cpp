@@ -5,14 +5,14 @@
 #include <stdexcept>
 #include <vector>
 
-#include "bins.h"
-#include "channels.h"
+#include "channels/channels.h"
 #include "check.h"
-#include "forest.h"
-#include "grower.h"
-#include "histogram_search.h"
+#include "data/bins.h"
+#include "forest/forest.h"
+#include "grower/grower.h"
 #include "leaves/newton.h"
 #include "problem.h"
+#include "search/histogram_search.h"
 #include "tests.h"
 
 namespace polyleaf::tests {
@@ -57,16 +57,16 @@ void test_grow(const Problem& p, Curvature curvature, const GrowConfig& config, 
     }
     CHECK(values == first && leaves == first_leaves);
 
-    const HeldSparse held(p);
-    const Bins sparse_bins(held.dense.data(), p.n, p.n_features, p.n_bins.data(), p.categorical.data(),
-                           n_threads, held.columns());
-    Grower sparse_grower(sparse_bins, n_threads);
-    HistogramSearch sparse_search(sparse_bins, n_threads);
+    const HeldLabels held(p);
+    const Bins cell_bins(held.dense.data(), p.n, p.n_features, p.n_bins.data(), p.categorical.data(),
+                         n_threads, held.columns());
+    Grower label_grower(cell_bins, n_threads);
+    HistogramSearch label_search(cell_bins, n_threads);
     for (int again = 0; again < 2; ++again) {
-      sparse_search.use(channels);
-      const Tree same = sparse_grower.grow(sparse_search, config, nullptr);
+      label_search.use(channels);
+      const Tree same = label_grower.grow(label_search, config, nullptr);
       CHECK(same.gain == tree.gain && same.threshold == tree.threshold && same.feature == tree.feature);
-      CHECK(std::equal(leaves.begin(), leaves.end(), sparse_grower.leaf_of_row()));
+      CHECK(std::equal(leaves.begin(), leaves.end(), label_grower.leaf_of_row()));
     }
 
     Forest forest(p.n_outputs);

@@ -5,40 +5,40 @@
 #include <stdexcept>
 #include <vector>
 
-#include "bins.h"
-#include "channels.h"
+#include "channels/channels.h"
 #include "check.h"
-#include "exact_search.h"
-#include "forest.h"
-#include "grower.h"
-#include "histogram_search.h"
-#include "leaves/sparse.h"
-#include "objectives.h"
+#include "data/bins.h"
+#include "data/label_rows.h"
+#include "forest/forest.h"
+#include "forest/label_scores.h"
+#include "grower/grower.h"
+#include "leaves/topk.h"
+#include "losses/objectives.h"
 #include "problem.h"
-#include "sketch.h"
-#include "sparse_rows.h"
-#include "sparse_scores.h"
+#include "search/exact_search.h"
+#include "search/histogram_search.h"
+#include "search/verified_search.h"
+#include "sketch/sketch.h"
 #include "tests.h"
-#include "verified_search.h"
 
 namespace polyleaf::tests {
 namespace {
 
 // Some rounds of training on sparse targets.
-struct SparseTraining {
+struct LabelTraining {
   int64_t n_outputs;
-  SparseRows targets;
+  LabelRows targets;
   bool exact, sampled;
 };
 
 // The raw scores and the best outputs of every row that come of it.
-std::vector<double> train_sparse(const Problem& p, const SparseTraining& training, int n_threads) {
+std::vector<double> train_labels(const Problem& p, const LabelTraining& training, int n_threads) {
   const Bins bins(p.codes.data(), p.n, p.n_features, p.n_bins.data(), p.categorical.data(), n_threads);
   Grower grower(bins, n_threads);
   HistogramSearch histograms(bins, n_threads);
   VerifiedSearch verified(bins, histograms, n_threads);
   ExactSearch exact(bins, n_threads);
-  SparseScores scores(training.targets, n_threads);
+  LabelScores scores(training.targets, n_threads);
   Forest forest(static_cast<int32_t>(training.n_outputs));
   std::vector<uint32_t> rows;
   std::vector<float> multiplier(p.n, 1.0f), weight(p.n), sketch(p.n * 8);
@@ -62,7 +62,7 @@ std::vector<double> train_sparse(const Problem& p, const SparseTraining& trainin
   config.split.min_child_samples = 5;
   const int32_t n_rounds = 4, leaf_k = 3;
   for (int32_t round = 0; round < n_rounds; ++round) {
-    SparseRows gradients;
+    LabelRows gradients;
     scores.gradients(loss, -1.0f, w, gradients, n_threads);
     Channels channels;
     Tree tree;
@@ -78,19 +78,19 @@ std::vector<double> train_sparse(const Problem& p, const SparseTraining& trainin
       tree = grower.grow(verified, config, nullptr);
     }
     check_tree(tree, grower.leaf_of_row(), p.n);
-    const SparseLeafArrays leaves =
-        sparse_leaves(gradients, w, sample, grower.leaf_of_row(), tree.n_leaves, kStep, leaf_k, n_threads);
-    const auto block = std::make_shared<const SparseLeaves>(
+    const TopkLeafArrays leaves =
+        topk_leaves(gradients, w, sample, grower.leaf_of_row(), tree.n_leaves, kStep, leaf_k, n_threads);
+    const auto block = std::make_shared<const TopkLeaves>(
         leaves.begin.data(), tree.n_leaves, leaves.outputs.data(), leaves.values.data(),
         static_cast<int64_t>(leaves.outputs.size()), training.n_outputs);
     scores.add(grower.leaf_of_row(), block->view(), n_threads);
     forest.append(std::make_shared<const Tree>(tree), block, -1);
   }
   const CodeMatrix codes{p.codes.data(), p.n_features, p.n};
-  const CompressedRows predicted = forest.sparse_scores(codes, {}, {0, n_rounds}, n_threads);
+  const CompressedRows predicted = forest.label_scores(codes, {}, {0, n_rounds}, n_threads);
   std::vector<double> results;
   for (int64_t i = 0; i < p.n; ++i) {  // every output that a leaf has held is among what the row holds
-    const SparseRow row = scores.raw().row(i);
+    const LabelRow row = scores.raw().row(i);
     int64_t e = 0;
     for (int64_t at = predicted.begin[i]; at < predicted.begin[i + 1]; ++at) {
       while (e < row.n && row.outputs[e] < predicted.outputs[at]) ++e;
@@ -127,11 +127,11 @@ void test_sparse() {
         std::vector<double> first;
         for (int n_threads : {1, 2, 3}) {
           const auto n_entries = static_cast<int64_t>(labels.size());
-          const SparseTraining training{
+          const LabelTraining training{
               n_outputs,
-              sparse_rows(indptr.data(), labels.data(), nullptr, n, n_entries, n_outputs, n_threads), exact,
+              label_rows(indptr.data(), labels.data(), nullptr, n, n_entries, n_outputs, n_threads), exact,
               sampled};
-          const std::vector<double> found = train_sparse(p, training, n_threads);
+          const std::vector<double> found = train_labels(p, training, n_threads);
           if (n_threads == 1) first = found;
           CHECK(found == first);
         }
@@ -142,7 +142,7 @@ void test_sparse() {
   for (const int32_t* outputs : {unsorted, outside}) {
     bool refused = false;
     try {
-      sparse_rows(indptr, outputs, nullptr, 1, 2, 3, 1);
+      label_rows(indptr, outputs, nullptr, 1, 2, 3, 1);
     } catch (const std::invalid_argument&) {
       refused = true;
     }

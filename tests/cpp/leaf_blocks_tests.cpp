@@ -6,12 +6,12 @@
 #include <stdexcept>
 #include <vector>
 
-#include "binning.h"
 #include "check.h"
-#include "forest.h"
+#include "data/binning.h"
+#include "forest/forest.h"
 #include "leaves/dense_block.h"
 #include "leaves/linear_block.h"
-#include "leaves/sparse_block.h"
+#include "leaves/topk_block.h"
 #include "problem.h"
 #include "tests.h"
 
@@ -30,7 +30,7 @@ std::shared_ptr<const LeafBlock> random_leaves(const LeafKind* kind, std::mt1993
   if (kind == &kDense) return std::make_shared<DenseLeaves>(numbers(size).data(), n_leaves, n_columns);
   std::vector<int64_t> begin{0};
   std::vector<int32_t> entries;
-  const int32_t limit = kind == &kSparse ? n_columns : n_features;
+  const int32_t limit = kind == &kTopk ? n_columns : n_features;
   for (int32_t l = 0; l < n_leaves; ++l) {
     for (int32_t at = static_cast<int32_t>(random() % 4); at < limit;
          at += 1 + static_cast<int32_t>(random() % limit))
@@ -38,9 +38,9 @@ std::shared_ptr<const LeafBlock> random_leaves(const LeafKind* kind, std::mt1993
     begin.push_back(static_cast<int64_t>(entries.size()));
   }
   const auto n = static_cast<int64_t>(entries.size());
-  if (kind == &kSparse)
-    return std::make_shared<SparseLeaves>(begin.data(), n_leaves, entries.data(), numbers(n).data(), n,
-                                          n_columns);
+  if (kind == &kTopk)
+    return std::make_shared<TopkLeaves>(begin.data(), n_leaves, entries.data(), numbers(n).data(), n,
+                                        n_columns);
   const std::vector<float> weights = numbers(n * n_columns), centre = numbers(n), intercept = numbers(size),
                            lower(size, -1.0f), upper(size, INFINITY);
   return std::make_shared<LinearLeaves>(LinearArrays{begin.data(), entries.data(), weights.data(),
@@ -92,7 +92,7 @@ void test_leaf_blocks(int32_t n_outputs, const std::vector<const LeafKind*>& kin
     add_leaf_values(expected.data(), n, n_outputs, output, leaf_of_row.data(), leaves->view(), x, 3);
   }
   const TreeRange all{0, n_trees};
-  const bool sparse = kinds.size() == 1 && kinds[0] == &kSparse;
+  const bool sparse = kinds.size() == 1 && kinds[0] == &kTopk;
   const std::vector<double> base(n_outputs, 0.5);
   std::vector<int32_t> first_outputs;
   for (int n_threads : {1, 2, 3}) {
@@ -112,7 +112,7 @@ void test_leaf_blocks(int32_t n_outputs, const std::vector<const LeafKind*>& kin
     if (n_threads == 1) first_outputs = outputs;
     CHECK(outputs == first_outputs);
     if (!sparse) continue;
-    const CompressedRows rows = forest.sparse_scores(matrix, x, all, n_threads);
+    const CompressedRows rows = forest.label_scores(matrix, x, all, n_threads);
     for (int64_t i = 0; i < n; ++i)
       for (int64_t e = rows.begin[i]; e < rows.begin[i + 1]; ++e) {
         CHECK(rows.values[e] == raw[i * n_outputs + rows.outputs[e]]);
@@ -125,18 +125,18 @@ void test_leaf_blocks(int32_t n_outputs, const std::vector<const LeafKind*>& kin
 
 void test_leaves() {
   for (int32_t n_outputs : {1, 3, 8, 17, 70}) {
-    test_leaf_blocks(n_outputs, {&kDense, &kSparse, &kLinear}, 700, 40);
-    test_leaf_blocks(n_outputs, {&kSparse}, 300, 20);
+    test_leaf_blocks(n_outputs, {&kDense, &kTopk, &kLinear}, 700, 40);
+    test_leaf_blocks(n_outputs, {&kTopk}, 300, 20);
   }
-  test_leaf_blocks(2000, {&kSparse, &kDense}, 20, 5);
-  test_leaf_blocks(2000, {&kSparse}, 300, 300);  // more trees than a block has rows
-  test_leaf_blocks(100000, {&kSparse}, 20, 2);   // hashed
+  test_leaf_blocks(2000, {&kTopk, &kDense}, 20, 5);
+  test_leaf_blocks(2000, {&kTopk}, 300, 300);  // more trees than a block has rows
+  test_leaf_blocks(100000, {&kTopk}, 20, 2);   // hashed
   const int64_t begin[] = {0, 2};
   const int32_t outputs[] = {1, 1};
   const float values[] = {1, 2};
   bool refused = false;
   try {
-    SparseLeaves(begin, 1, outputs, values, 2, 3);
+    TopkLeaves(begin, 1, outputs, values, 2, 3);
   } catch (const std::invalid_argument&) {
     refused = true;
   }

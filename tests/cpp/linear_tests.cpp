@@ -2,13 +2,13 @@
 #include <cmath>
 #include <vector>
 
-#include "bins.h"
 #include "check.h"
-#include "grower.h"
-#include "histogram_search.h"
+#include "data/bins.h"
+#include "grower/grower.h"
 #include "leaves/linear.h"
-#include "linear_channels.h"
 #include "problem.h"
+#include "search/histogram_search.h"
+#include "search/linear_channels.h"
 #include "tests.h"
 
 namespace polyleaf::tests {

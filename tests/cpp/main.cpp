@@ -17,6 +17,6 @@ int main() {
   test_sketches();
   test_linear();
   test_sparse();
-  test_sparse_text();
+  test_label_text();
   std::puts("core tests passed");
 }

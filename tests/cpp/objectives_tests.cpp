@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "check.h"
-#include "objectives.h"
+#include "losses/objectives.h"
 #include "tests.h"
 
 namespace polyleaf::tests {

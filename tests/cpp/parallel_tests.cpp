@@ -4,8 +4,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "base/parallel.h"
 #include "check.h"
-#include "parallel.h"
 #include "tests.h"
 
 namespace polyleaf::tests {

@@ -7,10 +7,10 @@
 #include <random>
 #include <vector>
 
+#include "base/settings.h"
 #include "check.h"
-#include "settings.h"
-#include "sparse_codes.h"
-#include "tree.h"
+#include "data/cells.h"
+#include "grower/tree.h"
 
 namespace polyleaf::tests {
 
@@ -69,12 +69,12 @@ inline Problem make_problem(uint32_t seed, int64_t n, int n_features, int n_outp
 }
 
 // The problem's codes as compressed columns of the features that are no categories, the others dense.
-struct HeldSparse {
+struct HeldLabels {
   std::vector<int32_t> features, rows;
   std::vector<uint8_t> common, codes, dense;
   std::vector<int64_t> begin = {0};
 
-  explicit HeldSparse(const Problem& p) {
+  explicit HeldLabels(const Problem& p) {
     for (int f = 0; f < p.n_features; ++f) {
       const uint8_t* column = p.codes.data() + f * p.n;
       if (p.categorical[f]) {
@@ -91,7 +91,7 @@ struct HeldSparse {
       begin.push_back(static_cast<int64_t>(rows.size()));
     }
   }
-  SparseCodeColumns columns() const {
+  CellColumns columns() const {
     return {static_cast<int64_t>(features.size()),
             features.data(),
             common.data(),

@@ -4,11 +4,11 @@
 #include <memory>
 #include <vector>
 
-#include "bins.h"
 #include "check.h"
-#include "grower.h"
+#include "data/bins.h"
+#include "grower/grower.h"
+#include "grower/search.h"
 #include "problem.h"
-#include "search.h"
 #include "tests.h"
 
 namespace polyleaf::tests {

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "check.h"
-#include "csr_product.h"
-#include "sketch.h"
-#include "sparse_rows.h"
+#include "data/label_rows.h"
+#include "sketch/csr_product.h"
+#include "sketch/sketch.h"
 #include "tests.h"
 
 namespace polyleaf::tests {
@@ -51,7 +51,7 @@ void test_sketches() {
       count_sketch(values.data(), n, n_columns, 5, dim, 0.5f, out.data(), n_threads);
       const std::vector<float> dense = out;
       const auto n_entries = static_cast<int64_t>(indices.size());
-      count_sketch(sparse_rows(indptr.data(), indices.data(), stored.data(), n, n_entries, k, n_threads), 5,
+      count_sketch(label_rows(indptr.data(), indices.data(), stored.data(), n, n_entries, k, n_threads), 5,
                    dim, 0.5f, out.data(), n_threads);
       CHECK(out == dense);
       row_means(values.data(), n, n_columns, means.data(), n_threads);

@@ -13,6 +13,6 @@ void test_leaves();
 void test_sketches();
 void test_linear();
 void test_sparse();
-void test_sparse_text();
+void test_label_text();
 
 }  // namespace polyleaf::tests

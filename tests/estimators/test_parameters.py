@@ -29,7 +29,7 @@ PARTS = (
     settings.Step,
     settings.Curvature,
     settings.Sampling,
-    settings.SparseLeaf,
+    settings.TopkLeaf,
     settings.LinearLeaf,
 )
 RESOLVED = {"seed", "slope_lambda"}

@@ -238,7 +238,7 @@ def test_a_file_of_a_class_that_is_not_registered_says_which_to_register(tmp_pat
     model = PolyleafRegressor(objective=OwnExpectile(0.9), **SMALL).fit(X, Y)
     model.save_model(tmp_path / "own.model")
     monkeypatch.delitem(registry._BY_NAME, "own expectile")
-    with pytest.raises(ModelFileError, match="class OwnExpectile of the module .*test_registry") as error:
+    with pytest.raises(ModelFileError, match=r"class OwnExpectile of the module .*test_registry") as error:
         load_model(tmp_path / "own.model")
     assert "polyleaf.objectives.register(OwnExpectile)" in str(error.value)
 

@@ -79,7 +79,7 @@ def worth(sums, unit, H, leaf_k, step):
     return total
 
 
-class SparseSearch:
+class LabelSearch:
     """What both searches share; `reference.grow` takes them in place of channels."""
 
     n_outputs = 0  # gains are not told apart by output
@@ -120,7 +120,7 @@ class SparseSearch:
         """Nothing is kept of a node."""
 
 
-class ExactSearch(SparseSearch):
+class ExactSearch(LabelSearch):
     """Algorithm 1: every feature by exact sums, a threshold at every so many rows in its order.
 
     `threshold_step` is the share of a node's rows; where a bin's last row passes a multiple of it, the bin's
@@ -166,7 +166,7 @@ class ExactSearch(SparseSearch):
                 yield b, goes_left
 
 
-class VerifiedSearch(SparseSearch):
+class VerifiedSearch(LabelSearch):
     """Splits proposed by `channels` of a sketch of the gradients, judged by exact sums.
 
     Every tile of features proposes its best split, whatever its gain by the sketch; the most promising are
@@ -229,8 +229,8 @@ def tiles(n_bins, held_sparse=()):
     return found
 
 
-def sparse_leaves(gradients, leaf_of_row, n_leaves, leaf_k, step):
-    """`reference.SparseLeaves`: the `leaf_k` outputs of largest |sum|, ties by number, their Newton steps
+def topk_leaves(gradients, leaf_of_row, n_leaves, leaf_k, step):
+    """`reference.TopkLeaves`: the `leaf_k` outputs of largest |sum|, ties by number, their Newton steps
     (eq. 19); outputs whose step is worth nothing are left out."""
     integers, unit = fixed_point(reference.used(gradients.g, gradients.rows, gradients.multiplier))
     H, H_unit = curvature(gradients)
@@ -245,7 +245,7 @@ def sparse_leaves(gradients, leaf_of_row, n_leaves, leaf_k, step):
         outputs += kept
         values += [F32(steps[k][0] * step.learning_rate) for k in kept]
         indptr.append(len(outputs))
-    return reference.SparseLeaves(
+    return reference.TopkLeaves(
         np.array(indptr, np.int64), np.array(outputs, np.int32), np.array(values, F32), gradients.g.shape[1]
     )
 
@@ -273,7 +273,7 @@ def boost(data, Y, derivative, base, make_search, config, leaf_k, step, n_rounds
         gradients = Gradients(g if weight is None else g * weight[:, None], weight)
         tree = reference.grow(*data, make_search(round, gradients), config)
         leaf_of_row = reference.leaf_of_row(tree, data[0])
-        leaves = sparse_leaves(gradients, leaf_of_row, tree.n_leaves, leaf_k, step)
+        leaves = topk_leaves(gradients, leaf_of_row, tree.n_leaves, leaf_k, step)
         raw = raw + reference.payloads(leaves, leaf_of_row)
         rounds.append((tree, leaves))
     return raw, rounds

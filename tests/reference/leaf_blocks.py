@@ -12,7 +12,7 @@ from reference.channels import F32
 
 
 @dataclass(frozen=True)
-class SparseLeaves:
+class TopkLeaves:
     """Leaves that hold some outputs; leaf l has the entries `indptr[l] .. indptr[l + 1] - 1`."""
 
     indptr: np.ndarray  # int64 (n_leaves + 1,)
@@ -41,7 +41,7 @@ class LinearLeaves:
 def payloads(leaves, leaf_of_row, features=None):
     """Float32 (n, K): what each row's leaf adds to its raw scores.
 
-    `leaves` is a matrix (n_leaves, K), a `SparseLeaves` or a `LinearLeaves`, which reads `features`, float32
+    `leaves` is a matrix (n_leaves, K), a `TopkLeaves` or a `LinearLeaves`, which reads `features`, float32
     (n_features, n), NaN where missing.
     """
     if isinstance(leaves, np.ndarray):

@@ -8,7 +8,7 @@ import numpy as np
 
 from reference.channels import F32, SMALLEST_DERIVATIVE, used
 from reference.growth import GrowConfig
-from reference.leaf_blocks import SparseLeaves
+from reference.leaf_blocks import TopkLeaves
 from reference.scores import LEAST_LEAF_PIVOT, block_outputs, full_solution
 
 
@@ -63,8 +63,8 @@ def newton_leaves(
     return (w * learning_rate).astype(F32)
 
 
-def sparse_leaves(g, h, leaf_of_row, tree, config, learning_rate=1.0, rows=None, multiplier=None):
-    """`SparseLeaves` with the `leaf_k` outputs whose Newton step removes most loss (GBDT-MO, eq. 19).
+def topk_leaves(g, h, leaf_of_row, tree, config, learning_rate=1.0, rows=None, multiplier=None):
+    """`TopkLeaves` with the `leaf_k` outputs whose Newton step removes most loss (GBDT-MO, eq. 19).
 
     `config.shared_support`: the two children of a node hold those that gain most in both together (Algorithm
     4). An output without gain is not held. Arguments as for `newton_leaves`, `h` not full; all in float64.
@@ -85,7 +85,7 @@ def sparse_leaves(g, h, leaf_of_row, tree, config, learning_rate=1.0, rows=None,
         outputs.append(held)
         values.append((w[node, held] * learning_rate).astype(F32))
     indptr = np.cumsum([0, *map(len, outputs)])
-    return SparseLeaves(indptr, np.concatenate(outputs), np.concatenate(values), g.shape[1])
+    return TopkLeaves(indptr, np.concatenate(outputs), np.concatenate(values), g.shape[1])
 
 
 def node_sums(tree, leaves):

@@ -114,7 +114,7 @@ def kept_terms(terms, k):
     return kept
 
 
-def sparse_candidates(left, right, pairs, config):
+def topk_candidates(left, right, pairs, config):
     """Float32 sums (C,) of candidates whose children keep k outputs (GBDT-MO, eq. 21 and 22).
 
     Terms (C, K) of both sides, and `pairs` of both at once. Each child keeps the k outputs of its own that
@@ -226,7 +226,7 @@ def score_candidates(sums, candidates, channels, config):
                 leaf_terms(G, H, channels.kind, config) for G, H in ((G_left, H_left), (G_right, H_right))
             )
             finite = np.isfinite(scores)
-            scores, terms = sparse_candidates(*sides, all_terms, config)
+            scores, terms = topk_candidates(*sides, all_terms, config)
             scores = np.where(finite, scores, -F32(np.inf))
     own = [diagonal_curvature(H, channels.kind, G_left.shape[1]) for H in (H_left, H_right)]
     allowed = is_large_enough(left.count, own[0], config) & is_large_enough(right.count, own[1], config)

@@ -55,9 +55,7 @@ def random_leaves(rng, kind, n_leaves, n_outputs, n_features):
     indptr = np.cumsum([0, *map(len, picked)], dtype=np.int64)
     entries = np.concatenate(picked).astype(np.int32)
     if kind == "sparse":
-        return _core.SparseLeaves(
-            indptr, entries, rng.normal(size=len(entries)).astype(np.float32), n_outputs
-        )
+        return _core.TopkLeaves(indptr, entries, rng.normal(size=len(entries)).astype(np.float32), n_outputs)
 
     def vectors(n, scale=1.0):
         return (scale * rng.normal(size=(n, n_outputs))).astype(np.float32)
@@ -95,7 +93,7 @@ def sparse_forest(rng, n_outputs, n_trees, n_leaves, n_entries):
     for _ in range(n_trees):
         picked = [np.sort(rng.choice(n_outputs, n_entries, replace=False)) for _ in range(n_leaves)]
         values = rng.normal(size=n_leaves * n_entries).astype(np.float32)
-        leaves = _core.SparseLeaves(indptr, np.concatenate(picked).astype(np.int32), values, n_outputs)
+        leaves = _core.TopkLeaves(indptr, np.concatenate(picked).astype(np.int32), values, n_outputs)
         forest.append(_core.Tree.from_arrays(**tree_arrays(rng, 5, 1, n_leaves)), leaves)
     return forest
 

@@ -13,7 +13,7 @@ from polyleaf.model import Model
 from polyleaf.objectives import get_objective
 from polyleaf.settings.settings import settings_of
 from polyleaf.training import boosting
-from polyleaf.training.fitters import ConstantFitter, LabelFitter, LinearFitter, QuantileFitter, SparseFitter
+from polyleaf.training.fitters import ConstantFitter, LabelFitter, LinearFitter, QuantileFitter, TopkFitter
 from polyleaf.training.label_state import LabelState
 from polyleaf.training.layers import Layers
 from polyleaf.training.parts import parts_of, problem_of
@@ -54,7 +54,7 @@ def parts(objective="squared_error", model=None, **parameters):
         ({}, DenseState, HistogramSplits, ConstantFitter),
         ({"sketch": "top_outputs", "sketch_dim": 2}, DenseState, HistogramSplits, ConstantFitter),
         ({"objective": "absolute_error"}, DenseState, HistogramSplits, QuantileFitter),
-        (SPARSE, DenseState, HistogramSplits, SparseFitter),
+        (SPARSE, DenseState, HistogramSplits, TopkFitter),
         ({"leaf": "linear"}, DenseState, HistogramSplits, LinearFitter),
         ({"leaf": "linear", "linear_fit": "post"}, DenseState, HistogramSplits, LinearFitter),
         ({**SPARSE, "sparse_targets": True}, LabelState, VerifiedSplits, LabelFitter),

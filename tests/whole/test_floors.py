@@ -1,13 +1,69 @@
 """The floors of design.md hold: every folder imports from those below it only, in Python and in the core."""
 
+import re
 from pathlib import Path
 
+import pytest
 from importlinter.cli import lint_imports
 
 ROOT = Path(__file__).parents[2]
+CORE = ROOT / "cpp"
+
+# A folder includes from itself and from those before it.
+FLOORS = ("base", "data", "channels", "scores", "grower", "leaves", "search", "losses", "sketch", "forest")
+
+# What a kernel may include: nothing of these leaves a template to the linker, which could carry AVX-512 code
+# onto a machine without it.
+KERNEL_HEADERS = {"cstddef", "cstdint", "cstring", "immintrin.h", "type_traits", "utility"}
+
+
+def includes(path):
+    """Headers of the core and headers of others that a file includes, as they are written."""
+    text = path.read_text("utf-8")
+    return re.findall(r'#include "([^"]+)"', text), re.findall(r"#include <([^>]+)>", text)
+
+
+def files_of(folder):
+    return [p for p in sorted(folder.rglob("*")) if p.suffix in (".h", ".cpp")]
 
 
 def test_imports_of_the_package_point_downwards(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)  # the contracts are in pyproject.toml
     failed = lint_imports(config_filename="pyproject.toml", no_cache=True)
     assert not failed and "2 kept, 0 broken" in capsys.readouterr().out
+
+
+def test_every_folder_of_the_core_has_a_floor():
+    assert {p.name for p in CORE.iterdir() if p.is_dir()} == set(FLOORS)
+
+
+@pytest.mark.parametrize("folder", FLOORS)
+def test_includes_of_the_core_point_downwards(folder):
+    below = FLOORS[: FLOORS.index(folder) + 1]
+    for path in files_of(CORE / folder):
+        for header in includes(path)[0]:
+            assert (CORE / header).is_file(), f"{path}: {header} is not named from cpp/"
+            assert header.split("/")[0] in below, f"{path} includes {header}, which is above it"
+
+
+def test_headers_of_the_core_are_in_no_circle():
+    graph = {str(p.relative_to(CORE)): includes(p)[0] for p in files_of(CORE)}
+    done = set()
+
+    def visit(header, path):
+        assert header not in path, f"a circle: {' -> '.join([*path, header])}"
+        if header not in done:
+            for other in graph[header]:
+                visit(other, [*path, header])
+            done.add(header)
+
+    for header in graph:
+        visit(header, [])
+
+
+@pytest.mark.parametrize("folder", FLOORS)
+def test_kernels_leave_no_template_to_the_linker(folder):
+    for path in files_of(CORE / folder / "kernels"):
+        if path.suffix == ".cpp":
+            assert set(includes(path)[1]) <= KERNEL_HEADERS, path
+            assert "POLYLEAF_ISA_NAMESPACE" in path.read_text("utf-8"), path

@@ -240,7 +240,7 @@ def read_names(path: str | Path) -> tuple[str, ...]:
 def _parse(
     text: np.ndarray, syntax: str, n_features: int, n_labels: int, first_line: int, n_threads: int
 ) -> Any:
-    return _core.read_sparse_text(
+    return _core.read_label_text(
         np.asarray(text), syntax, n_features, n_labels, first_line=first_line, n_threads=n_threads
     )
 
@@ -330,7 +330,7 @@ def _write_rows(stream: Any, rows: sp.csr_matrix, labels: sp.csr_matrix | None, 
     for begin in range(0, rows.shape[0], _ROWS_AT_A_TIME):
         part = slice(begin, begin + _ROWS_AT_A_TIME)
         label_indptr, label_indices = (None, None) if labels is None else arrays_of(labels[part])[:2]
-        stream.write(_core.write_sparse_text(label_indptr, label_indices, *arrays_of(rows[part]), index_base))
+        stream.write(_core.write_label_text(label_indptr, label_indices, *arrays_of(rows[part]), index_base))
 
 
 # --- ARFF ---

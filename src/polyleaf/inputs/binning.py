@@ -1,7 +1,7 @@
 """`BinMapper`: features -> uint8 codes (what a code means: docs/design.md, section 3).
 
 Owns: thresholds, categories and their numbering, the sample they are chosen from, their saved form. Must not
-know: how X was read, trees. The work is done in ``cpp/binning.cpp``.
+know: how X was read, trees. The work is done in ``cpp/data/binning.cpp``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_random_state
 
 import polyleaf._core as _core
 from polyleaf.inputs.categories import Category, MadeColumns, category_key, check_same_type, is_category
-from polyleaf.inputs.codes import Codes, SparseCodes, empty_codes
+from polyleaf.inputs.codes import Cells, Codes, empty_codes
 from polyleaf.inputs.features import CategoryColumn, FeatureSpec, FeatureTable, SparseBlock
 
 MISSING_CODE = 255
@@ -267,7 +267,7 @@ class BinMapper:
         blocks = *_numeric_blocks(dense), self._category_blocks(dense)
         self._bin_table.transform(*blocks, codes, n_threads, is_dense, compact=True)
         stored, common = self._bin_table.transform_stored(_arrays_of(rare), n_rows, n_threads)
-        cells = SparseCodes(rare.features.astype(np.int32), common, rare.indptr, rare.indices, stored)
+        cells = Cells(rare.features.astype(np.int32), common, rare.indptr, rare.indices, stored)
         return Codes(n_rows, dense.n_features, codes, cells)
 
     def threshold_value(self, feature: int, code: int) -> float:

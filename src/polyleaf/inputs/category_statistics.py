@@ -337,9 +337,10 @@ def _folds(place: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int6
 
 def _sums(place: NDArray[np.int64], values: Array, weight: Array | None, n: int) -> tuple[Array, Array]:
     """Sums and numbers of rows by place, (n,) each, both weighted."""
-    if weight is None:
-        return np.bincount(place, values, n), np.bincount(place, minlength=n).astype(np.float64)
-    return np.bincount(place, values * weight, n), np.bincount(place, weight, n)
+    if weight is not None:
+        values = values * weight
+    counts = np.bincount(place, weight, n)
+    return np.bincount(place, values, n).astype(np.float64), counts.astype(np.float64)
 
 
 def _prior(

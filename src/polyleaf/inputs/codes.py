@@ -15,7 +15,7 @@ import polyleaf._core as _core
 
 
 @dataclass(frozen=True)
-class SparseCodes:
+class Cells:
     """Codes of m features as compressed columns; rows that a column does not name hold its common code.
 
     Attributes
@@ -45,13 +45,13 @@ class Codes:
     n_rows, n_features : int
     dense : ndarray of uint8, shape (n_features - m, n_rows)
         Of the features that are not among ``sparse``, in order.
-    sparse : SparseCodes, or None where m is 0
+    sparse : Cells, or None where m is 0
     """
 
     n_rows: int
     n_features: int
     dense: NDArray[np.uint8]
-    sparse: SparseCodes | None = None
+    sparse: Cells | None = None
 
     @property
     def nbytes(self) -> int:

@@ -118,7 +118,7 @@ class FeatureTable:
     def rows(self, start: int, stop: int) -> FeatureTable:
         """Rows ``start .. stop - 1``: views, except of sparse blocks."""
 
-        def sparse_rows(block: SparseBlock) -> SparseBlock:
+        def rows_of(block: SparseBlock) -> SparseBlock:
             shape = (self.n_rows, len(block.features))
             part = scipy.sparse.csc_matrix((block.data, block.indices, block.indptr), shape)[start:stop]
             indices, indptr = part.indices.astype(np.int32, copy=False), part.indptr.astype(np.int64)
@@ -129,7 +129,7 @@ class FeatureTable:
             self.n_features,
             self.feature_names,
             [DenseBlock(block.values[start:stop], block.features) for block in self.dense],
-            [sparse_rows(block) for block in self.sparse],
+            [rows_of(block) for block in self.sparse],
             [CategoryColumn(c.index[start:stop], c.categories, c.feature) for c in self.categories],
         )
 

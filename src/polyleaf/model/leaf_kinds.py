@@ -145,33 +145,33 @@ class _WithEntries(LeafKind):
         return indptr, take("entry", int(indptr[-1]), 1)[:, 0]
 
 
-class SparseLeaves(_WithEntries):
+class TopkLeaves(_WithEntries):
     """A value for each of a few outputs, which are the entries."""
 
     name, number = "sparse", 1
     columns: ClassVar[dict[str, str]] = {"value_outputs": "list str"}
 
-    def values(self, leaves: _core.SparseLeaves) -> np.ndarray:
+    def values(self, leaves: _core.TopkLeaves) -> np.ndarray:
         return leaves.values[:, None]
 
-    def to_arrays(self, leaves: _core.SparseLeaves) -> dict[str, np.ndarray]:
+    def to_arrays(self, leaves: _core.TopkLeaves) -> dict[str, np.ndarray]:
         return self._counted(leaves, leaves.outputs)
 
     def from_arrays(self, take: Take, n_leaves: int, n_columns: int, n_features: int) -> Leaves:
         indptr, outputs = self._take_entries(take, n_leaves)
-        return _core.SparseLeaves(indptr, outputs, take("values", len(outputs), 1)[:, 0], n_columns)
+        return _core.TopkLeaves(indptr, outputs, take("values", len(outputs), 1)[:, 0], n_columns)
 
-    def value(self, leaves: _core.SparseLeaves, leaf: int) -> np.ndarray:
+    def value(self, leaves: _core.TopkLeaves, leaf: int) -> np.ndarray:
         outputs, values = self.held(leaves, leaf)
         dense = np.zeros(leaves.n_outputs, np.float32)
         dense[outputs] = values
         return dense
 
-    def cells(self, leaves: _core.SparseLeaves, leaf: int, names: Names) -> dict[str, Any]:
+    def cells(self, leaves: _core.TopkLeaves, leaf: int, names: Names) -> dict[str, Any]:
         outputs, values = self.held(leaves, leaf)
         return {"value": values.tolist(), "value_outputs": [names.output(k) for k in outputs.tolist()]}
 
-    def held(self, leaves: _core.SparseLeaves, leaf: int) -> tuple[np.ndarray, np.ndarray]:
+    def held(self, leaves: _core.TopkLeaves, leaf: int) -> tuple[np.ndarray, np.ndarray]:
         """The outputs that a leaf holds, and their values."""
         entries = self.at(leaves, leaf)
         return leaves.outputs[entries], leaves.values[entries]
@@ -236,7 +236,7 @@ class LinearLeaves(_WithEntries):
         return LeafLinear(*of_entries, leaves.intercept[leaf], leaves.lower[leaf], leaves.upper[leaf])
 
 
-DENSE, SPARSE, LINEAR = DenseLeaves(), SparseLeaves(), LinearLeaves()
+DENSE, SPARSE, LINEAR = DenseLeaves(), TopkLeaves(), LinearLeaves()
 
 LEAF_KINDS: dict[str, LeafKind] = {kind.name: kind for kind in (DENSE, SPARSE, LINEAR)}
 """All kinds by their names."""

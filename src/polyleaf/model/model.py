@@ -159,7 +159,7 @@ class Model:
         Parameters
         ----------
         tree : _core.Tree
-        leaves : ndarray of shape (n_leaves, n_outputs), float32, or SparseLeaves, or LinearLeaves
+        leaves : ndarray of shape (n_leaves, n_outputs), float32, or TopkLeaves, or LinearLeaves
             What the leaves hold (docs/leaves.md), with the learning rate in it; of one column where output >=
             0.
         round : int
@@ -305,7 +305,7 @@ class Model:
         """
         first, last = self._tree_range(first_round, last_round)
         parts = [
-            self.forest.sparse_scores(
+            self.forest.label_scores(
                 chunk.codes, first=first, last=last, n_threads=n_threads, features=chunk.features
             )
             for chunk in self._chunks(table, n_threads, (first, last))

@@ -29,7 +29,7 @@ class Tree:
     structure : _core.Tree
         Arrays with one entry a node: feature, threshold, left, right, leaf, gain, count, cover, ... The last
         three are 0 where `Model.has_statistics` is False.
-    leaves : ndarray, SparseLeaves or LinearLeaves
+    leaves : ndarray, TopkLeaves or LinearLeaves
         What all of its leaves hold.
     """
 

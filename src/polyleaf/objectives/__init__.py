@@ -2,7 +2,7 @@
 
 Owns how one is made of a name, a class, a function or a model file. Each says of itself what others need to
 know; its name means nothing outside this folder. A new element-wise loss is a struct in
-cpp/kernels/objectives.cpp and a class in one of these files (CONTRIBUTING.md).
+cpp/losses/kernels/objectives.cpp and a class in one of these files (CONTRIBUTING.md).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Hessians as their lower triangles, row after row: entry (i, j), j <= i, at ``i (i + 1) / 2 + j``. Owns that
-layout, as cpp/packed.h does for the core; must not know what a Hessian is of."""
+layout, as cpp/base/packed.h does for the core; must not know what a Hessian is of."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ __all__ = [
     "RunningParameters",
     "SamplingParameters",
     "SharedParameters",
-    "SparseLeafParameters",
+    "TopkLeafParameters",
     "TreeParameters",
 ]
 
@@ -213,7 +213,7 @@ class LinearLeafParameters:
 
 
 @declares
-class SparseLeafParameters:
+class TopkLeafParameters:
     """Sparse leaves."""
 
     leaf_k: int = parameter(default=20, within="[1, inf)")
@@ -328,7 +328,7 @@ class SharedParameters(
     EvaluationParameters,
     ProjectionParameters,
     DataParameters,
-    SparseLeafParameters,
+    TopkLeafParameters,
     LinearLeafParameters,
     LeafParameters,
     OutputParameters,

@@ -24,7 +24,7 @@ from polyleaf.settings.parameters import (
     PenaltyParameters,
     SamplingParameters,
     SharedParameters,
-    SparseLeafParameters,
+    TopkLeafParameters,
     TreeParameters,
 )
 from polyleaf.threads import Workers
@@ -38,8 +38,8 @@ __all__ = [
     "Run",
     "Sampling",
     "Settings",
-    "SparseLeaf",
     "Step",
+    "TopkLeaf",
     "settings_of",
 ]
 
@@ -125,7 +125,7 @@ class ConstantLeaf:
 
 
 @dataclass(kw_only=True)
-class SparseLeaf(SparseLeafParameters, Frozen):
+class TopkLeaf(TopkLeafParameters, Frozen):
     """A value for the `leaf_k` outputs that gain most (GBDT-MO, section III-B; GBDT-SPARSE).
 
     `split_search` is resolved. The support is each leaf's own (GBDT-MO, Algorithm 3), or shared by the two
@@ -157,7 +157,7 @@ class LinearLeaf(LinearLeafParameters, Frozen):
         return self.linear_fit != "post" and has_slopes
 
 
-Leaf = ConstantLeaf | SparseLeaf | LinearLeaf
+Leaf = ConstantLeaf | TopkLeaf | LinearLeaf
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class Settings:
     @property
     def keeps_labels_sparse(self) -> bool:
         """Whether targets, scores and gradients hold few of very many outputs."""
-        return isinstance(self.leaf, SparseLeaf) and self.leaf.keeps_labels_sparse
+        return isinstance(self.leaf, TopkLeaf) and self.leaf.keeps_labels_sparse
 
 
 def settings_of(
@@ -319,7 +319,7 @@ def _leaf(p: SharedParameters, sparse_targets: bool) -> Leaf:
     return _linear_leaf(p) if p.leaf == "linear" else ConstantLeaf()
 
 
-def _sparse_leaf(p: SharedParameters, sparse_targets: bool) -> SparseLeaf:
+def _sparse_leaf(p: SharedParameters, sparse_targets: bool) -> TopkLeaf:
     _refuse(
         p.multi_strategy == "one_output_per_tree",
         'leaf="sparse" keeps some outputs of a leaf, but multi_strategy="one_output_per_tree" gives a leaf '
@@ -331,7 +331,7 @@ def _sparse_leaf(p: SharedParameters, sparse_targets: bool) -> SparseLeaf:
         'leaf="constant" or refresh="round".',
     )
     auto = "sketch" if sparse_targets else "histogram"
-    leaf = _part(SparseLeaf, p, split_search=auto if p.split_search == "auto" else p.split_search)
+    leaf = _part(TopkLeaf, p, split_search=auto if p.split_search == "auto" else p.split_search)
     if leaf.keeps_labels_sparse:
         _check_sparse_labels(p)
     return leaf
@@ -387,7 +387,7 @@ def _run(p: SharedParameters, leaf: Leaf, rounds: int) -> Run:
         'refresh="layer" grows trees layer by layer, but grow_policy="lossguide" splits one node at a time; '
         'set grow_policy="depthwise".',
     )
-    proposes = isinstance(leaf, SparseLeaf) and leaf.split_search == "sketch"
+    proposes = isinstance(leaf, TopkLeaf) and leaf.split_search == "sketch"
     _refuse(
         p.sketch is None and p.sketch_dim is not None and not proposes,
         f'sketch_dim={p.sketch_dim} without a sketch means nothing; set sketch as well ("auto", say).',

@@ -24,7 +24,7 @@ import numpy as np
 import polyleaf._core as _core
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.model.leaf_kinds import Leaves
-from polyleaf.settings.settings import LinearLeaf, Settings, SparseLeaf, Step
+from polyleaf.settings.settings import LinearLeaf, Settings, Step, TopkLeaf
 from polyleaf.training.derivatives import Derivatives, column
 from polyleaf.training.label_state import LabelState
 from polyleaf.training.sampling import Draw
@@ -65,10 +65,10 @@ class QuantileFitter:
         return (values if output < 0 else column(values, output)) * np.float32(learning_rate)
 
 
-class SparseFitter:
+class TopkFitter:
     """A value for each of the `leaf_k` outputs that gain most (GBDT-MO, section III-B); docs/leaves.md."""
 
-    def __init__(self, derivatives: Derivatives, leaf: SparseLeaf, settings: Settings) -> None:
+    def __init__(self, derivatives: Derivatives, leaf: TopkLeaf, settings: Settings) -> None:
         self._derivatives, self._leaf = derivatives, leaf
         self._step, self._workers = settings.step, settings.workers
 
@@ -76,20 +76,20 @@ class SparseFitter:
         data = *self._derivatives.for_leaves(output), grown.leaf_of_row, grown.tree.n_leaves
         shared = grown.tree if self._leaf.leaf_support == "shared" else None
         kept = self._leaf.leaf_k, shared, leaf_config(self._step, learning_rate)
-        return _core.sparse_leaves(*data, *kept, *draw.sample, self._workers)
+        return _core.topk_leaves(*data, *kept, *draw.sample, self._workers)
 
 
 class LabelFitter:
     """The same from gradients that hold few labels of very many."""
 
-    def __init__(self, state: LabelState, leaf: SparseLeaf, settings: Settings) -> None:
+    def __init__(self, state: LabelState, leaf: TopkLeaf, settings: Settings) -> None:
         self._state, self._leaf = state, leaf
         self._step, self._workers = settings.step, settings.workers
 
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
         data = self._state.gradients, self._state.weight, grown.leaf_of_row, grown.tree.n_leaves
         kept = self._leaf.leaf_k, leaf_config(self._step, learning_rate)
-        return _core.sparse_leaves_of_sparse(*data, *kept, *draw.sample, self._workers)
+        return _core.topk_leaves_of_labels(*data, *kept, *draw.sample, self._workers)
 
 
 class LinearFitter:

@@ -16,7 +16,7 @@ from polyleaf.inputs.dataset import Dataset
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import SPARSE, Leaves
-from polyleaf.objectives.sparse import SparseProblem
+from polyleaf.objectives.labels import LabelProblem
 from polyleaf.threads import Workers
 from polyleaf.training.derivatives import cancel
 from polyleaf.training.eval_sets import EvalSet
@@ -30,7 +30,7 @@ class LabelScores:
 
     by_output = False
 
-    def __init__(self, scores: _core.SparseScores, workers: Workers) -> None:
+    def __init__(self, scores: _core.LabelScores, workers: Workers) -> None:
         self.scores, self._workers = scores, workers
 
     def add(self, leaf_of_row: np.ndarray, leaves: Any) -> None:
@@ -66,11 +66,11 @@ class LabelState:
     ----------
     weight : ndarray of shape (n_rows,), float32, or None
         Also the curvature of a row.
-    gradients : _core.SparseGradients or None
+    gradients : _core.LabelGradients or None
         At the raw scores of the last `renew`; None once these have changed, because both are large.
     """
 
-    def __init__(self, problem: SparseProblem, dataset: Dataset, model: Model, workers: Workers) -> None:
+    def __init__(self, problem: LabelProblem, dataset: Dataset, model: Model, workers: Workers) -> None:
         self._problem, self._workers, self.weight = problem, workers, problem.weight
         self._scores = LabelScores(problem.scores(workers.n_threads), workers)
         if model.n_trees > 0:
@@ -79,7 +79,7 @@ class LabelState:
 
     def new_scores(self, n_rows: int) -> LabelScores:
         """Scores of other rows, without any tree."""
-        return LabelScores(_core.SparseScores(n_rows, self._problem.n_outputs), self._workers)
+        return LabelScores(_core.LabelScores(n_rows, self._problem.n_outputs), self._workers)
 
     def renew(self) -> None:
         """Compute gradients at the raw scores."""

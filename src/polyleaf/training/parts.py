@@ -16,8 +16,8 @@ from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.objectives import Objective
 from polyleaf.objectives.base import Problem
-from polyleaf.objectives.sparse import SparseProblem
-from polyleaf.settings.settings import LinearLeaf, Settings, SparseLeaf
+from polyleaf.objectives.labels import LabelProblem
+from polyleaf.settings.settings import LinearLeaf, Settings, TopkLeaf
 from polyleaf.sketches import get_sketch
 from polyleaf.training import fitters, splits
 from polyleaf.training.derivatives import Derivatives
@@ -68,7 +68,7 @@ class Parts(NamedTuple):
 def problem_of(objective: Objective, target: Any, weight: np.ndarray | None, settings: Settings) -> Any:
     """The objective, bound to the data as the state will hold it."""
     if settings.keeps_labels_sparse:
-        return SparseProblem(objective, target, weight)
+        return LabelProblem(objective, target, weight)
     return objective.prepare(target, weight)
 
 
@@ -109,11 +109,11 @@ def parts_of(
 
 
 def _label_parts(
-    settings: Settings, problem: SparseProblem, dataset: Dataset, weight: np.ndarray | None, model: Model
+    settings: Settings, problem: LabelProblem, dataset: Dataset, weight: np.ndarray | None, model: Model
 ) -> tuple[DenseState | LabelState, Structure, fitters.Fitter]:
     """Few of very many labels: leaves that hold few outputs, and splits that are judged by exact sums."""
     leaf, bins = settings.leaf, dataset.bins
-    assert isinstance(leaf, SparseLeaf)
+    assert isinstance(leaf, TopkLeaf)
     is_exact = leaf.split_search == "exact"
     if is_exact and np.any(dataset.mapper.is_categorical_):
         raise ValueError(
@@ -137,9 +137,9 @@ def _dense_parts(
     limits = Limits(step.reg_alpha, step.max_delta_step)
     fitter: fitters.Fitter
     match leaf:
-        case SparseLeaf():
+        case TopkLeaf():
             _check_sparse(problem, leaf)
-            fitter = fitters.SparseFitter(derivatives, leaf, settings)
+            fitter = fitters.TopkFitter(derivatives, leaf, settings)
             limits = Limits(*limits[:2], leaf.leaf_k, leaf.leaf_support == "shared")
         case LinearLeaf():
             _refuse_renewal(problem, "linear")
@@ -154,7 +154,7 @@ def _dense_parts(
     return state, Structure(bins, judge, limits if sketch is None else Limits(), settings), fitter
 
 
-def _check_sparse(problem: Problem, leaf: SparseLeaf) -> None:
+def _check_sparse(problem: Problem, leaf: TopkLeaf) -> None:
     _refuse_renewal(problem, "sparse")
     if leaf.leaf_k > problem.n_outputs:
         raise ValueError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.settings.settings import COUPLED, LinearLeaf, Settings, SparseLeaf
+from polyleaf.settings.settings import COUPLED, LinearLeaf, Settings, TopkLeaf
 from polyleaf.sketches import CountSketch, Sketch
 from polyleaf.threads import Workers
 from polyleaf.training.derivatives import Derivatives, mean_over_outputs
@@ -93,7 +93,7 @@ class HistogramSplits:
 class VerifiedSplits:
     """Splits of few labels of very many: proposed by histograms of a count-sketch, judged by exact sums."""
 
-    def __init__(self, bins: _core.Bins, state: LabelState, leaf: SparseLeaf, settings: Settings) -> None:
+    def __init__(self, bins: _core.Bins, state: LabelState, leaf: TopkLeaf, settings: Settings) -> None:
         self._state, self._leaf, self._workers = state, leaf, settings.workers
         self._step, self._seed = leaf_config(settings.step), settings.sampling.seed
         self._sketch = CountSketch(settings.run.sketch_dim or LABEL_SKETCH_DIM)
@@ -103,7 +103,7 @@ class VerifiedSplits:
 
     def use(self, draw: Draw, output: int) -> _core.Search:
         gradients, weight, n_threads = self._state.gradients, self._state.weight, self._workers.n_threads
-        g = self._sketch.sketch_sparse(gradients, draw.round, self._seed, n_threads)
+        g = self._sketch.sketch_labels(gradients, draw.round, self._seed, n_threads)
         kind, h = _counted(len(g), weight, draw)
         channels = self._channels.of(kind, g, h, draw)
         self._search.use(gradients, weight, channels, self._step, self._leaf.leaf_k)
@@ -113,7 +113,7 @@ class VerifiedSplits:
 class ExactSplits:
     """Splits of few labels of very many by exact sums of every feature (GBDT-SPARSE, Algorithm 1)."""
 
-    def __init__(self, bins: _core.Bins, state: LabelState, leaf: SparseLeaf, settings: Settings) -> None:
+    def __init__(self, bins: _core.Bins, state: LabelState, leaf: TopkLeaf, settings: Settings) -> None:
         self._state, self._leaf, self._step = state, leaf, leaf_config(settings.step)
         self._search = _core.ExactSearch(bins, settings.workers)
 

@@ -1,0 +1,35 @@
+// Row samples at the border.
+#pragma once
+#include <optional>
+#include <stdexcept>
+
+#include "arrays.h"
+#include "data/sample.h"
+
+namespace polyleaf {
+
+// The arrays must outlive the sample.
+inline RowSample sample_of(int64_t n_all, const Optional1<const uint32_t>& rows,
+                           const Optional1<const float>& multiplier) {
+  const auto require = [](bool condition, const char* message) {
+    if (!condition) throw std::invalid_argument(message);
+  };
+  require(n_all >= 1, "There must be at least one row.");
+  RowSample sample;
+  sample.n_all = n_all;
+  if (rows) {
+    require(rows->size() >= 1, "A row sample must not be empty.");
+    sample.rows = rows->data();
+    sample.n_rows = static_cast<int64_t>(rows->size());
+    for (int64_t i = 0; i < sample.n_rows; ++i)
+      require(sample.rows[i] < n_all && (i == 0 || sample.rows[i - 1] < sample.rows[i]),
+              "A row sample must be ascending row numbers below the number of rows.");
+  }
+  if (multiplier) {
+    require(static_cast<int64_t>(multiplier->size()) == n_all, "A multiplier needs one entry per row.");
+    sample.multiplier = multiplier->data();
+  }
+  return sample;
+}
+
+}  // namespace polyleaf

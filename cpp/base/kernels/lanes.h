@@ -1,0 +1,256 @@
+// Vectors of sixteen lanes, whatever the instruction set: one zmm, two ymm or four xmm registers. Sums over
+// outputs use these virtual lanes and one fixed fold, so every instruction set computes the same bits.
+#pragma once
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "base/select.h"
+
+namespace polyleaf {
+namespace POLYLEAF_ISA_NAMESPACE {
+
+constexpr int kLanes = 16;
+
+// Two vectors as one of twice as many lanes. GCC keeps vectors that are wider than the registers in memory;
+// these it does not.
+template <class Half>
+struct Two {
+  Half low, high;
+
+  POLYLEAF_METHOD auto operator[](int i) const {
+    constexpr int n = sizeof(Half) / sizeof(low[0]);
+    return i < n ? low[i] : high[i - n];
+  }
+};
+template <class Half>
+struct ElementOf {
+  using type = std::remove_cvref_t<decltype(std::declval<Half>()[0])>;
+};
+template <class Half>
+using Element = typename ElementOf<Half>::type;
+
+#define POLYLEAF_OPERATOR(op)                                                                   \
+  template <class Half>                                                                         \
+  POLYLEAF_INLINE auto operator op(const Two<Half>& a, const Two<Half>& b) {                    \
+    return Two<decltype(a.low op b.low)>{a.low op b.low, a.high op b.high};                     \
+  }                                                                                             \
+  template <class Half>                                                                         \
+  POLYLEAF_INLINE auto operator op(const Two<Half>& a, std::type_identity_t<Element<Half>> b) { \
+    return Two<decltype(a.low op b)>{a.low op b, a.high op b};                                  \
+  }                                                                                             \
+  template <class Half>                                                                         \
+  POLYLEAF_INLINE auto operator op(std::type_identity_t<Element<Half>> a, const Two<Half>& b) { \
+    return Two<decltype(a op b.low)>{a op b.low, a op b.high};                                  \
+  }
+POLYLEAF_OPERATOR(+)
+POLYLEAF_OPERATOR(-)
+POLYLEAF_OPERATOR(*)
+POLYLEAF_OPERATOR(/)
+POLYLEAF_OPERATOR(&)
+POLYLEAF_OPERATOR(<)
+POLYLEAF_OPERATOR(>)
+POLYLEAF_OPERATOR(>=)
+POLYLEAF_OPERATOR(==)
+POLYLEAF_OPERATOR(!=)
+#undef POLYLEAF_OPERATOR
+template <class Half>
+POLYLEAF_INLINE Two<Half> operator-(const Two<Half>& a) {
+  return {-a.low, -a.high};
+}
+template <class Half>
+POLYLEAF_INLINE Two<Half>& operator+=(Two<Half>& a, const Two<Half>& b) {
+  return a = a + b;
+}
+template <class Half>
+POLYLEAF_INLINE Two<Half>& operator-=(Two<Half>& a, const Two<Half>& b) {
+  return a = a - b;
+}
+
+typedef float f32x8 __attribute__((vector_size(32)));
+typedef float f32x4 __attribute__((vector_size(16)));
+typedef int32_t i32x8 __attribute__((vector_size(32)));
+typedef int32_t i32x4 __attribute__((vector_size(16)));
+typedef int16_t i16x8 __attribute__((vector_size(16)));
+typedef int16_t i16x4 __attribute__((vector_size(8)));
+
+#if defined(__AVX512F__)
+typedef float f32x16 __attribute__((vector_size(64)));
+typedef int32_t i32x16 __attribute__((vector_size(64)));
+typedef int16_t i16x16 __attribute__((vector_size(32)));
+#elif defined(__AVX2__)
+using f32x16 = Two<f32x8>;
+using i32x16 = Two<i32x8>;
+typedef int16_t i16x16 __attribute__((vector_size(32)));
+#else
+using f32x16 = Two<Two<f32x4>>;
+using i32x16 = Two<Two<i32x4>>;
+using i16x16 = Two<Two<i16x4>>;
+#endif
+
+// n floats.
+template <int n>
+struct Floats {
+  typedef float type __attribute__((vector_size(n * 4)));
+};
+template <>
+struct Floats<1> {
+  typedef float type;
+};
+
+template <class V>
+struct Loader {
+  static POLYLEAF_METHOD V load(const void* from) {
+    V v;
+    std::memcpy(&v, from, sizeof(V));
+    return v;
+  }
+  static POLYLEAF_METHOD void store(void* to, const V& v) { std::memcpy(to, &v, sizeof(V)); }
+};
+template <class Half>  // half by half: a copy of the whole would go through memory
+struct Loader<Two<Half>> {
+  static POLYLEAF_METHOD Two<Half> load(const void* from) {
+    const char* at = static_cast<const char*>(from);
+    return {Loader<Half>::load(at), Loader<Half>::load(at + sizeof(Half))};
+  }
+  static POLYLEAF_METHOD void store(void* to, const Two<Half>& v) {
+    Loader<Half>::store(to, v.low);
+    Loader<Half>::store(static_cast<char*>(to) + sizeof(Half), v.high);
+  }
+};
+template <class V, class T>
+POLYLEAF_INLINE V load(const T* from) {
+  return Loader<V>::load(from);
+}
+template <class V, class T>
+POLYLEAF_INLINE void store(T* to, const V& v) {
+  Loader<V>::store(to, v);
+}
+
+using polyleaf::larger;
+using polyleaf::select;
+using polyleaf::smaller;
+template <class M, class Half>
+POLYLEAF_INLINE Two<Half> select(const Two<M>& mask, const Two<Half>& yes, const Two<Half>& no) {
+  return {select(mask.low, yes.low, no.low), select(mask.high, yes.high, no.high)};
+}
+
+// The same numbers as another type: integers as floats, of 16 bits as of 32; floats that hold integers.
+template <class To, class From>
+struct Converter {
+  static POLYLEAF_METHOD To convert(const From& v) { return __builtin_convertvector(v, To); }
+};
+template <class To, class From>
+struct Converter<Two<To>, Two<From>> {
+  static POLYLEAF_METHOD Two<To> convert(const Two<From>& v) {
+    return {Converter<To, From>::convert(v.low), Converter<To, From>::convert(v.high)};
+  }
+};
+// One of the two types is a vector of the hardware's, which has halves, too.
+template <class V>
+struct HalfOf {
+  typedef Element<V> type __attribute__((vector_size(sizeof(V) / 2)));
+};
+template <class To, class From>
+struct Converter<Two<To>, From> {
+  static POLYLEAF_METHOD Two<To> convert(const From& v) {
+    using Half = typename HalfOf<From>::type;
+    Half halves[2];
+    std::memcpy(halves, &v, sizeof(v));
+    return {Converter<To, Half>::convert(halves[0]), Converter<To, Half>::convert(halves[1])};
+  }
+};
+template <class To, class From>
+struct Converter<To, Two<From>> {
+  static POLYLEAF_METHOD To convert(const Two<From>& v) {
+    using Half = typename HalfOf<To>::type;
+    const Half halves[2] = {Converter<Half, From>::convert(v.low), Converter<Half, From>::convert(v.high)};
+    return load<To>(halves);
+  }
+};
+template <class To, class From>
+POLYLEAF_INLINE To convert(const From& v) {
+  return Converter<To, From>::convert(v);
+}
+
+POLYLEAF_INLINE f32x16 broadcast(float x) {
+  return x - f32x16{};
+}
+POLYLEAF_INLINE i32x16 splat(int32_t x) {
+  return x - i32x16{};
+}
+POLYLEAF_INLINE f32x16 to_float(const i32x16& v) {
+  return convert<f32x16>(v);
+}
+
+// Sum of the lanes: ... 16 -> 8 -> 4 -> 2 -> 1, lane i with lane i + half.
+template <class V>
+POLYLEAF_INLINE Element<V> fold(const V& v) {
+  if constexpr (sizeof(V) == 4 * sizeof(Element<V>)) {
+    return (v[0] + v[2]) + (v[1] + v[3]);
+  } else {
+    typename HalfOf<V>::type halves[2];
+    std::memcpy(halves, &v, sizeof(v));
+    return fold(halves[0] + halves[1]);
+  }
+}
+template <class Half>
+POLYLEAF_INLINE Element<Half> fold(const Two<Half>& v) {
+  return fold(v.low + v.high);
+}
+
+#if defined(__AVX2__) && !defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
+// Eight rows of eight.
+POLYLEAF_INLINE void transpose_eight(const int32_t* from, int stride, int32_t* to) {
+  const i32x8 low1 = {0, 8, 1, 9, 4, 12, 5, 13}, low2 = {0, 1, 8, 9, 4, 5, 12, 13};
+  const i32x8 low4 = {0, 1, 2, 3, 8, 9, 10, 11};
+  i32x8 r[8], s[8];
+  for (int i = 0; i < 8; ++i) r[i] = load<i32x8>(from + static_cast<int64_t>(i) * stride);
+  for (int i = 0; i < 8; i += 2) {  // s: rows i, i + 1, in pairs of columns
+    s[i] = __builtin_shuffle(r[i], r[i + 1], low1);
+    s[i + 1] = __builtin_shuffle(r[i], r[i + 1], low1 + 2);
+  }
+  for (int i = 0; i < 8; i += 4)  // r: four rows of one column, in either half
+    for (int j = 0; j < 2; ++j) {
+      r[i + 2 * j] = __builtin_shuffle(s[i + j], s[i + j + 2], low2);
+      r[i + 2 * j + 1] = __builtin_shuffle(s[i + j], s[i + j + 2], low2 + 2);
+    }
+  for (int i = 0; i < 4; ++i) {
+    store(to + 16 * i, __builtin_shuffle(r[i], r[i + 4], low4));
+    store(to + 16 * (i + 4), __builtin_shuffle(r[i], r[i + 4], low4 + 4));
+  }
+}
+#endif
+
+// Sixteen rows of sixteen integers: rows become columns.
+POLYLEAF_INLINE void transpose(const int32_t* from, int stride, i32x16* to) {
+#if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
+  i32x16 r[16];
+  for (int i = 0; i < 16; ++i) r[i] = load<i32x16>(from + static_cast<int64_t>(i) * stride);
+  const i32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  for (int half = 8; half > 0; half /= 2) {
+    const i32x16 upper = (lane & half) != 0;
+    const i32x16 low = upper ? lane + (16 - half) : lane, high = upper ? lane + 16 : lane + half;
+    for (int i = 0; i < 16; ++i) {
+      if (i & half) continue;
+      const i32x16 a = r[i], b = r[i + half];
+      r[i] = __builtin_shuffle(a, b, low);
+      r[i + half] = __builtin_shuffle(a, b, high);
+    }
+  }
+  for (int i = 0; i < 16; ++i) to[i] = r[i];
+#elif defined(__AVX2__) && defined(__GNUC__) && !defined(__clang__)
+  for (int i = 0; i < 16; i += 8)
+    for (int j = 0; j < 16; j += 8)
+      transpose_eight(from + static_cast<int64_t>(i) * stride + j, stride,
+                      reinterpret_cast<int32_t*>(to + j) + i);
+#else
+  int32_t* columns = reinterpret_cast<int32_t*>(to);
+  for (int i = 0; i < 16; ++i)
+    for (int j = 0; j < 16; ++j) columns[16 * j + i] = from[static_cast<int64_t>(i) * stride + j];
+#endif
+}
+
+}  // namespace POLYLEAF_ISA_NAMESPACE
+}  // namespace polyleaf

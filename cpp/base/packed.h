@@ -1,0 +1,72 @@
+// Symmetric matrices as their lower triangles, row after row, and the one way in which systems of them are
+// solved: Gauss' elimination without exchanges. V is a double, or sixteen candidates in float lanes.
+//
+// A pivot that has all but vanished, relative to its diagonal entry, stands for a direction without curvature
+// (for softmax without ridge: all scores raised alike); there is no step along it. How little that is, is for
+// the caller to say: float32 sums of 16-bit channels need a larger share than float64 sums.
+//
+// Owns: the layout and the elimination. Must not know: what is solved for.
+#pragma once
+#include "base/select.h"
+
+namespace polyleaf {
+
+// Entries of a matrix of n rows.
+template <class Int>
+POLYLEAF_INLINE constexpr Int packed_size(Int n) {
+  return n * (n + 1) / 2;
+}
+// Where entry (i, j), j <= i, lies.
+POLYLEAF_INLINE constexpr int packed(int i, int j) {
+  return packed_size(i) + j;
+}
+
+// A (m rows) and the right-hand sides y (m, columns) are overwritten; inverse (m) holds the least pivots, and
+// gets 1 / pivot, or 0 where that is not above its least. Entries below the diagonal stay what they were when
+// their column was eliminated.
+template <class V>
+POLYLEAF_INLINE void eliminate_above(V* A, int m, V* y, int columns, V* inverse) {
+  for (int j = 0; j < m; ++j) {
+    const V pivot = A[packed(j, j)];
+    inverse[j] = select(pivot > inverse[j], 1.0f / pivot, V{});
+    for (int i = j + 1; i < m; ++i) {
+      V* row = A + packed(i, 0);
+      const V factor = row[j] * inverse[j];
+      for (int k = 0; k < columns; ++k) y[i * columns + k] = y[i * columns + k] - factor * y[j * columns + k];
+      for (int p = j + 1; p <= i; ++p) row[p] = row[p] - factor * A[packed(p, j)];
+    }
+  }
+}
+// The same; the least pivots are 2^-kPivotBits of the diagonal entries.
+template <int kPivotBits, class V>
+POLYLEAF_INLINE void eliminate(V* A, int m, V* y, int columns, V* inverse) {
+  for (int j = 0; j < m; ++j) inverse[j] = A[packed(j, j)] * (1.0f / (1 << kPivotBits));
+  eliminate_above(A, m, y, columns, inverse);
+}
+
+// What `eliminate` makes of one more right-hand side.
+template <class V>
+POLYLEAF_INLINE void follow(const V* A, int m, V* y, const V* inverse) {
+  for (int j = 0; j < m; ++j)
+    for (int i = j + 1; i < m; ++i) y[i] = y[i] - (A[packed(i, j)] * inverse[j]) * y[j];
+}
+
+// y' A^-1 y on top of `total`, y as elimination leaves it.
+template <class V>
+POLYLEAF_INLINE V quadratic_form(int m, const V* y, const V* inverse, V total = V{}) {
+  for (int j = 0; j < m; ++j) total = total + (y[j] * y[j]) * inverse[j];
+  return total;
+}
+
+// The solutions, in place of y, of a system that has been eliminated.
+template <class V>
+POLYLEAF_INLINE void substitute(const V* A, int m, V* y, int columns, const V* inverse) {
+  for (int j = m - 1; j >= 0; --j)
+    for (int k = 0; k < columns; ++k) {
+      V rest = y[j * columns + k];
+      for (int i = j + 1; i < m; ++i) rest = rest - A[packed(i, j)] * y[i * columns + k];
+      y[j * columns + k] = rest * inverse[j];
+    }
+}
+
+}  // namespace polyleaf

@@ -1,0 +1,153 @@
+#include "base/parallel.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <pthread.h>
+#endif
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace polyleaf {
+namespace {
+
+inline void relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+thread_local bool inside_task = false;
+
+// One call of run_tasks. It lives on the caller's stack; workers hold it only between `join` and `leave`.
+struct Job {
+  TaskFunction function;
+  void* context;
+  int64_t n_tasks;
+  std::atomic<int64_t> next{0};
+  std::mutex error_mutex;
+  std::exception_ptr error;
+
+  void work(int thread) {
+    inside_task = true;
+    for (;;) {
+      const int64_t task = next.fetch_add(1, std::memory_order_relaxed);
+      if (task >= n_tasks) break;
+      try {
+        function(context, task, thread);
+      } catch (...) {
+        std::lock_guard<std::mutex> lock(error_mutex);
+        if (!error) error = std::current_exception();
+        next.store(n_tasks, std::memory_order_relaxed);
+      }
+    }
+    inside_task = false;
+  }
+};
+
+class Pool {
+ public:
+  // Workers spin this often before they sleep: long enough to span the serial gaps inside one tree.
+  static constexpr int kSpins = 2000;
+
+  void run(int n_threads, Job& job) {
+    std::lock_guard<std::mutex> one_job(run_mutex_);
+    grow(n_threads - 1);
+    pending_.store(n_threads - 1, std::memory_order_relaxed);
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      job_ = &job;
+      active_ = n_threads - 1;
+      generation_.fetch_add(1, std::memory_order_release);
+    }
+    wake_.notify_all();
+    job.work(0);
+    int spins = 0;
+    while (pending_.load(std::memory_order_acquire) != 0) {
+      if (++spins < kSpins)
+        relax();
+      else
+        std::this_thread::yield();
+    }
+  }
+
+ private:
+  void grow(int n_workers) {
+    while (static_cast<int>(workers_.size()) < n_workers) {
+      const int index = static_cast<int>(workers_.size());
+      const uint64_t seen = generation_.load(std::memory_order_relaxed);
+      workers_.emplace_back([this, index, seen] { loop(index, seen); });
+      workers_.back().detach();
+    }
+  }
+
+  void loop(int index, uint64_t seen) {
+    for (;;) {
+      for (int spins = 0; spins < kSpins && generation_.load(std::memory_order_acquire) == seen; ++spins)
+        relax();
+      Job* job = nullptr;
+      {
+        std::unique_lock<std::mutex> lock(mutex_);
+        wake_.wait(lock, [&] { return generation_.load(std::memory_order_relaxed) != seen; });
+        seen = generation_.load(std::memory_order_relaxed);
+        if (index < active_) job = job_;
+      }
+      if (job != nullptr) {
+        job->work(index + 1);
+        pending_.fetch_sub(1, std::memory_order_release);
+      }
+    }
+  }
+
+  std::mutex run_mutex_;  // one job at a time: concurrent fits from several Python threads take turns
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<std::thread> workers_;
+  std::atomic<uint64_t> generation_{0};
+  std::atomic<int> pending_{0};
+  Job* job_ = nullptr;
+  int active_ = 0;
+};
+
+// Never destroyed: detached workers may outlive static destructors. After a fork the child starts afresh,
+// because threads do not survive it.
+Pool* pool_instance = nullptr;
+std::once_flag pool_once;
+
+Pool& pool() {
+  std::call_once(pool_once, [] {
+    pool_instance = new Pool;
+#if defined(__unix__) || defined(__APPLE__)
+    pthread_atfork(nullptr, nullptr, [] { pool_instance = new Pool; });
+#endif
+  });
+  return *pool_instance;
+}
+
+}  // namespace
+
+void run_tasks(const Workers& workers, int64_t n_tasks, TaskFunction function, void* context) {
+  if (n_tasks <= 0) return;
+  Job job{function, context, n_tasks, {}, {}, nullptr};
+  const int n_threads = workers.at_most(n_tasks).n_threads;
+  if (inside_task) {
+    for (int64_t task = 0; task < n_tasks; ++task) function(context, task, 0);
+    return;
+  }
+  if (n_threads <= 1)
+    job.work(0);
+  else
+    pool().run(n_threads, job);
+  if (job.error) std::rethrow_exception(job.error);
+}
+
+}  // namespace polyleaf

@@ -1,0 +1,38 @@
+// Threads: a persistent pool that runs numbered tasks. No result may depend on which thread ran a task, so
+// every caller writes to memory owned by the task, and sums across tasks are integers or are taken in task
+// order.
+//
+// Owns: threads. Must not know: what a task does.
+#pragma once
+#include <cstdint>
+#include <type_traits>
+
+#include "base/workers.h"
+
+namespace polyleaf {
+
+using TaskFunction = void (*)(void* context, int64_t task, int thread);
+
+// Runs task 0..n_tasks-1, each once, on at most workers.n_threads threads (the caller is one of them;
+// `thread` is in [0, n_threads)). Tasks are handed out in order. The first exception thrown by a task is
+// rethrown here after the others have ended. A call from inside a task runs its tasks on the calling thread.
+void run_tasks(const Workers& workers, int64_t n_tasks, TaskFunction function, void* context);
+
+template <class F>
+void parallel_for(const Workers& workers, int64_t n_tasks, F&& f) {
+  using Body = std::remove_reference_t<F>;
+  run_tasks(
+      workers, n_tasks,
+      [](void* context, int64_t task, int thread) { (*static_cast<Body*>(context))(task, thread); },
+      const_cast<void*>(static_cast<const void*>(&f)));
+}
+
+// Rows [begin, end) of block `task` where `n` items are cut into blocks of `size`.
+struct Block {
+  int64_t begin, end;
+  Block(int64_t n, int64_t size, int64_t task)
+      : begin(task * size), end((task + 1) * size < n ? (task + 1) * size : n) {}
+  static int64_t count(int64_t n, int64_t size) { return (n + size - 1) / size; }
+};
+
+}  // namespace polyleaf

@@ -1,0 +1,22 @@
+// A choice between two numbers, lane by lane where they are vectors: with it a formula can be written once
+// for numbers of leaves and for the vectors of the kernels (kernels/lanes.h adds those of two halves).
+#pragma once
+#include "base/isa.h"
+
+namespace polyleaf {
+
+// mask ? yes : no.
+template <class M, class V>
+POLYLEAF_INLINE V select(const M& mask, const V& yes, const V& no) {
+  return mask ? yes : no;
+}
+template <class V>
+POLYLEAF_INLINE V larger(const V& a, const V& b) {
+  return select(a > b, a, b);
+}
+template <class V>
+POLYLEAF_INLINE V smaller(const V& a, const V& b) {
+  return select(a < b, a, b);
+}
+
+}  // namespace polyleaf

@@ -1,0 +1,622 @@
+#include "data/binning.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+#include <type_traits>
+
+#include "base/code.h"
+#include "base/parallel.h"
+#include "data/kernels/binning.h"
+
+namespace polyleaf {
+namespace {
+
+// Blocks of rows x features that are read once and stay in cache while each feature's codes are found.
+constexpr int64_t kBlockRows = 1024;
+constexpr int64_t kBlockFeatures = 64;
+// Below this many values threads cost more than they save.
+constexpr int64_t kSerialValues = 1 << 14;
+// Features whose sampled values are held at once while thresholds are chosen: bounds the memory of a fit.
+constexpr int64_t kSampledFeatures = 32;
+// 8-bit columns at least this long are binned by a table of all 256 values.
+constexpr int64_t kByteTableRows = 1024;
+
+// Calls f.operator()<T>() with the C++ type of a column.
+template <class F>
+auto with_type(ValueType type, F&& f) {
+  switch (type) {
+    case ValueType::u8:
+      return f.template operator()<uint8_t>();
+    case ValueType::i8:
+      return f.template operator()<int8_t>();
+    case ValueType::u16:
+      return f.template operator()<uint16_t>();
+    case ValueType::i16:
+      return f.template operator()<int16_t>();
+    case ValueType::u32:
+      return f.template operator()<uint32_t>();
+    case ValueType::i32:
+      return f.template operator()<int32_t>();
+    case ValueType::u64:
+      return f.template operator()<uint64_t>();
+    case ValueType::i64:
+      return f.template operator()<int64_t>();
+    case ValueType::f32:
+      return f.template operator()<float>();
+    default:
+      return f.template operator()<double>();
+  }
+}
+
+// Integers pass through float64 on their way to float32: one rounding rule for every type.
+template <class To, class From>
+To convert(From value) {
+  return static_cast<To>(static_cast<double>(value));
+}
+
+template <class T>
+T read_value(const char* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  return value;
+}
+
+template <class To>
+void load(const Column& column, int64_t begin, int64_t n, To* out) {
+  with_type(column.type, [&]<class From>() {
+    const char* from = column.data + begin * column.stride;
+    for (int64_t i = 0; i < n; ++i) out[i] = convert<To>(read_value<From>(from + i * column.stride));
+  });
+}
+
+bool is_byte(ValueType type) {
+  return type == ValueType::u8 || type == ValueType::i8;
+}
+bool fits_float(ValueType type) {
+  return type == ValueType::f32 || type == ValueType::u16 || type == ValueType::i16;
+}
+
+// --- sorting ---
+
+template <class T>
+using KeyOf = std::conditional_t<std::is_same_v<T, float>, uint32_t, uint64_t>;
+
+// Order-preserving map of numbers to unsigned integers; -0 becomes +0.
+template <class T>
+KeyOf<T> to_key(T value) {
+  using Key = KeyOf<T>;
+  constexpr Key sign = Key{1} << (8 * sizeof(Key) - 1);
+  const Key bits = std::bit_cast<Key>(value + T{0});
+  return bits & sign ? ~bits : bits | sign;
+}
+
+template <class T>
+T from_key(KeyOf<T> key) {
+  using Key = KeyOf<T>;
+  constexpr Key sign = Key{1} << (8 * sizeof(Key) - 1);
+  return std::bit_cast<T>(key & sign ? key & ~sign : ~key);
+}
+
+template <class Key>
+struct WeightedKey {
+  Key key;
+  int64_t weight;
+};
+
+template <class Key>
+Key key_of(Key item) {
+  return item;
+}
+template <class Key>
+Key key_of(const WeightedKey<Key>& item) {
+  return item.key;
+}
+template <class Key>
+int64_t weight_of(Key) {
+  return 1;
+}
+template <class Key>
+int64_t weight_of(const WeightedKey<Key>& item) {
+  return item.weight;
+}
+
+// Stable radix sort, least significant digit first; digits that all items share are skipped.
+template <class Item>
+void sort_by_key(std::vector<Item>& items, std::vector<Item>& scratch) {
+  using Key = decltype(key_of(items[0]));
+  constexpr int kBits = 11, kBuckets = 1 << kBits;
+  constexpr int kDigits = (8 * sizeof(Key) + kBits - 1) / kBits;
+  const size_t n = items.size();
+  if (n < kBuckets) {
+    std::sort(items.begin(), items.end(), [](const Item& a, const Item& b) { return key_of(a) < key_of(b); });
+    return;
+  }
+  std::vector<uint32_t> counts(kDigits * kBuckets, 0);
+  for (const Item& item : items)
+    for (int d = 0; d < kDigits; ++d)
+      ++counts[d * kBuckets + ((key_of(item) >> (d * kBits)) & (kBuckets - 1))];
+  scratch.resize(n);
+  for (int d = 0; d < kDigits; ++d) {
+    uint32_t* next = &counts[d * kBuckets];
+    if (next[(key_of(items[0]) >> (d * kBits)) & (kBuckets - 1)] == n) continue;
+    uint32_t sum = 0;
+    for (int b = 0; b < kBuckets; ++b) {
+      const uint32_t count = next[b];
+      next[b] = sum;
+      sum += count;
+    }
+    for (const Item& item : items) scratch[next[(key_of(item) >> (d * kBits)) & (kBuckets - 1)]++] = item;
+    items.swap(scratch);
+  }
+}
+
+// --- from sampled values to thresholds ---
+
+struct Distinct {
+  std::vector<double> values;  // ascending
+  std::vector<int64_t> weights;
+
+  void add(double value, int64_t weight) {
+    if (!values.empty() && values.back() == value) {
+      weights.back() += weight;
+    } else {
+      values.push_back(value);
+      weights.push_back(weight);
+    }
+  }
+};
+
+template <class T, class Item>
+Distinct sorted_distinct(std::vector<Item>& items, std::vector<Item>& scratch) {
+  sort_by_key(items, scratch);
+  Distinct distinct;
+  for (const Item& item : items) distinct.add(from_key<T>(key_of(item)), weight_of(item));
+  return distinct;
+}
+
+Distinct rounded_to_float(const Distinct& exact) {
+  Distinct rounded;
+  for (size_t i = 0; i < exact.values.size(); ++i)
+    rounded.add(static_cast<float>(exact.values[i]), exact.weights[i]);
+  return rounded;
+}
+
+// float32 would merge more than a quarter of the distinct values, or cannot hold the largest.
+bool needs_double(const Distinct& exact, const Distinct& rounded) {
+  if (exact.values.empty()) return false;
+  const double limit = std::numeric_limits<float>::max();
+  if (exact.values.front() < -limit || exact.values.back() > limit) return true;
+  return 4 * (exact.values.size() - rounded.values.size()) > exact.values.size();
+}
+
+Thresholds thresholds_of(Distinct distinct, bool is_double, int max_bins) {
+  Thresholds result;
+  if (is_double) {
+    Distinct rounded = rounded_to_float(distinct);
+    result.wide = needs_double(distinct, rounded);
+    if (!result.wide) distinct = std::move(rounded);
+  }
+  result.values = choose_thresholds(distinct.values, distinct.weights, max_bins, result.wide);
+  return result;
+}
+
+// Thresholds of one feature from its sampled values (NaN: missing) and `zeros`, the weight of values 0
+// besides them.
+template <class T>
+Thresholds thresholds_of_values(const T* values, const int64_t* weights, int64_t n, int64_t zeros,
+                                int max_bins) {
+  using Key = KeyOf<T>;
+  constexpr bool is_double = std::is_same_v<T, double>;
+  if (weights == nullptr && zeros == 0) {
+    std::vector<Key> items, scratch;
+    items.reserve(n);
+    for (int64_t i = 0; i < n; ++i)
+      if (values[i] == values[i]) items.push_back(to_key(values[i]));
+    return thresholds_of(sorted_distinct<T>(items, scratch), is_double, max_bins);
+  }
+  std::vector<WeightedKey<Key>> items, scratch;
+  items.reserve(n + 1);
+  for (int64_t i = 0; i < n; ++i)
+    if (values[i] == values[i]) items.push_back({to_key(values[i]), weights == nullptr ? 1 : weights[i]});
+  if (zeros > 0) items.push_back({to_key(T{0}), zeros});
+  return thresholds_of(sorted_distinct<T>(items, scratch), is_double, max_bins);
+}
+
+// Thresholds of 8-bit integers, by counting.
+template <class T>
+Thresholds thresholds_of_bytes(const T* values, const int64_t* weights, int64_t n, int max_bins) {
+  constexpr int lowest = std::numeric_limits<T>::min();
+  int64_t counts[256] = {};
+  for (int64_t i = 0; i < n; ++i) counts[values[i] - lowest] += weights == nullptr ? 1 : weights[i];
+  Distinct distinct;
+  for (int v = 0; v < 256; ++v)
+    if (counts[v] > 0) distinct.add(v + lowest, counts[v]);
+  return thresholds_of(std::move(distinct), false, max_bins);
+}
+
+// Memory for n sampled values of a column, a multiple of 8 bytes.
+size_t sampled_bytes(ValueType type, int64_t n) {
+  const size_t size = is_byte(type) ? 1 : fits_float(type) ? sizeof(float) : sizeof(double);
+  return (static_cast<size_t>(n) * size + 7) / 8 * 8;
+}
+
+// The values at the sample's rows of up to kSampledFeatures dense columns, one contiguous run per column.
+class SampledColumns {
+  // Calls f with the memory of column c, as the type its values are sorted in.
+  template <class F>
+  auto with_values(int64_t c, F&& f) {
+    char* memory = bytes_.data() + offsets_[c];
+    const ValueType type = columns_[c].type;
+    if (type == ValueType::u8) return f(reinterpret_cast<uint8_t*>(memory));
+    if (type == ValueType::i8) return f(reinterpret_cast<int8_t*>(memory));
+    if (fits_float(type)) return f(reinterpret_cast<float*>(memory));
+    return f(reinterpret_cast<double*>(memory));
+  }
+
+ public:
+  SampledColumns(const Column* columns, int64_t n_columns, const Sample& sample, const Workers& workers)
+      : columns_(columns), sample_(sample), offsets_(static_cast<size_t>(n_columns) + 1, 0) {
+    for (int64_t c = 0; c < n_columns; ++c)
+      offsets_[c + 1] = offsets_[c] + sampled_bytes(columns[c].type, sample.n);
+    bytes_.reserve(offsets_[n_columns]);
+    // Rows outside, columns inside: in a row-major matrix the values of one row share cache lines.
+    parallel_for(workers, Block::count(sample.n, kBlockRows), [&](int64_t task, int) {
+      const Block block(sample.n, kBlockRows, task);
+      for (int64_t c = 0; c < n_columns; ++c)
+        with_values(c, [&](auto* values) { read(columns[c], block, values); });
+    });
+  }
+
+  Thresholds thresholds(int64_t c, int max_bins) {
+    return with_values(c, [&]<class T>(T* values) {
+      if constexpr (sizeof(T) == 1)
+        return thresholds_of_bytes(values, sample_.weights, sample_.n, max_bins);
+      else
+        return thresholds_of_values(values, sample_.weights, sample_.n, 0, max_bins);
+    });
+  }
+
+ private:
+  template <class To>
+  void read(const Column& column, const Block& block, To* out) const {
+    if (sample_.rows == nullptr) return load(column, block.begin, block.end - block.begin, out + block.begin);
+    with_type(column.type, [&]<class From>() {
+      for (int64_t i = block.begin; i < block.end; ++i)
+        out[i] = convert<To>(read_value<From>(column.data + sample_.rows[i] * column.stride));
+    });
+  }
+
+  const Column* columns_;
+  Sample sample_;
+  std::vector<size_t> offsets_;
+  Buffer<char> bytes_;
+};
+
+void check_row(int32_t row, int64_t n_rows) {
+  if (row < 0 || row >= n_rows)
+    throw std::invalid_argument("A sparse matrix holds a row index outside its shape; rebuild the matrix.");
+}
+
+// `place`: for each row of the table its position in the sample, -1 outside; empty: all rows, in order.
+Thresholds thresholds_of_cells(const StoredColumn& column, const Sample& sample, int64_t n_rows,
+                               const std::vector<int32_t>& place, int64_t total_weight, int max_bins) {
+  return with_type(column.type, [&]<class From>() {
+    using T = std::conditional_t<std::is_same_v<From, float>, float, double>;
+    std::vector<T> values;
+    std::vector<int64_t> weights;
+    int64_t zeros = total_weight;
+    for (int64_t i = 0; i < column.n; ++i) {
+      check_row(column.rows[i], n_rows);
+      const int64_t position = place.empty() ? column.rows[i] : place[column.rows[i]];
+      if (position < 0) continue;
+      values.push_back(static_cast<T>(reinterpret_cast<const From*>(column.values)[i]));
+      weights.push_back(sample.weights == nullptr ? 1 : sample.weights[position]);
+      zeros -= weights.back();
+    }
+    return thresholds_of_values(values.data(), weights.data(), static_cast<int64_t>(values.size()), zeros,
+                                max_bins);
+  });
+}
+
+// A number t with a <= t < b, the middle where rounding permits.
+double between(double a, double b, bool wide) {
+  double middle = a / 2 + b / 2;
+  if (!wide) middle = static_cast<float>(middle);
+  return middle >= a && middle < b ? middle : a;
+}
+
+// Values that weigh at least a bin's fair share of what the heavier ones leave. They get bins of their own.
+struct HeavyValues {
+  std::vector<uint8_t> is_heavy;
+  int64_t n_heavy = 0;
+  double light_weight = 0;  // of the others
+
+  HeavyValues(const std::vector<int64_t>& weights, int max_bins) : is_heavy(weights.size(), 0) {
+    for (int64_t w : weights) light_weight += static_cast<double>(w);
+    for (bool found = true; found;) {
+      found = false;
+      const double share = light_weight / static_cast<double>(max_bins - n_heavy);
+      for (size_t i = 0; i < weights.size() && n_heavy < max_bins - 1; ++i) {
+        if (is_heavy[i] || static_cast<double>(weights[i]) < share) continue;
+        is_heavy[i] = 1;
+        ++n_heavy;
+        light_weight -= static_cast<double>(weights[i]);
+        found = true;
+      }
+    }
+  }
+};
+
+}  // namespace
+
+// Goes through the values in order and closes bins. What is left of the bins is always spread over what is
+// left of the weight. One bin stays in reserve as long as light values are to come: at most max_bins bins
+// result.
+std::vector<double> choose_thresholds(const std::vector<double>& values, const std::vector<int64_t>& weights,
+                                      int max_bins, bool wide) {
+  const auto n = static_cast<int64_t>(values.size());
+  std::vector<double> thresholds;
+  const auto close_after = [&](int64_t i) { thresholds.push_back(between(values[i], values[i + 1], wide)); };
+  if (n <= max_bins) {
+    for (int64_t i = 0; i + 1 < n; ++i) close_after(i);
+    return thresholds;
+  }
+  const HeavyValues heavy(weights, max_bins);
+  int64_t bins_left = max_bins - heavy.n_heavy,
+          values_left = n - heavy.n_heavy;  // bins for, and number of, light
+  double weight_left = heavy.light_weight, open = 0;
+  bool follows_light_bin = false;  // the last bin closed holds light values
+  for (int64_t i = 0; i + 1 < n; ++i) {
+    if (heavy.is_heavy[i]) {
+      close_after(i);
+      weight_left -= open;
+      open = 0;
+      follows_light_bin = false;
+      continue;
+    }
+    open += static_cast<double>(weights[i]);
+    --values_left;
+    const double share = weight_left / static_cast<double>(bins_left);
+    if (heavy.is_heavy[i + 1]) {
+      // Less than half a bin before a heavy value joins the light bin before it, if there is one, or the
+      // heavy value.
+      const bool own_bin = open >= share / 2 && (bins_left > 1 || values_left == 0);
+      if (own_bin) --bins_left;
+      if (!own_bin && !follows_light_bin) continue;
+      if (!own_bin) thresholds.pop_back();
+    } else {
+      const double overshoot = open + static_cast<double>(weights[i + 1]) - share;
+      if (bins_left <= 1 || (overshoot <= share - open && values_left >= bins_left)) continue;
+      --bins_left;
+    }
+    close_after(i);
+    follows_light_bin = true;
+    weight_left -= open;
+    open = 0;
+  }
+  return thresholds;
+}
+
+std::vector<Thresholds> find_thresholds(const Columns& columns, const Sample& sample, int32_t n_features,
+                                        int max_bins, const Workers& workers) {
+  std::vector<Thresholds> result(static_cast<size_t>(n_features));
+  const auto n_dense = static_cast<int64_t>(columns.dense.size());
+  for (int64_t begin = 0; begin < n_dense; begin += kSampledFeatures) {
+    const int64_t n = std::min(kSampledFeatures, n_dense - begin);
+    const Column* group = columns.dense.data() + begin;
+    SampledColumns sampled(group, n, sample, workers);
+    parallel_for(workers, n,
+                 [&](int64_t c, int) { result[group[c].feature] = sampled.thresholds(c, max_bins); });
+  }
+  if (columns.stored.empty()) return result;
+  std::vector<int32_t> place;
+  int64_t total_weight = 0;
+  if (sample.rows != nullptr) place.assign(static_cast<size_t>(columns.n_rows), -1);
+  for (int64_t i = 0; i < sample.n; ++i) {
+    if (sample.rows != nullptr) place[sample.rows[i]] = static_cast<int32_t>(i);
+    total_weight += sample.weights == nullptr ? 1 : sample.weights[i];
+  }
+  parallel_for(workers, static_cast<int64_t>(columns.stored.size()), [&](int64_t c, int) {
+    const StoredColumn& column = columns.stored[c];
+    result[column.feature] =
+        thresholds_of_cells(column, sample, columns.n_rows, place, total_weight, max_bins);
+  });
+  return result;
+}
+
+// --- codes ---
+
+namespace {
+
+template <class T>
+void lay_out(const std::vector<double>& thresholds, T* table) {
+  const int n = static_cast<int>(thresholds.size());
+  std::fill_n(table, search_rows(n) * kSearchLanes, std::numeric_limits<T>::infinity());
+  T* fine = table + kSearchLanes;
+  for (int i = 0; i < n; ++i) {
+    const int row = i / kSearchLanes, lane = i % kSearchLanes;
+    (lane == kSearchLanes - 1 ? table[row] : fine[row * kSearchLanes + lane]) = static_cast<T>(thresholds[i]);
+  }
+}
+
+void look_up_categories(const CategoryColumn& column, const Block& block, uint8_t* codes) {
+  for (int64_t i = block.begin; i < block.end; ++i) {
+    const int32_t index = column.index[i];
+    codes[i] = index >= 0 && index < column.n_categories ? column.code_of[index] : kMissingCode;
+  }
+}
+
+}  // namespace
+
+BinTable::BinTable(const std::vector<Thresholds>& thresholds) {
+  size_t narrow = 0, wide = 0;
+  for (const Thresholds& t : thresholds) {
+    const int rows = search_rows(static_cast<int>(t.values.size()));
+    size_t& size = t.wide ? wide : narrow;
+    features_.push_back({size, rows - 1, t.wide});
+    size += static_cast<size_t>(rows) * kSearchLanes;
+  }
+  narrow_.reserve(narrow);
+  wide_.reserve(wide);
+  for (size_t f = 0; f < thresholds.size(); ++f) {
+    if (thresholds[f].wide)
+      lay_out(thresholds[f].values, wide_.data() + features_[f].offset);
+    else
+      lay_out(thresholds[f].values, narrow_.data() + features_[f].offset);
+  }
+}
+
+// Codes of up to kBlockRows rows. Values of other types pass through a buffer; the feature's own type is used
+// in place.
+void BinTable::bin_column(const Column& column, int64_t begin, int64_t n, uint8_t* codes) const {
+  const BinningKernels& kernels = POLYLEAF_SELECT(binning_kernels);
+  const Feature& feature = features_[column.feature];
+  const char* first = column.data + begin * column.stride;
+  const auto run = [&]<class T>(const T* table, ValueType own_type, auto kernel) {
+    const ptrdiff_t stride = column.stride / static_cast<ptrdiff_t>(sizeof(T));
+    if (column.type == own_type && stride * static_cast<ptrdiff_t>(sizeof(T)) == column.stride)
+      return kernel(reinterpret_cast<const T*>(first), stride, n, table, feature.n_fine_rows, codes);
+    T values[kBlockRows];
+    load(column, begin, n, values);
+    kernel(values, 1, n, table, feature.n_fine_rows, codes);
+  };
+  if (feature.wide)
+    run(wide_.data() + feature.offset, ValueType::f64, kernels.bin_double);
+  else
+    run(narrow_.data() + feature.offset, ValueType::f32, kernels.bin_float);
+}
+
+uint8_t BinTable::zero_code(int32_t feature) const {
+  const float zero = 0;
+  uint8_t code;
+  bin_column({feature, ValueType::f32, reinterpret_cast<const char*>(&zero), sizeof(float)}, 0, 1, &code);
+  return code;
+}
+
+// Codes of the values begin .. begin + n - 1 that a column stores.
+void BinTable::bin_stored(const StoredColumn& column, int64_t begin, int64_t n, uint8_t* codes) const {
+  const ptrdiff_t stride = column.type == ValueType::f32 ? sizeof(float) : sizeof(double);
+  bin_column({column.feature, column.type, column.values, stride}, begin, n, codes);
+}
+
+// Every row gets the code of 0, then the stored rows get theirs.
+void BinTable::bin_cells(const StoredColumn& column, int64_t n_rows, uint8_t* codes) const {
+  std::memset(codes, zero_code(column.feature), static_cast<size_t>(n_rows));
+  uint8_t block_codes[kBlockRows];
+  for (int64_t begin = 0; begin < column.n; begin += kBlockRows) {
+    const int64_t n = std::min(kBlockRows, column.n - begin);
+    bin_stored(column, begin, n, block_codes);
+    for (int64_t i = 0; i < n; ++i) {
+      check_row(column.rows[begin + i], n_rows);
+      codes[column.rows[begin + i]] = block_codes[i];
+    }
+  }
+}
+
+void BinTable::transform_stored(const std::vector<StoredColumn>& columns, uint8_t* codes, uint8_t* zero_codes,
+                                const Workers& workers) const {
+  std::vector<int64_t> at(columns.size() + 1, 0);
+  for (size_t c = 0; c < columns.size(); ++c) at[c + 1] = at[c] + columns[c].n;
+  parallel_for(workers, static_cast<int64_t>(columns.size()), [&](int64_t c, int) {
+    zero_codes[c] = zero_code(columns[c].feature);
+    for (int64_t begin = 0; begin < columns[c].n; begin += kBlockRows)
+      bin_stored(columns[c], begin, std::min(kBlockRows, columns[c].n - begin), codes + at[c] + begin);
+  });
+}
+
+void BinTable::transform(const Columns& columns, uint8_t* codes, const Workers& workers,
+                         const int32_t* row_of) const {
+  const int64_t n = columns.n_rows;
+  const auto codes_of = [&](int32_t feature) { return codes + row_of[feature] * n; };
+  const Workers busy = n * n_features() < kSerialValues ? 1 : workers;
+  const auto n_dense = static_cast<int64_t>(columns.dense.size());
+
+  // 8-bit columns: the codes of all 256 values, found once.
+  std::vector<int64_t> byte_table(static_cast<size_t>(n_dense), -1);
+  std::vector<uint8_t> byte_codes;
+  if (n >= kByteTableRows) {
+    uint8_t all[256];
+    for (int v = 0; v < 256; ++v) all[v] = static_cast<uint8_t>(v);
+    for (int64_t c = 0; c < n_dense; ++c) {
+      const Column& column = columns.dense[c];
+      if (!is_byte(column.type)) continue;
+      byte_table[c] = static_cast<int64_t>(byte_codes.size());
+      byte_codes.resize(byte_codes.size() + 256);
+      bin_column({column.feature, column.type, reinterpret_cast<const char*>(all), 1}, 0, 256,
+                 &byte_codes[byte_table[c]]);
+    }
+  }
+
+  const int64_t n_groups = Block::count(n_dense, kBlockFeatures);
+  parallel_for(busy, Block::count(n, kBlockRows) * n_groups, [&](int64_t task, int) {
+    const Block rows(n, kBlockRows, task / n_groups), group(n_dense, kBlockFeatures, task % n_groups);
+    for (int64_t c = group.begin; c < group.end; ++c) {
+      const Column& column = columns.dense[c];
+      uint8_t* out = codes_of(column.feature) + rows.begin;
+      if (byte_table[c] < 0) {
+        bin_column(column, rows.begin, rows.end - rows.begin, out);
+        continue;
+      }
+      const uint8_t* code_of = &byte_codes[byte_table[c]];
+      const char* value = column.data + rows.begin * column.stride;
+      for (int64_t i = 0; i < rows.end - rows.begin; ++i)
+        out[i] = code_of[static_cast<uint8_t>(value[i * column.stride])];
+    }
+  });
+  parallel_for(busy, static_cast<int64_t>(columns.stored.size()),
+               [&](int64_t c, int) { bin_cells(columns.stored[c], n, codes_of(columns.stored[c].feature)); });
+  constexpr int64_t kCategoryRows = kBlockRows * kBlockFeatures;
+  const int64_t n_blocks = Block::count(n, kCategoryRows);
+  parallel_for(busy, n_blocks * static_cast<int64_t>(columns.categories.size()), [&](int64_t task, int) {
+    const CategoryColumn& column = columns.categories[task / n_blocks];
+    look_up_categories(column, Block(n, kCategoryRows, task % n_blocks), codes_of(column.feature));
+  });
+}
+
+// --- infinities ---
+
+template <class T>
+bool has_infinite(const T* data, int64_t n_rows, int64_t n_columns, ptrdiff_t row_stride,
+                  ptrdiff_t column_stride, const Workers& workers) {
+  const BinningKernels& kernels = POLYLEAF_SELECT(binning_kernels);
+  const auto found_in = [&](const T* x, int64_t n) {
+    if constexpr (std::is_same_v<T, float>)
+      return kernels.has_infinite_float(x, n);
+    else
+      return kernels.has_infinite_double(x, n);
+  };
+  const Workers busy = n_rows * n_columns < kSerialValues ? 1 : workers;
+  // The inner loop goes along the shorter step.
+  if (std::abs(row_stride) < std::abs(column_stride)) {
+    std::swap(n_rows, n_columns);
+    std::swap(row_stride, column_stride);
+  }
+  if (column_stride == 1 && row_stride == n_columns) {  // one run of memory: cut it anew
+    n_columns *= n_rows;
+    n_rows = 1;
+  }
+  std::atomic<bool> found{false};
+  const int64_t n_pieces = Block::count(n_columns, kSerialValues);
+  parallel_for(busy, n_rows * n_pieces, [&](int64_t task, int) {
+    if (found.load(std::memory_order_relaxed)) return;
+    const Block piece(n_columns, kSerialValues, task % n_pieces);
+    const T* x = data + (task / n_pieces) * row_stride + piece.begin * column_stride;
+    if (column_stride == 1) {
+      if (found_in(x, piece.end - piece.begin)) found = true;
+      return;
+    }
+    for (int64_t i = 0; i < piece.end - piece.begin; ++i)
+      if (std::isinf(x[i * column_stride])) found = true;
+  });
+  return found;
+}
+
+template bool has_infinite(const float*, int64_t, int64_t, ptrdiff_t, ptrdiff_t, const Workers&);
+template bool has_infinite(const double*, int64_t, int64_t, ptrdiff_t, ptrdiff_t, const Workers&);
+
+}  // namespace polyleaf

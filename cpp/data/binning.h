@@ -1,0 +1,113 @@
+// Binning: columns of numbers in, thresholds and uint8 codes out. What a code means: docs/design.md,
+// section 3.
+//
+// Owns: reading columns of any type and layout, choosing thresholds, finding codes. Must not know: Python,
+// names of features, what a category is called, trees.
+//
+// Values are compared as float32 (so that float32 and float64 input give the same bins), except for features
+// marked `wide`, whose distinct values float32 would merge.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/workers.h"
+
+namespace polyleaf {
+
+constexpr int kMaxBins = 255;
+
+enum class ValueType : uint8_t { u8, i8, u16, i16, u32, i32, u64, i64, f32, f64 };
+
+// One feature's values in the caller's memory: value i is at data + i * stride bytes.
+struct Column {
+  int32_t feature;
+  ValueType type;
+  const char* data;
+  ptrdiff_t stride;
+};
+
+// One feature of a sparse matrix: f32 or f64 values at ascending rows; every other row holds 0.
+struct StoredColumn {
+  int32_t feature;
+  ValueType type;
+  const char* values;
+  const int32_t* rows;
+  int64_t n;
+};
+
+// One categorical feature, dictionary encoded: the code of row i is code_of[index[i]], 255 where index[i] is
+// outside.
+struct CategoryColumn {
+  int32_t feature;
+  const int32_t* index;
+  const uint8_t* code_of;
+  int64_t n_categories;
+};
+
+// Columns of one table. Each feature occurs once, in one of the three lists.
+struct Columns {
+  int64_t n_rows = 0;
+  std::vector<Column> dense;
+  std::vector<StoredColumn> stored;
+  std::vector<CategoryColumn> categories;
+};
+
+// The rows that thresholds are chosen from. `rows` ascending; nullptr: all rows. `weights`: one per entry of
+// the sample, > 0, of sum <= 2^53 (integers, so that sums do not depend on order); nullptr: all 1.
+struct Sample {
+  int64_t n;
+  const int64_t* rows;
+  const int64_t* weights;
+};
+
+struct Thresholds {
+  std::vector<double> values;  // ascending; float32 numbers unless wide
+  bool wide = false;
+};
+
+// At most max_bins - 1 thresholds for every feature among dense and sparse (result indexed by feature).
+// Exact (between adjacent distinct values) where the sample has at most max_bins distinct values.
+std::vector<Thresholds> find_thresholds(const Columns& columns, const Sample& sample, int32_t n_features,
+                                        int max_bins, const Workers& workers);
+
+// Distinct values, ascending, and their weights -> at most max_bins - 1 ascending thresholds t, with
+// a <= t < b for the neighbours a, b that it parts.
+std::vector<double> choose_thresholds(const std::vector<double>& values, const std::vector<int64_t>& weights,
+                                      int max_bins, bool wide);
+
+// The thresholds of all features, laid out for the search.
+class BinTable {
+ public:
+  explicit BinTable(const std::vector<Thresholds>& thresholds);
+  int32_t n_features() const { return static_cast<int32_t>(features_.size()); }
+  // codes: (n_features, n_rows), C order. Rows of features that occur in no column are left as they are.
+  // row_of: the row of codes that each feature gets.
+  void transform(const Columns& columns, uint8_t* codes, const Workers& workers, const int32_t* row_of) const;
+  // Codes of the values that columns store, one column after another, and the code of 0 in each.
+  void transform_stored(const std::vector<StoredColumn>& columns, uint8_t* codes, uint8_t* zero_codes,
+                        const Workers& workers) const;
+
+ private:
+  struct Feature {
+    size_t offset;  // of its first row in narrow_ or wide_
+    int n_fine_rows;
+    bool wide;
+  };
+  void bin_column(const Column& column, int64_t begin, int64_t n, uint8_t* codes) const;
+  void bin_cells(const StoredColumn& column, int64_t n_rows, uint8_t* codes) const;
+  void bin_stored(const StoredColumn& column, int64_t begin, int64_t n, uint8_t* codes) const;
+  uint8_t zero_code(int32_t feature) const;
+
+  std::vector<Feature> features_;
+  Buffer<float> narrow_;
+  Buffer<double> wide_;
+};
+
+// Whether a (n_rows, n_columns) matrix of float or double with these strides in elements holds an infinity.
+template <class T>
+bool has_infinite(const T* data, int64_t n_rows, int64_t n_columns, ptrdiff_t row_stride,
+                  ptrdiff_t column_stride, const Workers& workers);
+
+}  // namespace polyleaf

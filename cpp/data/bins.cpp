@@ -1,0 +1,102 @@
+#include "data/bins.h"
+
+#include <algorithm>
+#include <atomic>
+#include <stdexcept>
+#include <string>
+
+#include "base/parallel.h"
+
+namespace polyleaf {
+namespace {
+
+constexpr int64_t kBlock = 4096;  // rows a task packs at once: its codes and words stay in the first cache
+
+int log2_stride_for(int n_bins) {
+  for (int bits : {2, 4, 6})
+    if (n_bins <= (1 << bits) - 1) return bits;
+  return 8;
+}
+
+// Features of one stride are spread evenly over as few tiles as possible, so that no tile is nearly empty.
+std::vector<Tile> make_tiles(const std::vector<uint16_t>& n_bins, const std::vector<int32_t>& features) {
+  std::vector<Tile> tiles;
+  for (int bits : {2, 4, 6, 8}) {
+    std::vector<int32_t> members;
+    for (int32_t f : features)
+      if (log2_stride_for(n_bins[f]) == bits) members.push_back(f);
+    const int n_tiles = static_cast<int>((members.size() + kTileFeatures - 1) / kTileFeatures);
+    size_t next = 0;
+    for (int t = 0; t < n_tiles; ++t) {
+      Tile tile;
+      tile.log2_stride = bits;
+      tile.n_features = static_cast<int>((members.size() - next + (n_tiles - t) - 1) / (n_tiles - t));
+      for (int s = 0; s < tile.n_features; ++s) tile.features[s] = members[next++];
+      tiles.push_back(tile);
+    }
+  }
+  return tiles;
+}
+
+}  // namespace
+
+Bins::Bins(const uint8_t* codes, int64_t n_rows, int n_features, const uint16_t* n_bins,
+           const uint8_t* is_categorical, const Workers& workers, const CellColumns& sparse)
+    : n_rows_(n_rows),
+      n_bins_(n_bins, n_bins + n_features),
+      is_categorical_(is_categorical, is_categorical + n_features) {
+  if (n_rows < 1 || n_rows >= INT32_MAX)
+    throw std::invalid_argument("Bins need between 1 and 2^31 - 2 rows.");
+  for (int f = 0; f < n_features; ++f)
+    if (n_bins_[f] > 255) throw std::invalid_argument("A feature has more than 255 value bins.");
+  cells_ = Cells(sparse, n_bins, n_features, n_rows, workers);
+  tile_of_.assign(n_features, 0);
+  slot_of_.assign(n_features, 0);
+  for (int64_t number = 0; number < sparse.n; ++number) {
+    const int32_t f = sparse.features[number];
+    if (is_categorical_[f]) throw std::invalid_argument("A categorical feature cannot be held sparse.");
+    tile_of_[f] = -1;
+    slot_of_[f] = static_cast<int32_t>(number);
+  }
+  std::vector<int32_t> dense, row_of(n_features, -1);
+  for (int f = 0; f < n_features; ++f) {
+    if (in_cells(f)) continue;
+    row_of[f] = static_cast<int32_t>(dense.size());
+    dense.push_back(f);
+  }
+  tiles_ = make_tiles(n_bins_, dense);
+  for (int t = 0; t < n_tiles(); ++t)
+    for (int s = 0; s < tiles_[t].n_features; ++s) {
+      tile_of_[tiles_[t].features[s]] = t;
+      slot_of_[tiles_[t].features[s]] = s;
+    }
+  words_.resize(tiles_.size());
+  for (auto& w : words_) w.reserve(n_rows);
+  const int64_t n_blocks = Block::count(n_rows, kBlock);
+  std::atomic<bool> bad{false};
+  parallel_for(workers, n_blocks * n_tiles(), [&](int64_t task, int) {
+    const Tile& tile = tiles_[task / n_blocks];
+    uint64_t* words = words_[task / n_blocks].data();
+    const Block rows(n_rows, kBlock, task % n_blocks);
+    std::fill(words + rows.begin, words + rows.end, uint64_t{0});
+    for (int s = 0; s < tile.n_features; ++s) {
+      const uint8_t* column = codes + static_cast<int64_t>(row_of[tile.features[s]]) * n_rows;
+      const uint8_t missing = static_cast<uint8_t>(tile.missing());
+      const uint8_t limit = static_cast<uint8_t>(n_bins_[tile.features[s]]);
+      uint8_t wrong = 0;
+      for (int64_t i = rows.begin; i < rows.end; ++i) {
+        const uint8_t code = column[i];
+        wrong |= static_cast<uint8_t>((code >= limit) & (code != 255));
+        words[i] |= static_cast<uint64_t>(code == 255 ? missing : code) << (8 * s);
+      }
+      if (wrong) bad = true;
+    }
+  });
+  if (bad) throw std::invalid_argument("A feature code is not below its feature's number of bins.");
+}
+
+size_t Bins::n_bytes() const {
+  return words_.size() * static_cast<size_t>(n_rows_) * sizeof(uint64_t) + cells_.n_bytes();
+}
+
+}  // namespace polyleaf

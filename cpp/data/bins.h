@@ -1,0 +1,77 @@
+// Feature codes as training reads them: tiles of up to eight features, one uint64 word per row and tile, so
+// that one load feeds eight histogram updates and one move carries eight features to a child.
+//
+// Features are grouped by cardinality: within a tile every feature has the same `stride` (4, 16, 64 or 256
+// bins, the last of them for missing values), so binary features cost histograms 64 times smaller than full
+// ones.
+//
+// Features that are handed over as sparse columns have no tile: see cells.h.
+//
+// Owns: packed codes. Must not know: derivatives, trees.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/workers.h"
+#include "data/cells.h"
+
+namespace polyleaf {
+
+constexpr int kTileFeatures = 8;
+using Slots = std::array<uint8_t, kTileFeatures>;  // of a tile, as flags
+
+struct Tile {
+  int n_features = 0;
+  int log2_stride = 8;
+  int32_t features[kTileFeatures] = {};  // column of each slot
+  int stride() const { return 1 << log2_stride; }
+  int missing() const { return stride() - 1; }
+};
+
+class Bins {
+ public:
+  // codes: a row for each feature that is not among the sparse ones, in order; code 255 is missing. n_bins:
+  // value bins of each feature, 1..255 (0: all missing).
+  Bins(const uint8_t* codes, int64_t n_rows, int n_features, const uint16_t* n_bins,
+       const uint8_t* is_categorical, const Workers& workers, const CellColumns& sparse = {});
+
+  Bins(const Bins&) = delete;
+  Bins& operator=(const Bins&) = delete;
+
+  int64_t n_rows() const { return n_rows_; }
+  int n_features() const { return static_cast<int>(n_bins_.size()); }
+  int n_tiles() const { return static_cast<int>(tiles_.size()); }
+  const Tile& tile(int t) const { return tiles_[t]; }
+  bool in_cells(int feature) const { return tile_of_[feature] < 0; }
+  // Where a feature that is not sparse lies.
+  int tile_of(int feature) const { return tile_of_[feature]; }
+  int slot_of(int feature) const { return slot_of_[feature]; }
+  const Cells& cells() const { return cells_; }
+  // Of a sparse feature: its number among them.
+  int cell_number(int feature) const { return slot_of_[feature]; }
+  int n_bins(int feature) const { return n_bins_[feature]; }
+  bool is_categorical(int feature) const { return is_categorical_[feature] != 0; }
+  const uint64_t* words(int t) const { return words_[t].data(); }
+  size_t n_bytes() const;
+
+  // Code of one cell, 255 for missing.
+  int code(int feature, int64_t row) const {
+    if (in_cells(feature)) return cells_.code(cell_number(feature), row);
+    const Tile& tile = tiles_[tile_of_[feature]];
+    const int code = static_cast<int>(words_[tile_of_[feature]][row] >> (8 * slot_of_[feature])) & 255;
+    return code == tile.missing() ? 255 : code;
+  }
+
+ private:
+  int64_t n_rows_;
+  std::vector<uint16_t> n_bins_;
+  std::vector<uint8_t> is_categorical_;
+  std::vector<Tile> tiles_;
+  std::vector<int32_t> tile_of_, slot_of_;
+  std::vector<Buffer<uint64_t>> words_;
+  Cells cells_;
+};
+
+}  // namespace polyleaf

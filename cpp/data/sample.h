@@ -1,0 +1,30 @@
+// Which rows a tree sees. Must not know what is done with them.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "base/isa.h"
+
+namespace polyleaf {
+
+// All rows, or the ascending `rows`; `multiplier` (n_all) scales a row's derivatives.
+struct RowSample {
+  int64_t n_all = 0;
+  const uint32_t* rows = nullptr;
+  int64_t n_rows = 0;
+  const float* multiplier = nullptr;
+  bool operator==(const RowSample&) const = default;  // the same arrays
+
+  POLYLEAF_METHOD int64_t n_used() const { return rows != nullptr ? n_rows : n_all; }
+  // The i-th row of the sample.
+  POLYLEAF_METHOD int64_t row(int64_t i) const { return rows != nullptr ? rows[i] : i; }
+  POLYLEAF_METHOD float factor(int64_t row) const { return multiplier != nullptr ? multiplier[row] : 1.0f; }
+};
+
+// Writes the rows of the sample to `out` (n_used), leaf after leaf, in their order in each, without those of
+// a negative leaf. Returns where each leaf begins, and the end (n_leaves + 1). leaf_of_row (n_all) nullptr:
+// one leaf.
+std::vector<int64_t> rows_by_leaf(const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
+                                  uint32_t* out);
+
+}  // namespace polyleaf

@@ -1,0 +1,239 @@
+// Compiles trees into the flat arrays that the prediction kernels read (kernels/predict.h).
+#include "forest/forest.h"
+
+#include <algorithm>
+#include <mutex>
+#include <queue>
+#include <stdexcept>
+#include <string>
+
+#include "leaves/block_arrays.h"
+
+namespace polyleaf {
+namespace {
+
+// Inner nodes in the top of a tree with more than kMaxExits leaves. Evaluating one more level for every row
+// costs as much as the whole top before it, while walking costs each row one step a level: the two meet here.
+constexpr int kTopNodes = 127;
+
+int shift_of(const Tree& tree, int32_t node) {
+  return tree.category_set[node] < 0 && tree.missing_left[node];
+}
+
+// The last code that goes left, after the shift.
+int cut_of(const Tree& tree, int32_t node) {
+  return tree.category_set[node] < 0 ? tree.threshold[node] + shift_of(tree, node) : 0;
+}
+
+// Appends a set for each categorical node, with bit 255 saying where the missing code goes; returns each
+// node's set.
+std::vector<uint32_t> write_sets(const Tree& tree, std::vector<CategorySet>& sets) {
+  std::vector<uint32_t> rows(tree.n_nodes(), kNumeric);
+  for (int32_t i = 0; i < tree.n_nodes(); ++i) {
+    if (tree.category_set[i] < 0) continue;
+    rows[i] = static_cast<uint32_t>(sets.size());
+    CategorySet set = tree.categories[tree.category_set[i]];
+    const uint64_t missing = uint64_t{1} << 63;
+    set[3] = tree.missing_left[i] ? set[3] | missing : set[3] & ~missing;
+    sets.push_back(set);
+  }
+  return rows;
+}
+
+// Writes the top of one tree as a program in which a node comes after its children.
+class TopWriter {
+ public:
+  TopWriter(const Tree& tree, const std::vector<uint32_t>& sets, std::vector<TopNode>& program,
+            std::vector<int32_t>& exits)
+      : tree_(tree), sets_(sets), program_(program), exits_(exits), in_top_(tree.n_nodes(), 0) {}
+
+  void write(bool whole) {
+    whole_ = whole;
+    choose(whole ? kMaxExits - 1 : kTopNodes);
+    slots_.assign(order_.size(), 0);
+    count_slots();
+    if (!order_.empty()) emit(0);
+  }
+
+ private:
+  // Up to `limit` inner nodes, those first that most training rows passed through: rows then leave the top
+  // late. order_ has parents before their children.
+  void choose(size_t limit) {
+    const auto less = [this](int32_t a, int32_t b) {
+      return tree_.count[a] != tree_.count[b] ? tree_.count[a] < tree_.count[b] : a > b;
+    };
+    std::priority_queue<int32_t, std::vector<int32_t>, decltype(less)> open(less);
+    if (tree_.feature[0] >= 0) open.push(0);
+    while (!open.empty() && order_.size() < limit) {
+      const int32_t node = open.top();
+      open.pop();
+      order_.push_back(node);
+      in_top_[node] = static_cast<int32_t>(order_.size());
+      for (int32_t child : {tree_.left[node], tree_.right[node]})
+        if (tree_.feature[child] >= 0) open.push(child);
+    }
+  }
+
+  int& slots(int32_t node) { return slots_[in_top_[node] - 1]; }
+  int slots_needed(int32_t node) { return in_top_[node] ? slots(node) : 0; }
+
+  void count_slots() {
+    for (size_t i = order_.size(); i-- > 0;) {
+      const int left = slots_needed(tree_.left[order_[i]]), right = slots_needed(tree_.right[order_[i]]);
+      slots_[i] = std::max(1, left == right ? left + 1 - (left == 0) : std::max(left, right));
+    }
+  }
+
+  // Returns where the result of `node` will be.
+  uint16_t emit(int32_t node) {
+    if (!in_top_[node]) {
+      if (whole_) return static_cast<uint16_t>(tree_.leaf[node]);
+      exits_.push_back(node);
+      return static_cast<uint16_t>(exits_.size() - 1);
+    }
+    int32_t left = tree_.left[node], right = tree_.right[node];
+    const bool left_first = slots_needed(left) >= slots_needed(right);
+    const uint16_t first = emit(left_first ? left : right);
+    const uint16_t second = emit(left_first ? right : left);
+    release(first);
+    release(second);
+    const uint16_t result = acquire();
+    program_.push_back({static_cast<uint32_t>(tree_.feature[node]), sets_[node], left_first ? first : second,
+                        left_first ? second : first, result, static_cast<uint8_t>(cut_of(tree_, node)),
+                        static_cast<uint8_t>(shift_of(tree_, node))});
+    return result;
+  }
+
+  static constexpr int kSlotUnits = kBlockRows / 64;
+  uint16_t acquire() {
+    const int slot = static_cast<int>(std::find(used_.begin(), used_.end(), false) - used_.begin());
+    if (slot == kMaxSlots) throw std::logic_error("The top of a tree needs more slots than there are.");
+    used_[slot] = true;
+    return static_cast<uint16_t>(kMaxExits + kSlotUnits * slot);
+  }
+  void release(uint16_t result) {
+    if (result >= kMaxExits) used_[(result - kMaxExits) / kSlotUnits] = false;
+  }
+
+  const Tree& tree_;
+  const std::vector<uint32_t>& sets_;
+  std::vector<TopNode>& program_;
+  std::vector<int32_t>& exits_;
+  std::vector<int32_t> in_top_;  // 1 + position in order_; 0: below the top, or a leaf
+  std::vector<int32_t> order_;
+  std::vector<int> slots_;
+  std::array<bool, kMaxSlots> used_{};
+  bool whole_ = false;
+};
+
+// Appends the nodes to walk; returns the position of each node of the tree.
+std::vector<uint32_t> write_nodes(const Tree& tree, const std::vector<uint32_t>& sets,
+                                  std::vector<WalkNode>& nodes, std::vector<uint32_t>& payload) {
+  const int32_t n = tree.n_nodes();
+  std::vector<uint32_t> position(n);
+  uint32_t next = static_cast<uint32_t>(nodes.size());
+  nodes.resize(next + n);
+  payload.resize(next + n);
+  position[0] = next++;
+  for (int32_t i = 0; i < n; ++i) {
+    const uint32_t at = position[i];
+    if (tree.feature[i] < 0) {
+      nodes[at] = {at, 255};
+      payload[at] = static_cast<uint32_t>(tree.leaf[i]);
+      continue;
+    }
+    const bool categorical = sets[i] != kNumeric;
+    position[tree.left[i]] = next;
+    position[tree.right[i]] = next + 1;
+    nodes[at] = {next, static_cast<uint32_t>(tree.feature[i]) << 10 | uint32_t{categorical} << 9 |
+                           static_cast<uint32_t>(shift_of(tree, i)) << 8 |
+                           static_cast<uint32_t>(cut_of(tree, i))};
+    payload[at] = categorical ? sets[i] : 0;
+    next += 2;
+  }
+  return position;
+}
+
+void check_leaves(const Tree& tree, const LeafBlock& leaves, int32_t output, int32_t n_outputs) {
+  if (output < -1 || output >= n_outputs)
+    throw std::invalid_argument("The tree is for output " + std::to_string(output) + " of a forest with " +
+                                std::to_string(n_outputs) + " outputs; -1 means all of them.");
+  if (leaves.n_leaves() != tree.n_leaves)
+    throw std::invalid_argument("The tree has " + std::to_string(tree.n_leaves) + " leaves, but there are " +
+                                std::to_string(leaves.n_leaves()) + " payloads.");
+  if (output >= 0 && leaves.kind().names_outputs)
+    throw std::invalid_argument(
+        "Sparse leaves say themselves which outputs they hold, so their tree must be for all of them "
+        "(output=-1), not for output " +
+        std::to_string(output) + ".");
+  const int32_t needed = output < 0 ? n_outputs : 1;
+  if (leaves.n_columns() != needed)
+    throw std::invalid_argument("The leaves are for " + std::to_string(leaves.n_columns()) +
+                                " outputs where " + std::to_string(needed) + " are needed.");
+}
+
+}  // namespace
+
+const Forest::Entry Forest::kNoEntry{nullptr, nullptr, -1, 0, 0, 0, 0, 0, 0};
+
+Forest::Forest(int32_t n_outputs)
+    : n_outputs_(n_outputs), width_(static_cast<int32_t>(padded_columns(n_outputs))) {
+  if (n_outputs < 1) throw std::invalid_argument("A forest needs at least one output.");
+}
+
+void Forest::append(std::shared_ptr<const Tree> tree, std::shared_ptr<const LeafBlock> leaves,
+                    int32_t output) {
+  check_leaves(*tree, *leaves, output, n_outputs_);
+  const int32_t n_features = 1 + *std::max_element(tree->feature.begin(), tree->feature.end());
+  if (static_cast<uint32_t>(n_features) > kMaxFeatures)
+    throw std::invalid_argument("The tree splits on feature " + std::to_string(n_features - 1) +
+                                "; a forest can read the first 4194304 features only.");
+
+  std::unique_lock<std::shared_mutex> lock(mutex_);
+  if (nodes_.size() + tree->n_nodes() > size_t{1} << 31)
+    throw std::invalid_argument("The forest would have more than 2^31 nodes.");
+  CompiledTree compiled{};
+  compiled.root = static_cast<uint32_t>(nodes_.size());
+  compiled.top_begin = static_cast<uint32_t>(tops_.size());
+  compiled.exit_begin = static_cast<uint32_t>(exits_.size());
+  compiled.whole = tree->n_leaves <= kMaxExits;
+
+  const std::vector<uint32_t> sets = write_sets(*tree, sets_);
+  compiled.has_categories = std::any_of(sets.begin(), sets.end(), [](uint32_t s) { return s != kNumeric; });
+  const std::vector<uint32_t> positions = write_nodes(*tree, sets, nodes_, payload_);
+  std::vector<int32_t> exits;
+  TopWriter(*tree, sets, tops_, exits).write(compiled.whole);
+  for (int32_t node : exits) exits_.push_back(positions[node]);
+  compiled.n_top = static_cast<uint32_t>(tops_.size()) - compiled.top_begin;
+
+  // One output: a vector is a number.
+  placed_.push_back({&leaves->view(), n_outputs_ == 1 && !leaves->kind().names_outputs ? 0 : output});
+  const Entry& last = entries_.empty() ? kNoEntry : entries_.back();
+  const int32_t n_regressors = std::max(leaves->n_features(), last.n_regressors);
+  entries_.push_back({std::move(tree), std::move(leaves), output, std::max(n_features, last.n_features),
+                      n_regressors, nodes_.size(), tops_.size(), exits_.size(), sets_.size()});
+  compiled_.push_back(compiled);
+}
+
+void Forest::truncate(int32_t n_trees) {
+  std::unique_lock<std::shared_mutex> lock(mutex_);
+  if (n_trees < 0 || n_trees > this->n_trees())
+    throw std::invalid_argument("Cannot keep " + std::to_string(n_trees) + " trees of a forest that has " +
+                                std::to_string(this->n_trees()) + ".");
+  const Entry& last = n_trees == 0 ? kNoEntry : entries_[n_trees - 1];
+  nodes_.resize(last.nodes_end);
+  payload_.resize(last.nodes_end);
+  tops_.resize(last.tops_end);
+  exits_.resize(last.exits_end);
+  sets_.resize(last.sets_end);
+  entries_.erase(entries_.begin() + n_trees, entries_.end());
+  compiled_.resize(n_trees);
+  placed_.resize(n_trees);
+}
+
+ForestArrays Forest::arrays() const {
+  return {nodes_.data(), payload_.data(), tops_.data(), exits_.data(),
+          sets_.empty() ? nullptr : sets_.front().data()};
+}
+
+}  // namespace polyleaf

@@ -1,0 +1,216 @@
+#include "forest/label_scores.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "base/parallel.h"
+#include "forest/ranking.h"
+
+namespace polyleaf {
+namespace {
+
+constexpr int64_t kChunk = 1024;  // entries whose derivatives are computed at a time
+
+[[noreturn]] void reject(const std::string& what) {
+  throw std::invalid_argument("The sparse rows are not valid: " + what + ".");
+}
+
+std::string of_row(int64_t row, const std::string& what) {
+  return "row " + std::to_string(row) + " " + what;
+}
+
+// Rows [first, first + n) of CSR arrays as a block; `indptr` has been checked.
+LabelRows::Block block_of(const int64_t* indptr, const int32_t* outputs, const float* values, int64_t first,
+                          int64_t n, int64_t n_outputs) {
+  auto pattern = std::make_shared<LabelPattern>();
+  const int64_t from = indptr[first], size = indptr[first + n] - from;
+  pattern->begin.resize(static_cast<size_t>(n) + 1);
+  pattern->outputs.reserve(static_cast<size_t>(size));
+  LabelRows::Block block;
+  block.values.reserve(static_cast<size_t>(size));
+  for (int64_t r = 0; r <= n; ++r) pattern->begin[r] = indptr[first + r] - from;
+  for (int64_t r = 0; r < n; ++r)
+    for (int64_t e = indptr[first + r]; e < indptr[first + r + 1]; ++e) {
+      if (outputs[e] < 0 || outputs[e] >= n_outputs)
+        reject(of_row(first + r, "has the output " + std::to_string(outputs[e]) + ", outside 0 .. " +
+                                     std::to_string(n_outputs - 1)));
+      if (e > indptr[first + r] && outputs[e - 1] >= outputs[e])
+        reject(of_row(first + r, "does not have its outputs in ascending order"));
+      const float value = values != nullptr ? values[e] : 1.0f;
+      if (!std::isfinite(value)) reject(of_row(first + r, "holds a number that is not finite"));
+      pattern->outputs[e - from] = outputs[e];
+      block.values[e - from] = value;
+    }
+  block.pattern = std::move(pattern);
+  return block;
+}
+
+// One row and the payload it gets, merged: output by output, the raw score (and the target) of each.
+struct Merged {
+  Buffer<int32_t> outputs;
+  Buffer<float> raw, target;
+  int64_t n = 0;
+
+  void reserve(int64_t size) {
+    outputs.reserve(static_cast<size_t>(size));
+    raw.reserve(static_cast<size_t>(size));
+    target.reserve(static_cast<size_t>(size));
+    n = 0;
+  }
+  void put(int32_t output, float raw_score, float target_value) {
+    outputs[n] = output;
+    raw[n] = raw_score;
+    target[n] = target_value;
+    ++n;
+  }
+  void merge(const LabelRow& row, const float* row_target, const int32_t* outputs_in, const float* values,
+             int64_t n_in) {
+    int64_t a = 0, b = 0;
+    const auto target_of = [&](int64_t at) { return row_target != nullptr ? row_target[at] : 0.0f; };
+    while (a < row.n && b < n_in) {
+      if (row.outputs[a] < outputs_in[b]) {
+        put(row.outputs[a], row.values[a], target_of(a));
+        ++a;
+      } else if (outputs_in[b] < row.outputs[a]) {
+        put(outputs_in[b], 0.0f + values[b], 0.0f);
+        ++b;
+      } else {
+        put(row.outputs[a], row.values[a] + values[b], target_of(a));
+        ++a;
+        ++b;
+      }
+    }
+    for (; a < row.n; ++a) put(row.outputs[a], row.values[a], target_of(a));
+    for (; b < n_in; ++b) put(outputs_in[b], 0.0f + values[b], 0.0f);
+  }
+};
+
+}  // namespace
+
+LabelRows label_rows(const int64_t* indptr, const int32_t* outputs, const float* values, int64_t n_rows,
+                     int64_t n_entries, int64_t n_outputs, const Workers& workers) {
+  if (indptr[0] != 0 || indptr[n_rows] != n_entries)
+    reject("indptr must run from 0 to the number of entries, " + std::to_string(n_entries));
+  for (int64_t i = 0; i < n_rows; ++i)
+    if (indptr[i] > indptr[i + 1]) reject(of_row(i, "ends before it begins: indptr must ascend"));
+  LabelRows rows(n_rows, n_outputs);
+  parallel_for(workers, rows.n_blocks(), [&](int64_t task, int) {
+    const Block block(n_rows, kLabelBlock, task);
+    rows.block(task) = block_of(indptr, outputs, values, block.begin, block.end - block.begin, n_outputs);
+  });
+  return rows;
+}
+
+LabelScores::LabelScores(int64_t n_rows, int64_t n_outputs) : raw_(n_rows, n_outputs) {
+  for (int64_t b = 0; b < raw_.n_blocks(); ++b) {
+    const Block block(n_rows, kLabelBlock, b);
+    auto pattern = std::make_shared<LabelPattern>();
+    pattern->begin.assign(static_cast<size_t>(block.end - block.begin) + 1, 0);
+    raw_.block(b).pattern = std::move(pattern);
+  }
+}
+
+LabelScores::LabelScores(const LabelRows& targets, const Workers& workers)
+    : raw_(targets.n_rows(), targets.n_outputs()), target_(static_cast<size_t>(targets.n_blocks())) {
+  parallel_for(workers, targets.n_blocks(), [&](int64_t b, int) {
+    const LabelRows::Block& from = targets.block(b);
+    const size_t size = static_cast<size_t>(from.pattern->n_entries());
+    raw_.block(b).pattern = from.pattern;
+    raw_.block(b).values.reserve(size);
+    target_[b].reserve(size);
+    std::fill_n(raw_.block(b).values.data(), size, 0.0f);
+    std::copy_n(from.values.data(), size, target_[b].data());
+  });
+}
+
+void LabelScores::add(const int32_t* leaf_of_row, const LeafView& leaves, const Workers& workers) {
+  std::vector<Merged> scratch(static_cast<size_t>(workers.n_threads));
+  parallel_for(workers, raw_.n_blocks(), [&](int64_t b, int thread) {
+    LabelRows::Block& block = raw_.block(b);
+    const LabelPattern& before = *block.pattern;
+    const int32_t* leaf = leaf_of_row + b * kLabelBlock;
+    const float* target = target_.empty() ? nullptr : target_[b].data();
+    int64_t most = before.n_entries();
+    for (int64_t r = 0; r < before.n_rows(); ++r) most += leaves.begin[leaf[r] + 1] - leaves.begin[leaf[r]];
+    Merged& merged = scratch[thread];
+    merged.reserve(most);
+    auto pattern = std::make_shared<LabelPattern>();
+    pattern->begin.assign(before.begin.size(), 0);
+    for (int64_t r = 0; r < before.n_rows(); ++r) {
+      const int64_t from = leaves.begin[leaf[r]], at = before.begin[r];
+      merged.merge({before.begin[r + 1] - at, before.outputs.data() + at, block.values.data() + at},
+                   target != nullptr ? target + at : nullptr, leaves.index + from, leaves.values + from,
+                   leaves.begin[leaf[r] + 1] - from);
+      pattern->begin[r + 1] = merged.n;
+    }
+    const size_t n = static_cast<size_t>(merged.n);
+    if (merged.n > before.n_entries()) {  // otherwise the rows hold what they held
+      pattern->outputs.reserve(n);
+      std::copy_n(merged.outputs.data(), n, pattern->outputs.data());
+      block.pattern = std::move(pattern);
+      block.values = Buffer<float>(n);
+      if (target != nullptr) {
+        target_[b] = Buffer<float>(n);
+        std::copy_n(merged.target.data(), n, target_[b].data());
+      }
+    }
+    std::copy_n(merged.raw.data(), n, block.values.data());
+  });
+}
+
+void LabelScores::gradients(const Loss& loss, float base, const float* weight, LabelRows& out,
+                            const Workers& workers) const {
+  if (target_.empty() && raw_.n_blocks() > 0)
+    throw std::invalid_argument("These sparse scores have no targets.");
+  if (out.n_rows() != raw_.n_rows() || out.n_outputs() != raw_.n_outputs())
+    out = LabelRows(raw_.n_rows(), raw_.n_outputs());
+  const std::vector<float> offset(kChunk, base), parameter(kChunk, 1.0f);
+  parallel_for(workers, raw_.n_blocks(), [&](int64_t b, int) {
+    const LabelRows::Block& block = raw_.block(b);
+    LabelRows::Block& to = out.block(b);
+    const int64_t n = block.pattern->n_entries();
+    to.pattern = block.pattern;
+    to.values.reserve(static_cast<size_t>(n));
+    for (int64_t e = 0; e < n; e += kChunk)
+      loss.kernels().derivatives(loss.numbers(),
+                                 {std::min(kChunk, n - e), block.values.data() + e, target_[b].data() + e,
+                                  offset.data(), parameter.data()},
+                                 to.values.data() + e, nullptr);
+    if (weight == nullptr) return;
+    const std::vector<int64_t>& begin = block.pattern->begin;
+    for (int64_t r = 0; r < block.pattern->n_rows(); ++r) {
+      const float w = weight[b * kLabelBlock + r];
+      for (int64_t e = begin[r]; e < begin[r + 1]; ++e) to.values[e] *= w;
+    }
+  });
+}
+
+void LabelScores::topk(int32_t k, int32_t* outputs, double* scores, const Workers& workers) const {
+  if (k < 1) throw std::invalid_argument("k must be at least 1, but is " + std::to_string(k) + ".");
+  std::vector<Ranking> rankings(static_cast<size_t>(workers.n_threads), Ranking(k));
+  parallel_for(workers, raw_.n_blocks(), [&](int64_t b, int thread) {
+    const Block block(raw_.n_rows(), kLabelBlock, b);
+    for (int64_t i = block.begin; i < block.end; ++i) {
+      const LabelRow row = raw_.row(i);
+      rankings[thread].offer(row.values, row.outputs, static_cast<int32_t>(row.n), {}, false);
+      rankings[thread].take(outputs + i * k, scores + i * k);
+    }
+  });
+}
+
+void row_norms(const LabelRows& rows, float* out, const Workers& workers) {
+  parallel_for(workers, rows.n_blocks(), [&](int64_t b, int) {
+    const Block block(rows.n_rows(), kLabelBlock, b);
+    for (int64_t i = block.begin; i < block.end; ++i) {
+      const LabelRow row = rows.row(i);
+      double sum = 0;
+      for (int64_t e = 0; e < row.n; ++e) sum += static_cast<double>(row.values[e]) * row.values[e];
+      out[i] = static_cast<float>(std::sqrt(sum));
+    }
+  });
+}
+
+}  // namespace polyleaf

@@ -1,0 +1,285 @@
+// Prediction over all rows: cuts them into blocks, lets the kernels find leaf ids and add leaf vectors, and
+// writes what was asked for. Every row adds its leaf vectors tree after tree in order, whatever the blocks
+// and threads.
+#include <algorithm>
+#include <iterator>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+
+#include "base/buffer.h"
+#include "base/parallel.h"
+#include "forest/forest.h"
+#include "forest/score_block.h"
+
+namespace polyleaf {
+namespace {
+
+// Trees whose leaf ids are found before any leaf vector is added: their leaf vectors should stay in the
+// cache.
+constexpr int kGroup = 16;
+// Up to this many rows, walking each through the trees costs less than running the tops for a whole slice.
+constexpr int64_t kFewRows = 12;
+// A thread takes at least so many rows x trees at a time.
+constexpr int64_t kTaskWork = 1 << 14;
+
+// Rows [row, row + n_rows) of the codes: feature f of row r of the block is data[f * stride + r].
+struct BlockCodes {
+  const uint8_t* data;
+  int64_t stride;
+  int64_t row;
+  int n_rows;
+  bool few;  // walk row by row; otherwise rows can be read up to a whole slice
+};
+
+// What one thread needs; allocated when the thread has its first block.
+struct Worker {
+  Buffer<uint8_t> top, codes;
+  Buffer<uint32_t> leaves;  // [tree of the group][kBlockRows]
+  Buffer<uint32_t> by_row;  // [row][tree]
+  ScoreBlock scores;
+
+  uint8_t* top_scratch() {
+    if (top.size() == 0) {
+      top.reserve(kTopScratch);
+      for (int exit = 0; exit < kMaxExits; ++exit)
+        std::fill_n(top.data() + exit * 64, 64, static_cast<uint8_t>(exit));
+    }
+    return top.data();
+  }
+};
+
+// The codes of a block that trees split on, copied together, so that a forest's many reads of them stay in
+// the cache.
+BlockCodes copy_block(const CodeMatrix& codes, const std::vector<int32_t>& split_features, int64_t row,
+                      int n_rows, Worker& worker) {
+  worker.codes.reserve(static_cast<size_t>(codes.n_features) * kBlockRows);
+  const int n_read = round_up(n_rows, kSliceRows);
+  for (int64_t f : split_features) {
+    uint8_t* to = worker.codes.data() + f * kBlockRows;
+    std::copy_n(codes.data + f * codes.n_rows + row, n_rows, to);
+    std::fill(to + n_rows, to + n_read, uint8_t{0});
+  }
+  return {worker.codes.data(), kBlockRows, row, n_rows, false};
+}
+
+// Cuts rows [begin, end) into blocks. With many features and few trees most codes are not read at all: then
+// blocks are read where they lie (`in_place`), and the rows after the last whole slice are walked.
+template <class Visit>
+void for_each_block(const CodeMatrix& codes, const std::vector<int32_t>& split_features, int64_t begin,
+                    int64_t end, int block_rows, bool in_place, Worker& worker, const Visit& visit) {
+  for (int64_t row = begin; row < end;) {
+    int n_rows = static_cast<int>(std::min<int64_t>(block_rows, end - row));
+    if (in_place && n_rows >= kSliceRows) n_rows = n_rows / kSliceRows * kSliceRows;
+    const bool few = codes.n_features > 0 && (n_rows <= kFewRows || (in_place && n_rows < kSliceRows));
+    if (few || in_place)
+      visit(BlockCodes{codes.data + row, codes.n_rows, row, n_rows, few});
+    else
+      visit(copy_block(codes, split_features, row, n_rows, worker));
+    row += n_rows;
+  }
+}
+
+// Leaf ids of the block's rows, and valid ids for its padding, in n_trees <= kGroup trees.
+void find_leaves(const ForestArrays& forest, const CompiledTree* trees, int n_trees, const BlockCodes& block,
+                 Worker& worker) {
+  const PredictKernels& kernels = POLYLEAF_SELECT(predict_kernels);
+  worker.leaves.reserve(kGroup * kBlockRows);
+  uint32_t* leaves = worker.leaves.data();
+  if (block.few) {
+    const int n_padded = round_up(block.n_rows, kPadRows);
+    for (int t = 0; t < n_trees; ++t) std::fill_n(leaves + t * kBlockRows, n_padded, 0u);
+    uint32_t of_row[kLanes];
+    for (int r = 0; r < block.n_rows; ++r) {
+      kernels.leaves_of_row(forest, trees, n_trees, block.data + r, block.stride, of_row);
+      for (int t = 0; t < n_trees; ++t) leaves[t * kBlockRows + r] = of_row[t];
+    }
+    return;
+  }
+  const int step = block.n_rows == kBlockRows ? kBlockRows : kSliceRows;
+  for (int t = 0; t < n_trees; ++t)
+    for (int r = 0; r < block.n_rows; r += step)
+      kernels.leaves_of_block(forest, trees[t], block.data + r, block.stride, step, worker.top_scratch(),
+                              leaves + t * kBlockRows + r);
+}
+
+// Adds trees of one layout and one kind of leaves, whose leaf ids have been found, to the worker's block.
+void add_group(const PlacedLeaves* trees, int n_trees, int width, const BlockCodes& block,
+               const FeatureMatrix& features, Worker& worker) {
+  const LeafKind& kind = *trees[0].leaves->kind;
+  const uint32_t* leaves = worker.leaves.data();
+  const bool columns = trees[0].output >= 0;
+  worker.scores.use(columns);
+  if (!columns && kind.add_trees != nullptr)
+    return kind.add_trees(trees, n_trees, leaves, kBlockRows, round_up(block.n_rows, kPadRows), width,
+                          worker.scores.rows());
+  const AddLeaves add = kind.adder();
+  const RowFeatures of_rows = features.from_row(block.row);
+  for (int t = 0; t < n_trees; ++t, leaves += kBlockRows)
+    if (columns)
+      add(*trees[t].leaves, leaves, block.n_rows, of_rows, worker.scores.column(trees[t].output), 1);
+    else
+      add(*trees[t].leaves, leaves, block.n_rows, of_rows, worker.scores.rows(), width);
+}
+
+// Adds the trees of the range to the worker's block.
+void add_trees(const ForestArrays& forest, const CompiledTree* trees, const PlacedLeaves* placed,
+               TreeRange range, int width, const BlockCodes& block, const FeatureMatrix& features,
+               Worker& worker) {
+  const auto alike = [](const PlacedLeaves& a, const PlacedLeaves& b) {
+    return (a.output >= 0) == (b.output >= 0) && a.leaves->kind == b.leaves->kind;
+  };
+  for (int32_t first = range.first; first < range.last;) {
+    int32_t last = first + 1;
+    while (last < range.last && last - first < kGroup && alike(placed[first], placed[last])) ++last;
+    find_leaves(forest, trees + first, last - first, block, worker);
+    add_group(placed + first, last - first, width, block, features, worker);
+    first = last;
+  }
+}
+
+}  // namespace
+
+void Forest::check(TreeRange range) const {
+  if (range.first < 0 || range.first > range.last || range.last > n_trees())
+    throw std::invalid_argument("Trees " + std::to_string(range.first) + " to " + std::to_string(range.last) +
+                                " were asked for, but the forest has " + std::to_string(n_trees()) +
+                                " trees.");
+}
+
+void Forest::check(const CodeMatrix& codes, TreeRange range) const {
+  check(range);
+  const int32_t needed = range.last == 0 ? 0 : entries_[range.last - 1].n_features;
+  if (codes.n_features < needed)
+    throw std::invalid_argument("The codes have " + std::to_string(codes.n_features) +
+                                " features, but the trees read " + std::to_string(needed) + ".");
+}
+
+void Forest::check(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range) const {
+  check(codes, range);
+  if (range.last == 0 || entries_[range.last - 1].n_regressors == 0) return;
+  int32_t needed = 0;
+  for (int32_t t = range.first; t < range.last; ++t)
+    needed = std::max(needed, entries_[t].leaves->n_features());
+  check_features(features, needed, codes.n_rows);
+}
+
+std::vector<int32_t> Forest::split_features(TreeRange range) const {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  check(range);
+  return features_of(range);
+}
+
+std::vector<int32_t> Forest::features_of(TreeRange range) const {
+  std::vector<uint8_t> seen(range.last == 0 ? 0 : entries_[range.last - 1].n_features, 0);
+  for (int32_t t = range.first; t < range.last; ++t)
+    for (int32_t f : entries_[t].tree->feature)
+      if (f >= 0) seen[f] = 1;
+  std::vector<int32_t> all;
+  for (size_t f = 0; f < seen.size(); ++f)
+    if (seen[f]) all.push_back(static_cast<int32_t>(f));
+  return all;
+}
+
+std::vector<int32_t> Forest::regressors(TreeRange range) const {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  check(range);
+  std::vector<int32_t> all, merged;
+  if (range.last == 0 || entries_[range.last - 1].n_regressors == 0) return all;
+  for (int32_t t = range.first; t < range.last; ++t) {
+    const std::vector<int32_t>& more = entries_[t].leaves->regressors();
+    if (more.empty()) continue;
+    merged.clear();
+    std::set_union(all.begin(), all.end(), more.begin(), more.end(), std::back_inserter(merged));
+    all.swap(merged);
+  }
+  return all;
+}
+
+template <class Visit>
+void Forest::for_blocks(const CodeMatrix& codes, TreeRange range, int block_rows, const Workers& workers,
+                        const Visit& visit) const {
+  const int64_t n_trees = range.last - range.first;
+  int64_t n_tops = 0;
+  for (int32_t t = range.first; t < range.last; ++t) n_tops += compiled_[t].n_top;
+  const bool in_place = codes.n_features > n_tops;
+  const int64_t task_rows =
+      std::max<int64_t>(kBlockRows, kTaskWork / std::max<int64_t>(1, n_trees) / kBlockRows * kBlockRows);
+  const Workers busy = workers.at_most(Block::count(codes.n_rows, task_rows) + 1);
+  std::vector<Worker> of_thread(busy.n_threads);
+  std::vector<int32_t> split_features;
+  if (!in_place && codes.n_rows > kFewRows) split_features = features_of(range);
+  parallel_for(busy, Block::count(codes.n_rows, task_rows), [&](int64_t task, int thread) {
+    const Block rows(codes.n_rows, task_rows, task);
+    Worker& worker = of_thread[thread];
+    for_each_block(codes, split_features, rows.begin, rows.end, block_rows, in_place, worker,
+                   [&](const BlockCodes& block) { visit(block, thread, worker); });
+  });
+}
+
+void Forest::for_score_blocks(const CodeMatrix& codes, const FeatureMatrix& features, const float* start,
+                              TreeRange range, const Workers& workers, const BlockVisit& visit) const {
+  const bool columns = range.first < range.last && placed_[range.first].output >= 0;
+  // A block of very many outputs would leave the cache, and one of a million must not fill the memory.
+  const int block_rows = n_outputs_ <= 1024 ? kBlockRows : n_outputs_ <= 32768 ? kSliceRows : kPadRows;
+  for_blocks(codes, range, block_rows, workers, [&](const BlockCodes& block, int thread, Worker& worker) {
+    worker.scores.reset(block.n_rows, n_outputs_, width_, columns);
+    if (start != nullptr) worker.scores.load(start + block.row * n_outputs_);
+    add_trees(arrays(), compiled_.data(), placed_.data(), range, width_, block, features, worker);
+    visit({block.row, block.n_rows, thread}, worker.scores);
+  });
+}
+
+void Forest::for_leaves(const CodeMatrix& codes, TreeRange range, const Workers& workers,
+                        const LeavesVisit& visit) const {
+  const int n_trees = range.last - range.first;
+  // All leaf ids of a block are held at a time.
+  const int block_rows = n_trees <= kBlockRows ? kBlockRows : kSliceRows;
+  for_blocks(codes, range, block_rows, workers, [&](const BlockCodes& block, int thread, Worker& worker) {
+    worker.by_row.reserve(static_cast<size_t>(block.n_rows) * n_trees);
+    for (int32_t first = 0; first < n_trees; first += kGroup) {
+      const int n = std::min(kGroup, n_trees - first);
+      find_leaves(arrays(), compiled_.data() + range.first + first, n, block, worker);
+      for (int r = 0; r < block.n_rows; ++r)
+        for (int t = 0; t < n; ++t)
+          worker.by_row[static_cast<size_t>(r) * n_trees + first + t] = worker.leaves[t * kBlockRows + r];
+    }
+    visit({block.row, block.n_rows, thread}, worker.by_row.data());
+  });
+}
+
+void Forest::predict(const CodeMatrix& codes, const FeatureMatrix& features, float* raw, TreeRange range,
+                     const Workers& workers) const {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  check(codes, features, range);
+  if (range.first == range.last) return;
+  for_score_blocks(codes, features, raw, range, workers, [&](const BlockRows& rows, ScoreBlock& sums) {
+    sums.save(raw + rows.first * n_outputs_, [](int, float sum) { return sum; });
+  });
+}
+
+void Forest::scores(const CodeMatrix& codes, const FeatureMatrix& features, const ScoreUnit& unit,
+                    double* scores, TreeRange range, const Workers& workers) const {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  check(codes, features, range);
+  for_score_blocks(codes, features, nullptr, range, workers, [&](const BlockRows& rows, ScoreBlock& sums) {
+    double* to = scores + rows.first * n_outputs_;
+    if (unit.scale != nullptr)  // asked once, not for every sum
+      sums.save(to, [&](int k, float sum) {
+        return (unit.base[k] + double{sum}) * unit.scale[k] + unit.offset[k];
+      });
+    else
+      sums.save(to, [&](int k, float sum) { return unit.base[k] + double{sum}; });
+  });
+}
+
+void Forest::apply(const CodeMatrix& codes, int32_t* leaves, TreeRange range, const Workers& workers) const {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  check(codes, range);
+  const int64_t n_trees = range.last - range.first;
+  for_leaves(codes, range, workers, [&](const BlockRows& rows, const uint32_t* found) {
+    std::copy_n(found, rows.n_rows * n_trees, leaves + rows.first * n_trees);
+  });
+}
+
+}  // namespace polyleaf

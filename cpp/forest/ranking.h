@@ -1,0 +1,80 @@
+// The k best of the outputs of one row: higher scores first, ties by number of the output. NaN never ranks.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "forest/kernels/ranking.h"
+#include "forest/score_unit.h"
+
+namespace polyleaf {
+
+class Ranking {
+ public:
+  explicit Ranking(int32_t k) : k_(k), scores_(kRankChunk), positions_(kRankChunk) { best_.reserve(k); }
+
+  // Whether it is among the k best so far.
+  bool offer(int32_t output, double score) {
+    if (!(score >= least_)) return false;
+    const Entry entry{score, output};
+    if (static_cast<int32_t>(best_.size()) == k_) {
+      if (!better(entry, best_.front())) return false;
+      std::pop_heap(best_.begin(), best_.end(), better);
+      best_.back() = entry;
+    } else {
+      best_.push_back(entry);
+    }
+    std::push_heap(best_.begin(), best_.end(), better);
+    if (static_cast<int32_t>(best_.size()) == k_) least_ = best_.front().score;
+    return true;
+  }
+  // n sums, of `outputs` or (null) of 0 .. n - 1; skip_none: where a sum is -0 there is none.
+  void offer(const float* sums, const int32_t* outputs, int32_t n, const ScoreUnit& unit, bool skip_none) {
+    const RankingKernels& kernels = POLYLEAF_SELECT(ranking_kernels);
+    for (int32_t at = 0; at < n; at += kRankChunk) {
+      const int32_t skipped = outputs == nullptr ? at : 0;
+      const auto from = [&](const double* numbers) {
+        return numbers == nullptr ? nullptr : numbers + skipped;
+      };
+      const RankInput input{sums + at,         outputs == nullptr ? nullptr : outputs + at,
+                            from(unit.base),   from(unit.scale),
+                            from(unit.offset), std::min(kRankChunk, n - at),
+                            skip_none};
+      const int32_t found = kernels.candidates(input, k_, least_, scores_.data(), positions_.data());
+      for (int32_t i = 0; i < found; ++i) {
+        const int32_t position = positions_[i];
+        offer(outputs == nullptr ? at + position : outputs[at + position], scores_[position]);
+      }
+    }
+  }
+  // Writes k outputs and scores, -1 and -inf where there were not so many, and forgets them.
+  void take(int32_t* outputs, double* scores) {
+    std::sort_heap(best_.begin(), best_.end(), better);
+    for (int32_t i = 0; i < k_; ++i) {
+      const bool is_there = i < static_cast<int32_t>(best_.size());
+      outputs[i] = is_there ? best_[i].output : -1;
+      scores[i] = is_there ? best_[i].score : -kInfinity;
+    }
+    best_.clear();
+    least_ = -kInfinity;
+  }
+
+ private:
+  struct Entry {
+    double score;
+    int32_t output;
+  };
+  static bool better(const Entry& a, const Entry& b) {
+    return a.score > b.score || (a.score == b.score && a.output < b.output);
+  }
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+  int32_t k_;
+  double least_ = -kInfinity;  // of k entries
+  std::vector<Entry> best_;    // a heap: the worst in front
+  std::vector<double> scores_;
+  std::vector<int32_t> positions_;
+};
+
+}  // namespace polyleaf

@@ -1,0 +1,81 @@
+// Raw scores of one block of rows while trees are added to them.
+//
+// Vector trees need a row's outputs side by side, trees of one output need an output's rows side by side; a
+// forest rarely has both, so the layout changes only where the kind of tree does.
+//
+// Owns: the two layouts. Must not know: trees, what scores mean.
+#pragma once
+#include <algorithm>
+#include <cstddef>
+
+#include "base/buffer.h"
+#include "leaves/leaf_kind.h"
+
+namespace polyleaf {
+
+inline int round_up(int n, int multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+
+class ScoreBlock {
+ public:
+  // Zeros, laid out for trees of one output (columns) or of all.
+  void reset(int n_rows, int n_outputs, int width, bool columns) {
+    n_rows_ = n_rows;
+    n_padded_ = round_up(n_rows, kPadRows);  // kernels need no tails
+    n_outputs_ = n_outputs;
+    width_ = width;
+    columns_ = columns;
+    clear(data_);
+  }
+  void use(bool columns) {
+    if (columns == columns_) return;
+    clear(other_);
+    for (int r = 0; r < n_rows_; ++r)
+      for (int k = 0; k < n_outputs_; ++k) other_[index(r, k, columns)] = data_[index(r, k, columns_)];
+    data_.swap(other_);
+    columns_ = columns;
+  }
+  // From dense rows of n_outputs values.
+  void load(const float* rows) {
+    for (int r = 0; r < n_rows_; ++r, rows += n_outputs_)
+      if (columns_)
+        for (int k = 0; k < n_outputs_; ++k) data_[index(r, k, true)] = rows[k];
+      else
+        std::copy_n(rows, n_outputs_, data_.data() + index(r, 0, false));
+  }
+  // To dense rows of n_outputs values; `put(output, sum)` makes what is stored.
+  template <class T, class Put>
+  void save(T* rows, const Put& put) const {
+    const size_t step = columns_ ? static_cast<size_t>(n_padded_) : 1;
+    for (int r = 0; r < n_rows_; ++r, rows += n_outputs_) {
+      const float* from = data_.data() + index(r, 0, columns_);
+      if (step == 1)
+        for (int k = 0; k < n_outputs_; ++k) rows[k] = put(k, from[k]);
+      else
+        for (int k = 0; k < n_outputs_; ++k) rows[k] = put(k, from[k * step]);
+    }
+  }
+  float* rows() { return data_.data(); }
+  // After use(false).
+  const float* row(int row) const { return data_.data() + index(row, 0, false); }
+  float* column(int output) { return data_.data() + index(0, output, true); }
+
+ private:
+  size_t index(int row, int output, bool columns) const {
+    return columns ? static_cast<size_t>(output) * n_padded_ + row
+                   : static_cast<size_t>(row) * width_ + output;
+  }
+  void clear(Buffer<float>& data) {
+    // n_outputs <= width: enough for both layouts
+    const size_t size = static_cast<size_t>(n_padded_) * width_;
+    data.reserve(size);
+    std::fill_n(data.data(), size, 0.0f);
+  }
+
+  int n_rows_ = 0, n_padded_ = 0, n_outputs_ = 0, width_ = 0;
+  bool columns_ = false;
+  Buffer<float> data_, other_;
+};
+
+}  // namespace polyleaf

@@ -1,0 +1,199 @@
+// The best outputs of each row, and raw scores in sparse form: work grows with what the leaves of a row hold,
+// not with the number of outputs, unless leaves are dense.
+#include <mutex>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+
+#include "base/parallel.h"
+#include "forest/forest.h"
+#include "forest/ranking.h"
+#include "forest/score_block.h"
+#include "leaves/payload_sums.h"
+
+namespace polyleaf {
+namespace {
+
+// Neighbouring trees whose leaves are of one kind, as ranges that are counted from the first tree.
+std::vector<TreeRange> runs_of(const PlacedLeaves* trees, int32_t n_trees) {
+  std::vector<TreeRange> runs;
+  for (int32_t t = 0; t < n_trees; ++t)
+    if (t > 0 && trees[t].leaves->kind == trees[t - 1].leaves->kind)
+      ++runs.back().last;
+    else
+      runs.push_back({t, t + 1});
+  return runs;
+}
+
+// The outputs that rank first among those that no leaf of a row holds: their score is that of the sum 0. `n`
+// of them are enough where a row holds n - k outputs.
+struct Unheld {
+  std::vector<int32_t> outputs;  // by rank
+  std::vector<double> scores;
+
+  Unheld(const ScoreUnit& unit, int32_t n_outputs, int64_t n) {
+    if (unit.base == nullptr) return;
+    std::vector<double> all(n_outputs);
+    for (int32_t k = 0; k < n_outputs; ++k) all[k] = unit(k, 0.0f);
+    n = std::min<int64_t>(n, n_outputs);
+    std::vector<int32_t> order(n_outputs);
+    std::iota(order.begin(), order.end(), 0);
+    const auto better = [&](int32_t a, int32_t b) { return all[a] > all[b] || (all[a] == all[b] && a < b); };
+    if (!std::is_sorted(order.begin(), order.end(), better)) {
+      if (n < n_outputs) std::nth_element(order.begin(), order.begin() + n, order.end(), better);
+      std::sort(order.begin(), order.begin() + n, better);
+    }
+    outputs.assign(order.begin(), order.begin() + n);
+    for (int32_t output : outputs) scores.push_back(all[output]);
+  }
+
+  void offer(const PayloadSums& sums, Ranking& ranking) const {
+    for (size_t i = 0; i < outputs.size(); ++i)
+      if (!sums.holds(outputs[i]) && !ranking.offer(outputs[i], scores[i])) return;
+  }
+};
+
+}  // namespace
+
+bool Forest::holds_few(TreeRange range) const {
+  bool any_named = false, any_for_all = false;
+  for (int32_t t = range.first; t < range.last; ++t) {
+    const bool named = placed_[t].leaves->kind->names_outputs;
+    any_named |= named;
+    any_for_all |= !named && placed_[t].output < 0;
+  }
+  return any_named && !any_for_all;
+}
+
+int64_t Forest::most_entries(TreeRange range) const {
+  int64_t most = 0;
+  for (int32_t t = range.first; t < range.last; ++t) most += std::max(1, entries_[t].leaves->most_entries());
+  return most;
+}
+
+// Ascending. Where no leaf is sparse, these are what every row holds.
+std::vector<int32_t> Forest::outputs_of_trees(TreeRange range) const {
+  std::vector<uint8_t> held(n_outputs_, 0);
+  for (int32_t t = range.first; t < range.last; ++t)
+    if (placed_[t].output >= 0)
+      held[placed_[t].output] = 1;
+    else
+      std::fill(held.begin(), held.end(), uint8_t{1});
+  std::vector<int32_t> outputs;
+  for (int32_t k = 0; k < n_outputs_; ++k)
+    if (held[k] != 0) outputs.push_back(k);
+  return outputs;
+}
+
+void Forest::for_sums(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,
+                      const Workers& workers, const SumsVisit& visit) const {
+  const int64_t most = most_entries(range);
+  double entries = 0;
+  for (int32_t t = range.first; t < range.last; ++t)
+    entries += static_cast<double>(entries_[t].leaves->n_entries()) / entries_[t].leaves->n_leaves();
+  const PayloadSums::Way way =
+      PayloadSums::choose(n_outputs_, static_cast<int64_t>(entries), most, codes.n_rows / workers.n_threads);
+  std::vector<std::unique_ptr<PayloadSums>> of_thread(workers.n_threads);
+  const int32_t n_trees = range.last - range.first;
+  const PlacedLeaves* trees = placed_.data() + range.first;
+  const std::vector<TreeRange> runs = runs_of(trees, n_trees);
+  for_leaves(codes, range, workers, [&](const BlockRows& rows, const uint32_t* leaves) {
+    auto& sums = of_thread[rows.thread];
+    if (sums == nullptr) sums = std::make_unique<PayloadSums>(way, n_outputs_, most);
+    for (int r = 0; r < rows.n_rows; ++r) {
+      const uint32_t* of_row = leaves + static_cast<int64_t>(r) * n_trees;
+      for (const TreeRange& run : runs)
+        trees[run.first].leaves->kind->add_to_sums(trees + run.first, run.last - run.first,
+                                                   of_row + run.first, features.from_row(rows.first + r),
+                                                   *sums);
+      visit(rows.first + r, rows.thread, *sums);
+      sums->clear();
+    }
+  });
+}
+
+void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features, const ScoreUnit& unit, int32_t k,
+                  int32_t* outputs, double* scores, TreeRange range, const Workers& workers) const {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  check(codes, features, range);
+  if (k < 1) throw std::invalid_argument("k must be at least 1, but is " + std::to_string(k) + ".");
+  std::vector<Ranking> rankings(workers.n_threads, Ranking(k));
+  const auto take = [&](int64_t row, Ranking& ranking) { ranking.take(outputs + row * k, scores + row * k); };
+  const bool with_unheld = unit.base != nullptr;
+  if (holds_few(range)) {
+    const Unheld unheld(unit, n_outputs_, k + most_entries(range));
+    for_sums(codes, features, range, workers, [&](int64_t row, int thread, PayloadSums& sums) {
+      Ranking& ranking = rankings[thread];
+      sums.all([&](const float* values, const int32_t* held, int32_t n) {
+        ranking.offer(values, held, n, unit, held == nullptr && !with_unheld);
+        if (held != nullptr) unheld.offer(sums, ranking);
+      });
+      take(row, ranking);
+    });
+    return;
+  }
+  const std::vector<int32_t> held = with_unheld ? std::vector<int32_t>() : outputs_of_trees(range);
+  const bool all = with_unheld || held.size() == static_cast<size_t>(n_outputs_);
+  const auto n_held = static_cast<int32_t>(held.size());
+  std::vector<std::vector<float>> of_held(rankings.size(), std::vector<float>(all ? 0 : n_held));
+  for_score_blocks(codes, features, nullptr, range, workers, [&](const BlockRows& rows, ScoreBlock& block) {
+    block.use(false);
+    Ranking& ranking = rankings[rows.thread];
+    for (int r = 0; r < rows.n_rows; ++r) {
+      const float* sums = block.row(r);
+      if (all) {
+        ranking.offer(sums, nullptr, n_outputs_, unit, false);
+      } else {
+        float* few = of_held[rows.thread].data();
+        for (int32_t i = 0; i < n_held; ++i) few[i] = sums[held[i]];
+        ranking.offer(few, held.data(), n_held, unit, false);
+      }
+      take(rows.first + r, ranking);
+    }
+  });
+}
+
+CompressedRows Forest::label_scores(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,
+                                    const Workers& workers) const {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  check(codes, features, range);
+  CompressedRows result;
+  result.begin.assign(codes.n_rows + 1, 0);
+  if (range.first == range.last) return result;
+  if (!holds_few(range))
+    throw std::invalid_argument(
+        "Scores can be sparse only where leaves are: these trees have leaves that hold all outputs, or none "
+        "has sparse leaves. Use the dense scores.");
+  // Each thread keeps what its rows hold, one row after another, until all sizes are known.
+  struct Part {
+    std::vector<int32_t> outputs;
+    std::vector<float> values;
+    std::vector<int64_t> rows;
+  };
+  std::vector<Part> parts(workers.n_threads);
+  for_sums(codes, features, range, workers, [&](int64_t row, int thread, PayloadSums& sums) {
+    Part& part = parts[thread];
+    const auto before = static_cast<int64_t>(part.outputs.size());
+    sums.ascending([&](int32_t output, float sum) {
+      part.outputs.push_back(output);
+      part.values.push_back(sum);
+    });
+    part.rows.push_back(row);
+    result.begin[row + 1] = static_cast<int64_t>(part.outputs.size()) - before;
+  });
+  std::partial_sum(result.begin.begin(), result.begin.end(), result.begin.begin());
+  result.outputs.resize(result.begin.back());
+  result.values.resize(result.begin.back());
+  parallel_for(workers, static_cast<int64_t>(parts.size()), [&](int64_t task, int) {
+    int64_t from = 0;
+    for (int64_t row : parts[task].rows) {
+      const int64_t to = result.begin[row], n = result.begin[row + 1] - to;
+      std::copy_n(parts[task].outputs.data() + from, n, result.outputs.data() + to);
+      std::copy_n(parts[task].values.data() + from, n, result.values.data() + to);
+      from += n;
+    }
+  });
+  return result;
+}
+
+}  // namespace polyleaf

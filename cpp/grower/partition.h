@@ -1,0 +1,149 @@
+// Rows by node: the words of a node's rows, tile by tile, their ids, and their cells of sparse features lie
+// next to each other. A split moves them to the children and keeps their order (stable), so nothing depends
+// on how rows are cut into blocks.
+//
+// Owns: the copies of words, ids and sparse cells, reused over trees. Must not know: derivatives, trees, how
+// splits are found.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/code.h"
+#include "base/isa.h"
+#include "base/workers.h"
+#include "data/bins.h"
+#include "data/sample.h"
+
+namespace polyleaf {
+
+// Where one code of a tile's slot goes. Numeric: left when ((code + offset) & mask) <= threshold, which with
+// offset 1 wraps the missing code (the largest) to zero: no branch for missing values.
+struct Route {
+  int slot = 0;
+  int offset = 0;
+  int mask = 255;
+  int threshold = 0;
+  const uint64_t* set = nullptr;  // categorical: 256 bits over the tile's codes
+};
+
+struct PartitionKernels {
+  // bits[i / 8] bit i % 8: row i goes left. Returns how many do. Writes (n + 7) / 8 bytes.
+  int64_t (*decide)(const uint64_t* words, int64_t n, const Route& route, uint8_t* bits);
+  void (*move_words)(const uint64_t* from, const uint8_t* bits, int64_t n, uint64_t* left, int64_t n_left,
+                     uint64_t* right);
+  void (*move_ids)(const uint32_t* from, const uint8_t* bits, int64_t n, uint32_t* left, int64_t n_left,
+                   uint32_t* right);
+  // The same for row ids first, first + 1, ... that were never written down.
+  void (*number_ids)(uint32_t first, const uint8_t* bits, int64_t n, uint32_t* left, int64_t n_left,
+                     uint32_t* right);
+  // ranks[i]: how many of the first 64 i rows go left; for 0 <= i <= n / 64.
+  void (*rank)(const uint8_t* bits, int64_t n, uint32_t* ranks);
+  // Cells to the side of their rows, whose places are counted anew there.
+  void (*move_entries)(const Cell* from, int64_t n, const uint8_t* bits, const uint32_t* ranks, Cell* left,
+                       Cell* right);
+  // out[i] = words[ids[i]]
+  void (*gather_words)(const uint64_t* words, const uint32_t* ids, int64_t n, uint64_t* out);
+};
+POLYLEAF_DECLARE_KERNELS(PartitionKernels, partition_kernels)
+
+// The rows of one node: places [begin, end) of one copy, and places [first_entry, last_entry) of its cells of
+// sparse features.
+struct RowRange {
+  int64_t begin = 0, end = 0;
+  int copy = 0;  // 0: the root's; 1 or 2 below it, in turn
+  int64_t first_entry = 0, last_entry = 0;
+  int64_t size() const { return end - begin; }
+};
+
+// Cells of one node.
+struct CellRange {
+  const Cell* begin = nullptr;
+  const Cell* end = nullptr;
+  int64_t size() const { return end - begin; }
+};
+
+class Partition {
+ public:
+  Partition(const Bins& bins, const Workers& workers);
+
+  Partition(const Partition&) = delete;
+  Partition& operator=(const Partition&) = delete;
+
+  // The root's rows: the sample. Only the words of `tiles` will be asked for.
+  RowRange start(const RowSample& sample, const std::vector<int>& tiles);
+
+  // Whether the tree's rows are those of `sample`.
+  bool has(const RowSample& sample) const;
+  // The rows of another sample, grouped by `leaf_of_row` (n_all), ascending in each group; a range per leaf.
+  std::vector<RowRange> regroup(const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves);
+
+  // One node and what parts its rows; `divide` finds `left` and `right`.
+  struct Division {
+    RowRange rows;
+    int feature = -1;
+    int threshold = -1;    // last code that goes left; -1: `set` tells
+    CategorySet set = {};  // codes that go left, as the model sees them
+    bool missing_left = false;
+    bool with_words = true;  // false: only ids move, the children's words and cells are never read
+    RowRange left, right;
+  };
+  void divide(std::vector<Division>& divisions);
+  // Which of the division's rows first .. last - 1 (counted from the first of its range) go left: bit i % 8
+  // of bits[i / 8] is that of row first + i. Returns how many do.
+  int64_t decide(const Division& division, int64_t first, int64_t last, uint8_t* bits) const;
+
+  // Of the first row of a range; word i is that of the i-th row.
+  const uint64_t* words(const RowRange& rows, int tile) const { return copy(rows.copy, tile) + rows.begin; }
+  // Row ids of a range; nullptr where row i of the range is row begin + i.
+  const uint32_t* ids(const RowRange& rows) const {
+    return rows.copy == 0 && !is_sample_ ? nullptr : ids_[rows.copy].data() + rows.begin;
+  }
+
+  // Cells of the sparse features numbered `first` .. `last` - 1, in the order of cells.h; `row` is the
+  // place among the rows of the range.
+  CellRange entries(const RowRange& rows, int64_t first, int64_t last) const;
+  // One feature's codes of the rows of a range, 255 where missing.
+  void codes(const RowRange& rows, int feature, uint8_t* out) const;
+
+  const Bins& bins() const { return bins_; }
+  const RowSample& sample() const { return sample_; }
+  const std::vector<int>& tiles() const { return tiles_; }
+
+ private:
+  const uint64_t* copy(int copy, int tile) const {
+    return copy == 0 && !is_sample_ ? bins_.words(tile) : words_[copy][tile].data();
+  }
+  void take(const RowSample& sample);
+  void gather_root();
+  Route route_of(const Division& division, CategorySet& set) const;
+  CellRange cell_range(const RowRange& rows) const;
+  void group_entries(std::vector<RowRange>& groups);
+  int64_t decide_cells(const Division& division, int64_t first, int64_t last, uint8_t* bits) const;
+  // A block of one division's cells, and where it goes.
+  struct EntryPiece {
+    size_t division;
+    const uint8_t* bits;    // of the division's rows
+    const uint32_t* ranks;  // the same
+    CellRange entries;
+    int64_t n_left = 0, left_to = 0, right_to = 0;
+  };
+  void divide_entries(std::vector<Division>& divisions);
+  std::vector<EntryPiece> entry_pieces_of(const std::vector<Division>& divisions);
+  static void place_entries(std::vector<EntryPiece>& pieces, std::vector<Division>& divisions);
+
+  const Bins& bins_;
+  const Workers workers_;
+  RowSample sample_;
+  bool is_sample_ = false;      // copy 0 has words and ids of its own
+  std::vector<uint32_t> rows_;  // of the sample
+  std::vector<int> tiles_;
+  std::vector<Buffer<uint64_t>> words_[3];  // per tile; [0] only where is_sample_
+  Buffer<uint32_t> ids_[3];
+  Buffer<Cell> entries_[3];  // [0] only where is_sample_
+  Buffer<uint8_t> bits_;     // of the divisions, one after another; each begins at a multiple of 64 rows
+  Buffer<uint32_t> ranks_;   // rows that go left before each 64 of them
+  int64_t n_entries_ = 0;    // of the root
+};
+
+}  // namespace polyleaf

@@ -1,0 +1,118 @@
+// A search finds the best split of nodes. The grower asks it once per batch of nodes and knows nothing of
+// channels, scores or derivatives; a search knows nothing of schedules, leaves or what becomes of a tree.
+//
+// To add a search: derive from `Search`, and bind it as an object of its own (bindings/bind_searches.cpp),
+// which the grower is handed.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "base/code.h"
+#include "base/rng.h"
+#include "base/settings.h"
+#include "grower/node_state.h"
+#include "grower/partition.h"
+
+namespace polyleaf {
+
+constexpr double kLeastRelativeGain = 1.0 / (1 << 20);  // below this float32 cannot tell gain from rounding
+
+// What a search is told about a node.
+struct SearchNode {
+  int32_t id = 0;
+  int32_t depth = 0;
+  RowRange rows;      // those that lie here: what is read
+  int64_t count = 0;  // rows of the node, wherever they lie: what decides
+  NodeState state;    // its parent's, unless the search has narrowed it
+};
+
+// The best split of a node; feature < 0: none that is admissible.
+struct Choice {
+  double gain = 0;
+  int32_t feature = -1;
+  int32_t threshold = -1;  // last code that goes left; -1: `set` tells
+  bool missing_left = false;
+  CategorySet set = {};  // codes that go left, as the model sees them (missing is 255)
+  int64_t n_left = 0;    // rows that go left, wherever they lie
+};
+
+// One tree as searches see it: its rows, its settings, and the features that nodes may use.
+class SearchScope {
+ public:
+  // features: n_features flags, or nullptr for all.
+  void start(const Partition& partition, const GrowConfig& config, const uint8_t* features) {
+    partition_ = &partition;
+    config_ = &config;
+    const Bins& bins = partition.bins();
+    features_.assign(bins.n_features(), 1);
+    if (features != nullptr) std::copy(features, features + bins.n_features(), features_.begin());
+    tiles_.clear();
+    for (int t = 0; t < bins.n_tiles(); ++t) {
+      const Tile& tile = bins.tile(t);
+      if (std::any_of(tile.features, tile.features + tile.n_features,
+                      [&](int f) { return features_[f] != 0; }))
+        tiles_.push_back(t);
+    }
+  }
+
+  const Partition& partition() const { return *partition_; }
+  const Bins& bins() const { return partition_->bins(); }
+  const GrowConfig& config() const { return *config_; }
+  const std::vector<uint8_t>& features() const { return features_; }
+  // Tiles with a feature that the tree may use.
+  const std::vector<int>& tiles() const { return tiles_; }
+  // What a node's best split is looked for in: those, and groups of sparse features.
+  int n_parts() const { return static_cast<int>(tiles_.size()) + bins().cells().n_groups(); }
+
+  // Whether a node may have children at all.
+  bool can_split(int32_t depth, int64_t count) const {
+    const int64_t least = std::max(1, config_->split.min_child_samples);
+    return (config_->max_depth < 0 || depth < config_->max_depth) && count >= 2 * least;
+  }
+  bool can_split(const SearchNode& node) const { return can_split(node.depth, node.count); }
+
+  // The ceil(fraction * m) of the tree's m features with the smallest hash of (seed, node, feature).
+  std::vector<uint8_t> features_of(int32_t node) const {
+    if (config_->colsample_bynode >= 1.0) return features_;
+    std::vector<uint8_t> allowed = features_;
+    std::vector<std::pair<uint64_t, int>> order;
+    for (size_t f = 0; f < features_.size(); ++f)
+      if (features_[f]) order.emplace_back(hash(config_->seed, node, static_cast<int>(f)), f);
+    const size_t keep =
+        static_cast<size_t>(std::ceil(config_->colsample_bynode * static_cast<double>(order.size())));
+    std::nth_element(order.begin(), order.begin() + keep, order.end());
+    for (size_t i = keep; i < order.size(); ++i) allowed[order[i].second] = 0;
+    return allowed;
+  }
+
+ private:
+  const Partition* partition_ = nullptr;
+  const GrowConfig* config_ = nullptr;
+  std::vector<uint8_t> features_;
+  std::vector<int> tiles_;
+};
+
+class Search {
+ public:
+  virtual ~Search() = default;
+
+  // Rows that the next tree, or the next layer, is grown on.
+  virtual const RowSample& sample() const = 0;
+  // Width of a node's output gains.
+  virtual int n_outputs() const = 0;
+  // A new tree, of which there is the root. The scope stays valid until the tree is finished.
+  virtual void start(const SearchScope& scope, const SearchNode& root) = 0;
+  // Finds the best splits of the root, or of children in pairs (left, right). `renewed`: derivatives, or the
+  // rows of nodes, have changed since their parents were looked at, so that nothing of a parent's sums holds.
+  virtual void evaluate(const std::vector<SearchNode>& nodes, bool renewed, std::vector<Choice>& choices) = 0;
+  // The choice found for `parent` is taken: `left` and `right` are its children, whose states, still those of
+  // the parent, it may narrow. Writes what each output adds to gain * n_outputs.
+  virtual void split(int32_t parent, SearchNode& left, SearchNode& right, float* output_gain) = 0;
+  // Summed curvature of the root after `start`, or of a node that the last `split` made; mean over outputs.
+  virtual double cover(int32_t node) const = 0;
+};
+
+}  // namespace polyleaf

@@ -1,0 +1,65 @@
+#include "leaves/topk_block.h"
+
+#include "leaves/block_arrays.h"
+#include "leaves/payload_sums.h"
+
+namespace polyleaf {
+namespace {
+
+// Trees ahead whose leaves are fetched into the cache.
+constexpr int32_t kAhead = 6;
+
+void add(const LeafView& leaves, const uint32_t* leaf_of_row, int64_t n, RowFeatures, float* scores,
+         int64_t row_step) {
+  for (int64_t r = 0; r < n; ++r) {
+    float* out = scores + r * row_step;
+    for (int64_t e = leaves.begin[leaf_of_row[r]], end = leaves.begin[leaf_of_row[r] + 1]; e < end; ++e)
+      out[leaves.index[e]] += leaves.values[e];
+  }
+}
+
+void prefetch(const LeafView& view, uint32_t leaf) {
+  const int64_t begin = view.begin[leaf], end = view.begin[leaf + 1];
+  for (int64_t e = begin; e < end; e += 16) {
+    __builtin_prefetch(view.index + e);
+    __builtin_prefetch(view.values + e);
+  }
+}
+
+void add_to_sums(const PlacedLeaves* trees, int32_t n_trees, const uint32_t* leaves, RowFeatures,
+                 PayloadSums& sums) {
+  for (int32_t t = 0; t < n_trees; ++t) {
+    if (t + kAhead < n_trees) prefetch(*trees[t + kAhead].leaves, leaves[t + kAhead]);
+    const LeafView& view = *trees[t].leaves;
+    const int64_t begin = view.begin[leaves[t]], end = view.begin[leaves[t] + 1];
+    sums.add(view.index + begin, view.values + begin, end - begin);
+  }
+}
+
+AddLeaves adder() {
+  return add;
+}
+
+}  // namespace
+
+const LeafKind kTopk{.name = "sparse",
+                     .names_outputs = true,
+                     .adder = adder,
+                     .add_trees = nullptr,
+                     .add_to_sums = add_to_sums};
+
+TopkLeaves::TopkLeaves(const int64_t* begin, int64_t n_leaves, const int32_t* outputs, const float* values,
+                       int64_t n_entries, int64_t n_outputs) {
+  check_sizes(n_leaves, n_outputs);
+  most_entries_ = check_entries(begin, n_leaves, outputs, n_entries, n_outputs, "output");
+  check_finite(values, n_entries, "values");
+  n_leaves_ = static_cast<int32_t>(n_leaves);
+  view_.kind = &kTopk;
+  view_.n_columns = static_cast<int32_t>(n_outputs);
+  view_.begin = keep(begin_, begin, n_leaves + 1);
+  view_.index = keep(outputs_, outputs, n_entries);
+  view_.values = keep(values_, values, n_entries);
+  for (int64_t e = 0; e < n_entries; ++e) values_[e] += 0.0f;
+}
+
+}  // namespace polyleaf

@@ -1,0 +1,555 @@
+// The losses themselves: one struct each, and at the end the tables of them.
+//
+// A struct says its name, the names of its numbers, where it has any, and the formulas. An element-wise loss
+// has scalar functions, which the loop around them vectorises: `gradient`, if its curvature is 1, else
+// `derivative`, which gives both; and `loss`. Their last argument is the number of the output (a level, the
+// weight of positives).
+//
+// Derivatives are float32; losses are float64 sums of float32 transcendentals, so squares of large residuals
+// do not overflow. No loss meets NaN or infinity for finite raw scores and targets.
+#include "losses/objectives.h"
+
+#include "losses/kernels/vector_math.h"
+
+namespace polyleaf::POLYLEAF_ISA_NAMESPACE {
+namespace {
+
+// Below this a curvature says nothing: p (1 - p) underflows to 0 for |raw| > 87, and a leaf of such rows
+// would divide by zero when lambda is 0.
+constexpr float kLeastCurvature = 1e-16f;
+// Parts of log-link gradients are cut here, so that y * e^-z stays finite and can still be multiplied by a
+// weight.
+constexpr float kLargestPart = 1e30f;
+
+struct Derivative {
+  float g, h;
+};
+
+// l = (z - y)^2 / 2
+struct SquaredError {
+  static constexpr const char* kName = "squared_error";
+  float gradient(float z, float y, float) const { return z - y; }
+  double loss(float z, float y, float) const {
+    const double r = double(z) - double(y);
+    return 0.5 * r * r;
+  }
+};
+
+// l = |z - y|; the curvature 1 is a scale for the split search, leaves are renewed by the median.
+struct AbsoluteError {
+  static constexpr const char* kName = "absolute_error";
+  float gradient(float z, float y, float) const { return (z > y ? 1.0f : 0.0f) - (z < y ? 1.0f : 0.0f); }
+  double loss(float z, float y, float) const {
+    const double r = double(z) - double(y);
+    return r < 0 ? -r : r;
+  }
+};
+
+// l = level * (y - z) where y > z, (1 - level) * (z - y) elsewhere
+struct Quantile {
+  static constexpr const char* kName = "quantile";
+  float gradient(float z, float y, float level) const {
+    return (z > y ? 1.0f - level : 0.0f) - (z < y ? level : 0.0f);
+  }
+  double loss(float z, float y, float level) const {
+    const double r = double(y) - double(z);
+    return r > 0 ? double(level) * r : (double(level) - 1.0) * r;
+  }
+};
+
+// l = r^2 / 2 where |r| <= delta, delta * (|r| - delta / 2) elsewhere. The curvature 1 is an upper bound, so
+// a Newton step never overshoots.
+struct Huber {
+  static constexpr const char* kName = "huber";
+  static constexpr const char* kParameters[] = {"delta"};
+  float delta;
+  explicit Huber(const LossNumbers& numbers) : delta(numbers[0]) {}
+  float gradient(float z, float y, float) const { return at_least(at_most(z - y, delta), -delta); }
+  double loss(float z, float y, float) const {
+    double r = double(z) - double(y);
+    r = r < 0 ? -r : r;
+    const double inside = r < double(delta) ? r : double(delta);
+    return inside * (r - 0.5 * inside);
+  }
+};
+
+// Deviances with a log link, variance = mean^p, p in [1, 2]. With the model's part b = e^((2-p) z) and the
+// data's part s = y e^((1-p) z) the gradient is b - s, and the curvature a mixture of b and s. kPower 1:
+// Poisson (s = y), 2: Gamma (b = 1), 0: Tweedie.
+template <int kPower>
+struct LogLinkOf {
+  float one_minus_p, two_minus_p, model_curvature, data_curvature;
+  double inverse_one, inverse_two;  // 1 / (1 - p), 1 / (2 - p); Tweedie only
+  explicit LogLinkOf(const LossNumbers& numbers)
+      : one_minus_p(1.0f - numbers[0]),
+        two_minus_p(2.0f - numbers[0]),
+        model_curvature(numbers[1]),
+        data_curvature(numbers[2]),
+        inverse_one(1.0 / double(one_minus_p)),
+        inverse_two(1.0 / double(two_minus_p)) {}
+  float model(float z) const {
+    return kPower == 2 ? 1.0f : at_most(exp_saturating(two_minus_p * z), kLargestPart);
+  }
+  float data(float z, float y) const {
+    return kPower == 1 ? y : at_most(y * exp_saturating(one_minus_p * z), kLargestPart);
+  }
+  Derivative derivative(float z, float y, float) const {
+    const float b = model(z), s = data(z, y);
+    return {b - s, at_least(model_curvature * b + data_curvature * s, kLeastCurvature)};
+  }
+  double loss(float z, float y, float) const {
+    if constexpr (kPower == 1) return double(model(z)) - double(y) * double(z);
+    if constexpr (kPower == 2) return double(data(z, y)) + double(z);
+    return double(model(z)) * inverse_two - double(data(z, y)) * inverse_one;
+  }
+};
+struct LogLink {
+  static constexpr const char* kName = "log_link";
+  static constexpr const char* kParameters[] = {"variance_power", "model_curvature", "data_curvature"};
+  template <class F>
+  static void choose(const LossNumbers& numbers, F&& f) {
+    const float two_minus_p = 2.0f - numbers[0];
+    if (two_minus_p == 1.0f) return f(LogLinkOf<1>(numbers));
+    if (two_minus_p == 0.0f) return f(LogLinkOf<2>(numbers));
+    f(LogLinkOf<0>(numbers));
+  }
+};
+
+// l = -s y ln p - (1 - y) ln(1 - p), p = 1 / (1 + e^-z), y in [0, 1], s the weight of positives
+struct Logistic {
+  static constexpr const char* kName = "logistic";
+  Derivative derivative(float z, float y, float positive) const {
+    // The smaller of p and 1 - p is e / (1 + e): computed so, it keeps its digits.
+    const float e = exp_saturating(-magnitude(z));
+    const float larger = 1.0f / (1.0f + e), smaller = e * larger;
+    const float p = z < 0 ? smaller : larger, not_p = z < 0 ? larger : smaller;
+    const float sy = positive * y, ny = 1.0f - y;
+    return {ny * p - sy * not_p, at_least((ny + sy) * (larger * smaller), kLeastCurvature)};
+  }
+  double loss(float z, float y, float positive) const {
+    const double rest = double(log1p_unit(exp_saturating(-magnitude(z))));
+    const double minus_log_p = (z < 0 ? -double(z) : 0.0) + rest,
+                 minus_log_not_p = (z < 0 ? 0.0 : double(z)) + rest;
+    return double(positive) * double(y) * minus_log_p + (1.0 - double(y)) * minus_log_not_p;
+  }
+};
+
+// l = max(0, 1 - t z)^2 / 2 with t = 2 y - 1 in {-1, +1}. The curvature 1 is an upper bound, reached inside
+// the margin.
+struct SquaredHinge {
+  static constexpr const char* kName = "squared_hinge";
+  float gradient(float z, float y, float) const {
+    const float t = 2.0f * y - 1.0f;
+    return -t * at_least(1.0f - t * z, 0.0f);
+  }
+  double loss(float z, float y, float) const {
+    const double margin = 1.0 - (2.0 * double(y) - 1.0) * double(z);
+    return margin > 0 ? 0.5 * margin * margin : 0.0;
+  }
+};
+
+template <class L>
+constexpr bool kUnitCurvature = requires(const L loss) { loss.gradient(0.0f, 0.0f, 0.0f); };
+
+// Calls f with the loss of these numbers.
+template <class L, class F>
+void with(const LossNumbers& numbers, F&& f) {
+  if constexpr (requires { L::choose(numbers, f); })
+    L::choose(numbers, f);
+  else if constexpr (requires { L::kParameters; })
+    f(L(numbers));
+  else
+    f(L());
+}
+
+template <class L>
+void derivatives(const LossNumbers& numbers, const LossChunk& chunk, float* g_out, float* h_out) {
+  const float* __restrict raw = chunk.raw, * __restrict target = chunk.target;
+  const float* __restrict offset = chunk.offset, * __restrict parameter = chunk.parameter;
+  float* __restrict g = g_out, * __restrict h = h_out;
+  const int64_t n = chunk.n;
+  with<L>(numbers, [&](auto loss) {
+    if constexpr (kUnitCurvature<decltype(loss)>) {
+      for (int64_t i = 0; i < n; ++i) g[i] = loss.gradient(raw[i] + offset[i], target[i], parameter[i]);
+    } else if (h == nullptr) {
+      for (int64_t i = 0; i < n; ++i) g[i] = loss.derivative(raw[i] + offset[i], target[i], parameter[i]).g;
+    } else {
+      for (int64_t i = 0; i < n; ++i) {
+        const Derivative d = loss.derivative(raw[i] + offset[i], target[i], parameter[i]);
+        g[i] = d.g;
+        h[i] = d.h;
+      }
+    }
+  });
+}
+
+template <class L>
+void losses(const LossNumbers& numbers, const LossChunk& chunk, double* out) {
+  const float* __restrict raw = chunk.raw, * __restrict target = chunk.target;
+  const float* __restrict offset = chunk.offset, * __restrict parameter = chunk.parameter;
+  double* __restrict loss_out = out;
+  const int64_t n = chunk.n;
+  with<L>(numbers, [&](auto loss) {
+    for (int64_t i = 0; i < n; ++i) loss_out[i] = loss.loss(raw[i] + offset[i], target[i], parameter[i]);
+  });
+}
+
+constexpr int kLanes = 16;
+
+// Losses of classes work on 16 rows at a time, transposed: scores[k * 16 + lane] for class k of row `lane`.
+// Every step is then one vector operation for any number of classes, and sums over classes run in order of
+// class. Reads up to 16 rows (the last one fills the lanes left over) and adds the offset.
+inline void read_group(const ClassChunk& chunk, int64_t first, float* scores_out) {
+  const int64_t n_outputs = chunk.n_outputs;
+  float* __restrict scores = scores_out;
+  // In squares of 16 x 16, so that thousands of classes do not stride through more lines than the cache
+  // holds.
+  for (int64_t begin = 0; begin < n_outputs; begin += kLanes) {
+    const int64_t end = begin + kLanes < n_outputs ? begin + kLanes : n_outputs;
+    for (int j = 0; j < kLanes; ++j) {
+      const int64_t row = first + j < chunk.n_rows ? first + j : chunk.n_rows - 1;
+      const float* __restrict raw = chunk.raw + row * n_outputs;
+      for (int64_t k = begin; k < end; ++k) scores[k * kLanes + j] = raw[k];
+    }
+  }
+  for (int64_t k = 0; k < n_outputs; ++k) {
+    const float offset = chunk.offset[k];
+    for (int j = 0; j < kLanes; ++j) scores[k * kLanes + j] += offset;
+  }
+}
+
+// The inverse of `read_group`, without the offset.
+inline void write_group(const float* scores, int64_t n_rows, int64_t n_outputs, float* rows) {
+  for (int64_t begin = 0; begin < n_outputs; begin += kLanes) {
+    const int64_t end = begin + kLanes < n_outputs ? begin + kLanes : n_outputs;
+    for (int64_t j = 0; j < n_rows; ++j) {
+      float* __restrict row = rows + j * n_outputs;
+      for (int64_t k = begin; k < end; ++k) row[k] = scores[k * kLanes + j];
+    }
+  }
+}
+
+inline int64_t rows_of_group(const ClassChunk& chunk, int64_t first) {
+  return chunk.n_rows - first < kLanes ? chunk.n_rows - first : kLanes;
+}
+
+struct SoftmaxGroup {
+  float largest[kLanes];
+  float sum[kLanes];
+};
+
+// Leaves e^(score - largest) in `chunk.scratch`.
+inline void softmax_group(const ClassChunk& chunk, int64_t first, SoftmaxGroup& group) {
+  const int64_t n_outputs = chunk.n_outputs;
+  float* __restrict scores = chunk.scratch;
+  read_group(chunk, first, scores);
+  float largest[kLanes], sum[kLanes], part[kLanes];
+  for (int j = 0; j < kLanes; ++j) largest[j] = scores[j];
+  for (int64_t k = 0; k < n_outputs; ++k)
+    for (int j = 0; j < kLanes; ++j) largest[j] = at_least(largest[j], scores[k * kLanes + j]);
+  // The sum is kept in parts of 16 classes, so its error does not grow with thousands of them.
+  for (int j = 0; j < kLanes; ++j) sum[j] = 0.0f;
+  for (int64_t begin = 0; begin < n_outputs; begin += kLanes) {
+    const int64_t end = begin + kLanes < n_outputs ? begin + kLanes : n_outputs;
+    for (int j = 0; j < kLanes; ++j) part[j] = 0.0f;
+    for (int64_t k = begin; k < end; ++k)
+      for (int j = 0; j < kLanes; ++j) {
+        const float e = exp_saturating(scores[k * kLanes + j] - largest[j]);
+        scores[k * kLanes + j] = e;
+        part[j] += e;
+      }
+    for (int j = 0; j < kLanes; ++j) sum[j] += part[j];
+  }
+  for (int j = 0; j < kLanes; ++j) {
+    group.largest[j] = largest[j];
+    group.sum[j] = sum[j];
+  }
+}
+
+// Leaves the probabilities in `chunk.scratch`.
+inline void probability_group(const ClassChunk& chunk, int64_t first) {
+  SoftmaxGroup group;
+  softmax_group(chunk, first, group);
+  float* __restrict p = chunk.scratch;
+  float inverse[kLanes];
+  for (int j = 0; j < kLanes; ++j) inverse[j] = 1.0f / group.sum[j];
+  for (int64_t k = 0; k < chunk.n_outputs; ++k)
+    for (int j = 0; j < kLanes; ++j) p[k * kLanes + j] *= inverse[j];
+}
+
+// Rows of a packed matrix are written 16 entries at a time: what runs past the end of one is written again by
+// the next, so the inner loop has no remainder. Up to 15 floats behind `out` are overwritten.
+inline void softmax_hessian(const float* p, const float* others, int64_t n_outputs, float* out) {
+  for (int64_t i = 0, at = 0; i < n_outputs; at += ++i) {
+    const float minus = -p[i];
+    for (int64_t begin = 0; begin < i; begin += kLanes)
+      for (int j = 0; j < kLanes; ++j) out[at + begin + j] = minus * p[begin + j];
+    out[at + i] = at_least(p[i] * others[i * kLanes], kLeastCurvature);
+  }
+}
+
+// l = ln sum of e^score - score of the class. `factor`: the diagonal is taken as factor * p (1 - p); 0: as
+// |p - y|.
+struct Softmax {
+  static constexpr const char* kName = "softmax";
+  static constexpr const char* kParameters[] = {"factor"};
+
+  static void derivatives(const LossNumbers& numbers, const ClassChunk& chunk, float* g, float* h) {
+    const int64_t n_outputs = chunk.n_outputs;
+    const float factor = numbers[0];
+    for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
+      probability_group(chunk, first);
+      write_group(chunk.scratch, rows_of_group(chunk, first), n_outputs, g + first * n_outputs);
+    }
+    // Row-major again; what follows is flat.
+    const int64_t n = chunk.n_rows * n_outputs;
+    float* __restrict gradient = g, * __restrict hessian = h;
+    if (factor != 0.0f)
+      for (int64_t i = 0; i < n; ++i)
+        hessian[i] = at_least(factor * (gradient[i] * (1.0f - gradient[i])), kLeastCurvature);
+    for (int64_t i = 0; i < chunk.n_rows; ++i) gradient[i * n_outputs + chunk.label[i]] -= 1.0f;
+    if (factor == 0.0f)
+      for (int64_t i = 0; i < n; ++i) hessian[i] = at_least(magnitude(gradient[i]), kLeastCurvature);
+  }
+
+  // diag(p) - p p'. 1 - p is taken as the sum of the other probabilities, which keeps its digits where p is
+  // next to 1: the matrix then stays one whose rows sum to zero, positive semi-definite up to rounding.
+  static void hessians(const ClassChunk& chunk, float* g, float* h) {
+    const int64_t n_outputs = chunk.n_outputs, size = packed_size(n_outputs);
+    const float* __restrict p = chunk.scratch;
+    float* __restrict others = chunk.scratch + kLanes * n_outputs;
+    float* row = others + kLanes * n_outputs;
+    float* packed = row + n_outputs + kLanes;
+    for (int j = 0; j < kLanes; ++j) row[n_outputs + j] = 0.0f;
+    for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
+      probability_group(chunk, first);
+      float sum[kLanes] = {};
+      for (int64_t k = 0; k < n_outputs; ++k)
+        for (int j = 0; j < kLanes; ++j) {
+          others[k * kLanes + j] = sum[j];
+          sum[j] += p[k * kLanes + j];
+        }
+      for (int j = 0; j < kLanes; ++j) sum[j] = 0.0f;
+      for (int64_t k = n_outputs - 1; k >= 0; --k)
+        for (int j = 0; j < kLanes; ++j) {
+          others[k * kLanes + j] += sum[j];
+          sum[j] += p[k * kLanes + j];
+        }
+      for (int64_t j = 0; j < rows_of_group(chunk, first); ++j) {
+        float* gi = g + (first + j) * n_outputs;
+        for (int64_t k = 0; k < n_outputs; ++k) row[k] = p[k * kLanes + j];
+        __builtin_memcpy(gi, row, static_cast<size_t>(n_outputs) * sizeof(float));
+        gi[chunk.label[first + j]] -= 1.0f;
+        float* hi = h + (first + j) * size;
+        const bool no_room = (chunk.n_rows - 1 - first - j) * size < kLanes;  // what follows is not ours
+        softmax_hessian(row, others + j, n_outputs, no_room ? packed : hi);
+        if (no_room) __builtin_memcpy(hi, packed, static_cast<size_t>(size) * sizeof(float));
+      }
+    }
+  }
+
+  static void losses(const ClassChunk& chunk, double* out) {
+    SoftmaxGroup group;
+    for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
+      softmax_group(chunk, first, group);
+      for (int64_t j = 0; j < rows_of_group(chunk, first); ++j) {
+        const int64_t row = first + j, label = chunk.label[row];
+        const double z = double(chunk.raw[row * chunk.n_outputs + label] + chunk.offset[label]);
+        out[row] = double(log_normal(group.sum[j])) + (double(group.largest[j]) - z);
+      }
+    }
+  }
+};
+
+// What losses of code vectors have in common: of sixteen rows at a time `L::group` finds the factors, one a
+// row, and `L::rows` and `L::hessian` make derivatives of them. The factor is the loss.
+template <class L>
+struct CodedLoss {
+  static void derivatives(const LossNumbers&, const ClassChunk& chunk, float* g, float* h) {
+    float factors[kLanes];
+    for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
+      L::group(chunk, first, factors);
+      L::rows(chunk, first, factors, g, h);
+    }
+  }
+
+  static void hessians(const ClassChunk& chunk, float* g, float* h) {
+    const int64_t n_outputs = chunk.n_outputs, size = packed_size(n_outputs);
+    float factors[kLanes];
+    for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
+      L::group(chunk, first, factors);
+      L::rows(chunk, first, factors, g, nullptr);
+      for (int64_t j = 0; j < rows_of_group(chunk, first); ++j)
+        L::hessian(chunk.scratch + j, factors[j], chunk.label[first + j], n_outputs, h + (first + j) * size);
+    }
+  }
+
+  static void losses(const ClassChunk& chunk, double* out) {
+    float factors[kLanes];
+    for (int64_t first = 0; first < chunk.n_rows; first += kLanes) {
+      L::group(chunk, first, factors);
+      for (int64_t j = 0; j < rows_of_group(chunk, first); ++j) out[first + j] = double(factors[j]);
+    }
+  }
+};
+
+// l = e^(mean of the scores - score of the class): one factor a row, e.
+struct Exponential : CodedLoss<Exponential> {
+  static constexpr const char* kName = "exponential";
+
+  static void group(const ClassChunk& chunk, int64_t first, float* e) {
+    float* __restrict scores = chunk.scratch;
+    read_group(chunk, first, scores);
+    float sum[kLanes] = {}, own[kLanes] = {};
+    for (int64_t k = 0; k < chunk.n_outputs; ++k)
+      for (int j = 0; j < kLanes; ++j) sum[j] += scores[k * kLanes + j];
+    for (int64_t j = 0; j < rows_of_group(chunk, first); ++j)
+      own[j] = scores[chunk.label[first + j] * kLanes + j];
+    const float n_outputs = static_cast<float>(chunk.n_outputs);
+    for (int j = 0; j < kLanes; ++j)
+      e[j] = at_most(exp_saturating(sum[j] / n_outputs - own[j]), kLargestPart);
+  }
+
+  // Rows [first, first + 16) of the gradients and, unless it is nullptr, of the diagonal of the Hessians.
+  static void rows(const ClassChunk& chunk, int64_t first, const float* e, float* g, float* h) {
+    const int64_t n_outputs = chunk.n_outputs;
+    const float other = 1.0f / static_cast<float>(n_outputs), own = 1.0f - other;
+    for (int64_t j = 0; j < rows_of_group(chunk, first); ++j) {
+      const int64_t at = (first + j) * n_outputs, label = at + chunk.label[first + j];
+      for (int64_t k = at; k < at + n_outputs; ++k) g[k] = other * e[j];
+      g[label] = -(own * e[j]);
+      if (h == nullptr) continue;
+      for (int64_t k = at; k < at + n_outputs; ++k) h[k] = at_least((other * other) * e[j], kLeastCurvature);
+      h[label] = at_least((own * own) * e[j], kLeastCurvature);
+    }
+  }
+
+  // e v v', v the code of the class: 1 - 1 / K for itself, -1 / K for the others.
+  static void hessian(const float*, float e, int64_t label, int64_t n_outputs, float* packed) {
+    const float other = 1.0f / static_cast<float>(n_outputs), own = 1.0f - other;
+    const float plain = (other * other) * e, mixed = -((own * other) * e);
+    for (int64_t i = 0, at = 0; i < n_outputs; at += ++i) {
+      for (int64_t j = 0; j < i; ++j) packed[at + j] = i == label || j == label ? mixed : plain;
+      packed[at + i] = at_least(i == label ? (own * own) * e : plain, kLeastCurvature);
+    }
+  }
+};
+
+// l = sum over the other classes k of e^((score k - score of the class) / 2): a part for each of them, left
+// in `chunk.scratch`, 0 for the class itself; the factor of the row is their sum.
+struct ExponentialMargin : CodedLoss<ExponentialMargin> {
+  static constexpr const char* kName = "exponential_margin";
+
+  static void group(const ClassChunk& chunk, int64_t first, float* total) {
+    float* __restrict scores = chunk.scratch;
+    read_group(chunk, first, scores);
+    const int64_t n_rows = rows_of_group(chunk, first);
+    float own[kLanes] = {}, sum[kLanes] = {};
+    for (int64_t j = 0; j < n_rows; ++j) own[j] = scores[chunk.label[first + j] * kLanes + j];
+    for (int64_t k = 0; k < chunk.n_outputs; ++k)
+      for (int j = 0; j < kLanes; ++j) {
+        float& z = scores[k * kLanes + j];
+        z = at_most(exp_saturating(0.5f * (z - own[j])), kLargestPart);
+      }
+    for (int64_t j = 0; j < n_rows; ++j) scores[chunk.label[first + j] * kLanes + j] = 0.0f;
+    for (int64_t k = 0; k < chunk.n_outputs; ++k)
+      for (int j = 0; j < kLanes; ++j) sum[j] += scores[k * kLanes + j];
+    for (int j = 0; j < kLanes; ++j) total[j] = sum[j];
+  }
+
+  static void rows(const ClassChunk& chunk, int64_t first, const float* total, float* g, float* h) {
+    const int64_t n_outputs = chunk.n_outputs, n_rows = rows_of_group(chunk, first);
+    write_group(chunk.scratch, n_rows, n_outputs, g + first * n_outputs);
+    for (int64_t j = 0; j < n_rows; ++j) {
+      const int64_t at = (first + j) * n_outputs, label = at + chunk.label[first + j];
+      if (h != nullptr) {
+        for (int64_t k = at; k < at + n_outputs; ++k) h[k] = at_least(0.25f * g[k], kLeastCurvature);
+        h[label] = at_least(0.25f * total[j], kLeastCurvature);
+      }
+      for (int64_t k = at; k < at + n_outputs; ++k) g[k] *= 0.5f;
+      g[label] = -0.5f * total[j];
+    }
+  }
+
+  // The other classes couple with the class only. `e`: the parts of one row, 16 apart.
+  static void hessian(const float* e, float total, int64_t label, int64_t n_outputs, float* packed) {
+    for (int64_t i = 0, at = 0; i < n_outputs; at += ++i) {
+      for (int64_t j = 0; j < i; ++j)
+        packed[at + j] = i == label ? -0.25f * e[j * kLanes] : j == label ? -0.25f * e[i * kLanes] : 0.0f;
+      packed[at + i] = at_least(0.25f * (i == label ? total : e[i * kLanes]), kLeastCurvature);
+    }
+  }
+};
+
+void multiply(float* x, const float* weight, int64_t n) {
+  float* __restrict out = x;
+  for (int64_t i = 0; i < n; ++i) out[i] *= weight[i];
+}
+
+void add_weighted(const double* loss, const float* weight, int64_t n, double* sums) {
+  double total[kLanes] = {}, weights[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int j = 0; j < kLanes; ++j) {
+      const double w = double(weight[i + j]);
+      total[j] += w * loss[i + j];
+      weights[j] += w;
+    }
+  for (int j = 0; i + j < n; ++j) {
+    const double w = double(weight[i + j]);
+    total[j] += w * loss[i + j];
+    weights[j] += w;
+  }
+  for (int half = kLanes / 2; half > 0; half /= 2)
+    for (int j = 0; j < half; ++j) {
+      total[j] += total[j + half];
+      weights[j] += weights[j + half];
+    }
+  sums[0] += total[0];
+  sums[1] += weights[0];
+}
+
+void exp_array(const float* x, float* out, int64_t n) {
+  float* __restrict result = out;
+  for (int64_t i = 0; i < n; ++i) result[i] = exp_saturating(x[i]);
+}
+
+void log_array(const float* x, float* out, int64_t n) {
+  float* __restrict result = out;
+  for (int64_t i = 0; i < n; ++i) result[i] = log_normal(x[i]);
+}
+
+template <class L, class Kernels>
+constexpr Kernels named(Kernels kernels) {
+  kernels.name = L::kName;
+  if constexpr (requires { L::kParameters; }) {
+    const char** to = kernels.parameters;
+    for (const char* parameter : L::kParameters) *to++ = parameter;
+  }
+  return kernels;
+}
+
+template <class... L>
+constexpr LossKernels kLosses[] = {
+    named<L>(LossKernels{"", {}, kUnitCurvature<L>, derivatives<L>, losses<L>})...};
+template <class... L>
+constexpr ClassLossKernels kClassLosses[] = {
+    named<L>(ClassLossKernels{"", {}, L::derivatives, L::hessians, L::losses})...};
+
+template <class Kernels, int n>
+constexpr LossTable<Kernels> table(const Kernels (&losses)[n]) {
+  return {losses, n};
+}
+
+}  // namespace
+
+extern const ObjectiveKernels objective_kernels;
+const ObjectiveKernels objective_kernels{
+    table(kLosses<SquaredError, AbsoluteError, Quantile, Huber, LogLink, Logistic, SquaredHinge>),
+    table(kClassLosses<Softmax, Exponential, ExponentialMargin>),
+    multiply,
+    add_weighted,
+    exp_array,
+    log_array};
+
+}  // namespace polyleaf::POLYLEAF_ISA_NAMESPACE

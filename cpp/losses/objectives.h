@@ -1,0 +1,141 @@
+// Losses: gradient, curvature and mean loss of raw scores against targets; the sums behind base scores.
+//
+// Two shapes of loss exist here. Element-wise ones (`Loss`) see one raw score and one target at a time, so
+// any number of outputs is one flat array to them. Those of one of several classes (`ClassLoss`) see a row at
+// a time. A new one is a struct in kernels/objectives.cpp, a line in the table at its end, and a class in
+// src/polyleaf/objectives/ that has its name.
+//
+// Matrices are row-major (n_rows, n_outputs). `offset` (n_outputs) is added to the raw scores before the loss
+// sees them (the base score, where the loss could not take it off the target). Results are the same bits for
+// any number of threads and any instruction set.
+//
+// Owns: the mathematics of losses. Must not know: trees, boosting, how channels are quantised.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "base/isa.h"
+#include "base/packed.h"
+#include "base/workers.h"
+
+namespace polyleaf {
+
+// Rows, their weights (nullptr: all 1) and scores. `weight_columns`: 1 or n_outputs.
+struct LossInput {
+  int64_t n_rows = 0;
+  int64_t n_outputs = 0;
+  const float* raw = nullptr;
+  const float* target = nullptr;   // element-wise losses
+  const int32_t* label = nullptr;  // class losses: class ids in [0, n_outputs)
+  const float* weight = nullptr;
+  int64_t weight_columns = 0;
+  const float* offset = nullptr;     // n_outputs
+  const float* parameter = nullptr;  // n_outputs; element-wise losses
+};
+
+// What is compiled once per instruction set.
+struct LossChunk {
+  int64_t n = 0;  // elements
+  const float* raw = nullptr;
+  const float* target = nullptr;
+  const float* offset = nullptr;
+  const float* parameter = nullptr;
+};
+struct ClassChunk {
+  int64_t n_rows = 0;
+  int64_t n_outputs = 0;
+  const float* raw = nullptr;
+  const int32_t* label = nullptr;
+  const float* offset = nullptr;
+  float* scratch = nullptr;  // class_scratch(n_outputs)
+};
+// Floats that a chunk needs: two groups of 16 rows, a row and a packed Hessian, each to the next 16.
+inline int64_t class_scratch(int64_t n_outputs) {
+  return 2 * 16 * n_outputs + n_outputs + packed_size(n_outputs) + 3 * 16;
+}
+
+constexpr int kMostParameters = 3;
+// Numbers that a loss has throughout, in the order of their names.
+using LossNumbers = float[kMostParameters];
+
+struct LossKernels {
+  const char* name;
+  const char* parameters[kMostParameters];  // names; nullptr: no more
+  bool unit_curvature;  // 1 for every unweighted row and output: `h` then holds weights, or is not needed
+  void (*derivatives)(const LossNumbers& numbers, const LossChunk& chunk, float* g,
+                      float* h);  // h nullptr: g only
+  void (*losses)(const LossNumbers& numbers, const LossChunk& chunk, double* out);
+};
+struct ClassLossKernels {
+  const char* name;
+  const char* parameters[kMostParameters];
+  void (*derivatives)(const LossNumbers& numbers, const ClassChunk& chunk, float* g,
+                      float* h);  // h: diagonal
+  void (*hessians)(const ClassChunk& chunk, float* g, float* h);
+  void (*losses)(const ClassChunk& chunk, double* out);
+};
+template <class Kernels>
+struct LossTable {
+  const Kernels* first;
+  int n;
+};
+struct ObjectiveKernels {
+  LossTable<LossKernels> losses;
+  LossTable<ClassLossKernels> class_losses;
+  void (*multiply)(float* x, const float* weight, int64_t n);
+  // sums[0] += sum of loss * weight, sums[1] += sum of weight, in 16 lanes folded in a fixed order.
+  void (*add_weighted)(const double* loss, const float* weight, int64_t n, double* sums);
+  void (*exp)(const float* x, float* out, int64_t n);  // for tests
+  void (*log)(const float* x, float* out, int64_t n);  // for tests
+};
+POLYLEAF_DECLARE_KERNELS(ObjectiveKernels, objective_kernels)
+
+// One loss of a table, with its numbers.
+template <class Kernels, LossTable<Kernels> ObjectiveKernels::* kTable>
+class LossOf {
+ public:
+  using Parameters = std::map<std::string, float>;
+
+  // Throws std::invalid_argument where there is no such loss, or its parameters are others.
+  LossOf(const std::string& name, const Parameters& parameters);
+
+  // Of the instruction set in use.
+  const Kernels& kernels() const { return table().first[index_]; }
+  const LossNumbers& numbers() const { return numbers_; }
+  // The losses there are, each with the names of its parameters.
+  static std::map<std::string, std::vector<std::string>> known();
+
+ private:
+  static LossTable<Kernels> table() {
+    const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
+    return kernels.*kTable;
+  }
+
+  int index_;
+  LossNumbers numbers_ = {};
+};
+using Loss = LossOf<LossKernels, &ObjectiveKernels::losses>;
+using ClassLoss = LossOf<ClassLossKernels, &ObjectiveKernels::class_losses>;
+
+// Writes g (n_rows, n_outputs) and, unless it is nullptr, h (n_rows, h_columns). h_columns is n_outputs, or 1
+// where the curvature is unit and weights are per row.
+void derivatives(const Loss& loss, const LossInput& input, float* g, float* h, int64_t h_columns,
+                 const Workers& workers);
+// h (n_rows, n_outputs) is the diagonal.
+void derivatives(const ClassLoss& loss, const LossInput& input, float* g, float* h, const Workers& workers);
+// g as above, and h (n_rows, packed_size(n_outputs)): all second derivatives.
+void hessians(const ClassLoss& loss, const LossInput& input, float* g, float* h, const Workers& workers);
+
+// Weighted mean of the loss over rows and outputs (class losses: over rows); 0 where no row has weight.
+double mean_loss(const Loss& loss, const LossInput& input, const Workers& workers);
+double mean_loss(const ClassLoss& loss, const LossInput& input, const Workers& workers);
+
+// totals (2, n_columns): sums of weight * value, and of weight. Fixed blocks, added in order.
+template <class T>
+void weighted_totals(const T* values, int64_t n_rows, int64_t n_columns, const float* weight,
+                     int64_t weight_columns, double* totals, const Workers& workers);
+
+}  // namespace polyleaf

@@ -1,0 +1,34 @@
+// Histograms: integer sums of channels, per tile `[slot][bin][lane]` int32, and, where the layout keeps
+// counts apart,
+// `[slot][bin]` uint32. Building, subtracting and clearing are all they can do; what a lane means is not
+// known here.
+#pragma once
+#include <cstdint>
+
+#include "base/isa.h"
+#include "data/cells.h"
+
+namespace polyleaf {
+
+struct HistogramKernels {
+  // Adds the channels of `n` rows (contiguous, `lanes` int16 each) to the bins their words name.
+  void (*build)(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int log2_stride,
+                int lanes, int32_t* sums, uint32_t* counts);
+  // a -= b, elementwise.
+  void (*subtract)(int32_t* a, const int32_t* b, int64_t n);
+  // a += b, elementwise.
+  void (*add)(int32_t* a, const int32_t* b, int64_t n);
+  // Copies the channels of rows ids[0..n) next to each other.
+  void (*gather)(const int16_t* channels, const uint32_t* ids, int64_t n, int lanes, int16_t* out);
+  // out[lane] += channels of `n` contiguous rows.
+  void (*sum)(const int16_t* channels, int64_t n, int lanes, int32_t* out);
+  // Marks the bins that `n` rows touch: bit `bin` of touched[slot * 4 .. slot * 4 + 4).
+  void (*touch)(const uint64_t* words, int64_t n, int n_features, uint64_t* touched);
+  // Sums of the cells of one sparse feature (at least one, in their order; missing goes to bin `missing`):
+  // writes the bins that they name, adds to counts and to `all`, marks touched[0 .. 4).
+  void (*build_few)(const Cell* entries, int64_t n, const int16_t* channels, int lanes, int missing,
+                    int32_t* sums, uint32_t* counts, int32_t* all, uint64_t* touched);
+};
+POLYLEAF_DECLARE_KERNELS(HistogramKernels, histogram_kernels)
+
+}  // namespace polyleaf

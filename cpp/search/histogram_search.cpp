@@ -1,0 +1,485 @@
+#include "search/histogram_search.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/parallel.h"
+
+namespace polyleaf {
+namespace {
+
+constexpr int64_t kChunkRows = 16384;  // least rows of a histogram chunk
+constexpr int64_t kLabelRows = 192;    // nodes up to this size are built and scanned by touched bins
+constexpr double kTilesToKeep = 0.4;   // with fewer tiles in use by a node histograms are not kept
+
+// Clears the flags of slots that hold one code in all rows: they have no split.
+void leave_out_constant(const uint64_t* words, int64_t n, Slots& slots) {
+  uint64_t varying = 0;
+  for (int64_t i = 1; i < n; ++i) varying |= words[i] ^ words[0];
+  for (int s = 0; s < kTileFeatures; ++s) slots[s] &= (varying >> (8 * s) & 255) != 0;
+}
+
+}  // namespace
+
+HistogramSearch::HistogramSearch(const Bins& bins, const Workers& workers)
+    : bins_(bins), workers_(workers), fixed_(workers) {
+  scratch_.resize(workers_.n_threads);
+}
+
+void HistogramSearch::start(const SearchScope& scope, const SearchNode& root) {
+  scope_ = &scope;
+  source_->start(scope, root);
+  if (!laid_out_ || !(layout_ == source_->layout())) {
+    layout_ = source_->layout();
+    lay_out_memory();
+    laid_out_ = true;
+  }
+  for (Scratch& s : scratch_) s.workspace.reserve(workspace_floats(layout_, scope.config().split) + 16);
+  pool_.start(scope.config().histogram_memory);
+  nodes_.clear();
+  add_node(root, source_->view(root.id)).totals = source_->totals();
+}
+
+// For channels of this layout.
+void HistogramSearch::lay_out_memory() {
+  pool_.lay_out(bins_, layout_);
+  set_thresholds();
+  for (Scratch& s : scratch_) s.reserve(layout_, pool_.most_bins(), static_cast<size_t>(ordered_rows_));
+}
+
+void HistogramSearch::Scratch::reserve(const ChannelLayout& layout, size_t most_bins, size_t ordered_rows) {
+  sums.reserve(most_bins * layout.lanes + 16);
+  counts.reserve(most_bins + 16);
+  order.reserve(kTileFeatures * ordered_rows + 16);
+  start.reserve(2 * kTileFeatures * 256);
+  lanes.reserve(32 * ((layout.n_outputs + 15) / 16) + 16);
+  scan.lanes = lanes.data();
+  moments.reserve(moment_doubles(layout) + 16);
+  scan.moments = moments.data();
+  cells.reserve(layout.lanes);
+  clean = false;
+}
+
+// Which nodes are worth a histogram.
+void HistogramSearch::set_thresholds() {
+  const int64_t n_in_tiles = bins_.n_features() - bins_.cells().n_features();
+  const double bins_per_feature =
+      static_cast<double>(pool_.n_bins()) / static_cast<double>(std::max<int64_t>(1, n_in_tiles));
+  // Ordering a row by a feature's bins costs about as much as four vectors of sixteen sums; a histogram is
+  // written, read and cleared bin by bin. One output, and one curvature for all, are scanned from
+  // histograms alone.
+  const int vectors = layout_.lanes / 16;
+  const bool can_order = layout_.n_outputs > 1 && layout_.curvature != Curvature::shared && vectors >= 1 &&
+                         layout_.curvature != Curvature::full && !layout_.linear();
+  ordered_rows_ = can_order ? std::min<int64_t>(60000, static_cast<int64_t>(bins_per_feature * 4 * vectors /
+                                                                            (2.2 + 0.1 * vectors)))
+                            : 0;
+  // Subtracting moves every bin of a histogram that has left the cache; building reads rows. Rows at which
+  // both cost the same, from the costs measured in docs/design.md section 5.
+  direct_rows_ =
+      std::max<int64_t>(std::max(kLabelRows, ordered_rows_),
+                        static_cast<int64_t>(bins_per_feature * 20.0 * layout_.lanes / (layout_.lanes + 12)));
+}
+
+// Children of the last level are never scanned, and small children are built directly: neither needs the
+// parent. Where a node looks at few features only their tiles are built, and a child needs others.
+bool HistogramSearch::keeps_histogram(const Node& node) const {
+  const GrowConfig& config = scope_->config();
+  const double tiles_in_use = 1.0 - std::pow(1.0 - config.colsample_bynode, kTileFeatures);
+  return source_->fixed() && bins_.n_tiles() > 0 && tiles_in_use >= kTilesToKeep &&
+         (config.max_depth < 0 || node.at.depth + 1 < config.max_depth) &&
+         3 * node.at.count > 4 * direct_rows_;
+}
+
+void HistogramSearch::drop_histogram(Node& node) {
+  if (node.histogram >= 0) pool_.give_back(node.histogram);
+  node.histogram = -1;
+}
+
+void HistogramSearch::split(int32_t parent, SearchNode& left, SearchNode& right, float* output_gain) {
+  Node& node = nodes_[parent];
+  if (source_->fixed())
+    scores().output_terms(scan_node(node), node.best.left.data(), node.best.left_count, output_gain);
+  else
+    source_->split(parent, node.best, scan_node(node), left, right, output_gain);
+  const int handed_down = node.histogram;  // it is the left child's, until the pair is evaluated
+  node.histogram = -1;
+  Node& l = add_node(left, node.view);
+  Node& r = add_node(right, node.view);
+  l.totals = node.best.left;
+  r.totals = node.totals;
+  for (int j = 0; j < node.view.layout->lanes; ++j) r.totals[j] -= l.totals[j];
+  l.histogram = handed_down;
+}
+
+HistogramSearch::Node& HistogramSearch::add_node(const SearchNode& at, const ChannelView& view) {
+  Node& node = nodes_.add();
+  node.at = at;
+  node.view = view;
+  node.histogram = -1;
+  node.out_of_reach = node.floor = 0;
+  return node;
+}
+
+double HistogramSearch::cover(int32_t node) const {
+  return scores().node_curvature(scan_node(nodes_[node]));
+}
+
+void HistogramSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed,
+                               std::vector<Choice>& choices) {
+  choices.assign(nodes.size(), Choice());
+  const Pool<Proposals>& found = propose(nodes, renewed);
+  for (size_t i = 0; i < found.size(); ++i)
+    choices[found[i].node - nodes[0].id] = choose(found[i]);  // ids of a batch of children follow each other
+}
+
+const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(const std::vector<SearchNode>& nodes,
+                                                                 bool renewed) {
+  for (const SearchNode& node : nodes) nodes_[node.id].at = node;
+  if (renewed)
+    for (const SearchNode& node : nodes) drop_histogram(nodes_[node.id]);
+  std::vector<Job> jobs = plan(nodes);
+  proposals_.clear();
+  if (jobs.empty()) return proposals_;
+  if (scope_->config().colsample_bynode < 1.0)
+    for (const SearchNode& node : nodes) nodes_[node.id].allowed = scope_->features_of(node.id);
+  gather_channels(jobs);
+  if (renewed) sum_totals(jobs);
+  build_chunks(jobs);
+  set_bounds(jobs);
+  make_room(jobs);
+  const int n_parts = scope_->n_parts();
+  parallel_for(workers_, static_cast<int64_t>(jobs.size()) * n_parts, [&](int64_t task, int thread) {
+    run_part(jobs[task / n_parts], static_cast<int>(task % n_parts), thread);
+  });
+  return proposals_;
+}
+
+// For what the jobs will find.
+void HistogramSearch::make_room(std::vector<Job>& jobs) {
+  for (Job& job : jobs) {
+    job.proposals = proposals_.size();
+    for (int32_t node : {job.build, job.subtract}) {
+      if (node < 0) continue;
+      Proposals& found = proposals_.add();
+      found.node = node;
+      found.splits.resize(scope_->n_parts());
+      for (TileSplit& split : found.splits) split.feature = -1;
+    }
+  }
+}
+
+std::vector<HistogramSearch::Job> HistogramSearch::plan(const std::vector<SearchNode>& nodes) {
+  std::vector<Job> jobs;
+  const auto direct = [&](int32_t i) {
+    Node& node = nodes_[i];
+    if (!scope_->can_split(node.at)) return;
+    Job job;
+    job.build = i;
+    job.by_rows = node.at.count <= ordered_rows_;
+    job.few = node.at.count <= kLabelRows;
+    if (!job.by_rows && keeps_histogram(node)) node.histogram = pool_.take();
+    job.keep = node.histogram >= 0;
+    jobs.push_back(job);
+  };
+  if (nodes.size() == 1) {
+    direct(nodes[0].id);
+    return jobs;
+  }
+  for (size_t p = 0; p + 1 < nodes.size(); p += 2) {
+    Node& left = nodes_[nodes[p].id];
+    Node& right = nodes_[nodes[p + 1].id];
+    const int parent = left.histogram;  // handed down by `split`
+    left.histogram = right.histogram = -1;
+    const bool left_smaller = left.at.count <= right.at.count;
+    Node& larger = left_smaller ? right : left;
+    if (parent < 0 || !scope_->can_split(larger.at) || larger.at.count <= direct_rows_) {
+      if (parent >= 0) pool_.give_back(parent);
+      direct(nodes[p].id);
+      direct(nodes[p + 1].id);
+      continue;
+    }
+    Job job;
+    job.build = left_smaller ? nodes[p].id : nodes[p + 1].id;
+    job.subtract = left_smaller ? nodes[p + 1].id : nodes[p].id;
+    job.parent = parent;
+    larger.histogram = parent;
+    Node& smaller = nodes_[job.build];
+    if (scope_->can_split(smaller.at) && keeps_histogram(smaller)) smaller.histogram = pool_.take();
+    job.keep = smaller.histogram >= 0;
+    jobs.push_back(job);
+  }
+  return jobs;
+}
+
+// Channels of the rows to be read, next to each other: read once per tile. Cells of sparse features are read
+// for both siblings: there is nothing to subtract from.
+void HistogramSearch::gather_channels(std::vector<Job>& jobs) {
+  std::vector<ChannelSource::Request> requests;
+  const auto ask = [&](int32_t node) {
+    requests.push_back({node, nodes_[node].at.rows, nullptr, &nodes_[node].totals});
+  };
+  for (const Job& job : jobs) ask(job.build);
+  if (bins_.cells().n_features() > 0)
+    for (const Job& job : jobs)
+      if (job.subtract >= 0) ask(job.subtract);
+  source_->fill(requests);
+  size_t sibling = jobs.size();
+  for (size_t j = 0; j < jobs.size(); ++j) {
+    jobs[j].channels = requests[j].channels;
+    nodes_[jobs[j].build].view = source_->view(jobs[j].build);
+    if (jobs[j].subtract >= 0 && requests.size() > jobs.size())
+      jobs[j].sibling_channels = requests[sibling++].channels;
+  }
+}
+
+// Totals of the nodes from their rows, where they cannot come from the parent's split.
+void HistogramSearch::sum_totals(const std::vector<Job>& jobs) {
+  const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
+  parallel_for(workers_, static_cast<int64_t>(jobs.size()), [&](int64_t task, int) {
+    Node& node = nodes_[jobs[task].build];
+    node.totals.assign(layout_.lanes + 16, 0);
+    kernels.sum(jobs[task].channels, node.size(), layout_.lanes, node.totals.data());
+  });
+}
+
+// Sparse leaves: where the nodes' candidates need not be looked at closely.
+void HistogramSearch::set_bounds(const std::vector<Job>& jobs) {
+  if (scores().out_of_reach == nullptr) return;
+  const GrowConfig& config = scope_->config();
+  const double needed = 2.0 * layout_.n_outputs * config.split.min_split_gain;  // above the node's own sum
+  parallel_for(workers_, static_cast<int64_t>(2 * jobs.size()), [&](int64_t task, int thread) {
+    const Job& job = jobs[task / 2];
+    const int32_t i = task % 2 == 0 ? job.build : job.subtract;
+    if (i < 0 || !scope_->can_split(nodes_[i].at)) return;
+    const ScanNode node = scan_node(nodes_[i], thread);
+    nodes_[i].out_of_reach = scores().out_of_reach(node);
+    nodes_[i].floor =
+        config.post_prune
+            ? -std::numeric_limits<float>::infinity()
+            : static_cast<float>((scores().node_sum(node) + needed) * (1.0 - kLeastRelativeGain));
+  });
+}
+
+// Where there are fewer tiles than work for all threads, the rows of large nodes are cut into chunks whose
+// histograms are added up: integers, so the cut leaves no trace.
+void HistogramSearch::build_chunks(std::vector<Job>& jobs) {
+  const std::vector<int>& tiles = scope_->tiles();
+  const int64_t n_tiles = static_cast<int64_t>(tiles.size());
+  const int64_t n_tasks = static_cast<int64_t>(jobs.size()) * n_tiles;
+  if (workers_.n_threads == 1 || n_tasks == 0 || n_tasks >= 4 * workers_.n_threads) return;
+  const int64_t wanted = (4 * workers_.n_threads + n_tasks - 1) / n_tasks;
+  struct Piece {
+    size_t job;
+    int tile, chunk;
+  };
+  std::vector<Piece> pieces;
+  for (size_t j = 0; j < jobs.size(); ++j) {
+    Job& job = jobs[j];
+    job.chunks = static_cast<int>(
+        std::max<int64_t>(1, std::min<int64_t>(wanted, nodes_[job.build].size() / kChunkRows)));
+    if (job.chunks == 1) continue;
+    job.first_chunk = pieces.size();
+    for (int t : tiles)
+      for (int c = 0; c < job.chunks; ++c) pieces.push_back({j, t, c});
+  }
+  if (pieces.empty()) return;
+  if (chunk_.size() < pieces.size()) chunk_.resize(pieces.size());
+  const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
+  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+    const Piece& piece = pieces[task];
+    const Job& job = jobs[piece.job];
+    const Node& node = nodes_[job.build];
+    const ChannelLayout& layout = *node.view.layout;
+    const int t = piece.tile;
+    const Tile& tile = bins_.tile(t);
+    const size_t n_bins = static_cast<size_t>(tile.n_features) * tile.stride();
+    Buffer<int32_t>& buffer = chunk_[task];
+    buffer.reserve(n_bins * (layout.lanes + 1) + 16);
+    std::memset(buffer.data(), 0, sizeof(int32_t) * n_bins * (layout.lanes + 1));
+    const int64_t begin = node.size() * piece.chunk / job.chunks;
+    const int64_t end = node.size() * (piece.chunk + 1) / job.chunks;
+    uint32_t* counts =
+        layout.count_lane < 0 ? reinterpret_cast<uint32_t*>(buffer.data() + n_bins * layout.lanes) : nullptr;
+    kernels.build(scope_->partition().words(node.at.rows, t) + begin, job.channels + begin * layout.lanes,
+                  end - begin, tile.n_features, tile.log2_stride, layout.lanes, buffer.data(), counts);
+  });
+}
+
+// Tiles come first, groups of sparse features behind them.
+void HistogramSearch::run_part(const Job& job, int part, int thread) {
+  const int n_tiles = static_cast<int>(scope_->tiles().size());
+  TileSplit& of_built = proposals_[job.proposals].splits[part];
+  TileSplit* of_sibling = job.subtract >= 0 ? &proposals_[job.proposals + 1].splits[part] : nullptr;
+  if (part < n_tiles) return run_tile(job, part, thread, of_built, of_sibling);
+  if (scope_->can_split(nodes_[job.build].at))
+    scan_group(job.build, part - n_tiles, job.channels, thread, of_built);
+  if (of_sibling != nullptr)
+    scan_group(job.subtract, part - n_tiles, job.sibling_channels, thread, *of_sibling);
+}
+
+// Builds one tile of a job's histogram, subtracts it from the parent's, and scans both.
+void HistogramSearch::run_tile(const Job& job, int tile_index, int thread, TileSplit& of_built,
+                               TileSplit* of_sibling) {
+  const int t = scope_->tiles()[tile_index];
+  const Tile& tile = bins_.tile(t);
+  const Node& node = nodes_[job.build];
+  Scratch& scratch = scratch_[thread];
+  const uint64_t* rows = scope_->partition().words(node.at.rows, t);
+  Slots slots = slots_of(node, tile);
+  if (job.by_rows || job.few) leave_out_constant(rows, node.size(), slots);
+  const bool for_others = job.keep || job.subtract >= 0;
+  if (!for_others && slots == Slots{}) return;
+  if (job.by_rows && !has_categories(t)) return scan_by_rows(job, t, slots, thread, of_built);
+
+  const int lanes = node.view.layout->lanes;
+  const bool counts_apart = node.view.layout->count_lane < 0;
+  const TileBins bins = job.keep ? pool_.tile(node.histogram, t) : scratch.bins(counts_apart);
+  if (!job.few)
+    bins.clear(tile, lanes);
+  else if (!scratch.clean)
+    scratch.clear();
+  if (!job.keep) scratch.clean = job.few;
+  build_tile(job, tile_index, bins);
+  if (of_sibling != nullptr) {
+    const TileBins parent = pool_.tile(job.parent, t);
+    parent.subtract(bins, tile, layout_.lanes);
+    scan(job.subtract, t, {parent.sums, parent.counts, nullptr}, slots_of(nodes_[job.subtract], tile), thread,
+         *of_sibling);
+  }
+  uint64_t touched[kTileFeatures * 4] = {};
+  if (job.few) POLYLEAF_SELECT(histogram_kernels).touch(rows, node.size(), tile.n_features, touched);
+  if (scope_->can_split(node.at))
+    scan(job.build, t, {bins.sums, bins.counts, job.few ? touched : nullptr}, slots, thread, of_built);
+  if (job.few) bins.clear_touched(tile, rows, node.size(), lanes);
+}
+
+void HistogramSearch::build_tile(const Job& job, int tile_index, const TileBins& bins) {
+  const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
+  const int t = scope_->tiles()[tile_index];
+  const Tile& tile = bins_.tile(t);
+  const Node& node = nodes_[job.build];
+  const int lanes = node.view.layout->lanes;
+  if (job.chunks == 1)
+    return kernels.build(scope_->partition().words(node.at.rows, t), job.channels, node.size(),
+                         tile.n_features, tile.log2_stride, lanes, bins.sums, bins.counts);
+  const int64_t n_bins = int64_t{tile.n_features} * tile.stride();
+  for (int c = 0; c < job.chunks; ++c) {
+    const Buffer<int32_t>& part = chunk_[job.first_chunk + static_cast<size_t>(tile_index) * job.chunks + c];
+    kernels.add(bins.sums, part.data(), n_bins * lanes);
+    if (bins.counts != nullptr)
+      kernels.add(reinterpret_cast<int32_t*>(bins.counts), part.data() + n_bins * lanes, n_bins);
+  }
+}
+
+bool HistogramSearch::has_categories(int t) const {
+  const Tile& tile = bins_.tile(t);
+  return std::any_of(tile.features, tile.features + tile.n_features,
+                     [&](int f) { return bins_.is_categorical(f); });
+}
+
+// A small node with many outputs: no histogram is written, its rows are visited in order of each feature's
+// bins.
+void HistogramSearch::scan_by_rows(const Job& job, int t, const Slots& slots, int thread, TileSplit& out) {
+  const Tile& tile = bins_.tile(t);
+  const Node& node = nodes_[job.build];
+  Scratch& scratch = scratch_[thread];
+  const uint64_t* rows = scope_->partition().words(node.at.rows, t);
+  uint32_t* counts = scratch.start.data() + kTileFeatures * 256;
+  RowsByBin by_bin[kTileFeatures];
+  for (int s = 0; s < tile.n_features; ++s) {
+    if (!slots[s]) continue;
+    uint32_t* start = scratch.start.data() + s * tile.stride();
+    uint16_t* order = scratch.order.data() + s * node.size();
+    POLYLEAF_SELECT(sum_kernels)
+        .order_rows(rows, node.size(), s, tile.stride(), counts + s * tile.stride(), start, order);
+    by_bin[s] = {job.channels, order, start};
+  }
+  scan(job.build, t, {nullptr, counts, nullptr, by_bin}, slots, thread, out);
+}
+
+ScanNode HistogramSearch::scan_node(const Node& node, int thread) const {
+  return {&scope_->config().split,           node.view.layout,   node.view.gradient_step,
+          node.view.curvature_step,          node.totals.data(), static_cast<int32_t>(node.at.count),
+          scratch_[thread].workspace.data(), node.view.linear,   node.out_of_reach};
+}
+
+Slots HistogramSearch::slots_of(const Node& node, const Tile& tile) const {
+  const std::vector<uint8_t>& allowed = allowed_of(node);
+  Slots slots = {};
+  for (int s = 0; s < tile.n_features; ++s) slots[s] = allowed[tile.features[s]];
+  return slots;
+}
+
+const std::vector<uint8_t>& HistogramSearch::allowed_of(const Node& node) const {
+  return scope_->config().colsample_bynode < 1.0 ? node.allowed : scope_->features();
+}
+
+// What other parts have found makes a scan faster; the best split of the node does not depend on it.
+template <class Find>
+void HistogramSearch::with_floor(Node& node, int thread, const Find& find) {
+  ScanScratch& scratch = scratch_[thread].scan;
+  std::atomic_ref<float> floor(node.floor);
+  scratch.floor = floor.load(std::memory_order_relaxed);
+  find(scratch);
+  float found = floor.load(std::memory_order_relaxed);
+  while (scratch.floor > found && !floor.compare_exchange_weak(found, scratch.floor)) {
+  }
+}
+
+void HistogramSearch::scan(int32_t i, int t, const TileHistogram& histogram, const Slots& slots, int thread,
+                           TileSplit& out) {
+  Node& node = nodes_[i];
+  with_floor(node, thread, [&](ScanScratch& scratch) {
+    best_split_of_tile(bins_, t, histogram, scan_node(node, thread), slots, scratch, out);
+  });
+}
+
+void HistogramSearch::scan_group(int32_t i, int group, const int16_t* channels, int thread, TileSplit& out) {
+  Node& node = nodes_[i];
+  const Cells& sparse = bins_.cells();
+  const CellRange entries =
+      scope_->partition().entries(node.at.rows, sparse.group_begin(group), sparse.group_begin(group + 1));
+  with_floor(node, thread, [&](ScanScratch& scratch) {
+    best_split_of_entries(bins_, entries.begin, entries.size(), channels, scan_node(node, thread),
+                          allowed_of(node).data(), scratch, scratch_[thread].cells, out);
+  });
+}
+
+// The best of the tiles' splits, if it is admissible.
+Choice HistogramSearch::choose(const Proposals& proposals) {
+  const TileSplit* best = nullptr;
+  for (const TileSplit& split : proposals.splits) {
+    if (split.feature < 0) continue;
+    if (best == nullptr || split.sum > best->sum || (split.sum == best->sum && split.feature < best->feature))
+      best = &split;
+  }
+  if (best != nullptr && std::isfinite(best->sum)) {
+    const double sum = best->sum;
+    const double difference = sum - scores().node_sum(scan_node(nodes_[proposals.node]));
+    const double gain = 0.5 * difference / layout_.n_outputs;
+    if (scope_->config().post_prune ||
+        (gain > scope_->config().split.min_split_gain && difference > kLeastRelativeGain * sum)) {
+      take(proposals.node, best);
+      return choice_of(*best, gain);
+    }
+  }
+  take(proposals.node, nullptr);
+  return Choice();
+}
+
+void HistogramSearch::take(int32_t node, const TileSplit* split) {
+  if (split != nullptr)
+    nodes_[node].best = *split;
+  else
+    drop_histogram(nodes_[node]);
+}
+
+Choice choice_of(const TileSplit& split, double gain) {
+  return {gain, split.feature, split.bin, split.missing_left, split.set, split.left_count};
+}
+
+}  // namespace polyleaf

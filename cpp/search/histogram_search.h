@@ -1,0 +1,164 @@
+// Best splits from histograms of channels (GBDT-MO's Algorithms 1 and 2).
+//
+//   per pair of children: build the smaller one's histogram, subtract for the larger, scan both
+//
+// A node's histogram is kept only while children may be made from it, and only within a memory budget; nodes
+// without a kept parent histogram, and small nodes, are built directly, and the smallest with many outputs
+// have no histogram at all. Sparse features have a histogram each, one at a time, of the cells of the node.
+//
+// Owns: which histograms are made, how, and of which rows. Must not know: what a channel means (scores do),
+// the schedule, leaves.
+#pragma once
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/pool.h"
+#include "base/workers.h"
+#include "grower/search.h"
+#include "search/cell_scan.h"
+#include "search/channel_source.h"
+#include "search/histogram.h"
+#include "search/histogram_pool.h"
+#include "search/tile_scan.h"
+
+namespace polyleaf {
+
+// A split that a node may get, as the grower sees it.
+Choice choice_of(const TileSplit& split, double gain);
+
+class HistogramSearch final : public Search {
+ public:
+  explicit HistogramSearch(const Bins& bins, const Workers& workers);
+
+  HistogramSearch(const HistogramSearch&) = delete;
+  HistogramSearch& operator=(const HistogramSearch&) = delete;
+
+  // What the next tree, or the next layer, is judged by.
+  void use(const Channels& channels) {
+    fixed_.use(channels);
+    source_ = &fixed_;
+  }
+  void use(ChannelSource& source) { source_ = &source; }
+
+  const RowSample& sample() const override { return source_->sample(); }
+  int n_outputs() const override { return source_->layout().n_outputs; }
+  void start(const SearchScope& scope, const SearchNode& root) override;
+  void evaluate(const std::vector<SearchNode>& nodes, bool renewed, std::vector<Choice>& choices) override;
+  void split(int32_t parent, SearchNode& left, SearchNode& right, float* output_gain) override;
+  double cover(int32_t node) const override;
+
+  // What `evaluate` chooses from: the best split of every tile, then of every group of sparse features, for
+  // each node of the batch that may have children. `take` says which one of them a node is to get; nullptr:
+  // none, it stays a leaf.
+  struct Proposals {
+    int32_t node;
+    std::vector<TileSplit> splits;
+  };
+  // Valid until the next call.
+  const Pool<Proposals>& propose(const std::vector<SearchNode>& nodes, bool renewed);
+  void take(int32_t node, const TileSplit* split);
+
+ private:
+  // A node while its tree grows; the index is its id.
+  struct Node {
+    SearchNode at;
+    ChannelView view;              // of its channels; until it has some, of its parent's
+    int histogram = -1;            // slot of the pool; -1: not kept
+    std::vector<int32_t> totals;   // lanes
+    std::vector<uint8_t> allowed;  // features, where they are sampled per node
+    TileSplit best;
+    float out_of_reach = 0, floor = 0;               // sparse leaves: see ScanNode and ScanScratch
+    int64_t size() const { return at.rows.size(); }  // rows that lie here; what is built, by `count`
+  };
+
+  // How the histograms of up to two sibling nodes come about.
+  struct Job {
+    int32_t build = -1;                 // node whose rows are read
+    int32_t subtract = -1;              // its sibling, whose histogram is the parent's minus that; -1: none
+    int parent = -1;                    // slot of the parent, which becomes the sibling's
+    bool keep = false;                  // keep the built histogram for children
+    bool few = false;                   // few rows: only touched bins are looked at and cleared
+    bool by_rows = false;               // few rows for so many outputs: no histogram, rows in order of bins
+    size_t proposals = 0;               // where those of `build` are; those of `subtract` follow
+    const int16_t* channels = nullptr;  // of the rows of `build`, contiguous
+    const int16_t* sibling_channels = nullptr;  // of `subtract`, where there are sparse features
+    int chunks = 1;                             // row chunks built apart and added up
+    size_t first_chunk = 0;                     // where they lie in chunk_
+  };
+
+  void lay_out_memory();
+  void set_thresholds();
+  // Nodes are added in the order of their ids.
+  Node& add_node(const SearchNode& at, const ChannelView& view);
+  void make_room(std::vector<Job>& jobs);
+  std::vector<Job> plan(const std::vector<SearchNode>& nodes);
+  void gather_channels(std::vector<Job>& jobs);
+  void sum_totals(const std::vector<Job>& jobs);
+  void set_bounds(const std::vector<Job>& jobs);
+  void build_chunks(std::vector<Job>& jobs);
+  void run_part(const Job& job, int part, int thread);
+  void run_tile(const Job& job, int tile_index, int thread, TileSplit& of_built, TileSplit* of_sibling);
+  void build_tile(const Job& job, int tile_index, const TileBins& bins);
+  void scan_by_rows(const Job& job, int tile, const Slots& slots, int thread, TileSplit& out);
+  void scan(int32_t node, int tile, const TileHistogram& histogram, const Slots& slots, int thread,
+            TileSplit& out);
+  void scan_group(int32_t node, int group, const int16_t* channels, int thread, TileSplit& out);
+  template <class Find>
+  void with_floor(Node& node, int thread, const Find& find);
+  // Features that a node may be split on, as flags.
+  const std::vector<uint8_t>& allowed_of(const Node& node) const;
+  Choice choose(const Proposals& proposals);
+
+  const ScoreKernels& scores() const { return scores_of(layout_, scope_->config().split); }
+  bool has_categories(int tile) const;
+  // Of a tile's slots those whose features the node may be split on, as flags.
+  Slots slots_of(const Node& node, const Tile& tile) const;
+  bool keeps_histogram(const Node& node) const;
+  void drop_histogram(Node& node);
+  // `thread`: whose workspace may be used.
+  ScanNode scan_node(const Node& node, int thread = 0) const;
+
+  const Bins& bins_;
+  const Workers workers_;
+
+  FixedChannels fixed_;
+
+  // One tree's state.
+  ChannelSource* source_ = nullptr;
+  const SearchScope* scope_ = nullptr;
+  ChannelLayout layout_;  // that memory is laid out for
+  bool laid_out_ = false;
+  Pool<Node> nodes_;
+  Pool<Proposals> proposals_;
+
+  // Memory reused over trees.
+  HistogramPool pool_;
+  int64_t ordered_rows_ = 0;  // up to this size rows are ordered by bins rather than summed in them
+  int64_t direct_rows_ = 0;   // up to this size a node is built rather than subtracted
+  struct Scratch {
+    Buffer<int32_t> sums;    // one tile, kept zero between sparse jobs
+    Buffer<int32_t> counts;  // the same, where the layout keeps counts apart
+    Buffer<int32_t> lanes;
+    Buffer<uint16_t> order;  // of the rows of a small node, for each slot of a tile
+    Buffer<uint32_t> start;
+    mutable Buffer<float> workspace;  // of scores
+    Buffer<double> moments;
+    CellHistogram cells;
+    bool clean = false;
+    ScanScratch scan;
+    void reserve(const ChannelLayout& layout, size_t most_bins, size_t ordered_rows);
+    TileBins bins(bool counts_apart) {
+      return {sums.data(), counts_apart ? reinterpret_cast<uint32_t*>(counts.data()) : nullptr};
+    }
+    void clear() {
+      std::memset(sums.data(), 0, sizeof(int32_t) * sums.size());
+      std::memset(counts.data(), 0, sizeof(int32_t) * counts.size());
+    }
+  };
+  std::vector<Scratch> scratch_;
+  std::vector<Buffer<int32_t>> chunk_;
+};
+
+}  // namespace polyleaf

@@ -1,0 +1,199 @@
+// The histogram kernel (histogram.h): one word load and one channel load feed up to eight bin updates.
+#include "search/histogram.h"
+
+#include "base/kernels/lanes.h"
+
+namespace polyleaf {
+namespace POLYLEAF_ISA_NAMESPACE {
+namespace {
+
+// Z vectors of sixteen lanes per row; the tile of 8 features x 256 bins x 16 lanes lies in the second cache.
+template <int Z, int LOG2_STRIDE, bool COUNTS>
+void build_wide(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int32_t* sums,
+                uint32_t* counts, int lanes) {
+  for (int64_t i = 0; i < n; ++i) {
+    const uint64_t word = words[i];
+    i32x16 value[Z];
+    for (int z = 0; z < Z; ++z) value[z] = convert<i32x16>(load<i16x16>(channels + i * lanes + z * 16));
+#pragma GCC unroll 8
+    for (int f = 0; f < 8; ++f) {
+      if (f >= n_features) break;
+      const uint32_t bin = (static_cast<uint32_t>(f) << LOG2_STRIDE) + ((word >> (8 * f)) & 255);
+      int32_t* at = sums + static_cast<size_t>(bin) * lanes;
+      for (int z = 0; z < Z; ++z) store(at + z * 16, load<i32x16>(at + z * 16) + value[z]);
+      if (COUNTS) ++counts[bin];
+    }
+  }
+}
+
+// Four or eight lanes: a tile lies in the first cache.
+template <class Value, class Sum, int LOG2_STRIDE>
+void build_narrow(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int32_t* sums) {
+  constexpr int kRow = sizeof(Sum) / sizeof(int32_t);
+  for (int64_t i = 0; i < n; ++i) {
+    const uint64_t word = words[i];
+    const Sum value = convert<Sum>(load<Value>(channels + i * kRow));
+#pragma GCC unroll 8
+    for (int f = 0; f < 8; ++f) {
+      if (f >= n_features) break;
+      const uint32_t bin = (static_cast<uint32_t>(f) << LOG2_STRIDE) + ((word >> (8 * f)) & 255);
+      int32_t* at = sums + static_cast<size_t>(bin) * kRow;
+      store(at, load<Sum>(at) + value);
+    }
+  }
+}
+
+// More than 64 lanes: blocks of 64, so that the bins in use stay in the second cache.
+template <int LOG2_STRIDE>
+void build_blocked(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int32_t* sums,
+                   uint32_t* counts, int lanes) {
+  int at = 0;
+  for (; lanes - at >= 64; at += 64) {
+    if (at == 0 && counts != nullptr)
+      build_wide<4, LOG2_STRIDE, true>(words, channels, n, n_features, sums, counts, lanes);
+    else
+      build_wide<4, LOG2_STRIDE, false>(words, channels + at, n, n_features, sums + at, nullptr, lanes);
+  }
+  for (; at < lanes; at += 16)
+    build_wide<1, LOG2_STRIDE, false>(words, channels + at, n, n_features, sums + at, nullptr, lanes);
+}
+
+template <int LOG2_STRIDE>
+void build_stride(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int lanes,
+                  int32_t* sums, uint32_t* counts) {
+  const bool with_counts = counts != nullptr;
+  if (lanes == 4) return build_narrow<i16x4, i32x4, LOG2_STRIDE>(words, channels, n, n_features, sums);
+  if (lanes == 8) return build_narrow<i16x8, i32x8, LOG2_STRIDE>(words, channels, n, n_features, sums);
+#define POLYLEAF_WIDE(Z)                                                                               \
+  if (lanes == 16 * Z)                                                                                 \
+    return with_counts                                                                                 \
+               ? build_wide<Z, LOG2_STRIDE, true>(words, channels, n, n_features, sums, counts, lanes) \
+               : build_wide<Z, LOG2_STRIDE, false>(words, channels, n, n_features, sums, counts, lanes);
+  POLYLEAF_WIDE(1)
+  POLYLEAF_WIDE(2)
+  POLYLEAF_WIDE(3)
+  POLYLEAF_WIDE(4)
+#undef POLYLEAF_WIDE
+  build_blocked<LOG2_STRIDE>(words, channels, n, n_features, sums, counts, lanes);
+}
+
+void build(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int log2_stride,
+           int lanes, int32_t* sums, uint32_t* counts) {
+  switch (log2_stride) {
+    case 2:
+      return build_stride<2>(words, channels, n, n_features, lanes, sums, counts);
+    case 4:
+      return build_stride<4>(words, channels, n, n_features, lanes, sums, counts);
+    case 6:
+      return build_stride<6>(words, channels, n, n_features, lanes, sums, counts);
+    default:
+      return build_stride<8>(words, channels, n, n_features, lanes, sums, counts);
+  }
+}
+
+void subtract(int32_t* a, const int32_t* b, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) a[i] -= b[i];
+}
+
+void add(int32_t* a, const int32_t* b, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) a[i] += b[i];
+}
+
+template <class Row>
+void gather_rows(const int16_t* channels, const uint32_t* ids, int64_t n, int16_t* out) {
+  constexpr int kAhead = 24;
+  constexpr int width = sizeof(Row) / sizeof(int16_t);
+  for (int64_t i = 0; i < n; ++i) {
+    if (i + kAhead < n) __builtin_prefetch(channels + static_cast<size_t>(ids[i + kAhead]) * width);
+    store(out + i * width, load<Row>(channels + static_cast<size_t>(ids[i]) * width));
+  }
+}
+
+void gather(const int16_t* channels, const uint32_t* ids, int64_t n, int lanes, int16_t* out) {
+  if (lanes == 4) return gather_rows<i16x4>(channels, ids, n, out);
+  if (lanes == 8) return gather_rows<i16x8>(channels, ids, n, out);
+  if (lanes == 16) return gather_rows<i16x16>(channels, ids, n, out);
+  for (int64_t i = 0; i < n; ++i) {
+    const int16_t* from = channels + static_cast<size_t>(ids[i]) * lanes;
+    if (i + 8 < n)
+      for (int j = 0; j < lanes; j += 32)
+        __builtin_prefetch(channels + static_cast<size_t>(ids[i + 8]) * lanes + j);
+    for (int j = 0; j < lanes; j += 16) store(out + i * lanes + j, load<i16x16>(from + j));
+  }
+}
+
+template <class Row, class Sum>
+void sum_lanes(const int16_t* channels, int64_t n, int lanes, int32_t* out) {
+  Sum total = load<Sum>(out);
+  for (int64_t i = 0; i < n; ++i) total += convert<Sum>(load<Row>(channels + i * lanes));
+  store(out, total);
+}
+
+void sum(const int16_t* channels, int64_t n, int lanes, int32_t* out) {
+  if (lanes == 4) return sum_lanes<i16x4, i32x4>(channels, n, lanes, out);
+  if (lanes == 8) return sum_lanes<i16x8, i32x8>(channels, n, lanes, out);
+  for (int j = 0; j < lanes; j += 16) sum_lanes<i16x16, i32x16>(channels + j, n, lanes, out + j);
+}
+
+void touch(const uint64_t* words, int64_t n, int n_features, uint64_t* touched) {
+  for (int64_t i = 0; i < n; ++i)
+    for (int f = 0; f < n_features; ++f) {
+      const uint32_t code = (words[i] >> (8 * f)) & 255;
+      touched[f * 4 + (code >> 6)] |= uint64_t{1} << (code & 63);
+    }
+}
+
+// Z vectors of Row's width, of rows that are `lanes` wide. COUNTS: the first of the passes over the entries.
+template <class Row, class Sum, int Z, bool COUNTS>
+void build_few_as(const Cell* entries, int64_t n, const int16_t* channels, int lanes, int missing,
+                  int32_t* sums, uint32_t* counts, int32_t* all, uint64_t* touched) {
+  constexpr int kWidth = sizeof(Row) / sizeof(int16_t), kAhead = 12;
+  Sum total[Z], run[Z];
+  for (int z = 0; z < Z; ++z) total[z] = load<Sum>(all + z * kWidth);
+  for (int64_t i = 0; i < n;) {
+    const uint32_t key = entries[i].key;
+    const int64_t first = i;
+    for (int z = 0; z < Z; ++z) run[z] = Sum{};
+    do {
+      if (i + kAhead < n) {
+        const int16_t* ahead = channels + static_cast<size_t>(entries[i + kAhead].row) * lanes;
+        for (int z = 0; z < Z * kWidth; z += 32) __builtin_prefetch(ahead + z);
+      }
+      const int16_t* from = channels + static_cast<size_t>(entries[i].row) * lanes;
+      for (int z = 0; z < Z; ++z) run[z] += convert<Sum>(load<Row>(from + z * kWidth));
+    } while (++i < n && entries[i].key == key);
+    const int code = static_cast<int>(key & 255), bin = code == 255 ? missing : code;
+    int32_t* to = sums + static_cast<size_t>(bin) * lanes;
+    for (int z = 0; z < Z; ++z) {
+      store(to + z * kWidth, run[z]);
+      total[z] += run[z];
+    }
+    if (!COUNTS) continue;
+    counts[bin] += static_cast<uint32_t>(i - first);
+    touched[bin >> 6] |= uint64_t{1} << (bin & 63);
+  }
+  for (int z = 0; z < Z; ++z) store(all + z * kWidth, total[z]);
+}
+
+void build_few(const Cell* entries, int64_t n, const int16_t* channels, int lanes, int missing, int32_t* sums,
+               uint32_t* counts, int32_t* all, uint64_t* touched) {
+  const auto pass = [&](auto build, int at) {
+    build(entries, n, channels + at, lanes, missing, sums + at, counts, all + at, touched);
+  };
+  if (lanes == 4) return pass(build_few_as<i16x4, i32x4, 1, true>, 0);
+  if (lanes == 8) return pass(build_few_as<i16x8, i32x8, 1, true>, 0);
+  if (lanes == 16) return pass(build_few_as<i16x16, i32x16, 1, true>, 0);
+  if (lanes == 32) return pass(build_few_as<i16x16, i32x16, 2, true>, 0);
+  if (lanes == 48) return pass(build_few_as<i16x16, i32x16, 3, true>, 0);
+  pass(build_few_as<i16x16, i32x16, 4, true>, 0);
+  int at = 64;
+  for (; lanes - at >= 64; at += 64) pass(build_few_as<i16x16, i32x16, 4, false>, at);
+  for (; at < lanes; at += 16) pass(build_few_as<i16x16, i32x16, 1, false>, at);
+}
+
+}  // namespace
+
+const HistogramKernels histogram_kernels = {build, subtract, add, gather, sum, touch, build_few};
+
+}  // namespace POLYLEAF_ISA_NAMESPACE
+}  // namespace polyleaf

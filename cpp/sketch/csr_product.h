@@ -1,0 +1,31 @@
+// Sparse rows times a dense matrix: what projections of sparse features are made of.
+//
+// out (n, d) = rows (n, m) in CSR form @ matrix (m, d), float32. Terms are added in the order they are
+// stored, in runs of 256 whose sums are added in turn (a long row keeps its digits): the same bits for any
+// number of threads and any instruction set.
+//
+// Owns: the product. Must not know: what is projected, and why.
+#pragma once
+#include <cstdint>
+
+#include "base/isa.h"
+#include "base/workers.h"
+
+namespace polyleaf {
+
+struct CsrMatrix {
+  int64_t n_rows;
+  const int64_t* indptr;   // n_rows + 1
+  const int32_t* indices;  // columns, each in [0, m)
+  const float* values;
+};
+
+void csr_product(const CsrMatrix& rows, const float* matrix, int32_t d, float* out, const Workers& workers);
+
+struct CsrProductKernels {
+  void (*product)(const CsrMatrix& rows, int64_t begin, int64_t end, const float* matrix, int32_t d,
+                  float* out);
+};
+POLYLEAF_DECLARE_KERNELS(CsrProductKernels, csr_product_kernels)
+
+}  // namespace polyleaf

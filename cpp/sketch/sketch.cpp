@@ -1,0 +1,202 @@
+#include "sketch/sketch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/parallel.h"
+
+namespace polyleaf {
+namespace {
+
+constexpr int64_t kBlock = 256;         // rows of a task
+constexpr int64_t kEnergyBlock = 2048;  // rows whose squares are summed before they join the total
+constexpr int64_t kProductRows = 1024;  // least rows of a part of a transposed product,
+constexpr int64_t kProductParts = 16;   // and most parts
+constexpr double kDependent = 1e-6;     // a column shorter than this share of its length is dependent
+
+const SketchKernels& kernels() {
+  return POLYLEAF_SELECT(sketch_kernels);
+}
+
+int lanes_of(int32_t d) {
+  return (d + 15) / 16 * 16;
+}
+
+// A (K, d) matrix with its columns padded to whole vectors.
+class Padded {
+ public:
+  Padded(int32_t n_rows, int32_t d) : lanes_(lanes_of(d)), data_(static_cast<size_t>(n_rows) * lanes_) {
+    std::fill_n(data_.data(), static_cast<size_t>(n_rows) * lanes_, 0.0f);
+  }
+  int lanes() const { return lanes_; }
+  float* row(int64_t k) { return data_.data() + k * lanes_; }
+  const float* data() const { return data_.data(); }
+
+ private:
+  int lanes_;
+  Buffer<float> data_;
+};
+
+Padded random_signs(int32_t n_rows, int32_t d, uint64_t seed) {
+  Padded signs(n_rows, d);
+  for (int32_t k = 0; k < n_rows; ++k)
+    for (int32_t j = 0; j < d; j += 64) {
+      uint64_t bits = hash(seed, static_cast<uint64_t>(k), static_cast<uint64_t>(j / 64));
+      for (int32_t i = j; i < std::min(d, j + 64); ++i, bits >>= 1) signs.row(k)[i] = sign_of(bits);
+    }
+  return signs;
+}
+
+void project_padded(const float* values, int64_t n, int32_t n_columns, const Padded& matrix, float scale,
+                    float* out, int width, const Workers& workers) {
+  parallel_for(workers, Block::count(n, kBlock), [&](int64_t task, int) {
+    const Block rows(n, kBlock, task);
+    kernels().project(values + rows.begin * n_columns, rows.end - rows.begin, n_columns, matrix.data(),
+                      matrix.lanes(), scale, out + rows.begin * width, width);
+  });
+}
+
+// A column-major (K, d) float64 matrix: small, so nothing here is in a hurry.
+using Columns = std::vector<std::vector<double>>;
+
+double dot(const std::vector<double>& a, const std::vector<double>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+void orthonormalise(Columns& q) {
+  for (size_t j = 0; j < q.size(); ++j) {
+    const double before = std::sqrt(dot(q[j], q[j]));
+    for (int pass = 0; pass < 2; ++pass)
+      for (size_t i = 0; i < j; ++i) {
+        const double share = dot(q[i], q[j]);
+        for (size_t k = 0; k < q[j].size(); ++k) q[j][k] -= share * q[i][k];
+      }
+    const double after = std::sqrt(dot(q[j], q[j]));
+    const double factor = after > kDependent * before ? 1.0 / after : 0.0;
+    for (double& x : q[j]) x = factor > 0 ? x * factor : 0.0;
+  }
+}
+
+Padded rounded(const Columns& q, int32_t n_rows) {
+  Padded matrix(n_rows, static_cast<int32_t>(q.size()));
+  for (size_t j = 0; j < q.size(); ++j)
+    for (int32_t k = 0; k < n_rows; ++k) matrix.row(k)[j] = static_cast<float>(q[j][k]);
+  return matrix;
+}
+
+// values' @ factors, factors (n, lanes): parts of fixed size, each in float32, added in order in float64.
+Columns transposed_product(const float* values, int64_t n, int32_t n_columns, const float* factors, int lanes,
+                           int32_t d, const Workers& workers) {
+  const int64_t size = std::max(kProductRows, Block::count(n, kProductParts));
+  const int64_t n_parts = Block::count(n, size), n_sums = static_cast<int64_t>(n_columns) * lanes;
+  Buffer<float> sums(static_cast<size_t>(n_parts * n_sums));
+  parallel_for(workers, n_parts, [&](int64_t part, int) {
+    const Block rows(n, size, part);
+    float* mine = sums.data() + part * n_sums;
+    std::fill_n(mine, n_sums, 0.0f);
+    kernels().accumulate(values + rows.begin * n_columns, rows.end - rows.begin, n_columns,
+                         factors + rows.begin * lanes, lanes, mine);
+  });
+  Columns product(static_cast<size_t>(d), std::vector<double>(static_cast<size_t>(n_columns), 0.0));
+  for (int64_t part = 0; part < n_parts; ++part)
+    for (int32_t k = 0; k < n_columns; ++k)
+      for (int32_t j = 0; j < d; ++j)
+        product[j][k] += static_cast<double>(sums[part * n_sums + static_cast<int64_t>(k) * lanes + j]);
+  return product;
+}
+
+}  // namespace
+
+void project(const float* values, int64_t n, int32_t n_columns, const float* matrix, int32_t d, float scale,
+             float* out, const Workers& workers) {
+  Padded padded(n_columns, d);
+  for (int32_t k = 0; k < n_columns; ++k) std::copy_n(matrix + static_cast<int64_t>(k) * d, d, padded.row(k));
+  project_padded(values, n, n_columns, padded, scale, out, d, workers);
+}
+
+void project_signs(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d, float scale,
+                   float* out, const Workers& workers) {
+  project_padded(values, n, n_columns, random_signs(n_columns, d, seed), scale, out, d, workers);
+}
+
+void project_subspace(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d,
+                      int n_iterations, float scale, float* out, const Workers& workers) {
+  Padded basis = random_signs(n_columns, d, seed);
+  Columns q(static_cast<size_t>(d), std::vector<double>(static_cast<size_t>(n_columns)));
+  for (int32_t j = 0; j < d; ++j)
+    for (int32_t k = 0; k < n_columns; ++k) q[j][k] = basis.row(k)[j];
+  orthonormalise(q);
+  Buffer<float> factors(static_cast<size_t>(n) * lanes_of(d));
+  for (int iteration = 0; iteration < n_iterations; ++iteration) {
+    basis = rounded(q, n_columns);
+    project_padded(values, n, n_columns, basis, 1.0f, factors.data(), basis.lanes(), workers);
+    q = transposed_product(values, n, n_columns, factors.data(), basis.lanes(), d, workers);
+    orthonormalise(q);
+  }
+  project_padded(values, n, n_columns, rounded(q, n_columns), scale, out, d, workers);
+}
+
+void count_sketch(const float* values, int64_t n, int32_t n_columns, uint64_t seed, int32_t d, float scale,
+                  float* out, const Workers& workers) {
+  Buffer<int32_t> bucket(static_cast<size_t>(n_columns));
+  Buffer<float> sign(static_cast<size_t>(n_columns));
+  for (int32_t k = 0; k < n_columns; ++k) {
+    const uint64_t z = hash(seed, static_cast<uint64_t>(k), 0);
+    bucket[k] = bucket_of(z, d);
+    sign[k] = sign_of(z);
+  }
+  std::vector<Buffer<float>> space(static_cast<size_t>(workers.n_threads));
+  for (auto& buffer : space) buffer.reserve(static_cast<size_t>(d) * 16);
+  parallel_for(workers, Block::count(n, kBlock), [&](int64_t task, int thread) {
+    const Block rows(n, kBlock, task);
+    kernels().count(values + rows.begin * n_columns, rows.end - rows.begin, n_columns, bucket.data(),
+                    sign.data(), d, scale, space[thread].data(), out + rows.begin * d);
+  });
+}
+
+void count_sketch(const LabelRows& rows, uint64_t seed, int32_t d, float scale, float* out,
+                  const Workers& workers) {
+  parallel_for(workers, rows.n_blocks(), [&](int64_t b, int) {
+    const LabelRows::Block& block = rows.block(b);
+    const LabelPattern& pattern = *block.pattern;
+    kernels().count_csr(
+        {0, pattern.n_rows(), pattern.begin.data(), pattern.outputs.data(), block.values.data()}, seed, d,
+        scale, out + b * kLabelBlock * d);
+  });
+}
+
+void column_energy(const float* values, int64_t n, int32_t n_columns, double* energy,
+                   const Workers& workers) {
+  const int64_t n_blocks = Block::count(n, kEnergyBlock);
+  std::vector<double> parts(static_cast<size_t>(n_blocks) * n_columns, 0.0);
+  parallel_for(workers, n_blocks, [&](int64_t task, int) {
+    const Block rows(n, kEnergyBlock, task);
+    kernels().energy(values + rows.begin * n_columns, rows.end - rows.begin, n_columns,
+                     parts.data() + task * n_columns);
+  });
+  std::fill_n(energy, n_columns, 0.0);
+  for (int64_t task = 0; task < n_blocks; ++task)
+    for (int32_t k = 0; k < n_columns; ++k) energy[k] += parts[task * n_columns + k];
+}
+
+void row_means(const float* values, int64_t n, int32_t n_columns, float* out, const Workers& workers) {
+  parallel_for(workers, Block::count(n, kBlock), [&](int64_t task, int) {
+    const Block rows(n, kBlock, task);
+    kernels().row_means(values + rows.begin * n_columns, rows.end - rows.begin, n_columns, out + rows.begin);
+  });
+}
+
+void take_columns(const float* values, int64_t n, int32_t n_columns, const int32_t* columns,
+                  const float* scale, int32_t d, float* out, const Workers& workers) {
+  parallel_for(workers, Block::count(n, kBlock), [&](int64_t task, int) {
+    const Block rows(n, kBlock, task);
+    for (int64_t i = rows.begin; i < rows.end; ++i)
+      for (int32_t j = 0; j < d; ++j) out[i * d + j] = values[i * n_columns + columns[j]] * scale[j];
+  });
+}
+
+}  // namespace polyleaf
