@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from . import cases, compare, defaults, kernels, papers, peers, report, results
+from . import cases, categories, compare, defaults, kernels, papers, peers, report, results
 from .frame import runner, tables
 from .frame.context import Context
 from .frame.paper import Paper, Table
@@ -59,6 +59,12 @@ def _parser() -> argparse.ArgumentParser:
     p = commands.add_parser("defaults", help="the libraries out of the box; goes on where it was stopped")
     p.set_defaults(command=_defaults)
     _study(p, "defaults")
+
+    p = commands.add_parser(
+        "categories", help="features of very many categories; goes on where it was stopped"
+    )
+    p.set_defaults(command=_categories)
+    _study(p, "categories")
 
     p = commands.add_parser("results", help="writes the page of results, with tables and plots")
     p.set_defaults(command=_results)
@@ -162,6 +168,10 @@ def _defaults(options: argparse.Namespace) -> int:
     return _run_studies([defaults.PAPER], "defaults", options)
 
 
+def _categories(options: argparse.Namespace) -> int:
+    return _run_studies([categories.PAPER], "categories", options)
+
+
 def _run_studies(studies: list[Paper], name: str, options: argparse.Namespace) -> int:
     """Do the runs that are missing, then show the tables; exit code 1 where a run failed."""
     if options.table:
@@ -198,6 +208,7 @@ def _results(options: argparse.Namespace) -> int:
     kept = Store(options.folder / "papers.jsonl")
     studies = [(paper, kept) for paper in papers.all_papers().values()]
     studies.append((defaults.PAPER, Store(options.folder / "defaults.jsonl")))
+    studies.append((categories.PAPER, Store(options.folder / "categories.jsonl")))
     files = [options.folder / f"{kind}.json" for kind in ("peers", "kernels")]
     text = results.page(
         studies, [report.read(path) for path in files if path.is_file()], options.to.parent / "images"
@@ -232,7 +243,7 @@ def _compare_files(before: Path, after: Path, tolerance: float) -> tuple[compare
         if missing := [str(path) for path in (before, after) if not path.is_file()]:
             raise FileNotFoundError(f"{' and '.join(missing)}: no such file.")
         a, b = Store(before), Store(after)
-        studies = [*papers.all_papers().values(), defaults.PAPER]
+        studies = [*papers.all_papers().values(), defaults.PAPER, categories.PAPER]
         found = compare.compare_studies(a, b, studies, tolerance)
         return found, {about.get("cpu") for about in a.environments + b.environments}
     old, new = report.read(before), report.read(after)

@@ -407,9 +407,11 @@ def _of_mean_one(weight: Array) -> Array | None:
 
 
 def _taken(output: _Output, rows: NDArray[np.int64]) -> tuple[Array, Array | None]:
+    """Of some rows, centred on them."""
     if len(rows) == len(output.values):
         return output.values, output.weight
-    return output.values[rows], None if output.weight is None else output.weight[rows]
+    weight = None if output.weight is None else output.weight[rows]
+    return _centred(output.values[rows], weight), weight
 
 
 def _orthonormal(basis: Array) -> Array:
