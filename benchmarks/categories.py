@@ -148,15 +148,15 @@ METHODS = LIBRARIES | {PER_OUTPUT: a_tree_per_output}
 # ------------------------------------------------------------------------------------------------------ data
 
 
-def effects(n_categories: int, n_outputs: int, seed: int) -> Rows:
-    """Issue 14's: one feature, an effect N(0, 1) of each category on each output, and noise N(0, 0.3)."""
+def effects(context: Context, n_categories: int, n_outputs: int, seed: int) -> Rows:
+    """One feature, an effect N(0, 1) of each category on each output, and noise of deviation 0.3."""
     rng = np.random.default_rng(seed)
-    n = TRAINING + TEST
+    n_train = context.rows(TRAINING)
+    n = n_train + context.rows(TEST)
     ids = rng.integers(0, n_categories, n)
     y = rng.normal(size=(n_categories, n_outputs))[ids] + 0.3 * rng.normal(size=(n, n_outputs))
-    rows = np.arange(n)
-    train, watched, test = rows[: TRAINING * 4 // 5], rows[TRAINING * 4 // 5 : TRAINING], rows[TRAINING:]
-    return Rows("regression", np.zeros((n, 0)), ids[:, None], y, train, watched, test)
+    parts = np.split(np.arange(n), [n_train * 4 // 5, n_train])
+    return Rows("regression", np.zeros((n, 0)), ids[:, None], y, *parts)
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,8 @@ def made(context: Context, method: str, problem: str) -> Figures:
     sizes = [int(word.split(" ")[0].replace(",", "")) for word in problem.split(", ")]
     n_outputs = sizes[1] if len(sizes) > 1 else 1
     draws = 1 if n_outputs > 1 else 3
-    return _figures(method, context, (effects(sizes[0], n_outputs, seed) for seed in context.seeds(draws)))
+    data = (effects(context, sizes[0], n_outputs, seed) for seed in context.seeds(draws))
+    return _figures(method, context, data)
 
 
 def real(context: Context, method: str, problem: str) -> Figures:
