@@ -9,12 +9,28 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from . import cases, categories, compare, defaults, kernels, papers, peers, report, results
+from . import (
+    abilities,
+    cases,
+    categories,
+    compare,
+    defaults,
+    explaining,
+    kernels,
+    papers,
+    peers,
+    report,
+    results,
+    scales,
+)
 from .frame import runner, tables
 from .frame.context import Context
 from .frame.paper import Paper, Table
 from .frame.store import Store
 from .libraries import LIBRARIES
+
+# What is no paper's, by the name of its command and of its file.
+STUDIES = {"categories": categories.PAPER, "defaults": defaults.PAPER, "scales": scales.PAPER}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -48,6 +64,13 @@ def _parser() -> argparse.ArgumentParser:
     p.set_defaults(command=_kernels)
     _common(p, repeats=7)
 
+    p = commands.add_parser(
+        "explain", help="contributions of features, beside other libraries, on one thread"
+    )
+    p.set_defaults(command=_explain)
+    p.add_argument("--case", default="all", choices=[*explaining.CASES, "all"])
+    _common(p, repeats=3)
+
     known = papers.all_papers()
     p = commands.add_parser(
         "papers", help="the papers' tables, their figures beside ours; goes on where it was stopped"
@@ -56,15 +79,13 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("name", nargs="*", metavar="NAME", help=f"of: {', '.join(known)} (default: all)")
     _study(p, "papers")
 
-    p = commands.add_parser("defaults", help="the libraries out of the box; goes on where it was stopped")
-    p.set_defaults(command=_defaults)
-    _study(p, "defaults")
+    for name, study in STUDIES.items():
+        p = commands.add_parser(name, help=f"{study.title.lower()}; goes on where it was stopped")
+        p.set_defaults(command=_studies, study=name)
+        _study(p, name)
 
-    p = commands.add_parser(
-        "categories", help="features of very many categories; goes on where it was stopped"
-    )
-    p.set_defaults(command=_categories)
-    _study(p, "categories")
+    p = commands.add_parser("abilities", help="what each installed library can do at all, tried")
+    p.set_defaults(command=_abilities)
 
     p = commands.add_parser("results", help="writes the page of results, with tables and plots")
     p.set_defaults(command=_results)
@@ -146,6 +167,17 @@ def _peers(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
+def _explain(options: argparse.Namespace) -> int:
+    about, done = report.environment(), []
+    names = list(explaining.CASES) if options.case == "all" else [options.case]
+    for case in explaining.run(names, options.quick, options.repeats, _say):
+        done.append(report.summarise(case))
+        report.show(case["title"], *explaining.rows_of(case))
+        _write(options.out, "explain", done, about)
+    failed = [c for case in done for c in case["contenders"] if c["library"] == "polyleaf" and c["error"]]
+    return 1 if failed else 0
+
+
 def _kernels(options: argparse.Namespace) -> int:
     about = report.environment()
     done = [report.summarise(case) for case in kernels.run(options.quick, options.repeats, _say)]
@@ -164,12 +196,13 @@ def _papers(options: argparse.Namespace) -> int:
     return _run_studies(chosen, "papers", options)
 
 
-def _defaults(options: argparse.Namespace) -> int:
-    return _run_studies([defaults.PAPER], "defaults", options)
+def _abilities(options: argparse.Namespace) -> int:
+    report.show("What works", *abilities.rows_of(abilities.run()))
+    return 0
 
 
-def _categories(options: argparse.Namespace) -> int:
-    return _run_studies([categories.PAPER], "categories", options)
+def _studies(options: argparse.Namespace) -> int:
+    return _run_studies([STUDIES[options.study]], options.study, options)
 
 
 def _run_studies(studies: list[Paper], name: str, options: argparse.Namespace) -> int:
@@ -207,9 +240,9 @@ def _show(study: Paper, store: Store) -> None:
 def _results(options: argparse.Namespace) -> int:
     kept = Store(options.folder / "papers.jsonl")
     studies = [(paper, kept) for paper in papers.all_papers().values()]
-    studies.append((defaults.PAPER, Store(options.folder / "defaults.jsonl")))
-    studies.append((categories.PAPER, Store(options.folder / "categories.jsonl")))
-    files = [options.folder / f"{kind}.json" for kind in ("peers", "kernels")]
+    for name, study in STUDIES.items():
+        studies.append((study, Store(options.folder / f"{name}.jsonl")))
+    files = [options.folder / f"{kind}.json" for kind in ("peers", "explain", "kernels")]
     text = results.page(
         studies, [report.read(path) for path in files if path.is_file()], options.to.parent / "images"
     )
@@ -243,7 +276,7 @@ def _compare_files(before: Path, after: Path, tolerance: float) -> tuple[compare
         if missing := [str(path) for path in (before, after) if not path.is_file()]:
             raise FileNotFoundError(f"{' and '.join(missing)}: no such file.")
         a, b = Store(before), Store(after)
-        studies = [*papers.all_papers().values(), defaults.PAPER, categories.PAPER]
+        studies = [*papers.all_papers().values(), *STUDIES.values()]
         found = compare.compare_studies(a, b, studies, tolerance)
         return found, {about.get("cpu") for about in a.environments + b.environments}
     old, new = report.read(before), report.read(after)

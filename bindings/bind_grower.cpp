@@ -114,6 +114,18 @@ struct TreeGrower {
   }
 };
 
+void limit_interactions(TreeGrower& self, const std::optional<Array2<const bool>>& groups, int32_t at_most) {
+  require(!groups || static_cast<int>(groups->shape(1)) == self.grower.bins().n_features(),
+          "groups needs one flag per feature.");
+  require(at_most >= 0, "at_most must not be negative.");
+  Interactions interactions{{}, at_most};
+  for (size_t g = 0; groups && g < groups->shape(0); ++g) {
+    const bool* flags = groups->data() + g * groups->shape(1);
+    interactions.groups.emplace_back(flags, flags + groups->shape(1));
+  }
+  self.grower.limit(std::move(interactions));
+}
+
 Tree grow(TreeGrower& self, HeldSearch& search, const GrowConfig& config,
           const Optional1<const bool>& features) {
   Search& ready = search.ready(self.grower.bins());
@@ -164,6 +176,10 @@ void bind_growers(nb::module_& m) {
   nb::class_<TreeGrower>(m, "Grower", "Grows trees on one Bins; memory is reused over trees.")
       .def(nb::init<const Bins&, const Workers&>(), nb::arg("bins"), nb::arg("n_threads"),
            nb::keep_alive<1, 2>())
+      .def("limit_interactions", &limit_interactions, nb::arg("groups").none(), nb::arg("at_most"),
+           "Which features may meet on a path, in all trees from here on. `groups`: bool (n_groups, "
+           "n_features), every path stays within one of them; None: any. `at_most`: so many different "
+           "features a path; 0: any number.")
       .def("grow", &grow, nb::arg("search"), nb::arg("config"), nb::arg("features").none(),
            "One tree. `features`: bool (n_features,), the features it may use; None: all.")
       .def("begin", &begin, nb::arg("search"), nb::arg("config"), nb::arg("features").none(),

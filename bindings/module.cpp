@@ -12,6 +12,7 @@ void bind_fitters(nb::module_& m);
 void bind_grower(nb::module_& m);
 void bind_leaf_blocks(nb::module_& m);
 void bind_linear(nb::module_& m);
+void bind_explainer(nb::module_& m);
 void bind_predict(nb::module_& m);
 void bind_searches(nb::module_& m);
 void bind_settings(nb::module_& m);
@@ -33,6 +34,7 @@ NB_MODULE(_core, m) {
   polyleaf::bind_grower(m);
   polyleaf::bind_leaf_blocks(m);
   polyleaf::bind_linear(m);
+  polyleaf::bind_explainer(m);
   polyleaf::bind_fitters(m);
   polyleaf::bind_predict(m);
   polyleaf::bind_searches(m);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 
@@ -38,6 +39,20 @@ std::vector<Tile> make_tiles(const std::vector<uint16_t>& n_bins, const std::vec
   return tiles;
 }
 
+// Which tile each feature has; -1: none.
+std::vector<int32_t> tile_of_each(const std::vector<Tile>& tiles, int n_features) {
+  std::vector<int32_t> found(n_features, -1);
+  for (size_t t = 0; t < tiles.size(); ++t)
+    for (int s = 0; s < tiles[t].n_features; ++s) found[tiles[t].features[s]] = static_cast<int32_t>(t);
+  return found;
+}
+
+std::vector<int32_t> all_of(int n_features) {
+  std::vector<int32_t> features(n_features);
+  std::iota(features.begin(), features.end(), 0);
+  return features;
+}
+
 }  // namespace
 
 Bins::Bins(const uint8_t* codes, int64_t n_rows, int n_features, const uint16_t* n_bins,
@@ -50,26 +65,23 @@ Bins::Bins(const uint8_t* codes, int64_t n_rows, int n_features, const uint16_t*
   for (int f = 0; f < n_features; ++f)
     if (n_bins_[f] > 255) throw std::invalid_argument("A feature has more than 255 value bins.");
   cells_ = Cells(sparse, n_bins, n_features, n_rows, workers);
-  tile_of_.assign(n_features, 0);
-  slot_of_.assign(n_features, 0);
+  slot_of_.assign(n_features, -1);
   for (int64_t number = 0; number < sparse.n; ++number) {
     const int32_t f = sparse.features[number];
     if (is_categorical_[f]) throw std::invalid_argument("A categorical feature cannot be held sparse.");
-    tile_of_[f] = -1;
     slot_of_[f] = static_cast<int32_t>(number);
   }
   std::vector<int32_t> dense, row_of(n_features, -1);
   for (int f = 0; f < n_features; ++f) {
-    if (in_cells(f)) continue;
+    if (slot_of_[f] >= 0) continue;
     row_of[f] = static_cast<int32_t>(dense.size());
     dense.push_back(f);
   }
   tiles_ = make_tiles(n_bins_, dense);
-  for (int t = 0; t < n_tiles(); ++t)
-    for (int s = 0; s < tiles_[t].n_features; ++s) {
-      tile_of_[tiles_[t].features[s]] = t;
-      slot_of_[tiles_[t].features[s]] = s;
-    }
+  tile_of_ = tile_of_each(tiles_, n_features);
+  group_of_ = sparse.n == 0 ? tile_of_ : tile_of_each(make_tiles(n_bins_, all_of(n_features)), n_features);
+  for (const Tile& tile : tiles_)
+    for (int s = 0; s < tile.n_features; ++s) slot_of_[tile.features[s]] = s;
   words_.resize(tiles_.size());
   for (auto& w : words_) w.reserve(n_rows);
   const int64_t n_blocks = Block::count(n_rows, kBlock);

@@ -48,6 +48,9 @@ class Bins {
   // Where a feature that is not sparse lies.
   int tile_of(int feature) const { return tile_of_[feature]; }
   int slot_of(int feature) const { return slot_of_[feature]; }
+  // The tile that a feature would lie in were none sparse: features that are looked at together, however they
+  // are held.
+  int group_of(int feature) const { return group_of_[feature]; }
   const Cells& cells() const { return cells_; }
   // Of a sparse feature: its number among them.
   int cell_number(int feature) const { return slot_of_[feature]; }
@@ -69,7 +72,7 @@ class Bins {
   std::vector<uint16_t> n_bins_;
   std::vector<uint8_t> is_categorical_;
   std::vector<Tile> tiles_;
-  std::vector<int32_t> tile_of_, slot_of_;
+  std::vector<int32_t> tile_of_, slot_of_, group_of_;
   std::vector<Buffer<uint64_t>> words_;
   Cells cells_;
 };

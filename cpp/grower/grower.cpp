@@ -28,7 +28,7 @@ Tree Grower::grow(Search& search, const GrowConfig& config, const uint8_t* featu
 void Grower::begin(Search& search, const GrowConfig& config, const uint8_t* features) {
   search_ = &search;
   config_ = config;
-  scope_.start(partition_, config_, features);
+  scope_.start(partition_, config_, interactions_, features);
   schedule_ = Schedule(config.level_wise, config.max_leaves, config.max_depth);
   nodes_.clear();
   tree_ = Tree();
@@ -109,8 +109,10 @@ void Grower::make_children(int32_t id, const Partition::Division& division) {
     tree_.categories.back()[3] &= ~(uint64_t{1} << 63);  // missing_left alone tells where missing goes
   }
   const SearchNode& at = node.at;
-  SearchNode left{left_id, at.depth + 1, division.left, choice.n_left, at.state};
-  SearchNode right{left_id + 1, at.depth + 1, division.right, at.count - choice.n_left, at.state};
+  NodeState state = at.state;
+  scope_.extend(state.path, choice.feature);
+  SearchNode left{left_id, at.depth + 1, division.left, choice.n_left, state};
+  SearchNode right{left_id + 1, at.depth + 1, division.right, at.count - choice.n_left, state};
   search_->split(id, left, right, tree_.output_gain.data() + static_cast<size_t>(id) * tree_.n_outputs);
   for (const SearchNode& child : {left, right}) {
     add_node(child);

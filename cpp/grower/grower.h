@@ -38,6 +38,9 @@ class Grower {
   Grower(const Grower&) = delete;
   Grower& operator=(const Grower&) = delete;
 
+  // What holds for all trees from here on.
+  void limit(Interactions interactions) { interactions_ = std::move(interactions); }
+
   // One whole tree. `features`: n_features flags, or nullptr for all.
   Tree grow(Search& search, const GrowConfig& config, const uint8_t* features);
 
@@ -83,6 +86,7 @@ class Grower {
   const Workers workers_;
   Partition partition_;
   SearchScope scope_;
+  Interactions interactions_;
   GrowConfig config_{};
   Search* search_ = nullptr;
   Schedule schedule_{false, 1, 0};

@@ -13,6 +13,7 @@
 #include "base/code.h"
 #include "base/rng.h"
 #include "base/settings.h"
+#include "grower/interactions.h"
 #include "grower/node_state.h"
 #include "grower/partition.h"
 
@@ -43,9 +44,11 @@ struct Choice {
 class SearchScope {
  public:
   // features: n_features flags, or nullptr for all.
-  void start(const Partition& partition, const GrowConfig& config, const uint8_t* features) {
+  void start(const Partition& partition, const GrowConfig& config, const Interactions& interactions,
+             const uint8_t* features) {
     partition_ = &partition;
     config_ = &config;
+    interactions_ = &interactions;
     const Bins& bins = partition.bins();
     features_.assign(bins.n_features(), 1);
     if (features != nullptr) std::copy(features, features + bins.n_features(), features_.begin());
@@ -67,6 +70,12 @@ class SearchScope {
   // What a node's best split is looked for in: those, and groups of sparse features.
   int n_parts() const { return static_cast<int>(tiles_.size()) + bins().cells().n_groups(); }
 
+  // What the children of a split on `feature` are told of their path.
+  void extend(std::vector<int32_t>& path, int32_t feature) const {
+    if (!interactions_->any() || std::find(path.begin(), path.end(), feature) != path.end()) return;
+    path.push_back(feature);
+  }
+
   // Whether a node may have children at all.
   bool can_split(int32_t depth, int64_t count) const {
     const int64_t least = std::max(1, config_->split.min_child_samples);
@@ -74,13 +83,17 @@ class SearchScope {
   }
   bool can_split(const SearchNode& node) const { return can_split(node.depth, node.count); }
 
-  // The ceil(fraction * m) of the tree's m features with the smallest hash of (seed, node, feature).
-  std::vector<uint8_t> features_of(int32_t node) const {
-    if (config_->colsample_bynode >= 1.0) return features_;
+  // Whether nodes may use fewer features than the tree.
+  bool nodes_differ() const { return config_->colsample_bynode < 1.0 || interactions_->any(); }
+  // Those of the tree that may meet the ones on the node's path; of these m the ceil(fraction * m) with the
+  // smallest hash of (seed, node, feature).
+  std::vector<uint8_t> features_of(const SearchNode& node) const {
     std::vector<uint8_t> allowed = features_;
+    interactions_->narrow(node.state.path, allowed);
+    if (config_->colsample_bynode >= 1.0) return allowed;
     std::vector<std::pair<uint64_t, int>> order;
-    for (size_t f = 0; f < features_.size(); ++f)
-      if (features_[f]) order.emplace_back(hash(config_->seed, node, static_cast<int>(f)), f);
+    for (size_t f = 0; f < allowed.size(); ++f)
+      if (allowed[f]) order.emplace_back(hash(config_->seed, node.id, static_cast<int>(f)), f);
     const size_t keep =
         static_cast<size_t>(std::ceil(config_->colsample_bynode * static_cast<double>(order.size())));
     std::nth_element(order.begin(), order.begin() + keep, order.end());
@@ -91,6 +104,7 @@ class SearchScope {
  private:
   const Partition* partition_ = nullptr;
   const GrowConfig* config_ = nullptr;
+  const Interactions* interactions_ = nullptr;
   std::vector<uint8_t> features_;
   std::vector<int> tiles_;
 };

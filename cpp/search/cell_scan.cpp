@@ -1,6 +1,7 @@
 #include "search/cell_scan.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "search/histogram.h"
 
@@ -16,11 +17,11 @@ void CellHistogram::reserve(int lanes) {
 
 namespace {
 
-// The scan of one feature after another, and the best of them.
+// The scan of one feature after another.
 class CellScan {
  public:
   CellScan(const Bins& bins, const int16_t* channels, const ScanNode& node, ScanScratch& scratch,
-           CellHistogram& histogram, TileSplit& best)
+           CellHistogram& histogram)
       : bins_(bins),
         lanes_(node.layout->lanes),
         channels_(channels),
@@ -28,8 +29,9 @@ class CellScan {
         scores_(scores_of(node)),
         kernels_(POLYLEAF_SELECT(histogram_kernels)),
         scratch_(scratch),
-        histogram_(histogram),
-        best_(best) {}
+        histogram_(histogram) {
+    histogram_.found.clear();
+  }
 
   void consider(int64_t number, const Cell* entries, int64_t n) {
     const int f = bins_.cells().feature(number), n_bins = bins_.n_bins(f);
@@ -39,41 +41,58 @@ class CellScan {
     NumericBest found;
     scores_.scan_numeric(node_, feature, scratch_, &found);
     clear(touched);
-    if (!best_.take_if_better(found, f)) return;
-    best_number_ = number;
-    best_entries_ = entries;
-    best_n_ = n;
+    if (found.sum > -std::numeric_limits<float>::infinity())
+      histogram_.found.push_back({found, f, number, entries, n});
   }
 
-  // The exact sums of the left child.
-  void finish() {
-    if (best_.feature < 0) return;
-    best_.set = {};
-    const Cell* end = best_entries_ + best_n_;
-    const auto from = [&](int code) {
-      return std::lower_bound(best_entries_, end, Cell::key_of(best_number_, code),
-                              [](const Cell& entry, uint32_t key) { return entry.key < key; });
+  // Writes the best of each group, the best of all first, and of equal sums that of the first feature.
+  void choose(TileSplit* best, int n_best) {
+    std::vector<FoundSplit>& found = histogram_.found;
+    const auto is_better = [](const FoundSplit& a, const FoundSplit& b) {
+      return a.best.sum > b.best.sum || (a.best.sum == b.best.sum && a.feature < b.feature);
     };
-    const Cell* after = from(best_.bin + 1);
-    const Cell* missing = from(kMissingCode);
-    int64_t count = 0;
-    if (bins_.cells().common(best_number_) <= best_.bin) {  // all, less those that entries name
-      std::fill_n(histogram_.all.data(), lanes_, 0);
-      add(best_entries_, best_n_, histogram_.all.data());
-      for (int j = 0; j < lanes_; ++j) best_.left[j] = node_.totals[j] - histogram_.all[j];
-      count = node_.count - best_n_;
+    if (n_best > 1)
+      std::sort(found.begin(), found.end(), is_better);
+    else if (!found.empty())
+      std::iter_swap(found.begin(), std::min_element(found.begin(), found.end(), is_better));
+    int n = 0;
+    for (size_t i = 0; i < found.size() && n < n_best; ++i) {
+      const int group = bins_.group_of(found[i].feature);
+      if (std::none_of(best, best + n,
+                       [&](const TileSplit& b) { return bins_.group_of(b.feature) == group; }))
+        finish(found[i], best[n++]);
     }
-    add(best_entries_, after - best_entries_, best_.left.data());
-    count += after - best_entries_;
-    if (best_.missing_left) {
-      add(missing, end - missing, best_.left.data());
-      count += end - missing;
-    }
-    best_.left_count = static_cast<int32_t>(count);
-    if (missing == end) best_.follow_larger_child(node_);
   }
 
  private:
+  // The split, with the exact sums of its left child.
+  void finish(const FoundSplit& found, TileSplit& best) {
+    best.take_if_better(found.best, found.feature);
+    best.set = {};
+    const Cell* end = found.entries + found.n;
+    const auto from = [&](int code) {
+      return std::lower_bound(found.entries, end, Cell::key_of(found.number, code),
+                              [](const Cell& entry, uint32_t key) { return entry.key < key; });
+    };
+    const Cell* after = from(best.bin + 1);
+    const Cell* missing = from(kMissingCode);
+    int64_t count = 0;
+    if (bins_.cells().common(found.number) <= best.bin) {  // all, less those that entries name
+      std::fill_n(histogram_.all.data(), lanes_, 0);
+      add(found.entries, found.n, histogram_.all.data());
+      for (int j = 0; j < lanes_; ++j) best.left[j] = node_.totals[j] - histogram_.all[j];
+      count = node_.count - found.n;
+    }
+    add(found.entries, after - found.entries, best.left.data());
+    count += after - found.entries;
+    if (best.missing_left) {
+      add(missing, end - missing, best.left.data());
+      count += end - missing;
+    }
+    best.left_count = static_cast<int32_t>(count);
+    if (missing == end) best.follow_larger_child(node_);
+  }
+
   // The bins of one feature: those that entries name, and the common one, which holds all other rows.
   void build(int64_t number, const Cell* entries, int64_t n, uint64_t* touched) {
     const int common = bins_.cells().common(number), missing = bins_.n_bins(bins_.cells().feature(number));
@@ -111,18 +130,15 @@ class CellScan {
   const HistogramKernels& kernels_;
   ScanScratch& scratch_;
   CellHistogram& histogram_;
-  TileSplit& best_;
-  int64_t best_number_ = -1, best_n_ = 0;
-  const Cell* best_entries_ = nullptr;
 };
 
 }  // namespace
 
-void best_split_of_entries(const Bins& bins, const Cell* entries, int64_t n, const int16_t* channels,
-                           const ScanNode& node, const uint8_t* allowed, ScanScratch& scratch,
-                           CellHistogram& histogram, TileSplit& best) {
-  best.begin(node);
-  CellScan scan(bins, channels, node, scratch, histogram, best);
+void best_splits_of_entries(const Bins& bins, const Cell* entries, int64_t n, const int16_t* channels,
+                            const ScanNode& node, const uint8_t* allowed, ScanScratch& scratch,
+                            CellHistogram& histogram, TileSplit* best, int n_best) {
+  for (int i = 0; i < n_best; ++i) best[i].begin(node);
+  CellScan scan(bins, channels, node, scratch, histogram);
   const int64_t least = std::max(1, node.config->min_child_samples);
   for (const Cell *at = entries, *end = entries + n, *next; at != end; at = next) {
     const int32_t number = at->number();
@@ -131,7 +147,7 @@ void best_split_of_entries(const Bins& bins, const Cell* entries, int64_t n, con
     // One child of every split has none but rows that entries name.
     if (next - at >= least && allowed[bins.cells().feature(number)]) scan.consider(number, at, next - at);
   }
-  scan.finish();
+  scan.choose(best, n_best);
 }
 
 }  // namespace polyleaf

@@ -21,7 +21,7 @@ void ExactSearch::evaluate(const std::vector<SearchNode>& nodes, bool, std::vect
     const SearchNode& node = nodes[i];
     if (!scope_->can_split(node)) continue;
     gather(node);
-    const std::vector<uint8_t> allowed = scope_->features_of(node.id);
+    const std::vector<uint8_t> allowed = scope_->features_of(node);
     std::vector<Best> found(static_cast<size_t>(bins_.n_features()));
     parallel_for(workers_, bins_.n_features(), [&](int64_t f, int thread) {
       if (allowed[f]) found[f] = scan(node, static_cast<int>(f), scratch_[thread]);

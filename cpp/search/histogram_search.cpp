@@ -137,15 +137,16 @@ void HistogramSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewe
 }
 
 const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(const std::vector<SearchNode>& nodes,
-                                                                 bool renewed) {
+                                                                 bool renewed, bool by_group) {
+  per_part_ = by_group && bins_.cells().n_features() > 0 ? kTileFeatures : 1;  // else a tile is a group
   for (const SearchNode& node : nodes) nodes_[node.id].at = node;
   if (renewed)
     for (const SearchNode& node : nodes) drop_histogram(nodes_[node.id]);
   std::vector<Job> jobs = plan(nodes);
   proposals_.clear();
   if (jobs.empty()) return proposals_;
-  if (scope_->config().colsample_bynode < 1.0)
-    for (const SearchNode& node : nodes) nodes_[node.id].allowed = scope_->features_of(node.id);
+  if (scope_->nodes_differ())
+    for (const SearchNode& node : nodes) nodes_[node.id].allowed = scope_->features_of(node);
   gather_channels(jobs);
   if (renewed) sum_totals(jobs);
   build_chunks(jobs);
@@ -166,7 +167,7 @@ void HistogramSearch::make_room(std::vector<Job>& jobs) {
       if (node < 0) continue;
       Proposals& found = proposals_.add();
       found.node = node;
-      found.splits.resize(scope_->n_parts());
+      found.splits.resize(static_cast<size_t>(scope_->n_parts()) * per_part_);
       for (TileSplit& split : found.splits) split.feature = -1;
     }
   }
@@ -312,17 +313,18 @@ void HistogramSearch::build_chunks(std::vector<Job>& jobs) {
 // Tiles come first, groups of sparse features behind them.
 void HistogramSearch::run_part(const Job& job, int part, int thread) {
   const int n_tiles = static_cast<int>(scope_->tiles().size());
-  TileSplit& of_built = proposals_[job.proposals].splits[part];
-  TileSplit* of_sibling = job.subtract >= 0 ? &proposals_[job.proposals + 1].splits[part] : nullptr;
+  const size_t first = static_cast<size_t>(part) * per_part_;
+  TileSplit* of_built = &proposals_[job.proposals].splits[first];
+  TileSplit* of_sibling = job.subtract >= 0 ? &proposals_[job.proposals + 1].splits[first] : nullptr;
   if (part < n_tiles) return run_tile(job, part, thread, of_built, of_sibling);
   if (scope_->can_split(nodes_[job.build].at))
     scan_group(job.build, part - n_tiles, job.channels, thread, of_built);
   if (of_sibling != nullptr)
-    scan_group(job.subtract, part - n_tiles, job.sibling_channels, thread, *of_sibling);
+    scan_group(job.subtract, part - n_tiles, job.sibling_channels, thread, of_sibling);
 }
 
 // Builds one tile of a job's histogram, subtracts it from the parent's, and scans both.
-void HistogramSearch::run_tile(const Job& job, int tile_index, int thread, TileSplit& of_built,
+void HistogramSearch::run_tile(const Job& job, int tile_index, int thread, TileSplit* of_built,
                                TileSplit* of_sibling) {
   const int t = scope_->tiles()[tile_index];
   const Tile& tile = bins_.tile(t);
@@ -348,7 +350,7 @@ void HistogramSearch::run_tile(const Job& job, int tile_index, int thread, TileS
     const TileBins parent = pool_.tile(job.parent, t);
     parent.subtract(bins, tile, layout_.lanes);
     scan(job.subtract, t, {parent.sums, parent.counts, nullptr}, slots_of(nodes_[job.subtract], tile), thread,
-         *of_sibling);
+         of_sibling);
   }
   uint64_t touched[kTileFeatures * 4] = {};
   if (job.few) POLYLEAF_SELECT(histogram_kernels).touch(rows, node.size(), tile.n_features, touched);
@@ -383,7 +385,7 @@ bool HistogramSearch::has_categories(int t) const {
 
 // A small node with many outputs: no histogram is written, its rows are visited in order of each feature's
 // bins.
-void HistogramSearch::scan_by_rows(const Job& job, int t, const Slots& slots, int thread, TileSplit& out) {
+void HistogramSearch::scan_by_rows(const Job& job, int t, const Slots& slots, int thread, TileSplit* out) {
   const Tile& tile = bins_.tile(t);
   const Node& node = nodes_[job.build];
   Scratch& scratch = scratch_[thread];
@@ -415,7 +417,7 @@ Slots HistogramSearch::slots_of(const Node& node, const Tile& tile) const {
 }
 
 const std::vector<uint8_t>& HistogramSearch::allowed_of(const Node& node) const {
-  return scope_->config().colsample_bynode < 1.0 ? node.allowed : scope_->features();
+  return scope_->nodes_differ() ? node.allowed : scope_->features();
 }
 
 // What other parts have found makes a scan faster; the best split of the node does not depend on it.
@@ -431,21 +433,30 @@ void HistogramSearch::with_floor(Node& node, int thread, const Find& find) {
 }
 
 void HistogramSearch::scan(int32_t i, int t, const TileHistogram& histogram, const Slots& slots, int thread,
-                           TileSplit& out) {
+                           TileSplit* out) {
   Node& node = nodes_[i];
+  const Tile& tile = bins_.tile(t);
   with_floor(node, thread, [&](ScanScratch& scratch) {
-    best_split_of_tile(bins_, t, histogram, scan_node(node, thread), slots, scratch, out);
+    if (per_part_ == 1)
+      return best_split_of_tile(bins_, t, histogram, scan_node(node, thread), slots, scratch, *out);
+    for (int first = 0, last; first < tile.n_features; first = last, ++out) {
+      const int group = bins_.group_of(tile.features[first]);
+      Slots own = {};
+      for (last = first; last < tile.n_features && bins_.group_of(tile.features[last]) == group; ++last)
+        own[last] = slots[last];
+      best_split_of_tile(bins_, t, histogram, scan_node(node, thread), own, scratch, *out);
+    }
   });
 }
 
-void HistogramSearch::scan_group(int32_t i, int group, const int16_t* channels, int thread, TileSplit& out) {
+void HistogramSearch::scan_group(int32_t i, int group, const int16_t* channels, int thread, TileSplit* out) {
   Node& node = nodes_[i];
   const Cells& sparse = bins_.cells();
   const CellRange entries =
       scope_->partition().entries(node.at.rows, sparse.group_begin(group), sparse.group_begin(group + 1));
   with_floor(node, thread, [&](ScanScratch& scratch) {
-    best_split_of_entries(bins_, entries.begin, entries.size(), channels, scan_node(node, thread),
-                          allowed_of(node).data(), scratch, scratch_[thread].cells, out);
+    best_splits_of_entries(bins_, entries.begin, entries.size(), channels, scan_node(node, thread),
+                           allowed_of(node).data(), scratch, scratch_[thread].cells, out, per_part_);
   });
 }
 

@@ -49,15 +49,17 @@ class HistogramSearch final : public Search {
   void split(int32_t parent, SearchNode& left, SearchNode& right, float* output_gain) override;
   double cover(int32_t node) const override;
 
-  // What `evaluate` chooses from: the best split of every tile, then of every group of sparse features, for
-  // each node of the batch that may have children. `take` says which one of them a node is to get; nullptr:
-  // none, it stays a leaf.
+  // What `evaluate` chooses from: the best splits of every part (tiles, and parts of the sparse features),
+  // for each node of the batch that may have children; of those without any, feature is -1. `take` says which
+  // one of them a node is to get; nullptr: none, it stays a leaf.
   struct Proposals {
     int32_t node;
     std::vector<TileSplit> splits;
   };
+  // By group: of each part the best of every group of features (`Bins::group_of`), at most kTileFeatures of
+  // them, so that what is proposed does not depend on how features are held; otherwise the best of the part.
   // Valid until the next call.
-  const Pool<Proposals>& propose(const std::vector<SearchNode>& nodes, bool renewed);
+  const Pool<Proposals>& propose(const std::vector<SearchNode>& nodes, bool renewed, bool by_group = false);
   void take(int32_t node, const TileSplit* split);
 
  private:
@@ -99,12 +101,12 @@ class HistogramSearch final : public Search {
   void set_bounds(const std::vector<Job>& jobs);
   void build_chunks(std::vector<Job>& jobs);
   void run_part(const Job& job, int part, int thread);
-  void run_tile(const Job& job, int tile_index, int thread, TileSplit& of_built, TileSplit* of_sibling);
+  void run_tile(const Job& job, int tile_index, int thread, TileSplit* of_built, TileSplit* of_sibling);
   void build_tile(const Job& job, int tile_index, const TileBins& bins);
-  void scan_by_rows(const Job& job, int tile, const Slots& slots, int thread, TileSplit& out);
+  void scan_by_rows(const Job& job, int tile, const Slots& slots, int thread, TileSplit* out);
   void scan(int32_t node, int tile, const TileHistogram& histogram, const Slots& slots, int thread,
-            TileSplit& out);
-  void scan_group(int32_t node, int group, const int16_t* channels, int thread, TileSplit& out);
+            TileSplit* out);
+  void scan_group(int32_t node, int group, const int16_t* channels, int thread, TileSplit* out);
   template <class Find>
   void with_floor(Node& node, int thread, const Find& find);
   // Features that a node may be split on, as flags.
@@ -132,6 +134,7 @@ class HistogramSearch final : public Search {
   bool laid_out_ = false;
   Pool<Node> nodes_;
   Pool<Proposals> proposals_;
+  int per_part_ = 1;  // splits that a part may propose
 
   // Memory reused over trees.
   HistogramPool pool_;

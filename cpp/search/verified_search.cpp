@@ -49,7 +49,7 @@ void VerifiedSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed
                               std::vector<Choice>& choices) {
   choices.assign(nodes.size(), Choice());
   const int32_t first = nodes[0].id;  // ids of a batch follow each other
-  const Pool<HistogramSearch::Proposals>& proposals = proposals_.propose(nodes, renewed);
+  const Pool<HistogramSearch::Proposals>& proposals = proposals_.propose(nodes, renewed, /*by_group=*/true);
   std::vector<Case> cases;
   for (size_t i = 0; i < proposals.size(); ++i) {
     Case c = case_of(nodes[proposals[i].node - first], proposals[i].splits);
@@ -81,7 +81,16 @@ VerifiedSearch::Case VerifiedSearch::case_of(const SearchNode& node,
   std::sort(c.splits.begin(), c.splits.end(), [](const TileSplit* a, const TileSplit* b) {
     return a->sum > b->sum || (a->sum == b->sum && a->feature < b->feature);
   });
-  if (c.splits.size() > kCandidates) c.splits.resize(kCandidates);
+  // Of each group of features the best, wherever its features lie.
+  const auto group_of = [&](const TileSplit* split) { return scope_->bins().group_of(split->feature); };
+  std::vector<const TileSplit*> best;
+  for (const TileSplit* split : c.splits) {
+    if (best.size() == kCandidates) break;
+    const bool is_new = std::none_of(
+        best.begin(), best.end(), [&](const TileSplit* other) { return group_of(other) == group_of(split); });
+    if (is_new) best.push_back(split);
+  }
+  c.splits = std::move(best);
   return c;
 }
 

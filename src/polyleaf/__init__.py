@@ -10,7 +10,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from polyleaf import callbacks, files, metrics, objectives, projections, recipes, sketches
+    from polyleaf import (
+        callbacks,
+        explain,
+        export,
+        files,
+        metrics,
+        objectives,
+        projections,
+        recipes,
+        sketches,
+    )
     from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor, load_model
     from polyleaf.inputs.binning import BinMapper
     from polyleaf.inputs.dataset import Dataset
@@ -28,6 +38,8 @@ _HOME = {
 }
 _MODULES = (
     "callbacks",
+    "explain",
+    "export",
     "files",
     "metrics",
     "objectives",
@@ -43,6 +55,8 @@ __all__ = [
     "PolyleafClassifier",
     "PolyleafRegressor",
     "callbacks",
+    "explain",
+    "export",
     "files",
     "load_model",
     "metrics",

@@ -30,7 +30,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from polyleaf.model.model import EvalsLog
+
 if TYPE_CHECKING:
+    import numpy as np
+
     from polyleaf.metrics import Metric
     from polyleaf.model import Model
 
@@ -44,8 +48,10 @@ __all__ = [
     "as_callbacks",
 ]
 
-EvalsLog: TypeAlias = dict[str, dict[str, list[float]]]
-"""`{data name: {metric name: [value of each round]}}`."""
+OutputsLog: TypeAlias = "dict[str, dict[str, list[np.ndarray]]]"
+"""`EvalsLog` with an array `(n_outputs,)` for each round."""
+
+_MOST_OUTPUTS = 8  # whose values fit a line
 
 
 class Callback:
@@ -55,15 +61,22 @@ class Callback:
     ----------
     watches_layers : bool
         Whether `after_layer` is to be called; every call scores the evaluation sets once more.
+    watches_outputs : bool
+        Whether `know_outputs` is to be called.
     """
 
     watches_layers = False
+    watches_outputs = False
 
     def before_training(self, model: Model) -> Any:
         """Called once, before the first round. What it returns is ignored."""
 
     def after_training(self, model: Model) -> Any:
         """Called once, after the last round, also when a callback or Ctrl-C ended the training."""
+
+    def know_outputs(self, outputs_log: OutputsLog) -> Any:
+        """Called once, before `before_training`, with the log of each output, which grows as `evals_log`
+        does: `{data name: {metric name: [array (n_outputs,) of each round]}}`. What it returns is ignored."""
 
     def before_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool | None:
         """Called before round `epoch`. Returning True ends the training."""
@@ -220,7 +233,7 @@ class EarlyStopping(Callback):
 
 
 class EvaluationMonitor(Callback):
-    """Print the metric values.
+    """Print the metric values; of two to eight outputs also those of each one, by its name or number.
 
     Parameters
     ----------
@@ -230,17 +243,30 @@ class EvaluationMonitor(Callback):
         Takes one line of text.
     """
 
+    watches_outputs = True
+
     def __init__(self, period: int = 1, logger: Callable[[str], Any] = print):
         if period < 1:
             raise ValueError(f"EvaluationMonitor needs period >= 1, got {period}.")
         self.period = period
         self.logger = logger
+        self._outputs_log: OutputsLog = {}
+
+    def know_outputs(self, outputs_log: OutputsLog) -> None:
+        self._outputs_log = outputs_log
 
     def before_training(self, model: Model) -> None:
         self._pending: str | None = None
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
-        line = f"[{epoch}]" + "".join(f"\t{text}" for text in _newest(evals_log))
+        each = {
+            f"{data}-{metric}": f" ({', '.join(_by_name(values[-1], model))})"
+            for data, metrics in self._outputs_log.items()
+            for metric, values in metrics.items()
+            if values and 1 < len(values[-1]) <= _MOST_OUTPUTS
+        }
+        texts = [text + each.get(text.rpartition(":")[0], "") for text in _newest(evals_log)]
+        line = f"[{epoch}]" + "".join(f"\t{text}" for text in texts)
         if epoch % self.period == 0:
             self.logger(line)
             self._pending = None
@@ -474,6 +500,10 @@ def _as_callback(callback: Any) -> Any:
 
 def _has_hooks(callback: Any) -> bool:
     return not isinstance(callback, type) and all(callable(getattr(callback, hook, None)) for hook in _HOOKS)
+
+
+def _by_name(values: np.ndarray, model: Model) -> list[str]:
+    return [f"{model.output_name(k)}:{value:.5f}" for k, value in enumerate(values)]
 
 
 def _newest(evals_log: EvalsLog) -> list[str]:

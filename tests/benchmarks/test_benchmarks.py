@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from benchmarks import cases, compare, kernels, peers, problems, report, worker
+from benchmarks import abilities, cases, compare, kernels, peers, problems, report, worker
 from benchmarks.__main__ import main
 from benchmarks.libraries import LIBRARIES, is_installed
 from benchmarks.scores import SCORES
@@ -379,3 +379,22 @@ def test_every_library_that_is_installed_knows_every_kind(name, kind):
     if kind == "multilabel" and not name.startswith("omni"):
         assert predicted[:, 2].max() < 0.2
     assert 1 <= library.n_rounds() <= 8 and library.model_bytes() > 0
+
+
+# -------------------------------------------------------------------------------------------------- abilities
+
+
+def test_polyleaf_can_what_the_comparison_says():
+    own = {ability: outcome for name, ability, outcome in abilities.run() if name.startswith("polyleaf")}
+    assert len(own) > 5 and set(own.values()) == {"works"}
+
+
+def test_an_attempt_that_fails_is_a_no_with_its_reason(monkeypatch):
+    def refuse():
+        raise ValueError("not this.")
+
+    monkeypatch.setattr(
+        abilities, "_LIBRARIES", {"numpy": lambda: {"a wish": refuse}, "no_such_module": dict}
+    )
+    ((name, ability, outcome),) = abilities.run()
+    assert name.startswith("numpy ") and ability == "a wish" and outcome == "no: ValueError: not this."

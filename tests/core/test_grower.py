@@ -324,6 +324,39 @@ def test_features_of_a_node(fraction, seed):
     assert_core_equals_twin(replace(p, features=np.arange(11) % 4 != 1))
 
 
+GROUPS = np.array([[1, 1, 0, 0, 0], [0, 1, 1, 0, 0], [0, 0, 0, 1, 1]], bool)
+
+
+@pytest.mark.parametrize("fraction", [0.5, 1.0])
+@pytest.mark.parametrize("groups, at_most", [(GROUPS, 0), (GROUPS, 1), (None, 1), (None, 2), (GROUPS[:1], 0)])
+def test_features_that_may_meet_on_a_path(groups, at_most, fraction):
+    p = make_problem(
+        21, n=500, n_bins=(8,) * 5, categorical=[2], n_outputs=2, colsample_bynode=fraction, max_leaves=20
+    )
+    tree = assert_core_equals_twin(replace(p, groups=groups, at_most=at_most), n_threads=2)
+    assert tree.n_leaves > 4
+    for path in paths(tree):
+        assert at_most == 0 or len(path) <= at_most
+        assert groups is None or any(set(path) <= set(np.flatnonzero(group)) for group in groups)
+
+
+def test_features_that_may_not_meet_do_not_outlive_their_rule():
+    p = make_problem(21, n=300, n_bins=(8,) * 5, max_leaves=10)
+    grower = Core.grower(p)
+    Core.grow(replace(p, at_most=1), grower=grower)
+    assert_same_tree(Core.grow(p, grower=grower)[0], Twin.grow(p)[0])
+
+
+def paths(tree):
+    """The features split on above each leaf."""
+    above = {0: set()}
+    for i in range(len(tree.feature)):
+        if tree.left[i] < 0:
+            yield above[i]
+        else:
+            above[tree.left[i]] = above[tree.right[i]] = above[i] | {int(tree.feature[i])}
+
+
 def test_no_feature_allowed():
     p = replace(make_problem(10), features=np.zeros(4, bool))
     assert assert_core_equals_twin(p).n_leaves == 1

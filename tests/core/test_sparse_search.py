@@ -92,7 +92,7 @@ def core_tree(
     return as_reference_tree(tree), np.array(grower.leaf_of_row)
 
 
-def twin_tree(problem, search, config, leaf_k, step, threshold_step=0.05, features=None, held_sparse=()):
+def twin_tree(problem, search, config, leaf_k, step, threshold_step=0.05, features=None):
     p = problem.gradients
     codes, n_bins, is_categorical = problem.data
     data = codes if p.rows is None else codes[:, p.rows], n_bins, is_categorical
@@ -101,16 +101,17 @@ def twin_tree(problem, search, config, leaf_k, step, threshold_step=0.05, featur
     else:
         kind, g, h = sketched(problem)
         channels = reference.quantise(g, h, kind, p.rows, p.multiplier)
-        chosen = twin.VerifiedSearch(data, p, step, leaf_k, config, channels, held_sparse)
+        chosen = twin.VerifiedSearch(data, p, step, leaf_k, config, channels)
     tree = reference.grow(*problem.data, chosen, config, p.rows, features)
     return tree, reference.leaf_of_row(tree, codes)
 
 
-def assert_same_growth(problem, search, config, leaf_k=4, step=None, **options):
+def assert_same_growth(problem, search, config, leaf_k=4, step=None, held_sparse=(), **options):
     step = twin.Step(reg_lambda=config.reg_lambda) if step is None else step
     expected = twin_tree(problem, search, config, leaf_k, step, **options)
     for n_threads in (1, 2, 3):
-        tree, leaf_of_row = core_tree(problem, search, config, leaf_k, step, n_threads=n_threads, **options)
+        held = {"n_threads": n_threads, "held_sparse": held_sparse}
+        tree, leaf_of_row = core_tree(problem, search, config, leaf_k, step, **held, **options)
         assert_same_tree(tree, expected[0])
         np.testing.assert_array_equal(leaf_of_row, expected[1])
     return expected[0]

@@ -10,6 +10,7 @@
 #include "data/bins.h"
 #include "forest/forest.h"
 #include "grower/grower.h"
+#include "leaves/dense_block.h"
 #include "leaves/newton.h"
 #include "problem.h"
 #include "search/histogram_search.h"

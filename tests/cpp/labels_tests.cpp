@@ -13,6 +13,7 @@
 #include "forest/label_scores.h"
 #include "grower/grower.h"
 #include "leaves/topk.h"
+#include "leaves/topk_block.h"
 #include "losses/objectives.h"
 #include "problem.h"
 #include "search/exact_search.h"

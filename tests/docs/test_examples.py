@@ -25,6 +25,7 @@ SHOWS = {
     "cgb": lambda found: found["accuracy"] > 0.75,
     "custom_objective": lambda found: found["asymmetric"] < found["squared"] - 0.1,
     "early_stopping": lambda found: found["best"] + 20 < found["rounds"] + 1 <= 1000,
+    "explaining": lambda found: found["error"] < 1e-4 and found["for cooling"] < found["glazing for heating"],
     "extreme_labels": lambda found: (
         found["P@1"] > found["P@1 of the most frequent"] + 0.15 and found["nDCG@3"] > 0.7
     ),

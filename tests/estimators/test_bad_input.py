@@ -75,7 +75,7 @@ def test_columns_that_say_nothing_are_no_error(features):
         (regressor(), Y[:0], "0 sample"),
         (classifier(), C[:0], "0 sample"),
         (regressor(), Y[:50], "X has 60 rows, y has 50"),
-        (regressor(), np.full(60, "a"), "convert"),
+        (regressor(), np.full(60, "a"), "PolyleafClassifier"),
         (regressor(missing_targets="ignore"), np.c_[Y, np.full(60, NAN)], "Output 2 of y"),
         (regressor(objective="poisson"), -np.abs(Y), "poisson"),
         (regressor(objective="gamma"), np.zeros(60), "gamma"),

@@ -217,6 +217,97 @@ def test_normalized_targets_make_outputs_equal(X, Y):
     assert 1 - ((plain.predict(X) / scales - Y) ** 2).mean(0)[0] / Y.var(0)[0] < fits[0]
 
 
+def r2_of_targets(model, X, Y):
+    return 1 - ((model.predict(X) - Y) ** 2).mean(0) / Y.var(0)
+
+
+def two_targets(ratio, n=3000):
+    """Equally hard, of features that they do not share; the first `ratio` times as large."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, 10)).astype(np.float32)
+    each = [np.sin(2 * a) + b * c + 0.5 * d**2 for a, b, c, d in (X.T[:4], X.T[5:9])]
+    Y = np.column_stack(each) + 0.3 * rng.standard_normal((n, 2))
+    return X, Y * [ratio, 1]
+
+
+@pytest.mark.parametrize("ratio", [1, 10, 1e3, 1e6])
+def test_targets_of_unlike_scale(ratio):
+    """Issue 14, line 1: none is behind what equal scales make of it, at any ratio."""
+    X, Y = two_targets(ratio)
+    train, test = slice(1500), slice(1500, None)
+
+    def r2(**what):
+        return r2_of_targets(PolyleafRegressor(**what).fit(X[train], Y[train]), X[test], Y[test])
+
+    found, as_they_are, equal = r2(), r2(normalize_targets=False), r2(normalize_targets=True)
+    assert np.all(found > equal - 0.01)
+    assert found.mean() > max(as_they_are.mean(), equal.mean()) - 0.01
+    assert ratio < 100 or as_they_are[1] < found[1] - 0.1
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        {"objective": "absolute_error"},
+        {"objective": "quantile"},
+        {"objective": "huber"},
+        {"objective": lambda y, score: (score - y, np.ones_like(y))},
+        {"multi_strategy": "one_output_per_tree"},
+        {"normalize_targets": False},
+    ],
+)
+def test_targets_of_unlike_scale_are_left_where_scales_decide_nothing(what):
+    X, Y = two_targets(1e3)
+    assert regressor(**what).fit(X, Y).model_.target_scale is None
+
+
+def a_large_and_easy_and_a_small_and_hard_target(n=3000):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, 10)).astype(np.float32)
+    easy = 1e6 * ((X[:, 0] > 0) + rng.standard_normal(n))
+    hard = np.sin(2 * X[:, 1]) * X[:, 2] + X[:, 3] * X[:, 4] + 0.1 * rng.standard_normal(n)
+    return X, pd.DataFrame({"easy": easy, "hard": hard})
+
+
+def test_early_stopping_of_several_targets_is_not_led_by_the_largest():
+    """Issue 14, line 2."""
+    X, Y = a_large_and_easy_and_a_small_and_hard_target()
+    how = {"n_estimators": 400, "early_stopping_rounds": 20, "validation_fraction": 0.2}
+    model = PolyleafRegressor(**how).fit(X[:1500], Y[:1500])
+    by_rmse = PolyleafRegressor(eval_metric="rmse", **how).fit(X[:1500], Y[:1500])
+    r2, led = (r2_of_targets(m, X[1500:], Y[1500:].to_numpy()) for m in (model, by_rmse))
+    assert by_rmse.best_iteration_ < 50 < model.best_iteration_
+    assert r2[1] > led[1] + 0.2
+    assert list(model.evals_result_["validation"]) == ["rmse", "relative_rmse"]
+    assert model.best_score_ == min(model.evals_result_["validation"]["relative_rmse"])
+
+
+def test_what_is_printed_of_several_targets_is_in_their_unit(capsys):
+    """Issue 14, line 2."""
+    X, Y = a_large_and_easy_and_a_small_and_hard_target(300)
+    model = regressor(n_estimators=3, verbose=2).fit(X, Y, eval_set=[(X, Y)], eval_names=["all"])
+    errors = np.sqrt(((model.predict(X) - Y.to_numpy()) ** 2).mean(0))
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert f"all-rmse:{np.sqrt((errors**2).mean()):.5f}" in last
+    assert f"(easy:{errors[0]:.5f}, hard:{errors[1]:.5f})\tall-relative_rmse:" in last
+
+
+def test_targets_of_like_scale_keep_their_bits(X, Y):
+    ours, plain = regressor().fit(X, Y), regressor(normalize_targets=False).fit(X, Y)
+    np.testing.assert_array_equal(ours.predict(X), plain.predict(X))
+    assert ours.model_.target_scale is None
+
+
+def test_targets_of_unlike_scale_stay_in_their_unit_when_gone_on_with_and_loaded(tmp_path):
+    X, Y = two_targets(1e4)
+    whole = regressor(n_estimators=30).fit(X, Y)
+    start = regressor(n_estimators=20).fit(X, Y)
+    start.save_model(tmp_path / "start.polyleaf")
+    later = regressor(n_estimators=10).fit(X, Y, init_model=tmp_path / "start.polyleaf")
+    assert whole.model_.target_scale is not None
+    np.testing.assert_array_equal(later.predict(X), whole.predict(X))
+
+
 def test_base_score(X, Y):
     assert regressor(base_score=3.0).fit(X, Y).model_.base_score.tolist() == [3.0] * 3
     model = regressor(base_score=[1, 2, 3], normalize_targets=True).fit(X, Y)
@@ -397,15 +488,39 @@ def test_an_error_in_training_takes_the_progress_bar_away(X, Y, monkeypatch):
     assert bar._bar is None
 
 
-def test_ctrl_c_keeps_the_rounds_so_far(X, Y):
-    def interrupt(model, epoch, log):
-        if epoch == 4:
-            raise KeyboardInterrupt
+def interrupt(model, epoch, log):
+    if epoch == 4:
+        raise KeyboardInterrupt
 
-    with pytest.warns(UserWarning, match="interrupted"):
-        model = regressor().fit(X, Y, callbacks=[interrupt])
-    assert 4 <= model.n_iter_ <= 5
-    assert model.predict(X).shape == (300, 3)
+
+def test_line_10_ctrl_c_keeps_the_rounds_so_far_and_is_raised(X, Y):
+    model = regressor()
+    with pytest.raises(KeyboardInterrupt, match="the 5 rounds that were complete are kept"):
+        model.fit(X, Y, callbacks=[interrupt], eval_set=[(X, Y)])
+    assert model.n_iter_ == len(model.evals_result_["validation_0"]["rmse"]) == 5
+    expected = regressor(n_estimators=5).fit(X, Y)
+    np.testing.assert_array_equal(model.predict(X), expected.predict(X))
+    rest = regressor(n_estimators=10).fit(X, Y, init_model=model)
+    np.testing.assert_array_equal(rest.predict(X), regressor().fit(X, Y).predict(X))
+
+
+def test_line_10_ctrl_c_ends_a_cross_validation(X, Y):
+    folds = []
+
+    class Interrupted(PolyleafRegressor):
+        def fit(self, X, y):
+            folds.append(len(X))
+            return super().fit(X, y, callbacks=[interrupt])
+
+    with pytest.raises(KeyboardInterrupt):
+        cross_val_score(Interrupted(n_estimators=6), X, Y, cv=3)
+    assert len(folds) == 1
+
+
+def test_line_10_notebooks_may_keep_the_rounds_without_an_error(X, Y):
+    with pytest.warns(UserWarning, match="interrupted; the 5 rounds that were complete are kept"):
+        model = regressor(on_interrupt="keep").fit(X, Y, callbacks=[interrupt])
+    assert model.n_iter_ == 5 and model.predict(X).shape == (300, 3)
 
 
 # --- going on --------------------------------------------------------------------------------------

@@ -36,8 +36,8 @@ RESOLVED = {"seed", "slope_lambda"}
 PREPARATION = {
     "base_score", "callbacks", "categorical_features", "class_weight", "early_stopping_rounds", "eval_metric",
     "huber_delta", "leaf", "max_bins", "missing_targets", "n_jobs", "normalize_targets", "objective",
-    "projection", "projection_dim", "quantile_alpha", "random_state", "scale_pos_weight", "softmax_curvature",
-    "tfidf", "tweedie_variance_power", "validation_fraction", "verbose", "warm_start",
+    "on_interrupt", "projection", "projection_dim", "quantile_alpha", "random_state", "scale_pos_weight",
+    "softmax_curvature", "tfidf", "tweedie_variance_power", "validation_fraction", "verbose", "warm_start",
 }  # fmt: skip
 """What estimators and the preparation of data read, and no part of a run."""
 

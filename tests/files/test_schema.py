@@ -144,3 +144,20 @@ def test_targets_that_do_not_suit_the_task(columns, task, message):
 def test_no_feature_left():
     with pytest.raises(ReadError, match="No column is left"):
         Schema.of(table(y=[1, 2]), ("y",))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        None,
+        {},
+        {"task": "regression", "features": ["a"], "targets": ["y"]},
+        {"task": "nonsense", "features": ["a"], "targets": ["y"], "categorical": []},
+        {"task": "regression", "features": [1], "targets": ["y"], "categorical": []},
+        {"task": "regression", "features": ["a"], "targets": [], "categorical": []},
+        {"task": "regression", "features": ["a"], "targets": ["y"], "categorical": ["b"]},
+    ],
+)
+def test_fields_of_any_origin_are_checked(fields):
+    with pytest.raises(ValueError, match=r"The model (does not say|names)"):
+        Schema.from_dict(fields)

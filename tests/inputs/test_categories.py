@@ -346,3 +346,39 @@ def test_two_wide_features_and_a_narrow_one(data):
     assert [wide.feature for wide in mapper.made_.wide] == [0, 2] and mapper.is_categorical_[1]
     assert set(mapper.source_.tolist()) == {0, 1, 2} and model.feature_importances_.shape == (3,)
     assert r2(y, model.predict(X)) > 0.8
+
+
+# ---- what goes with a model -------------------------------------------------------------------------------
+
+
+def test_contributions_are_those_of_the_features_of_x(data, model):
+    X, _ = data
+    values = model.shap_values(X[:50])
+    assert values.shape == (50, 3)
+    whole = model.shap_base_values() + values.sum(axis=1)
+    np.testing.assert_allclose(whole, model.predict(X[:50]), rtol=1e-4, atol=1e-4)
+    pairs = model.shap_values(X[:20], interactions=True)
+    assert pairs.shape == (20, 3, 3)
+    np.testing.assert_allclose(pairs.sum(axis=2), values[:20], atol=1e-4)
+    dataset = Dataset(X[:50], reference=model.model_.mapper)
+    np.testing.assert_array_equal(model.shap_values(dataset), values)
+    assert model.model_.input_names == ["f0", "f1", "f2"]
+
+
+def test_features_that_may_not_meet_do_not_with_any_column(data):
+    X, y = data
+    model = regressor(interaction_constraints=[[0], [1, 2]]).fit(X, y + X[:, 1]).model_
+    wide = set(np.flatnonzero(model.mapper.source_ == 0).tolist())
+    for tree in model.trees:
+        used = set(tree.structure.feature.tolist()) - {-1}
+        assert used <= wide or not used & wide
+
+
+def test_formats_without_a_table_of_categories_refuse(model):
+    from polyleaf.explain.shap_forms import shap_trees
+    from polyleaf.export.source import source_of
+
+    with pytest.raises(ValueError, match="no format holds the table"):
+        source_of(model)
+    with pytest.raises(ValueError, match="columns made of very many categories"):
+        shap_trees(model)

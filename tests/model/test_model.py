@@ -100,7 +100,7 @@ def test_linear_leaves_need_the_features():
     codes = model.mapper.transform(table)
     with pytest.raises(ValueError, match="only their bins were given; predict from X"):
         model.raw_predict_codes(codes)
-    raw = model.raw_predict_codes(codes, features=regressors_of(model.forest, table, 0, 6))
+    raw = model.raw_predict_codes(codes, features=regressors_of(model.forest, model.mapper, table, 0, 6))
     np.testing.assert_array_equal(raw, model.raw_predict(table))
     assert regressors_of(random_model().forest, table, 0, 6) is None
     constant = random_model(kinds=("dense", "linear"), n_rounds=2)
@@ -155,8 +155,10 @@ def test_append_checks_rounds():
     tree, values, _ = parts_of(model)[0]
     with pytest.raises(ValueError, match=r"round 0 cannot be added.*is of round 1"):
         model.append(tree, values, 0)
-    model.append(tree, values, 4)
-    assert model.n_rounds == 5 and model.n_trees == 3
+    with pytest.raises(ValueError, match="rise by one at most"):
+        model.append(tree, values, 3)
+    model.append(tree, values, 2)
+    assert model.n_rounds == 3 and model.n_trees == 3
 
 
 def test_truncate():

@@ -24,6 +24,7 @@ from reference.candidates import (
     category_deviations,
     category_positions,
     feature_hash,
+    may_meet,
     node_features,
     numeric_candidates,
     with_default_direction,

@@ -34,6 +34,16 @@ class Candidate:
     terms: np.ndarray  # float32 (K,), parts of the sum
 
 
+def may_meet(allowed, path, groups, at_most):
+    """The features of `allowed` that may follow those on `path`: in one of `groups` with them (bool (n, F);
+    None: any), and among them where they are `at_most` (0: any number) already."""
+    if at_most and len(path) >= at_most:
+        allowed = [f for f in allowed if f in path]
+    if groups is None:
+        return list(allowed)
+    return [f for f in allowed if any(group[f] and all(group[g] for g in path) for group in groups)]
+
+
 def node_features(allowed, node, config):
     """Features `node` may use, ascending: ceil(colsample_bynode * m) of the m allowed, by smallest hash."""
     n_kept = int(np.ceil(config.colsample_bynode * len(allowed)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from polyleaf.settings.parameters import PenaltyParameters, TreeParameters
-from reference.candidates import Split, best_split, node_features
+from reference.candidates import Split, best_split, may_meet, node_features
 from reference.channels import take, total
 from reference.scores import diagonal_curvature, gradient_and_curvature, mean_curvature
 from reference.tree import to_tree
@@ -46,6 +46,7 @@ class Node:
 
     positions: np.ndarray  # of its rows among the rows in use
     depth: int
+    path: frozenset  # features split on above it
     cover: float  # by the derivatives it was made with
     split: Split | None = None  # the best admissible one; None: the node stays a leaf
     children: tuple[int, ...] = field(default=())
@@ -82,26 +83,39 @@ class ChannelSearch:
         """Node `i` was split; `children` are two pairs (id, positions), left first."""
 
 
-def grow(codes, n_bins, is_categorical, channels, config, rows=None, features=None, renew=None):
+def grow(
+    codes,
+    n_bins,
+    is_categorical,
+    channels,
+    config,
+    rows=None,
+    features=None,
+    renew=None,
+    groups=None,
+    at_most=0,
+):
     """Grow one `Tree` (GBDT-MO, Algorithm 5).
 
     `codes` uint8 (F, n), `channels` of the `rows` in use (None: all), or a search of another kind (a class
     like `ChannelSearch`, on its own codes), `features` bool (F,): allowed. `renew(nodes)` gives new channels
-    after every batch of splits, before the new nodes are looked at (TFBT, section V).
+    after every batch of splits, before the new nodes are looked at (TFBT, section V). `groups` and `at_most`
+    say which features may meet on a path (`may_meet`).
     """
     codes = codes if rows is None else codes[:, rows]
     allowed = np.arange(len(codes)) if features is None else np.flatnonzero(features)
     data = codes, n_bins, is_categorical
     search = channels if hasattr(channels, "look") else ChannelSearch(data, channels, config)
 
-    def make_node(positions, depth, parent):
-        return Node(positions, depth, search.cover(positions, parent))
+    def make_node(positions, depth, parent, path):
+        return Node(positions, depth, path, search.cover(positions, parent))
 
     def look_at(i):
         if nodes[i].depth != config.max_depth:
-            nodes[i].split = search.look(i, nodes[i].positions, node_features(allowed, i, config))
+            may_use = node_features(may_meet(allowed, nodes[i].path, groups, at_most), i, config)
+            nodes[i].split = search.look(i, nodes[i].positions, may_use)
 
-    nodes, order = [make_node(np.arange(codes.shape[1]), 0, None)], []
+    nodes, order = [make_node(np.arange(codes.shape[1]), 0, None, frozenset())], []
     look_at(0)
     while True:
         gains = {i: v.split.gain for i, v in enumerate(nodes) if v.split is not None and not v.children}
@@ -115,8 +129,9 @@ def grow(codes, n_bins, is_categorical, channels, config, rows=None, features=No
             parent = nodes[i]
             goes_left = parent.split.goes_left[codes[parent.split.feature, parent.positions]]
             parent.children = (len(nodes), len(nodes) + 1)
+            path = parent.path | {parent.split.feature}
             for side in (goes_left, ~goes_left):
-                nodes.append(make_node(parent.positions[side], parent.depth + 1, i))
+                nodes.append(make_node(parent.positions[side], parent.depth + 1, i, path))
             search.divide(i, parent.split, [(c, nodes[c].positions) for c in parent.children])
             order.append(i)
         if renew is not None:

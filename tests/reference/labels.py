@@ -169,15 +169,15 @@ class ExactSearch(LabelSearch):
 class VerifiedSearch(LabelSearch):
     """Splits proposed by `channels` of a sketch of the gradients, judged by exact sums.
 
-    Every tile of features proposes its best split, whatever its gain by the sketch; the most promising are
-    judged, in large nodes by some of the rows. `held_sparse`: features that have no tile but one in common
-    (one for every 16,384 of their cells, more than the tests have).
+    Every group of features proposes its best split, whatever its gain by the sketch; the most promising are
+    judged, in large nodes by some of the rows. A group is a tile of the dense matrix, however its features
+    are held.
     """
 
-    def __init__(self, data, gradients, step, leaf_k, config, channels, held_sparse=()):
+    def __init__(self, data, gradients, step, leaf_k, config, channels):
         super().__init__(data, gradients, step, leaf_k, config)
         self.channels = channels
-        self.tiles = tiles(data[1], held_sparse)
+        self.tiles = tiles(data[1])
 
     def look(self, i, positions, may_use):
         if len(positions) < 2 * max(1, self.config.min_child_samples):
@@ -216,11 +216,11 @@ def some_of(positions):
     return positions[np.arange(n_judged) * len(positions) // n_judged], len(positions) / n_judged
 
 
-def tiles(n_bins, held_sparse=()):
+def tiles(n_bins):
     """Features that are looked at together: of like cardinality, spread evenly over as few tiles as fit."""
-    found = [list(held_sparse)] if len(held_sparse) else []
+    found = []
     for fewest, most in ((0, 3), (4, 15), (16, 63), (64, 255)):
-        members = [f for f, n in enumerate(n_bins) if fewest <= n <= most and f not in held_sparse]
+        members = [f for f, n in enumerate(n_bins) if fewest <= n <= most]
         n_tiles = -(-len(members) // TILE_FEATURES)
         for t in range(n_tiles, 0, -1):
             size = -(-len(members) // t)

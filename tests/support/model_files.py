@@ -4,6 +4,7 @@ Owns where they are, and how a header and a checksum are written. Must not know 
 """
 
 import json
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +21,15 @@ def about(data):
     return json.loads(json.loads(data[8 : 8 + size])["__metadata__"][serialize.FORMAT])
 
 
+@lru_cache(maxsize=32)
+def _parts(data):
+    return json.dumps(about(data)), load(data)
+
+
 def reseal(data, change):
     """The file with its header or arrays changed, and a checksum that is right again."""
-    said, arrays = about(data), {k: np.array(v) for k, v in load(data).items()}
+    text, kept = _parts(bytes(data))
+    said, arrays = json.loads(text), {k: np.array(v) for k, v in kept.items()}
     change(said["model"], arrays)
     said["checksum"] = serialize._checksum(said["model"], arrays)
     return save(arrays, {serialize.FORMAT: json.dumps(said)})

@@ -27,6 +27,8 @@ class Problem:
     rows: np.ndarray | None = None  # uint32, ascending
     multiplier: np.ndarray | None = None  # float32 (n,)
     features: np.ndarray | None = None  # bool (F,)
+    groups: np.ndarray | None = None  # bool (G, F): each path stays within one
+    at_most: int = 0  # features of a path; 0: any number
     held_sparse: tuple = ()  # features that the core holds sparse; the twin knows no difference
 
     def with_config(self, **changes):
@@ -155,7 +157,7 @@ class Twin:
         """The tree, and the leaf id of every row, in the sample or not."""
         channels = reference.quantise(p.g, p.h, p.kind, p.rows, p.multiplier)
         data = p.codes, p.n_bins, p.is_categorical
-        tree = reference.grow(*data, channels, p.config, p.rows, p.features)
+        tree = reference.grow(*data, channels, p.config, p.rows, p.features, None, p.groups, p.at_most)
         return tree, reference.leaf_of_row(tree, p.codes)
 
     @staticmethod
@@ -197,6 +199,7 @@ class Core:
 
         grower = grower or Core.grower(p, n_threads)
         config = grow_config(p.config, **only_core)
+        grower.grower.limit_interactions(p.groups, p.at_most)
         tree = grower.grow(core_channels(p, n_threads), config, p.features)
         return as_reference_tree(tree), np.array(grower.leaf_of_row)
 

@@ -236,3 +236,34 @@ def test_going_on(data):
         more.predict_topk(X, 3), fitted(data, n_estimators=40).predict_topk(X, 3), strict=True
     ):
         np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"subsample": 0.7},
+        {"sampling_method": "goss"},
+        {"colsample_bynode": 0.5},
+        {"max_bins": 5},
+        {"n_jobs": 3},
+    ],
+    ids=str,
+)
+def test_a_sketch_grows_the_same_trees_from_sparse_x(parameters):
+    """Columns of few and of many bins, sparse and not, side by side; more groups than are judged."""
+    rng = np.random.default_rng(0)
+    dense = np.where(rng.random((1500, 160)) < 0.03, rng.integers(1, 40, (1500, 160)), 0).astype(np.float32)
+    dense[:, 5::10] = rng.normal(size=(1500, 16))
+    dense[:, 3::10] = np.minimum(dense[:, 3::10], 1)
+    chance = np.where(rng.random((160, 40)) < 0.05, 1.5, 0.0)
+    Y = sp.csr_matrix((dense[:, :160].clip(0, 2) @ chance > 2.5) | (rng.random((1500, 40)) < 0.02)).astype(
+        np.float32
+    )
+    settings = {"leaf": "sparse", "leaf_k": 4, "split_search": "sketch", "n_estimators": 4, "random_state": 0}
+    settings |= {"sketch_dim": 8, "n_jobs": 1} | parameters
+    models = [PolyleafClassifier(**settings).fit(X, Y).model_ for X in (dense, sp.csr_matrix(dense))]
+    assert models[0].trees[0].n_nodes > 10
+    mine, theirs = (storage.to_arrays(model.forest) for model in models)
+    for name in mine:
+        np.testing.assert_array_equal(mine[name], theirs[name])

@@ -1,4 +1,4 @@
-"""The command line: ``polyleaf train | predict | evaluate | inspect | demo``, for people with a file.
+"""The command line: ``polyleaf train | predict | evaluate | explain | inspect | demo``, for a file.
 
 Owns options, messages and exit codes. Must not know formats (`readers`), the meaning of columns (`schema`),
 what becomes of files without columns (`label_commands`) or anything of training. Every error is one sentence
@@ -45,6 +45,11 @@ _EXAMPLES = {
         "polyleaf predict new.txt --format xmc --model m --top 5 --out best.csv",
     ),
     "evaluate": ("polyleaf evaluate test.csv --model m", "polyleaf evaluate test.csv --model m --json"),
+    "explain": (
+        "polyleaf explain new.csv --model m --out contributions.parquet",
+        "polyleaf explain new.csv --model m --background houses.csv --outputs price",
+        "polyleaf explain test.csv --model m --importance",
+    ),
     "inspect": ("polyleaf inspect m", "polyleaf inspect m --tree 0", "polyleaf inspect m --json > m.json"),
     "demo": ("polyleaf demo", "polyleaf demo --quick --out /tmp/demo"),
 }
@@ -298,6 +303,54 @@ def evaluate(
     _print_scores(found, as_json)
 
 
+@app.command(epilog=_examples("explain"))
+def explain(
+    file: FileArgument,
+    model: ModelOption,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="CSV or Parquet file to write; by default CSV to the output."),
+    ] = None,
+    background: Annotated[
+        Path | None,
+        typer.Option(
+            help="File with rows that stand for what is usual; by default the training rows' counts."
+        ),
+    ] = None,
+    outputs: Annotated[
+        str | None,
+        typer.Option(help="Outputs to explain: names or numbers, separated by commas; by default all."),
+    ] = None,
+    importance: Annotated[
+        bool, typer.Option("--importance", help="Only how much each feature matters in the mean of all rows.")
+    ] = False,
+    threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
+    format: FormatOption = None,
+) -> None:
+    """Tell what each feature adds to the raw score of each row (Shapley's values)."""
+    from polyleaf.cli.contribution_files import ContributionWriter
+    from polyleaf.explain import in_chunks, mean_magnitude
+
+    if label_commands.holds_labels(file, format):
+        raise ReadError(
+            f"explain reads tables; for --format {label_commands.FORMAT} use shap_values in Python."
+        )
+    estimator, schema = _load(model, threads)
+    rows = _binned(schema, read_table(file, format), estimator, threads)
+    usual = (
+        None if background is None else _binned(schema, read_table(background, format), estimator, threads)
+    )
+    chosen = _outputs(outputs, estimator.model_)
+    chunks = in_chunks(estimator, rows, usual, chosen)
+    writer = ContributionWriter(estimator.model_, chosen, out, sys.stdout)
+    if importance:
+        writer.write_importance(mean_magnitude(chunks))
+    else:
+        writer.write(np.atleast_1d(estimator.shap_base_values(usual, chosen)), chunks)
+        if out is not None:
+            _remark(f"{_count(rows.n_rows, 'explanation')} written to {out}")
+
+
 @app.command(epilog=_examples("inspect"))
 def inspect(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model file.")],
@@ -478,6 +531,15 @@ def _rounds(estimator: Any) -> int:
     return estimator.n_estimators if best is None else best + 1
 
 
+def _outputs(text: str | None, model: Any) -> list[str | int]:
+    """``"price,2"`` -> names, and numbers where no output has such a name; None: all."""
+    if text is None:
+        return list(range(model.n_outputs))
+    wanted = [name.strip() for name in text.split(",")]
+    names = model.output_names or ()
+    return [int(name) if name.isdecimal() and name not in names else name for name in wanted]
+
+
 # ---- models -----------------------------------------------------------------------------------------------
 
 _SCHEMA = "table"  # where a model's metadata keeps the schema of the file it was trained from
@@ -510,7 +572,16 @@ def _load(path: Path, threads: int | None) -> tuple[Any, Schema]:
         raise ReadError(
             f"{path} was not trained by this command, so its columns are not known; use it in Python."
         )
-    return estimator.set_params(n_jobs=threads), Schema.from_dict(fields)
+    schema = Schema.from_dict(fields)
+    if len(schema.features) != estimator.model_.n_features or schema.task not in _tasks_of(estimator):
+        raise ReadError(f"{path} does not agree with itself about its columns; take another copy.")
+    return estimator.set_params(n_jobs=threads), schema
+
+
+def _tasks_of(estimator: Any) -> tuple[str, ...]:
+    """The tasks that an estimator's predictions may be read as."""
+    kind = estimator.model_.metadata["kind"]
+    return {"regression": ("regression",), "multilabel": ("multilabel",)}.get(kind, ("classification",))
 
 
 def _load_labeller(path: Path, file: Path, threads: int | None) -> tuple[Any, Any]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
-from polyleaf.estimators.base import PolyleafEstimator
+from polyleaf.estimators.base import PolyleafEstimator, read_estimator
 from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.regressor import PolyleafRegressor
-from polyleaf.model import Model
+from polyleaf.model.places import Source
 
 __all__ = ["PolyleafClassifier", "PolyleafRegressor", "load_model"]
 
@@ -18,8 +16,12 @@ _ESTIMATORS: dict[str, type[PolyleafEstimator]] = {
 }
 
 
-def load_model(path: str | os.PathLike[str]) -> Any:
+def load_model(path: Source) -> Any:
     """Read a fitted estimator from a file written by `save_model`.
+
+    Parameters
+    ----------
+    path : str, path, bytes or open binary file
 
     Returns
     -------
@@ -28,13 +30,9 @@ def load_model(path: str | os.PathLike[str]) -> Any:
 
     Raises
     ------
-    ValueError
+    ModelFileError (a ValueError)
         When the file is no model file, damaged, or was not written by an estimator.
+    MemoryError
+        When there is not enough memory for it, which says nothing against the file.
     """
-    model = Model.load(Path(path))
-    name = model.metadata.get("estimator")
-    if name not in _ESTIMATORS:
-        raise ValueError(
-            f"{os.fspath(path)} holds a model that no estimator wrote: read it with polyleaf.Model.load."
-        )
-    return _ESTIMATORS[name]._of_model(model)
+    return read_estimator(path, _ESTIMATORS)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Integral
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, overload
 
 import numpy as np
 import scipy.sparse
@@ -23,18 +23,21 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
+from polyleaf.explain.explained import Explained, in_chunks, mean_magnitude
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable
 from polyleaf.inputs.targets import Target, TargetEncoding, encode_sparse
-from polyleaf.metrics import Metric, get_metrics
-from polyleaf.model import Model
+from polyleaf.metrics import Metric, default_metrics, get_metrics
+from polyleaf.model import Model, serialize
+from polyleaf.model.places import Destination, Source
+from polyleaf.model.serialize import ModelFileError
 from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
 from polyleaf.projections import Projection
 from polyleaf.settings.declaration import numpydoc
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.settings.settings import settings_of
 from polyleaf.threads import effective_threads
-from polyleaf.training.boosting import boost
+from polyleaf.training.boosting import Boosted, boost
 from polyleaf.training.prepare import (
     FeatureReader,
     Given,
@@ -44,10 +47,11 @@ from polyleaf.training.prepare import (
     take_feature_names,
 )
 
-__all__ = ["PolyleafEstimator", "document"]
+__all__ = ["PolyleafEstimator", "builder_of", "document", "read_estimator"]
 
 _Class = TypeVar("_Class", bound=type)
 _Method = TypeVar("_Method", bound=Callable[..., Any])
+_Estimator = TypeVar("_Estimator", bound="PolyleafEstimator")
 
 # Typed, so that what `fit` returns is known to whoever checks types.
 _checks_parameters: Callable[[_Method], _Method] = _fit_context(prefer_skip_nested_validation=True)
@@ -84,7 +88,7 @@ def document(cls: _Class) -> _Class:
     return cls
 
 
-class PolyleafEstimator(BaseEstimator, SharedParameters):
+class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     """What regressor and classifier have in common."""
 
     if TYPE_CHECKING:  # declared by each for itself
@@ -130,7 +134,7 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
             One more evaluation set, called "validation".
         callbacks : list, optional
             On top of those of the constructor.
-        init_model : polyleaf.Model, fitted estimator, or path of a model file, optional
+        init_model : polyleaf.Model, fitted estimator, or path or content of a model file, optional
             Go on from this model: `n_estimators` more rounds. Its bins, labels and units are kept.
 
         Returns
@@ -141,6 +145,8 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
         ------
         ValueError
             Where data or parameters are not what they should be; the message says what and where.
+        KeyboardInterrupt
+            After Ctrl-C, as `on_interrupt` has it; the estimator is fitted with the rounds before it.
         """
         given = Given("training", X, y, sample_weight).completed()
         start, n_threads = self._starting_model(init_model), effective_threads(self.n_jobs)
@@ -154,7 +160,7 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
         ready = prepare(self, given, target, further, metrics, start, seeds, n_threads)
         target, encoding = ready.target, target.encoding
         with self._all_callbacks(callbacks, rounds, metrics if ready.eval_sets else []) as all_callbacks:
-            model, self.evals_result_, per_output = boost(
+            trained = boost(
                 ready.dataset,
                 target.values,
                 target.weight,
@@ -170,12 +176,24 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
                 projection=ready.projection,
                 metadata=self._metadata(encoding, ready.projection),
             )
-        self._adopt(model, encoding)
+        self._take(trained, encoding)
+        return self
+
+    def _take(self, trained: Boosted, encoding: TargetEncoding) -> None:
+        """Take over what was trained, also where Ctrl-C has ended the training."""
+        self._adopt(trained.model, encoding)
+        self.evals_result_ = trained.evals_log
         self.evals_result_per_output_ = {
             name: {metric: np.array(rows) for metric, rows in metrics.items()}
-            for name, metrics in per_output.items()
+            for name, metrics in trained.outputs_log.items()
         }
-        return self
+        if trained.was_interrupted:
+            kept = (
+                f"Training was interrupted; the {trained.model.n_rounds} rounds that were complete are kept"
+            )
+            if self.on_interrupt == "raise":
+                raise KeyboardInterrupt(f'{kept} by the estimator (on_interrupt="keep" returns them).')
+            warnings.warn(f"{kept}.", stacklevel=3)
 
     def _starting_model(self, init_model: Any) -> Model | None:
         if init_model is None:
@@ -183,8 +201,8 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
         if isinstance(init_model, PolyleafEstimator):
             check_is_fitted(init_model)
             init_model = init_model.model_
-        elif isinstance(init_model, str | os.PathLike):
-            init_model = Model.load(Path(init_model))
+        elif isinstance(init_model, str | os.PathLike | bytes) or hasattr(init_model, "read"):
+            init_model = Model.load(init_model)
         if not isinstance(init_model, Model):
             raise TypeError(
                 "init_model must be a polyleaf.Model, a fitted estimator or the path of a model file, "
@@ -229,7 +247,7 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
             raise ValueError(
                 'missing_targets="ignore" needs a dense y; sparse targets hold no missing values.'
             )
-        like = None if start is None else TargetEncoding.from_dict(start.metadata)
+        like = None if start is None else TargetEncoding.from_dict(start.metadata, start.n_outputs)
         return encode_sparse(y, sample_weight, kind=self._sparse_kind, like=like)
 
     def _metrics(self, objective: Objective, target: Target) -> list[Metric]:
@@ -239,7 +257,7 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
                 get_metrics(("p@1", "p@3", "p@5") if chosen is None else chosen, objective)
             )
         if chosen is None:
-            chosen = objective.metric_for(encoding.kind, encoding.n_outputs)
+            return default_metrics(objective, encoding.kind, encoding.n_outputs)
         return get_metrics(chosen, objective)
 
     @contextmanager
@@ -340,19 +358,41 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
 
     @classmethod
     def _of_model(cls, model: Model) -> Self:
-        """The estimator that a model which was read from a file belongs to."""
-        known = cls._get_param_names()
+        """The estimator that a model which was read from a file belongs to; ValueError where it is none's."""
+        known, parameters = cls._get_param_names(), model.metadata.get("parameters")
+        if not isinstance(parameters, dict):
+            raise ValueError("The metadata name no parameters.")
         # An objective that is no name is not among the parameters that a file holds, but the model's is.
-        given = {"objective": model.objective, **model.metadata["parameters"]}
+        given = {"objective": model.objective, **parameters}
         estimator = cls(**{name: value for name, value in given.items() if name in known})
+        estimator._validate_params()
+        encoding = TargetEncoding.from_dict(model.metadata, model.n_outputs)
+        cls._check_agreement(model, encoding)
         if model.projection is None:
             take_feature_names(estimator, model.mapper.n_features_, model.mapper.feature_names_)
         else:
             names = model.metadata.get("input_names")
+            _check_input_names(names, model.projection.n_features)
             take_feature_names(estimator, model.projection.n_features, names)
-        estimator._adopt(model, TargetEncoding.from_dict(model.metadata))
-        estimator.evals_result_, estimator.evals_result_per_output_ = {}, {}
+        estimator._adopt(model, encoding)
+        estimator.evals_result_, estimator.evals_result_per_output_ = model.evals_log, {}
         return estimator
+
+    @classmethod
+    def _check_agreement(cls, model: Model, encoding: TargetEncoding) -> None:
+        """Of what a file says: kind of target, objective and scores must be such as this class trains."""
+        objective = model.objective
+        classes = encoding.kind == "multiclass" and not encoding.one_vs_rest
+        learns = "values" if encoding.kind == "regression" else "classes" if classes else "labels"
+        if encoding.kind not in cls._kinds or learns not in objective.target_kinds:
+            raise ValueError(
+                f"A {cls.__name__} does not learn a target of kind {encoding.kind!r} with objective "
+                f"{objective.name!r}."
+            )
+        if objective.n_scores(encoding.n_outputs) != model.n_outputs:
+            raise ValueError(
+                f"Targets of {encoding.n_outputs} outputs do not have the model's {model.n_outputs} scores."
+            )
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
@@ -420,6 +460,15 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
         if sparse:
             return self._sparse_prediction(X, iteration_range)
         return self._prediction(self._raw(X, iteration_range))
+
+    def _to_score(self, X: Any, y: Any, sample_weight: Any) -> tuple[Target, np.ndarray]:
+        """y as training reads it, in its own unit, and what is predicted for X, (n_rows, n_outputs)."""
+        check_is_fitted(self)
+        target = self._encoding.encode(y, sample_weight, normalized=False)
+        predicted = self.predict(X)
+        if target.n_rows != len(predicted):
+            raise ValueError(f"X has {len(predicted)} rows, y has {target.n_rows}.")
+        return target, predicted.reshape(target.n_rows, -1)
 
     def predict_topk(
         self,
@@ -515,16 +564,22 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
         return gains / total if total > 0 else gains
 
     def feature_importance(
-        self, kind: Literal["gain", "split", "cover"] = "gain", per_output: bool = False
+        self,
+        kind: Literal["gain", "split", "cover", "shap"] = "gain",
+        per_output: bool = False,
+        X: Any = None,
     ) -> np.ndarray:
-        """What each feature does in the splits of all trees: sums, not normalised.
+        """What each feature does in the splits of all trees (sums, not normalised), or to raw scores.
 
         Parameters
         ----------
-        kind : {"gain", "split", "cover"}
-            Gain averaged over outputs; number of splits; summed curvature of the rows they split.
+        kind : {"gain", "split", "cover", "shap"}
+            Gain averaged over outputs; number of splits; summed curvature of the rows they split; mean
+            magnitude of the contributions (`shap_values`) to the raw scores of the rows of X.
         per_output : bool
-            Gains of each output for itself ("gain" only).
+            Each output for itself ("gain" and "shap" only).
+        X : array, sparse matrix, table or Dataset of shape (n_rows, n_features), optional
+            "shap" only: the rows, of a test set say.
 
         Returns
         -------
@@ -533,63 +588,96 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
             told apart by `model_.feature_importance`.
         """
         check_is_fitted(self)
-        found = self.model_.feature_importance(kind, per_output)
-        mapper = self.model_.mapper
-        if mapper.made_ is None:
-            return found
-        total = np.zeros((*found.shape[:-1], mapper.n_features_))
-        for column, feature in enumerate(mapper.source_.tolist()):
-            total[..., feature] += found[..., column]
-        return total
+        if kind == "shap":
+            if X is None:
+                raise ValueError("Importance of kind='shap' is that for some rows: pass them as X.")
+            magnitude = mean_magnitude(in_chunks(self, X))
+            return magnitude if per_output else magnitude.mean(axis=0)
+        return self.model_.mapper.of_features(self.model_.feature_importance(kind, per_output))
 
     # --- files ---------------------------------------------------------------------------------------
 
+    @overload
     def save_model(
-        self, path: str | os.PathLike[str], *, leaf_dtype: str = "float32", statistics: bool = True
-    ) -> None:
+        self, path: Destination, *, leaf_dtype: str = ..., statistics: bool = ..., best_only: bool = ...
+    ) -> None: ...
+
+    @overload
+    def save_model(
+        self, path: None = ..., *, leaf_dtype: str = ..., statistics: bool = ..., best_only: bool = ...
+    ) -> bytes: ...
+
+    def save_model(
+        self,
+        path: Destination | None = None,
+        *,
+        leaf_dtype: str = "float32",
+        statistics: bool = True,
+        best_only: bool = False,
+    ) -> bytes | None:
         """Write the model to a file that cannot run code, for `load_model`.
 
-        The file has the forest, the bins, labels and units, and those parameters of the estimator that are
-        plain values. Written beside and renamed: an old file stays whole until the new one is.
+        The file has the forest, the bins, labels and units, `evals_result_`, and those parameters of the
+        estimator that are plain values. Written beside and renamed: an old file stays whole until the new
+        one is.
 
         Parameters
         ----------
-        path : str or path
+        path : str, path or open binary file, optional
+            None: the content is returned instead. Not a name that ends in ".json", which the file is not.
         leaf_dtype : {"float32", "float16", "int8"}
             Leaf values as they are, or rounded; :func:`polyleaf.inspect.leaf_dtype_report` measures what that
             saves and costs.
         statistics : bool
             False leaves out gains, numbers of rows and curvatures of the nodes, which importances need and
             predictions do not.
+        best_only : bool
+            After early stopping, leave out the rounds after the best one: what is predicted by default stays.
+
+        Returns
+        -------
+        bytes or None
 
         Raises
         ------
+        OSError
+            When the file cannot be written.
         ValueError
-            When class labels are neither strings, numbers nor booleans, or leaf values do not fit
-            `leaf_dtype`.
+            When class labels are neither strings, numbers nor booleans, leaf values do not fit `leaf_dtype`,
+            or the name is one of another format.
         """
         check_is_fitted(self)
-        self.model_.save(Path(path), leaf_dtype, statistics)
+        model, best = self.model_, self.model_.best_iteration
+        if best_only and best is not None:
+            model = model.copy()
+            model.truncate(best + 1)
+        data = model.to_bytes(leaf_dtype, statistics, self.evals_result_)
+        if path is None:
+            return data
+        serialize.write(path, data)
+        return None
 
     @classmethod
-    def load_model(cls, path: str | os.PathLike[str]) -> Self:
+    def load_model(cls, path: Source) -> Self:
         """Read a fitted estimator of this class from a file.
+
+        Parameters
+        ----------
+        path : str, path, bytes or open binary file
 
         Raises
         ------
-        ValueError
+        ModelFileError (a ValueError)
             When the file is no model file, damaged, or holds a model of another estimator.
+        MemoryError
+            When there is not enough memory for it, which says nothing against the file.
         """
-        model = Model.load(Path(path))
-        made_by = model.metadata.get("estimator")
-        if made_by != cls.__name__:
-            what = "model that no estimator wrote" if made_by is None else made_by
-            raise ValueError(f"{os.fspath(path)} holds a {what}, not a {cls.__name__}.")
-        return cls._of_model(model)
+        return read_estimator(path, {cls.__name__: cls})
 
     # --- by subclass ---------------------------------------------------------------------------------
 
     _sparse_kind: ClassVar[Literal["multilabel", "regression"]]
+    _kinds: ClassVar[tuple[str, ...]]  # of targets
 
     def _encode_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
         raise NotImplementedError
@@ -606,6 +694,42 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
 
     def _prediction(self, raw: np.ndarray) -> np.ndarray:
         raise NotImplementedError
+
+
+def read_estimator(path: Source, classes: Mapping[str, type[_Estimator]]) -> _Estimator:
+    """The fitted estimator of a file: one of these classes, by name.
+
+    Raises
+    ------
+    ModelFileError (a ValueError)
+        Where the file is no model file, damaged, does not describe an estimator, or one of another class.
+    """
+    return serialize.read(path, builder_of(classes))
+
+
+def builder_of(
+    classes: Mapping[str, type[_Estimator]],
+) -> Callable[[serialize.Header, serialize.Arrays], _Estimator]:
+    """What makes an estimator of one of these classes of a file's content."""
+
+    def build(header: serialize.Header, arrays: serialize.Arrays) -> _Estimator:
+        model = Model.from_state(header, arrays)
+        made_by = model.metadata.get("estimator")
+        if not isinstance(made_by, str):
+            raise ModelFileError(
+                "it holds a model that no estimator wrote: read it with polyleaf.Model.load."
+            )
+        if made_by not in classes:
+            raise ModelFileError(f"it holds a {made_by}, not a {' or '.join(classes)}.")
+        return classes[made_by]._of_model(model)
+
+    return build
+
+
+def _check_input_names(names: Any, n_features: int) -> None:
+    right = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    if names is not None and not (right and len(names) == n_features):
+        raise ValueError(f"The metadata must name {n_features} features of X, or none.")
 
 
 def _per_score(per_output: np.ndarray | None, objective: Objective) -> np.ndarray | None:

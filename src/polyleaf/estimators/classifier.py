@@ -9,9 +9,11 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.estimators.base import PolyleafEstimator, document
 from polyleaf.inputs.targets import Target, TargetEncoding, encode_classification
+from polyleaf.metrics.estimator_scores import subset_accuracy
 from polyleaf.model import Model
 from polyleaf.objectives import Objective, automatic_name, objective_class
 from polyleaf.settings.declaration import constraints
@@ -60,6 +62,7 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
 
     _parameter_constraints: ClassVar[dict[str, Any]] = constraints(ClassifierParameters)
     _sparse_kind = "multilabel"
+    _kinds = ("binary", "multiclass", "multilabel")
 
     def _encode_sparse_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
         if self.class_weight is not None:
@@ -80,7 +83,7 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
             class_weight=self.class_weight,
             missing=self.missing_targets,
             one_vs_rest="labels" in kinds and "classes" not in kinds,
-            like=None if start is None else TargetEncoding.from_dict(start.metadata),
+            like=None if start is None else TargetEncoding.from_dict(start.metadata, start.n_outputs),
         )
         return target
 
@@ -165,6 +168,27 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
             total = p.sum(axis=1, keepdims=True)
             return np.divide(p, total, out=np.full_like(p, 1.0 / p.shape[1]), where=total > 0)
         return p
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy; multi-label: the share of rows that are right in every label that is known.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+        y : array-like of shape (n_rows,), or indicator matrix (n_rows, n_labels)
+            Of labels, with `missing_targets="ignore"`, NaN is a label that does not count.
+        sample_weight : array-like of shape (n_rows,), or (n_rows, n_labels) for multi-label, optional
+            A row weighs what its known labels do on average.
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        if self._encoding.kind != "multilabel":
+            return super().score(X, y, sample_weight)
+        target, predicted = self._to_score(X, y, sample_weight)
+        return subset_accuracy(target.values, predicted, target.weight)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -24,6 +24,8 @@ __all__ = ["Schema", "choose_columns"]
 MOST_CLASSES_GUESSED = 20
 """A single column of whole numbers with at most this many different ones is taken for class labels."""
 
+_COLUMNS = ("features", "targets", "categorical")
+
 _YES_NO = ({"0", "1"}, {"false", "true"}, {"no", "yes"}, {"n", "y"}, {"f", "t"})
 
 
@@ -113,8 +115,16 @@ class Schema:
         return {name: value if name == "task" else list(value) for name, value in asdict(self).items()}
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Schema:
-        return cls(fields["task"], *(tuple(fields[name]) for name in ("features", "targets", "categorical")))
+    def from_dict(cls, fields: Any) -> Schema:
+        """The inverse of `to_dict`, for fields of any origin; ValueError where they are no schema's."""
+        names: list[Any] = [fields.get(name) for name in _COLUMNS] if isinstance(fields, Mapping) else []
+        texts = all(isinstance(of, list) and all(isinstance(name, str) for name in of) for of in names)
+        if not names or not texts or fields.get("task") not in TASKS:
+            raise ValueError("The model does not say which columns it was trained from.")
+        schema = cls(fields["task"], *(tuple(of) for of in names))
+        if not set(schema.categorical) <= set(schema.features) or not schema.targets:
+            raise ValueError("The model names columns that do not agree with each other.")
+        return schema
 
 
 def choose_columns(table: Table, wanted: str, option: str) -> tuple[str, ...]:

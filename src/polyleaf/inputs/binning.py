@@ -110,6 +110,15 @@ class BinMapper:
         """The feature of X that each column comes from, (n_columns,)."""
         return np.arange(self.n_features_) if self.made_ is None else self.made_.source()
 
+    def of_features(self, of_columns: NDArray[Any]) -> NDArray[Any]:
+        """Numbers that belong to the features of X from those of columns (..., n_columns): their sums."""
+        if self.made_ is None:
+            return of_columns
+        total = np.zeros((*of_columns.shape[:-1], self.n_features_), of_columns.dtype)
+        for column, feature in enumerate(self.source_.tolist()):
+            total[..., feature] += of_columns[..., column]
+        return total
+
     @property
     def is_categorical_(self) -> NDArray[np.bool_]:
         """Whether columns are split by sets of categories, bool (n_columns,)."""

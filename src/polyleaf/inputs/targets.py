@@ -1,8 +1,8 @@
 """The user's y and weights -> Target: what the loop learns, and how to turn its answers back into the
 user's terms.
 
-Owns the meaning of y: kinds of target, class labels, missing values, weights per row and per output, units.
-Must not know objectives, trees or X.
+Owns the meaning of y: kinds of target, class labels, missing values, weights per row and per output. Must not
+know objectives, trees or X, nor in which units outputs are learned (`units`).
 
 Regression targets stay as they are, float64 if the user has float64: objectives take the base score off
 before they round to float32. Where outputs are to be normalised they are kept as `(y - offset) / scale` in
@@ -14,7 +14,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from numbers import Number
+from typing import Any, Literal, get_args
 
 import numpy as np
 import scipy.sparse
@@ -23,14 +24,15 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_array
 
 from polyleaf.inputs.csr import canonical, row_of
+from polyleaf.inputs.frames import refuse_lazy, repeated
+from polyleaf.inputs.objects import first_that_is_no_number, is_missing, nulls_as_nan, what
+from polyleaf.inputs.units import Normalize, unit_of
 
 __all__ = ["Target", "TargetEncoding", "encode_classification", "encode_regression", "encode_sparse"]
 
 Kind = Literal["regression", "binary", "multiclass", "multilabel"]
 
-# Sums of float32 gradients are squared in the split search: above this, n rows of them overflow to infinity.
-_LARGEST_SUM = 1e18
-_SMALLEST = 1e-15  # ... and the squares of smaller ones vanish
+_MANY_CLASSES = 20  # fewer may be many for few rows, and meant
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class TargetEncoding:
         ValueError
             Where its shape differs, or it holds labels that training has not seen.
         """
+        self.check_names(y, sample_weight, name)
         if self.kind == "regression":
             values = _regression_values(y, name, self.missing)
             self._check_shape(values.shape, name)
@@ -89,6 +92,12 @@ class TargetEncoding:
             )
         ids = self._class_ids(_label_vector(y, name), name)
         return self._with_ids(ids, _check_weight(sample_weight, len(ids), 0, name))
+
+    def check_names(self, y: Any, sample_weight: Any, name: str) -> None:
+        """Refuse columns of a further y, and of weights, that are not those of the training y, in order."""
+        if not self.one_dimensional:
+            _check_same_names(_names_given(y), self.output_names, name)
+            _check_names_of_weights(sample_weight, self.output_names, name)
 
     @property
     def _weight_columns(self) -> int:
@@ -157,27 +166,51 @@ class TargetEncoding:
         }
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> TargetEncoding:
-        """The inverse of :meth:`to_dict`."""
+    def from_dict(cls, fields: Mapping[str, Any], n_scores: int) -> TargetEncoding:
+        """The inverse of :meth:`to_dict`, for fields of any origin.
 
-        def array(name: str) -> np.ndarray | None:
-            return None if fields[name] is None else np.asarray(fields[name], np.float64)
+        Parameters
+        ----------
+        fields : mapping
+        n_scores : int
+            Raw scores of the model: it has no more outputs than these.
 
-        names, classes = fields["output_names"], fields["classes"]
-        labels = None if classes is None else _labels_from_json(classes)
-        if fields["kind"] == "multilabel":
-            labels = np.arange(int(fields["n_outputs"]))
-        return cls(
-            kind=fields["kind"],
-            n_outputs=int(fields["n_outputs"]),
-            one_dimensional=bool(fields["one_dimensional"]),
-            classes=labels,
-            output_names=None if names is None else tuple(names),
-            offset=array("offset"),
-            scale=array("scale"),
-            one_vs_rest=bool(fields["one_vs_rest"]),
+        Raises
+        ------
+        ValueError
+            Where they do not say how a target was encoded.
+        """
+        kind: Any = fields.get("kind")
+        n_outputs: Any = fields.get("n_outputs")
+        _require(kind in get_args(Kind), "kind", f"is one of {', '.join(get_args(Kind))}")
+        within = type(n_outputs) is int and 1 <= n_outputs <= n_scores
+        _require(within, "n_outputs", f"is a number from 1 to {n_scores}")
+        for name in ("one_dimensional", "one_vs_rest"):
+            _require(type(fields.get(name)) is bool, name, "is true or false")
+        _require(fields.get("missing") in ("error", "ignore"), "missing", 'is "error" or "ignore"')
+        encoding = cls(
+            kind=kind,
+            n_outputs=n_outputs,
+            one_dimensional=fields["one_dimensional"],
+            classes=_stored_classes(kind, n_outputs, fields.get("classes")),
+            output_names=_stored_names(fields.get("output_names"), n_outputs),
+            offset=_stored_numbers(fields, "offset", n_outputs),
+            scale=_stored_numbers(fields, "scale", n_outputs),
+            one_vs_rest=fields["one_vs_rest"],
             missing=fields["missing"],
         )
+        encoding._check_agreement()
+        return encoding
+
+    def _check_agreement(self) -> None:
+        """Of what was read: of each kind of target there is one shape, and units go together."""
+        flat = {"multilabel": False, "regression": self.one_dimensional}.get(self.kind, True)
+        _require(self.one_dimensional == flat, "one_dimensional", f"is {flat} for {self.kind}")
+        alone = self.kind == "multiclass" or not self.one_dimensional or self.n_outputs == 1
+        _require(alone, "n_outputs", "is 1 where y has one dimension")
+        together = (self.offset is None) == (self.scale is None)
+        _require(together, "offset", "goes with the scale")
+        _require(self.scale is None or bool((self.scale > 0).all()), "scale", "is above 0")
 
 
 @dataclass(frozen=True)
@@ -227,7 +260,7 @@ def encode_regression(
     sample_weight: Any = None,
     *,
     missing: Literal["error", "ignore"] = "error",
-    normalize: bool = False,
+    normalize: Normalize = False,
 ) -> Target:
     """Encode a regression target.
 
@@ -237,9 +270,8 @@ def encode_regression(
     sample_weight : array-like of shape (n_rows,) or (n_rows, n_columns), optional
     missing : {"error", "ignore"}
         Whether NaN in y is an error or a value of weight 0.
-    normalize : bool
-        Take off the mean of each output and divide by its standard deviation (weighted, over the values
-        that are there).
+    normalize : bool or "auto"
+        Whether outputs are learned in their own unit: see :func:`polyleaf.inputs.units.unit_of`.
 
     Returns
     -------
@@ -254,10 +286,9 @@ def encode_regression(
     names = None if one_dimensional else _column_names(y)
     columns = values[:, None] if values.ndim == 1 else values
     weight = _check_weight(sample_weight, len(values), 0 if one_dimensional else columns.shape[1], "y")
+    _check_names_of_weights(sample_weight, names, "y")
     _check_every_output_has_weight(columns, weight, names)
-    offset, scale = _mean_and_deviation(columns, weight) if normalize else (None, None)
-    if not normalize:
-        _check_spread(columns)
+    offset, scale = unit_of(columns, weight, normalize)
     encoding = TargetEncoding(
         kind="regression",
         n_outputs=columns.shape[1],
@@ -315,6 +346,7 @@ def encode_classification(
     if like is None:
         classes, ids = _unique(labels, "y")
         _check_two_classes(classes, ids, weight)
+        _check_class_count(classes, len(labels))
         encoding = _class_encoding(classes, one_vs_rest)
     else:
         if like.kind == "multilabel":
@@ -358,7 +390,7 @@ def encode_sparse(
     ValueError
         Where y or the weights are not what they should be.
     """
-    given = y if scipy.sparse.issparse(y) else _finite(_as_numpy(y), name, "error", np.float32)
+    given = y if scipy.sparse.issparse(y) else _finite(_as_numpy(y, name), name, "error", np.float32)
     values = canonical(given, name, repeated="refuse")
     n_rows, n_outputs = values.shape
     weight = _check_weight(sample_weight, n_rows, 0, name)
@@ -370,6 +402,7 @@ def encode_sparse(
         if like.kind != kind or like.one_dimensional:
             raise ValueError(f"The model was fitted on another kind of target than {name}, which is {kind}.")
         like._check_shape(values.shape, name)
+        like.check_names(y, None, name)
         return Target(values, weight, like)
     if values.nnz == 0:
         raise ValueError(f"{name} holds nothing but zeros, so there is nothing to learn.")
@@ -400,11 +433,13 @@ def _encode_multilabel(
     n_labels = values.shape[1]
     weight = _check_weight(sample_weight, len(values), n_labels, "y")
     names = _column_names(y)
+    _check_names_of_weights(sample_weight, names, "y")
     _check_every_output_has_weight(values, weight, names)
     if like is not None:
         if like.kind != "multilabel":
             raise ValueError("The model to go on from has one class per row, but y is an indicator matrix.")
         like._check_shape(values.shape, "y")
+        like.check_names(y, None, "y")
     encoding = like or TargetEncoding(
         kind="multilabel",
         n_outputs=n_labels,
@@ -422,12 +457,16 @@ def _encode_multilabel(
 # --- reading y ---
 
 
-def _as_numpy(y: Any) -> Any:
+def _as_numpy(y: Any, name: str = "y") -> Any:
     """SciPy, polars and Arrow as NumPy; pandas as it is, because check_array knows its missing values."""
     if y is None:
         raise ValueError("This estimator requires y to be passed, but the target y is None.")
+    refuse_lazy(y, name)
     if scipy.sparse.issparse(y):
         return y.toarray()
+    names = _column_names(y)
+    if names is not None and (twice := repeated(names)) is not None:
+        raise ValueError(f"{name} has several columns of the name {twice!r}: rename all but one of them.")
     if hasattr(y, "iloc"):
         return y
     if hasattr(y, "column_names") and hasattr(y, "columns"):  # an Arrow table
@@ -436,16 +475,47 @@ def _as_numpy(y: Any) -> Any:
         return np.asarray(y)
     except ValueError:
         raise ValueError(
-            "y holds lists of different lengths. Several labels per row go into an indicator matrix of 0 and "
-            "1: sklearn.preprocessing.MultiLabelBinarizer makes one."
+            f"{name} holds lists of different lengths. Several labels per row go into an indicator matrix of "
+            "0 and 1: sklearn.preprocessing.MultiLabelBinarizer makes one."
         ) from None
 
 
 def _column_names(y: Any) -> tuple[str, ...] | None:
-    columns = getattr(y, "column_names", None)  # Arrow
-    if columns is None and np.ndim(y) == 2:
-        columns = getattr(y, "columns", None)  # pandas, polars
+    columns = getattr(y, "column_names", getattr(y, "columns", None))  # Arrow; pandas, polars
     return None if columns is None else tuple(str(column) for column in columns)
+
+
+def _names_given(data: Any) -> tuple[str, ...] | None:
+    """Names of the columns of y or of weights, where somebody gave them: not the numbers of pandas."""
+    names = _column_names(data)
+    return None if names is None or names == tuple(map(str, range(len(names)))) else names
+
+
+def _check_same_names(names: tuple[str, ...] | None, known: tuple[str, ...] | None, what: str) -> None:
+    if names is None or known is None or names == known or known == tuple(map(str, range(len(known)))):
+        return
+    if sorted(names) == sorted(known):
+        raise ValueError(
+            f"The columns of {what} are those of the training y in another order, "
+            f"{_some(names)} for {_some(known)}: reorder them."
+        )
+    unknown = next((name for name in names if name not in known), None)
+    if unknown is not None:
+        raise ValueError(
+            f"{what} has a column {unknown!r}, which the training y does not have: its columns are "
+            f"{_some(known)}, and have to come in this order."
+        )
+
+
+def _check_names_of_weights(sample_weight: Any, known: tuple[str, ...] | None, what: str) -> None:
+    """Weights may have names of their own, but not those of y at other places."""
+    names = None if sample_weight is None else _names_given(sample_weight)
+    if names is not None and known is not None and set(names) & set(known):
+        _check_same_names(names, known, f"sample_weight of {what}")
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
 
 
 def _finite(y: Any, name: str, missing: str, dtype: Any) -> np.ndarray:
@@ -465,10 +535,36 @@ def _finite(y: Any, name: str, missing: str, dtype: Any) -> np.ndarray:
 
 
 def _regression_values(y: Any, name: str, missing: str) -> np.ndarray:
-    values = _finite(_as_numpy(y), name, missing, [np.float64, np.float32])
+    given, dtypes = _as_numpy(y, name), [np.float64, np.float32]
+    try:
+        values = _finite(given, name, missing, dtypes)
+    except (TypeError, ValueError):
+        if np.asarray(given).dtype.kind not in "OUST":
+            raise
+        objects = nulls_as_nan(np.asarray(given, dtype=object))
+        place = first_that_is_no_number(objects)
+        if place is not None:
+            raise ValueError(_not_a_number(objects[place], place, name)) from None
+        values = _finite(objects.astype(np.float64), name, missing, dtypes)
     if values.ndim > 2 or (values.ndim == 2 and values.shape[1] == 0):
         raise ValueError(f"{name} must have shape (n_rows,) or (n_rows, n_outputs), got {values.shape}.")
     return values
+
+
+def _not_a_number(value: Any, place: tuple[int, ...], name: str) -> str:
+    """A sentence about what a regressor cannot learn."""
+    where = f"row {place[0]}" + "".join(f", column {column}" for column in place[1:])
+    if isinstance(value, str):
+        return (
+            f"{name} holds the text {value!r} in {where}, and a regressor learns numbers: use "
+            "PolyleafClassifier for labels, or correct the cell."
+        )
+    if isinstance(value, list | tuple | np.ndarray):
+        return (
+            f"{name} holds {what(value)} in {where}: several targets go into a matrix (n_rows, n_outputs), "
+            f"as numpy.stack({name}) makes one."
+        )
+    return f"{name} holds {what(value)} in {where}, which is no number: convert it (a date to days, say)."
 
 
 def _is_multilabel(y: Any, missing: str) -> bool:
@@ -495,7 +591,7 @@ def _is_multilabel(y: Any, missing: str) -> bool:
 
 
 def _indicator_values(y: Any, name: str, missing: str) -> np.ndarray:
-    values = _finite(_as_numpy(y), name, missing, np.float32)
+    values = _finite(_as_numpy(y, name), name, missing, np.float32)
     if values.ndim != 2:
         raise ValueError(f"{name} must be an indicator matrix (n_rows, n_labels), got shape {values.shape}.")
     wrong = ~((values == 0) | (values == 1) | np.isnan(values))
@@ -508,12 +604,36 @@ def _indicator_values(y: Any, name: str, missing: str) -> np.ndarray:
 
 
 def _label_vector(y: Any, name: str, warn: bool = False) -> np.ndarray:
-    labels = _finite(_as_numpy(y), name, "error", None)
+    given = _as_numpy(y, name)
+    _check_label_objects(np.asarray(given), name)
+    labels = _finite(given, name, "error", None)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = _ravel_column(labels)[0] if warn else labels[:, 0]
     if labels.ndim != 1:
         raise ValueError(f"{name} must hold one label per row, got shape {labels.shape}.")
     return labels
+
+
+def _check_label_objects(labels: np.ndarray, name: str) -> None:
+    """Of Python objects, the first that is no label."""
+    if labels.dtype != object or labels.ndim != 1:
+        return
+    for row, label in enumerate(labels.tolist()):
+        if is_missing(label):
+            raise ValueError(
+                f"Input {name} contains NaN: row {row} has no label. A row whose only class is unknown "
+                "teaches nothing, so remove it."
+            )
+        if isinstance(label, list | tuple | set | np.ndarray):
+            raise ValueError(
+                f"{name} holds {what(label)} in row {row}. Several labels per row go into an indicator "
+                "matrix of 0 and 1: sklearn.preprocessing.MultiLabelBinarizer makes one."
+            )
+        if not isinstance(label, str | bytes | Number | np.generic):
+            raise ValueError(
+                f"{name} holds {what(label)} in row {row}: labels are text, numbers or booleans, so convert "
+                "them to text."
+            )
 
 
 def _unique(labels: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -559,14 +679,14 @@ def _with_missing(values: np.ndarray, weight: np.ndarray | None, encoding: Targe
     return Target(np.where(there, values, values.dtype.type(0)), weight, encoding)
 
 
-# --- weights and units ---
+# --- weights ---
 
 
 def _check_weight(sample_weight: Any, n_rows: int, n_columns: int, name: str) -> np.ndarray | None:
     """float32 `(n_rows,)` or, where `n_columns` > 0 allows it, `(n_rows, n_columns)`."""
     if sample_weight is None:
         return None
-    sample_weight = _as_numpy(sample_weight)
+    sample_weight = _as_numpy(sample_weight, "sample_weight")
     if np.ndim(sample_weight) == 0:
         sample_weight = np.full(n_rows, sample_weight)
     weight = check_array(
@@ -632,43 +752,13 @@ def _check_two_classes(classes: np.ndarray, ids: np.ndarray, weight: np.ndarray 
             )
 
 
-def _mean_and_deviation(columns: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Weighted mean and standard deviation (1 for a constant) of each column, over the values it has."""
-    offset, scale = np.zeros(columns.shape[1]), np.ones(columns.shape[1])
-    for j in range(columns.shape[1]):
-        values = columns[:, j].astype(np.float64)
-        there = ~np.isnan(values)
-        w = there.astype(np.float64)
-        if weight is not None:
-            w *= weight if weight.ndim == 1 else weight[:, j]
-        values[~there] = 0.0
-        with np.errstate(over="ignore", invalid="ignore"):
-            offset[j] = (w * values).sum() / w.sum()
-            deviation = np.sqrt((w * (values - offset[j]) ** 2).sum() / w.sum())
-        if not np.isfinite(deviation):
-            raise ValueError(
-                f"Output {j} of y contains a value too large to be squared: divide it by a constant."
-            )
-        if deviation > 0:
-            scale[j] = deviation
-    return offset, scale
-
-
-def _check_spread(columns: np.ndarray) -> None:
-    """Sums of gradients are squared in float32: outputs must be neither huge nor tiny."""
-    with np.errstate(over="ignore"):
-        spread = np.nanmax(columns, axis=0) - np.nanmin(columns, axis=0)
-    limit = _LARGEST_SUM / len(columns)
-    if spread.max() > limit:
+def _check_class_count(classes: np.ndarray, n_rows: int) -> None:
+    if len(classes) > _MANY_CLASSES and 2 * len(classes) > n_rows:
+        some = ", ".join(map(repr, classes[:3].tolist()))
         raise ValueError(
-            f"y contains a value too large: with {len(columns)} rows, an output must not vary by more than "
-            f"{limit:.3g}. Divide y by a constant, or set normalize_targets=True."
-        )
-    if 0 < spread.max() < _SMALLEST:
-        warnings.warn(
-            f"y varies by {spread.max():.3g} at most, too little for float32 sums of squares: "
-            "set normalize_targets=True or multiply y by a constant.",
-            stacklevel=4,
+            f"y has {len(classes)} different labels ({some}, ...) in {n_rows} rows: almost as many classes "
+            "as rows, of which none can be learned. Numbers are for PolyleafRegressor; a stray cell of text "
+            "makes labels of them, so correct it. Of classes that are meant, keep those with several rows."
         )
 
 
@@ -735,7 +825,63 @@ def _labels_to_json(classes: np.ndarray) -> dict[str, Any]:
     )
 
 
-def _labels_from_json(fields: Mapping[str, Any]) -> np.ndarray:
-    return np.array(
-        fields["labels"], dtype=object if fields["dtype"] == "object" else np.dtype(fields["dtype"])
+def _require(condition: bool, name: str, what: str) -> None:
+    if not condition:
+        raise ValueError(f"The model does not say how its target was encoded: {name!r} {what}.")
+
+
+def _stored_classes(kind: Kind, n_outputs: int, fields: Any) -> np.ndarray | None:
+    if kind == "regression":
+        _require(fields is None, "classes", "belongs to classification")
+        return None
+    if kind == "multilabel":  # their numbers, which are not stored
+        return np.arange(n_outputs)
+    _require(isinstance(fields, Mapping), "classes", "has a dtype and labels")
+    classes = _labels_from_json(fields)
+    wanted = 2 if kind == "binary" else n_outputs
+    _require(
+        len(set(classes.tolist())) == len(classes) == wanted, "classes", f"has {wanted} different labels"
     )
+    return classes
+
+
+# NumPy gives every text the room of the longest: what labels may take for each character there is.
+_BYTES_A_CHARACTER, _SPARE_BYTES = 64, 1 << 20
+
+
+def _labels_from_json(fields: Mapping[str, Any]) -> np.ndarray:
+    name: Any = fields.get("dtype")
+    labels: Any = fields.get("labels")
+    _require(isinstance(labels, list) and isinstance(name, str), "classes", "has a dtype and labels")
+    dtype = np.dtype(object) if name == "object" else np.dtype(name)
+    is_text = dtype.kind in "OU"
+    _require(is_text or dtype.kind in "iufb", "classes", "is text, numbers or booleans")
+    of_kind = all(isinstance(label, str) == is_text for label in labels)
+    plain = all(isinstance(label, (str, bool, int, float)) for label in labels)
+    _require(of_kind and plain, "classes", "has labels of its dtype")
+    characters = sum(len(label) + 1 for label in labels) if is_text else 0
+    room = _SPARE_BYTES + _BYTES_A_CHARACTER * characters
+    _require(dtype.kind != "U" or dtype.itemsize * len(labels) <= room, "classes", "has a text too wide")
+    classes = np.array(labels, dtype)
+    _require(classes.tolist() == labels, "classes", "has labels that its dtype holds")
+    return classes
+
+
+def _stored_names(names: Any, n_outputs: int) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    is_list = isinstance(names, list) and len(names) == n_outputs
+    _require(
+        is_list and all(isinstance(name, str) for name in names), "output_names", f"has {n_outputs} texts"
+    )
+    return tuple(names)
+
+
+def _stored_numbers(fields: Mapping[str, Any], name: str, n_outputs: int) -> np.ndarray | None:
+    values: Any = fields.get(name)
+    if values is None:
+        return None
+    is_list = isinstance(values, list) and len(values) == n_outputs
+    numbers = is_list and all(isinstance(v, (int, float)) and bool(np.isfinite(v)) for v in values)
+    _require(numbers, name, f"has {n_outputs} finite numbers")
+    return np.array(values, np.float64)

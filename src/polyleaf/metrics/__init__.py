@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
-from polyleaf.metrics.metric import Metric, default_metric, get_metric, get_metrics, metric_names
+from polyleaf.metrics.metric import (
+    Metric,
+    default_metric,
+    default_metrics,
+    get_metric,
+    get_metrics,
+    metric_names,
+)
 
-__all__ = ["Metric", "default_metric", "get_metric", "get_metrics", "metric_names"]
+__all__ = ["Metric", "default_metric", "default_metrics", "get_metric", "get_metrics", "metric_names"]

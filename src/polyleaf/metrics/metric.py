@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 
 import polyleaf._core as _core
 from polyleaf.metrics.ranking import ranking_metric
+from polyleaf.metrics.relative import PREFIX, RelativeError
 from polyleaf.objectives import Objective, Problem
 
-__all__ = ["Metric", "default_metric", "get_metric", "get_metrics", "metric_names"]
+__all__ = ["Metric", "default_metric", "default_metrics", "get_metric", "get_metrics", "metric_names"]
 
 Array = NDArray[Any]
 Needs = Literal["raw", "prediction", "proba"]
@@ -45,6 +46,9 @@ class Metric:
         makes of them, which "proba" wants to be probabilities.
     by_column : bool
         The metric means something for one output alone; `per_output` works.
+    has_unit : bool
+        It is an error in the unit of y, so that of several targets the one on the largest scale decides:
+        `relative_<name>` is the metric in which none does.
     """
 
     name: str
@@ -52,6 +56,7 @@ class Metric:
     greater_is_better: bool = False
     needs: Needs = "prediction"
     by_column: bool = True
+    has_unit: bool = False
 
     def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
         value = float(self.function(y, prediction, weight))
@@ -377,13 +382,13 @@ def _of_two_classes(score: Callable[..., float], y: Array, proba: Array, weight:
 _METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        Metric("rmse", rmse),
+        Metric("rmse", rmse, has_unit=True),
         Metric("armse", armse),
         Metric("mse", mse),
-        Metric("mae", mae),
+        Metric("mae", mae, has_unit=True),
         Metric("mape", mape),
         Metric("r2", r2, greater_is_better=True),
-        Metric("quantile", Pinball()),
+        Metric("quantile", Pinball(), has_unit=True),
         Metric("poisson_deviance", TweedieDeviance(1.0)),
         Metric("gamma_deviance", TweedieDeviance(2.0)),
         Metric("tweedie_deviance", TweedieDeviance()),
@@ -428,7 +433,8 @@ _ALIASES: dict[str, str] = {
 
 
 def metric_names() -> list[str]:
-    """Canonical names of the built-in metrics; besides there are p@k, ndcg@k, psp@k and psndcg@k."""
+    """Canonical names of the built-in metrics; besides there are p@k, ndcg@k, psp@k and psndcg@k, and
+    relative_<name> of those that have the unit of y."""
     return list(_METRICS)
 
 
@@ -464,11 +470,14 @@ def get_metric(metric: str | Callable[..., Any] | Metric, objective: Objective |
     ranked = ranking_metric(name)
     if ranked is not None:
         return Metric(*ranked, greater_is_better=True, needs="raw", by_column=False)
+    if name.startswith(PREFIX):
+        return _relative(get_metric(name.removeprefix(PREFIX), objective))
     if name not in _METRICS:
         close = difflib.get_close_matches(name, [*_METRICS, *_ALIASES], n=1)
         raise ValueError(
             f"Unknown metric {metric!r}.{f' Did you mean {close[0]!r}?' if close else ''} Known are "
-            f"{', '.join(_METRICS)}, loss, p@k, ndcg@k, psp@k and psndcg@k for any k, and any callable."
+            f"{', '.join([*_METRICS, *_relative_names()])}, loss, p@k, ndcg@k, psp@k and psndcg@k for any k, "
+            "and any callable."
         )
     found = _METRICS[name]
     if objective is not None and objective.default_metric == name and name in _WITH_PARAMETERS:
@@ -494,6 +503,26 @@ def get_metrics(metrics: Any, objective: Objective) -> list[Metric]:
 def default_metric(objective: Objective) -> Metric:
     """The metric that goes with an objective."""
     return get_metric(objective.default_metric, objective)
+
+
+def default_metrics(objective: Objective, kind: str, n_targets: int) -> list[Metric]:
+    """What is measured where the user names nothing.
+
+    Of several targets an error in their unit is followed by the same in units of each one's spread: early
+    stopping watches the last.
+    """
+    metric = get_metric(objective.metric_for(kind, n_targets), objective)
+    return [metric, _relative(metric)] if metric.has_unit and n_targets > 1 else [metric]
+
+
+def _relative(metric: Metric) -> Metric:
+    if not metric.has_unit:
+        raise ValueError(f"{metric.name!r} has no unit to be relative to; {', '.join(_relative_names())} do.")
+    return Metric(PREFIX + metric.name, RelativeError(metric.per_output), by_column=False)
+
+
+def _relative_names() -> list[str]:
+    return [PREFIX + name for name, metric in _METRICS.items() if metric.has_unit]
 
 
 class _ObjectiveLoss:

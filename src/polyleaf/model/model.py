@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse
@@ -18,11 +17,16 @@ import polyleaf._core as _core
 from polyleaf.inputs.binning import BinMapper
 from polyleaf.model import serialize, sizes, storage
 from polyleaf.model.chunks import Chunk, chunks_of, codes_of, regressors_of
+from polyleaf.model.contributions import Contributions, Unit, choose_outputs
 from polyleaf.model.importance import importance
 from polyleaf.model.leaf_kinds import Leaves
+from polyleaf.model.places import Destination, Source
 from polyleaf.model.trees import Trees
 from polyleaf.objectives import NotRegistered, Objective, objective_from_dict
 from polyleaf.projections import Projection
+
+EvalsLog: TypeAlias = dict[str, dict[str, list[float]]]
+"""`{data name: {metric name: [value of each round]}}`."""
 
 _FOREST, _MAPPER, _PROJECTION = "forest.", "mapper.", "projection."
 _PROJECTION_SINCE, _MADE_SINCE = 2, 3  # versions of the format
@@ -71,6 +75,9 @@ class Model:
     best_iteration : int or None
         Round (from 0) with the best validation score, where there was early stopping.
     best_score : float or None
+    evals_log : dict
+        What an estimator's file held of its training, `{data name: {metric name: [value of each round]}}`.
+        Training neither reads nor writes it, and it is no part of what a model is.
     has_statistics : bool
         Whether gains, counts and covers of nodes are known; not after loading a file that was saved without.
     """
@@ -105,6 +112,7 @@ class Model:
         self.metadata: dict[str, Any] = {} if metadata is None else dict(metadata)
         self.best_iteration: int | None = None
         self.best_score: float | None = None
+        self.evals_log: EvalsLog = {}
         self.has_statistics = True
         self.forest = _core.Forest(self.n_outputs)
         self._rounds: list[int] = []  # of each tree; rises
@@ -143,6 +151,14 @@ class Model:
     def round_of_tree(self) -> np.ndarray:
         return np.array(self._rounds, np.int32)
 
+    @property
+    def input_names(self) -> list[str]:
+        """Names of the features of the tables that it takes: as `feature_name`, but of what X holds."""
+        if self.mapper.made_ is None:
+            return [self.feature_name(f) for f in range(self.n_features)]
+        names = self.mapper.feature_names_
+        return [f"f{f}" for f in range(self.mapper.n_features_)] if names is None else list(names)
+
     def feature_name(self, feature: int) -> str:
         """Name of a feature, or `f<number>` where features have no names."""
         return f"f{feature}" if self.feature_names is None else self.feature_names[feature]
@@ -163,14 +179,15 @@ class Model:
             What the leaves hold (docs/leaves.md), with the learning rate in it; of one column where output >=
             0.
         round : int
-            Of boosting, from 0; not smaller than that of the tree before.
+            Of boosting, from 0: that of the tree before, or the next.
         output : int
             The one output that the tree is for; -1: all.
         """
-        if round < 0 or (self._rounds and round < self._rounds[-1]):
+        last = self._rounds[-1] if self._rounds else -1
+        if not max(0, last) <= round <= last + 1:
             raise ValueError(
-                f"A tree of round {round} cannot be added: rounds count from 0 and rise, and the last tree "
-                f"is of round {self._rounds[-1] if self._rounds else None}."
+                f"A tree of round {round} cannot be added: rounds count from 0 and rise by one at most, and "
+                f"the last tree is of round {last if self._rounds else None}."
             )
         if isinstance(leaves, np.ndarray):
             leaves = np.ascontiguousarray(leaves, np.float32)
@@ -371,6 +388,77 @@ class Model:
             )
         return bisect_left(self._rounds, first_round), bisect_left(self._rounds, last_round)
 
+    # --- explanation ------------------------------------------------------------------------------
+
+    def contributions(
+        self,
+        first_round: int = 0,
+        last_round: int | None = None,
+        background: Any = None,
+        n_threads: int = 1,
+    ) -> Contributions:
+        """What features add to the raw scores of rows, to be asked for rows and outputs (docs/explaining.md).
+
+        Parameters
+        ----------
+        first_round, last_round : int
+            Rounds `first_round .. last_round - 1` are explained; None: up to the last.
+        background : FeatureTable or CodedRows, optional
+            Rows that stand for what is usual. None: the training rows, as the nodes have counted them.
+        n_threads : int
+
+        Raises
+        ------
+        ValueError
+            Where the model was saved without its counts and there is no background; where that has no rows.
+        """
+        if background is None and not self.has_statistics:
+            raise ValueError(
+                "What is not known of a row is judged by how many training rows each node had, which "
+                "this model was saved without (statistics=False): pass a background, rows that stand for "
+                "what is usual."
+            )
+        unit = Unit(self.base_score, self.target_scale, self.target_offset)
+        trees = self._tree_range(first_round, last_round)
+        return Contributions(self.forest, self.mapper, unit, trees, background, n_threads)
+
+    def shap_values(
+        self,
+        table: Any,
+        background: Any = None,
+        interactions: bool = False,
+        outputs: Any = None,
+        first_round: int = 0,
+        last_round: int | None = None,
+        n_threads: int = 1,
+    ) -> np.ndarray:
+        """What each feature adds to the raw scores of each row of a FeatureTable, as the estimators' method.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_features, n_outputs), float32; (n_rows, n_features) for one output
+            With interactions (n_rows, n_features, n_features, n_outputs).
+        """
+        chosen = choose_outputs(outputs, self.n_outputs, self.output_names)
+        if chosen.numbers.ndim == 2 and len(chosen.numbers) != table.n_rows:
+            raise ValueError(f"outputs has {len(chosen.numbers)} rows, but X has {table.n_rows}.")
+        found = self.contributions(first_round, last_round, background, n_threads)
+        values = found.values(table, chosen, interactions)
+        return values[..., 0] if chosen.is_one else values
+
+    def shap_base_values(
+        self,
+        background: Any = None,
+        outputs: Any = None,
+        first_round: int = 0,
+        last_round: int | None = None,
+        n_threads: int = 1,
+    ) -> np.ndarray | np.float64:
+        """The raw scores of a row of which nothing is known, float64 (n_outputs,), or one number."""
+        chosen = choose_outputs(outputs, self.n_outputs, self.output_names)
+        base = self.contributions(first_round, last_round, background, n_threads).base_values(chosen)
+        return np.float64(base[0]) if chosen.is_one else base
+
     # --- inspection -------------------------------------------------------------------------------
 
     def feature_importance(
@@ -444,7 +532,9 @@ class Model:
 
     def scorer(self, X: Any, y: Any, sample_weight: Any = None, metrics: Any = None) -> sizes.Scorer:
         """From raw scores of this data to metrics by name; parameters as those of `size_report`."""
-        return sizes.Scorer(self.mapper, self.objective, self.metadata, X, y, sample_weight, metrics)
+        return sizes.Scorer(
+            self.mapper, self.objective, self.metadata, self.n_outputs, X, y, sample_weight, metrics
+        )
 
     def _size_to(self, n_rounds: int) -> dict[str, Any]:
         part = self.copy()
@@ -468,7 +558,7 @@ class Model:
         """Whether both have the same trees, values and settings, bit for bit."""
         return self.to_bytes() == other.to_bytes()
 
-    def save(self, path: str | Path, leaf_dtype: str = "float32", statistics: bool = True) -> None:
+    def save(self, path: Destination, leaf_dtype: str = "float32", statistics: bool = True) -> None:
         """Write the model to a file that cannot run code.
 
         The file is written beside `path` and then renamed, so that `path` holds the old file or the new one,
@@ -476,7 +566,7 @@ class Model:
 
         Parameters
         ----------
-        path : str or Path
+        path : str, path or open file
         leaf_dtype : {"float32", "float16", "int8"}
             Leaf values as they are, or rounded: see :mod:`polyleaf.model.leaf_storage`, and
             :func:`polyleaf.inspect.leaf_dtype_report` for what that costs. Loading gives float32 again.
@@ -489,13 +579,15 @@ class Model:
         OSError
             When the file cannot be written (no space, no permission); the old file is then left as it was.
         ValueError
-            When the metadata hold something that JSON cannot, or leaf values do not fit `leaf_dtype`.
+            When the metadata hold something that JSON cannot, leaf values do not fit `leaf_dtype`, or the
+            name ends in ".json", which the file is not.
         """
         serialize.write(path, self.to_bytes(leaf_dtype, statistics))
 
     @classmethod
-    def load(cls, path: str | Path) -> Model:
-        """Read a model from a file, of this version of the format or an older one. Nothing in it is trusted.
+    def load(cls, path: Source) -> Model:
+        """Read a model from a file (or bytes, or an open file), of this version of the format or an older
+        one. Nothing in it is trusted.
 
         Raises
         ------
@@ -506,9 +598,14 @@ class Model:
         """
         return serialize.read(path, cls.from_state)
 
-    def to_bytes(self, leaf_dtype: str = "float32", statistics: bool = True) -> bytes:
-        """The content of a model file; see `save`."""
-        return serialize.to_bytes(*self.to_state(leaf_dtype, statistics), self._format_version())
+    def to_bytes(
+        self, leaf_dtype: str = "float32", statistics: bool = True, evals_log: EvalsLog | None = None
+    ) -> bytes:
+        """The content of a model file; see `save`. With `evals_log` it keeps that as well."""
+        header, arrays = self.to_state(leaf_dtype, statistics)
+        if evals_log:
+            header["evals_log"] = evals_log
+        return serialize.to_bytes(header, arrays, self._format_version())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Model:
@@ -531,7 +628,8 @@ class Model:
             header["projection"] = self.projection.to_dict()
             arrays |= {_PROJECTION + name: array for name, array in self.projection.arrays().items()}
         base = self.base_score
-        if self._format_version() > 1 and len(base) >= _MANY_OUTPUTS and (base == base[0]).all():
+        many = _MANY_OUTPUTS <= len(base) <= _outputs_of(arrays)  # as many as loading believes
+        if self._format_version() > 1 and many and (base == base[0]).all():
             header["n_outputs"], arrays["base_score"] = len(base), base[:1]
         return header, arrays
 
@@ -541,6 +639,11 @@ class Model:
         for name, types in _FIELDS.items():
             if not isinstance(header.get(name), types) or isinstance(header.get(name), bool):
                 raise ValueError(f"The header's {name!r} is missing or of the wrong type.")
+        for name in ("feature_names", "output_names"):
+            if not all(isinstance(entry, str) for entry in header[name] or ()):
+                raise ValueError(f"The header's {name!r} holds what is no text.")
+        if not 0 < header["learning_rate"] < np.inf:
+            raise ValueError("The header's 'learning_rate' must be a positive number.")
         projection = header.get("projection")
         if projection is not None:
             projection = Projection.from_dict(projection, _with_prefix(arrays, _PROJECTION))
@@ -555,8 +658,10 @@ class Model:
         )
         if projection is not None and projection.dim != model.n_features:
             raise ValueError("The projection does not give the features that the mapper has.")
-        model.best_iteration, model.best_score = header["best_iteration"], header["best_score"]
+        model.evals_log = _evals_log(header.get("evals_log", {}))
+        _check_objective(model.objective, model.n_outputs)
         model._take_trees(_with_prefix(arrays, _FOREST), arrays["round_of_tree"])
+        model._take_best(header["best_iteration"], header["best_score"])
         return model
 
     def _take_trees(self, stored: serialize.Arrays, rounds: np.ndarray) -> None:
@@ -570,6 +675,14 @@ class Model:
         for round, (tree, leaves, output) in zip(rounds.tolist(), storage.trees_of(trees), strict=True):
             _check_splits(tree, self.mapper)
             self.append(tree, leaves, round, output)
+
+    def _take_best(self, iteration: int | None, score: float | None) -> None:
+        """The best round of a file, which must be one of the model's."""
+        if iteration is not None and not 0 <= iteration < self.n_rounds:
+            raise ValueError(f"The best round is {iteration}, but the model has {self.n_rounds}.")
+        if score is not None and score != score:
+            raise ValueError("The best score is no number.")
+        self.best_iteration, self.best_score = iteration, score
 
     def _format_version(self) -> int:
         """The oldest that can hold the model."""
@@ -598,6 +711,20 @@ def _objective(stored: Any) -> Objective:
         raise serialize.ModelFileError(str(error)) from error
 
 
+def _evals_log(stored: Any) -> EvalsLog:
+    """The log of a file, checked: lists of numbers by metric by name of the data."""
+    log = stored if isinstance(stored, dict) else {"": stored}
+    for metrics in log.values():
+        of_metrics = metrics.values() if isinstance(metrics, dict) else [None]
+        if not all(isinstance(values, list) and all(map(_is_number, values)) for values in of_metrics):
+            raise ValueError("The header's 'evals_log' must hold lists of numbers by data and metric.")
+    return log
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _names(names: Sequence[str] | None, size: int, what: str) -> tuple[str, ...] | None:
     if names is None:
         return None
@@ -619,9 +746,30 @@ def _base_score(header: serialize.Header, arrays: serialize.Arrays) -> np.ndarra
     base, n_outputs = arrays["base_score"], header.get("n_outputs")
     if n_outputs is None:
         return base
-    if not isinstance(n_outputs, int) or not 0 < n_outputs < 2**31 or base.shape != (1,):
+    if not isinstance(n_outputs, int) or isinstance(n_outputs, bool) or n_outputs < 1 or base.shape != (1,):
         raise ValueError("The header's 'n_outputs' must be the number of outputs that one base score is for.")
-    return np.full(n_outputs, base[0])
+    most = _outputs_of(arrays)
+    if n_outputs > most:
+        raise ValueError(
+            f"The header names {n_outputs} outputs, but arrays of this size have {most} at most."
+        )
+    return np.broadcast_to(base, n_outputs)
+
+
+_BYTES_AN_OUTPUT = 20  # base score, number of a label, and what checks take
+
+
+def _outputs_of(arrays: serialize.Arrays) -> int:
+    """The outputs that a file with these arrays may have: what loading may take is enough for them."""
+    size = sum(array.nbytes for name, array in arrays.items() if name != "base_score")
+    return min(2**31 - 1, (serialize.SPARE_BYTES + serialize.TIMES_SIZE * size) // _BYTES_AN_OUTPUT)
+
+
+def _check_objective(objective: Objective, n_outputs: int) -> None:
+    """The link must take as many scores as there are."""
+    n_targets, rest = divmod(n_outputs, objective.outputs_per_target())
+    if rest or objective.n_scores(n_targets) != n_outputs:
+        raise ValueError(f"The objective {objective.name!r} has another number of outputs than {n_outputs}.")
 
 
 def _check_splits(tree: _core.Tree, mapper: BinMapper) -> None:

@@ -19,8 +19,13 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from polyleaf.model.places import Destination, Source, name_of, read_bytes, write_bytes
+
 FORMAT = "polyleaf-model"
 FORMAT_VERSION = 3  # the newest that is read; a model is written as the oldest that can hold it
+
+SPARE_BYTES, TIMES_SIZE = 2**26, 64
+"""What loading may take, in bytes: the first, and so many times the size of the file."""
 
 Header: TypeAlias = dict[str, Any]
 Arrays: TypeAlias = dict[str, np.ndarray]
@@ -31,23 +36,26 @@ class ModelFileError(ValueError):
     """A file that is not a valid model, or not one that this version can read."""
 
 
-def write(path: str | Path, data: bytes) -> None:
-    """Write a file beside `path` and rename it, so that `path` holds the old file or the new one at any time.
+def write(target: Destination, data: bytes) -> None:
+    """Write a model. A file is written beside its name and renamed, so that the name stands for the old file
+    or the new one at any time.
 
     Raises
     ------
     OSError
         When the file cannot be written (no space, no permission); the old file is then left as it was.
+    ValueError
+        When the name is one of another format.
     """
-    _replace_file(Path(path), data)
+    write_bytes(target, data, _replace_file)
 
 
-def read(path: str | Path, build: Callable[[Header, Arrays], _T]) -> _T:
-    """What `build` makes of a file; see `from_bytes`. Errors name the file."""
+def read(source: Source, build: Callable[[Header, Arrays], _T]) -> _T:
+    """What `build` makes of a file or bytes; see `from_bytes`. Errors name the place."""
     try:
-        return from_bytes(Path(path).read_bytes(), build)
+        return from_bytes(read_bytes(source), build)
     except ModelFileError as error:
-        raise ModelFileError(f"{os.fspath(path)!r} cannot be loaded: {error}") from error.__cause__
+        raise ModelFileError(f"{name_of(source)} cannot be loaded: {error}") from error.__cause__
 
 
 def to_bytes(header: Header, arrays: Arrays, version: int) -> bytes:
@@ -84,16 +92,29 @@ def from_bytes(data: bytes, build: Callable[[Header, Arrays], _T]) -> _T:
     ------
     ModelFileError (a ValueError)
         When they are truncated, changed, of a newer version or of something else, or when `build` raises.
+    MemoryError
+        When there is not enough memory. Sound bytes or not take no more than `SPARE_BYTES` and `TIMES_SIZE`
+        times their number.
     """
-    about, arrays = _read_container(data)
     try:
-        if about["checksum"] != _checksum(about["model"], arrays):
+        about, arrays = _read_container(data)
+        if about.get("checksum") != _checksum(about.get("model"), arrays):
             raise ValueError("it does not match its checksum, so the file was damaged; take another copy")
         return build(about["model"], arrays)
     except ModelFileError:  # says itself what is wrong
         raise
+    except MemoryError:
+        raise MemoryError(
+            f"There is not enough memory to load a model file of {len(data)} bytes. That says nothing "
+            "against the file: keep it, and try with more memory."
+        ) from None
     except Exception as error:  # whatever hostile content trips over, here or in a mapper or an objective
-        raise ModelFileError(f"its content is not a valid model: {error}") from error
+        raise ModelFileError(f"its content is not a valid model: {_sentence(error)}") from error
+
+
+def _sentence(error: Exception) -> str:
+    """What an error says: ours are sentences, those from below are called by their kind."""
+    return str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
 
 
 def polyleaf_version() -> str:
@@ -125,6 +146,8 @@ def _read_container(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]
         size = int.from_bytes(data[:8], "little")
         metadata = json.loads(data[8 : 8 + size]).get("__metadata__", {})
         about = json.loads(metadata[FORMAT]) if FORMAT in metadata else None
+    except MemoryError:
+        raise
     except Exception as error:  # SafetensorError, and whatever else its header leads to
         raise ModelFileError(f"it is truncated, damaged or no model file at all ({error}).") from error
     if not isinstance(about, dict):

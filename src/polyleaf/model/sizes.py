@@ -95,7 +95,7 @@ class Scorer:
 
     Parameters
     ----------
-    mapper, objective, metadata
+    mapper, objective, metadata, n_outputs
         Of the model whose predictions are scored.
     X, y, sample_weight
         Data as its estimator takes them.
@@ -108,7 +108,15 @@ class Scorer:
     """
 
     def __init__(
-        self, mapper: Any, objective: Any, metadata: Any, X: Any, y: Any, sample_weight: Any, metrics: Any
+        self,
+        mapper: Any,
+        objective: Any,
+        metadata: Any,
+        n_outputs: int,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        metrics: Any,
     ):
         if "one_dimensional" not in metadata:
             raise ValueError(
@@ -116,7 +124,8 @@ class Scorer:
                 "scored."
             )
         self.table = as_features(X, reference=mapper)
-        self._target = TargetEncoding.from_dict(metadata).encode(y, sample_weight, normalized=False)
+        encoding = TargetEncoding.from_dict(metadata, n_outputs)
+        self._target = encoding.encode(y, sample_weight, normalized=False)
         if self._target.n_rows != self.table.n_rows:
             raise ValueError(f"X has {self.table.n_rows} rows, but y has {self._target.n_rows}.")
         self._objective, self._metrics = objective, get_metrics(metrics, objective)

@@ -211,6 +211,17 @@ def _check_arrays(arrays: Mapping[str, np.ndarray]) -> None:
     largest = arrays.get("value_scales", np.zeros(1, np.float32)).astype(np.float64) * 127
     if not np.isfinite(arrays["values"]).all() or not (np.abs(largest) < np.finfo(np.float32).max).all():
         raise ValueError("The forest has leaf values that are not finite.")
+    _check_statistics(arrays)
+
+
+def _check_statistics(arrays: Mapping[str, np.ndarray]) -> None:
+    """They say how a training went, and must be numbers."""
+    if (arrays["count"] < 0).any():
+        raise ValueError("The forest has a node with a negative number of rows.")
+    if not all(np.isfinite(arrays[name]).all() for name in ("gain", "output_gain")):
+        raise ValueError("The forest has gains that are not finite.")
+    if np.isnan(arrays["cover"]).any():
+        raise ValueError("The forest has a node whose curvature is no number.")
 
 
 def _offsets(arrays: Mapping[str, np.ndarray], name: str, n_trees: int, size: int) -> list[int]:

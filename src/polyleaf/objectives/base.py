@@ -39,6 +39,10 @@ Array = NDArray[Any]
 
 TARGET_KINDS = ("values", "labels", "classes")
 
+LINKS = ("identity", "logistic", "softmax", "exponential", "sorted_levels")
+"""Names of what `Objective.transform` may be. "sorted_levels": each row's predictions of one target are
+sorted, so that they rise with `levels`."""
+
 _Self = TypeVar("_Self", bound="Objective")
 
 
@@ -67,6 +71,9 @@ class Objective(ABC):
         separable; another loss overrides it, or says False here.
     location : bool
         It depends on score - target alone, so that targets may be moved and scaled.
+    has_unit : bool
+        Its derivatives grow with the unit of a target, and nothing else in it does: of one tree's outputs
+        those on large scales decide, unless they are brought nearer ("auto" of `normalize_targets` does).
     renews_leaves : bool
         `Problem.renew_leaves` has values to give, which no Newton step would.
     probabilities : bool
@@ -85,10 +92,22 @@ class Objective(ABC):
     separable: ClassVar[bool] = True
     full_curvature: ClassVar[bool] = True
     location: ClassVar[bool] = False
+    has_unit: ClassVar[bool] = False
     renews_leaves: ClassVar[bool] = False
     probabilities: ClassVar[bool] = False
     zero_base: ClassVar[float | None] = None
     default_metric: ClassVar[str] = "loss"
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "transform" in vars(cls) and "link" not in vars(cls):
+            cls.link = None  # type: ignore[assignment]  # that of the class it derives from would be wrong
+
+    @property
+    def link(self) -> str | None:
+        """What `transform` does, for whoever predicts without it: one of `LINKS`; None: nothing with a name.
+        A class that overrides `transform` overrides this too, or has none."""
+        return "identity"
 
     @property
     def constant_curvature(self) -> bool:

@@ -83,6 +83,10 @@ class Logistic(ElementwiseObjective):
         mean = np.where(mean <= 0, least, np.where(mean >= 1, 1 - least, np.where(np.isnan(mean), 0.5, mean)))
         return np.log(self.output_parameter(problem.n_outputs) * mean) - np.log1p(-mean)
 
+    @property
+    def link(self) -> str:
+        return "logistic"
+
     def transform(self, scores: FloatArray) -> FloatArray:
         small = np.exp(-np.abs(scores))
         return np.where(scores >= 0, 1.0, small) / (1.0 + small)

@@ -51,6 +51,10 @@ class ClassObjective(Objective):
         """Scores ``(K,)`` that minimise the loss over constants, where classes have these shares ``(K,)``,
         all positive."""
 
+    @property
+    def link(self) -> str:
+        return "softmax"
+
     def transform(self, scores: FloatArray) -> FloatArray:
         return softmax(scores)
 

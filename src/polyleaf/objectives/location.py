@@ -53,6 +53,7 @@ class SquaredError(LocationObjective):
         "mean_squared_error",
         "multirmse",
     )
+    has_unit: ClassVar[bool] = True
     zero_base: ClassVar[float | None] = 0.0
     default_metric: ClassVar[str] = "rmse"
 
@@ -150,12 +151,15 @@ class Quantile(LocationObjective):
     def best_constant(self, problem: ElementwiseProblem, n_threads: int) -> NDArray[np.float64]:
         return problem.target_quantile(self.output_parameter(problem.n_outputs), n_threads)
 
+    @property
+    def link(self) -> str:
+        wanted = len(self.levels) > 1 and self.non_crossing is not False
+        return "sorted_levels" if wanted else "identity"
+
     def transform(self, scores: FloatArray) -> FloatArray:
-        n_levels = len(self.levels)
-        wanted = n_levels > 1 if self.non_crossing is None else self.non_crossing
-        if not wanted or n_levels == 1:
+        if self.link == "identity":
             return scores
-        groups = scores.reshape(len(scores), -1, n_levels)
+        groups = scores.reshape(len(scores), -1, len(self.levels))
         sorted_groups = np.empty_like(groups)
         sorted_groups[:, :, np.argsort(self.levels)] = np.sort(groups, axis=2)
         return sorted_groups.reshape(scores.shape)

@@ -83,6 +83,10 @@ class LogLinkObjective(ElementwiseObjective):
             )
         return np.log(np.where(np.isnan(mean), 1.0, mean))
 
+    @property
+    def link(self) -> str:
+        return "exponential"
+
     def transform(self, scores: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
             return np.exp(scores)

@@ -41,6 +41,7 @@ __all__ = [
     "TreeParameters",
 ]
 
+FewTogether = Literal["pairwise", "no_interactions"]
 CurvatureKind = Literal["auto", "none", "shared", "diagonal", "full", "block"]
 
 
@@ -89,6 +90,12 @@ class TreeParameters:
 
     colsample_bynode: float = parameter(default=0.5, within="(0, 1]")
     """Fraction of the tree's features (see `colsample_bytree`) that each node sees, rounded up."""
+
+    interaction_constraints: FewTogether | Sequence[Sequence[Any]] | None = parameter(default=None)
+    """Which features may meet on a path from the root to a leaf, and so interact. A list of groups of names
+    or numbers: a path stays within one of them, and features that no group has are a group together (as in
+    scikit-learn); "pairwise": at most two features a path; "no_interactions": one, which makes the model a
+    sum of functions of one feature. None: any."""
 
     max_cat_to_onehot: int = parameter(default=4, within="[1, inf)")
     """Up to this many categories in a node, splits are one category against the rest; above, sets of
@@ -285,7 +292,8 @@ class EvaluationParameters:
     )
     """What to measure on evaluation sets, or a list of it. A callable takes `(y_true, y_pred)` and returns a
     number, of which smaller is better for early stopping unless told otherwise. None: the metric that goes
-    with the objective."""
+    with the objective; of several targets also, and last, its mean in units of each target's spread
+    ("relative_rmse")."""
 
     early_stopping_rounds: int | None = parameter(default=None, within="[1, inf)", everyday=True)
     """Stop when the last metric of the last evaluation set has not improved for so many rounds. Prediction
@@ -317,6 +325,11 @@ class RunningParameters:
     """0: silent. 1: a progress bar (where there is no terminal: about ten lines). n > 1: the metric values
     every n rounds. None: silent in scripts; in an interactive session a progress bar appears after two
     seconds."""
+
+    on_interrupt: Literal["raise", "keep"] = parameter(default="raise")
+    """What Ctrl-C does. The rounds that were complete are kept by the estimator, which can predict with them
+    or go on (`warm_start`). "raise": then `KeyboardInterrupt` goes on, so that a cross-validation or a search
+    stops as well; "keep": `fit` returns, with a warning, which suits notebooks."""
 
     warm_start: bool = parameter(default=False)
     """Go on from the model of the last `fit`; `n_estimators` is then the total."""
@@ -362,9 +375,12 @@ class RegressorParameters(SharedParameters):
     tweedie_variance_power: float = parameter(default=Tweedie.variance_power, within="(1, 2)")
     """Between 1 (Poisson) and 2 (gamma)."""
 
-    normalize_targets: bool = parameter(default=False)
+    normalize_targets: Literal["auto"] | bool = parameter(default="auto")
     """Train on outputs of mean 0 and standard deviation 1, so that outputs on large scales do not decide the
-    splits alone; predictions and metrics are in the unit of y."""
+    splits alone. "auto": where one tree learns outputs of unlike scale by squared error, those that vary by
+    less than a tenth of the one that varies most are brought up to that tenth. Predictions and metrics are in
+    the unit of y; `reg_alpha`, `max_delta_step` and `min_split_gain` are in that of the outputs that are
+    trained on."""
 
 
 @declares

@@ -236,6 +236,11 @@ def _growth(p: SharedParameters, seed: int) -> Growth:
         f"max_depth={p.max_depth} with max_leaves=None allows over a thousand million leaves; set max_leaves "
         "as well.",
     )
+    _refuse(
+        p.interaction_constraints is not None and p.projection is not None,
+        "interaction_constraints names features of X, which trees do not see where projection makes others "
+        "of them; set one of the two to None.",
+    )
     return _part(Growth, p, seed=seed)
 
 

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.callbacks import EvalsLog
+from polyleaf.callbacks import EvalsLog, OutputsLog
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
 
 __all__ = ["EvalSet", "Evaluation"]
-
-OutputsLog: TypeAlias = dict[str, dict[str, list[np.ndarray]]]
 
 
 @dataclass

@@ -22,6 +22,7 @@ from polyleaf.sketches import get_sketch
 from polyleaf.training import fitters, splits
 from polyleaf.training.derivatives import Derivatives
 from polyleaf.training.eval_sets import EvalSet, Evaluation
+from polyleaf.training.interactions import Interactions, interactions_of
 from polyleaf.training.label_state import LabelState
 from polyleaf.training.layers import Layers
 from polyleaf.training.sampling import Draw, Sampler
@@ -121,7 +122,8 @@ def _label_parts(
         )
     state = LabelState(problem, dataset, model, settings.workers)
     judge = (splits.ExactSplits if is_exact else splits.VerifiedSplits)(bins, state, leaf, settings)
-    return state, Structure(bins, judge, Limits(), settings), fitters.LabelFitter(state, leaf, settings)
+    structure = Structure(bins, judge, Limits(), _interactions(settings, dataset), settings)
+    return state, structure, fitters.LabelFitter(state, leaf, settings)
 
 
 def _dense_parts(
@@ -151,7 +153,12 @@ def _dense_parts(
         case _:
             fitter = fitters.ConstantFitter(derivatives, settings)
     judge = splits.HistogramSplits(bins, derivatives, sketch, channels, settings)
-    return state, Structure(bins, judge, limits if sketch is None else Limits(), settings), fitter
+    limits = limits if sketch is None else Limits()
+    return state, Structure(bins, judge, limits, _interactions(settings, dataset), settings), fitter
+
+
+def _interactions(settings: Settings, dataset: Dataset) -> Interactions:
+    return interactions_of(settings.growth.interaction_constraints, dataset.mapper)
 
 
 def _check_sparse(problem: Problem, leaf: TopkLeaf) -> None:

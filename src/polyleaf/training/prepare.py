@@ -18,6 +18,7 @@ from sklearn.utils.validation import validate_data
 from polyleaf.inputs.binning import BinMapper
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable, as_features
+from polyleaf.inputs.frames import refuse_lazy
 from polyleaf.inputs.holdout import drawn_by_class
 from polyleaf.inputs.targets import Target, encode_sparse
 from polyleaf.metrics import Metric
@@ -207,6 +208,7 @@ def _hold_out(
 
 def _n_rows(X: Any) -> int:
     """Rows of X as far as can be told before it is read; shape is checked when it is."""
+    refuse_lazy(X, "X")
     shape = getattr(X, "shape", None)
     if shape is None:
         shape = np.asarray(X).shape

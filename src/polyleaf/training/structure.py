@@ -12,6 +12,7 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.settings.settings import Settings
+from polyleaf.training.interactions import Interactions
 from polyleaf.training.sampling import Draw
 
 __all__ = ["Grown", "Limits", "Splits", "Structure"]
@@ -54,10 +55,13 @@ class Limits(NamedTuple):
 class Structure:
     """Grows trees, at one go or layer by layer."""
 
-    def __init__(self, bins: _core.Bins, splits: Splits, limits: Limits, settings: Settings) -> None:
+    def __init__(
+        self, bins: _core.Bins, splits: Splits, limits: Limits, interactions: Interactions, settings: Settings
+    ) -> None:
         self._splits, self._limits, self._step = splits, limits._asdict(), settings.step
         self._growth, self._block_size = settings.growth, settings.curvature.block_of_splits
         self._grower = _core.Grower(bins, settings.workers)
+        self._grower.limit_interactions(*interactions)
 
     def grow(self, draw: Draw, output: int) -> Grown:
         """One tree, for one output or for all (-1)."""

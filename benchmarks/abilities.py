@@ -1,0 +1,220 @@
+"""What libraries can do at all, tried rather than read.
+
+Owns one small attempt for each library and ability: rows of docs/other-libraries.md that few data can show.
+An attempt that ends with an error is a "no", and the error is its reason; one that could succeed without
+doing what is asked checks that it did. Must not know times.
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Attempt = Callable[[], Any]
+
+N_ROWS, N_FEATURES = 400, 5
+_RNG = np.random.default_rng(0)
+X = _RNG.normal(size=(N_ROWS, N_FEATURES)).astype(np.float32)
+Y = np.column_stack([X[:, 0] + X[:, 1], X[:, 0] * X[:, 2], X[:, 3]])
+Y_UNKNOWN = np.where(_RNG.random(Y.shape) < 0.3, np.nan, Y)
+LABELS = (Y > 0).astype(np.int64)
+CLASSES = LABELS.sum(axis=1)
+WEIGHTS = np.abs(Y)
+RISING = [1, 0, 0, 0, 0]
+LEVELS = [0.1, 0.5, 0.9]
+
+
+def run() -> list[tuple[str, str, str]]:
+    """Library and version, ability, and "works" or why not; of the libraries that are installed."""
+    found = []
+    for module, attempts in _LIBRARIES.items():
+        try:
+            library = importlib.import_module(module)
+        except ImportError:
+            continue
+        name = f"{module} {library.__version__}"
+        found += [(name, ability, _outcome(attempt)) for ability, attempt in attempts().items()]
+    return found
+
+
+def rows_of(found: list[tuple[str, str, str]]) -> tuple[list[str], list[list[str]]]:
+    """A table for `report.show`."""
+    return ["library", "ability", "outcome"], [list(line) for line in found]
+
+
+def _outcome(attempt: Attempt) -> str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            attempt()
+        except Exception as error:
+            return f"no: {type(error).__name__}: {' '.join(str(error).split())[:90]}"
+    return "works"
+
+
+def _frame() -> Any:
+    import pandas as pd
+
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    return frame.assign(kind=pd.Categorical(_RNG.choice(["x", "y", "z"], N_ROWS)))
+
+
+def _adds_up(contributions: Any, raw: Any) -> None:
+    """SHAP values are those of the model only where they add up to its scores."""
+    difference = float(np.abs(np.asarray(contributions).sum(axis=-1) - raw).max())
+    if difference > 1e-4:
+        raise ValueError(f"the values do not add up to the scores, by {difference:g}.")
+
+
+def _shape(predicted: Any, expected: tuple[int, ...]) -> None:
+    if np.shape(predicted) != expected:
+        raise ValueError(f"predictions of shape {np.shape(predicted)} in place of {expected}.")
+
+
+def _sparse_labels() -> Any:
+    from scipy.sparse import csr_matrix
+
+    return csr_matrix(LABELS)
+
+
+def _polyleaf() -> dict[str, Attempt]:
+    from polyleaf import PolyleafClassifier, PolyleafRegressor
+
+    def fit(X: Any = X, y: Any = Y, weight: Any = None, **params: Any) -> Any:
+        return PolyleafRegressor(n_estimators=5, **params).fit(X, y, sample_weight=weight).predict(X)
+
+    def labels(y: Any, **params: Any) -> Any:
+        return PolyleafClassifier(n_estimators=5, **params).fit(X, y).predict(X)
+
+    quantiles = {"objective": "quantile", "quantile_alpha": LEVELS}
+    return {
+        "one tree for all outputs": lambda: _shape(fit(), Y.shape),
+        "multi-label": lambda: labels(LABELS),
+        "several quantiles in one model": lambda: _shape(fit(y=Y[:, 0], **quantiles), (N_ROWS, 3)),
+        "missing targets": lambda: fit(y=Y_UNKNOWN, missing_targets="ignore"),
+        "weights per row and output": lambda: fit(weight=WEIGHTS),
+        "linear leaves": lambda: fit(leaf="linear"),
+        "linear leaves of several outputs": lambda: _shape(fit(leaf="linear"), Y.shape),
+        "sparse targets": lambda: labels(_sparse_labels(), leaf="sparse", leaf_k=2),
+        "categorical features": lambda: fit(_frame()),
+    }
+
+
+def _xgboost() -> dict[str, Attempt]:
+    import xgboost
+
+    vectors = {"tree_method": "hist", "multi_strategy": "multi_output_tree", "n_estimators": 5}
+
+    def model(X: Any = X, y: Any = Y, weight: Any = None, **params: Any) -> Any:
+        return xgboost.XGBRegressor(**vectors, **params).fit(X, y, sample_weight=weight)
+
+    def shap() -> None:
+        booster, rows = model().get_booster(), xgboost.DMatrix(X)
+        _adds_up(booster.predict(rows, pred_contribs=True), booster.predict(rows, output_margin=True))
+
+    quantiles = {"objective": "reg:quantileerror", "quantile_alpha": np.array(LEVELS)}
+    return {
+        "one tree for all outputs": lambda: _shape(model().predict(X), Y.shape),
+        "multi-label": lambda: xgboost.XGBClassifier(**vectors).fit(X, LABELS).predict(X),
+        "several quantiles in one model": lambda: _shape(
+            model(y=Y[:, 0], **quantiles).predict(X), (N_ROWS, 3)
+        ),
+        "missing targets": lambda: model(y=Y_UNKNOWN),
+        "weights per row and output": lambda: model(weight=WEIGHTS),
+        "sparse targets": lambda: xgboost.XGBClassifier(**vectors).fit(X, _sparse_labels()),
+        "categorical features": lambda: model(_frame(), enable_categorical=True),
+        "monotone constraints": lambda: model(monotone_constraints=tuple(RISING)),
+        "SHAP values": shap,
+    }
+
+
+def _lightgbm() -> dict[str, Attempt]:
+    import lightgbm
+
+    def model(X: Any = X, y: Any = Y[:, 0], weight: Any = None, **params: Any) -> Any:
+        fresh = lightgbm.LGBMRegressor(n_estimators=5, verbose=-1, **params)
+        return fresh.fit(X, y, sample_weight=weight)
+
+    return {
+        "one tree for all outputs": lambda: model(y=Y),
+        "multi-label": lambda: lightgbm.LGBMClassifier(verbose=-1).fit(X, LABELS),
+        "several quantiles in one model": lambda: model(objective="quantile", alpha=LEVELS),
+        "missing targets": lambda: model(y=Y_UNKNOWN[:, 0]),
+        "weights per row and output": lambda: model(weight=WEIGHTS),
+        "linear leaves": lambda: model(linear_tree=True),
+        "linear leaves of several outputs": lambda: model(y=Y, linear_tree=True),
+        "categorical features": lambda: model(_frame()),
+        "monotone constraints": lambda: model(monotone_constraints=RISING),
+        "SHAP values": lambda: _adds_up(model().predict(X, pred_contrib=True), model().predict(X)),
+    }
+
+
+def _catboost() -> dict[str, Attempt]:
+    import catboost
+
+    def model(y: Any = Y, loss: str = "MultiRMSE", weight: Any = None, **params: Any) -> Any:
+        fresh = catboost.CatBoostRegressor(
+            iterations=5, loss_function=loss, verbose=0, allow_writing_files=False, **params
+        )
+        return fresh.fit(X, y, sample_weight=weight)
+
+    def labels(y: Any) -> Any:
+        fresh = catboost.CatBoostClassifier(
+            iterations=5, loss_function="MultiLogloss", verbose=0, allow_writing_files=False
+        )
+        return fresh.fit(X, y)
+
+    def shap() -> None:
+        fitted = model()
+        _adds_up(fitted.get_feature_importance(catboost.Pool(X, Y), type="ShapValues"), fitted.predict(X))
+
+    def categories() -> Any:
+        fresh = catboost.CatBoostRegressor(iterations=5, verbose=0, allow_writing_files=False)
+        return fresh.fit(_frame(), Y[:, 0], cat_features=["kind"])
+
+    quantiles = f"MultiQuantile:alpha={','.join(map(str, LEVELS))}"
+    return {
+        "one tree for all outputs": lambda: _shape(model().predict(X), Y.shape),
+        "multi-label": lambda: labels(LABELS),
+        "several quantiles in one model": lambda: _shape(model(Y[:, 0], quantiles).predict(X), (N_ROWS, 3)),
+        "missing targets": lambda: model(Y_UNKNOWN, "MultiRMSEWithMissingValues"),
+        "weights per row and output": lambda: model(weight=WEIGHTS),
+        "sparse targets": lambda: labels(_sparse_labels()),
+        "categorical features": categories,
+        "monotone constraints": lambda: model(Y[:, 0], "RMSE", monotone_constraints=RISING),
+        "SHAP values": shap,
+    }
+
+
+def _sklearn() -> dict[str, Attempt]:
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    def model(X: Any = X, y: Any = Y[:, 0], weight: Any = None, **params: Any) -> Any:
+        return HistGradientBoostingRegressor(max_iter=5, **params).fit(X, y, sample_weight=weight)
+
+    def classes(y: Any, **params: Any) -> Any:
+        return HistGradientBoostingClassifier(max_iter=5, **params).fit(X, y)
+
+    return {
+        "one tree for all outputs": lambda: model(y=Y),
+        "multi-label": lambda: classes(LABELS),
+        "several quantiles in one model": lambda: model(loss="quantile", quantile=LEVELS),
+        "missing targets": lambda: model(y=Y_UNKNOWN[:, 0]),
+        "weights per row and output": lambda: model(weight=WEIGHTS),
+        "categorical features": lambda: model(_frame()),
+        "monotone constraints": lambda: model(monotonic_cst=RISING),
+        "monotone constraints, three classes": lambda: classes(CLASSES, monotonic_cst=RISING),
+    }
+
+
+_LIBRARIES: dict[str, Callable[[], dict[str, Attempt]]] = {
+    "polyleaf": _polyleaf,
+    "xgboost": _xgboost,
+    "lightgbm": _lightgbm,
+    "catboost": _catboost,
+    "sklearn": _sklearn,
+}

@@ -1,0 +1,11 @@
+"""Ways out of Polyleaf and into it: models as programs and files of others, one room a format.
+
+Owns: the public names. Each room knows one format; what a model is to all of them is `source`.
+"""
+
+from __future__ import annotations
+
+from polyleaf.export.c_header import to_c
+from polyleaf.export.source import as_matrix, categories_of
+
+__all__ = ["as_matrix", "categories_of", "to_c"]

@@ -1,0 +1,103 @@
+"""In which units the outputs of a regression are learned.
+
+Owns: spreads of outputs, what is too large or too small for float32 sums, and which outputs of unlike scale
+are brought nearer. Must not know objectives, trees or how y is read.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+__all__ = ["Normalize", "unit_of"]
+
+Normalize: TypeAlias = bool | Literal["auto"]
+Unit: TypeAlias = tuple[np.ndarray, np.ndarray] | tuple[None, None]
+
+# Sums of float32 gradients are squared in the split search: above this, n rows of them overflow to infinity.
+_LARGEST_SUM = 1e18
+_SMALLEST = 1e-15  # ... and the squares of smaller ones vanish
+
+# Of the largest spread: what "auto" gives each output at least. Trees that see outputs of somewhat unlike
+# scale turn to one after the other, which is mostly better than equal scales (docs/scales.md); from a tenth
+# downwards the small ones come too late.
+LEAST_SPREAD = 0.1
+
+
+def unit_of(columns: np.ndarray, weight: np.ndarray | None, normalize: Normalize) -> Unit:
+    """What is taken off each output, and what it is then divided by.
+
+    Parameters
+    ----------
+    columns : ndarray of shape (n_rows, n_outputs)
+        NaN is a value that is not there.
+    weight : ndarray of shape (n_rows,) or (n_rows, n_outputs), or None
+    normalize : bool or "auto"
+        True: the weighted mean and standard deviation of each output. "auto": where the deviation of some
+        output is less than `LEAST_SPREAD` of the largest, the mean, and the largest deviation; of such an
+        output its own deviation over `LEAST_SPREAD`.
+
+    Returns
+    -------
+    offset, scale : ndarray of shape (n_outputs,), float64; or None, None
+        None where outputs are learned as they are.
+
+    Raises
+    ------
+    ValueError
+        Where values are too large to be summed or squared.
+    """
+    if normalize != "auto":
+        if normalize:
+            offset, spread = _mean_and_deviation(columns, weight)
+            return offset, np.where(spread > 0, spread, 1.0)
+        _check_spread(columns)
+        return None, None
+    _check_spread(columns)
+    if columns.shape[1] == 1:
+        return None, None
+    offset, spread = _mean_and_deviation(columns, weight)
+    largest, varies = spread.max(), spread > np.finfo(columns.dtype).eps * abs(offset)
+    if not (varies & (spread < LEAST_SPREAD * largest)).any():
+        return None, None
+    return offset, np.where(varies, np.minimum(spread / LEAST_SPREAD, largest), largest)
+
+
+def _mean_and_deviation(columns: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted mean and standard deviation of each column, over the values it has."""
+    offset, deviation = np.zeros(columns.shape[1]), np.zeros(columns.shape[1])
+    for j in range(columns.shape[1]):
+        values = columns[:, j].astype(np.float64)
+        there = ~np.isnan(values)
+        w = there.astype(np.float64)
+        if weight is not None:
+            w *= weight if weight.ndim == 1 else weight[:, j]
+        values[~there] = 0.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            offset[j] = (w * values).sum() / w.sum()
+            deviation[j] = np.sqrt((w * (values - offset[j]) ** 2).sum() / w.sum())
+        if not np.isfinite(deviation[j]):
+            raise ValueError(
+                f"Output {j} of y contains a value too large to be squared: divide it by a constant."
+            )
+    return offset, deviation
+
+
+def _check_spread(columns: np.ndarray) -> None:
+    """Sums of gradients are squared in float32: outputs must be neither huge nor tiny."""
+    with np.errstate(over="ignore"):
+        spread = np.nanmax(columns, axis=0) - np.nanmin(columns, axis=0)
+    limit = _LARGEST_SUM / len(columns)
+    if spread.max() > limit:
+        raise ValueError(
+            f"y contains a value too large: with {len(columns)} rows, an output must not vary by more than "
+            f"{limit:.3g}. Divide y by a constant, or set normalize_targets=True."
+        )
+    if 0 < spread.max() < _SMALLEST:
+        warnings.warn(
+            f"y varies by {spread.max():.3g} at most, too little for float32 sums of squares: "
+            "set normalize_targets=True or multiply y by a constant.",
+            stacklevel=5,
+        )

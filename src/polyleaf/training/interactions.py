@@ -1,0 +1,92 @@
+"""Which features may meet on a path, in the numbers of the core.
+
+Owns the meaning of `interaction_constraints`. Must not know how trees grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from polyleaf.inputs.binning import BinMapper
+
+__all__ = ["Interactions", "interactions_of"]
+
+
+class Interactions(NamedTuple):
+    """Every path stays within one of `groups`, and has `at_most` different features.
+
+    Attributes
+    ----------
+    groups : ndarray of shape (n_groups, n_columns), bool, or None
+        None: any features may meet. Columns are those of the mapper: what is made of a feature is where it
+        is.
+    at_most : int
+        0: any number.
+    """
+
+    groups: np.ndarray | None = None
+    at_most: int = 0
+
+    @property
+    def is_none(self) -> bool:
+        return self.groups is None and self.at_most == 0
+
+
+def interactions_of(constraints: str | Sequence[Sequence[Any]] | None, mapper: BinMapper) -> Interactions:
+    """What `interaction_constraints` asks for, with features by number.
+
+    Raises
+    ------
+    TypeError
+        Where groups are not lists of names and numbers.
+    ValueError
+        Where a feature does not exist, or a group is empty.
+    """
+    if constraints is None:
+        return Interactions()
+    if isinstance(constraints, str):
+        return Interactions(at_most={"no_interactions": 1, "pairwise": 2}[constraints])
+    named = [_numbers(group, mapper) for group in constraints]
+    groups = np.zeros((len(named), mapper.n_features_), bool)
+    for flags, numbers in zip(groups, named, strict=True):
+        flags[numbers] = True
+    others = ~groups.any(axis=0)
+    groups = np.vstack([groups, others]) if others.any() else groups
+    return Interactions(np.ascontiguousarray(groups[:, mapper.source_]))
+
+
+def _numbers(group: Any, mapper: BinMapper) -> list[int]:
+    if isinstance(group, str) or not isinstance(group, Sequence | set | frozenset | np.ndarray):
+        raise TypeError(
+            "interaction_constraints must hold groups, lists of features by name or number, "
+            f'such as [["age", "income"], [3, 4]]; one of them is {group!r}.'
+        )
+    if len(group) == 0:
+        raise ValueError("interaction_constraints has an empty group; leave it out.")
+    return [_number(feature, mapper) for feature in group]
+
+
+def _number(feature: Any, mapper: BinMapper) -> int:
+    if isinstance(feature, str):
+        names = mapper.feature_names_
+        if names is None:
+            raise ValueError(
+                f"interaction_constraints names the feature {feature!r}, but X has no names; use numbers."
+            )
+        found = np.flatnonzero(np.asarray(names, dtype=object) == feature)
+        if len(found) == 0:
+            raise ValueError(f"interaction_constraints names {feature!r}, which is no feature of X.")
+        return int(found[0])
+    if isinstance(feature, bool | np.bool_) or not isinstance(feature, int | np.integer):
+        raise TypeError(
+            f"interaction_constraints names features by text or whole number, not by {feature!r}."
+        )
+    if not 0 <= feature < mapper.n_features_:
+        raise ValueError(
+            f"interaction_constraints names feature {feature}, but X has {mapper.n_features_}, from 0 to "
+            f"{mapper.n_features_ - 1}."
+        )
+    return int(feature)

@@ -1,0 +1,40 @@
+"""The README's comparison, and the page that says where its cells come from, speak of the same."""
+
+from __future__ import annotations
+
+import re
+
+from places import ROOT
+
+PAGE = "docs/other-libraries.md"
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """Cells of the first Markdown table, its header and rule left out."""
+    lines = [line for line in text.partition("\n|")[2].partition("\n\n")[0].split("\n")[2:] if line]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+README = (ROOT / "README.md").read_text("utf-8").partition("## Beside other libraries")[2]
+SOURCES = (ROOT / PAGE).read_text("utf-8")
+
+
+def test_every_row_has_its_sources():
+    said, sourced = rows_of(README), rows_of(SOURCES)
+    assert [row[0] for row in said] == [row[0] for row in sourced]
+    assert len(said) > 10
+
+
+def test_no_yes_without_a_source():
+    for said, sourced in zip(rows_of(README), rows_of(SOURCES), strict=True):
+        for claim, source in zip(said[1:], sourced[1:], strict=True):
+            if claim.startswith("yes"):
+                assert source.startswith("tried") or re.search(r"\[.+\]|`\w+`", source), (said[0], claim)
+
+
+def test_every_source_is_listed_and_used():
+    table, _, notes = SOURCES.rpartition("\n\n")
+    listed = re.findall(r"(?m)^(\d+)\. ", notes)
+    used = {number for group in re.findall(r"\[([\d, ]+)\]", table) for number in re.findall(r"\d+", group)}
+    assert listed == [str(k) for k in range(1, len(listed) + 1)]
+    assert used == set(listed)

@@ -1,0 +1,150 @@
+"""Models as C headers: the bits of Polyleaf's raw scores, whatever the compiler, its flags and the rows."""
+
+import numpy as np
+import pytest
+from c_programs import COMPILERS, CProgram
+from exports import CASES, class_numbers, estimator, hard_rows, predictions, raw_scores, training_rows
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from models import random_model
+
+from polyleaf import Model, PolyleafRegressor
+from polyleaf.export import as_matrix, to_c
+
+pytestmark = pytest.mark.skipif(not COMPILERS, reason="there is no C compiler")
+
+
+def assert_same_bits(a, b):
+    assert a.dtype == b.dtype and a.shape == b.shape
+    np.testing.assert_array_equal(a.view(np.uint64), b.view(np.uint64))
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    made = {}
+
+    def of(name, compiler=COMPILERS[0], flags=("-O1",)):
+        key = name, compiler, flags
+        if key not in made:
+            folder = tmp_path_factory.mktemp("c")
+            to_c(estimator(name), folder / "model.h")
+            made[key] = CProgram(folder, compiler, flags=flags)
+        return made[key]
+
+    return of
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_raw_scores_are_those_of_polyleaf_bit_for_bit(name, program):
+    est = estimator(name)
+    X = as_matrix(est, training_rows(name))
+    assert_same_bits(program(name).raw(X, est.model_.n_outputs), est._raw(training_rows(name), None))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_hard_rows_have_the_same_bits(name, program):
+    est = estimator(name)
+    X = hard_rows(est, n=2000)
+    assert_same_bits(program(name).raw(X, est.model_.n_outputs), raw_scores(est, X))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_links_and_classes(name, program):
+    est, X = estimator(name), hard_rows(estimator(name), seed=1)
+    raw = raw_scores(est, X)
+    if hasattr(est, "classes_") and est._encoding.kind != "multilabel":
+        np.testing.assert_array_equal(program(name).classes(X), class_numbers(est, raw))
+    if hasattr(est, "classes_") and not est.model_.objective.probabilities:
+        assert program(name).n_predictions == 0
+        return
+    # exp is the C library's here and NumPy's there.
+    np.testing.assert_allclose(program(name).predictions(X), predictions(est, raw), rtol=4e-16, atol=5e-324)
+
+
+@pytest.mark.parametrize("name", ["quantiles", "absolute error", "normalized targets"])
+def test_predictions_without_exp_keep_the_bits(name, program):
+    est, X = estimator(name), hard_rows(estimator(name), seed=2)
+    assert_same_bits(program(name).predictions(X), predictions(est, raw_scores(est, X)))
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("flags", [("-O0",), ("-O2",), ("-O3", "-march=native")], ids=" ".join)
+@pytest.mark.parametrize("name", ["normalized targets", "linear, categories"])
+def test_no_compiler_and_no_flags_change_a_bit(name, compiler, flags, program):
+    est, X = estimator(name), hard_rows(estimator(name), seed=3)
+    assert_same_bits(program(name, compiler, flags).raw(X, est.model_.n_outputs), raw_scores(est, X))
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    st.integers(0, 2**31),
+    st.integers(1, 20),
+    st.booleans(),
+    st.lists(st.sampled_from(["dense", "sparse", "linear"]), min_size=1, max_size=4, unique=True),
+    st.integers(1, 300),
+)
+def test_any_forest_has_the_same_bits(tmp_path_factory, seed, n_outputs, scalar, kinds, n_leaves):
+    kinds = [kind for kind in kinds if kind != "sparse"] or ["dense"] if scalar else kinds
+    model = random_model(seed, n_outputs, n_leaves=n_leaves, scalar=scalar, kinds=kinds)
+    folder = tmp_path_factory.mktemp("any")
+    to_c(model, folder / "model.h")
+    X = hard_rows(model, seed)
+    assert_same_bits(CProgram(folder, flags=("-O0",)).raw(X, n_outputs), raw_scores_of(model, X))
+
+
+def raw_scores_of(model, X):
+    class Holder:
+        model_ = model
+
+    return raw_scores(Holder(), X)
+
+
+def test_a_model_without_trees(tmp_path):
+    model = random_model(n_rounds=0)
+    to_c(model, tmp_path / "model.h")
+    found = CProgram(tmp_path).raw(np.zeros((2, 4)), 3)
+    assert_same_bits(found, np.tile(model.base_score, (2, 1)))
+
+
+def test_two_headers_go_into_one_program(tmp_path):
+    to_c(estimator("defaults"), tmp_path / "a.h", name="a")
+    to_c(estimator("linear"), tmp_path / "b.h", name="b")
+    both = '#include "a.h"\n#include "b.h"\n'
+    (tmp_path / "both.h").write_text(both + "typedef a_input both_input;\n")
+    for line in ("_raw", "_predict", "_N_FEATURES", "_N_OUTPUTS", "_N_PREDICTIONS"):
+        with open(tmp_path / "both.h", "a") as file:
+            file.write(f"#define both{line} b{line}\n")
+    est = estimator("linear")
+    X = hard_rows(est)
+    assert_same_bits(CProgram(tmp_path, name="both").raw(X, 3), raw_scores(est, X))
+
+
+def test_flags_that_lose_nan_are_refused(tmp_path, capfd):
+    to_c(estimator("defaults"), tmp_path / "model.h")
+    with pytest.raises(Exception, match="returned non-zero") as failure:
+        CProgram(tmp_path, flags=("-ffast-math",))
+    assert "compile it without -ffast-math" in failure.value.stderr
+
+
+def test_names_cannot_end_the_comment(tmp_path):
+    names = ["*/ int x;", "\\", "new\nline", "??/"]
+    model = random_model(feature_names=names)
+    to_c(model, tmp_path / "model.h")
+    X = hard_rows(model)
+    assert_same_bits(CProgram(tmp_path).raw(X, 3), raw_scores_of(model, X))
+
+
+def test_what_cannot_be_written_is_a_sentence(tmp_path):
+    with pytest.raises(ValueError, match="must be a C identifier"):
+        to_c(estimator("defaults"), tmp_path / "m.h", name="2nd")
+    with pytest.raises(TypeError, match="call fit first"):
+        to_c(PolyleafRegressor(), tmp_path / "m.h")
+    wide = random_model(n_outputs=1)
+    many = Model(mapper=wide.mapper, objective=wide.objective, base_score=np.zeros(70_000), learning_rate=0.1)
+    with pytest.raises(ValueError, match="has 70000 outputs"):
+        to_c(many, tmp_path / "m.h")
+    projected = PolyleafRegressor(n_estimators=2, projection="gaussian", projection_dim=2)
+    projected.fit(np.random.default_rng(0).normal(size=(50, 6)), np.arange(50.0))
+    with pytest.raises(ValueError, match="projects its features"):
+        to_c(projected, tmp_path / "m.h")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,72 @@
+"""Units that outputs are learned in: issue 14, line 1, "targets of unlike scale"."""
+
+import numpy as np
+import pytest
+
+from polyleaf.inputs.targets import encode_regression
+from polyleaf.inputs.units import LEAST_SPREAD, unit_of
+
+NAN = np.nan
+
+
+def outputs(spreads, n=50, dtype=np.float64):
+    """Columns of these standard deviations, about 7."""
+    values = np.random.default_rng(0).standard_normal((n, len(spreads)))
+    values = (values - values.mean(0)) / values.std(0)
+    return (7 + values * spreads).astype(dtype)
+
+
+def spreads_learned(columns, **options):
+    """Of each output as it is trained on, in units of the largest."""
+    spread = encode_regression(columns, normalize="auto", **options).values.std(0)
+    return spread / spread.max()
+
+
+@pytest.mark.parametrize(
+    "spreads", [[3.0], [1.0, 1.0], [1.0, 9.9], [2.0, 5.0, 19.0], [1e-6, 5e-7], [1.0, 0.0]]
+)
+def test_outputs_of_like_scale_are_learned_as_they_are(spreads):
+    columns = np.squeeze(outputs(spreads, dtype=np.float32))
+    target = encode_regression(columns, normalize="auto")
+    assert target.encoding.scale is None and target.encoding.offset is None
+    plain = encode_regression(columns)
+    assert target.values.dtype == plain.values.dtype
+    np.testing.assert_array_equal(target.values, plain.values)
+
+
+def test_small_outputs_are_brought_up_to_a_tenth_and_the_others_keep_their_ratio():
+    found = spreads_learned(outputs([1e6, 4e5, 9e4, 1.0, 1e-3]))
+    np.testing.assert_allclose(found, [1, 0.4, LEAST_SPREAD, LEAST_SPREAD, LEAST_SPREAD], rtol=1e-5)
+
+
+def test_the_unit_is_that_of_its_definition():
+    columns, weight = outputs([100.0, 30.0, 2.0]), np.random.default_rng(1).uniform(0.1, 3, 50)
+    mean = np.average(columns, axis=0, weights=weight)
+    spread = np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=weight))
+    offset, scale = unit_of(columns, weight, "auto")
+    np.testing.assert_allclose(offset, mean, rtol=1e-12)
+    np.testing.assert_allclose(scale, [spread[0], spread[0], spread[2] / LEAST_SPREAD], rtol=1e-12)
+
+
+def test_spreads_are_those_of_values_that_are_there_and_count():
+    columns = outputs([1000.0, 1.0])
+    columns[::2, 1] = NAN
+    columns[1, 1], weight = 1e9, np.ones((50, 2), np.float32)
+    weight[1, 1] = 0
+    found = encode_regression(columns, weight, missing="ignore", normalize="auto")
+    known = np.delete(columns[1::2, 1], 0)
+    np.testing.assert_allclose(found.encoding.scale[1], known.std() / LEAST_SPREAD, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_varies_by_rounding_alone_is_a_constant(dtype):
+    columns = outputs([5.0, 0.0]).astype(dtype)
+    columns[3, 1] = np.nextafter(columns[3, 1], dtype(8))
+    assert encode_regression(columns, normalize="auto").encoding.scale is None
+    with_small = np.c_[columns, outputs([1e-3]).astype(dtype)]
+    assert spreads_learned(with_small)[1] < 1e-6
+
+
+def test_no_unit_saves_what_is_too_large():
+    with pytest.raises(ValueError, match="too large"):
+        encode_regression(np.array([[0.0, 1.0], [1e30, 2.0]]), normalize="auto")

@@ -1,0 +1,91 @@
+"""A version is made in one step, from what the CHANGELOG says; what the project says of itself agrees."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+FILES = ("pyproject.toml", "CITATION.cff", "CHANGELOG.md")
+
+
+@pytest.fixture(scope="module")
+def release():
+    path = ROOT / "scripts" / "release"
+    loader = importlib.machinery.SourceFileLoader("release_script", str(path))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+def git(root: Path, *words: str) -> str:
+    who = ("-c", "user.name=Tester", "-c", "user.email=tester@invalid")
+    done = subprocess.run(["git", "-C", root, *who, *words], check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    for name in FILES:
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## [Unreleased]\n\n### Added\n\n- Something.\n")
+    for who in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{who}_NAME", "Tester")
+        monkeypatch.setenv(f"GIT_{who}_EMAIL", "tester@invalid")
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "add", *FILES)
+    git(tmp_path, "commit", "--quiet", "--message", "All there is")
+    return tmp_path
+
+
+def test_a_version_is_written_committed_and_tagged(release, checkout, capsys):
+    assert release.main(["9.8.7", "--date", "2030-01-02", "--root", str(checkout)]) == 0
+    assert release.current(checkout) == "9.8.7"
+    assert "\nversion: 9.8.7\n" in (checkout / "CITATION.cff").read_text()
+    log = (checkout / "CHANGELOG.md").read_text()
+    assert "## [Unreleased]\n\n## [9.8.7] - 2030-01-02\n\n### Added\n\n- Something.\n" in log
+    assert git(checkout, "tag", "--list").split() == ["v9.8.7"]
+    assert not git(checkout, "status", "--porcelain")
+    assert "publish" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("version, says", [("2", "MAJOR.MINOR.PATCH"), ("0.0.1", "step back")])
+def test_a_version_that_is_none_is_refused(release, checkout, capsys, version, says):
+    assert release.main([version, "--root", str(checkout)]) == 1
+    assert says in capsys.readouterr().err
+    assert not git(checkout, "tag", "--list")
+
+
+def test_refused_where_nothing_happened(release, checkout, capsys):
+    assert release.main(["9.8.7", "--root", str(checkout)]) == 0
+    assert release.main(["9.8.8", "--root", str(checkout)]) == 1
+    assert "nothing under [Unreleased]" in capsys.readouterr().err
+
+
+def test_refused_where_files_are_changed(release, checkout, capsys):
+    with (checkout / "CHANGELOG.md").open("a") as log:
+        log.write("- More.\n")
+    assert release.main(["9.8.7", "--root", str(checkout)]) == 1
+    assert "not committed" in capsys.readouterr().err
+
+
+def test_the_version_stands_the_same_everywhere(release):
+    cited = re.search(r"(?m)^version: (\S+)$", (ROOT / "CITATION.cff").read_text())[1]
+    assert cited == release.current(ROOT)
+    assert (ROOT / "CHANGELOG.md").read_text("utf-8").count(release.UNRELEASED) == 1
+
+
+def test_what_wheels_contain_of_others_has_its_licence():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    named = set(re.findall(r"`([\w-]+\.txt)`", (ROOT / "LICENSES" / "README.md").read_text("utf-8")))
+    files = {path.name for path in (ROOT / "LICENSES").glob("*.txt")}
+    assert named == files and len(files) >= 2
+    for name in ("LICENSE", *(f"LICENSES/{file}" for file in files)):
+        assert any(Path(name).match(pattern) for pattern in project["license-files"]), name

@@ -1,0 +1,220 @@
+"""Model files of any origin: each loads and predicts, or is a `ModelFileError`, in bounded memory."""
+
+import subprocess
+import sys
+
+import mutants
+import numpy as np
+import pytest
+from model_files import about, reseal
+
+import polyleaf
+from polyleaf.estimators.base import builder_of
+from polyleaf.model import Model, serialize
+from polyleaf.model.serialize import ModelFileError
+
+
+def loaded(content):
+    return serialize.from_bytes(content, builder_of(mutants.ESTIMATORS))
+
+
+def changed(seed, change):
+    return reseal(mutants.seeds()[seed][0], change)
+
+
+@pytest.mark.parametrize("seed", mutants.seeds())
+def test_sound_files_load_and_predict(seed):
+    assert mutants.take(*mutants.seeds()[seed])
+
+
+def test_line_18_hostile_files_load_and_predict_or_are_refused():
+    taken = [mutants.take(*mutants.mutant(np.random.default_rng(seed))) for seed in range(400)]
+    assert 0 < sum(taken) < len(taken)
+
+
+@pytest.mark.slow
+def test_line_18_with_a_hundred_thousand_files():
+    for seed in range(1000, 101_000):
+        mutants.take(*mutants.mutant(np.random.default_rng(seed)))
+
+
+# What stands in the metadata, and what may not stand there.
+METADATA = [
+    ("numbers", "parameters", None, "name no parameters"),
+    ("numbers", "parameters", {"n_jobs": "y"}, "n_jobs"),
+    ("numbers", "estimator", None, "no estimator wrote"),
+    ("numbers", "estimator", "object", "it holds a object"),
+    ("numbers", "estimator", "PolyleafClassifier", "does not learn a target of kind 'regression'"),
+    ("numbers", "kind", "nonsense", "'kind' is one of"),
+    ("numbers", "kind", "multilabel", "does not learn a target of kind 'multilabel'"),
+    ("numbers", "n_outputs", 2, "do not have the model's 3 scores"),
+    ("numbers", "n_outputs", 10**12, "from 1 to 3"),
+    ("numbers", "n_outputs", 3.0, "from 1 to 3"),
+    ("numbers", "one_dimensional", True, "is 1 where y has one dimension"),
+    ("numbers", "classes", {"dtype": "<i8", "labels": [1]}, "belongs to classification"),
+    ("numbers", "output_names", ["a", 1, "b"], "has 3 texts"),
+    ("named", "offset", None, "goes with the scale"),
+    ("named", "scale", [1.0, 0.0, 1.0], "above 0"),
+    ("named", "scale", [1.0, float("nan"), 1.0], "finite"),
+    ("numbers", "missing", "perhaps", "'missing' is"),
+    ("labels", "n_outputs", 300_000_000, "from 1 to 3"),
+    ("two classes", "classes", {"dtype": "<U3", "labels": ["no"]}, "2 different labels"),
+    ("two classes", "classes", {"dtype": "<U3", "labels": ["no", "no"]}, "2 different labels"),
+    ("two classes", "classes", {"dtype": "<U1000000000", "labels": ["no", "yes"]}, "not understood|too wide"),
+    ("two classes", "classes", {"dtype": "<U9999999", "labels": ["no", "yes"]}, "too wide"),
+    ("two classes", "classes", {"dtype": "<M8[Y]", "labels": ["2020", "2021"]}, "text, numbers or booleans"),
+    ("two classes", "classes", {"dtype": "<i8", "labels": ["no", "yes"]}, "labels of its dtype"),
+    ("two classes", "classes", {"dtype": "|i1", "labels": [1, 1000]}, "dtype|bounds"),
+    ("two classes", "classes", None, "dtype and labels"),
+    ("classes", "classes", {"dtype": "object", "labels": ["a", "b"]}, "3 different labels"),
+    ("classes", "one_vs_rest", True, "with objective 'softmax'"),
+    ("projected", "input_names", ["a"], "40 features of X"),
+]
+
+
+@pytest.mark.parametrize(("seed", "name", "value", "message"), METADATA)
+def test_line_18_metadata_are_checked(seed, name, value, message):
+    def put(header, arrays):
+        header["metadata"][name] = value
+
+    def remove(header, arrays):
+        del header["metadata"][name]
+
+    with pytest.raises(ModelFileError, match=message):
+        loaded(changed(seed, put))
+    if name not in ("offset", "scale", "output_names", "classes", "input_names"):
+        with pytest.raises(ModelFileError):
+            loaded(changed(seed, remove))
+
+
+HEADERS = [
+    ("objective", {"name": "softmax", "n_classes": 7}, "another number of outputs"),
+    ("objective", {"name": "softmax", "n_classes": 3}, "does not learn a target of kind 'regression'"),
+    ("objective", {"name": "quantile", "alpha": [0.2, 0.8]}, "another number of outputs"),
+    ("best_iteration", -1, "best round is -1"),
+    ("best_iteration", 2, "best round is 2, but the model has 2"),
+    ("best_score", float("nan"), "no number"),
+    ("learning_rate", float("nan"), "positive number"),
+    ("learning_rate", 0, "positive number"),
+    ("output_names", ["a", "b", 3], "no text"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "message"), HEADERS)
+def test_line_18_headers_are_checked(name, value, message):
+    def put(header, arrays):
+        header[name] = value
+
+    with pytest.raises(ModelFileError, match=message):
+        loaded(changed("numbers", put))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("round_of_tree", 2**31 - 1, "rise by one at most"),
+        ("forest.gain", np.nan, "gains that are not finite"),
+        ("forest.output_gain", np.inf, "gains that are not finite"),
+        ("forest.cover", np.nan, "no number"),
+        ("forest.count", -1, "negative number of rows"),
+    ],
+)
+def test_line_18_statistics_and_rounds_are_checked(name, value, message):
+    def put(header, arrays):
+        arrays[name][-1] = value
+
+    with pytest.raises(ModelFileError, match=message):
+        loaded(changed("numbers", put))
+
+
+def test_line_18_a_file_is_believed_as_many_outputs_as_it_is_long():
+    for n_outputs, sound in [(3_000_000, True), (5_000_000, False), (2**31 - 1, False), (2**80, False)]:
+
+        def put(header, arrays, n_outputs=n_outputs):
+            header["n_outputs"] = header["metadata"]["n_outputs"] = n_outputs
+
+        content = changed("sparse labels", put)
+        if sound:  # sparse leaves cost nothing for the labels that they do not hold
+            assert loaded(content).n_outputs_ == n_outputs
+        else:
+            with pytest.raises(ModelFileError, match="arrays of this size have"):
+                loaded(content)
+
+
+def test_line_18_what_is_saved_is_believed(monkeypatch):
+    """A model of more outputs than its few trees make credible has a base score for each in the file."""
+    few = Model.from_bytes(mutants.seeds()["sparse labels"][0])
+    assert about(few.to_bytes())["model"]["n_outputs"] == 1100
+    monkeypatch.setattr(serialize, "SPARE_BYTES", 0)
+    monkeypatch.setattr(serialize, "TIMES_SIZE", 1)
+    assert "n_outputs" not in about(few.to_bytes())["model"]
+    assert Model.from_bytes(few.to_bytes()).equals(few)
+
+
+def test_line_18_a_name_that_is_not_a_models_is_said_with_the_file(tmp_path):
+    def put(header, arrays):
+        header["metadata"]["kind"] = "nonsense"
+
+    path = tmp_path / "m.polyleaf"
+    path.write_bytes(changed("numbers", put))
+    for load in (polyleaf.load_model, polyleaf.PolyleafRegressor.load_model):
+        with pytest.raises(ModelFileError, match=r"m\.polyleaf' cannot be loaded: .*'kind' is one of"):
+            load(path)
+    assert Model.load(path).n_outputs == 3  # what a model's metadata say is its estimator's business
+
+
+def test_line_18_lack_of_memory_is_told_from_damage(monkeypatch):
+    def fail(*args):
+        raise MemoryError
+
+    monkeypatch.setattr(Model, "_take_trees", fail)
+    with pytest.raises(MemoryError, match="says nothing against the file"):
+        loaded(mutants.seeds()["numbers"][0])
+
+
+def many_features(header, arrays):
+    n, end = 300_000, arrays["mapper.offsets"][-1]
+    header["mapper"]["n_features"] = n
+    arrays["mapper.offsets"] = np.concatenate([arrays["mapper.offsets"], np.full(n - 4, end)])
+    arrays["mapper.wide"] = np.concatenate([arrays["mapper.wide"], np.zeros(n - 4, np.uint8)])
+
+
+def many_trees(header, arrays):
+    n = 60_000
+    for name in ("feature", "left", "right", "threshold", "category_set"):
+        arrays["forest." + name] = np.full(n, -1, np.int32)
+    arrays["forest.leaf"], arrays["forest.missing_left"] = np.zeros(n, np.int32), np.zeros(n, bool)
+    for name in ("gain", "count", "cover", "gain_outputs", "output_gain"):
+        del arrays["forest." + name]
+    arrays["forest.node_offsets"], arrays["forest.set_offsets"] = np.arange(n + 1), np.zeros(n + 1, np.int64)
+    arrays["forest.output"], arrays["round_of_tree"] = np.zeros(n, np.int32), np.zeros(n, np.int32)
+    arrays["forest.values"] = np.zeros(n, np.float16)
+
+
+def many_dicts(header, arrays):
+    header["metadata"]["x"] = [{} for _ in range(1_000_000)]
+
+
+MEASURE = """
+import os, sys
+from polyleaf import load_model
+import polyleaf.estimators
+peak = lambda: int(next(l for l in open("/proc/self/status") if l.startswith("VmHWM")).split()[1]) * 1024
+load_model(sys.argv[1]), (before := peak())
+load_model(sys.argv[2])
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize("change", [many_features, many_trees, many_dicts])
+def test_line_18_memory_is_bounded_by_the_size_of_the_file(change, tmp_path):
+    """By the multiple that docs/model-format.md states."""
+    small, large = tmp_path / "small", tmp_path / "large"
+    small.write_bytes(mutants.seeds()["numbers"][0])
+    large.write_bytes(changed("numbers", change))
+    taken = subprocess.run(
+        [sys.executable, "-c", MEASURE, small, large], check=True, capture_output=True, text=True
+    )
+    bound = serialize.SPARE_BYTES + serialize.TIMES_SIZE * large.stat().st_size
+    assert about(large.read_bytes()) and int(taken.stdout) < bound
