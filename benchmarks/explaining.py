@@ -228,7 +228,11 @@ def rows_of(case: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
             continue
         us = c["summary"]["explain_us"]
         ratio = c["ratios"].get("explain_us")
-        shown = f"{us['median']:.3g} ({us['min']:.3g} - {us['max']:.3g})"
-        times = "" if ratio is None else f"{ratio['median']:.3g} ({ratio['min']:.3g} - {ratio['max']:.3g})"
-        rows.append([c["label"], shown, times, str(c["settings"]["rows"])])
+        rows.append([c["label"], _spread(us), _spread(ratio) if ratio else "", str(c["settings"]["rows"])])
     return ["contender", "us a row (min - max)", f"x {case['baseline']}", "rows"], rows
+
+
+def _spread(figure: dict[str, float]) -> str:
+    values = (figure[name] for name in ("median", "min", "max"))
+    median, least, most = (f"{x:,.0f}" if x >= 100 else f"{x:.3g}" for x in values)
+    return f"{median} ({least} - {most})"

@@ -14,6 +14,7 @@ void bind_leaf_blocks(nb::module_& m);
 void bind_linear(nb::module_& m);
 void bind_explainer(nb::module_& m);
 void bind_predict(nb::module_& m);
+void bind_row_predictor(nb::module_& m);
 void bind_searches(nb::module_& m);
 void bind_settings(nb::module_& m);
 void bind_sketch(nb::module_& m);
@@ -37,6 +38,7 @@ NB_MODULE(_core, m) {
   polyleaf::bind_explainer(m);
   polyleaf::bind_fitters(m);
   polyleaf::bind_predict(m);
+  polyleaf::bind_row_predictor(m);
   polyleaf::bind_searches(m);
   polyleaf::bind_sketch(m);
   polyleaf::bind_labels(m);

@@ -16,7 +16,7 @@ from polyleaf.model import Model, storage
 from polyleaf.model.leaf_kinds import Names
 from polyleaf.model.leaf_storage import LEAF_DTYPES
 from polyleaf.model.sizes import depths_of
-from polyleaf.model.thresholds import Thresholds
+from polyleaf.model.thresholds import Thresholds, category_names
 from polyleaf.model.trees import Tree
 
 TABLE_KINDS = ("dict", "pandas", "polars", "pyarrow")
@@ -241,6 +241,11 @@ def _trees(model: Model) -> Iterator[dict[str, Any]]:
         }
 
 
+def tree_nodes(model: Model, tree: int) -> list[dict[str, Any]]:
+    """The nodes of one tree, a dict each, node 0 first; keys as the columns of `nodes_table`."""
+    return list(_nodes(model, Thresholds(model.mapper), model.trees[tree]))
+
+
 def _nodes(model: Model, thresholds: Thresholds, view: Tree) -> Iterator[dict[str, Any]]:
     tree = view.structure
     depths, names = depths_of(tree).tolist(), Names(model.feature_name, model.output_name)
@@ -257,7 +262,7 @@ def _nodes(model: Model, thresholds: Thresholds, view: Tree) -> Iterator[dict[st
         rule: dict[str, Any]
         if entry["category_set"] >= 0:
             rule = {
-                "categories": _category_names(model.mapper, feature, tree.categories[entry["category_set"]])
+                "categories": category_names(model.mapper, feature, tree.categories[entry["category_set"]])
             }
         else:
             rule = {"threshold": thresholds.value(feature, entry["threshold"])}
@@ -265,17 +270,6 @@ def _nodes(model: Model, thresholds: Thresholds, view: Tree) -> Iterator[dict[st
         if model.has_statistics:
             kept["gain"] = entry["gain"]
         yield common | {"feature": model.feature_name(feature)} | rule | kept
-
-
-def _category_names(mapper: Any, feature: int, words: np.ndarray) -> list[str]:
-    """Categories that go left; those that share the last bin for being rare go together."""
-    kept, rare = mapper.categories_[feature], mapper.rare_categories_[feature]
-
-    def goes_left(code: int) -> bool:
-        return bool(int(words[code // 64]) >> (code % 64) & 1)
-
-    names = [str(name) for code, name in enumerate(kept) if goes_left(code)]
-    return names + ([str(name) for name in rare] if rare and goes_left(len(kept)) else [])
 
 
 def _in_mib(size: int) -> str:

@@ -12,6 +12,8 @@ from sklearn.base import clone
 
 import polyleaf
 from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
+from polyleaf.objectives.base import is_built_in
+from polyleaf.objectives.registry import known
 from polyleaf.projections import Projector
 from polyleaf.settings import declaration, settings
 from polyleaf.settings.declaration import constraints, declarations
@@ -33,13 +35,13 @@ PARTS = (
     settings.LinearLeaf,
 )
 RESOLVED = {"seed", "slope_lambda"}
-PREPARATION = {
+OF_OBJECTIVES = {name for cls in known().values() if is_built_in(cls) for name in cls.parameters} & set(EVERY)
+PREPARATION = OF_OBJECTIVES | {
     "base_score", "callbacks", "categorical_features", "class_weight", "early_stopping_rounds", "eval_metric",
-    "huber_delta", "leaf", "max_bins", "missing_targets", "n_jobs", "normalize_targets", "objective",
-    "on_interrupt", "projection", "projection_dim", "quantile_alpha", "random_state", "scale_pos_weight",
-    "softmax_curvature", "tfidf", "tweedie_variance_power", "validation_fraction", "verbose", "warm_start",
+    "leaf", "max_bins", "missing_targets", "n_jobs", "normalize_targets", "objective", "on_interrupt",
+    "projection", "projection_dim", "random_state", "tfidf", "validation_fraction", "verbose", "warm_start",
 }  # fmt: skip
-"""What estimators and the preparation of data read, and no part of a run."""
+"""What objectives, estimators and the preparation of data read, and no part of a run."""
 
 # Names that mean something else where they stand: the rows that thresholds are chosen from, the seed of that
 # draw, kinds of curvature of single losses, a recipe's own value, and values that make a part do nothing.

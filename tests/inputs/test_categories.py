@@ -8,6 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import scipy.sparse as sp
+from commands import polyleaf
 from many_categories import effects, r2
 from model_files import about, reseal
 from safetensors.numpy import load
@@ -17,6 +18,7 @@ from sklearn.model_selection import cross_val_score
 from polyleaf import Dataset, Model, PolyleafClassifier, PolyleafRegressor
 from polyleaf.inputs.binning import BinMapper
 from polyleaf.inspect import nodes_table, summary
+from polyleaf.model.predictor import Predictor
 from polyleaf.model.serialize import ModelFileError
 
 N, C = 4000, 400
@@ -382,3 +384,17 @@ def test_formats_without_a_table_of_categories_refuse(model):
         source_of(model)
     with pytest.raises(ValueError, match="columns made of very many categories"):
         shap_trees(model)
+    with pytest.raises(ValueError, match="of plain rows does not"):
+        Predictor(model.model_, lambda raw: raw)
+
+
+def test_the_command_line_reads_text_of_very_many_categories(data, tmp_path, capsys):
+    X, y = data
+    lines = [f"shop{int(c)},{x:.4g},{target:.4g}" for (c, x, _), target in zip(X, y, strict=True)]
+    file, out = tmp_path / "t.csv", str(tmp_path / "m.polyleaf")
+    file.write_text("\n".join(["shop,x,y", *lines]))
+    polyleaf("train", file, "-t", "y", "-m", out, "--n-estimators", "20")
+    polyleaf("evaluate", out, str(file), "--json")
+    assert json.loads(capsys.readouterr().out.strip().splitlines()[-1])["R2"] > 0.6
+    polyleaf("inspect", out)
+    assert "shop: mean" in capsys.readouterr().out

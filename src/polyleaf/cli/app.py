@@ -8,6 +8,7 @@ on the error stream and exit code 2; progress and remarks appear on a terminal o
 from __future__ import annotations
 
 import json
+import os
 import sys
 from inspect import signature
 from pathlib import Path
@@ -423,9 +424,14 @@ def run(arguments: list[str]) -> int:
         return _complain(str(error) or type(error).__name__)
     except Exception as error:
         # Usage errors: their class moved between versions of typer, their method did not.
-        if not hasattr(error, "format_message"):
+        if hasattr(error, "format_message"):
+            return _complain(error.format_message())
+        if os.environ.get("POLYLEAF_TRACEBACK"):
             raise
-        return _complain(error.format_message())
+        return _complain(
+            f"this is a fault of ours, or of a damaged file ({type(error).__name__}: {error}). Set "
+            "POLYLEAF_TRACEBACK=1 to see where it happens."
+        )
 
 
 def _complain(message: str, code: int = 2) -> int:
@@ -573,7 +579,7 @@ def _load(path: Path, threads: int | None) -> tuple[Any, Schema]:
             f"{path} was not trained by this command, so its columns are not known; use it in Python."
         )
     schema = Schema.from_dict(fields)
-    if len(schema.features) != estimator.model_.n_features or schema.task not in _tasks_of(estimator):
+    if len(schema.features) != len(estimator.model_.input_names) or schema.task not in _tasks_of(estimator):
         raise ReadError(f"{path} does not agree with itself about its columns; take another copy.")
     return estimator.set_params(n_jobs=threads), schema
 

@@ -7,6 +7,7 @@ predictions, a model to fitted attributes. No preparation of data: that is `prep
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 import textwrap
@@ -29,7 +30,9 @@ from polyleaf.inputs.features import FeatureTable
 from polyleaf.inputs.targets import Target, TargetEncoding, encode_sparse
 from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.model import Model, serialize
+from polyleaf.model.html import model_html
 from polyleaf.model.places import Destination, Source
+from polyleaf.model.predictor import Predictor
 from polyleaf.model.serialize import ModelFileError
 from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
 from polyleaf.projections import Projection
@@ -75,7 +78,7 @@ evals_result_ : dict
 evals_result_per_output_ : dict
     `{evaluation set: {metric: ndarray of shape (rounds, n_outputs)}}`, where there are several outputs and
     the metric means something for one of them alone.
-feature_importances_ : ndarray of shape (n_features_in_,)
+feature_importances_ : ndarray of shape (n_features,)
     Share of each feature in the total gain.
 """.strip("\n")
 
@@ -394,6 +397,24 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 f"Targets of {encoding.n_outputs} outputs do not have the model's {model.n_outputs} scores."
             )
 
+    def _repr_html_inner(self) -> str:
+        return super()._repr_html_inner() + self._fitted_html()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] += self._fitted_html()
+        return bundle
+
+    def _fitted_html(self) -> str:
+        """What stands below scikit-learn's picture of the parameters: the model, and its first curve."""
+        if not hasattr(self, "model_"):
+            return ""
+        for of_set, metrics in self.evals_result_.items():
+            for metric, curve in metrics.items():
+                return model_html(self.model_, curve, f"{of_set}, {metric}")
+        return model_html(self.model_)
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
 
@@ -469,6 +490,49 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         if target.n_rows != len(predicted):
             raise ValueError(f"X has {len(predicted)} rows, y has {target.n_rows}.")
         return target, predicted.reshape(target.n_rows, -1)
+
+    def predictor(
+        self, method: Literal["predict", "predict_proba", "decision_function"] = "predict", n_threads: int = 1
+    ) -> Predictor:
+        """A frozen predictor for a row of numbers, or a few, in one call of the core: for services.
+
+        Parameters
+        ----------
+        method : {"predict", "predict_proba", "decision_function"}
+            What a call gives. The last two are a classifier's.
+        n_threads : int
+            For several rows.
+
+        Returns
+        -------
+        Predictor
+            `predictor(rows)` gives the bits of the method, of rows (n_rows, n_features) or of one
+            (n_features,). Fitting the estimator again does not change it.
+
+        Examples
+        --------
+        >>> from polyleaf import PolyleafRegressor
+        >>> from sklearn.datasets import make_regression
+        >>> X, Y = make_regression(n_targets=3, random_state=0)
+        >>> model = PolyleafRegressor(n_estimators=20, min_child_samples=5).fit(X, Y)
+        >>> bool((model.predictor()(X[0]) == model.predict(X[:1])[0]).all())
+        True
+        """
+        last = self._rounds(None)[1]
+        frozen = copy.copy(self)
+        frozen.model_ = self.model_.copy()
+        frozen.model_.truncate(last)
+        finishes = frozen._finishes()
+        if method not in finishes:
+            raise ValueError(
+                f"method={method!r} is not what this model gives; it must be one of "
+                f"{', '.join(map(repr, finishes))}."
+            )
+        return Predictor(frozen.model_, finishes[method], n_threads)
+
+    def _finishes(self) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
+        """What each method makes of raw scores."""
+        return {"predict": self._prediction}
 
     def predict_topk(
         self,

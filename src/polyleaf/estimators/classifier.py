@@ -138,8 +138,14 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
         ndarray of shape (n_rows, n_classes or n_labels), or (n_rows,) for two classes; float64
             For two classes the score of the second: above 0 where it is the likelier.
         """
-        raw = self._raw(X, iteration_range)
+        return self._decision(self._raw(X, iteration_range))
+
+    def _decision(self, raw: np.ndarray) -> np.ndarray:
         return raw[:, 0] if self._encoding.kind == "binary" else raw
+
+    def _finishes(self) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
+        found = super()._finishes() | {"decision_function": self._decision}
+        return found | ({"predict_proba": self._probabilities} if _gives_probabilities(self) else {})
 
     @_where_there_are_probabilities
     def predict_proba(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:

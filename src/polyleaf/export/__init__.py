@@ -6,6 +6,7 @@ Owns: the public names. Each room knows one format; what a model is to all of th
 from __future__ import annotations
 
 from polyleaf.export.c_header import to_c
+from polyleaf.export.onnx_graph import to_onnx
 from polyleaf.export.source import as_matrix, categories_of
 
-__all__ = ["as_matrix", "categories_of", "to_c"]
+__all__ = ["as_matrix", "categories_of", "to_c", "to_onnx"]

@@ -160,11 +160,7 @@ def categories_of(model: Any) -> dict[int, dict[Category, int]]:
         rare share a code.
     """
     mapper = source_of(model).model.mapper
-    return {
-        feature: {c: i for i, c in enumerate(kept)} | dict.fromkeys(rare, len(kept))
-        for feature, (kept, rare) in enumerate(zip(mapper.categories_, mapper.rare_categories_, strict=True))
-        if kept is not None
-    }
+    return {f: mapper.category_codes(f) for f in np.flatnonzero(mapper.is_categorical_).tolist()}
 
 
 def as_matrix(model: Any, X: Any) -> np.ndarray:

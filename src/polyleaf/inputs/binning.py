@@ -286,6 +286,15 @@ class BinMapper:
         thresholds = self.thresholds_[feature]
         return float(thresholds[code]) if code < len(thresholds) else float("inf")
 
+    def category_codes(self, feature: int) -> dict[Category, int]:
+        """Code of each category of a categorical feature; rare ones share the last."""
+        return dict(self._code_of[feature])
+
+    @property
+    def bin_table(self) -> _core.BinTable:
+        """The thresholds as the core searches them."""
+        return self._bin_table
+
     def same_bins(self, other: BinMapper) -> bool:
         """Whether the other mapper gives every table the same codes."""
         if self is other:

@@ -12,6 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from polyleaf.inputs.sound import sound
+
 __all__ = ["arrays_of", "canonical", "row_of"]
 
 
@@ -38,19 +40,13 @@ def canonical(values: Any, name: str, *, repeated: Literal["add", "refuse"] = "a
         For another shape, for what is no number, for numbers that float32 does not hold, for stored columns
         that do not exist, and for entries stored twice where they are refused.
     """
+    values = sound(values, name)
     values = values if sp.issparse(values) else np.asarray(values)
     _check_kind(values, name)
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused below
         rows = sp.csr_matrix(values, dtype=np.float32)
     if not np.isfinite(rows.data).all():
         raise ValueError(f"{name} holds NaN, infinity or a number beyond float32.")
-    outside = (rows.indices < 0) | (rows.indices >= rows.shape[1])  # SciPy does not look
-    if outside.any():
-        at = int(np.argmax(outside))
-        raise ValueError(
-            f"Row {row_of(rows, at)} of {name} stores column {rows.indices[at]}, outside "
-            f"0 .. {rows.shape[1] - 1}."
-        )
     if not rows.has_canonical_format or not rows.data.all():
         rows = rows.copy()  # it may share its arrays with the caller's
         stored = rows.nnz

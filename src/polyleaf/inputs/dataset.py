@@ -63,8 +63,8 @@ class Dataset:
     Raises
     ------
     ValueError
-        For features that cannot be read (see `as_features`), y or weights of another length, more than 2^31 -
-        1 rows.
+        For features that cannot be read (see `as_features`) or more than 2^22 of them, y or weights of
+        another length, more than 2^31 - 1 rows.
     MemoryError
         Where the codes do not fit in memory.
     """
@@ -93,6 +93,11 @@ class Dataset:
                 feature_names=feature_names,
                 reference=mapper,
                 n_threads=n_threads,
+            )
+        if table.n_features > _core.MOST_FEATURES:
+            raise ValueError(
+                f"X has {table.n_features} features, but trees can split on the first {_core.MOST_FEATURES} "
+                "only: leave some out, or set projection, which makes few of many."
             )
         for name, values in (("y", y), ("sample_weight", sample_weight)):
             if values is not None and _length(values) != table.n_rows:
@@ -191,6 +196,11 @@ class Dataset:
         made, statistics = learn(self._wide, self._numeric_codes(), target, self.n_features, n_threads)
         empty = FeatureTable(self.n_rows, self.n_features, None, categories=self._wide)
         columns = made.expand(empty, statistics)
+        if made.n_columns > _core.MOST_FEATURES:
+            raise ValueError(
+                f"With what is made of features of very many categories there are {made.n_columns} columns, "
+                f"but trees can split on the first {_core.MOST_FEATURES} only: leave some features out."
+            )
         mapper = self.mapper
         if mapper.made_ is None:
             mapper = mapper.with_made(made, columns, target.weight, n_threads)

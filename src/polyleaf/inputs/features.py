@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_array, validate_data
 import polyleaf._core as _core
 from polyleaf.inputs.frames import Frame, as_frame, refuse_lazy, repeated
 from polyleaf.inputs.objects import first_that_is_no_number, is_missing, nulls_as_nan, what
+from polyleaf.inputs.sound import sound
 from polyleaf.inputs.text import all_differ, first_stray_text
 
 FROM_DTYPE: Literal["from_dtype"] = "from_dtype"  # columns are categories where their type says so
@@ -217,6 +218,7 @@ def as_features(
         Objects that cannot be read as numbers at all.
     """
     refuse_lazy(X, "X")
+    X = sound(X, "X")
     spec = getattr(reference, "spec_", reference)
     wanted = spec.is_categorical if spec is not None else categorical_features
     reader = _Reader(wanted, feature_names, spec, estimator, reset, n_threads)

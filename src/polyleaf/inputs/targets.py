@@ -26,6 +26,7 @@ from sklearn.utils.validation import check_array
 from polyleaf.inputs.csr import canonical, row_of
 from polyleaf.inputs.frames import refuse_lazy, repeated
 from polyleaf.inputs.objects import first_that_is_no_number, is_missing, nulls_as_nan, what
+from polyleaf.inputs.sound import sound
 from polyleaf.inputs.units import Normalize, unit_of
 
 __all__ = ["Target", "TargetEncoding", "encode_classification", "encode_regression", "encode_sparse"]
@@ -462,6 +463,7 @@ def _as_numpy(y: Any, name: str = "y") -> Any:
     if y is None:
         raise ValueError("This estimator requires y to be passed, but the target y is None.")
     refuse_lazy(y, name)
+    y = sound(y, name)
     if scipy.sparse.issparse(y):
         return y.toarray()
     names = _column_names(y)
@@ -536,6 +538,7 @@ def _finite(y: Any, name: str, missing: str, dtype: Any) -> np.ndarray:
 
 def _regression_values(y: Any, name: str, missing: str) -> np.ndarray:
     given, dtypes = _as_numpy(y, name), [np.float64, np.float32]
+    _refuse_dates(given, name)
     try:
         values = _finite(given, name, missing, dtypes)
     except (TypeError, ValueError):
@@ -565,6 +568,17 @@ def _not_a_number(value: Any, place: tuple[int, ...], name: str) -> str:
             f"as numpy.stack({name}) makes one."
         )
     return f"{name} holds {what(value)} in {where}, which is no number: convert it (a date to days, say)."
+
+
+def _refuse_dates(values: Any, name: str) -> None:
+    """Times would be taken for numbers of nanoseconds."""
+    of_columns = getattr(values, "dtypes", None) if np.ndim(values) == 2 else None
+    dtypes = [getattr(values, "dtype", None)] if of_columns is None else list(of_columns)
+    if any(getattr(dtype, "kind", "") in ("m", "M") for dtype in dtypes):
+        raise ValueError(
+            f"{name} holds dates or times, which are not numbers. Convert them, for example to days: "
+            "(y - y.min()) / numpy.timedelta64(1, 'D')."
+        )
 
 
 def _is_multilabel(y: Any, missing: str) -> bool:

@@ -18,9 +18,11 @@ from polyleaf.inputs.binning import BinMapper
 from polyleaf.model import serialize, sizes, storage
 from polyleaf.model.chunks import Chunk, chunks_of, codes_of, regressors_of
 from polyleaf.model.contributions import Contributions, Unit, choose_outputs
+from polyleaf.model.html import model_html
 from polyleaf.model.importance import importance
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.model.places import Destination, Source
+from polyleaf.model.predictor import Predictor
 from polyleaf.model.trees import Trees
 from polyleaf.objectives import NotRegistered, Objective, objective_from_dict
 from polyleaf.projections import Projection
@@ -334,6 +336,21 @@ class Model:
         if self.target_scale is not None and self.target_offset is not None:
             scores = scores * self.target_scale[outputs] + self.target_offset[outputs]
         return scipy.sparse.csr_matrix((scores, outputs, indptr), (table.n_rows, self.n_outputs))
+
+    def predictor(self, n_threads: int = 1) -> Predictor:
+        """A frozen predictor for a row of numbers, or a few, in one call of the core.
+
+        Parameters
+        ----------
+        n_threads : int
+
+        Returns
+        -------
+        Predictor
+            `predictor(rows)` gives the bits of `predict`, `predictor.raw(rows)` those of `raw_predict`.
+        """
+        frozen = self.copy()
+        return Predictor(frozen, frozen.objective.transform, n_threads)
 
     def staged_raw(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
@@ -696,6 +713,9 @@ class Model:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self.forest = storage.from_arrays(state["forest"], self.n_outputs, self.n_features)
+
+    def _repr_html_(self) -> str:
+        return model_html(self)
 
     def __repr__(self) -> str:
         return (

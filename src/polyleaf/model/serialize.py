@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import stat
 import zlib
@@ -22,7 +23,8 @@ import numpy as np
 from polyleaf.model.places import Destination, Source, name_of, read_bytes, write_bytes
 
 FORMAT = "polyleaf-model"
-FORMAT_VERSION = 3  # the newest that is read; a model is written as the oldest that can hold it
+FORMAT_VERSION = 3
+"""The newest that is read; a model is written as the oldest that holds it."""
 
 SPARE_BYTES, TIMES_SIZE = 2**26, 64
 """What loading may take, in bytes: the first, and so many times the size of the file."""
@@ -39,6 +41,8 @@ class ModelFileError(ValueError):
 def write(target: Destination, data: bytes) -> None:
     """Write a model. A file is written beside its name and renamed, so that the name stands for the old file
     or the new one at any time.
+
+    What is no file (a device, a pipe) is written into.
 
     Raises
     ------
@@ -172,8 +176,26 @@ def _checksum(header: Any, arrays: dict[str, np.ndarray]) -> str:
     return f"{crc:08x}"
 
 
+def remove_stale(directory: Path, name: str) -> None:
+    """Remove what `write` had to leave of files whose names match a pattern: it was killed while it wrote.
+
+    Parameters
+    ----------
+    directory : Path
+    name : str
+        A regular expression. Nobody may be writing files of such names just now.
+    """
+    pattern = re.compile(rf"\.(?:{name})\.[0-9a-f]{{12}}\.tmp")
+    for path in directory.glob(".*.tmp"):
+        if pattern.fullmatch(path.name) and path.is_file():
+            with suppress(OSError):
+                path.unlink()
+
+
 def _replace_file(path: Path, data: bytes) -> None:
     path = Path(os.path.realpath(path))  # a link keeps pointing to the file
+    if path.exists() and not path.is_file():
+        return _write_into(path, data)
     temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.tmp")
     try:
         with open(temporary, "xb") as file:
@@ -188,6 +210,12 @@ def _replace_file(path: Path, data: bytes) -> None:
             temporary.unlink()
         raise
     _sync_directory(path.parent)
+
+
+def _write_into(path: Path, data: bytes) -> None:
+    """A device or a pipe is written to: in its place there would be a file. OSError for a folder."""
+    with open(path, "wb") as stream:
+        stream.write(data)
 
 
 def _sync_directory(directory: Path) -> None:

@@ -20,6 +20,7 @@ from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable, as_features
 from polyleaf.inputs.frames import refuse_lazy
 from polyleaf.inputs.holdout import drawn_by_class
+from polyleaf.inputs.sound import sound
 from polyleaf.inputs.targets import Target, encode_sparse
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
@@ -112,7 +113,7 @@ class FeatureReader:
     def plain(self, X: Any, *, reset: bool) -> Any:
         """X as numbers, dense or CSR, with scikit-learn's bookkeeping of names."""
         numbers: Any = {"accept_sparse": "csr", "dtype": "numeric", "ensure_all_finite": False}
-        return validate_data(self.estimator, X, reset=reset, **numbers)
+        return validate_data(self.estimator, sound(X, "X"), reset=reset, **numbers)
 
     def projected(self, values: Any, mapper: BinMapper | None) -> FeatureTable:
         """What a projection has made, as a table."""

@@ -1,0 +1,118 @@
+#include "forest/row_predictor.h"
+
+#include <algorithm>
+#include <cfloat>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "base/buffer.h"
+#include "base/code.h"
+
+namespace polyleaf {
+namespace {
+
+// Rows whose codes and features are held at a time.
+constexpr int64_t kRowsAtATime = 4096;
+
+double value_at(const NumberRows& rows, int64_t row, int32_t feature) {
+  const char* at = rows.data + row * rows.row_stride + feature * rows.column_stride;
+  return rows.type == ValueType::f32 ? double{*reinterpret_cast<const float*>(at)}
+                                     : *reinterpret_cast<const double*>(at);
+}
+
+uint8_t code_of(const CategoryValues& known, double value) {
+  const auto found = std::lower_bound(known.values.begin(), known.values.end(), value);
+  if (found == known.values.end() || *found != value) return kMissingCode;  // NaN is none of them
+  return known.codes[found - known.values.begin()];
+}
+
+void check_sizes(const std::vector<double>& values, size_t n, const char* name) {
+  if (values.size() != n)
+    throw std::invalid_argument(std::string("`") + name + "` must have one value for each of the " +
+                                std::to_string(n) + " outputs, but has " + std::to_string(values.size()) +
+                                ".");
+}
+
+}  // namespace
+
+RowPredictor::RowPredictor(std::shared_ptr<const Forest> forest, std::shared_ptr<const BinTable> bins,
+                           std::vector<CategoryValues> categories, std::vector<double> base,
+                           std::vector<double> scale, std::vector<double> offset)
+    : forest_(std::move(forest)),
+      bins_(std::move(bins)),
+      base_(std::move(base)),
+      scale_(std::move(scale)),
+      offset_(std::move(offset)) {
+  const size_t n_outputs = static_cast<size_t>(forest_->n_outputs());
+  check_sizes(base_, n_outputs, "base");
+  check_sizes(offset_, scale_.size(), "offset");
+  if (!scale_.empty()) check_sizes(scale_, n_outputs, "scale");
+  const TreeRange all{0, forest_->n_trees()};
+  const std::vector<int32_t> used = forest_->split_features(all);
+  regressors_ = forest_->regressors(all);
+  for (const std::vector<int32_t>& features : {used, regressors_})
+    if (!features.empty() && features.back() >= n_features())
+      throw std::invalid_argument("The trees read features that the bins do not have.");
+  std::vector<uint8_t> is_numeric(n_features(), 1);
+  for (CategoryValues& known : categories) {
+    if (known.feature < 0 || known.feature >= n_features() || known.values.size() != known.codes.size())
+      throw std::invalid_argument("The values of a categorical feature need a feature, and a code each.");
+    is_numeric[known.feature] = 0;
+    if (std::binary_search(used.begin(), used.end(), known.feature)) categories_.push_back(std::move(known));
+  }
+  for (int32_t feature : used)
+    if (is_numeric[feature]) numeric_.push_back(feature);
+  row_of_.resize(n_features());
+  std::iota(row_of_.begin(), row_of_.end(), 0);
+}
+
+void RowPredictor::find_codes(const NumberRows& rows, uint8_t* codes, const Workers& workers) const {
+  Columns columns;
+  columns.n_rows = rows.n_rows;
+  columns.dense.reserve(numeric_.size());
+  for (int32_t feature : numeric_)
+    columns.dense.push_back({feature, rows.type, rows.data + feature * rows.column_stride, rows.row_stride});
+  bins_->transform(columns, codes, workers, row_of_.data());
+  for (const CategoryValues& known : categories_)
+    for (int64_t r = 0; r < rows.n_rows; ++r)
+      codes[known.feature * rows.n_rows + r] = code_of(known, value_at(rows, r, known.feature));
+}
+
+// As FeatureTable.numbers: a double that float cannot hold becomes the largest float of its sign.
+void RowPredictor::copy_features(const NumberRows& rows, float* features) const {
+  for (int32_t feature : regressors_)
+    for (int64_t r = 0; r < rows.n_rows; ++r) {
+      const double value = value_at(rows, r, feature);
+      const bool clips = rows.type == ValueType::f64;
+      features[feature * rows.n_rows + r] = static_cast<float>(clips && value > FLT_MAX    ? FLT_MAX
+                                                               : clips && value < -FLT_MAX ? -FLT_MAX
+                                                                                           : value);
+    }
+}
+
+void RowPredictor::scores(const NumberRows& rows, double* scores, const Workers& workers) const {
+  thread_local Buffer<uint8_t> codes;
+  thread_local Buffer<float> features;
+  const ScoreUnit unit{base_.data(), scale_.empty() ? nullptr : scale_.data(),
+                       scale_.empty() ? nullptr : offset_.data()};
+  for (int64_t begin = 0; begin < rows.n_rows; begin += kRowsAtATime) {
+    NumberRows part = rows;
+    part.data += begin * rows.row_stride;
+    part.n_rows = std::min(kRowsAtATime, rows.n_rows - begin);
+    const size_t size = static_cast<size_t>(part.n_rows) * part.n_features;
+    codes.reserve(size);
+    find_codes(part, codes.data(), workers);
+    FeatureMatrix raw;
+    if (!regressors_.empty()) {
+      features.reserve(size);
+      copy_features(part, features.data());
+      raw = {features.data(), part.n_features, part.n_rows};
+    }
+    forest_->scores({codes.data(), part.n_features, part.n_rows}, raw, unit, scores + begin * n_outputs(),
+                    {0, forest_->n_trees()}, workers);
+  }
+}
+
+}  // namespace polyleaf

@@ -1,0 +1,57 @@
+// A frozen model for a few rows of plain numbers at a time: from numbers to scores in one call.
+//
+// Owns: how numbers become codes without a table, and the memory of a call. Thread-safe: calls run side by
+// side. Must not know: links, where rows come from.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "data/binning.h"
+#include "forest/forest.h"
+
+namespace polyleaf {
+
+// A matrix of float or double; strides in bytes.
+struct NumberRows {
+  const char* data;
+  ValueType type;  // f32 or f64
+  int64_t n_rows, n_features;
+  ptrdiff_t row_stride, column_stride;
+};
+
+// What the numbers of a categorical feature mean: values ascend, each with its code; all others are missing.
+struct CategoryValues {
+  int32_t feature;
+  std::vector<double> values;
+  std::vector<uint8_t> codes;
+};
+
+class RowPredictor {
+ public:
+  // base: one an output; scale and offset likewise, or empty. Throws std::invalid_argument for what does not
+  // fit together.
+  RowPredictor(std::shared_ptr<const Forest> forest, std::shared_ptr<const BinTable> bins,
+               std::vector<CategoryValues> categories, std::vector<double> base, std::vector<double> scale,
+               std::vector<double> offset);
+
+  int32_t n_features() const { return bins_->n_features(); }
+  int32_t n_outputs() const { return forest_->n_outputs(); }
+  // scores (n_rows, n_outputs), those of Forest::scores.
+  void scores(const NumberRows& rows, double* scores, const Workers& workers) const;
+
+ private:
+  void find_codes(const NumberRows& rows, uint8_t* codes, const Workers& workers) const;
+  void copy_features(const NumberRows& rows, float* features) const;
+
+  std::shared_ptr<const Forest> forest_;
+  std::shared_ptr<const BinTable> bins_;
+  std::vector<CategoryValues> categories_;  // those that trees split on
+  std::vector<int32_t> numeric_;            // the same
+  std::vector<int32_t> regressors_;
+  std::vector<int32_t> row_of_;
+  std::vector<double> base_, scale_, offset_;
+};
+
+}  // namespace polyleaf

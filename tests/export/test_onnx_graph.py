@@ -1,0 +1,141 @@
+"""Models as ONNX graphs, run by onnxruntime: scores to the last digits of float32, the same labels."""
+
+import golden
+import numpy as np
+import pytest
+from exports import (
+    CASES,
+    estimator,
+    hard_rows,
+    predictions,
+    raw_scores,
+    table_of,
+    training_rows,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from models import example_frame, random_model
+
+from polyleaf import PolyleafClassifier, PolyleafRegressor
+from polyleaf.export import as_matrix, to_onnx
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+
+def run(made, inputs):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(
+        made.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    names = [output.name for output in session.get_outputs()]
+    given = inputs if isinstance(inputs, dict) else {"X": inputs}
+    return dict(zip(names, session.run(None, given), strict=True))
+
+
+def assert_close(found, expected):
+    """To 1e-6 of the largest score of a row: sums run in another order, and in float64."""
+    scale = np.abs(expected).max(axis=1, keepdims=True, initial=1.0)
+    np.testing.assert_allclose(found / scale, expected / scale, rtol=0, atol=1e-6)
+
+
+def versions(name):
+    return (5,) if "categor" in name else (3, 5)
+
+
+CELLS = [(name, version) for name in CASES for version in versions(name)]
+
+
+@pytest.mark.parametrize(("name", "version"), CELLS)
+def test_scores(name, version):
+    est = estimator(name)
+    made = to_onnx(est, opset_ml=version)
+    for X in (as_matrix(est, training_rows(name)), hard_rows(est, n=2000)):
+        X = within_reach(name, X)
+        assert_close(run(made, X)["scores"], raw_scores(est, X))
+
+
+def within_reach(name, X):
+    """Rows of which linear leaves without bounds make no sums that float32 cannot hold."""
+    return np.clip(X, -1e6, 1e6) if name == "linear, categories" else X
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "linear, categories"])
+def test_links_and_labels(name):
+    est, X = estimator(name), hard_rows(estimator(name), seed=1)
+    found, raw = run(to_onnx(est), X), raw_scores(est, X)
+    if not hasattr(est, "classes_"):
+        return np.testing.assert_allclose(found["predictions"], predictions(est, raw), rtol=1e-5, atol=1e-6)
+    if est.model_.objective.probabilities:
+        np.testing.assert_allclose(found["probabilities"], predictions(est, raw), rtol=0, atol=1e-6)
+    else:
+        assert "probabilities" not in found
+    np.testing.assert_array_equal(found["label"], est._prediction(raw))
+
+
+def test_labels_may_be_text():
+    y = np.array(["no", "yes", "maybe", "never"])[golden.classes()]
+    for labels in (y, np.where(y == "yes", "yes", "other")):
+        est = PolyleafClassifier(**golden.SMALL).fit(golden.numbers(), labels)
+        X = golden.numbers().astype(np.float32)
+        np.testing.assert_array_equal(run(to_onnx(est), X)["label"], est.predict(X))
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.integers(0, 2**31),
+    st.integers(1, 20),
+    st.booleans(),
+    st.lists(st.sampled_from(["dense", "sparse", "linear"]), min_size=1, max_size=3, unique=True),
+    st.integers(1, 60),
+)
+def test_any_forest(seed, n_outputs, scalar, kinds, n_leaves):
+    kinds = [kind for kind in kinds if kind != "sparse"] or ["dense"] if scalar else kinds
+    model = random_model(seed, n_outputs, n_leaves=n_leaves, scalar=scalar, kinds=kinds)
+    X = hard_rows(model, seed)
+    X[:, :3] = np.clip(X[:, :3], -1e6, 1e6)  # linear leaves of any slope: sums stay within float32
+    made = to_onnx(model, opset_ml=5)
+    assert_close(run(made, X)["scores"], model.raw_predict(table_of(model, X)))
+
+
+def test_columns_take_categories_themselves(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = example_frame(rng, 400).assign(kind=rng.choice([2, 5, 11], 400))
+    y = (frame["colour"] == "red") + (frame["kind"] == 5) + frame["height"]
+    est = PolyleafRegressor(**golden.SMALL, categorical_features=["colour", "kind"]).fit(frame, y)
+    made = to_onnx(est, tmp_path / "m.onnx", input="columns")
+    asked = frame.assign(colour=frame["colour"].astype(object))
+    asked.loc[:5, "colour"], asked.loc[3:8, "kind"] = "never seen", 4
+    columns = {
+        name: values.to_numpy()[:, None].astype(object if name == "colour" else np.float32)
+        for name, values in asked.items()
+    }
+    assert_close(run(made, columns)["scores"], est._raw(asked, None))
+    import onnx
+
+    assert onnx.load(tmp_path / "m.onnx") == made
+
+
+def test_a_model_without_trees():
+    model = random_model(n_rounds=0)
+    found = run(to_onnx(model), np.zeros((3, 4), np.float32))["scores"]
+    np.testing.assert_array_equal(found, np.tile(model.base_score, (3, 1)))
+
+
+def test_a_row_and_no_rows():
+    est = estimator("linear")
+    made, X = to_onnx(est), hard_rows(est)
+    assert_close(run(made, X[:1])["scores"], raw_scores(est, X[:1]))
+    assert run(made, X[:0])["scores"].shape == (0, 3)
+
+
+def test_what_cannot_be_written_is_a_sentence(monkeypatch):
+    with pytest.raises(ValueError, match="splits by categories, which version 3"):
+        to_onnx(estimator("frame with categories"), opset_ml=3)
+    with pytest.raises(ValueError, match="opset_ml=4 is not written"):
+        to_onnx(estimator("defaults"), opset_ml=4)
+    with pytest.raises(ValueError, match="input='frame' is unknown"):
+        to_onnx(estimator("defaults"), input="frame")
+    monkeypatch.setitem(__import__("sys").modules, "onnx", None)
+    with pytest.raises(ImportError, match=r"pip install .polyleaf\[onnx\]."):
+        to_onnx(estimator("defaults"))

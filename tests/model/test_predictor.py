@@ -1,0 +1,127 @@
+"""A frozen predictor gives the bits of what it stands for, of one row and of several."""
+
+import pickle
+
+import golden
+import numpy as np
+import pandas as pd
+import pytest
+from exports import CASES, estimator, hard_rows, raw_scores
+from models import random_model
+
+from polyleaf import PolyleafClassifier, PolyleafRegressor
+
+
+def assert_same_bits(a, b):
+    assert a.dtype == b.dtype and a.shape == b.shape
+    np.testing.assert_array_equal(a, b)
+    if a.dtype == np.float64:
+        np.testing.assert_array_equal(a.view(np.uint64), b.view(np.uint64))
+
+
+def as_given(est, X):
+    """The rows of an exported model as a predictor takes them: what is no code of a category is NaN."""
+    mapper, X = est.model_.mapper, X.copy()
+    for feature in np.flatnonzero(mapper.is_categorical_).tolist():
+        n_codes = int(mapper.n_bins_[feature])
+        X[~((X[:, feature] >= 0) & (X[:, feature] < n_codes)), feature] = np.nan
+    return X
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", CASES)
+def test_raw_scores_have_the_bits_of_the_model(name, dtype):
+    est = estimator(name)
+    with np.errstate(over="ignore"):
+        X = as_given(est, hard_rows(est, n=300)).astype(dtype)
+    predictor = est.predictor()
+    found = predictor.raw(X)
+    assert_same_bits(found, raw_scores(est, X))
+    assert_same_bits(np.vstack([predictor.raw(row) for row in X[:20]]), found[:20])
+    assert_same_bits(predictor.raw(np.asfortranarray(X)[::-1]), found[::-1])
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "decision_function"])
+@pytest.mark.parametrize("name", ["defaults, two classes", "defaults, classes", "defaults, labels"])
+def test_methods_of_classifiers(name, method):
+    est, X = estimator(name), golden.numbers()
+    expected = getattr(est, method)(X)
+    assert_same_bits(est.predictor(method)(X), expected)
+    np.testing.assert_array_equal(est.predictor(method)(X[3]), expected[3])
+
+
+@pytest.mark.parametrize("name", ["defaults", "defaults, one output", "quantiles", "poisson", "validation"])
+def test_predictions_of_regressors(name):
+    est, X = estimator(name), golden.numbers()
+    assert_same_bits(est.predictor()(X), est.predict(X))
+    np.testing.assert_array_equal(est.predictor()(X[0].tolist()), est.predict(X)[0])
+    assert_same_bits(est.predictor(n_threads=2)(np.tile(X, (30, 1))), np.tile(est.predict(X).T, 30).T)
+
+
+def test_the_predictor_of_a_model_has_all_rounds():
+    est, X = estimator("validation"), golden.numbers()
+    raw = est.model_.raw_predict(est._features(X))
+    assert_same_bits(est.model_.predictor()(X), raw)
+
+
+def test_fitting_again_does_not_change_it():
+    est = PolyleafRegressor(**golden.SMALL, warm_start=True).fit(golden.numbers(), golden.values())
+    predictor, before = est.predictor(), est.predict(golden.numbers())
+    est.set_params(n_estimators=6).fit(golden.numbers(), golden.values())
+    assert_same_bits(predictor(golden.numbers()), before)
+    assert (est.predict(golden.numbers()) != before).any()
+
+
+def test_categories_that_are_numbers_stand_for_themselves_and_text_for_its_code():
+    rng = np.random.default_rng(0)
+    kinds, words = rng.choice([2, 5, 700_001], 300), rng.choice(["b", "a", "c"], 300)
+    X, y = np.column_stack([kinds, rng.normal(size=300)]), kinds % 7 + rng.normal(size=300) / 9
+    numbers = PolyleafRegressor(**golden.SMALL, categorical_features=[0]).fit(X, y)
+    assert numbers.predictor().categories == {0: {2.0: 2.0, 5.0: 5.0, 700_001.0: 700_001.0}}
+    asked = np.vstack([X, [[3, 0.0], [np.nan, 0.0]]])
+    assert_same_bits(numbers.predictor()(asked), numbers.predict(asked))
+    frame = pd.DataFrame({"word": words, "x": X[:, 1]})
+    text = PolyleafRegressor(**golden.SMALL).fit(frame, (words == "a") + X[:, 1] / 9)
+    codes = text.predictor().categories[0]
+    assert codes == {"a": 0.0, "b": 1.0, "c": 2.0}
+    rows = np.column_stack([[codes[word] for word in words], X[:, 1]])
+    assert_same_bits(text.predictor()(rows), text.predict(frame))
+
+
+def test_rare_categories_share_a_code():
+    rng = np.random.default_rng(1)
+    X = np.column_stack([rng.integers(0, 40, 2000), rng.normal(size=2000)]).astype(np.float64)
+    est = PolyleafRegressor(**golden.SMALL, categorical_features=[0], max_bins=8).fit(X, X[:, 0] % 3)
+    assert est.model_.mapper.rare_categories_[0]
+    assert_same_bits(est.predictor()(X), est.predict(X))
+
+
+def test_a_predictor_is_pickled():
+    predictor = pickle.loads(pickle.dumps(estimator("frame with categories").predictor()))
+    X = as_given(estimator("frame with categories"), hard_rows(estimator("frame with categories")))
+    assert_same_bits(predictor.raw(X), estimator("frame with categories").predictor().raw(X))
+
+
+def test_what_cannot_be_predicted_is_a_sentence():
+    predictor = estimator("defaults").predictor()
+    with pytest.raises(ValueError, match="A row has 5 features, but the model is expecting 6"):
+        predictor(np.zeros(5))
+    with pytest.raises(ValueError, match=r"one row \(n_features,\) or"):
+        predictor(np.zeros((2, 2, 6)))
+    with pytest.raises(ValueError, match="could not convert string"):
+        predictor(["a"] * 6)
+    with pytest.raises(ValueError, match="it must be one of 'predict'"):
+        estimator("defaults").predictor("predict_proba")
+    hinge = PolyleafClassifier(**golden.SMALL, objective="squared_hinge")
+    with pytest.raises(ValueError, match="'predict', 'decision_function'"):
+        hinge.fit(golden.numbers(), golden.two_classes()).predictor("predict_proba")
+    projected = PolyleafRegressor(n_estimators=2, projection="gaussian", projection_dim=2)
+    projected.fit(np.random.default_rng(0).normal(size=(50, 6)), np.arange(50.0))
+    with pytest.raises(ValueError, match="projects its features"):
+        projected.predictor()
+
+
+def test_a_model_without_trees_and_no_rows():
+    model = random_model(n_rounds=0)
+    assert_same_bits(model.predictor()(np.zeros(4)), model.base_score)
+    assert model.predictor()(np.zeros((0, 4))).shape == (0, 3)
