@@ -393,8 +393,8 @@ def test_the_command_line_reads_text_of_very_many_categories(data, tmp_path, cap
     lines = [f"shop{int(c)},{x:.4g},{target:.4g}" for (c, x, _), target in zip(X, y, strict=True)]
     file, out = tmp_path / "t.csv", str(tmp_path / "m.polyleaf")
     file.write_text("\n".join(["shop,x,y", *lines]))
-    polyleaf("train", file, "-t", "y", "-m", out, "--n-estimators", "20")
-    polyleaf("evaluate", out, str(file), "--json")
+    polyleaf("train", file, "-t", "y", "-m", out, "--rounds", "20")
+    polyleaf("evaluate", file, "-m", out, "--json")
     assert json.loads(capsys.readouterr().out.strip().splitlines()[-1])["R2"] > 0.6
     polyleaf("inspect", out)
     assert "shop: mean" in capsys.readouterr().out
