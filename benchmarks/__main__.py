@@ -16,6 +16,8 @@ from . import (
     compare,
     defaults,
     explaining,
+    frames,
+    intervals,
     kernels,
     papers,
     peers,
@@ -30,7 +32,12 @@ from .frame.store import Store
 from .libraries import LIBRARIES
 
 # What is no paper's, by the name of its command and of its file.
-STUDIES = {"categories": categories.PAPER, "defaults": defaults.PAPER, "scales": scales.PAPER}
+STUDIES = {
+    "categories": categories.PAPER,
+    "defaults": defaults.PAPER,
+    "scales": scales.PAPER,
+    "intervals": intervals.PAPER,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -70,6 +77,12 @@ def _parser() -> argparse.ArgumentParser:
     p.set_defaults(command=_explain)
     p.add_argument("--case", default="all", choices=[*explaining.CASES, "all"])
     _common(p, repeats=3)
+
+    p = commands.add_parser(
+        "frames", help="what it costs that features come in a data frame, beside LightGBM's"
+    )
+    p.set_defaults(command=_frames)
+    _common(p, repeats=5)
 
     known = papers.all_papers()
     p = commands.add_parser(
@@ -183,6 +196,13 @@ def _kernels(options: argparse.Namespace) -> int:
     done = [report.summarise(case) for case in kernels.run(options.quick, options.repeats, _say)]
     report.show("Parts of the core, one thread", *kernels.rows_of(done))
     _write(options.out, "kernels", done, about)
+    return 0
+
+
+def _frames(options: argparse.Namespace) -> int:
+    done = frames.measure(options.quick, options.repeats, _say)
+    report.show("Data frames: milliseconds (times the array's)", *frames.rows_of(done))
+    _write(options.out, "frames", done, report.environment())
     return 0
 
 

@@ -187,6 +187,13 @@ def test_no_two_leaves_or_parents_stand_on_each_other(model):
     assert len(places) == len(drawn.nodes)
 
 
+def test_long_names_lose_their_middle():
+    long = FRAME.rename(columns={name: f"{name} of the building as it stood in 2009" for name in FRAME})
+    drawn = TreeDisplay.from_estimator(PolyleafRegressor(n_estimators=1).fit(long, TARGETS))
+    rules = [text.get_text().split("\n")[0] for text in drawn.texts_ if "<=" in text.get_text()]
+    assert rules and all(len(rule) <= 19 and rule.endswith(" in 2009") for rule in rules)
+
+
 def test_names_are_no_formulas():
     frame = FRAME.rename(columns={ENERGY.feature_names[0]: "cost in $ of $\\frac"})
     drawn = TreeDisplay.from_estimator(PolyleafRegressor(n_estimators=1).fit(frame, TARGETS))

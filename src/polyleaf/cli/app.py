@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -203,7 +202,7 @@ def train(
         _check_validation(validation, early_stopping)
         _check_writable(model)
         rows = label_commands.read_rows(file, label_names, threads)
-        params = _recipe(recipe or "gbdt_sparse", "multilabel") | params
+        params = _recipe(recipe or "gbdt_sparse") | params
         _check_parameters("multilabel", params)
         labeller = label_commands.train_labels(rows, validation, params, seed, threads)
         labeller.model_.metadata[_LABELS] = True
@@ -221,7 +220,8 @@ def train(
     made_categorical = choose_columns(table, categorical, "--categorical") if categorical else ()
     table = table.with_categorical([name for name in made_categorical if name not in targets])
     schema = Schema.of(table, targets, task, (*dropped, *weighted))
-    params = _recipe(recipe, schema.task) | params
+    schema.refuse_stray_text(table, made_categorical)
+    params = _recipe(recipe) | params
     estimator = _check_parameters(schema.task, params)(**params)
     training, watched = _split(table, validation, early_stopping, seed, format)
     _check_writable(model)
@@ -475,16 +475,14 @@ def _parse_settings(settings: list[str]) -> dict[str, Any]:
     return parsed
 
 
-def _recipe(name: str | None, task: str) -> dict[str, Any]:
-    """The recipe's parameters, as it has them for the task."""
+def _recipe(name: str | None) -> dict[str, Any]:
+    """The recipe's parameters."""
     if name is None:
         return {}
     if name not in recipes.__all__:
         known = ", ".join(sorted(recipes.__all__))
         raise ReadError(f"--recipe: there is no recipe {name!r}; there are {known}.")
-    make = getattr(recipes, name)
-    asks = "classifier" in signature(make).parameters
-    return make(classifier=task != "regression") if asks else make()
+    return getattr(recipes, name)()
 
 
 def _check_parameters(task: str, params: dict[str, Any]) -> Any:

@@ -24,6 +24,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
+from polyleaf.estimators.intervals import forget
+from polyleaf.estimators.output import Library, as_table, check_library
 from polyleaf.explain.explained import Explained, in_chunks, mean_magnitude
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable
@@ -37,10 +39,12 @@ from polyleaf.model.serialize import ModelFileError
 from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
 from polyleaf.projections import Projection
 from polyleaf.settings.declaration import numpydoc
+from polyleaf.settings.habits import explains_strangers, refuse_strangers
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.settings.settings import settings_of
 from polyleaf.threads import effective_threads
 from polyleaf.training.boosting import Boosted, boost
+from polyleaf.training.calibration import Rates, level_shifts
 from polyleaf.training.prepare import (
     FeatureReader,
     Given,
@@ -97,8 +101,18 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     if TYPE_CHECKING:  # declared by each for itself
         objective: Any
 
+    def set_params(self, **parameters: Any) -> Self:
+        """Set parameters; those of other libraries are answered with what they are called here."""
+        names = [name.partition("__")[0] for name in parameters]
+        try:
+            refuse_strangers(f"{type(self).__name__}.set_params", names, self._get_param_names())
+        except TypeError as error:  # scikit-learn's tools expect the other
+            raise ValueError(str(error)) from None
+        return super().set_params(**parameters)
+
     # --- fit -----------------------------------------------------------------------------------------
 
+    @explains_strangers
     @_checks_parameters
     def fit(
         self,
@@ -162,6 +176,13 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         further = evaluation_data(eval_set, eval_names, eval_sample_weight, X_val, y_val, sample_weight_val)
         ready = prepare(self, given, target, further, metrics, start, seeds, n_threads)
         target, encoding = ready.target, target.encoding
+        unit = _per_score(encoding.scale, objective), _per_score(encoding.offset, objective)
+        base_score = self._encoded_base_score(encoding, objective)
+        if start is not None:
+            start = start.copy()
+            start.set_unit(*unit)  # without the shifts of its quantiles
+            forget(start)
+        rates = Rates()
         with self._all_callbacks(callbacks, rounds, metrics if ready.eval_sets else []) as all_callbacks:
             trained = boost(
                 ready.dataset,
@@ -170,16 +191,20 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 objective,
                 settings,
                 eval_sets=ready.eval_sets,
-                callbacks=all_callbacks,
+                callbacks=[*all_callbacks, rates],
                 init_model=start,
-                base_score=self._encoded_base_score(encoding, objective),
-                target_scale=_per_score(encoding.scale, objective),
-                target_offset=_per_score(encoding.offset, objective),
+                base_score=base_score,
+                target_scale=unit[0],
+                target_offset=unit[1],
                 output_names=self._score_names(encoding, objective),
                 projection=ready.projection,
                 metadata=self._metadata(encoding, ready.projection),
             )
         self._take(trained, encoding)
+        if self._is_calibrated(objective):
+            data = ready.dataset, target.values, target.weight, objective
+            n_rounds = self._rounds(None)[1]
+            trained.model.shift(level_shifts(*data, settings, rates, n_rounds, base_score))
         return self
 
     def _take(self, trained: Boosted, encoding: TargetEncoding) -> None:
@@ -448,15 +473,59 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     def _raw(self, X: Any, iteration_range: tuple[int, int] | None) -> np.ndarray:
         """Raw scores (n_rows, n_scores), float64."""
         first, last = self._rounds(iteration_range)
-        if isinstance(X, Dataset):
-            X = X.seen_by(self.model_.mapper)
-            return self.model_.raw_predict_codes(X.codes, first, last, self._n_threads(), X.features)
-        return self.model_.raw_predict(self._features(X), first, last, self._n_threads())
+        data = X if isinstance(X, Dataset) else self._features(X)
+        return self.model_.raw_predict(data, first, last, self._n_threads())
 
     def _staged_raw(self, X: Any, iteration_range: tuple[int, int] | None) -> Iterator[np.ndarray]:
         rounds = self._rounds(iteration_range)
         return self.model_.staged_raw(self._features(X), *rounds, self._n_threads())
 
+    def set_output(self, *, predict: Library = "default") -> Self:
+        """Choose what predictions of several columns come in.
+
+        Parameters
+        ----------
+        predict : {"default", "pandas", "polars", "pyarrow"}
+            What `predict`, `predict_proba`, `predict_log_proba`, `predict_raw` and `decision_function` give
+            where they have two dimensions: an array, or a table whose columns have the names of those of y,
+            or of the classes. Tables of pandas have the index of X.
+
+        Returns
+        -------
+        self
+        """
+        check_library(predict)
+        self._sklearn_output_config = {"predict": predict}  # which `clone` copies
+        return self
+
+    def _in_output(self, values: np.ndarray, names: Sequence[str], X: Any) -> Any:
+        library = getattr(self, "_sklearn_output_config", {}).get("predict", "default")
+        return as_table(library, values, names, X)
+
+    def _names_of_scores(self) -> list[str]:
+        return [self.model_.output_name(i) for i in range(self.model_.n_outputs)]
+
+    @explains_strangers
+    def predict_raw(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:
+        """Raw scores: base score and leaves, before the objective's link makes predictions of them.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+        iteration_range : (int, int), optional
+            As in `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,), or (n_rows, n_scores); float64
+            One-dimensional where there is one score, and y had one dimension. Logarithms of means for
+            "poisson", "gamma" and "tweedie", log-odds for "logistic", in the unit of y without a link.
+        """
+        raw = self._raw(X, iteration_range)
+        flat = self._encoding.one_dimensional and raw.shape[1] == 1
+        return raw[:, 0] if flat else self._in_output(raw, self._names_of_scores(), X)
+
+    @explains_strangers
     def predict(
         self, X: Any, *, iteration_range: tuple[int, int] | None = None, sparse: bool = False
     ) -> np.ndarray | scipy.sparse.csr_matrix:
@@ -476,17 +545,18 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         -------
         ndarray of shape (n_rows,), or (n_rows, n_outputs) where y had two dimensions
             Regression: float64. Classification: labels; multi-label: int64 indicators. With `sparse` a
-            csr_matrix of the same values.
+            csr_matrix of the same values. Tables as `set_output` has it.
         """
         if sparse:
             return self._sparse_prediction(X, iteration_range)
-        return self._prediction(self._raw(X, iteration_range))
+        predicted = self._prediction(self._raw(X, iteration_range))
+        return self._in_output(predicted, self._names_of_scores(), X)
 
     def _to_score(self, X: Any, y: Any, sample_weight: Any) -> tuple[Target, np.ndarray]:
         """y as training reads it, in its own unit, and what is predicted for X, (n_rows, n_outputs)."""
         check_is_fitted(self)
         target = self._encoding.encode(y, sample_weight, normalized=False)
-        predicted = self.predict(X)
+        predicted = self._prediction(self._raw(X, None))
         if target.n_rows != len(predicted):
             raise ValueError(f"X has {len(predicted)} rows, y has {target.n_rows}.")
         return target, predicted.reshape(target.n_rows, -1)
@@ -752,6 +822,10 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
     def _make_objective(self, encoding: TargetEncoding, sparse: bool) -> Objective:
         raise NotImplementedError
+
+    def _is_calibrated(self, objective: Objective) -> bool:
+        """Whether what is learned is quantiles, which are to be moved to their levels."""
+        return False
 
     def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str] | None:
         raise NotImplementedError

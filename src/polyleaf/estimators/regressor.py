@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from polyleaf.estimators.base import PolyleafEstimator, document
+from polyleaf.estimators.intervals import PredictsIntervals
 from polyleaf.inputs.targets import Target, TargetEncoding, encode_regression
 from polyleaf.inputs.units import Normalize
 from polyleaf.metrics.estimator_scores import pinball_explained, r2_of_outputs
@@ -20,7 +21,7 @@ __all__ = ["PolyleafRegressor"]
 
 
 @document
-class PolyleafRegressor(RegressorMixin, PolyleafEstimator, RegressorParameters):
+class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, RegressorParameters):
     """Gradient boosted trees for one or many numbers.
 
     {parameters}
@@ -68,6 +69,9 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, RegressorParameters):
             name = objective_class(self.objective).name
             raise ValueError(f"objective={name!r} is for classes: use PolyleafClassifier.")
         return self._made_objective(self.objective, None)
+
+    def _is_calibrated(self, objective: Objective) -> bool:
+        return self.calibrate_quantiles and any(level != 0.5 for level in objective.levels)
 
     def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str] | None:
         names = encoding.output_names

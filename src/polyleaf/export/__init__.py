@@ -8,5 +8,6 @@ from __future__ import annotations
 from polyleaf.export.c_header import to_c
 from polyleaf.export.onnx_graph import to_onnx
 from polyleaf.export.source import as_matrix, categories_of
+from polyleaf.export.treelite_model import to_treelite
 
-__all__ = ["as_matrix", "categories_of", "to_c", "to_onnx"]
+__all__ = ["as_matrix", "categories_of", "to_c", "to_onnx", "to_treelite"]

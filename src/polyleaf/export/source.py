@@ -175,19 +175,20 @@ def as_matrix(model: Any, X: Any) -> np.ndarray:
     Returns
     -------
     ndarray of shape (n_rows, n_features), C order
-        float32, or float64 where some feature needs it (`BinMapper.wide_`). NaN where a value is missing. A
-        category is its code (`categories_of`), NaN where it was not seen in training.
+        float32 numbers; as float64 where some feature needs that (`BinMapper.wide_`). NaN where a value is
+        missing. A category is its code (`categories_of`), NaN where it was not seen in training.
     """
     source = source_of(model)
     mapper = source.model.mapper
     table = as_features(X, reference=mapper)
     matrix: np.ndarray = np.zeros((table.n_rows, table.n_features), source.dtype)
     for block in table.dense:
-        matrix[:, block.features] = _narrowed(block.values, source.dtype)
+        for column, feature in enumerate(block.features.tolist()):
+            matrix[:, feature] = _narrowed(block.values[:, column], source.is_wide[feature])
     for part in table.sparse:
         for column, feature in enumerate(part.features.tolist()):
             stored = slice(part.indptr[column], part.indptr[column + 1])
-            matrix[part.indices[stored], feature] = _narrowed(part.data[stored], source.dtype)
+            matrix[part.indices[stored], feature] = _narrowed(part.data[stored], source.is_wide[feature])
     if table.categories:
         codes = mapper.transform(table, only=mapper.is_categorical_)
         for feature in np.flatnonzero(mapper.is_categorical_).tolist():
@@ -195,8 +196,8 @@ def as_matrix(model: Any, X: Any) -> np.ndarray:
     return matrix
 
 
-def _narrowed(values: np.ndarray, dtype: type) -> np.ndarray:
-    """What float32 cannot hold becomes its largest number, which is in the same bin."""
-    if dtype is np.float64 or values.dtype == np.float32:
-        return values.astype(dtype)
+def _narrowed(values: np.ndarray, wide: bool) -> np.ndarray:
+    """As float32, unless the feature is wide. What is too large becomes the largest, in the same bin."""
+    if wide or values.dtype == np.float32:
+        return values
     return np.clip(values, -LARGEST, LARGEST).astype(np.float32)

@@ -33,7 +33,7 @@ __all__ = ["Target", "TargetEncoding", "encode_classification", "encode_regressi
 
 Kind = Literal["regression", "binary", "multiclass", "multilabel"]
 
-_MANY_CLASSES = 20  # fewer may be many for few rows, and meant
+FEW_CLASSES = 20  # that may be many for few rows, and meant
 
 
 @dataclass(frozen=True)
@@ -309,6 +309,7 @@ def encode_classification(
     class_weight: Any = None,
     missing: Literal["error", "ignore"] = "error",
     one_vs_rest: bool = False,
+    two_scores: bool = False,
     like: TargetEncoding | None = None,
 ) -> Target:
     """Encode class labels (binary, multi-class) or an indicator matrix (multi-label).
@@ -323,6 +324,8 @@ def encode_classification(
         Whether NaN in a multi-label y is an error or a value of weight 0.
     one_vs_rest : bool
         Encode multi-class labels as an indicator matrix instead of class ids.
+    two_scores : bool
+        Encode two classes as class ids, too, as more of them are.
     like : TargetEncoding, optional
         Encode as an earlier y was, to go on with its model.
 
@@ -348,7 +351,7 @@ def encode_classification(
         classes, ids = _unique(labels, "y")
         _check_two_classes(classes, ids, weight)
         _check_class_count(classes, len(labels))
-        encoding = _class_encoding(classes, one_vs_rest)
+        encoding = _class_encoding(classes, one_vs_rest, two_scores)
     else:
         if like.kind == "multilabel":
             raise ValueError("The model to go on from has several labels per row, but y is one-dimensional.")
@@ -412,8 +415,8 @@ def encode_sparse(
     return Target(values, weight, TargetEncoding(kind, n_outputs, False, classes=classes, output_names=names))
 
 
-def _class_encoding(classes: np.ndarray, one_vs_rest: bool) -> TargetEncoding:
-    binary = len(classes) == 2
+def _class_encoding(classes: np.ndarray, one_vs_rest: bool, two_scores: bool) -> TargetEncoding:
+    binary = len(classes) == 2 and not two_scores
     return TargetEncoding(
         kind="binary" if binary else "multiclass",
         n_outputs=1 if binary else len(classes),
@@ -767,7 +770,7 @@ def _check_two_classes(classes: np.ndarray, ids: np.ndarray, weight: np.ndarray 
 
 
 def _check_class_count(classes: np.ndarray, n_rows: int) -> None:
-    if len(classes) > _MANY_CLASSES and 2 * len(classes) > n_rows:
+    if len(classes) > FEW_CLASSES and 2 * len(classes) > n_rows:
         some = ", ".join(map(repr, classes[:3].tolist()))
         raise ValueError(
             f"y has {len(classes)} different labels ({some}, ...) in {n_rows} rows: almost as many classes "

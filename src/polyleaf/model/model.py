@@ -12,9 +12,12 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse
+from sklearn.utils.validation import check_array
 
 import polyleaf._core as _core
 from polyleaf.inputs.binning import BinMapper
+from polyleaf.inputs.dataset import Dataset
+from polyleaf.inputs.features import FeatureTable, as_features
 from polyleaf.model import serialize, sizes, storage
 from polyleaf.model.chunks import Chunk, chunks_of, codes_of, regressors_of
 from polyleaf.model.contributions import Contributions, Unit, choose_outputs
@@ -106,10 +109,7 @@ class Model:
         self.feature_names = _names(feature_names, self.n_features, "feature_names")
         self.output_names = _names(output_names, self.n_outputs, "output_names")
         self.learning_rate = learning_rate
-        if (target_scale is None) != (target_offset is None):
-            raise ValueError("target_scale and target_offset go together; give both or neither.")
-        self.target_scale = _per_output(target_scale, self.n_outputs, "target_scale")
-        self.target_offset = _per_output(target_offset, self.n_outputs, "target_offset")
+        self.set_unit(target_scale, target_offset)
         self.projection = projection
         self.metadata: dict[str, Any] = {} if metadata is None else dict(metadata)
         self.best_iteration: int | None = None
@@ -196,6 +196,19 @@ class Model:
         self.forest.append(tree, leaves, output)
         self._rounds.append(round)
 
+    def set_unit(self, target_scale: Any, target_offset: Any) -> None:
+        """What brings raw scores to the unit of y: `scale * score + offset`, each (n_outputs,), or None."""
+        if (target_scale is None) != (target_offset is None):
+            raise ValueError("target_scale and target_offset go together; give both or neither.")
+        self.target_scale = _per_output(target_scale, self.n_outputs, "target_scale")
+        self.target_offset = _per_output(target_offset, self.n_outputs, "target_offset")
+
+    def shift(self, by: np.ndarray) -> None:
+        """Add to the scores of every row `by` (n_outputs,), in the unit that was trained on."""
+        scale = np.ones(self.n_outputs) if self.target_scale is None else self.target_scale
+        offset = 0.0 if self.target_offset is None else self.target_offset
+        self.set_unit(scale, offset + scale * by)
+
     def truncate(self, n_rounds: int) -> None:
         """Keep the first `n_rounds` rounds."""
         n_trees = self._tree_range(0, n_rounds)[1]
@@ -205,6 +218,33 @@ class Model:
             self.best_iteration = self.best_score = None
 
     # --- prediction -------------------------------------------------------------------------------
+
+    def table_of(self, X: Any, n_threads: int = 1) -> FeatureTable:
+        """X as the trees see it: what all predictions below begin with.
+
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (n_rows, n_features), or FeatureTable
+            What the estimators take. A FeatureTable is read already (and projected, where there is a
+            projection).
+        n_threads : int
+
+        Raises
+        ------
+        ValueError, TypeError
+            Where X is not such as the model was trained on.
+        """
+        if isinstance(X, FeatureTable):
+            return X
+        if isinstance(X, Dataset):
+            raise TypeError("A Dataset holds bins, which do for predictions only: pass X itself.")
+        names = None
+        if self.projection is not None:
+            given = check_array(
+                X, accept_sparse="csr", dtype="numeric", ensure_all_finite=False, ensure_min_samples=0
+            )
+            X, names = self.projection.transform(given, n_threads), self.projection.feature_names
+        return as_features(X, feature_names=names, reference=self.mapper, n_threads=n_threads)
 
     def raw_predict_codes(
         self,
@@ -244,7 +284,11 @@ class Model:
     def raw_predict(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> np.ndarray:
-        """Raw scores (n_rows, n_outputs), float64, of a FeatureTable; see `raw_predict_codes`."""
+        """Raw scores (n_rows, n_outputs), float64, of X or a Dataset; see `raw_predict_codes` and `table_of`."""
+        if isinstance(table, Dataset):
+            data = table.seen_by(self.mapper)
+            return self.raw_predict_codes(data.codes, first_round, last_round, n_threads, data.features)
+        table = self.table_of(table, n_threads)
         trees = self._tree_range(first_round, last_round)
         out = np.empty((table.n_rows, self.n_outputs))
         for chunk in self._chunks(table, n_threads, trees):
@@ -257,13 +301,13 @@ class Model:
     def predict(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> np.ndarray:
-        """Predictions of a FeatureTable: raw scores through the objective's link, float64."""
+        """Predictions for X or a Dataset: raw scores through the objective's link, float64; see `table_of`."""
         return self.objective.transform(self.raw_predict(table, first_round, last_round, n_threads))
 
     def predict_topk(
         self, table: Any, k: int = 5, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The outputs with the highest raw scores of each row of a FeatureTable.
+        """The outputs with the highest raw scores of each row of X; see `table_of`.
 
         With sparse leaves the work per row grows with what its leaves hold, not with the number of outputs.
 
@@ -289,6 +333,7 @@ class Model:
         leaf of the row holds was never voted for, and does not. Where there are fewer than k, -1 and -inf
         follow.
         """
+        table = self.table_of(table, n_threads)
         first, last = self._tree_range(first_round, last_round)
         shape = table.n_rows, max(0, k)
         outputs, scores = np.empty(shape, np.int32), np.empty(shape)
@@ -308,7 +353,7 @@ class Model:
     def predict_sparse(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> scipy.sparse.csr_matrix:
-        """Raw scores of the outputs that the leaves of each row of a FeatureTable hold.
+        """Raw scores of the outputs that the leaves of each row of X hold; see `table_of`.
 
         Returns
         -------
@@ -322,6 +367,7 @@ class Model:
         ValueError
             Where leaves hold all outputs: then nothing is sparse.
         """
+        table = self.table_of(table, n_threads)
         first, last = self._tree_range(first_round, last_round)
         parts = [
             self.forest.label_scores(
@@ -356,6 +402,7 @@ class Model:
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> Iterator[np.ndarray]:
         """Yield raw scores (n_rows, n_outputs), float64, after each of the rounds."""
+        table = self.table_of(table, n_threads)
         last_round = self.n_rounds if last_round is None else last_round
         trees = self._tree_range(first_round, last_round)
         codes = codes_of(self.forest, self.mapper, table, *trees, n_threads)
@@ -369,7 +416,8 @@ class Model:
     def apply(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> np.ndarray:
-        """Leaf ids of a FeatureTable: int32 (n_rows, n_trees)."""
+        """Leaf ids of the rows of X: int32 (n_rows, n_trees); see `table_of`."""
+        table = self.table_of(table, n_threads)
         first, last = self._tree_range(first_round, last_round)
         out = np.empty((table.n_rows, last - first), np.int32)
         for chunk in chunks_of(self.forest, self.mapper, table, (first, last), n_threads, numbers=False):

@@ -17,6 +17,7 @@ from polyleaf.plotting.display import Display, model_of
 __all__ = ["TreeDisplay"]
 
 _NAMED = 3  # outputs or regressors of a leaf
+_LETTERS = 18  # of a name: longer ones lose their middle, so that neighbours stay apart
 
 
 class TreeDisplay(Display):
@@ -128,8 +129,7 @@ class TreeDisplay(Display):
         lines = [f"{entry['count']:,} rows"] if "count" in entry else []
         named = {SPARSE.name: "value_outputs", LINEAR.name: "regressors"}.get(kind)
         if named is not None and entry[named]:
-            names = entry[named]
-            lines.append(", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else ""))
+            lines.append(_few(entry[named]))
         self._write(node, "\n".join(lines), -0.17, "top")
 
     def _write(self, node: int, text: str, below: float, at: str) -> None:
@@ -144,16 +144,24 @@ class TreeDisplay(Display):
 def _rule(entry: dict[str, Any]) -> str:
     """What goes left."""
     missing = "\nor missing" if entry["missing_left"] else ""
+    name = _short(entry["feature"])
     if "categories" in entry:
-        shown = ", ".join(entry["categories"][:_NAMED]) + (
-            ", ..." if len(entry["categories"]) > _NAMED else ""
-        )
-        rule = f"{entry['feature']}\nin {shown}{missing}"
+        shown = _few(entry["categories"])
+        rule = f"{name}\nin {shown}{missing}"
     elif entry["threshold"] is None:
-        rule = f"{entry['feature']}\nis not missing"
+        rule = f"{name}\nis not missing"
     else:
-        rule = f"{entry['feature']}\n<= {entry['threshold']:.4g}{missing}"
+        rule = f"{name}\n<= {entry['threshold']:.4g}{missing}"
     return rule + (f"\n{entry['count']:,} rows" if "count" in entry else "")
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(map(_short, names[:_NAMED])) + (", ..." if len(names) > _NAMED else "")
+
+
+def _short(name: str) -> str:
+    half = _LETTERS // 2 - 1
+    return name if len(name) <= _LETTERS else f"{name[:half]}...{name[-half:]}"
 
 
 def _layout(nodes: list[dict[str, Any]]) -> np.ndarray:

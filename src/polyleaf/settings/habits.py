@@ -53,6 +53,7 @@ _OTHERS_CALL_IT = {
     "eval_names": "valid_names",
     "eval_sample_weight": "sample_weight_eval_set",
     "sample_weight": "weight weights",
+    "offset": "base_margin init_score baseline exposure",
     "iteration_range": (
         "ntree_limit ntree_start ntree_end num_iteration start_iteration best_ntree_limit n_estimators"
     ),

@@ -113,7 +113,9 @@ class FeatureReader:
     def plain(self, X: Any, *, reset: bool) -> Any:
         """X as numbers, dense or CSR, with scikit-learn's bookkeeping of names."""
         numbers: Any = {"accept_sparse": "csr", "dtype": "numeric", "ensure_all_finite": False}
-        return validate_data(self.estimator, sound(X, "X"), reset=reset, **numbers)
+        fewest = 1 if reset else 0  # rows: none are enough to predict
+        X = sound(X, "X")
+        return validate_data(self.estimator, X, reset=reset, ensure_min_samples=fewest, **numbers)
 
     def projected(self, values: Any, mapper: BinMapper | None) -> FeatureTable:
         """What a projection has made, as a table."""

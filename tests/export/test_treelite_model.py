@@ -1,0 +1,84 @@
+"""Models as Treelite has them, run by its reference interpreter: scores to the last digits of float32."""
+
+import numpy as np
+import pytest
+from exports import CASES, estimator, hard_rows, predictions, raw_scores, table_of, training_rows
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from models import random_model
+
+from polyleaf.export import as_matrix, to_treelite
+
+treelite = pytest.importorskip("treelite")
+
+TAKEN = [name for name in CASES if "linear" not in name]
+LINKED = ["defaults", "poisson", "defaults, two classes", "defaults, classes", "defaults, labels", "samme"]
+
+
+def scores_of(made, X, margin=True):
+    return treelite.gtil.predict(made, np.ascontiguousarray(X), pred_margin=margin).reshape(len(X), -1)
+
+
+def assert_close(found, expected):
+    """To 1e-6 of the largest score of a row: sums are in float32 throughout."""
+    scale = np.abs(expected).max(axis=1, keepdims=True, initial=1.0)
+    np.testing.assert_allclose(found / scale, expected / scale, rtol=0, atol=1e-6)
+
+
+def rounded(est, X):
+    """Treelite compares what it is given: features that are compared as float32 have to be such."""
+    wide = est.model_.mapper.wide_
+    with np.errstate(over="ignore"):
+        return np.where(wide, X, X.astype(np.float32)).astype(X.dtype)
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_scores(name):
+    est = estimator(name)
+    made = to_treelite(est)
+    for X in (as_matrix(est, training_rows(name)), hard_rows(est, n=2000)):
+        X = rounded(est, X)
+        assert_close(scores_of(made, X), raw_scores(est, X))
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_links(name):
+    est, X = estimator(name), hard_rows(estimator(name), seed=1)
+    found, expected = scores_of(to_treelite(est), X, margin=False), predictions(est, raw_scores(est, X))
+    if name == "defaults, two classes":
+        expected = expected[:, 1:]
+    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-6)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.integers(0, 2**31),
+    st.integers(1, 20),
+    st.booleans(),
+    st.sampled_from([["dense"], ["sparse"], ["dense", "sparse"]]),
+    st.integers(1, 60),
+)
+def test_any_forest(seed, n_outputs, scalar, kinds, n_leaves):
+    model = random_model(
+        seed, n_outputs, n_leaves=n_leaves, scalar=scalar, kinds=["dense"] if scalar else kinds
+    )
+    X = hard_rows(model, seed)
+    assert_close(scores_of(to_treelite(model), X), model.raw_predict(table_of(model, X)))
+
+
+def test_it_goes_through_a_file(tmp_path):
+    est = estimator("frame with categories")
+    to_treelite(est).serialize(tmp_path / "m.tl")
+    X = hard_rows(est)
+    assert_close(scores_of(treelite.Model.deserialize(tmp_path / "m.tl"), X), raw_scores(est, X))
+
+
+def test_what_cannot_be_written_is_a_sentence(monkeypatch):
+    with pytest.raises(ValueError, match="linear leaves, which Treelite does not know"):
+        to_treelite(estimator("linear"))
+    monkeypatch.setattr("polyleaf.export.treelite_model._MOST_VALUES", 100)
+    with pytest.raises(ValueError, match="Treelite has no sparse leaves"):
+        to_treelite(estimator("sparse Y"))
+    monkeypatch.setitem(__import__("sys").modules, "treelite", None)
+    with pytest.raises(ImportError, match=r"pip install .polyleaf\[treelite\]."):
+        to_treelite(estimator("defaults"))
