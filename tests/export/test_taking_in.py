@@ -21,10 +21,8 @@ REFUSED = {
         "one against the rest",
     ): "'multiclassova num_class:3 sigmoid:1' of LightGBM has no counterpart",
 }
-UNITS = {
-    ("lightgbm", "sigmoid"): 0.5,
-    ("lightgbm", "forest"): 0.25,
-}  # of raw scores: here a link has no factor
+# Of raw scores: here a link has no factor, and a forest is an average.
+UNITS = {("lightgbm", "sigmoid"): 0.5, ("lightgbm", "forest"): 0.25}
 ALL = [("xgboost", name) for name in XGBOOST] + [("lightgbm", name) for name in LIGHTGBM]
 TAKEN = [case for case in ALL if case not in REFUSED]
 EXPECTED = expected()
@@ -139,3 +137,36 @@ def test_more_thresholds_than_codes_are_a_sentence(tmp_path):
 def test_what_comes_in_can_go_out(tmp_path):
     to_c(read("xgboost", "vectors"), tmp_path / "model.h")
     assert FOLDER.is_dir() and (tmp_path / "model.h").read_text().startswith("/* A model written by Polyleaf")
+
+
+def test_files_of_older_versions_say_some_things_elsewhere(tmp_path):
+    content = json.loads(file_of("xgboost", "dart").read_text())
+    learner = content["learner"]
+    model = learner["gradient_booster"]["model"]
+    learner["learner_model_param"]["base_score"] = learner["learner_model_param"]["base_score"].strip("[]")
+    weights, _ = model.pop("weight_drop"), model.pop("iteration_indptr")
+    learner["gradient_booster"] = {"name": "dart", "gbtree": {"model": model}, "weight_drop": weights}
+    (tmp_path / "m.json").write_text(json.dumps(content))
+    assert from_xgboost(tmp_path / "m.json").equals(read("xgboost", "dart"))
+
+
+def test_a_file_with_changes_is_read_or_refused_with_a_sentence(tmp_path):
+    rng = np.random.default_rng(0)
+    for library, name in (("xgboost", "two"), ("xgboost", "vectors"), ("lightgbm", "categories")) * 60:
+        data = bytearray(file_of(library, name).read_bytes())
+        for at in rng.integers(0, len(data), 3):
+            data[at] = rng.choice(list(b"0123456789-.[]{} \n\xff"))
+        (tmp_path / "m").write_bytes(data)
+        try:
+            model = READERS[library](tmp_path / "m")
+        except ValueError:
+            continue
+        model.raw_predict(table_of(model))
+
+
+def test_nodes_that_form_no_tree_are_refused(tmp_path):
+    content = json.loads(file_of("xgboost", "one").read_text())
+    content["learner"]["gradient_booster"]["model"]["trees"][0]["left_children"][1] = 0
+    (tmp_path / "m.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="do not form a tree"):
+        from_xgboost(tmp_path / "m.json")

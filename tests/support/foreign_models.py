@@ -1,7 +1,7 @@
 """Small models of XGBoost and LightGBM as they write them, with what they predict.
 
-`python tests/support/foreign_models.py` makes `files/foreign/` anew, where both libraries are installed. XGBoost
-3.4.1 and LightGBM 4.7.0 made what is there; tests need neither.
+`python tests/support/foreign_models.py` makes `files/foreign/` anew, where both libraries are installed.
+XGBoost 3.4.1 and LightGBM 4.7.0 made what is there; tests need neither.
 """
 
 from pathlib import Path
@@ -66,6 +66,7 @@ LIGHTGBM = {
     "tweedie": ("counts", {"objective": "tweedie", "tweedie_variance_power": 1.25}),
     "gamma": ("positive", {"objective": "gamma"}),
     "quantile": ("one", {"objective": "quantile", "alpha": 0.75}),
+    "dart": ("one", {"boosting": "dart", "drop_rate": 0.5, "skip_drop": 0.0}),
     "forest": ("one", {"boosting": "rf", "bagging_fraction": 0.5, "bagging_freq": 1}),
     "categories": ("one", {"objective": "regression", "max_cat_to_onehot": 1}),
     "categories one by one": ("one", {"objective": "regression", "max_cat_to_onehot": 20}),

@@ -6,7 +6,8 @@ format.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,19 @@ from polyleaf.inputs.targets import TargetEncoding
 from polyleaf.model import Model
 from polyleaf.objectives import get_objective
 
-__all__ = ["GivenModel", "GivenTree", "build"]
+__all__ = ["GivenModel", "GivenTree", "build", "told_as_damaged"]
+
+
+@contextmanager
+def told_as_damaged(library: str) -> Iterator[None]:
+    """Whatever a file trips over that is no model of the library ends in a sentence."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(
+            f"The {library} model cannot be read, its file is damaged or of a kind that is not known "
+            f"({type(error).__name__}: {error})."
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -162,6 +175,8 @@ def _tree(tree: GivenTree, mapper: BinMapper) -> tuple[_core.Tree, np.ndarray]:
     for node in order:
         if tree.left[node] >= 0:
             order += [int(tree.left[node]), int(tree.right[node])]
+        if len(order) > len(tree.left) or min(order[-2:]) < 0:
+            raise ValueError("The nodes of a tree do not form a tree; the file is damaged.")
     place = {node: i for i, node in enumerate(order)}
     inner = tree.left[order] >= 0
     number = np.where(inner, -1, np.cumsum(~inner) - 1)

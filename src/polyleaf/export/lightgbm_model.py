@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from polyleaf.export.building import GivenModel, GivenTree, build
+from polyleaf.export.building import GivenModel, GivenTree, build, told_as_damaged
 from polyleaf.model import Model
 
 __all__ = ["from_lightgbm"]
@@ -68,6 +68,11 @@ def from_lightgbm(model: Any) -> Model:
     )
     if not text.startswith("tree\n") or ("\nTree=" not in text and "end of trees" not in text):
         raise ValueError('This is no LightGBM model in text; save it with Booster.save_model("model.txt").')
+    with told_as_damaged("LightGBM"):
+        return _model(text)
+
+
+def _model(text: str) -> Model:
     head, *blocks = text.split("end of trees")[0].split("\nTree=")
     about = _fields(head)
     name, options = _objective(about)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from polyleaf.export.building import GivenModel, GivenTree, build
+from polyleaf.export.building import GivenModel, GivenTree, build, told_as_damaged
 from polyleaf.model import Model
 
 __all__ = ["from_xgboost"]
@@ -59,21 +59,22 @@ def from_xgboost(model: Any) -> Model:
     Raises
     ------
     ValueError
-        When it is no such file, the model is linear or has weights of trees (dart), its objective has no counterpart, or a feature has more
+        When it is no such file, the model is linear, its objective has no counterpart, or a feature has more
         than 254 thresholds.
     """
     learner = _content(model)["learner"]
+    with told_as_damaged("XGBoost"):
+        return _model(learner)
+
+
+def _model(learner: dict[str, Any]) -> Model:
     booster = learner["gradient_booster"]
-    if any(weight != 1 for weight in booster.get("weight_drop", ())):
-        raise ValueError(
-            "The XGBoost model has weights of trees (dart), which XGBoost 3.4 applies twice when it predicts: "
-            "what such a model predicts depends on the version, so it is not read. Train it with gbtree."
-        )
-    booster = booster.get("gbtree", booster)  # that of dart is one floor down in older files
+    older = booster.get("weight_drop", ())  # of dart, whose trees were one floor down before XGBoost 3.4
+    booster = booster.get("gbtree", booster)
     if "model" not in booster or "trees" not in booster["model"]:
-        raise ValueError("The XGBoost model has no trees: Polyleaf reads gbtree, not gblinear.")
+        raise ValueError("The XGBoost model has no trees: Polyleaf reads gbtree and dart, not gblinear.")
     parts = booster["model"]
-    trees = _trees(parts)
+    trees = _trees(parts, np.array(parts.get("weight_drop", older), np.float64))
     return build(_about(learner, parts, trees), trees)
 
 
@@ -155,7 +156,7 @@ def _sets(tree: dict[str, Any]) -> dict[int, list[int]]:
     return {int(node): codes[int(at) : int(at) + int(size)].tolist() for node, at, size in segments}
 
 
-def _trees(parts: dict[str, Any]) -> list[GivenTree]:
+def _trees(parts: dict[str, Any], weights: np.ndarray) -> list[GivenTree]:
     ends = parts.get("iteration_indptr")
     trees, groups = parts["trees"], parts["tree_info"]
     n_groups = max([0, *map(int, groups)]) + 1
@@ -165,8 +166,8 @@ def _trees(parts: dict[str, Any]) -> list[GivenTree]:
     rounds = np.searchsorted(np.asarray(ends, np.int64), np.arange(len(trees)), side="right") - 1
     largest = _largest_codes(trees)
     return [
-        _tree(tree, int(group), int(round), largest)
-        for tree, group, round in zip(trees, groups, rounds, strict=True)
+        _tree(tree, int(group), int(round), weights[t] if len(weights) else 1.0, largest)
+        for t, (tree, group, round) in enumerate(zip(trees, groups, rounds, strict=True))
     ]
 
 
@@ -179,7 +180,7 @@ def _largest_codes(trees: list[dict[str, Any]]) -> dict[int, int]:
     return found
 
 
-def _tree(tree: dict[str, Any], group: int, round: int, largest: dict[int, int]) -> GivenTree:
+def _tree(tree: dict[str, Any], group: int, round: int, weight: float, largest: dict[int, int]) -> GivenTree:
     left = np.array(tree["left_children"], np.int64)
     right = np.array(tree["right_children"], np.int64)
     split = np.array(tree["split_conditions"], np.float32)
@@ -200,7 +201,7 @@ def _tree(tree: dict[str, Any], group: int, round: int, largest: dict[int, int])
         threshold=_last_below(split),
         missing_left=np.array(tree["default_left"], bool),
         categories_left=to_left,
-        values=values,
+        values=values * weight,
         output=-1 if width > 1 else group,
         round=round,
         gain=np.array(tree["loss_changes"], np.float64),

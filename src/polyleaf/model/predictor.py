@@ -7,15 +7,12 @@ how the core predicts.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.inputs.binning import BinMapper, Category
-
-if TYPE_CHECKING:
-    from polyleaf.model.model import Model
 
 __all__ = ["Predictor"]
 
@@ -43,7 +40,7 @@ class Predictor:
         For the number of each categorical feature: category -> the number that stands for it in a row.
     """
 
-    def __init__(self, model: Model, finish: Callable[[np.ndarray], Any], n_threads: int = 1):
+    def __init__(self, model: Any, finish: Callable[[np.ndarray], Any], n_threads: int = 1):
         if model.projection is not None:
             raise ValueError(
                 "The model projects its features before the trees see them, which a predictor of plain rows "
