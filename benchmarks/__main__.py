@@ -9,7 +9,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from . import abilities, cases, compare, defaults, kernels, papers, peers, report, results, scales
+from . import (
+    abilities,
+    cases,
+    compare,
+    defaults,
+    explaining,
+    frames,
+    intervals,
+    kernels,
+    papers,
+    peers,
+    report,
+    results,
+    scales,
+)
 from .frame import runner, tables
 from .frame.context import Context
 from .frame.paper import Paper, Table
@@ -17,7 +31,7 @@ from .frame.store import Store
 from .libraries import LIBRARIES
 
 # What is no paper's, by the name of its command and of its file.
-STUDIES = {"defaults": defaults.PAPER, "scales": scales.PAPER}
+STUDIES = {"defaults": defaults.PAPER, "scales": scales.PAPER, "intervals": intervals.PAPER}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -50,6 +64,19 @@ def _parser() -> argparse.ArgumentParser:
     p = commands.add_parser("kernels", help="the parts of the core, on one thread")
     p.set_defaults(command=_kernels)
     _common(p, repeats=7)
+
+    p = commands.add_parser(
+        "explain", help="contributions of features, beside other libraries, on one thread"
+    )
+    p.set_defaults(command=_explain)
+    p.add_argument("--case", default="all", choices=[*explaining.CASES, "all"])
+    _common(p, repeats=3)
+
+    p = commands.add_parser(
+        "frames", help="what it costs that features come in a data frame, beside LightGBM's"
+    )
+    p.set_defaults(command=_frames)
+    _common(p, repeats=5)
 
     known = papers.all_papers()
     p = commands.add_parser(
@@ -147,11 +174,29 @@ def _peers(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
+def _explain(options: argparse.Namespace) -> int:
+    about, done = report.environment(), []
+    names = list(explaining.CASES) if options.case == "all" else [options.case]
+    for case in explaining.run(names, options.quick, options.repeats, _say):
+        done.append(report.summarise(case))
+        report.show(case["title"], *explaining.rows_of(case))
+        _write(options.out, "explain", done, about)
+    failed = [c for case in done for c in case["contenders"] if c["library"] == "polyleaf" and c["error"]]
+    return 1 if failed else 0
+
+
 def _kernels(options: argparse.Namespace) -> int:
     about = report.environment()
     done = [report.summarise(case) for case in kernels.run(options.quick, options.repeats, _say)]
     report.show("Parts of the core, one thread", *kernels.rows_of(done))
     _write(options.out, "kernels", done, about)
+    return 0
+
+
+def _frames(options: argparse.Namespace) -> int:
+    done = frames.measure(options.quick, options.repeats, _say)
+    report.show("Data frames: milliseconds (times the array's)", *frames.rows_of(done))
+    _write(options.out, "frames", done, report.environment())
     return 0
 
 
@@ -211,7 +256,7 @@ def _results(options: argparse.Namespace) -> int:
     studies = [(paper, kept) for paper in papers.all_papers().values()]
     for name, study in STUDIES.items():
         studies.append((study, Store(options.folder / f"{name}.jsonl")))
-    files = [options.folder / f"{kind}.json" for kind in ("peers", "kernels")]
+    files = [options.folder / f"{kind}.json" for kind in ("peers", "explain", "kernels")]
     text = results.page(
         studies, [report.read(path) for path in files if path.is_file()], options.to.parent / "images"
     )

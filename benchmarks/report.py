@@ -20,10 +20,18 @@ from typing import Any
 from .scores import Score
 
 FORMAT = 1
-RATIOS = ("fit_seconds", "predict_seconds", "peak_above_data_bytes", "seconds_to_target", "round_seconds")
+RATIOS = (
+    "fit_seconds",
+    "predict_seconds",
+    "peak_above_data_bytes",
+    "seconds_to_target",
+    "round_seconds",
+    "explain_us",
+)
 SUMMARIES = (*RATIOS, "fit_cpu_seconds", "peak_bytes", "score", "rounds", "model_bytes", "ns_per_unit")
 PACKAGES = (
-    "polyleaf", "xgboost", "lightgbm", "catboost", "scikit-learn", "omnigbdt", "mbtr", "numpy", "scipy",
+    "polyleaf", "xgboost", "lightgbm", "catboost", "scikit-learn", "omnigbdt", "mbtr", "shap", "numpy",
+    "scipy",
 )  # fmt: skip
 
 Spread = dict[str, float]  # median, min, max

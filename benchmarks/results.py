@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import report
+from . import explaining, report
 from .frame import plots, tables
 from .frame.paper import Figure, Paper, Table
 from .frame.store import Store
@@ -28,7 +28,7 @@ def page(studies: Sequence[tuple[Paper, Store]], documents: Sequence[dict[str, A
     studies : sequence of (Paper, Store)
         Those without a finished run are left out.
     documents : sequence of dict
-        Result files of `peers` and `kernels`.
+        Result files of `peers`, `explain` and `kernels`.
     images : Path
     """
     begun = [(p, store) for p, store in studies if any(store.done(task.key) for task in p.tasks())]
@@ -130,6 +130,7 @@ def _document(document: dict[str, Any]) -> Iterator[str]:
 
         yield report.lines_of(*kernels.rows_of(document["cases"]))
         return
+    rows_of = explaining.rows_of if document["kind"] == "explain" else report.rows_of
     for case in document["cases"]:
         yield f"### {case['title']}"
-        yield report.lines_of(*report.rows_of(case))
+        yield report.lines_of(*rows_of(case))

@@ -303,6 +303,7 @@ void bind_forest(nb::module_& m) {
 }  // namespace
 
 void bind_predict(nb::module_& m) {
+  m.attr("MOST_FEATURES") = kMaxFeatures;  // that trees of a forest can split on
   bind_tree(m);
   bind_forest(m);
 }

@@ -12,6 +12,7 @@ void bind_fitters(nb::module_& m);
 void bind_grower(nb::module_& m);
 void bind_leaf_blocks(nb::module_& m);
 void bind_linear(nb::module_& m);
+void bind_explainer(nb::module_& m);
 void bind_predict(nb::module_& m);
 void bind_row_predictor(nb::module_& m);
 void bind_searches(nb::module_& m);
@@ -34,6 +35,7 @@ NB_MODULE(_core, m) {
   polyleaf::bind_grower(m);
   polyleaf::bind_leaf_blocks(m);
   polyleaf::bind_linear(m);
+  polyleaf::bind_explainer(m);
   polyleaf::bind_fitters(m);
   polyleaf::bind_predict(m);
   polyleaf::bind_row_predictor(m);

@@ -18,13 +18,16 @@ struct nanobind::detail::type_caster<polyleaf::Workers> {
     return true;
   }
 
-  bool from_python(handle source, uint8_t flags, cleanup_list* cleanup) noexcept {
-    make_caster<int> number;
+  bool from_python(handle source, uint8_t, cleanup_list*) noexcept {
     const object told =
         steal(PyLong_Check(source.ptr()) ? nullptr : PyObject_GetAttrString(source.ptr(), "n_threads"));
     PyErr_Clear();
-    if (!number.from_python(told.is_valid() ? handle(told) : source, flags, cleanup)) return false;
-    workers_.emplace(number.value);
+    PyObject* number = told.is_valid() ? told.ptr() : source.ptr();
+    if (!PyLong_Check(number)) return false;
+    int overflow = 0;
+    const long long n = PyLong_AsLongLongAndOverflow(number, &overflow);
+    const long long most = Value::kMostThreads;
+    workers_.emplace(overflow > 0 || n > most ? Value::kMostThreads : n < 1 ? 1 : static_cast<int>(n));
     return true;
   }
   explicit operator Value() const { return *workers_; }

@@ -11,7 +11,7 @@ from polyleaf.data import load
 def main() -> dict[str, float]:
     X, X_test, y, y_test = load("letter").split()
     X, y = X[:4000], y[:4000]  # enough for an example
-    params = {**recipes.cgb(classifier=True), "n_estimators": 40, "max_depth": 8}
+    params = {**recipes.cgb(), "n_estimators": 40, "max_depth": 8}
     model = PolyleafClassifier(**params, random_state=0).fit(X, y)
     accuracy = model.score(X_test, y_test)
     print(f"accuracy over 26 letters: {accuracy:.3f}")

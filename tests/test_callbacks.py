@@ -238,3 +238,18 @@ def test_what_is_no_callback(callbacks, match):
 def test_bad_arguments(make):
     with pytest.raises(ValueError, match="needs"):
         make()
+
+
+def test_line_20_what_a_killed_training_left_is_removed(tmp_path):
+    stale = [".checkpoint_100.polyleaf.0123456789ab.tmp", ".checkpoint_7.polyleaf.ffffffffffff.tmp"]
+    others = [
+        ".mine_100.polyleaf.0123456789ab.tmp",
+        ".checkpoint_100.polyleaf.0123456789AB.tmp",
+        ".checkpoint_best.polyleaf.0123456789ab.tmp",
+        "checkpoint_3.polyleaf",
+        ".checkpoint_100.polyleaf.tmp",
+    ]
+    for name in stale + others:
+        (tmp_path / name).write_text("half a model")
+    drive(Checkpoint(tmp_path), [])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(others)

@@ -48,7 +48,7 @@ def test_recipes_of_multi_class_losses(recipe, data):
     p = model.predict_proba(X)
     np.testing.assert_allclose(p.sum(1), 1)
     assert (p.argmax(1) == model.predict(X)).all()
-    others = (PolyleafClassifier, Y > 0), (PolyleafClassifier, Y[:, 0] > 0), (PolyleafRegressor, Y)
+    others = (PolyleafClassifier, Y > 0), (PolyleafRegressor, Y)
     for estimator, y in others:
         with pytest.raises(ValueError, match="objective='exponential"):
             estimator(**recipe()).fit(X, y)
@@ -78,7 +78,6 @@ def test_tfbt_is_the_setting_of_its_paper():
     for recipe, refresh, kind in ((recipes.tfbt, "layer", "diagonal"), (recipes.tfbt_full, "round", "full")):
         expected = stated | {"refresh": refresh, "curvature": kind, "leaf_curvature": kind}
         assert expected.items() <= recipe().items()
-        assert "softmax_curvature" not in recipe(classifier=False)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -117,7 +116,7 @@ def test_cgb_takes_the_newton_step_of_its_paper(data):
     X, Y = data
     y = Y.argmax(1)
     parameters = {
-        **recipes.cgb(classifier=True),
+        **recipes.cgb(),
         "n_estimators": 1,
         "learning_rate": 1.0,
         "base_score": 0.0,
@@ -135,4 +134,33 @@ def test_cgb_takes_the_newton_step_of_its_paper(data):
 
 
 def test_cgb_names_the_softmax_curvature_of_its_paper():
-    assert PolyleafClassifier(**recipes.cgb(classifier=True)).softmax_curvature == "friedman"
+    assert PolyleafClassifier(**recipes.cgb()).softmax_curvature == "friedman"
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_line_14_recipes_take_changes(recipe):
+    assert recipe(n_estimators=25, subsample=0.5) == recipe() | {"n_estimators": 25, "subsample": 0.5}
+    assert recipe(learning_rate=0.7)["learning_rate"] == 0.7
+
+
+def test_line_14_one_call_is_the_method_of_its_paper_for_both_estimators(data):
+    X, Y = data
+    few = {"n_estimators": 4}
+    stated = {recipes.cgb: "friedman", recipes.tfbt: "diagonal", recipes.tfbt_full: "diagonal"}
+    for recipe, curvature in stated.items():
+        model = PolyleafClassifier(**recipe(**few)).fit(X, Y.argmax(1))
+        assert model.model_.objective.softmax_curvature == curvature
+        numbers = PolyleafRegressor(**recipe(**few)).fit(X, Y)
+        without = {name: value for name, value in recipe(**few).items() if name != "softmax_curvature"}
+        np.testing.assert_array_equal(numbers.predict(X), PolyleafRegressor(**without).fit(X, Y).predict(X))
+
+
+@pytest.mark.parametrize("recipe", [recipes.samme, recipes.gamble, recipes.gd_mcboost])
+def test_line_14_recipes_of_classes_are_refused_by_the_regressor_and_take_two_classes(data, recipe):
+    X, Y = data
+    with pytest.raises(ValueError, match="is for classes: use PolyleafClassifier"):
+        PolyleafRegressor(**recipe()).fit(X, Y)
+    y = Y[:, 0] > np.median(Y[:, 0])
+    model = PolyleafClassifier(**recipe(n_estimators=20)).fit(X, y)
+    assert model.score(X, y) > 0.8
+    assert model.predict_proba(X).shape == (len(X), 2) and model.decision_function(X).shape == (len(X),)

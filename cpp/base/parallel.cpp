@@ -1,10 +1,12 @@
 #include "base/parallel.h"
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -61,7 +63,7 @@ class Pool {
 
   void run(int n_threads, Job& job) {
     std::lock_guard<std::mutex> one_job(run_mutex_);
-    grow(n_threads - 1);
+    n_threads = 1 + grow(n_threads - 1);
     pending_.store(n_threads - 1, std::memory_order_relaxed);
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -81,13 +83,19 @@ class Pool {
   }
 
  private:
-  void grow(int n_workers) {
-    while (static_cast<int>(workers_.size()) < n_workers) {
-      const int index = static_cast<int>(workers_.size());
-      const uint64_t seen = generation_.load(std::memory_order_relaxed);
-      workers_.emplace_back([this, index, seen] { loop(index, seen); });
-      workers_.back().detach();
+  // How many workers there are then, up to `n_workers`: where the system makes no more threads, results do
+  // not depend on it.
+  int grow(int n_workers) {
+    try {
+      while (static_cast<int>(workers_.size()) < n_workers) {
+        const int index = static_cast<int>(workers_.size());
+        const uint64_t seen = generation_.load(std::memory_order_relaxed);
+        workers_.emplace_back([this, index, seen] { loop(index, seen); });
+        workers_.back().detach();
+      }
+    } catch (const std::system_error&) {
     }
+    return std::min(n_workers, static_cast<int>(workers_.size()));
   }
 
   void loop(int index, uint64_t seen) {

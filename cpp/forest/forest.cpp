@@ -231,6 +231,15 @@ void Forest::truncate(int32_t n_trees) {
   placed_.resize(n_trees);
 }
 
+std::vector<ForestPart> Forest::parts(TreeRange range) const {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  check(range);
+  std::vector<ForestPart> all;
+  for (int32_t t = range.first; t < range.last; ++t)
+    all.push_back({entries_[t].tree, entries_[t].leaves, entries_[t].output});
+  return all;
+}
+
 ForestArrays Forest::arrays() const {
   return {nodes_.data(), payload_.data(), tops_.data(), exits_.data(),
           sets_.empty() ? nullptr : sets_.front().data()};

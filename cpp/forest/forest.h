@@ -29,6 +29,13 @@ struct TreeRange {
   int32_t first, last;
 };
 
+// A tree with its leaves; output: the only one that they are for, or -1.
+struct ForestPart {
+  std::shared_ptr<const Tree> tree;
+  std::shared_ptr<const LeafBlock> leaves;
+  int32_t output;
+};
+
 // A sparse matrix (n_rows, n_outputs) in compressed rows; outputs ascend within a row.
 struct CompressedRows {
   std::vector<int64_t> begin;
@@ -52,6 +59,7 @@ class Forest {
   const std::shared_ptr<const Tree>& tree(int32_t t) const { return entries_.at(t).tree; }
   const std::shared_ptr<const LeafBlock>& leaves(int32_t t) const { return entries_.at(t).leaves; }
   int32_t output(int32_t t) const { return entries_.at(t).output; }
+  std::vector<ForestPart> parts(TreeRange range) const;  // to be kept, whatever becomes of the forest
 
   // Raw features that leaves of the range read, ascending; features that its nodes split on.
   std::vector<int32_t> regressors(TreeRange range) const;

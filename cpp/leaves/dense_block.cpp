@@ -30,6 +30,7 @@ void add_to_sums(const PlacedLeaves* trees, int32_t n_trees, const uint32_t* lea
 
 const LeafKind kDense{.name = "dense",
                       .names_outputs = false,
+                      .is_linear = false,
                       .adder = adder,
                       .add_trees = add_trees,
                       .add_to_sums = add_to_sums};

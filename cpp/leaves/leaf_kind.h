@@ -57,6 +57,8 @@ struct LeafKind {
   const char* name;  // in Python and in model files
   // A leaf says itself which outputs it holds, few of all: its tree must be for all of them.
   bool names_outputs;
+  // A payload is a linear function of raw features, held within bounds.
+  bool is_linear;
   // What adds leaves on this machine: asked for once, called tree after tree.
   AddLeaves (*adder)();
   // The same for trees of all outputs, one after another, where that is faster; nullptr: it is not.

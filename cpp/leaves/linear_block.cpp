@@ -28,6 +28,7 @@ void add_to_sums(const PlacedLeaves* trees, int32_t n_trees, const uint32_t* lea
 
 const LeafKind kLinear{.name = "linear",
                        .names_outputs = false,
+                       .is_linear = true,
                        .adder = adder,
                        .add_trees = nullptr,
                        .add_to_sums = add_to_sums};

@@ -44,6 +44,7 @@ AddLeaves adder() {
 
 const LeafKind kTopk{.name = "sparse",
                      .names_outputs = true,
+                     .is_linear = false,
                      .adder = adder,
                      .add_trees = nullptr,
                      .add_to_sums = add_to_sums};

@@ -10,7 +10,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from polyleaf import callbacks, export, files, metrics, objectives, projections, recipes, sketches
+    from polyleaf import (
+        callbacks,
+        explain,
+        export,
+        files,
+        metrics,
+        objectives,
+        plotting,
+        projections,
+        recipes,
+        sketches,
+    )
     from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor, load_model
     from polyleaf.inputs.binning import BinMapper
     from polyleaf.inputs.dataset import Dataset
@@ -28,10 +39,12 @@ _HOME = {
 }
 _MODULES = (
     "callbacks",
+    "explain",
     "export",
     "files",
     "metrics",
     "objectives",
+    "plotting",
     "projections",
     "recipes",
     "sketches",
@@ -44,11 +57,13 @@ __all__ = [
     "PolyleafClassifier",
     "PolyleafRegressor",
     "callbacks",
+    "explain",
     "export",
     "files",
     "load_model",
     "metrics",
     "objectives",
+    "plotting",
     "projections",
     "recipes",
     "sketches",

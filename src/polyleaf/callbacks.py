@@ -30,6 +30,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from polyleaf.model.model import EvalsLog
+from polyleaf.model.serialize import remove_stale
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -46,10 +49,8 @@ __all__ = [
     "as_callbacks",
 ]
 
-EvalsLog: TypeAlias = dict[str, dict[str, list[float]]]
-"""`{data name: {metric name: [value of each round]}}`."""
 OutputsLog: TypeAlias = "dict[str, dict[str, list[np.ndarray]]]"
-"""The same with an array `(n_outputs,)` for each round."""
+"""`EvalsLog` with an array `(n_outputs,)` for each round."""
 
 _MOST_OUTPUTS = 8  # whose values fit a line
 
@@ -309,9 +310,10 @@ class LearningRateScheduler(Callback):
 class Checkpoint(Callback):
     """Save the model every so often, so that a training that was interrupted can go on.
 
-    A file appears whole or not at all. To go on, pass `init_model=Checkpoint.latest(directory)` to `fit`
-    with the rounds still to do: the result is the model that the uninterrupted training would have made,
-    bit for bit.
+    A file appears whole or not at all; what a training that was killed left of one is removed when the next
+    begins, so one directory and name are for one training at a time. To go on, pass
+    `init_model=Checkpoint.latest(directory)` to `fit` with the rounds still to do: the result is the model
+    that the uninterrupted training would have made, bit for bit.
 
     Parameters
     ----------
@@ -339,6 +341,7 @@ class Checkpoint(Callback):
 
     def before_training(self, model: Model) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
+        remove_stale(self.directory, _file_pattern(self.name))
         self._rounds = self._saved = 0
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
@@ -365,9 +368,14 @@ class Checkpoint(Callback):
                 old.unlink(missing_ok=True)
 
 
+def _file_pattern(name: str) -> str:
+    """Of checkpoint files, whose rounds are the first group."""
+    return re.escape(name) + r"_(\d+)\.polyleaf"
+
+
 def _checkpoints(directory: Path, name: str) -> list[Path]:
     """Checkpoint files in order of rounds (by number: 1000 comes after 200)."""
-    pattern = re.compile(re.escape(name) + r"_(\d+)\.polyleaf")
+    pattern = re.compile(_file_pattern(name))
     found = [
         (match, path) for path in directory.glob("*.polyleaf") if (match := pattern.fullmatch(path.name))
     ]

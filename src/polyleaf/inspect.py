@@ -16,6 +16,7 @@ from polyleaf.model import Model, storage
 from polyleaf.model.leaf_kinds import Names
 from polyleaf.model.leaf_storage import LEAF_DTYPES
 from polyleaf.model.sizes import depths_of
+from polyleaf.model.thresholds import Thresholds, category_names
 from polyleaf.model.trees import Tree
 
 TABLE_KINDS = ("dict", "pandas", "polars", "pyarrow")
@@ -230,7 +231,7 @@ def summary(model: Model, n_features: int = 10) -> str:
 
 def _trees(model: Model) -> Iterator[dict[str, Any]]:
     """Each tree in the user's terms."""
-    thresholds = _Thresholds(model.mapper)
+    thresholds = Thresholds(model.mapper)
     for tree in model.trees:
         yield {
             "tree": tree.number,
@@ -240,7 +241,12 @@ def _trees(model: Model) -> Iterator[dict[str, Any]]:
         }
 
 
-def _nodes(model: Model, thresholds: _Thresholds, view: Tree) -> Iterator[dict[str, Any]]:
+def tree_nodes(model: Model, tree: int) -> list[dict[str, Any]]:
+    """The nodes of one tree, a dict each, node 0 first; keys as the columns of `nodes_table`."""
+    return list(_nodes(model, Thresholds(model.mapper), model.trees[tree]))
+
+
+def _nodes(model: Model, thresholds: Thresholds, view: Tree) -> Iterator[dict[str, Any]]:
     tree = view.structure
     depths, names = depths_of(tree).tolist(), Names(model.feature_name, model.output_name)
     arrays = {name: getattr(tree, name).tolist() for name in storage.NODE_ARRAYS}
@@ -256,7 +262,7 @@ def _nodes(model: Model, thresholds: _Thresholds, view: Tree) -> Iterator[dict[s
         rule: dict[str, Any]
         if entry["category_set"] >= 0:
             rule = {
-                "categories": _category_names(model.mapper, feature, tree.categories[entry["category_set"]])
+                "categories": category_names(model.mapper, feature, tree.categories[entry["category_set"]])
             }
         else:
             rule = {"threshold": thresholds.value(feature, entry["threshold"])}
@@ -264,32 +270,6 @@ def _nodes(model: Model, thresholds: _Thresholds, view: Tree) -> Iterator[dict[s
         if model.has_statistics:
             kept["gain"] = entry["gain"]
         yield common | {"feature": model.feature_name(feature)} | rule | kept
-
-
-class _Thresholds:
-    """Thresholds of codes in the unit of the features; None where every present value goes left."""
-
-    def __init__(self, mapper: Any):
-        self._mapper = mapper
-        self._known: dict[tuple[int, int], float | None] = {}
-
-    def value(self, feature: int, code: int) -> float | None:
-        key = (feature, code)
-        if key not in self._known:
-            is_last = code >= int(self._mapper.n_bins_[feature]) - 1
-            self._known[key] = None if is_last else float(self._mapper.threshold_value(feature, code))
-        return self._known[key]
-
-
-def _category_names(mapper: Any, feature: int, words: np.ndarray) -> list[str]:
-    """Categories that go left; those that share the last bin for being rare go together."""
-    kept, rare = mapper.categories_[feature], mapper.rare_categories_[feature]
-
-    def goes_left(code: int) -> bool:
-        return bool(int(words[code // 64]) >> (code % 64) & 1)
-
-    names = [str(name) for code, name in enumerate(kept) if goes_left(code)]
-    return names + ([str(name) for name in rare] if rare and goes_left(len(kept)) else [])
 
 
 def _in_mib(size: int) -> str:

@@ -242,7 +242,7 @@ class Projection:
         ValueError
             For values that are not finite, and where X has another number of columns than the training data.
         """
-        rows = canonical(X, "X")
+        rows = canonical(X, "X", may_be_empty=True)
         if rows.shape[1] != self.n_features:
             raise ValueError(
                 f"X has {rows.shape[1]} features, but the projection was fitted on {self.n_features}."

@@ -2,8 +2,8 @@
 
 Owns the choice of parts, nothing else: `PolyleafRegressor(**recipes.cgb())`. A recipe names only the
 parameters that make the method what it is, and those whose value its paper states; everything else stays at
-the estimator's default. To change a parameter, merge dicts: `PolyleafRegressor(**{**recipes.cgb(),
-"max_depth": 8})`.
+the estimator's default. Every recipe takes changes, `recipes.cgb(max_depth=8)`, and one call is for both
+estimators; those whose loss is one of classes are refused by the regressor.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-def gbdt_mo() -> dict[str, Any]:
+def gbdt_mo(**changes: Any) -> dict[str, Any]:
     """GBDT-MO: one tree for all outputs, second-order, a vector in each leaf.
 
     Zhang and Jung, "GBDT-MO: Gradient-Boosted Decision Trees for Multiple Outputs", IEEE Transactions on
@@ -33,6 +33,11 @@ def gbdt_mo() -> dict[str, Any]:
     algorithm 2; where an objective's curvature is constant no array is kept), leaves grown best first
     (algorithm 5), L2 regularisation 1 (appendix on hyper-parameters). The paper sets the least number of rows
     of a leaf for each data set; here it is 20.
+
+    Parameters
+    ----------
+    **changes
+        Parameters of the estimator, in place of the recipe's or besides.
 
     Returns
     -------
@@ -47,10 +52,10 @@ def gbdt_mo() -> dict[str, Any]:
         "reg_lambda": 1.0,
         "min_child_samples": 20,
         "colsample_bynode": 1.0,
-    }
+    } | changes
 
 
-def gbdt_mo_sparse(leaf_k: int = 4, *, restricted: bool = True) -> dict[str, Any]:
+def gbdt_mo_sparse(leaf_k: int = 4, *, restricted: bool = True, **changes: Any) -> dict[str, Any]:
     """GBDT-MO with sparse leaves: a leaf keeps the `leaf_k` outputs that gain most, and splits know it.
 
     Zhang and Jung, 2021, section III-B (see :func:`gbdt_mo`): leaves by eq. 19, splits by eq. 21 (Algorithm
@@ -63,6 +68,8 @@ def gbdt_mo_sparse(leaf_k: int = 4, *, restricted: bool = True) -> dict[str, Any
         Outputs of a leaf, at most as many as there are. The paper has 2, 4 and 8 for MNIST's ten classes.
     restricted : bool
         The two children of a node keep the same outputs. Otherwise each keeps its own.
+    **changes
+        Parameters of the estimator, in place of the recipe's or besides.
 
     Returns
     -------
@@ -76,10 +83,10 @@ def gbdt_mo_sparse(leaf_k: int = 4, *, restricted: bool = True) -> dict[str, Any
         "leaf_k": leaf_k,
         "leaf_support": support,
         "split_search": "histogram",
-    }
+    } | changes
 
 
-def gbdt_pl() -> dict[str, Any]:
+def gbdt_pl(**changes: Any) -> dict[str, Any]:
     """GBDT-PL: leaves that are linear in a few features, and splits that know it.
 
     Shi, Li and Li, "Gradient Boosting With Piece-Wise Linear Regression Trees", IJCAI 2019. Half-additive
@@ -88,6 +95,11 @@ def gbdt_pl() -> dict[str, Any]:
     paper's least sum of curvature in a leaf, 100, is left out: it is for its millions of rows
     (`min_child_weight=100`). A leaf's function is refitted by least squares on the features themselves, not
     on bin means, and penalties are per standard deviation of a feature.
+
+    Parameters
+    ----------
+    **changes
+        Parameters of the estimator, in place of the recipe's or besides.
 
     Returns
     -------
@@ -106,24 +118,29 @@ def gbdt_pl() -> dict[str, Any]:
         "reg_lambda": 0.01,
         "min_child_samples": 20,
         "colsample_bynode": 1.0,
-    }
+    } | changes
 
 
-def gbdt_so() -> dict[str, Any]:
+def gbdt_so(**changes: Any) -> dict[str, Any]:
     """GBDT-SO: the same trees, one for each output in each round.
 
     The baseline of Zhang and Jung, 2021 (see :func:`gbdt_mo`), and what XGBoost (Chen and Guestrin, KDD
     2016) and LightGBM (Ke et al., NeurIPS 2017) do by default.
+
+    Parameters
+    ----------
+    **changes
+        Parameters of the estimator, in place of the recipe's or besides.
 
     Returns
     -------
     dict
         Parameters of `PolyleafRegressor` and `PolyleafClassifier`.
     """
-    return {**gbdt_mo(), "multi_strategy": "one_output_per_tree"}
+    return {**gbdt_mo(), "multi_strategy": "one_output_per_tree"} | changes
 
 
-def gbdt_sparse(*, exact: bool = False) -> dict[str, Any]:
+def gbdt_sparse(*, exact: bool = False, **changes: Any) -> dict[str, Any]:
     """GBDT-SPARSE: very many outputs of which each row has few; leaves keep k of them, nothing is ever dense.
 
     Si, Zhang, Keerthi, Mahajan, Dhillon and Hsieh, "Gradient Boosted Decision Trees for High Dimensional
@@ -141,6 +158,8 @@ def gbdt_sparse(*, exact: bool = False) -> dict[str, Any]:
         Search as published: every feature by exact sums, thresholds at every 5 % of a node's rows (Algorithm
         1). Otherwise a sketch of the gradients proposes splits and exact sums judge them: as good, and
         faster.
+    **changes
+        Parameters of the estimator, in place of the recipe's or besides.
 
     Returns
     -------
@@ -168,10 +187,10 @@ def gbdt_sparse(*, exact: bool = False) -> dict[str, Any]:
         "tfidf": True,
         "learning_rate": 0.1,
         "n_estimators": 300,
-    }
+    } | changes
 
 
-def cgb(*, classifier: bool = False) -> dict[str, Any]:
+def cgb(**changes: Any) -> dict[str, Any]:
     """C-GB: a tree fitted to the residuals of all outputs by least squares, then a Newton step in each leaf.
 
     Emami and Martínez-Muñoz, "Condensed-Gradient Boosting", arXiv 2211.14599. Splits minimise the squared
@@ -185,17 +204,16 @@ def cgb(*, classifier: bool = False) -> dict[str, Any]:
 
     Parameters
     ----------
-    classifier : bool
-        For `PolyleafClassifier`: adds the curvature of softmax, which regressors do not have.
+    **changes
+        Parameters of the estimator, in place of the recipe's or besides.
 
     Returns
     -------
     dict
-        Parameters of `PolyleafRegressor`, or of `PolyleafClassifier`.
+        Parameters of `PolyleafRegressor` and `PolyleafClassifier`.
     """
-    softmax = {"softmax_curvature": "friedman"} if classifier else {}
     return {
-        **softmax,
+        "softmax_curvature": "friedman",
         "multi_strategy": "multi_output_tree",
         "curvature": "none",
         "leaf_curvature": "diagonal",
@@ -208,10 +226,10 @@ def cgb(*, classifier: bool = False) -> dict[str, Any]:
         "colsample_bynode": 1.0,
         "learning_rate": 0.1,
         "n_estimators": 100,
-    }
+    } | changes
 
 
-def tfbt(*, classifier: bool = True) -> dict[str, Any]:
+def tfbt(**changes: Any) -> dict[str, Any]:
     """TFBT: vector leaves from the diagonal of the Hessian, boosted layer by layer.
 
     Ponomareva, Colthurst, Hendry, Haykal and Radpour, "Compact multi-class boosted trees", IEEE Big Data 2017
@@ -223,17 +241,16 @@ def tfbt(*, classifier: bool = True) -> dict[str, Any]:
 
     Parameters
     ----------
-    classifier : bool
-        For `PolyleafClassifier`. False leaves out the curvature of softmax, which regressors do not have.
+    **changes
+        Parameters of the estimator, in place of the recipe's or besides.
 
     Returns
     -------
     dict
-        Parameters of `PolyleafClassifier`, or of `PolyleafRegressor`.
+        Parameters of `PolyleafClassifier` and `PolyleafRegressor`.
     """
-    softmax = {"softmax_curvature": "diagonal"} if classifier else {}
     return {
-        **softmax,
+        "softmax_curvature": "diagonal",
         "multi_strategy": "multi_output_tree",
         "refresh": "layer",
         "curvature": "diagonal",
@@ -246,10 +263,10 @@ def tfbt(*, classifier: bool = True) -> dict[str, Any]:
         "min_child_samples": 1,
         "colsample_bynode": 1.0,
         "learning_rate": 0.3,
-    }
+    } | changes
 
 
-def tfbt_full(*, classifier: bool = True) -> dict[str, Any]:
+def tfbt_full(**changes: Any) -> dict[str, Any]:
     """TFBT with the whole Hessian in splits and leaves, a whole tree at a time.
 
     "Full Hessian" in the tables of Ponomareva et al., 2017 (see :func:`tfbt`): eq. 6 for the leaves, eq. 7
@@ -257,19 +274,19 @@ def tfbt_full(*, classifier: bool = True) -> dict[str, Any]:
 
     Parameters
     ----------
-    classifier : bool
-        As in :func:`tfbt`.
+    **changes
+        Parameters of the estimator, in place of the recipe's or besides.
 
     Returns
     -------
     dict
-        Parameters of `PolyleafClassifier`, or of `PolyleafRegressor`.
+        Parameters of `PolyleafClassifier` and `PolyleafRegressor`.
     """
     full = {"refresh": "round", "curvature": "full", "leaf_curvature": "full"}
-    return {**tfbt(classifier=classifier), **full}
+    return {**tfbt(), **full} | changes
 
 
-def samme() -> dict[str, Any]:
+def samme(**changes: Any) -> dict[str, Any]:
     """SAMME by gradient steps: the multi-class exponential loss, first order, scores that sum to zero.
 
     Zhu, Zou, Rosset and Hastie, "Multi-class AdaBoost", Statistics and Its Interface 2, 2009, in the form
@@ -278,10 +295,15 @@ def samme() -> dict[str, Any]:
     the paper's are trees of real-valued leaves and a learning rate in place of the votes and their weights in
     closed form.
 
+    Parameters
+    ----------
+    **changes
+        Parameters of the estimator, in place of the recipe's or besides.
+
     Returns
     -------
     dict
-        Parameters of `PolyleafClassifier`, for three classes or more.
+        Parameters of `PolyleafClassifier`, for two classes or more.
     """
     return {
         "objective": "exponential",
@@ -292,10 +314,10 @@ def samme() -> dict[str, Any]:
         "min_child_samples": 20,
         "colsample_bynode": 1.0,
         "learning_rate": 1.0,
-    }
+    } | changes
 
 
-def gamble() -> dict[str, Any]:
+def gamble(**changes: Any) -> dict[str, Any]:
     """GAMBLE: SAMME's loss by quasi-Newton steps.
 
     Huang, Ertekin, Song, Zha and Giles, "Efficient multiclass boosting classification with active learning",
@@ -303,16 +325,21 @@ def gamble() -> dict[str, Any]:
     gives it: the diagonal of the Hessian, no regularisation. The Hessian of a row has rank one, which its
     diagonal makes up to K times too small along a leaf's step; a learning rate of 0.1 allows for it.
 
+    Parameters
+    ----------
+    **changes
+        Parameters of the estimator, in place of the recipe's or besides.
+
     Returns
     -------
     dict
-        Parameters of `PolyleafClassifier`, for three classes or more.
+        Parameters of `PolyleafClassifier`, for two classes or more.
     """
     second_order = {"curvature": "diagonal", "leaf_curvature": "diagonal", "learning_rate": 0.1}
-    return {**samme(), **second_order, "min_child_weight": 0.0}
+    return {**samme(), **second_order, "min_child_weight": 0.0} | changes
 
 
-def gd_mcboost() -> dict[str, Any]:
+def gd_mcboost(**changes: Any) -> dict[str, Any]:
     """GD-MCBoost: gradient descent on exponentials of multi-class margins, with simplex codewords.
 
     Saberian and Vasconcelos, "Multiclass boosting: theory and algorithms", NIPS 2011, in the form that TFBT
@@ -320,9 +347,14 @@ def gd_mcboost() -> dict[str, Any]:
     with the codewords, one for each class (see :mod:`polyleaf.objectives.exponential`); the learning rate
     stands for the paper's line search.
 
+    Parameters
+    ----------
+    **changes
+        Parameters of the estimator, in place of the recipe's or besides.
+
     Returns
     -------
     dict
-        Parameters of `PolyleafClassifier`, for three classes or more.
+        Parameters of `PolyleafClassifier`, for two classes or more.
     """
-    return {**samme(), "objective": "exponential_margin", "learning_rate": 0.3}
+    return {**samme(), "objective": "exponential_margin", "learning_rate": 0.3} | changes

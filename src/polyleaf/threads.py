@@ -29,6 +29,11 @@ def _usable_cores() -> int:
     return int(joblib.cpu_count())
 
 
+def _most_threads() -> int:
+    """More than these are of no use to anybody; a few more than cores are to whoever tries threads out."""
+    return max(16, 4 * _usable_cores())
+
+
 def _from_environment() -> int | None:
     """First level of ``OMP_NUM_THREADS`` ("4" or "4,2"); None where it is unset or no positive number."""
     first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
@@ -42,7 +47,8 @@ def effective_threads(n_jobs: int | None = None) -> int:
     ----------
     n_jobs : int or None
         None: ``OMP_NUM_THREADS`` where it is set (joblib sets it in its workers), otherwise every core this
-        process may use. -1: every core; -2: all but one, and so on, at least one. Positive: that many.
+        process may use. -1: every core; -2: all but one, and so on, at least one. Positive: that many, but no
+        more than four for each core, or 16: further ones cost memory and time and have nothing to do.
 
     Returns
     -------
@@ -57,7 +63,7 @@ def effective_threads(n_jobs: int | None = None) -> int:
         Where ``n_jobs`` is 0.
     """
     if n_jobs is None:
-        return _from_environment() or _usable_cores()
+        return min(_from_environment() or _usable_cores(), _most_threads())
     if not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool):
         raise TypeError(f"n_jobs must be an integer or None, got {n_jobs!r}.")
     if n_jobs == 0:
@@ -66,4 +72,4 @@ def effective_threads(n_jobs: int | None = None) -> int:
         )
     if n_jobs < 0:
         return max(1, _usable_cores() + 1 + int(n_jobs))
-    return int(n_jobs)
+    return min(int(n_jobs), _most_threads())

@@ -283,7 +283,7 @@ def test_a_model_made_in_python_says_that_its_columns_are_not_known(tmp_path, fo
         (["--recipe", "tfbt"], recipes.tfbt()),
         (["--recipe", "tfbt_full", "--depth", "3"], {**recipes.tfbt_full(), "max_depth": 3}),
         (["--recipe", "cgb", "--set", "min_child_samples=5"],
-         {**recipes.cgb(classifier=True), "min_child_samples": 5}),
+         {**recipes.cgb(), "min_child_samples": 5}),
         (["--recipe", "gbdt_so", "--set", "refresh=tree"], {**recipes.gbdt_so(), "refresh": "tree"}),
         (["--set", "curvature=block", "--set", "block_size=3", "--set", "pruning=post"],
          {"curvature": "block", "block_size": 3, "pruning": "post"}),

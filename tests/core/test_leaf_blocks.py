@@ -9,8 +9,9 @@ from isa import printed_by_each
 from trees import leaves_of, random_codes, random_features, random_forest, random_leaves, raw_of
 
 from polyleaf import _core
+from polyleaf.model.leaf_kinds import LEAF_KINDS
 
-KINDS = ("dense", "sparse", "linear")
+KINDS = tuple(LEAF_KINDS)
 
 
 @settings(max_examples=120, deadline=None)

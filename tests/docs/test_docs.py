@@ -23,12 +23,14 @@ def code_of(page: Path) -> str:
     return "\n".join(lines)
 
 
-WITH_CODE = [page for page in sorted(PAGES.glob("*.md")) if code_of(page).strip()]
+WITH_CODE = [page for page in sorted(PAGES.rglob("*.md")) if code_of(page).strip()]
 
 
-@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", WITH_CODE, ids=lambda page: page.relative_to(PAGES).with_suffix("").as_posix()
+)
 def test_code_runs(page, tmp_path, monkeypatch):
-    if page.stem in NEEDS:
+    if page.parent == PAGES and page.stem in NEEDS:
         pytest.importorskip(NEEDS[page.stem])
     monkeypatch.chdir(tmp_path)
     exec(compile(code_of(page), str(page), "exec", dont_inherit=True), {"__name__": "__main__"})

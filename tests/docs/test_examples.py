@@ -25,6 +25,7 @@ SHOWS = {
     "cgb": lambda found: found["accuracy"] > 0.75,
     "custom_objective": lambda found: found["asymmetric"] < found["squared"] - 0.1,
     "early_stopping": lambda found: found["best"] + 20 < found["rounds"] + 1 <= 1000,
+    "explaining": lambda found: found["error"] < 1e-4 and found["for cooling"] < found["glazing for heating"],
     "extreme_labels": lambda found: (
         found["P@1"] > found["P@1 of the most frequent"] + 0.15 and found["nDCG@3"] > 0.7
     ),
@@ -34,10 +35,11 @@ SHOWS = {
         found["and layers boosted"] > found["vectors in the leaves"] + 0.01 > found["a tree per class"] + 0.1
     ),
     "linear_leaves": lambda found: found["linear"] < found["lines afterwards"] < found["constant"],
+    "looking": lambda found: found["least gained"] > 0.05 and found["outputs in the map"] == 6,
     "missing_targets": lambda found: found["ignored"] < min(found["rows dropped"], found["filled"]),
     "multilabel": lambda found: found["hamming"] < found["hamming of the majority"],
     "one_output_per_tree": lambda found: max(found.values()) < 3,
-    "quantiles": lambda found: 0.65 < found["inside"] < 0.95 and found["error"] < 0.25 * found["baseline"],
+    "quantiles": lambda found: 0.75 < found["inside"] < 0.85 and found["error"] < 0.25 * found["baseline"],
     "registered_objective": lambda found: found["too low at 0.9"] < found["too low at 0.5"] - 0.1,
     "sparse_features": lambda found: (
         found["accuracy"] > 0.9 and 20 * found["megabytes"] < found["dense megabytes"]

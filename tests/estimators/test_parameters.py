@@ -12,8 +12,10 @@ from sklearn.base import clone
 
 import polyleaf
 from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
+from polyleaf.objectives.base import is_built_in
+from polyleaf.objectives.registry import known
 from polyleaf.projections import Projector
-from polyleaf.settings import declaration, settings
+from polyleaf.settings import declaration, parameters, settings
 from polyleaf.settings.declaration import constraints, declarations
 from polyleaf.settings.parameters import ClassifierParameters, RegressorParameters
 from polyleaf.sketches import DEFAULT_DIM
@@ -33,13 +35,14 @@ PARTS = (
     settings.LinearLeaf,
 )
 RESOLVED = {"seed", "slope_lambda"}
-PREPARATION = {
-    "base_score", "callbacks", "categorical_features", "class_weight", "early_stopping_rounds", "eval_metric",
-    "huber_delta", "leaf", "max_bins", "missing_targets", "n_jobs", "normalize_targets", "objective",
-    "projection", "projection_dim", "quantile_alpha", "random_state", "scale_pos_weight", "softmax_curvature",
-    "tfidf", "tweedie_variance_power", "validation_fraction", "verbose", "warm_start",
+OF_OBJECTIVES = {name for cls in known().values() if is_built_in(cls) for name in cls.parameters} & set(EVERY)
+PREPARATION = OF_OBJECTIVES | {
+    "base_score", "calibrate_quantiles", "callbacks", "categorical_features", "class_weight",
+    "early_stopping_rounds", "eval_metric", "leaf", "max_bins", "missing_targets", "n_jobs",
+    "normalize_targets", "objective", "on_interrupt", "projection", "projection_dim", "random_state", "tfidf",
+    "validation_fraction", "verbose", "warm_start",
 }  # fmt: skip
-"""What estimators and the preparation of data read, and no part of a run."""
+"""What objectives, estimators and the preparation of data read, and no part of a run."""
 
 # Names that mean something else where they stand: the rows that thresholds are chosen from, the seed of that
 # draw, kinds of curvature of single losses, a recipe's own value, and values that make a part do nothing.
@@ -165,6 +168,12 @@ def test_the_docstring_has_the_everyday_parameters_first(estimator, declared):
 
 
 def test_texts_that_say_what_None_stands_for_are_true():
+    usual, counts = parameters.USUALLY, parameters.OF_COUNTS
+    text = f"None: {usual['learning_rate']}; {counts['learning_rate']} for counts"
+    assert text in EVERY["learning_rate"].text
+    assert f"None: {usual['colsample_bynode']}; all for counts" in EVERY["colsample_bynode"].text
+    assert counts["colsample_bynode"] == 1 and set(usual) == set(counts)
+    assert all(EVERY[name].default is None for name in usual)
     assert f"None: {DEFAULT_DIM}, and {LABEL_SKETCH_DIM} for" in EVERY["sketch_dim"].text
     assert f"None: {Projector.dim}." in EVERY["projection_dim"].text
     assert settings.DEFAULT_HISTOGRAM_MEMORY == 2**30 and "None: 1 GiB." in EVERY["histogram_memory"].text

@@ -1,6 +1,7 @@
 """Data is made ready: read once, rows held out by chance that is drawn in order."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
@@ -82,3 +83,13 @@ def test_rows_held_out_keep_the_shares_of_classes():
 
     PolyleafClassifier(**SMALL, validation_fraction=0.2, eval_metric=counts).fit(X, y)
     assert seen[0].tolist() == [8, 2, 2]
+
+
+def test_line_7_evaluation_targets_in_another_order_are_refused():
+    y = pd.DataFrame(Y, columns=["heat", "cold"])
+    model = PolyleafRegressor(**SMALL)
+    model.fit(X, y, eval_set=[(X, y)], sample_weight=y.abs())
+    with pytest.raises(ValueError, match=r"y of 'validation_0' .* another order, 'cold', 'heat'"):
+        model.fit(X, y, eval_set=[(X, y[["cold", "heat"]])])
+    with pytest.raises(ValueError, match=r"sample_weight of y .* another order"):
+        model.fit(X, y, sample_weight=y[["cold", "heat"]].abs())

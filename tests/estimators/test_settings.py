@@ -8,6 +8,7 @@ import pytest
 from layers import CLASSES, X
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
+from polyleaf.objectives import Poisson
 from polyleaf.settings import settings
 
 KINDS = ("auto", "none", "shared", "diagonal", "full", "block")
@@ -157,3 +158,29 @@ def test_a_thousand_outputs_are_too_many_for_full_curvature_of_few_rows():
         match=r"500500 numbers a row and need at least [4-9]\.\d GiB",
     ):
         PolyleafRegressor(n_estimators=1, curvature="full").fit(X[:60], y)
+
+
+# --- what None stands for ------------------------------------------------------------------------------
+
+
+def rate_and_features(estimator):
+    found = settings.settings_of(estimator, rounds=1, sparse_targets=False, seed=0, n_threads=1)
+    return found.run.learning_rate, found.growth.colsample_bynode
+
+
+@pytest.mark.parametrize("objective", ["poisson", "count:poisson", Poisson, Poisson(curvature="exact")])
+def test_what_is_left_open_goes_by_the_objective(objective):
+    """Issue 14, line 5: counts have defaults of their own."""
+    assert rate_and_features(PolyleafRegressor(objective=objective)) == (0.05, 1.0)
+    for other in ("squared_error", "tweedie", "gamma", lambda y, score: (score - y, y)):
+        assert rate_and_features(PolyleafRegressor(objective=other)) == (0.1, 0.5)
+    for other in ("auto", "softmax"):
+        assert rate_and_features(PolyleafClassifier(objective=other)) == (0.1, 0.5)
+
+
+@pytest.mark.parametrize("objective", ["poisson", "squared_error"])
+def test_what_is_set_stays(objective):
+    estimator = PolyleafRegressor(objective=objective, learning_rate=0.3, colsample_bynode=0.7)
+    assert rate_and_features(estimator) == (0.3, 0.7)
+    estimator = PolyleafRegressor(objective=objective, learning_rate=0.1)
+    assert rate_and_features(estimator)[0] == 0.1

@@ -48,7 +48,10 @@ def test_entries_stored_twice_are_added_or_refused():
         (np.empty((2, 0)), "needs a row and a column"),
         (sp.csr_matrix((1, 2**31)), "2147483648 columns; more than 2147483647"),
         (np.array([[1e39]]), "a number beyond float32"),
-        (stored([1, 1], [0, 7], [0, 1, 2], (2, 3)), "Row 1 of M stores column 7, outside 0 .. 2"),
+        (
+            stored([1, 1], [0, 7], [0, 1, 2], (2, 3)),
+            "M is no sound sparse matrix: it stores column 7, outside 0 .. 2",
+        ),
     ],
 )
 def test_what_is_refused(values, message):

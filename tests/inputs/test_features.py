@@ -147,7 +147,7 @@ def test_sparse_rows_outside_the_shape_are_refused():
     X = sp.csc_matrix(np.eye(3))
     X.indices[1] = 7
     X.has_canonical_format = True
-    with pytest.raises(ValueError, match="row index outside"):
+    with pytest.raises(ValueError, match="stores row 7, outside"):
         BinMapper().fit(as_features(X))
 
 

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import DataConversionWarning
 
-from polyleaf.inputs.targets import TargetEncoding, encode_classification, encode_regression
+from polyleaf.inputs.targets import TargetEncoding, encode_classification, encode_regression, encode_sparse
 
 NAN = np.nan
 
@@ -132,7 +132,7 @@ def test_series_and_their_missing_values():
         ([1.0, 1e300], {}, "too large"),
         ([0.0, 1e30], {}, "too large.*normalize_targets"),
         ([1.0, 1j], {}, "Complex"),
-        (["a", "b"], {}, "convert"),
+        (["a", "b"], {}, "PolyleafClassifier"),
         (None, {}, "requires y"),
         ([], {}, "0 sample"),
         (np.ones((3, 0)), {}, r"\(3, 0\)"),
@@ -277,7 +277,7 @@ def test_multilabel_with_missing_values():
         ([0, 1, 1], {"sample_weight": [0, 1, 1]}, "class"),
         ([0.1, 0.2, 0.3], {}, "Unknown label type"),
         ([0, NAN, 1], {}, "Input y contains NaN"),
-        (["a", None, "b"], {}, "NoneType"),
+        (["a", None, "b"], {}, "row 1 has no label"),
         (np.array([1, "a", 2], dtype=object), {}, "int, str"),
         ([[1, 2], [0, 1], [3, 1]], {}, "MultiLabelBinarizer"),
         ([[1], [1, 2], []], {}, "MultiLabelBinarizer"),
@@ -354,3 +354,54 @@ def test_labels_that_no_file_can_hold():
     encoding = encode_classification(np.array(["2020", "2021", "2022"], dtype="datetime64[Y]")).encoding
     with pytest.raises(ValueError, match="model file"):
         encoding.to_dict()
+
+
+# --- names of columns (issue 14, line 7) ---
+
+NAMED = pd.DataFrame({"a": [1.0, 2.0, 4.0], "b": [0.0, 8.0, 3.0]})
+FLAGS = pd.DataFrame({"a": [1, 0, 1], "b": [0, 0, 1]})
+
+
+@pytest.mark.parametrize("encode", [encode_regression, encode_classification, "sparse"])
+@pytest.mark.parametrize("frame", [lambda y: y, pl.DataFrame, pa.Table.from_pandas])
+def test_line_7_further_targets_have_the_columns_of_the_training_y_in_order(encode, frame):
+    if encode == "sparse":
+        data, encoding = FLAGS, encode_sparse(frame(FLAGS), kind="multilabel").encoding
+
+        def again(y):
+            return encode_sparse(frame(y), kind="multilabel", name="y of 'test'", like=encoding)
+    else:
+        data = NAMED if encode is encode_regression else FLAGS
+        encoding = encode(frame(data)).encoding
+
+        def again(y):
+            return encoding.encode(frame(y), name="y of 'test'")
+
+    again(data)
+    with pytest.raises(ValueError, match=r"columns of y of 'test' .* another order, 'b', 'a' for 'a', 'b'"):
+        again(data[["b", "a"]])
+    with pytest.raises(ValueError, match="y of 'test' has a column 'c', which the training y does not have"):
+        again(data.rename(columns={"b": "c"}))
+
+
+def test_line_7_columns_without_names_are_taken_in_order():
+    named, nameless = encode_regression(NAMED).encoding, encode_regression(NAMED.to_numpy()).encoding
+    numbered = encode_regression(pd.DataFrame(NAMED.to_numpy())).encoding
+    for encoding in (named, nameless, numbered):
+        for y in (NAMED.to_numpy(), pd.DataFrame(NAMED.to_numpy()), NAMED):
+            np.testing.assert_array_equal(encoding.encode(y).values, NAMED.to_numpy())
+
+
+@pytest.mark.parametrize("data", [NAMED, FLAGS])
+def test_line_7_weights_have_the_columns_of_y_in_order(data):
+    encode = encode_regression if data is NAMED else encode_classification
+    weights = pd.DataFrame({"a": [1.0, 2.0, 1.0], "b": [3.0, 1.0, 1.0]})
+    encoding = encode(data, weights).encoding
+    for names in (["b", "a"], ["a", "c"]):
+        swapped = weights.set_axis(names, axis=1)
+        with pytest.raises(ValueError, match="sample_weight of y"):
+            encode(data, swapped)
+        with pytest.raises(ValueError, match="sample_weight of y of 'test'"):
+            encoding.encode(data, swapped, name="y of 'test'")
+    own = encode(data, weights.add_prefix("weight of "))
+    np.testing.assert_array_equal(own.weight, weights.to_numpy())

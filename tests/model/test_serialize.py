@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 import stat
+import threading
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ from safetensors.numpy import load, save
 
 import polyleaf.model.serialize as serialize
 from polyleaf.model import Model
-from polyleaf.model.serialize import ModelFileError
+from polyleaf.model.leaf_kinds import LEAF_KINDS
+from polyleaf.model.serialize import FORMAT_VERSION, ModelFileError
 
 
 def with_entries(data, **entries):
@@ -62,10 +64,11 @@ def test_trees_are_a_few_flat_arrays(data):
 
 
 def test_a_file_has_the_oldest_version_that_can_hold_it():
-    for kinds, version in [(("dense",), 1), (("dense", "sparse"), 2), (("linear",), 2)]:
-        data = random_model(n_rounds=2, kinds=kinds).to_bytes()
-        assert about(data)["format_version"] == version
-        assert ("forest.leaf_kind" in load(data)) == (version == 2)
+    for name, kind in LEAF_KINDS.items():
+        for kinds in ((name,), ("dense", name)):
+            data = random_model(n_rounds=2, kinds=kinds).to_bytes()
+            assert about(data)["format_version"] == kind.since_version
+            assert ("forest.leaf_kind" in load(data)) == (kind.since_version > 1)
 
 
 @pytest.mark.parametrize("leaf_dtype", ["float16", "int8"])
@@ -85,7 +88,7 @@ def test_sparse_leaves_take_the_room_of_their_entries():
     assert values[0].size == 2 * 8 * 500 and values[1].size <= 2 * 8 * 5
 
 
-@pytest.mark.parametrize("version", range(1, serialize.FORMAT_VERSION + 1))
+@pytest.mark.parametrize("version", range(1, FORMAT_VERSION + 1))
 def test_files_of_every_version_load_and_predict_the_same(version):
     path = FILES / f"format-{version}.polyleaf"
     model = Model.load(path)
@@ -96,8 +99,9 @@ def test_files_of_every_version_load_and_predict_the_same(version):
 
 def test_newer_versions_are_refused(data, tmp_path):
     path = tmp_path / "m.polyleaf"
-    path.write_bytes(with_entries(data, format_version=3, polyleaf_version="9.1"))
-    expected = r"m\.polyleaf' cannot be loaded: it has version 3 of the format, .*9\.1.*Upgrade"
+    newer = FORMAT_VERSION + 1
+    path.write_bytes(with_entries(data, format_version=newer, polyleaf_version="9.1"))
+    expected = rf"m\.polyleaf' cannot be loaded: it has version {newer} of the format, .*9\.1.*Upgrade"
     with pytest.raises(ModelFileError, match=expected):
         Model.load(path)
     for version in (None, 0, -1, "1", [1]):
@@ -217,7 +221,7 @@ def test_hostile_content_that_is_well_formed(data):
         arrays["forest.entry"][:] = 7
 
     def unknown_kind(header, arrays):
-        arrays["forest.leaf_kind"][0] = 3
+        arrays["forest.leaf_kind"][0] = len(LEAF_KINDS)
 
     def kind_of_another(header, arrays):
         arrays["forest.leaf_kind"][:] = arrays["forest.leaf_kind"][::-1]
@@ -294,3 +298,31 @@ def test_saving_keeps_mode_and_link(model, tmp_path):
     random_model().save(link)
     assert link.is_symlink() and stat.S_IMODE(path.stat().st_mode) == 0o640
     assert Model.load(path).equals(random_model())
+
+
+def test_line_20_saving_does_not_replace_a_pipe(model, tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    read = []
+    reader = threading.Thread(target=lambda: read.append(path.read_bytes()))
+    reader.start()
+    model.save(path)
+    reader.join()
+    assert stat.S_ISFIFO(path.stat().st_mode) and read == [model.to_bytes()]
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
+def test_line_20_saving_does_not_replace_a_device(model, tmp_path):
+    path = tmp_path / "null"
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o600, os.stat("/dev/null").st_rdev)
+        path.write_bytes(b"x")
+    except (PermissionError, AttributeError):
+        pytest.skip("devices cannot be made here")
+    model.save(path)
+    assert stat.S_ISCHR(path.stat().st_mode)
+
+
+def test_a_folder_is_no_place_for_a_file(model, tmp_path):
+    with pytest.raises(IsADirectoryError):
+        model.save(tmp_path)

@@ -435,3 +435,25 @@ def test_the_loss_metric_of_built_in_objectives(data):
     model.set_params(objective=lambda y, z: (z - y, None))
     with pytest.raises(ValueError, match="returns derivatives only"):
         model.fit(X, Y, eval_set=[(X, Y)])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda y, z: 3.0, lambda y, z: (y * 2.0).sum(), lambda y, z: jnp.ones(len(y)) * y[:, 0]],
+)
+def test_line_15_a_loss_that_does_not_depend_on_the_scores_is_refused(data, function):
+    X, Y = data
+    with pytest.raises(ValueError, match="does not depend on the scores"):
+        PolyleafRegressor(objective=function, n_estimators=1).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda y: y, lambda y, z, extra: z - y, lambda y, z, extra, sample_weight: z - y],
+)
+def test_line_15_a_loss_of_another_signature_is_refused(data, function):
+    X, Y = data
+    with pytest.raises(
+        ValueError, match=r"two arguments, \(y_true, y_pred\).*<lambda>\(y.*functools.partial"
+    ):
+        PolyleafRegressor(objective=function, n_estimators=1).fit(X, Y)

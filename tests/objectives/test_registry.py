@@ -177,8 +177,8 @@ def test_own_loss_of_classes(tmp_path):
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
     np.testing.assert_allclose(loaded.predict_proba(X).sum(axis=1), 1)
     assert loaded.score(X, y) > 0.8 and set(loaded.predict(X)) <= set("abc")
-    with pytest.raises(ValueError, match="one of three classes or more"):
-        PolyleafClassifier(objective="own classes", **SMALL).fit(X, y == "a")
+    two = PolyleafClassifier(objective="own classes", **SMALL).fit(X, y == "a")
+    assert two.predict_proba(X).shape == (len(X), 2) and two.model_.n_outputs == 2
 
 
 def test_own_loss_of_labels(tmp_path):
@@ -225,7 +225,7 @@ def test_a_class_may_be_a_built_in_one_but_for_a_trait(tmp_path):
 
     X, Y = data()
     own = PolyleafRegressor(objective=Named(0.5), **SMALL).fit(X, Y, eval_set=[(X, Y)])
-    assert list(own.evals_result_["validation_0"]) == ["rmse"]
+    assert list(own.evals_result_["validation_0"]) == ["rmse", "relative_rmse"]
     built_in = PolyleafRegressor(objective="huber", huber_delta=0.5, **SMALL).fit(X, Y)
     np.testing.assert_array_equal(saved_and_loaded(own, tmp_path).predict(X), built_in.predict(X))
 

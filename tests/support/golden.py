@@ -151,6 +151,9 @@ CONFIGURATIONS = {
     # Objectives.
     "absolute error": regressor(values, objective="absolute_error"),
     "quantiles": regressor(one, objective="quantile", quantile_alpha=[0.125, 0.5, 0.875]),
+    "quantiles as they are": regressor(
+        one, objective="quantile", quantile_alpha=[0.125, 0.5, 0.875], calibrate_quantiles=False
+    ),
     "huber": regressor(values, objective="huber", huber_delta=0.75),
     "poisson": regressor(counts, objective="poisson"),
     "gamma": regressor(lambda: counts() + 1, objective="gamma"),
@@ -169,9 +172,9 @@ CONFIGURATIONS = {
         few_labels, **recipes.gbdt_sparse(exact=True) | PLAIN_FEATURES | SPARSE_LABELS
     ),
     "cgb": regressor(values, **recipes.cgb()),
-    "cgb, classes": classifier(classes, **recipes.cgb(classifier=True)),
+    "cgb, classes": classifier(classes, **recipes.cgb()),
     "tfbt": classifier(classes, **recipes.tfbt()),
-    "tfbt, values": regressor(values, **recipes.tfbt(classifier=False)),
+    "tfbt, values": regressor(values, **recipes.tfbt()),
     "tfbt_full": classifier(classes, **recipes.tfbt_full()),
     "samme": classifier(classes, **recipes.samme()),
     "gamble": classifier(classes, **recipes.gamble()),

@@ -10,7 +10,19 @@ ROOT = Path(__file__).parents[2]
 CORE = ROOT / "cpp"
 
 # A folder includes from itself and from those before it.
-FLOORS = ("base", "data", "channels", "scores", "grower", "leaves", "search", "losses", "sketch", "forest")
+FLOORS = (
+    "base",
+    "data",
+    "channels",
+    "scores",
+    "grower",
+    "leaves",
+    "search",
+    "losses",
+    "sketch",
+    "forest",
+    "explain",
+)
 
 # What a kernel may include: nothing of these leaves a template to the linker, which could carry AVX-512 code
 # onto a machine without it.

@@ -1,4 +1,4 @@
-"""The command line: ``polyleaf train | predict | evaluate | inspect | demo``, for people with a file.
+"""The command line: ``polyleaf train | predict | evaluate | explain | inspect | demo``, for a file.
 
 Owns options, messages and exit codes. Must not know formats (`readers`), the meaning of columns (`schema`),
 what becomes of files without columns (`label_commands`) or anything of training. Every error is one sentence
@@ -8,8 +8,8 @@ on the error stream and exit code 2; progress and remarks appear on a terminal o
 from __future__ import annotations
 
 import json
+import os
 import sys
-from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,6 +45,11 @@ _EXAMPLES = {
         "polyleaf predict new.txt --format xmc --model m --top 5 --out best.csv",
     ),
     "evaluate": ("polyleaf evaluate test.csv --model m", "polyleaf evaluate test.csv --model m --json"),
+    "explain": (
+        "polyleaf explain new.csv --model m --out contributions.parquet",
+        "polyleaf explain new.csv --model m --background houses.csv --outputs price",
+        "polyleaf explain test.csv --model m --importance",
+    ),
     "inspect": ("polyleaf inspect m", "polyleaf inspect m --tree 0", "polyleaf inspect m --json > m.json"),
     "demo": ("polyleaf demo", "polyleaf demo --quick --out /tmp/demo"),
 }
@@ -197,7 +202,7 @@ def train(
         _check_validation(validation, early_stopping)
         _check_writable(model)
         rows = label_commands.read_rows(file, label_names, threads)
-        params = _recipe(recipe or "gbdt_sparse", "multilabel") | params
+        params = _recipe(recipe or "gbdt_sparse") | params
         _check_parameters("multilabel", params)
         labeller = label_commands.train_labels(rows, validation, params, seed, threads)
         labeller.model_.metadata[_LABELS] = True
@@ -215,7 +220,8 @@ def train(
     made_categorical = choose_columns(table, categorical, "--categorical") if categorical else ()
     table = table.with_categorical([name for name in made_categorical if name not in targets])
     schema = Schema.of(table, targets, task, (*dropped, *weighted))
-    params = _recipe(recipe, schema.task) | params
+    schema.refuse_stray_text(table, made_categorical)
+    params = _recipe(recipe) | params
     estimator = _check_parameters(schema.task, params)(**params)
     training, watched = _split(table, validation, early_stopping, seed, format)
     _check_writable(model)
@@ -298,6 +304,54 @@ def evaluate(
     _print_scores(found, as_json)
 
 
+@app.command(epilog=_examples("explain"))
+def explain(
+    file: FileArgument,
+    model: ModelOption,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="CSV or Parquet file to write; by default CSV to the output."),
+    ] = None,
+    background: Annotated[
+        Path | None,
+        typer.Option(
+            help="File with rows that stand for what is usual; by default the training rows' counts."
+        ),
+    ] = None,
+    outputs: Annotated[
+        str | None,
+        typer.Option(help="Outputs to explain: names or numbers, separated by commas; by default all."),
+    ] = None,
+    importance: Annotated[
+        bool, typer.Option("--importance", help="Only how much each feature matters in the mean of all rows.")
+    ] = False,
+    threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
+    format: FormatOption = None,
+) -> None:
+    """Tell what each feature adds to the raw score of each row (Shapley's values)."""
+    from polyleaf.cli.contribution_files import ContributionWriter
+    from polyleaf.explain import in_chunks, mean_magnitude
+
+    if label_commands.holds_labels(file, format):
+        raise ReadError(
+            f"explain reads tables; for --format {label_commands.FORMAT} use shap_values in Python."
+        )
+    estimator, schema = _load(model, threads)
+    rows = _binned(schema, read_table(file, format), estimator, threads)
+    usual = (
+        None if background is None else _binned(schema, read_table(background, format), estimator, threads)
+    )
+    chosen = _outputs(outputs, estimator.model_)
+    chunks = in_chunks(estimator, rows, usual, chosen)
+    writer = ContributionWriter(estimator.model_, chosen, out, sys.stdout)
+    if importance:
+        writer.write_importance(mean_magnitude(chunks))
+    else:
+        writer.write(np.atleast_1d(estimator.shap_base_values(usual, chosen)), chunks)
+        if out is not None:
+            _remark(f"{_count(rows.n_rows, 'explanation')} written to {out}")
+
+
 @app.command(epilog=_examples("inspect"))
 def inspect(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model file.")],
@@ -370,9 +424,14 @@ def run(arguments: list[str]) -> int:
         return _complain(str(error) or type(error).__name__)
     except Exception as error:
         # Usage errors: their class moved between versions of typer, their method did not.
-        if not hasattr(error, "format_message"):
+        if hasattr(error, "format_message"):
+            return _complain(error.format_message())
+        if os.environ.get("POLYLEAF_TRACEBACK"):
             raise
-        return _complain(error.format_message())
+        return _complain(
+            f"this is a fault of ours, or of a damaged file ({type(error).__name__}: {error}). Set "
+            "POLYLEAF_TRACEBACK=1 to see where it happens."
+        )
 
 
 def _complain(message: str, code: int = 2) -> int:
@@ -416,16 +475,14 @@ def _parse_settings(settings: list[str]) -> dict[str, Any]:
     return parsed
 
 
-def _recipe(name: str | None, task: str) -> dict[str, Any]:
-    """The recipe's parameters, as it has them for the task."""
+def _recipe(name: str | None) -> dict[str, Any]:
+    """The recipe's parameters."""
     if name is None:
         return {}
     if name not in recipes.__all__:
         known = ", ".join(sorted(recipes.__all__))
         raise ReadError(f"--recipe: there is no recipe {name!r}; there are {known}.")
-    make = getattr(recipes, name)
-    asks = "classifier" in signature(make).parameters
-    return make(classifier=task != "regression") if asks else make()
+    return getattr(recipes, name)()
 
 
 def _check_parameters(task: str, params: dict[str, Any]) -> Any:
@@ -476,6 +533,15 @@ def _split(
 def _rounds(estimator: Any) -> int:
     best = getattr(estimator, "best_iteration_", None)
     return estimator.n_estimators if best is None else best + 1
+
+
+def _outputs(text: str | None, model: Any) -> list[str | int]:
+    """``"price,2"`` -> names, and numbers where no output has such a name; None: all."""
+    if text is None:
+        return list(range(model.n_outputs))
+    wanted = [name.strip() for name in text.split(",")]
+    names = model.output_names or ()
+    return [int(name) if name.isdecimal() and name not in names else name for name in wanted]
 
 
 # ---- models -----------------------------------------------------------------------------------------------

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from polyleaf.estimators.base import PolyleafEstimator, read_estimator
 from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.regressor import PolyleafRegressor
+from polyleaf.model.places import Source
 
 __all__ = ["PolyleafClassifier", "PolyleafRegressor", "load_model"]
 
@@ -16,8 +16,12 @@ _ESTIMATORS: dict[str, type[PolyleafEstimator]] = {
 }
 
 
-def load_model(path: str | os.PathLike[str]) -> Any:
+def load_model(path: Source) -> Any:
     """Read a fitted estimator from a file written by `save_model`.
+
+    Parameters
+    ----------
+    path : str, path, bytes or open binary file
 
     Returns
     -------

@@ -11,11 +11,11 @@ import copy
 import os
 import sys
 import textwrap
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Integral
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, overload
 
 import numpy as np
 import scipy.sparse
@@ -24,25 +24,31 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
+from polyleaf.estimators.intervals import forget
+from polyleaf.estimators.output import Library, as_table, check_library
+from polyleaf.explain.explained import Explained, in_chunks, mean_magnitude
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable
 from polyleaf.inputs.targets import Target, TargetEncoding, encode_sparse
 from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.model import Model, serialize
+from polyleaf.model.html import model_html
+from polyleaf.model.places import Destination, Source
 from polyleaf.model.predictor import Predictor
 from polyleaf.model.serialize import ModelFileError
 from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
 from polyleaf.projections import Projection
 from polyleaf.settings.declaration import numpydoc
+from polyleaf.settings.habits import explains_strangers, refuse_strangers
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.settings.settings import settings_of
 from polyleaf.threads import effective_threads
-from polyleaf.training.boosting import boost
+from polyleaf.training.boosting import Boosted, boost
+from polyleaf.training.calibration import Rates, level_shifts
 from polyleaf.training.prepare import (
     FeatureReader,
     Given,
     Seeds,
-    codes_of,
     evaluation_data,
     prepare,
     take_feature_names,
@@ -76,7 +82,7 @@ evals_result_ : dict
 evals_result_per_output_ : dict
     `{evaluation set: {metric: ndarray of shape (rounds, n_outputs)}}`, where there are several outputs and
     the metric means something for one of them alone.
-feature_importances_ : ndarray of shape (n_features_in_,)
+feature_importances_ : ndarray of shape (n_features,)
     Share of each feature in the total gain.
 """.strip("\n")
 
@@ -89,14 +95,24 @@ def document(cls: _Class) -> _Class:
     return cls
 
 
-class PolyleafEstimator(BaseEstimator, SharedParameters):
+class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     """What regressor and classifier have in common."""
 
     if TYPE_CHECKING:  # declared by each for itself
         objective: Any
 
+    def set_params(self, **parameters: Any) -> Self:
+        """Set parameters; those of other libraries are answered with what they are called here."""
+        names = [name.partition("__")[0] for name in parameters]
+        try:
+            refuse_strangers(f"{type(self).__name__}.set_params", names, self._get_param_names())
+        except TypeError as error:  # scikit-learn's tools expect the other
+            raise ValueError(str(error)) from None
+        return super().set_params(**parameters)
+
     # --- fit -----------------------------------------------------------------------------------------
 
+    @explains_strangers
     @_checks_parameters
     def fit(
         self,
@@ -135,7 +151,7 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
             One more evaluation set, called "validation".
         callbacks : list, optional
             On top of those of the constructor.
-        init_model : polyleaf.Model, fitted estimator, or path of a model file, optional
+        init_model : polyleaf.Model, fitted estimator, or path or content of a model file, optional
             Go on from this model: `n_estimators` more rounds. Its bins, labels and units are kept.
 
         Returns
@@ -146,6 +162,8 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
         ------
         ValueError
             Where data or parameters are not what they should be; the message says what and where.
+        KeyboardInterrupt
+            After Ctrl-C, as `on_interrupt` has it; the estimator is fitted with the rounds before it.
         """
         given = Given("training", X, y, sample_weight).completed()
         start, n_threads = self._starting_model(init_model), effective_threads(self.n_jobs)
@@ -158,29 +176,52 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
         further = evaluation_data(eval_set, eval_names, eval_sample_weight, X_val, y_val, sample_weight_val)
         ready = prepare(self, given, target, further, metrics, start, seeds, n_threads)
         target, encoding = ready.target, target.encoding
+        unit = _per_score(encoding.scale, objective), _per_score(encoding.offset, objective)
+        base_score = self._encoded_base_score(encoding, objective)
+        if start is not None:
+            start = start.copy()
+            start.set_unit(*unit)  # without the shifts of its quantiles
+            forget(start)
+        rates = Rates()
         with self._all_callbacks(callbacks, rounds, metrics if ready.eval_sets else []) as all_callbacks:
-            model, self.evals_result_, per_output = boost(
+            trained = boost(
                 ready.dataset,
                 target.values,
                 target.weight,
                 objective,
                 settings,
                 eval_sets=ready.eval_sets,
-                callbacks=all_callbacks,
+                callbacks=[*all_callbacks, rates],
                 init_model=start,
-                base_score=self._encoded_base_score(encoding, objective),
-                target_scale=_per_score(encoding.scale, objective),
-                target_offset=_per_score(encoding.offset, objective),
+                base_score=base_score,
+                target_scale=unit[0],
+                target_offset=unit[1],
                 output_names=self._score_names(encoding, objective),
                 projection=ready.projection,
                 metadata=self._metadata(encoding, ready.projection),
             )
-        self._adopt(model, encoding)
+        self._take(trained, encoding)
+        if self._is_calibrated(objective):
+            data = ready.dataset, target.values, target.weight, objective
+            n_rounds = self._rounds(None)[1]
+            trained.model.shift(level_shifts(*data, settings, rates, n_rounds, base_score))
+        return self
+
+    def _take(self, trained: Boosted, encoding: TargetEncoding) -> None:
+        """Take over what was trained, also where Ctrl-C has ended the training."""
+        self._adopt(trained.model, encoding)
+        self.evals_result_ = trained.evals_log
         self.evals_result_per_output_ = {
             name: {metric: np.array(rows) for metric, rows in metrics.items()}
-            for name, metrics in per_output.items()
+            for name, metrics in trained.outputs_log.items()
         }
-        return self
+        if trained.was_interrupted:
+            kept = (
+                f"Training was interrupted; the {trained.model.n_rounds} rounds that were complete are kept"
+            )
+            if self.on_interrupt == "raise":
+                raise KeyboardInterrupt(f'{kept} by the estimator (on_interrupt="keep" returns them).')
+            warnings.warn(f"{kept}.", stacklevel=3)
 
     def _starting_model(self, init_model: Any) -> Model | None:
         if init_model is None:
@@ -188,8 +229,8 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
         if isinstance(init_model, PolyleafEstimator):
             check_is_fitted(init_model)
             init_model = init_model.model_
-        elif isinstance(init_model, str | os.PathLike):
-            init_model = Model.load(Path(init_model))
+        elif isinstance(init_model, str | os.PathLike | bytes) or hasattr(init_model, "read"):
+            init_model = Model.load(init_model)
         if not isinstance(init_model, Model):
             raise TypeError(
                 "init_model must be a polyleaf.Model, a fitted estimator or the path of a model file, "
@@ -362,7 +403,7 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
             _check_input_names(names, model.projection.n_features)
             take_feature_names(estimator, model.projection.n_features, names)
         estimator._adopt(model, encoding)
-        estimator.evals_result_, estimator.evals_result_per_output_ = {}, {}
+        estimator.evals_result_, estimator.evals_result_per_output_ = model.evals_log, {}
         return estimator
 
     @classmethod
@@ -380,6 +421,24 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
             raise ValueError(
                 f"Targets of {encoding.n_outputs} outputs do not have the model's {model.n_outputs} scores."
             )
+
+    def _repr_html_inner(self) -> str:
+        return super()._repr_html_inner() + self._fitted_html()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] += self._fitted_html()
+        return bundle
+
+    def _fitted_html(self) -> str:
+        """What stands below scikit-learn's picture of the parameters: the model, and its first curve."""
+        if not hasattr(self, "model_"):
+            return ""
+        for of_set, metrics in self.evals_result_.items():
+            for metric, curve in metrics.items():
+                return model_html(self.model_, curve, f"{of_set}, {metric}")
+        return model_html(self.model_)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
@@ -414,15 +473,59 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
     def _raw(self, X: Any, iteration_range: tuple[int, int] | None) -> np.ndarray:
         """Raw scores (n_rows, n_scores), float64."""
         first, last = self._rounds(iteration_range)
-        if isinstance(X, Dataset):
-            codes = codes_of(X, self.model_.mapper)
-            return self.model_.raw_predict_codes(codes, first, last, self._n_threads(), X.features)
-        return self.model_.raw_predict(self._features(X), first, last, self._n_threads())
+        data = X if isinstance(X, Dataset) else self._features(X)
+        return self.model_.raw_predict(data, first, last, self._n_threads())
 
     def _staged_raw(self, X: Any, iteration_range: tuple[int, int] | None) -> Iterator[np.ndarray]:
         rounds = self._rounds(iteration_range)
         return self.model_.staged_raw(self._features(X), *rounds, self._n_threads())
 
+    def set_output(self, *, predict: Library = "default") -> Self:
+        """Choose what predictions of several columns come in.
+
+        Parameters
+        ----------
+        predict : {"default", "pandas", "polars", "pyarrow"}
+            What `predict`, `predict_proba`, `predict_log_proba`, `predict_raw` and `decision_function` give
+            where they have two dimensions: an array, or a table whose columns have the names of those of y,
+            or of the classes. Tables of pandas have the index of X.
+
+        Returns
+        -------
+        self
+        """
+        check_library(predict)
+        self._sklearn_output_config = {"predict": predict}  # which `clone` copies
+        return self
+
+    def _in_output(self, values: np.ndarray, names: Sequence[str], X: Any) -> Any:
+        library = getattr(self, "_sklearn_output_config", {}).get("predict", "default")
+        return as_table(library, values, names, X)
+
+    def _names_of_scores(self) -> list[str]:
+        return [self.model_.output_name(i) for i in range(self.model_.n_outputs)]
+
+    @explains_strangers
+    def predict_raw(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:
+        """Raw scores: base score and leaves, before the objective's link makes predictions of them.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+        iteration_range : (int, int), optional
+            As in `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,), or (n_rows, n_scores); float64
+            One-dimensional where there is one score, and y had one dimension. Logarithms of means for
+            "poisson", "gamma" and "tweedie", log-odds for "logistic", in the unit of y without a link.
+        """
+        raw = self._raw(X, iteration_range)
+        flat = self._encoding.one_dimensional and raw.shape[1] == 1
+        return raw[:, 0] if flat else self._in_output(raw, self._names_of_scores(), X)
+
+    @explains_strangers
     def predict(
         self, X: Any, *, iteration_range: tuple[int, int] | None = None, sparse: bool = False
     ) -> np.ndarray | scipy.sparse.csr_matrix:
@@ -442,11 +545,21 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
         -------
         ndarray of shape (n_rows,), or (n_rows, n_outputs) where y had two dimensions
             Regression: float64. Classification: labels; multi-label: int64 indicators. With `sparse` a
-            csr_matrix of the same values.
+            csr_matrix of the same values. Tables as `set_output` has it.
         """
         if sparse:
             return self._sparse_prediction(X, iteration_range)
-        return self._prediction(self._raw(X, iteration_range))
+        predicted = self._prediction(self._raw(X, iteration_range))
+        return self._in_output(predicted, self._names_of_scores(), X)
+
+    def _to_score(self, X: Any, y: Any, sample_weight: Any) -> tuple[Target, np.ndarray]:
+        """y as training reads it, in its own unit, and what is predicted for X, (n_rows, n_outputs)."""
+        check_is_fitted(self)
+        target = self._encoding.encode(y, sample_weight, normalized=False)
+        predicted = self._prediction(self._raw(X, None))
+        if target.n_rows != len(predicted):
+            raise ValueError(f"X has {len(predicted)} rows, y has {target.n_rows}.")
+        return target, predicted.reshape(target.n_rows, -1)
 
     def predictor(
         self, method: Literal["predict", "predict_proba", "decision_function"] = "predict", n_threads: int = 1
@@ -585,56 +698,104 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
         return gains / total if total > 0 else gains
 
     def feature_importance(
-        self, kind: Literal["gain", "split", "cover"] = "gain", per_output: bool = False
+        self,
+        kind: Literal["gain", "split", "cover", "shap"] = "gain",
+        per_output: bool = False,
+        X: Any = None,
     ) -> np.ndarray:
-        """What each feature does in the splits of all trees: sums, not normalised.
+        """What each feature does in the splits of all trees (sums, not normalised), or to raw scores.
 
         Parameters
         ----------
-        kind : {"gain", "split", "cover"}
-            Gain averaged over outputs; number of splits; summed curvature of the rows they split.
+        kind : {"gain", "split", "cover", "shap"}
+            Gain averaged over outputs; number of splits; summed curvature of the rows they split; mean
+            magnitude of the contributions (`shap_values`) to the raw scores of the rows of X.
         per_output : bool
-            Gains of each output for itself ("gain" only).
+            Each output for itself ("gain" and "shap" only).
+        X : array, sparse matrix, table or Dataset of shape (n_rows, n_features), optional
+            "shap" only: the rows, of a test set say.
 
         Returns
         -------
         ndarray of shape (n_features,), or (n_outputs, n_features); float64
         """
         check_is_fitted(self)
+        if kind == "shap":
+            if X is None:
+                raise ValueError("Importance of kind='shap' is that for some rows: pass them as X.")
+            magnitude = mean_magnitude(in_chunks(self, X))
+            return magnitude if per_output else magnitude.mean(axis=0)
         return self.model_.feature_importance(kind, per_output)
 
     # --- files ---------------------------------------------------------------------------------------
 
+    @overload
     def save_model(
-        self, path: str | os.PathLike[str], *, leaf_dtype: str = "float32", statistics: bool = True
-    ) -> None:
+        self, path: Destination, *, leaf_dtype: str = ..., statistics: bool = ..., best_only: bool = ...
+    ) -> None: ...
+
+    @overload
+    def save_model(
+        self, path: None = ..., *, leaf_dtype: str = ..., statistics: bool = ..., best_only: bool = ...
+    ) -> bytes: ...
+
+    def save_model(
+        self,
+        path: Destination | None = None,
+        *,
+        leaf_dtype: str = "float32",
+        statistics: bool = True,
+        best_only: bool = False,
+    ) -> bytes | None:
         """Write the model to a file that cannot run code, for `load_model`.
 
-        The file has the forest, the bins, labels and units, and those parameters of the estimator that are
-        plain values. Written beside and renamed: an old file stays whole until the new one is.
+        The file has the forest, the bins, labels and units, `evals_result_`, and those parameters of the
+        estimator that are plain values. Written beside and renamed: an old file stays whole until the new
+        one is.
 
         Parameters
         ----------
-        path : str or path
+        path : str, path or open binary file, optional
+            None: the content is returned instead. Not a name that ends in ".json", which the file is not.
         leaf_dtype : {"float32", "float16", "int8"}
             Leaf values as they are, or rounded; :func:`polyleaf.inspect.leaf_dtype_report` measures what that
             saves and costs.
         statistics : bool
             False leaves out gains, numbers of rows and curvatures of the nodes, which importances need and
             predictions do not.
+        best_only : bool
+            After early stopping, leave out the rounds after the best one: what is predicted by default stays.
+
+        Returns
+        -------
+        bytes or None
 
         Raises
         ------
+        OSError
+            When the file cannot be written.
         ValueError
-            When class labels are neither strings, numbers nor booleans, or leaf values do not fit
-            `leaf_dtype`.
+            When class labels are neither strings, numbers nor booleans, leaf values do not fit `leaf_dtype`,
+            or the name is one of another format.
         """
         check_is_fitted(self)
-        self.model_.save(Path(path), leaf_dtype, statistics)
+        model, best = self.model_, self.model_.best_iteration
+        if best_only and best is not None:
+            model = model.copy()
+            model.truncate(best + 1)
+        data = model.to_bytes(leaf_dtype, statistics, self.evals_result_)
+        if path is None:
+            return data
+        serialize.write(path, data)
+        return None
 
     @classmethod
-    def load_model(cls, path: str | os.PathLike[str]) -> Self:
+    def load_model(cls, path: Source) -> Self:
         """Read a fitted estimator of this class from a file.
+
+        Parameters
+        ----------
+        path : str, path, bytes or open binary file
 
         Raises
         ------
@@ -660,6 +821,10 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
     def _make_objective(self, encoding: TargetEncoding, sparse: bool) -> Objective:
         raise NotImplementedError
 
+    def _is_calibrated(self, objective: Objective) -> bool:
+        """Whether what is learned is quantiles, which are to be moved to their levels."""
+        return False
+
     def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str] | None:
         raise NotImplementedError
 
@@ -667,7 +832,7 @@ class PolyleafEstimator(BaseEstimator, SharedParameters):
         raise NotImplementedError
 
 
-def read_estimator(path: str | os.PathLike[str], classes: Mapping[str, type[_Estimator]]) -> _Estimator:
+def read_estimator(path: Source, classes: Mapping[str, type[_Estimator]]) -> _Estimator:
     """The fitted estimator of a file: one of these classes, by name.
 
     Raises

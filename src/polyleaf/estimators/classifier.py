@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, TypeVar
+from types import MethodType
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.estimators.base import PolyleafEstimator, document
 from polyleaf.inputs.targets import Target, TargetEncoding, encode_classification
+from polyleaf.metrics.estimator_scores import subset_accuracy
 from polyleaf.model import Model
-from polyleaf.objectives import Objective, automatic_name, objective_class
+from polyleaf.objectives import Custom, Objective, automatic_name, objective_class
 from polyleaf.settings.declaration import constraints
+from polyleaf.settings.habits import explains_strangers
 from polyleaf.settings.parameters import ClassifierParameters
 
 __all__ = ["PolyleafClassifier"]
@@ -22,19 +25,42 @@ __all__ = ["PolyleafClassifier"]
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
-def _gives_probabilities(estimator: PolyleafClassifier) -> bool:
-    if hasattr(estimator, "model_"):
-        return estimator.model_.objective.probabilities
-    if estimator.objective == "auto":
-        return True
+def _why_no_probabilities(estimator: PolyleafClassifier) -> str:
+    """What keeps the objective from giving probabilities; empty where it gives them."""
+    chosen: Any = estimator.model_.objective if hasattr(estimator, "model_") else estimator.objective
     try:
-        return objective_class(estimator.objective).probabilities
+        cls = None if isinstance(chosen, str) and chosen == "auto" else objective_class(chosen)
     except ValueError:  # `fit` will say what is wrong
-        return True
+        return ""
+    if cls is None or cls.probabilities:
+        return ""
+    if cls is Custom:
+        return (
+            "a custom objective has no link from scores to probabilities: decision_function gives its raw "
+            "scores. An Objective class of your own may have one (docs/objectives.md)."
+        )
+    return f"the scores of objective {cls.name!r} are no probabilities: decision_function gives them."
+
+
+class _WhereThereAreProbabilities:
+    """A method that exists where the objective gives probabilities, and says why where it does not."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._method = method
+        self.__doc__ = method.__doc__
+
+    def __get__(self, estimator: PolyleafClassifier | None, owner: type) -> Any:
+        if estimator is None:
+            return self._method
+        why = _why_no_probabilities(estimator)
+        if why:
+            name = self._method.__name__
+            raise AttributeError(f"This {owner.__name__} has no {name!r}: {why}")
+        return MethodType(self._method, estimator)
 
 
 # Typed, so that what these methods return is known to whoever checks types.
-_where_there_are_probabilities: Callable[[_Method], _Method] = available_if(_gives_probabilities)
+_where_there_are_probabilities: Callable[[_Method], _Method] = cast(Any, _WhereThereAreProbabilities)
 
 
 @document
@@ -81,6 +107,7 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
             class_weight=self.class_weight,
             missing=self.missing_targets,
             one_vs_rest="labels" in kinds and "classes" not in kinds,
+            two_scores=self.objective != "auto" and "labels" not in kinds,
             like=None if start is None else TargetEncoding.from_dict(start.metadata, start.n_outputs),
         )
         return target
@@ -91,14 +118,9 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
         if not {"labels", "classes"} & set(cls.target_kinds):
             raise ValueError(f"objective={cls.name!r} is for numbers: use PolyleafRegressor.")
         if encoding.kind != "multiclass" and "labels" not in cls.target_kinds:
-            what = (
-                "y has two classes"
-                if encoding.kind == "binary"
-                else "a multi-label y has several labels per row"
-            )
             raise ValueError(
-                f"objective={cls.name!r} picks one of three classes or more, but {what}: "
-                f'use "{automatic_name(encoding.kind, sparse=False)}".'
+                f"objective={cls.name!r} picks one of several classes, but a multi-label y has several "
+                f'labels per row: use "{automatic_name(encoding.kind, sparse=False)}".'
             )
         if self.scale_pos_weight is not None and (
             "scale_pos_weight" not in cls.parameters or encoding.kind == "multiclass"
@@ -128,24 +150,30 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
         ids = raw.argmax(axis=1) if raw.shape[1] > 1 else (raw[:, 0] > 0).astype(np.intp)
         return self.classes_[ids]
 
+    @explains_strangers
     def decision_function(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:
         """Raw scores: a row belongs to the class of the largest, a label holds where its score is above 0.
 
         Returns
         -------
         ndarray of shape (n_rows, n_classes or n_labels), or (n_rows,) for two classes; float64
-            For two classes the score of the second: above 0 where it is the likelier.
+            For two classes the score of the second: above 0 where it is the likelier. (Of an objective that
+            scores both, how much higher it is.)
         """
-        return self._decision(self._raw(X, iteration_range))
+        found = self._decision(self._raw(X, iteration_range))
+        return found if found.ndim == 1 else self._in_output(found, self._names_of_scores(), X)
 
     def _decision(self, raw: np.ndarray) -> np.ndarray:
-        return raw[:, 0] if self._encoding.kind == "binary" else raw
+        if self._encoding.kind == "multilabel" or len(self.classes_) > 2:
+            return raw
+        return raw[:, 0] if raw.shape[1] == 1 else raw[:, 1] - raw[:, 0]
 
     def _finishes(self) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
         found = super()._finishes() | {"decision_function": self._decision}
-        return found | ({"predict_proba": self._probabilities} if _gives_probabilities(self) else {})
+        return found | ({} if _why_no_probabilities(self) else {"predict_proba": self._probabilities})
 
     @_where_there_are_probabilities
+    @explains_strangers
     def predict_proba(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:
         """Probabilities.
 
@@ -155,7 +183,21 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
             Columns in order of `classes_`; they sum to 1 for classes. Multi-label: the probability that
             each label holds.
         """
-        return self._probabilities(self._raw(X, iteration_range))
+        return self._in_output(
+            self._probabilities(self._raw(X, iteration_range)), self._names_of_classes(), X
+        )
+
+    def _names_of_classes(self) -> list[str]:
+        if self._encoding.kind == "multilabel":
+            return self._names_of_scores()
+        return [str(label) for label in self.classes_.tolist()]
+
+    @_where_there_are_probabilities
+    def predict_log_proba(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:
+        """Natural logarithms of `predict_proba`, in its shape; -inf where a probability is 0."""
+        with np.errstate(divide="ignore"):
+            logarithms = np.log(self._probabilities(self._raw(X, iteration_range)))
+        return self._in_output(logarithms, self._names_of_classes(), X)
 
     @_where_there_are_probabilities
     def staged_predict_proba(
@@ -172,6 +214,27 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
             total = p.sum(axis=1, keepdims=True)
             return np.divide(p, total, out=np.full_like(p, 1.0 / p.shape[1]), where=total > 0)
         return p
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy; multi-label: the share of rows that are right in every label that is known.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+        y : array-like of shape (n_rows,), or indicator matrix (n_rows, n_labels)
+            Of labels, with `missing_targets="ignore"`, NaN is a label that does not count.
+        sample_weight : array-like of shape (n_rows,), or (n_rows, n_labels) for multi-label, optional
+            A row weighs what its known labels do on average.
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        if self._encoding.kind != "multilabel":
+            return super().score(X, y, sample_weight)
+        target, predicted = self._to_score(X, y, sample_weight)
+        return subset_accuracy(target.values, predicted, target.weight)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

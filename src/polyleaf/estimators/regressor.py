@@ -6,11 +6,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.metrics import d2_pinball_score, r2_score
 
 from polyleaf.estimators.base import PolyleafEstimator, document
+from polyleaf.estimators.intervals import PredictsIntervals
 from polyleaf.inputs.targets import Target, TargetEncoding, encode_regression
 from polyleaf.inputs.units import Normalize
+from polyleaf.metrics.estimator_scores import pinball_explained, r2_of_outputs
 from polyleaf.model import Model
 from polyleaf.objectives import Objective, objective_class
 from polyleaf.settings.declaration import constraints
@@ -20,7 +21,7 @@ __all__ = ["PolyleafRegressor"]
 
 
 @document
-class PolyleafRegressor(RegressorMixin, PolyleafEstimator, RegressorParameters):
+class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, RegressorParameters):
     """Gradient boosted trees for one or many numbers.
 
     {parameters}
@@ -58,7 +59,7 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, RegressorParameters):
         return encode_regression(y, sample_weight, missing=self.missing_targets, normalize=self._normalize())
 
     def _normalize(self) -> Normalize:
-        """`normalize_targets`; "auto" means something only where large outputs take splits from small ones."""
+        """`normalize_targets`; "auto" matters only where large outputs take splits from small ones."""
         one_tree = self.multi_strategy == "multi_output_tree"
         matters = one_tree and objective_class(self.objective).has_unit
         return matters and "auto" if self.normalize_targets == "auto" else self.normalize_targets
@@ -68,6 +69,9 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, RegressorParameters):
             name = objective_class(self.objective).name
             raise ValueError(f"objective={name!r} is for classes: use PolyleafClassifier.")
         return self._made_objective(self.objective, None)
+
+    def _is_calibrated(self, objective: Objective) -> bool:
+        return self.calibrate_quantiles and any(level != 0.5 for level in objective.levels)
 
     def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str] | None:
         names = encoding.output_names
@@ -89,18 +93,23 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, RegressorParameters):
         """Coefficient of determination R2, the mean over outputs.
 
         With several quantiles per output: the share of the pinball loss explained (D2), the mean over levels.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+        y : array-like of shape (n_rows,) or (n_rows, n_outputs)
+            With `missing_targets="ignore"` NaN is a value that does not count.
+        sample_weight : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
+
+        Returns
+        -------
+        float
         """
-        predicted = self.predict(X)
+        target, predicted = self._to_score(X, y, sample_weight)
         levels = self.model_.objective.levels
         if len(levels) < 2:
-            return float(r2_score(y, predicted, sample_weight=sample_weight))
-        scores = [
-            d2_pinball_score(
-                y, predicted[:, i :: len(levels)].reshape(np.shape(y)), sample_weight=sample_weight, alpha=a
-            )
-            for i, a in enumerate(levels)
-        ]
-        return float(np.mean(scores))
+            return r2_of_outputs(target.values, predicted, target.weight)
+        return pinball_explained(target.values, predicted, levels, target.weight)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -199,6 +199,7 @@ def read_sparse_matrix(path: str | Path, *, n_threads: int = 1) -> sp.csr_matrix
         text = read_bytes(path)
         (n, d), body = _header(text, ("rows", "columns"))
         _, _, indptr, indices, data = _parse(body, "pairs", d, 0, 2, n_threads)
+        _check_believable(d, len(indices), "columns")
         return _csr(indptr, indices, data, _check_rows(indptr, n), d)
 
 
@@ -282,6 +283,8 @@ def _read_xmc(text: np.ndarray, n_threads: int) -> tuple[sp.csr_matrix, sp.csr_m
     (n, d, n_labels), body = _header(text, ("rows", "features", "labels"))
     label_indptr, labels, indptr, indices, data = _parse(body, "labelled", d, n_labels, 2, n_threads)
     _check_rows(label_indptr + indptr, n)
+    for noun, count in (("features", d), ("labels", n_labels)):
+        _check_believable(count, len(indices) + len(labels), noun)
     Y = _csr(label_indptr, labels, np.ones(len(labels), np.float32), n, n_labels)
     return _csr(indptr, indices, data, n, d), Y
 
@@ -300,15 +303,29 @@ def _read_libsvm(
             row = int(np.searchsorted(indptr, np.argmax(indices == 0), side="right"))
             raise ReadError(f"row {row} has feature 0, but features are said to be counted from 1.")
         indices -= 1
-    n_features = _width(indices, n_features, "feature")
-    n_labels = _width(labels, n_labels, "label")
+    n_stored = len(indices) + len(labels)
+    n_features = _width(indices, n_features, n_stored, "feature")
+    n_labels = _width(labels, n_labels, n_stored, "label")
     Y = _csr(label_indptr, labels, np.ones(len(labels), np.float32), n, n_labels)
     return _csr(indptr, indices, data, n, n_features), Y
 
 
-def _width(indices: np.ndarray, wanted: int | None, noun: str) -> int:
+# Columns that are believed of any file, and for each entry that is stored: some memory is spent on each.
+_COLUMNS, _COLUMNS_AN_ENTRY = 1 << 24, 64
+
+
+def _check_believable(count: int, n_stored: int, nouns: str) -> None:
+    if count > _COLUMNS + _COLUMNS_AN_ENTRY * n_stored:
+        raise ReadError(
+            f"it has {count} {nouns} for the {n_stored} entries that it stores, more than {_COLUMNS} and "
+            f"{_COLUMNS_AN_ENTRY} an entry: number the {nouns} anew."
+        )
+
+
+def _width(indices: np.ndarray, wanted: int | None, n_stored: int, noun: str) -> int:
     needed = int(np.max(indices, initial=-1)) + 1
     if wanted is None:
+        _check_believable(needed, n_stored, f"{noun}s")
         return needed
     if needed > wanted:
         raise ReadError(

@@ -1,7 +1,7 @@
 """Opening files, compressed or not: which format a name tells, text and bytes to read, lines of CSV to write.
 
-Owns endings, ``.gz`` and ``.bz2``, text as UTF-8, and errors that say which file they are about. Must not
-know what a format means (`readers`, `arff`, `multilabel`), nor models.
+Owns endings, ``.gz`` and ``.bz2``, standard input, encodings, and errors that say which file they are about.
+Must not know what a format means (`readers`, `arff`, `multilabel`), nor models.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import bz2
 import csv
 import gzip
+import shutil
 import sys
+import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,9 +21,12 @@ from typing import IO, Any, TextIO
 import numpy as np
 
 __all__ = [
+    "STANDARD_INPUT",
+    "UTF_8",
     "ReadError",
     "ending_of",
     "format_of",
+    "on_disk",
     "open_bytes_to_write",
     "open_text",
     "read_bytes",
@@ -31,6 +36,9 @@ __all__ = [
 ]
 
 _COMPRESSED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
+
+
+UTF_8 = "utf-8-sig"
 
 
 class ReadError(ValueError):
@@ -87,18 +95,44 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as error:
-        raise ReadError(f"{path} is not UTF-8 text (byte {error.start}); convert it first.") from error
+        kind = "UTF-8" if error.encoding in ("utf-8", "utf8", UTF_8) else error.encoding
+        raise ReadError(f"{path} is not {kind} text (byte {error.start}); convert it first.") from error
     except (OSError, EOFError, zlib.error) as error:
         raise ReadError(f"{path} cannot be read: {error}.") from error
     except ValueError as error:
         message = str(error)
         raise ReadError(message if str(path) in message else f"{path}: {message}") from error
+    except (MemoryError, ImportError):
+        raise
+    except Exception as error:  # whatever a library below makes of a damaged file
+        raise ReadError(
+            f"{path} is damaged or of another format ({type(error).__name__}: {error})."
+        ) from error
 
 
-def open_text(path: Path) -> TextIO:
-    """A file as UTF-8 text, its line ends as they are, a byte order mark taken off."""
+def open_text(path: Path, encoding: str = UTF_8) -> TextIO:
+    """A file as text, its line ends as they are, a byte order mark taken off."""
     opened = _COMPRESSED.get(path.suffix.lower(), open)
-    return opened(path, "rt", encoding="utf-8-sig", newline="")
+    return opened(path, "rt", encoding=encoding, newline="")
+
+
+STANDARD_INPUT = Path("-")
+
+
+@contextmanager
+def on_disk(path: Path, ending: str) -> Iterator[Path]:
+    """The file, or what standard input holds as one of this ending: readers go over it more than once."""
+    if path != STANDARD_INPUT:
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / f"standard input{ending}"
+        with open(copy, "wb") as out:
+            shutil.copyfileobj(sys.stdin.buffer, out)
+        try:
+            yield copy
+        except ReadError as error:
+            raise ReadError(str(error).replace(str(copy), "standard input")) from error
 
 
 def read_bytes(path: Path) -> np.ndarray:

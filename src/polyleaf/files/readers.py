@@ -7,10 +7,11 @@ makes CSV faster.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -20,10 +21,19 @@ import numpy as np
 import scipy.sparse as sp
 
 from polyleaf.files.arff import read_arff
-from polyleaf.files.opening import ReadError, format_of, open_text, reading, require_file
+from polyleaf.files.opening import (
+    STANDARD_INPUT,
+    UTF_8,
+    ReadError,
+    format_of,
+    on_disk,
+    open_text,
+    reading,
+    require_file,
+)
 from polyleaf.files.table import CHUNK_ROWS, MISSING, Table, assemble, to_categories, to_numbers, to_texts
 
-__all__ = ["FORMATS", "ReadError", "Table", "read_table"]
+__all__ = ["FORMATS", "CsvStyle", "ReadError", "Table", "read_table"]
 
 FORMATS = {
     "csv": (".csv", ".tsv", ".txt"),
@@ -35,7 +45,40 @@ FORMATS = {
 """Format -> the endings by which a file is recognised (a further ``.gz`` or ``.bz2`` is taken off first)."""
 
 
-def read_table(path: str | Path, format: str | None = None) -> Table:
+@dataclass(frozen=True)
+class CsvStyle:
+    """What a CSV file does not say of itself.
+
+    Attributes
+    ----------
+    header : bool or None
+        Whether the first line names the columns; None: unless it holds nothing but numbers.
+    separator : str or None
+        One character between cells; None: that of ``, ; tab |`` that the first line has most of.
+    decimal : str
+        The decimal point of numbers: "." or ",".
+    encoding : str
+    """
+
+    header: bool | None = None
+    separator: str | None = None
+    decimal: str = "."
+    encoding: str = UTF_8
+
+    def __post_init__(self) -> None:
+        if self.separator is not None and (len(self.separator) != 1 or self.separator in '\r\n"'):
+            raise ReadError(f"A separator is one character, such as ; or tab, not {self.separator!r}.")
+        if self.decimal not in (".", ",") or self.decimal == self.separator:
+            raise ReadError(f"The decimal point is . or , and not the separator, not {self.decimal!r}.")
+        try:
+            codecs.lookup(self.encoding)
+        except LookupError:
+            raise ReadError(
+                f"There is no encoding {self.encoding!r}; utf-8, latin-1 and cp1252 are."
+            ) from None
+
+
+def read_table(path: str | Path, format: str | None = None, csv_style: CsvStyle | None = None) -> Table:
     """Read a data file.
 
     Text columns and ARFF nominal attributes come out as categories, everything else as numbers. A CSV file
@@ -46,9 +89,12 @@ def read_table(path: str | Path, format: str | None = None) -> Table:
     Parameters
     ----------
     path : str or Path
-        The file; text files may be compressed (``.gz``, ``.bz2``).
+        The file; text files may be compressed (``.gz``, ``.bz2``). "-" is standard input, CSV unless `format`
+        says otherwise.
     format : {"csv", "parquet", "arrow", "arff", "libsvm"}, optional
         By default the file's ending decides.
+    csv_style : CsvStyle, optional
+        Of a CSV file: header, separator, decimal point and encoding.
 
     Returns
     -------
@@ -60,12 +106,15 @@ def read_table(path: str | Path, format: str | None = None) -> Table:
         When the file is missing, not of its format, empty, or needs an extra that is not installed.
     """
     path = Path(path)
-    require_file(path)
-    read = _READERS[format_of(path, FORMATS, format)]
-    with reading(path):
-        table = read(path)
-    if table.n_rows == 0:
-        raise ReadError(f"{path} has no rows.")
+    if path == STANDARD_INPUT:
+        format = format or "csv"
+    with on_disk(path, "") as file:
+        require_file(file)
+        known = format_of(file, FORMATS, format)
+        with reading(file):
+            table = _read_csv(file, csv_style or CsvStyle()) if known == "csv" else _READERS[known](file)
+        if table.n_rows == 0:
+            raise ReadError(f"{file} has no rows.")
     return table
 
 
@@ -79,26 +128,36 @@ class _CsvLayout:
     delimiter: str
     names: tuple[str, ...]
     has_header: bool
+    decimal: str
+    encoding: str
+
+    def numbers(self, cells: Sequence[str]) -> np.ndarray | None:
+        """As `to_numbers`, of cells with this decimal point."""
+        return to_numbers(
+            cells if self.decimal == "." else [cell.replace(self.decimal, ".") for cell in cells]
+        )
 
 
-def _csv_layout(path: Path) -> _CsvLayout:
-    with open_text(path) as stream:
+def _csv_layout(path: Path, style: CsvStyle) -> _CsvLayout:
+    with open_text(path, style.encoding) as stream:
         first = stream.readline()
     if not first.strip():
         raise ReadError("the first line is empty; a CSV file starts with its column names.")
     unquoted = re.sub(r'"[^"]*"', "", first)
-    delimiter = max(",;\t|", key=unquoted.count)
-    with open_text(path) as stream:
+    delimiter = style.separator or max(",;\t|".replace(style.decimal, ""), key=unquoted.count)
+    with open_text(path, style.encoding) as stream:
         cells = next(csv.reader(stream, delimiter=delimiter))
-    if all(cell.strip() and to_numbers([cell]) is not None for cell in cells):
-        return _CsvLayout(delimiter, tuple(f"c{i}" for i in range(len(cells))), has_header=False)
+    layout = _CsvLayout(delimiter, (), False, style.decimal, style.encoding)
+    is_numeric = all(cell.strip() and layout.numbers([cell]) is not None for cell in cells)
+    if style.header is False or (style.header is None and is_numeric):
+        return replace(layout, names=tuple(f"c{i}" for i in range(len(cells))))
     names = tuple(cell.strip() or f"c{i}" for i, cell in enumerate(cells))
-    return _CsvLayout(delimiter, names, has_header=True)
+    return replace(layout, names=names, has_header=True)
 
 
-def _read_csv(path: Path) -> Table:
-    layout = _csv_layout(path)
-    if find_spec("pyarrow") is not None:
+def _read_csv(path: Path, style: CsvStyle) -> Table:
+    layout = _csv_layout(path, style)
+    if find_spec("pyarrow") is not None and (style.decimal, style.encoding) == (".", UTF_8):
         table = _read_csv_arrow(path, layout)
         if table is not None:
             return table
@@ -136,11 +195,11 @@ def _read_csv_plain(path: Path, layout: _CsvLayout) -> Table:
     while True:
         chunks: list[list] = [[] for _ in range(width)]
         again = False
-        with open_text(path) as stream:
+        with open_text(path, layout.encoding) as stream:
             rows = _csv_rows(stream, layout)
             while chunk := list(islice(rows, CHUNK_ROWS)):
                 for i, cells in enumerate(zip(*chunk, strict=True)):
-                    numbers = None if is_text[i] else to_numbers(cells)
+                    numbers = None if is_text[i] else layout.numbers(cells)
                     if numbers is None and not is_text[i]:
                         is_text[i] = True
                         again = again or bool(chunks[i])
@@ -207,7 +266,7 @@ def _read_parquet(path: Path) -> Table:
     import pyarrow.parquet as pq
 
     try:
-        return _from_arrow(pq.read_table(path))
+        return _from_arrow(_validated(pq.read_table(path)))
     except pa.ArrowException as error:
         raise ReadError(f"{path} is not a readable Parquet file: {_one_line(error)}.") from error
 
@@ -220,11 +279,17 @@ def _read_arrow(path: Path) -> Table:
         with open(path, "rb") as stream:
             is_file_format = stream.read(6) in (b"ARROW1", b"FEA1\0\0") or path.suffix.lower() == ".feather"
         if is_file_format:
-            return _from_arrow(feather.read_table(path))
+            return _from_arrow(_validated(feather.read_table(path)))
         with pa.OSFile(str(path)) as source, pa.ipc.open_stream(source) as reader:
-            return _from_arrow(reader.read_all())
+            return _from_arrow(_validated(reader.read_all()))
     except pa.ArrowException as error:
         raise ReadError(f"{path} is not a readable Arrow file: {_one_line(error)}.") from error
+
+
+def _validated(table: Any) -> Any:
+    """The table, whose offsets and lengths PyArrow trusts unless it is asked to look: ArrowInvalid."""
+    table.validate(full=True)
+    return table
 
 
 def _one_line(error: BaseException) -> str:
@@ -284,19 +349,34 @@ def _read_arff(path: Path) -> Table:
 
 
 def _read_libsvm(path: Path) -> Table:
-    """Columns are named by their index: files with and without an index 0 cannot shift each other."""
+    """Columns are named by their index: files with and without an index 0 cannot shift each other.
+
+    Of more columns than `_COLUMNS_HELD` and than values are stored, those that nothing is stored in are left
+    out: what a file costs is bounded by what it stores, not by the largest index it names.
+    """
     from sklearn.datasets import load_svmlight_file
 
     multilabel = _is_multilabel(path)
     try:
         X, y = load_svmlight_file(str(path), multilabel=multilabel, zero_based=True)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ReadError(f"{path} is not a readable LIBSVM file: {_one_line(error)}.") from error
-    X = sp.csr_matrix(X)
-    first = 0 if X.shape[1] and X[:, 0].nnz else 1
-    names = tuple(str(index) for index in range(first, X.shape[1]))
+    X, indices = _held_columns(sp.csr_matrix(X))
+    names = tuple(map(str, indices.tolist()))
     targets, Y = _libsvm_labels(y) if multilabel else (("target",), sp.csr_matrix(y.reshape(-1, 1)))
-    return Table((*names, *targets), sp.hstack([X[:, first:], Y], format="csr"), targets=targets)
+    return Table((*names, *targets), sp.hstack([X, Y], format="csr"), targets=targets)
+
+
+_COLUMNS_HELD = 1 << 20
+
+
+def _held_columns(X: sp.csr_matrix) -> tuple[sp.csr_matrix, np.ndarray]:
+    """The columns of a LIBSVM file, and their indices; without column 0 where it is empty."""
+    if X.shape[1] > max(_COLUMNS_HELD, X.nnz):
+        indices, place = np.unique(X.indices, return_inverse=True)
+        return sp.csr_matrix((X.data, place, X.indptr), (X.shape[0], len(indices))), indices
+    first = 0 if X.shape[1] and X[:, 0].nnz else 1
+    return X[:, first:], np.arange(first, max(first, X.shape[1]))
 
 
 def _is_multilabel(path: Path) -> bool:
@@ -320,7 +400,6 @@ def _libsvm_labels(y: list[tuple[float, ...]]) -> tuple[tuple[str, ...], sp.csr_
 
 
 _READERS: dict[str, Callable[[Path], Table]] = {
-    "csv": _read_csv,
     "parquet": _read_parquet,
     "arrow": _read_arrow,
     "arff": _read_arff,

@@ -17,6 +17,8 @@ import scipy.sparse as sp
 from polyleaf.files.opening import ReadError
 from polyleaf.files.table import Table, abbreviate
 from polyleaf.inputs.features import CategoryColumn, DenseBlock, FeatureTable, SparseBlock
+from polyleaf.inputs.targets import FEW_CLASSES
+from polyleaf.inputs.text import first_stray_text
 from polyleaf.metrics.task_scores import TASKS
 
 __all__ = ["Schema", "choose_columns"]
@@ -66,6 +68,29 @@ class Schema:
             raise ReadError("No column is left to learn from.")
         categorical = tuple(name for name in features if name in table.categories)
         return cls(task or guess_task(table, targets), features, tuple(targets), categorical)
+
+    def refuse_stray_text(self, table: Table, meant: Sequence[str] = ()) -> None:
+        """Refuse columns of numbers that a stray cell has made text; `meant` are meant to be categories.
+
+        Raises
+        ------
+        ReadError
+            It names the column, the row and the cell.
+        """
+        for name in (*self.features, *self.targets):
+            categories = table.categories.get(name, ())
+            # Few labels may be numbers but for one.
+            if name in meant or (name in self.targets and len(categories) <= FEW_CLASSES):
+                continue
+            codes = np.nan_to_num(table.column(name), nan=-1).astype(np.int64)
+            stray = first_stray_text(codes, categories)
+            if stray is not None:
+                row, cell = stray
+                raise ReadError(
+                    f"The column {name!r} holds numbers, but row {row + 1} of the data holds the text "
+                    f"{cell!r}, which would make categories of all of them: correct or empty the cell. "
+                    "Features that are meant to be categories are named by --categorical."
+                )
 
     def read_features(self, table: Table) -> FeatureTable:
         """The features as estimators and `Dataset` read them, with names and categories.

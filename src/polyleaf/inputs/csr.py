@@ -12,10 +12,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from polyleaf.inputs.sound import sound
+
 __all__ = ["arrays_of", "canonical", "row_of"]
 
 
-def canonical(values: Any, name: str, *, repeated: Literal["add", "refuse"] = "add") -> sp.csr_matrix:
+def canonical(
+    values: Any, name: str, *, repeated: Literal["add", "refuse"] = "add", may_be_empty: bool = False
+) -> sp.csr_matrix:
     """The same matrix in canonical form; the input is not changed.
 
     Parameters
@@ -26,6 +30,8 @@ def canonical(values: Any, name: str, *, repeated: Literal["add", "refuse"] = "a
         What messages call it.
     repeated : {"add", "refuse"}
         Of entries that are stored twice: add them up, or raise.
+    may_be_empty : bool
+        No rows will do.
 
     Returns
     -------
@@ -38,19 +44,13 @@ def canonical(values: Any, name: str, *, repeated: Literal["add", "refuse"] = "a
         For another shape, for what is no number, for numbers that float32 does not hold, for stored columns
         that do not exist, and for entries stored twice where they are refused.
     """
+    values = sound(values, name)
     values = values if sp.issparse(values) else np.asarray(values)
-    _check_kind(values, name)
+    _check_kind(values, name, 0 if may_be_empty else 1)
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused below
         rows = sp.csr_matrix(values, dtype=np.float32)
     if not np.isfinite(rows.data).all():
         raise ValueError(f"{name} holds NaN, infinity or a number beyond float32.")
-    outside = (rows.indices < 0) | (rows.indices >= rows.shape[1])  # SciPy does not look
-    if outside.any():
-        at = int(np.argmax(outside))
-        raise ValueError(
-            f"Row {row_of(rows, at)} of {name} stores column {rows.indices[at]}, outside "
-            f"0 .. {rows.shape[1] - 1}."
-        )
     if not rows.has_canonical_format or not rows.data.all():
         rows = rows.copy()  # it may share its arrays with the caller's
         stored = rows.nnz
@@ -64,12 +64,12 @@ def canonical(values: Any, name: str, *, repeated: Literal["add", "refuse"] = "a
     return rows
 
 
-def _check_kind(values: Any, name: str) -> None:
+def _check_kind(values: Any, name: str, fewest_rows: int) -> None:
     if len(values.shape) != 2:
         raise ValueError(f"{name} must have two dimensions, (n_rows, n_columns), not shape {values.shape}.")
     if values.dtype.kind not in "buif":
         raise ValueError(f"{name} must hold numbers, not {values.dtype}.")
-    if min(values.shape) < 1:
+    if values.shape[0] < fewest_rows or values.shape[1] < 1:
         raise ValueError(f"{name} has shape {values.shape}; it needs a row and a column.")
     largest = np.iinfo(np.int32).max
     if values.shape[1] > largest:

@@ -59,8 +59,8 @@ class Dataset:
     Raises
     ------
     ValueError
-        For features that cannot be read (see `as_features`), y or weights of another length, more than 2^31 -
-        1 rows.
+        For features that cannot be read (see `as_features`) or more than 2^22 of them, y or weights of
+        another length, more than 2^31 - 1 rows.
     MemoryError
         Where the codes do not fit in memory.
     """
@@ -89,6 +89,11 @@ class Dataset:
                 feature_names=feature_names,
                 reference=mapper,
                 n_threads=n_threads,
+            )
+        if table.n_features > _core.MOST_FEATURES:
+            raise ValueError(
+                f"X has {table.n_features} features, but trees can split on the first {_core.MOST_FEATURES} "
+                "only: leave some out, or set projection, which makes few of many."
             )
         for name, values in (("y", y), ("sample_weight", sample_weight)):
             if values is not None and _length(values) != table.n_rows:
@@ -137,6 +142,21 @@ class Dataset:
         if self._all_codes is None:
             self._all_codes = self._codes.array()
         return self._all_codes
+
+    def codes_like(self, mapper: BinMapper) -> NDArray[np.uint8]:
+        """`codes`, where they are those that this mapper would give.
+
+        Raises
+        ------
+        ValueError
+            Where the data set was binned by another.
+        """
+        if not self.mapper.same_bins(mapper):
+            raise ValueError(
+                "This Dataset was binned apart from the training data: make it with reference=, or pass the "
+                "raw X."
+            )
+        return self.codes
 
     @property
     def nbytes(self) -> int:

@@ -7,6 +7,7 @@ bookkeeping of names).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -17,6 +18,10 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, validate_data
 
 import polyleaf._core as _core
+from polyleaf.inputs.frames import Frame, as_frame, refuse_lazy, repeated
+from polyleaf.inputs.objects import first_that_is_no_number, is_missing, nulls_as_nan, what
+from polyleaf.inputs.sound import sound
+from polyleaf.inputs.text import all_differ, first_stray_text
 
 FROM_DTYPE: Literal["from_dtype"] = "from_dtype"  # columns are categories where their type says so
 MAX_ROWS = 2**31 - 1
@@ -212,6 +217,8 @@ def as_features(
     TypeError
         Objects that cannot be read as numbers at all.
     """
+    refuse_lazy(X, "X")
+    X = sound(X, "X")
     spec = getattr(reference, "spec_", reference)
     wanted = spec.is_categorical if spec is not None else categorical_features
     reader = _Reader(wanted, feature_names, spec, estimator, reset, n_threads)
@@ -221,7 +228,7 @@ def as_features(
     if scipy.sparse.issparse(X):
         return reader.read_sparse(X)
     if type(X) is not np.ndarray:
-        frame = _as_frame(X)
+        frame = as_frame(X)
         if frame is not None:
             return reader.read_frame(X, frame)
     return reader.read_array(X)
@@ -243,15 +250,26 @@ class _Reader:
     def start(self, X: Any, shape: tuple[int, int], names: Sequence[Any] | None) -> FeatureTable:
         """An empty table, once shape and names are checked."""
         n_rows, n_features = shape
-        _check_shape(n_rows, n_features)
+        _check_shape(n_rows, n_features, self.fewest_rows)
         if self.given_names is not None:
             names = _checked_names(self.given_names, n_features)
-        if self.estimator is not None:
+        elif self.spec is None and names is not None and (name := repeated(names)) is not None:
+            raise ValueError(f"X has several columns of the name {name!r}: rename all but one of them.")
+        table = FeatureTable(n_rows, n_features, None if names is None else _text_names(names))
+        if self.estimator is not None and not self.is_as_expected(table):
             validate_data(self.estimator, X, skip_check_array=True, reset=self.reset)
-        text = names is not None and all(isinstance(name, str) for name in names)
-        table = FeatureTable(n_rows, n_features, tuple(names) if names is not None and text else None)
         self.check_names(table.feature_names, n_features)
         return table
+
+    @property
+    def fewest_rows(self) -> int:
+        """No rows are enough to predict."""
+        return 1 if self.spec is None else 0
+
+    def is_as_expected(self, table: FeatureTable) -> bool:
+        """Whether names are those that were learned, so that scikit-learn's slower checks need not look."""
+        known = None if self.reset or self.spec is None else self.spec.feature_names
+        return known is not None and table.feature_names == known
 
     def check_names(self, names: tuple[str, ...] | None, n_features: int) -> None:
         """Against the reference, in scikit-learn's words. Data without names is taken in the order it has."""
@@ -284,7 +302,7 @@ class _Reader:
         plain = type(X) is np.ndarray and X.ndim == 2 and X.dtype.kind in "fiub" and X.size > 0
         has_text = not plain and self.may_hold_categories() and np.asarray(X).dtype.kind in "OUST"
         dtype = None if has_text else "numeric"
-        values = X if plain else check_array(X, dtype=dtype, ensure_all_finite=False, input_name="X")
+        values = X if plain else self.checked(X, dtype)
         table = self.start(values, values.shape, None)
         mask = self.mask(table)
         if mask is None:
@@ -298,6 +316,30 @@ class _Reader:
             self.add_numbers(table, numbers, np.arange(begin, end))
         return table
 
+    def checked(self, X: Any, dtype: Any) -> NDArray[Any]:
+        """X by scikit-learn's rules; of Python objects that are no numbers, which row and column it is."""
+        given = np.asarray(X)
+        is_objects = given.dtype == object and given.ndim == 2
+        if is_objects:
+            X = nulls_as_nan(given)
+        try:
+            return check_array(
+                X,
+                dtype=dtype,
+                ensure_all_finite=False,
+                input_name="X",
+                ensure_min_samples=self.fewest_rows,
+            )
+        except (TypeError, ValueError) as error:
+            place = first_that_is_no_number(X) if is_objects else None
+            if place is None:
+                raise
+            row, column = place
+            trained = self.spec is not None
+            sentence = _not_a_number(X[place], row, f"number {column}", trained)
+            # scikit-learn's tools look for the words of the library below.
+            raise type(sentence)(f"{sentence} ({error})") from None
+
     def may_hold_categories(self) -> bool:
         """Whether an array's text could be asked for as categories."""
         asked = self.categorical_features
@@ -308,7 +350,10 @@ class _Reader:
     # -- SciPy
 
     def read_sparse(self, X: Any) -> FeatureTable:
-        matrix = check_array(X, accept_sparse="csc", ensure_all_finite=False, input_name="X")
+        least = self.fewest_rows
+        matrix = check_array(
+            X, accept_sparse="csc", ensure_all_finite=False, input_name="X", ensure_min_samples=least
+        )
         table = self.start(X, matrix.shape, None)
         if not matrix.has_canonical_format:
             matrix = matrix.copy() if matrix is X else matrix
@@ -338,16 +383,30 @@ class _Reader:
 
     # -- data frames
 
-    def read_frame(self, X: Any, frame: Any) -> FeatureTable:
-        table = self.start(X, frame.shape, frame.columns)
+    def read_frame(self, X: Any, frame: Frame) -> FeatureTable:
+        table = self.start(X, frame.shape, frame.names)
         mask = self.mask(table)
-        for feature in range(table.n_features):
-            series = frame[:, feature]
-            if _is_category_series(series) if mask is None else mask[feature]:
-                table.categories.append(_encode_values(series.to_list(), feature, table))
+        alone = np.ones(table.n_features, bool)  # still to be read, column by column
+        for values, features in frame.blocks():
+            if mask is not None and mask[features].any():
+                values, features = values[:, ~mask[features]], features[~mask[features]]
+            if len(features):
+                self.add_numbers(table, values, features)
+                alone[features] = False
+        useless = []
+        for feature in np.flatnonzero(alone).tolist():
+            series = frame.series(feature)
+            is_guessed = mask is None and _is_category_series(series)
+            if is_guessed or (mask is not None and mask[feature]):
+                column = _encode_values(series.to_list(), feature, table)
+                table.categories.append(column)
+                if is_guessed and self.spec is None and _is_text_series(series):
+                    _refuse_stray_text(column, table)
+                    useless += [table.name_of(feature)] * all_differ(column.index, column.categories)
             else:
                 values = self.numbers_of_series(series, table.name_of(feature))
                 self.add_numbers(table, values.reshape(-1, 1), np.array([feature]))
+        _warn_of_useless(useless)
         return table
 
     def numbers_of_series(self, series: Any, name: str) -> NDArray[Any]:
@@ -385,10 +444,10 @@ def _infinity_message(row: int, column: str) -> str:
     )
 
 
-def _check_shape(n_rows: int, n_features: int) -> None:
+def _check_shape(n_rows: int, n_features: int, fewest_rows: int) -> None:
     """Empty tables in scikit-learn's words; tables too long for 32-bit row numbers in ours."""
-    for count, unit in ((n_rows, "sample"), (n_features, "feature")):
-        if count < 1:
+    for count, fewest, unit in ((n_rows, fewest_rows, "sample"), (n_features, 1, "feature")):
+        if count < fewest:
             raise ValueError(
                 f"Found array with {count} {unit}(s) (shape={(n_rows, n_features)}) while a minimum of 1 is "
                 "required."
@@ -398,6 +457,12 @@ def _check_shape(n_rows: int, n_features: int) -> None:
             f"X has {n_rows} rows, and the most a table can have is {MAX_ROWS} (2^31 - 1); "
             "train on a sample of them."
         )
+
+
+def _text_names(names: Sequence[Any]) -> tuple[str, ...] | None:
+    """The names where all are text, as those of features have to be."""
+    kinds = set(map(type, names))
+    return tuple(names) if kinds == {str} or all(issubclass(kind, str) for kind in kinds) else None
 
 
 def _checked_names(names: Sequence[str], n_features: int) -> Sequence[str]:
@@ -438,6 +503,8 @@ def _categorical_mask(asked: Any, table: FeatureTable) -> NDArray[np.bool_] | No
     mask = np.zeros(table.n_features, dtype=bool)
     if asked is None:
         return mask
+    if isinstance(asked, np.ndarray) and asked.dtype == bool and asked.shape == mask.shape:
+        return asked
     entries = np.asarray(list(asked), dtype=object)
     if all(isinstance(entry, bool | np.bool_) for entry in entries) and len(entries):
         if len(entries) != table.n_features:
@@ -505,34 +572,35 @@ def _narrow(values: NDArray[Any]) -> NDArray[np.float32]:
 
 def _numbers_from_objects(values: list[Any], name: str, trained: bool) -> NDArray[np.float64]:
     """Python objects as float64; text is accepted where it spells a number."""
-    values = [np.nan if _is_missing(value) else value for value in values]
+    objects = nulls_as_nan(np.fromiter(values, dtype=object, count=len(values)))
     try:
-        return np.array(values, dtype=object).astype(np.float64)
-    except ValueError:
-        text = next(value for value in values if isinstance(value, str))
+        return objects.astype(np.float64)
+    except (TypeError, ValueError):
+        place = first_that_is_no_number(objects)
+        if place is None:
+            raise
+        raise _not_a_number(objects[place], place[0], name, trained) from None
+
+
+def _not_a_number(value: Any, row: int, name: str, trained: bool) -> Exception:
+    """A sentence about a value in a column that is not categorical."""
+    if isinstance(value, str):
         hint = (
             "it held numbers when the mapper was fitted"
             if trained
             else "list it in categorical_features, or convert it to numbers"
         )
-        raise ValueError(
-            f"Column {name} of X holds text, such as {text!r}, but is not categorical: {hint}."
-        ) from None
+        return ValueError(
+            f"Column {name} of X holds text, such as {value!r} in row {row}, but is not categorical: {hint}."
+        )
+    return TypeError(
+        f"Column {name} of X holds {what(value)} in row {row}, which is neither a number nor text: convert "
+        "it to a number (for a date or period: a number of days) or to text; give each entry of a list a "
+        "column of its own."
+    )
 
 
 # ---- categories --------------------------------------------------------------------------------------------
-
-
-def _as_frame(X: Any) -> Any:
-    """X as a narwhals DataFrame, or None where it is none."""
-    if not hasattr(type(X), "columns"):  # of the type: some frames compute the attribute
-        return None
-    import narwhals.stable.v1 as nw
-
-    frame = nw.from_native(X, pass_through=True)
-    if isinstance(frame, nw.LazyFrame):
-        raise TypeError("X is a lazy frame; collect it first.")
-    return frame if isinstance(frame, nw.DataFrame) else None
 
 
 def _is_category_series(series: Any) -> bool:
@@ -544,13 +612,36 @@ def _is_category_series(series: Any) -> bool:
     return series.dtype == nw.Object and any(isinstance(value, str) for value in series.to_list())
 
 
-def _is_missing(value: Any) -> bool:
-    """None, NaN and the null objects of pandas (compared by name, so that pandas need not be there)."""
-    return (
-        value is None
-        or (isinstance(value, float) and value != value)
-        or type(value).__name__ in ("NAType", "NaTType")
+def _is_text_series(series: Any) -> bool:
+    """Whether it is text that nobody called categories."""
+    import narwhals.stable.v1 as nw
+
+    return series.dtype not in (nw.Categorical, nw.Enum)
+
+
+def _refuse_stray_text(column: CategoryColumn, table: FeatureTable) -> None:
+    stray = first_stray_text(column.index, column.categories)
+    if stray is None:
+        return
+    row, cell = stray
+    name = table.name_of(column.feature)
+    raise ValueError(
+        f"Column {name} of X holds numbers, but row {row} holds the text {cell!r}, which would make "
+        "categories of all of them. Correct the cell, or make it missing (pandas.to_numeric with "
+        f'errors="coerce"); if they are categories, give the column such a type, or list {name} in '
+        "categorical_features."
     )
+
+
+def _warn_of_useless(names: Sequence[str]) -> None:
+    if names:
+        which = f"Column {names[0]}" if len(names) == 1 else f"Columns {', '.join(names[:5])}"
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        warnings.warn(
+            f"{which}{more} of X: text that differs in every row, as names and dates do, so that nothing "
+            "can be learned from it for other rows. Leave it out, or make numbers of it.",
+            stacklevel=2,
+        )
 
 
 def _encode_array(values: NDArray[Any], feature: int, table: FeatureTable) -> CategoryColumn:
@@ -581,7 +672,7 @@ def _category_column(
     new_index = np.full(len(found), -1, dtype=np.int32)
     for i, value in enumerate(found):
         value = value.item() if isinstance(value, np.generic) else value
-        if _is_missing(value):
+        if is_missing(value):
             continue
         if not isinstance(value, CATEGORY_TYPES):
             raise ValueError(

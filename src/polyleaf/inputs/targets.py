@@ -14,6 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -23,11 +24,16 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_array
 
 from polyleaf.inputs.csr import canonical, row_of
+from polyleaf.inputs.frames import refuse_lazy, repeated
+from polyleaf.inputs.objects import first_that_is_no_number, is_missing, nulls_as_nan, what
+from polyleaf.inputs.sound import sound
 from polyleaf.inputs.units import Normalize, unit_of
 
 __all__ = ["Target", "TargetEncoding", "encode_classification", "encode_regression", "encode_sparse"]
 
 Kind = Literal["regression", "binary", "multiclass", "multilabel"]
+
+FEW_CLASSES = 20  # that may be many for few rows, and meant
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,7 @@ class TargetEncoding:
         ValueError
             Where its shape differs, or it holds labels that training has not seen.
         """
+        self.check_names(y, sample_weight, name)
         if self.kind == "regression":
             values = _regression_values(y, name, self.missing)
             self._check_shape(values.shape, name)
@@ -86,6 +93,12 @@ class TargetEncoding:
             )
         ids = self._class_ids(_label_vector(y, name), name)
         return self._with_ids(ids, _check_weight(sample_weight, len(ids), 0, name))
+
+    def check_names(self, y: Any, sample_weight: Any, name: str) -> None:
+        """Refuse columns of a further y, and of weights, that are not those of the training y, in order."""
+        if not self.one_dimensional:
+            _check_same_names(_names_given(y), self.output_names, name)
+            _check_names_of_weights(sample_weight, self.output_names, name)
 
     @property
     def _weight_columns(self) -> int:
@@ -274,6 +287,7 @@ def encode_regression(
     names = None if one_dimensional else _column_names(y)
     columns = values[:, None] if values.ndim == 1 else values
     weight = _check_weight(sample_weight, len(values), 0 if one_dimensional else columns.shape[1], "y")
+    _check_names_of_weights(sample_weight, names, "y")
     _check_every_output_has_weight(columns, weight, names)
     offset, scale = unit_of(columns, weight, normalize)
     encoding = TargetEncoding(
@@ -295,6 +309,7 @@ def encode_classification(
     class_weight: Any = None,
     missing: Literal["error", "ignore"] = "error",
     one_vs_rest: bool = False,
+    two_scores: bool = False,
     like: TargetEncoding | None = None,
 ) -> Target:
     """Encode class labels (binary, multi-class) or an indicator matrix (multi-label).
@@ -309,6 +324,8 @@ def encode_classification(
         Whether NaN in a multi-label y is an error or a value of weight 0.
     one_vs_rest : bool
         Encode multi-class labels as an indicator matrix instead of class ids.
+    two_scores : bool
+        Encode two classes as class ids, too, as more of them are.
     like : TargetEncoding, optional
         Encode as an earlier y was, to go on with its model.
 
@@ -333,7 +350,8 @@ def encode_classification(
     if like is None:
         classes, ids = _unique(labels, "y")
         _check_two_classes(classes, ids, weight)
-        encoding = _class_encoding(classes, one_vs_rest)
+        _check_class_count(classes, len(labels))
+        encoding = _class_encoding(classes, one_vs_rest, two_scores)
     else:
         if like.kind == "multilabel":
             raise ValueError("The model to go on from has several labels per row, but y is one-dimensional.")
@@ -376,7 +394,7 @@ def encode_sparse(
     ValueError
         Where y or the weights are not what they should be.
     """
-    given = y if scipy.sparse.issparse(y) else _finite(_as_numpy(y), name, "error", np.float32)
+    given = y if scipy.sparse.issparse(y) else _finite(_as_numpy(y, name), name, "error", np.float32)
     values = canonical(given, name, repeated="refuse")
     n_rows, n_outputs = values.shape
     weight = _check_weight(sample_weight, n_rows, 0, name)
@@ -388,6 +406,7 @@ def encode_sparse(
         if like.kind != kind or like.one_dimensional:
             raise ValueError(f"The model was fitted on another kind of target than {name}, which is {kind}.")
         like._check_shape(values.shape, name)
+        like.check_names(y, None, name)
         return Target(values, weight, like)
     if values.nnz == 0:
         raise ValueError(f"{name} holds nothing but zeros, so there is nothing to learn.")
@@ -396,8 +415,8 @@ def encode_sparse(
     return Target(values, weight, TargetEncoding(kind, n_outputs, False, classes=classes, output_names=names))
 
 
-def _class_encoding(classes: np.ndarray, one_vs_rest: bool) -> TargetEncoding:
-    binary = len(classes) == 2
+def _class_encoding(classes: np.ndarray, one_vs_rest: bool, two_scores: bool) -> TargetEncoding:
+    binary = len(classes) == 2 and not two_scores
     return TargetEncoding(
         kind="binary" if binary else "multiclass",
         n_outputs=1 if binary else len(classes),
@@ -418,11 +437,13 @@ def _encode_multilabel(
     n_labels = values.shape[1]
     weight = _check_weight(sample_weight, len(values), n_labels, "y")
     names = _column_names(y)
+    _check_names_of_weights(sample_weight, names, "y")
     _check_every_output_has_weight(values, weight, names)
     if like is not None:
         if like.kind != "multilabel":
             raise ValueError("The model to go on from has one class per row, but y is an indicator matrix.")
         like._check_shape(values.shape, "y")
+        like.check_names(y, None, "y")
     encoding = like or TargetEncoding(
         kind="multilabel",
         n_outputs=n_labels,
@@ -440,12 +461,17 @@ def _encode_multilabel(
 # --- reading y ---
 
 
-def _as_numpy(y: Any) -> Any:
+def _as_numpy(y: Any, name: str = "y") -> Any:
     """SciPy, polars and Arrow as NumPy; pandas as it is, because check_array knows its missing values."""
     if y is None:
         raise ValueError("This estimator requires y to be passed, but the target y is None.")
+    refuse_lazy(y, name)
+    y = sound(y, name)
     if scipy.sparse.issparse(y):
         return y.toarray()
+    names = _column_names(y)
+    if names is not None and (twice := repeated(names)) is not None:
+        raise ValueError(f"{name} has several columns of the name {twice!r}: rename all but one of them.")
     if hasattr(y, "iloc"):
         return y
     if hasattr(y, "column_names") and hasattr(y, "columns"):  # an Arrow table
@@ -454,16 +480,47 @@ def _as_numpy(y: Any) -> Any:
         return np.asarray(y)
     except ValueError:
         raise ValueError(
-            "y holds lists of different lengths. Several labels per row go into an indicator matrix of 0 and "
-            "1: sklearn.preprocessing.MultiLabelBinarizer makes one."
+            f"{name} holds lists of different lengths. Several labels per row go into an indicator matrix of "
+            "0 and 1: sklearn.preprocessing.MultiLabelBinarizer makes one."
         ) from None
 
 
 def _column_names(y: Any) -> tuple[str, ...] | None:
-    columns = getattr(y, "column_names", None)  # Arrow
-    if columns is None and np.ndim(y) == 2:
-        columns = getattr(y, "columns", None)  # pandas, polars
+    columns = getattr(y, "column_names", getattr(y, "columns", None))  # Arrow; pandas, polars
     return None if columns is None else tuple(str(column) for column in columns)
+
+
+def _names_given(data: Any) -> tuple[str, ...] | None:
+    """Names of the columns of y or of weights, where somebody gave them: not the numbers of pandas."""
+    names = _column_names(data)
+    return None if names is None or names == tuple(map(str, range(len(names)))) else names
+
+
+def _check_same_names(names: tuple[str, ...] | None, known: tuple[str, ...] | None, what: str) -> None:
+    if names is None or known is None or names == known or known == tuple(map(str, range(len(known)))):
+        return
+    if sorted(names) == sorted(known):
+        raise ValueError(
+            f"The columns of {what} are those of the training y in another order, "
+            f"{_some(names)} for {_some(known)}: reorder them."
+        )
+    unknown = next((name for name in names if name not in known), None)
+    if unknown is not None:
+        raise ValueError(
+            f"{what} has a column {unknown!r}, which the training y does not have: its columns are "
+            f"{_some(known)}, and have to come in this order."
+        )
+
+
+def _check_names_of_weights(sample_weight: Any, known: tuple[str, ...] | None, what: str) -> None:
+    """Weights may have names of their own, but not those of y at other places."""
+    names = None if sample_weight is None else _names_given(sample_weight)
+    if names is not None and known is not None and set(names) & set(known):
+        _check_same_names(names, known, f"sample_weight of {what}")
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
 
 
 def _finite(y: Any, name: str, missing: str, dtype: Any) -> np.ndarray:
@@ -483,10 +540,48 @@ def _finite(y: Any, name: str, missing: str, dtype: Any) -> np.ndarray:
 
 
 def _regression_values(y: Any, name: str, missing: str) -> np.ndarray:
-    values = _finite(_as_numpy(y), name, missing, [np.float64, np.float32])
+    given, dtypes = _as_numpy(y, name), [np.float64, np.float32]
+    _refuse_dates(given, name)
+    try:
+        values = _finite(given, name, missing, dtypes)
+    except (TypeError, ValueError):
+        if np.asarray(given).dtype.kind not in "OUST":
+            raise
+        objects = nulls_as_nan(np.asarray(given, dtype=object))
+        place = first_that_is_no_number(objects)
+        if place is not None:
+            raise ValueError(_not_a_number(objects[place], place, name)) from None
+        values = _finite(objects.astype(np.float64), name, missing, dtypes)
     if values.ndim > 2 or (values.ndim == 2 and values.shape[1] == 0):
         raise ValueError(f"{name} must have shape (n_rows,) or (n_rows, n_outputs), got {values.shape}.")
     return values
+
+
+def _not_a_number(value: Any, place: tuple[int, ...], name: str) -> str:
+    """A sentence about what a regressor cannot learn."""
+    where = f"row {place[0]}" + "".join(f", column {column}" for column in place[1:])
+    if isinstance(value, str):
+        return (
+            f"{name} holds the text {value!r} in {where}, and a regressor learns numbers: use "
+            "PolyleafClassifier for labels, or correct the cell."
+        )
+    if isinstance(value, list | tuple | np.ndarray):
+        return (
+            f"{name} holds {what(value)} in {where}: several targets go into a matrix (n_rows, n_outputs), "
+            f"as numpy.stack({name}) makes one."
+        )
+    return f"{name} holds {what(value)} in {where}, which is no number: convert it (a date to days, say)."
+
+
+def _refuse_dates(values: Any, name: str) -> None:
+    """Times would be taken for numbers of nanoseconds."""
+    of_columns = getattr(values, "dtypes", None) if np.ndim(values) == 2 else None
+    dtypes = [getattr(values, "dtype", None)] if of_columns is None else list(of_columns)
+    if any(getattr(dtype, "kind", "") in ("m", "M") for dtype in dtypes):
+        raise ValueError(
+            f"{name} holds dates or times, which are not numbers. Convert them, for example to days: "
+            "(y - y.min()) / numpy.timedelta64(1, 'D')."
+        )
 
 
 def _is_multilabel(y: Any, missing: str) -> bool:
@@ -513,7 +608,7 @@ def _is_multilabel(y: Any, missing: str) -> bool:
 
 
 def _indicator_values(y: Any, name: str, missing: str) -> np.ndarray:
-    values = _finite(_as_numpy(y), name, missing, np.float32)
+    values = _finite(_as_numpy(y, name), name, missing, np.float32)
     if values.ndim != 2:
         raise ValueError(f"{name} must be an indicator matrix (n_rows, n_labels), got shape {values.shape}.")
     wrong = ~((values == 0) | (values == 1) | np.isnan(values))
@@ -526,12 +621,36 @@ def _indicator_values(y: Any, name: str, missing: str) -> np.ndarray:
 
 
 def _label_vector(y: Any, name: str, warn: bool = False) -> np.ndarray:
-    labels = _finite(_as_numpy(y), name, "error", None)
+    given = _as_numpy(y, name)
+    _check_label_objects(np.asarray(given), name)
+    labels = _finite(given, name, "error", None)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = _ravel_column(labels)[0] if warn else labels[:, 0]
     if labels.ndim != 1:
         raise ValueError(f"{name} must hold one label per row, got shape {labels.shape}.")
     return labels
+
+
+def _check_label_objects(labels: np.ndarray, name: str) -> None:
+    """Of Python objects, the first that is no label."""
+    if labels.dtype != object or labels.ndim != 1:
+        return
+    for row, label in enumerate(labels.tolist()):
+        if is_missing(label):
+            raise ValueError(
+                f"Input {name} contains NaN: row {row} has no label. A row whose only class is unknown "
+                "teaches nothing, so remove it."
+            )
+        if isinstance(label, list | tuple | set | np.ndarray):
+            raise ValueError(
+                f"{name} holds {what(label)} in row {row}. Several labels per row go into an indicator "
+                "matrix of 0 and 1: sklearn.preprocessing.MultiLabelBinarizer makes one."
+            )
+        if not isinstance(label, str | bytes | Number | np.generic):
+            raise ValueError(
+                f"{name} holds {what(label)} in row {row}: labels are text, numbers or booleans, so convert "
+                "them to text."
+            )
 
 
 def _unique(labels: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -584,7 +703,7 @@ def _check_weight(sample_weight: Any, n_rows: int, n_columns: int, name: str) ->
     """float32 `(n_rows,)` or, where `n_columns` > 0 allows it, `(n_rows, n_columns)`."""
     if sample_weight is None:
         return None
-    sample_weight = _as_numpy(sample_weight)
+    sample_weight = _as_numpy(sample_weight, "sample_weight")
     if np.ndim(sample_weight) == 0:
         sample_weight = np.full(n_rows, sample_weight)
     weight = check_array(
@@ -648,6 +767,16 @@ def _check_two_classes(classes: np.ndarray, ids: np.ndarray, weight: np.ndarray 
                 f"Only one class, {classes.tolist()[present[0]]!r}, has rows of positive weight: "
                 "a classifier needs two classes at least."
             )
+
+
+def _check_class_count(classes: np.ndarray, n_rows: int) -> None:
+    if len(classes) > FEW_CLASSES and 2 * len(classes) > n_rows:
+        some = ", ".join(map(repr, classes[:3].tolist()))
+        raise ValueError(
+            f"y has {len(classes)} different labels ({some}, ...) in {n_rows} rows: almost as many classes "
+            "as rows, of which none can be learned. Numbers are for PolyleafRegressor; a stray cell of text "
+            "makes labels of them, so correct it. Of classes that are meant, keep those with several rows."
+        )
 
 
 # --- weights of classes ---

@@ -20,9 +20,9 @@ Unit: TypeAlias = tuple[np.ndarray, np.ndarray] | tuple[None, None]
 _LARGEST_SUM = 1e18
 _SMALLEST = 1e-15  # ... and the squares of smaller ones vanish
 
-# Of the largest spread: what "auto" gives each output at least. Trees that see outputs of somewhat unlike scale
-# turn to one after the other, which is mostly better than equal scales (docs/scales.md); from a tenth downwards
-# the small ones come too late.
+# Of the largest spread: what "auto" gives each output at least. Trees that see outputs of somewhat unlike
+# scale turn to one after the other, which is mostly better than equal scales (docs/scales.md); from a tenth
+# downwards the small ones come too late.
 LEAST_SPREAD = 0.1
 
 
@@ -37,7 +37,7 @@ def unit_of(columns: np.ndarray, weight: np.ndarray | None, normalize: Normalize
     normalize : bool or "auto"
         True: the weighted mean and standard deviation of each output. "auto": where the deviation of some
         output is less than `LEAST_SPREAD` of the largest, the mean, and the largest deviation; of such an
-        output its own deviation over `LEAST_SPREAD`.
+        output its own deviation over `LEAST_SPREAD`. Where all are too small for float32, as True.
 
     Returns
     -------
@@ -55,6 +55,8 @@ def unit_of(columns: np.ndarray, weight: np.ndarray | None, normalize: Normalize
             return offset, np.where(spread > 0, spread, 1.0)
         _check_spread(columns)
         return None, None
+    if _is_tiny(columns):
+        return unit_of(columns, weight, True)
     _check_spread(columns)
     if columns.shape[1] == 1:
         return None, None
@@ -83,6 +85,13 @@ def _mean_and_deviation(columns: np.ndarray, weight: np.ndarray | None) -> tuple
                 f"Output {j} of y contains a value too large to be squared: divide it by a constant."
             )
     return offset, deviation
+
+
+def _is_tiny(columns: np.ndarray) -> bool:
+    """Whether outputs vary, but too little for their squares to be told from 0."""
+    with np.errstate(over="ignore"):
+        spread = np.nanmax(columns, axis=0) - np.nanmin(columns, axis=0)
+    return bool(0 < spread.max() < _SMALLEST)
 
 
 def _check_spread(columns: np.ndarray) -> None:

@@ -476,8 +476,8 @@ def get_metric(metric: str | Callable[..., Any] | Metric, objective: Objective |
         close = difflib.get_close_matches(name, [*_METRICS, *_ALIASES], n=1)
         raise ValueError(
             f"Unknown metric {metric!r}.{f' Did you mean {close[0]!r}?' if close else ''} Known are "
-            f"{', '.join([*_METRICS, *_relative_names()])}, loss, p@k, ndcg@k, psp@k and psndcg@k for any k, and "
-            "any callable."
+            f"{', '.join([*_METRICS, *_relative_names()])}, loss, p@k, ndcg@k, psp@k and psndcg@k for any k, "
+            "and any callable."
         )
     found = _METRICS[name]
     if objective is not None and objective.default_metric == name and name in _WITH_PARAMETERS:

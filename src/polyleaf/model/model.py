@@ -8,22 +8,30 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse
+from sklearn.utils.validation import check_array
 
 import polyleaf._core as _core
 from polyleaf.inputs.binning import BinMapper
+from polyleaf.inputs.dataset import Dataset
+from polyleaf.inputs.features import FeatureTable, as_features
 from polyleaf.model import serialize, sizes, storage
 from polyleaf.model.chunks import Chunk, chunks_of, codes_of, regressors_of
+from polyleaf.model.contributions import Contributions, Unit, choose_outputs
+from polyleaf.model.html import model_html
 from polyleaf.model.importance import importance
 from polyleaf.model.leaf_kinds import Leaves
+from polyleaf.model.places import Destination, Source
 from polyleaf.model.predictor import Predictor
 from polyleaf.model.trees import Trees
 from polyleaf.objectives import NotRegistered, Objective, objective_from_dict
 from polyleaf.projections import Projection
+
+EvalsLog: TypeAlias = dict[str, dict[str, list[float]]]
+"""`{data name: {metric name: [value of each round]}}`."""
 
 _FOREST, _MAPPER, _PROJECTION = "forest.", "mapper.", "projection."
 _PROJECTION_SINCE = 2  # version of the format
@@ -72,6 +80,9 @@ class Model:
     best_iteration : int or None
         Round (from 0) with the best validation score, where there was early stopping.
     best_score : float or None
+    evals_log : dict
+        What an estimator's file held of its training, `{data name: {metric name: [value of each round]}}`.
+        Training neither reads nor writes it, and it is no part of what a model is.
     has_statistics : bool
         Whether gains, counts and covers of nodes are known; not after loading a file that was saved without.
     """
@@ -98,14 +109,12 @@ class Model:
         self.feature_names = _names(feature_names, self.n_features, "feature_names")
         self.output_names = _names(output_names, self.n_outputs, "output_names")
         self.learning_rate = learning_rate
-        if (target_scale is None) != (target_offset is None):
-            raise ValueError("target_scale and target_offset go together; give both or neither.")
-        self.target_scale = _per_output(target_scale, self.n_outputs, "target_scale")
-        self.target_offset = _per_output(target_offset, self.n_outputs, "target_offset")
+        self.set_unit(target_scale, target_offset)
         self.projection = projection
         self.metadata: dict[str, Any] = {} if metadata is None else dict(metadata)
         self.best_iteration: int | None = None
         self.best_score: float | None = None
+        self.evals_log: EvalsLog = {}
         self.has_statistics = True
         self.forest = _core.Forest(self.n_outputs)
         self._rounds: list[int] = []  # of each tree; rises
@@ -179,6 +188,19 @@ class Model:
         self.forest.append(tree, leaves, output)
         self._rounds.append(round)
 
+    def set_unit(self, target_scale: Any, target_offset: Any) -> None:
+        """What brings raw scores to the unit of y: `scale * score + offset`, each (n_outputs,), or None."""
+        if (target_scale is None) != (target_offset is None):
+            raise ValueError("target_scale and target_offset go together; give both or neither.")
+        self.target_scale = _per_output(target_scale, self.n_outputs, "target_scale")
+        self.target_offset = _per_output(target_offset, self.n_outputs, "target_offset")
+
+    def shift(self, by: np.ndarray) -> None:
+        """Add to the scores of every row `by` (n_outputs,), in the unit that was trained on."""
+        scale = np.ones(self.n_outputs) if self.target_scale is None else self.target_scale
+        offset = 0.0 if self.target_offset is None else self.target_offset
+        self.set_unit(scale, offset + scale * by)
+
     def truncate(self, n_rounds: int) -> None:
         """Keep the first `n_rounds` rounds."""
         n_trees = self._tree_range(0, n_rounds)[1]
@@ -188,6 +210,33 @@ class Model:
             self.best_iteration = self.best_score = None
 
     # --- prediction -------------------------------------------------------------------------------
+
+    def table_of(self, X: Any, n_threads: int = 1) -> FeatureTable:
+        """X as the trees see it: what all predictions below begin with.
+
+        Parameters
+        ----------
+        X : array-like, data frame or sparse matrix of shape (n_rows, n_features), or FeatureTable
+            What the estimators take. A FeatureTable is read already (and projected, where there is a
+            projection).
+        n_threads : int
+
+        Raises
+        ------
+        ValueError, TypeError
+            Where X is not such as the model was trained on.
+        """
+        if isinstance(X, FeatureTable):
+            return X
+        if isinstance(X, Dataset):
+            raise TypeError("A Dataset holds bins, which do for predictions only: pass X itself.")
+        names = None
+        if self.projection is not None:
+            given = check_array(
+                X, accept_sparse="csr", dtype="numeric", ensure_all_finite=False, ensure_min_samples=0
+            )
+            X, names = self.projection.transform(given, n_threads), self.projection.feature_names
+        return as_features(X, feature_names=names, reference=self.mapper, n_threads=n_threads)
 
     def raw_predict_codes(
         self,
@@ -227,7 +276,11 @@ class Model:
     def raw_predict(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> np.ndarray:
-        """Raw scores (n_rows, n_outputs), float64, of a FeatureTable; see `raw_predict_codes`."""
+        """Raw scores (n_rows, n_outputs), float64, of X or a Dataset; see `raw_predict_codes` and `table_of`."""
+        if isinstance(table, Dataset):
+            codes = table.codes_like(self.mapper)
+            return self.raw_predict_codes(codes, first_round, last_round, n_threads, table.features)
+        table = self.table_of(table, n_threads)
         trees = self._tree_range(first_round, last_round)
         out = np.empty((table.n_rows, self.n_outputs))
         for chunk in self._chunks(table, n_threads, trees):
@@ -240,13 +293,13 @@ class Model:
     def predict(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> np.ndarray:
-        """Predictions of a FeatureTable: raw scores through the objective's link, float64."""
+        """Predictions for X or a Dataset: raw scores through the objective's link, float64; see `table_of`."""
         return self.objective.transform(self.raw_predict(table, first_round, last_round, n_threads))
 
     def predict_topk(
         self, table: Any, k: int = 5, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The outputs with the highest raw scores of each row of a FeatureTable.
+        """The outputs with the highest raw scores of each row of X; see `table_of`.
 
         With sparse leaves the work per row grows with what its leaves hold, not with the number of outputs.
 
@@ -272,6 +325,7 @@ class Model:
         leaf of the row holds was never voted for, and does not. Where there are fewer than k, -1 and -inf
         follow.
         """
+        table = self.table_of(table, n_threads)
         first, last = self._tree_range(first_round, last_round)
         shape = table.n_rows, max(0, k)
         outputs, scores = np.empty(shape, np.int32), np.empty(shape)
@@ -291,7 +345,7 @@ class Model:
     def predict_sparse(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> scipy.sparse.csr_matrix:
-        """Raw scores of the outputs that the leaves of each row of a FeatureTable hold.
+        """Raw scores of the outputs that the leaves of each row of X hold; see `table_of`.
 
         Returns
         -------
@@ -305,6 +359,7 @@ class Model:
         ValueError
             Where leaves hold all outputs: then nothing is sparse.
         """
+        table = self.table_of(table, n_threads)
         first, last = self._tree_range(first_round, last_round)
         parts = [
             self.forest.label_scores(
@@ -339,6 +394,7 @@ class Model:
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> Iterator[np.ndarray]:
         """Yield raw scores (n_rows, n_outputs), float64, after each of the rounds."""
+        table = self.table_of(table, n_threads)
         last_round = self.n_rounds if last_round is None else last_round
         trees = self._tree_range(first_round, last_round)
         codes = codes_of(self.forest, self.mapper, table, *trees, n_threads)
@@ -352,7 +408,8 @@ class Model:
     def apply(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> np.ndarray:
-        """Leaf ids of a FeatureTable: int32 (n_rows, n_trees)."""
+        """Leaf ids of the rows of X: int32 (n_rows, n_trees); see `table_of`."""
+        table = self.table_of(table, n_threads)
         first, last = self._tree_range(first_round, last_round)
         out = np.empty((table.n_rows, last - first), np.int32)
         for chunk in chunks_of(self.forest, self.mapper, table, (first, last), n_threads, numbers=False):
@@ -387,6 +444,77 @@ class Model:
                 f"{self.n_rounds} rounds."
             )
         return bisect_left(self._rounds, first_round), bisect_left(self._rounds, last_round)
+
+    # --- explanation ------------------------------------------------------------------------------
+
+    def contributions(
+        self,
+        first_round: int = 0,
+        last_round: int | None = None,
+        background: Any = None,
+        n_threads: int = 1,
+    ) -> Contributions:
+        """What features add to the raw scores of rows, to be asked for rows and outputs (docs/explaining.md).
+
+        Parameters
+        ----------
+        first_round, last_round : int
+            Rounds `first_round .. last_round - 1` are explained; None: up to the last.
+        background : FeatureTable or CodedRows, optional
+            Rows that stand for what is usual. None: the training rows, as the nodes have counted them.
+        n_threads : int
+
+        Raises
+        ------
+        ValueError
+            Where the model was saved without its counts and there is no background; where that has no rows.
+        """
+        if background is None and not self.has_statistics:
+            raise ValueError(
+                "What is not known of a row is judged by how many training rows each node had, which "
+                "this model was saved without (statistics=False): pass a background, rows that stand for "
+                "what is usual."
+            )
+        unit = Unit(self.base_score, self.target_scale, self.target_offset)
+        trees = self._tree_range(first_round, last_round)
+        return Contributions(self.forest, self.mapper, unit, trees, background, n_threads)
+
+    def shap_values(
+        self,
+        table: Any,
+        background: Any = None,
+        interactions: bool = False,
+        outputs: Any = None,
+        first_round: int = 0,
+        last_round: int | None = None,
+        n_threads: int = 1,
+    ) -> np.ndarray:
+        """What each feature adds to the raw scores of each row of a FeatureTable, as the estimators' method.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_features, n_outputs), float32; (n_rows, n_features) for one output
+            With interactions (n_rows, n_features, n_features, n_outputs).
+        """
+        chosen = choose_outputs(outputs, self.n_outputs, self.output_names)
+        if chosen.numbers.ndim == 2 and len(chosen.numbers) != table.n_rows:
+            raise ValueError(f"outputs has {len(chosen.numbers)} rows, but X has {table.n_rows}.")
+        found = self.contributions(first_round, last_round, background, n_threads)
+        values = found.values(table, chosen, interactions)
+        return values[..., 0] if chosen.is_one else values
+
+    def shap_base_values(
+        self,
+        background: Any = None,
+        outputs: Any = None,
+        first_round: int = 0,
+        last_round: int | None = None,
+        n_threads: int = 1,
+    ) -> np.ndarray | np.float64:
+        """The raw scores of a row of which nothing is known, float64 (n_outputs,), or one number."""
+        chosen = choose_outputs(outputs, self.n_outputs, self.output_names)
+        base = self.contributions(first_round, last_round, background, n_threads).base_values(chosen)
+        return np.float64(base[0]) if chosen.is_one else base
 
     # --- inspection -------------------------------------------------------------------------------
 
@@ -487,7 +615,7 @@ class Model:
         """Whether both have the same trees, values and settings, bit for bit."""
         return self.to_bytes() == other.to_bytes()
 
-    def save(self, path: str | Path, leaf_dtype: str = "float32", statistics: bool = True) -> None:
+    def save(self, path: Destination, leaf_dtype: str = "float32", statistics: bool = True) -> None:
         """Write the model to a file that cannot run code.
 
         The file is written beside `path` and then renamed, so that `path` holds the old file or the new one,
@@ -495,7 +623,7 @@ class Model:
 
         Parameters
         ----------
-        path : str or Path
+        path : str, path or open file
         leaf_dtype : {"float32", "float16", "int8"}
             Leaf values as they are, or rounded: see :mod:`polyleaf.model.leaf_storage`, and
             :func:`polyleaf.inspect.leaf_dtype_report` for what that costs. Loading gives float32 again.
@@ -508,13 +636,15 @@ class Model:
         OSError
             When the file cannot be written (no space, no permission); the old file is then left as it was.
         ValueError
-            When the metadata hold something that JSON cannot, or leaf values do not fit `leaf_dtype`.
+            When the metadata hold something that JSON cannot, leaf values do not fit `leaf_dtype`, or the
+            name ends in ".json", which the file is not.
         """
         serialize.write(path, self.to_bytes(leaf_dtype, statistics))
 
     @classmethod
-    def load(cls, path: str | Path) -> Model:
-        """Read a model from a file, of this version of the format or an older one. Nothing in it is trusted.
+    def load(cls, path: Source) -> Model:
+        """Read a model from a file (or bytes, or an open file), of this version of the format or an older
+        one. Nothing in it is trusted.
 
         Raises
         ------
@@ -525,9 +655,14 @@ class Model:
         """
         return serialize.read(path, cls.from_state)
 
-    def to_bytes(self, leaf_dtype: str = "float32", statistics: bool = True) -> bytes:
-        """The content of a model file; see `save`."""
-        return serialize.to_bytes(*self.to_state(leaf_dtype, statistics), self._format_version())
+    def to_bytes(
+        self, leaf_dtype: str = "float32", statistics: bool = True, evals_log: EvalsLog | None = None
+    ) -> bytes:
+        """The content of a model file; see `save`. With `evals_log` it keeps that as well."""
+        header, arrays = self.to_state(leaf_dtype, statistics)
+        if evals_log:
+            header["evals_log"] = evals_log
+        return serialize.to_bytes(header, arrays, self._format_version())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Model:
@@ -580,6 +715,7 @@ class Model:
         )
         if projection is not None and projection.dim != model.n_features:
             raise ValueError("The projection does not give the features that the mapper has.")
+        model.evals_log = _evals_log(header.get("evals_log", {}))
         _check_objective(model.objective, model.n_outputs)
         model._take_trees(_with_prefix(arrays, _FOREST), arrays["round_of_tree"])
         model._take_best(header["best_iteration"], header["best_score"])
@@ -616,6 +752,9 @@ class Model:
         self.__dict__.update(state)
         self.forest = storage.from_arrays(state["forest"], self.n_outputs, self.n_features)
 
+    def _repr_html_(self) -> str:
+        return model_html(self)
+
     def __repr__(self) -> str:
         return (
             f"<polyleaf.Model: {self.n_trees} trees in {self.n_rounds} rounds, {self.n_features} features, "
@@ -628,6 +767,20 @@ def _objective(stored: Any) -> Objective:
         return objective_from_dict(stored)
     except NotRegistered as error:  # the file is sound, and the error says what to do
         raise serialize.ModelFileError(str(error)) from error
+
+
+def _evals_log(stored: Any) -> EvalsLog:
+    """The log of a file, checked: lists of numbers by metric by name of the data."""
+    log = stored if isinstance(stored, dict) else {"": stored}
+    for metrics in log.values():
+        of_metrics = metrics.values() if isinstance(metrics, dict) else [None]
+        if not all(isinstance(values, list) and all(map(_is_number, values)) for values in of_metrics):
+            raise ValueError("The header's 'evals_log' must hold lists of numbers by data and metric.")
+    return log
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _names(names: Sequence[str] | None, size: int, what: str) -> tuple[str, ...] | None:

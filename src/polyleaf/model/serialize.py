@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import stat
 import zlib
@@ -19,8 +20,12 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from polyleaf.model.leaf_kinds import LEAF_KINDS
+from polyleaf.model.places import Destination, Source, name_of, read_bytes, write_bytes
+
 FORMAT = "polyleaf-model"
-FORMAT_VERSION = 2  # the newest that is read; a model is written as the oldest that can hold it
+FORMAT_VERSION = max(kind.since_version for kind in LEAF_KINDS.values())
+"""The newest that is read, which new kinds of leaves make; a model is written as the oldest that holds it."""
 
 SPARE_BYTES, TIMES_SIZE = 2**26, 64
 """What loading may take, in bytes: the first, and so many times the size of the file."""
@@ -34,23 +39,28 @@ class ModelFileError(ValueError):
     """A file that is not a valid model, or not one that this version can read."""
 
 
-def write(path: str | Path, data: bytes) -> None:
-    """Write a file beside `path` and rename it, so that `path` holds the old file or the new one at any time.
+def write(target: Destination, data: bytes) -> None:
+    """Write a model. A file is written beside its name and renamed, so that the name stands for the old file
+    or the new one at any time.
+
+    What is no file (a device, a pipe) is written into.
 
     Raises
     ------
     OSError
         When the file cannot be written (no space, no permission); the old file is then left as it was.
+    ValueError
+        When the name is one of another format.
     """
-    _replace_file(Path(path), data)
+    write_bytes(target, data, _replace_file)
 
 
-def read(path: str | os.PathLike[str], build: Callable[[Header, Arrays], _T]) -> _T:
-    """What `build` makes of a file; see `from_bytes`. Errors name the file."""
+def read(source: Source, build: Callable[[Header, Arrays], _T]) -> _T:
+    """What `build` makes of a file or bytes; see `from_bytes`. Errors name the place."""
     try:
-        return from_bytes(Path(path).read_bytes(), build)
+        return from_bytes(read_bytes(source), build)
     except ModelFileError as error:
-        raise ModelFileError(f"{os.fspath(path)!r} cannot be loaded: {error}") from error.__cause__
+        raise ModelFileError(f"{name_of(source)} cannot be loaded: {error}") from error.__cause__
 
 
 def to_bytes(header: Header, arrays: Arrays, version: int) -> bytes:
@@ -167,8 +177,26 @@ def _checksum(header: Any, arrays: dict[str, np.ndarray]) -> str:
     return f"{crc:08x}"
 
 
+def remove_stale(directory: Path, name: str) -> None:
+    """Remove what `write` had to leave of files whose names match a pattern: it was killed while it wrote.
+
+    Parameters
+    ----------
+    directory : Path
+    name : str
+        A regular expression. Nobody may be writing files of such names just now.
+    """
+    pattern = re.compile(rf"\.(?:{name})\.[0-9a-f]{{12}}\.tmp")
+    for path in directory.glob(".*.tmp"):
+        if pattern.fullmatch(path.name) and path.is_file():
+            with suppress(OSError):
+                path.unlink()
+
+
 def _replace_file(path: Path, data: bytes) -> None:
     path = Path(os.path.realpath(path))  # a link keeps pointing to the file
+    if path.exists() and not path.is_file():
+        return _write_into(path, data)
     temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.tmp")
     try:
         with open(temporary, "xb") as file:
@@ -183,6 +211,12 @@ def _replace_file(path: Path, data: bytes) -> None:
             temporary.unlink()
         raise
     _sync_directory(path.parent)
+
+
+def _write_into(path: Path, data: bytes) -> None:
+    """A device or a pipe is written to: in its place there would be a file. OSError for a folder."""
+    with open(path, "wb") as stream:
+        stream.write(data)
 
 
 def _sync_directory(directory: Path) -> None:

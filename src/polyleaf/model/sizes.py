@@ -130,6 +130,21 @@ class Scorer:
             raise ValueError(f"X has {self.table.n_rows} rows, but y has {self._target.n_rows}.")
         self._objective, self._metrics = objective, get_metrics(metrics, objective)
 
+    def per_output(self, raw: np.ndarray) -> tuple[np.ndarray, str]:
+        """The first metric for each output alone, (n_outputs,), and its name.
+
+        Raises
+        ------
+        ValueError
+            Where it means nothing for one output.
+        """
+        metric, target = self._metrics[0], self._target
+        prediction = raw if metric.needs == "raw" else self._objective.transform(raw)
+        found = metric.per_output(target.values, prediction, target.weight)
+        if found is None:
+            raise ValueError(f"The metric {metric.name!r} means nothing for one output alone; name another.")
+        return found, metric.name
+
     def __call__(self, raw: np.ndarray) -> dict[str, float]:
         """The metrics, by name, of raw scores (n_rows, n_outputs)."""
         prediction, target = self._objective.transform(raw), self._target

@@ -12,6 +12,7 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.model.chunks import codes_of
+from polyleaf.model.html import tree_html
 from polyleaf.model.leaf_kinds import LEAF_KINDS, LINEAR, SPARSE, LeafKind, LeafLinear, Names
 
 __all__ = ["LeafLinear", "Tree", "Trees"]
@@ -97,6 +98,9 @@ class Tree:
         if not 0 <= leaf < self.n_leaves:
             raise IndexError(f"Tree {self.number} has {self.n_leaves} leaves, so it has no leaf {leaf}.")
         return leaf
+
+    def _repr_html_(self) -> str:
+        return tree_html(self, self._mapper)
 
     def __repr__(self) -> str:
         return f"<polyleaf tree {self.number}: {self.n_leaves} {self.kind} leaves, round {self.round}>"

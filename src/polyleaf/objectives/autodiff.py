@@ -30,6 +30,10 @@ RowLoss = Callable[[Any, Any], Any]
 Derivatives = dict[str, NDArray[np.float64]]
 
 
+class ConstantLoss(ValueError):
+    """A function that is a loss, but the same whatever is predicted."""
+
+
 class NotALoss(Exception):
     """JAX cannot take the function for a loss of one row; the message says why."""
 
@@ -70,18 +74,31 @@ def as_row_loss(function: Callable[..., Any], target: Array, n_outputs: int) -> 
     with jax.enable_x64(True):
         row = jax.ShapeDtypeStruct(target.shape[1:], target.dtype)
         scores = jax.ShapeDtypeStruct((n_outputs,), np.float64)
-        try:
-            reason = _why_no_loss(jax.eval_shape(of_row, row, scores))
+        reasons: list[str] = []
+        for loss in (of_row, of_batch):
+            try:
+                traced, result = jax.make_jaxpr(loss, return_shape=True)(row, scores)
+                reason = _why_no_loss(result)
+            except Exception as error:  # whatever a function trips over that was not meant for one row
+                reason = _first_line(error)
             if reason is None:
-                return of_row
-        except Exception as error:  # whatever a function trips over that was not meant for one row
-            reason = _first_line(error)
-        try:
-            if _why_no_loss(jax.eval_shape(of_batch, row, scores)) is None:
-                return of_batch
-        except Exception:  # the answer for one row says more
-            pass
-    raise NotALoss(reason)
+                _refuse_constant(traced.jaxpr)
+                return loss
+            reasons.append(reason)
+    raise NotALoss(reasons[0])  # the answer for one row says more
+
+
+def _refuse_constant(jaxpr: Any) -> None:
+    """A `ConstantLoss` where the result of a traced loss of (target, scores) is reached from no score."""
+    reached = {id(jaxpr.invars[-1])}
+    for step in jaxpr.eqns:
+        if any(id(value) in reached for value in step.invars):
+            reached |= {id(value) for value in step.outvars}
+    if id(jaxpr.outvars[0]) not in reached:
+        raise ConstantLoss(
+            "The custom objective does not depend on the scores, its second argument, so that its derivative "
+            "is 0 and nothing can be learned. Return (gradient, curvature), or a loss that uses them."
+        )
 
 
 def _why_no_loss(result: Any) -> str | None:

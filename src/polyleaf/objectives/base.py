@@ -59,8 +59,8 @@ class Objective(ABC):
     target_kinds : tuple of str
         What it learns from: "values" are float ``(n, K)``, "labels" are that, each 0 or 1 (of two classes:
         one label), "classes" are int32 ids ``(n,)`` of one of K classes. A regressor has values. A classifier
-        has labels, or classes where there are three or more; of an objective for labels only it asks for each
-        class against the rest.
+        has labels, or classes where there are three or more, or no labels are taken; of an objective for
+        labels only it asks for each class against the rest.
     parameters : mapping of str to str
         Arguments of estimators that it takes, and the fields that they are for. "n_outputs" stands for the
         number of classes or labels, which a classifier counts.
@@ -74,6 +74,8 @@ class Objective(ABC):
     has_unit : bool
         Its derivatives grow with the unit of a target, and nothing else in it does: of one tree's outputs
         those on large scales decide, unless they are brought nearer ("auto" of `normalize_targets` does).
+    of_counts : bool
+        Targets are counts, which parameters that are left open go by.
     renews_leaves : bool
         `Problem.renew_leaves` has values to give, which no Newton step would.
     probabilities : bool
@@ -93,6 +95,7 @@ class Objective(ABC):
     full_curvature: ClassVar[bool] = True
     location: ClassVar[bool] = False
     has_unit: ClassVar[bool] = False
+    of_counts: ClassVar[bool] = False
     renews_leaves: ClassVar[bool] = False
     probabilities: ClassVar[bool] = False
     zero_base: ClassVar[float | None] = None

@@ -85,6 +85,7 @@ class Custom(Objective):
                 "This objective came from a model file, which does not hold the function of a custom "
                 "objective. To train on, pass the function again."
             )
+        _check_signature(self.function)
         target = np.asarray(target)
         if target.ndim == 1 and target.dtype.kind in "iu":
             n_outputs = self.n_outputs or int(target.max(initial=0)) + 1
@@ -285,6 +286,24 @@ class CustomProblem(Problem):
     def _check_range(self, g: Array, h: Array | None) -> None:
         if not np.isfinite(g).all() or (h is not None and not np.isfinite(h).all()):
             raise ValueError("The custom objective returned values beyond the range of float32 (3.4e38).")
+
+
+def _check_signature(function: Callable[..., Any]) -> None:
+    keywords = {"sample_weight": None} if "sample_weight" in _parameters(function) else {}
+    try:
+        inspect.signature(function).bind(None, None, **keywords)
+    except ValueError:  # of some built-ins Python cannot tell
+        return
+    except TypeError as error:
+        raise ValueError(
+            "A custom objective is called with two arguments, (y_true, y_pred), and with sample_weight where "
+            f"it has a parameter of that name; {_called(function)} does not take these: {error}. Fix its "
+            "other arguments with functools.partial or a lambda."
+        ) from None
+
+
+def _called(function: Callable[..., Any]) -> str:
+    return f"{getattr(function, '__name__', type(function).__name__)}{inspect.signature(function)}"
 
 
 def _jax_is_loaded() -> bool:

@@ -99,6 +99,7 @@ class Poisson(LogLinkObjective):
 
     name: ClassVar[str] = "poisson"
     aliases: ClassVar[tuple[str, ...]] = ("count:poisson",)
+    of_counts: ClassVar[bool] = True
     default_metric: ClassVar[str] = "poisson_deviance"
 
     @property

@@ -36,6 +36,8 @@ from typing import (
 
 import numpy as np
 
+from polyleaf.settings.habits import refuse_strangers
+
 __all__ = ["Declared", "Frozen", "constraints", "declarations", "declares", "numpydoc", "parameter"]
 
 T = TypeVar("T")
@@ -71,7 +73,17 @@ def parameter(
 @dataclass_transform(kw_only_default=True, field_specifiers=(parameter,))
 def declares(cls: type[T]) -> type[T]:
     """Give a group of parameters its constructor. What the class has of `==` and `repr` stays."""
-    return dataclasses.dataclass(eq=False, repr=False, match_args=False, kw_only=True)(cls)
+    made = dataclasses.dataclass(eq=False, repr=False, match_args=False, kw_only=True)(cls)
+    plain: Any = made.__init__
+    names = [field.name for field in dataclasses.fields(made)]  # type: ignore[arg-type]
+
+    @functools.wraps(plain)
+    def checked(self: Any, *args: Any, **parameters: Any) -> None:
+        refuse_strangers(type(self).__name__, parameters, names)
+        plain(self, *args, **parameters)
+
+    made.__init__ = checked  # type: ignore[method-assign]
+    return made
 
 
 class Frozen:

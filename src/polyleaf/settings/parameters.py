@@ -37,11 +37,18 @@ __all__ = [
     "RunningParameters",
     "SamplingParameters",
     "SharedParameters",
+    "SoftmaxParameters",
     "TopkLeafParameters",
     "TreeParameters",
 ]
 
 FewTogether = Literal["pairwise", "no_interactions"]
+
+# What None stands for where that depends on the objective. Of counts (docs/objectives.md): the logarithm of a
+# mean overfits faster, and their interactions want every feature at a node.
+USUALLY = {"learning_rate": 0.1, "colsample_bynode": 0.5}
+OF_COUNTS = {"learning_rate": 0.05, "colsample_bynode": 1.0}
+
 CurvatureKind = Literal["auto", "none", "shared", "diagonal", "full", "block"]
 
 
@@ -53,8 +60,8 @@ class BoostingParameters:
     """Rounds of boosting. Each adds one tree (or one per output, see `multi_strategy`). With `warm_start` the
     total, with `init_model` the rounds to add."""
 
-    learning_rate: float = parameter(default=0.1, within="(0, inf)", everyday=True)
-    """Factor of every leaf value (XGBoost: eta)."""
+    learning_rate: float | None = parameter(default=None, within="(0, inf)", everyday=True)
+    """Factor of every leaf value (XGBoost: eta). None: 0.1; 0.05 for counts ("poisson")."""
 
     refresh: Literal["round", "tree", "layer"] = parameter(default="round")
     """When derivatives are computed anew: once a round; after every tree (with one tree per output, each then
@@ -88,8 +95,9 @@ class TreeParameters:
     """Split only where that gains; or ("post") whatever the gain, and cut back the subtrees whose gains, each
     less `min_split_gain`, do not add up to more than 0 (TFBT, section III)."""
 
-    colsample_bynode: float = parameter(default=0.5, within="(0, 1]")
-    """Fraction of the tree's features (see `colsample_bytree`) that each node sees, rounded up."""
+    colsample_bynode: float | None = parameter(default=None, within="(0, 1]")
+    """Fraction of the tree's features (see `colsample_bytree`) that each node sees, rounded up. None: 0.5;
+    all for counts ("poisson")."""
 
     interaction_constraints: FewTogether | Sequence[Sequence[Any]] | None = parameter(default=None)
     """Which features may meet on a path from the root to a leaf, and so interact. A list of groups of names
@@ -138,6 +146,15 @@ class CurvatureParameters:
 
     block_size: int = parameter(default=2, within="[1, inf)")
     """Outputs of a "block": those of largest gradient in a node; the others keep their scores."""
+
+
+@declares
+class SoftmaxParameters:
+    """Curvature of classes."""
+
+    softmax_curvature: str = parameter(default=Softmax.softmax_curvature, choices=SOFTMAX_CURVATURES)
+    """Curvature of the softmax objective of classifiers: see :mod:`polyleaf.objectives.softmax`. Regressors
+    take it as well, and do nothing with it, so that a recipe is one for both."""
 
 
 @declares
@@ -326,6 +343,11 @@ class RunningParameters:
     every n rounds. None: silent in scripts; in an interactive session a progress bar appears after two
     seconds."""
 
+    on_interrupt: Literal["raise", "keep"] = parameter(default="raise")
+    """What Ctrl-C does. The rounds that were complete are kept by the estimator, which can predict with them
+    or go on (`warm_start`). "raise": then `KeyboardInterrupt` goes on, so that a cross-validation or a search
+    stops as well; "keep": `fit` returns, with a warning, which suits notebooks."""
+
     warm_start: bool = parameter(default=False)
     """Go on from the model of the last `fit`; `n_estimators` is then the total."""
 
@@ -340,6 +362,7 @@ class SharedParameters(
     LinearLeafParameters,
     LeafParameters,
     OutputParameters,
+    SoftmaxParameters,
     CurvatureParameters,
     SamplingParameters,
     PenaltyParameters,
@@ -364,6 +387,11 @@ class RegressorParameters(SharedParameters):
     """Levels for objective "quantile". Several make several outputs: for y with T columns and A levels,
     predictions are `(n_rows, T * A)`, the levels of the first column first."""
 
+    calibrate_quantiles: bool = parameter(default=True)
+    """Of objective "quantile": move each level but the median to where rows that were not trained on have it,
+    so that intervals cover what they promise. Costs one training more on many rows, 4 at 6,000 and 20 below
+    2,000; see docs/intervals.md."""
+
     huber_delta: float = parameter(default=Huber.delta, within="(0, inf)")
     """Where the Huber loss becomes linear; in the unit of y, or of the normalised y."""
 
@@ -384,13 +412,11 @@ class ClassifierParameters(SharedParameters):
 
     objective: str | Callable[..., Any] | Objective = parameter(default="auto", kw_only=False, everyday=True)
     """Loss to minimise. "auto": "logistic" for two classes and for labels, "softmax" for more classes.
-    "exponential" and "exponential_margin" are for more classes, too; "logistic" and "squared_hinge" (which
-    gives no probabilities) take these one against the rest. Or a name that XGBoost or LightGBM has for these,
+    "exponential" and "exponential_margin" are for classes, too; named for two classes, these three have a
+    score for each. "logistic" and "squared_hinge" (which gives no probabilities) take more classes one
+    against the rest. Or a name that XGBoost or LightGBM has for these,
     or a loss written with JAX, or a function that returns `(gradient, curvature)`: see
     :class:`polyleaf.objectives.Custom`. Targets are then class numbers, or 0 and 1."""
-
-    softmax_curvature: str = parameter(default=Softmax.softmax_curvature, choices=SOFTMAX_CURVATURES)
-    """Curvature of the softmax objective: see :mod:`polyleaf.objectives.softmax`."""
 
     class_weight: dict[Any, Any] | list[Any] | Literal["balanced"] | None = parameter(default=None)
     """`{label: weight}`; "balanced": inverse to the frequency. Multi-label: `{0: weight, 1: weight}` for all

@@ -15,13 +15,17 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, TypeVar
 
+from polyleaf.objectives import objective_class
 from polyleaf.settings.declaration import Frozen
 from polyleaf.settings.parameters import (
+    OF_COUNTS,
+    USUALLY,
     BoostingParameters,
     CurvatureParameters,
     LinearLeafParameters,
     OutputParameters,
     PenaltyParameters,
+    RegressorParameters,
     SamplingParameters,
     SharedParameters,
     TopkLeafParameters,
@@ -56,6 +60,8 @@ class Run(BoostingParameters, OutputParameters, Frozen):
     `n_estimators` are the rounds to do in this run.
     """
 
+    learning_rate: float
+
 
 @dataclass(kw_only=True)
 class Growth(TreeParameters, Frozen):
@@ -67,6 +73,7 @@ class Growth(TreeParameters, Frozen):
         Of the features that each node sees.
     """
 
+    colsample_bynode: float
     seed: int
 
     @property
@@ -214,7 +221,16 @@ def settings_of(
 def _part(cls: type[T], p: SharedParameters, **resolved: Any) -> T:
     """A part with the values of the parameters that it has, or what they have become."""
     names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    stands_for = {name: value for name, value in _defaults(p).items() if getattr(p, name) is None}
+    resolved = stands_for | resolved
     return cls(**{name: resolved[name] if name in resolved else getattr(p, name) for name in names})
+
+
+def _defaults(p: SharedParameters) -> dict[str, float]:
+    """What None stands for, with the objective that there is."""
+    if not isinstance(p, RegressorParameters):
+        return USUALLY
+    return OF_COUNTS if objective_class(p.objective).of_counts else USUALLY
 
 
 def _refuse(condition: object, sentence: str) -> None:

@@ -6,9 +6,8 @@ are chosen in `parts`.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,10 +19,31 @@ from polyleaf.settings.settings import Settings
 from polyleaf.training.eval_sets import EvalSet
 from polyleaf.training.parts import Parts, parts_of, problem_of
 
-__all__ = ["Run", "boost"]
+__all__ = ["Boosted", "Run", "boost"]
 
 # Rounds in a row without growth after which training ends, where rows or features are drawn.
 UNLUCKY_ROUNDS = 10
+
+
+class Boosted(NamedTuple):
+    """What came of a training.
+
+    Attributes
+    ----------
+    model : Model
+    evals_log : dict
+        `{data name: {metric name: [value of each round]}}`.
+    outputs_log : dict
+        The same for each output, arrays (K,), of the metrics for which that means something; empty for a
+        single output.
+    was_interrupted : bool
+        Ctrl-C ended the training: the model has the rounds that were complete.
+    """
+
+    model: Model
+    evals_log: EvalsLog
+    outputs_log: OutputsLog
+    was_interrupted: bool
 
 
 def boost(
@@ -38,7 +58,7 @@ def boost(
     init_model: Model | None = None,
     base_score: np.ndarray | None = None,
     **about: Any,
-) -> tuple[Model, EvalsLog, OutputsLog]:
+) -> Boosted:
     """Boost trees on one data set.
 
     Parameters
@@ -63,16 +83,8 @@ def boost(
 
     Returns
     -------
-    model : Model
-    evals_log : dict
-        `{data name: {metric name: [value of each round]}}`.
-    outputs_log : dict
-        The same for each output, arrays (K,), of the metrics for which that means something; empty for a
-        single output.
-
-    Notes
-    -----
-    Ctrl-C ends the training: the rounds that were complete are kept, and a warning says so.
+    Boosted
+        Also after Ctrl-C.
     """
     callbacks = list(callbacks)
     problem = problem_of(objective, target, weight, settings)
@@ -96,7 +108,7 @@ def boost(
     watchers = [c.after_layer for c in callbacks if getattr(c, "watches_layers", False)]
     run = Run(settings, parts_of(settings, problem, dataset, weight, model, eval_sets, watchers))
     run.go(callbacks)
-    return model, run.evaluation.log, run.evaluation.log_by_output
+    return Boosted(model, run.evaluation.log, run.evaluation.log_by_output, run.was_interrupted)
 
 
 class Run:
@@ -108,6 +120,7 @@ class Run:
         self.outputs = [-1] if one_tree else list(range(self.model.n_outputs))  # of the trees of a round
         self.n_rounds, self.renews_for_trees = settings.run.n_estimators, settings.run.refresh != "round"
         self.barren = 0  # rounds in a row without growth
+        self.was_interrupted = False
 
     def go(self, callbacks: Sequence[Callback]) -> None:
         """All rounds, unless a callback, Ctrl-C or the end of growth comes before."""
@@ -128,10 +141,7 @@ class Run:
                     break
         except KeyboardInterrupt:
             self.forget_incomplete(round)
-            warnings.warn(
-                f"Training was interrupted; the {model.n_rounds} rounds that were complete are kept.",
-                stacklevel=3,
-            )
+            self.was_interrupted = True
         for callback in callbacks:
             callback.after_training(model)
 

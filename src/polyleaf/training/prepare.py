@@ -18,7 +18,9 @@ from sklearn.utils.validation import validate_data
 from polyleaf.inputs.binning import BinMapper
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable, as_features
+from polyleaf.inputs.frames import refuse_lazy
 from polyleaf.inputs.holdout import drawn_by_class
+from polyleaf.inputs.sound import sound
 from polyleaf.inputs.targets import Target, encode_sparse
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
@@ -26,7 +28,7 @@ from polyleaf.projections import Projection, Projector
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.training.eval_sets import EvalSet
 
-__all__ = ["FeatureReader", "Given", "Seeds", "codes_of", "evaluation_data", "prepare", "take_feature_names"]
+__all__ = ["FeatureReader", "Given", "Seeds", "evaluation_data", "prepare", "take_feature_names"]
 
 
 class Seeds(NamedTuple):
@@ -111,7 +113,9 @@ class FeatureReader:
     def plain(self, X: Any, *, reset: bool) -> Any:
         """X as numbers, dense or CSR, with scikit-learn's bookkeeping of names."""
         numbers: Any = {"accept_sparse": "csr", "dtype": "numeric", "ensure_all_finite": False}
-        return validate_data(self.estimator, X, reset=reset, **numbers)
+        fewest = 1 if reset else 0  # rows: none are enough to predict
+        X = sound(X, "X")
+        return validate_data(self.estimator, X, reset=reset, ensure_min_samples=fewest, **numbers)
 
     def projected(self, values: Any, mapper: BinMapper | None) -> FeatureTable:
         """What a projection has made, as a table."""
@@ -207,6 +211,7 @@ def _hold_out(
 
 def _n_rows(X: Any) -> int:
     """Rows of X as far as can be told before it is read; shape is checked when it is."""
+    refuse_lazy(X, "X")
     shape = getattr(X, "shape", None)
     if shape is None:
         shape = np.asarray(X).shape
@@ -293,16 +298,6 @@ def _dataset(
     return dataset
 
 
-def codes_of(X: Dataset, mapper: BinMapper) -> np.ndarray:
-    """The codes of a Dataset that was binned as the training data was."""
-    if not X.mapper.same_bins(mapper):
-        raise ValueError(
-            "This Dataset was binned apart from the training data: make it with reference=, or pass the raw "
-            "X."
-        )
-    return X.codes
-
-
 # --- evaluation sets -------------------------------------------------------------------------------
 
 
@@ -317,7 +312,7 @@ def _eval_set(
     """Evaluation data, binned as the training data is; its target in the user's unit."""
     (name, X, y, weight), encoding = data, training.encoding
     if isinstance(X, Dataset):
-        codes, features = codes_of(X, mapper), X.raw_features() if reads_features else None
+        codes, features = X.codes_like(mapper), X.raw_features() if reads_features else None
     else:
         table = reader.further(X, mapper)
         codes = mapper.transform(table, reader.n_threads)

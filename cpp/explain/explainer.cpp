@@ -1,0 +1,472 @@
+#include "explain/explainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <unordered_map>
+
+#include "base/parallel.h"
+
+namespace polyleaf {
+namespace {
+
+// Floats of the tables of a group, if all its leaves had one: with a tile they should fit the second-level
+// cache.
+constexpr int64_t kGroupFloats = 1 << 19, kGroupFloatsOfPairs = 1 << 22;
+constexpr int32_t kGroupBits = 8;  // no leaf counts as more than one of so many features
+// Floats of a tile; and at most.
+constexpr int64_t kTileFloats = 1 << 18;
+constexpr int64_t kMostTileFloats = 1 << 23;
+
+bool is_linear(const LeafBlock& leaves) {
+  return leaves.kind().is_linear;
+}
+
+uint64_t key_of(int32_t i, int32_t j) {
+  return static_cast<uint64_t>(std::min(i, j)) << 32 | static_cast<uint32_t>(std::max(i, j));
+}
+
+int64_t tiles_in(int64_t n_rows) {
+  return Block::count(n_rows, kTileRows);
+}
+
+}  // namespace
+
+// One tree.
+struct Explainer::Part {
+  std::shared_ptr<const Tree> tree;
+  std::shared_ptr<const LeafBlock> leaves;
+  int32_t output;
+  std::vector<LeafPaths> paths;
+  std::vector<double> probability;          // of each leaf id
+  std::vector<int32_t> leaf_of_background;  // of each row, where leaves are linear and there is a background
+};
+
+// Some leaves of one tree, ready to be added up.
+struct Explainer::Unit {
+  const Part* part;
+  const LeafPaths* paths;
+  LeafSlots slots;
+  std::unique_ptr<LeafGames> games;
+  HybridBackground background;
+};
+
+// A slot is a feature (second: -1), or a pair of features.
+struct Explainer::Group {
+  struct Slot {
+    int32_t first, second;        // columns
+    int32_t of_first, of_second;  // slots of these, where this is a pair
+  };
+  std::vector<Unit> units;
+  std::vector<Slot> slots;
+};
+
+// One call of `explain`.
+struct Explainer::Work {
+  const CodeMatrix& codes;
+  const FeatureMatrix& features;
+  const ExplainedOutputs& outputs;
+  bool interactions;
+  float* out;
+  const Workers& workers;
+};
+
+// What one thread needs.
+struct Explainer::Worker {
+  GameScratch games;
+  PayloadScratch payloads;
+  Buffer<uint8_t> codes;
+  Buffer<float> features, coefficients, tile;
+};
+
+Explainer::~Explainer() = default;
+
+Explainer::Explainer(const Forest& forest, TreeRange range) : n_outputs_(forest.n_outputs()) {
+  read(forest, range);
+  for (Part& part : parts_) {
+    part.probability.assign(part.leaves->n_leaves(), 0.0);
+    for (const LeafPaths& paths : part.paths)
+      for (const LeafPath& path : paths.leaves) {
+        double& probability = part.probability[path.leaf] = 1.0;
+        for (int32_t j = 0; j < path.n_features; ++j) probability *= paths.shares[path.first + j];
+      }
+  }
+  prepare();
+}
+
+Explainer::Explainer(const Forest& forest, TreeRange range, const CodeMatrix& background,
+                     const FeatureMatrix& features, const Workers& workers)
+    : n_outputs_(forest.n_outputs()), has_background_(true) {
+  if (background.n_rows < 1) throw std::invalid_argument("The background has no rows.");
+  read(forest, range);
+  check(background, features);
+  background_ = tiles_of(background);
+  rules_.background = &background_;
+  find_leaves_of_background(forest, range, background, features, workers);
+  prepare();
+}
+
+void Explainer::read(const Forest& forest, TreeRange range) {
+  const std::vector<int32_t> splits = forest.split_features(range), regressors = forest.regressors(range);
+  std::set_union(splits.begin(), splits.end(), regressors.begin(), regressors.end(),
+                 std::back_inserter(features_));
+  n_features_ = features_.empty() ? 0 : features_.back() + 1;
+  column_of_.assign(n_features_, -1);
+  for (size_t c = 0; c < features_.size(); ++c) column_of_[features_[c]] = static_cast<int32_t>(c);
+  for (int32_t f : regressors) regressors_.push_back(column_of_[f]);
+  for (ForestPart& part : forest.parts(range)) {
+    std::vector<LeafPaths> paths = leaf_paths(*part.tree, part.leaves->view(), column_of_);
+    parts_.push_back({std::move(part.tree), std::move(part.leaves), part.output, std::move(paths), {}, {}});
+  }
+}
+
+void Explainer::prepare() {
+  int32_t most = 0;
+  for (const Part& part : parts_)
+    for (const LeafPaths& paths : part.paths) most = std::max(most, paths.most_features());
+  if (has_background_ && most > kMostCountedFeatures)
+    throw std::invalid_argument("A leaf lies behind splits on " + std::to_string(most) +
+                                " features; against a background " + std::to_string(kMostCountedFeatures) +
+                                " are the most. Explain without one.");
+  rules_.prepare(most);
+}
+
+void Explainer::check(const CodeMatrix& codes, const FeatureMatrix& features) const {
+  if (codes.n_features < n_features_)
+    throw std::invalid_argument("The codes have " + std::to_string(codes.n_features) +
+                                " features, but the trees read " + std::to_string(n_features_) + ".");
+  if (!regressors_.empty()) check_features(features, features_[regressors_.back()] + 1, codes.n_rows);
+}
+
+void Explainer::copy_codes(const CodeMatrix& codes, int64_t row, int n, uint8_t* to) const {
+  for (int32_t f : features_) {
+    std::copy_n(codes.data + f * codes.n_rows + row, n, to);
+    std::fill(to + n, to + kTileRows, uint8_t{0});
+    to += kTileRows;
+  }
+}
+
+void Explainer::copy_features(const FeatureMatrix& features, int64_t row, int n, float* to) const {
+  for (int32_t c : regressors_) {
+    float* column = to + int64_t{c} * kTileRows;
+    std::copy_n(features.data + features_[c] * features.n_rows + row, n, column);
+    std::fill(column + n, column + kTileRows, 0.0f);
+  }
+}
+
+CodeTiles Explainer::tiles_of(const CodeMatrix& codes) const {
+  CodeTiles tiles;
+  tiles.n_columns = static_cast<int64_t>(features_.size());
+  tiles.n_rows = codes.n_rows;
+  const int64_t size = tiles.n_columns * kTileRows;
+  tiles.codes.reserve(static_cast<size_t>(tiles_in(codes.n_rows) * size));
+  for (int64_t t = 0; t < tiles_in(codes.n_rows); ++t) {
+    const Block rows(codes.n_rows, kTileRows, t);
+    copy_codes(codes, rows.begin, static_cast<int>(rows.end - rows.begin), tiles.codes.data() + t * size);
+  }
+  return tiles;
+}
+
+void Explainer::find_leaves_of_background(const Forest& forest, TreeRange range, const CodeMatrix& background,
+                                          const FeatureMatrix& features, const Workers& workers) {
+  for (int32_t c : regressors_) {
+    const float* from = features.data + features_[c] * features.n_rows;
+    background_features_.insert(background_features_.end(), from, from + background.n_rows);
+  }
+  std::vector<int32_t> leaves(background.n_rows);
+  for (size_t t = 0; t < parts_.size(); ++t) {
+    Part& part = parts_[t];
+    const auto tree = range.first + static_cast<int32_t>(t);
+    forest.apply(background, leaves.data(), {tree, tree + 1}, workers);
+    part.probability.assign(part.leaves->n_leaves(), 0.0);
+    for (int32_t leaf : leaves) part.probability[leaf] += 1.0;
+    for (double& probability : part.probability) probability /= static_cast<double>(background.n_rows);
+    if (is_linear(*part.leaves)) part.leaf_of_background = leaves;
+  }
+}
+
+// The mean payload of the background's rows.
+void Explainer::expect_hybrids(const Part& part, const OutputChunk& chunk, double* expected) const {
+  const LeafView& view = part.leaves->view();
+  std::vector<int64_t> row_of(features_.size(), -1);
+  for (size_t i = 0; i < regressors_.size(); ++i) row_of[regressors_[i]] = static_cast<int64_t>(i);
+  const int64_t n_rows = background_.n_rows;
+  const int32_t n = part.output < 0 ? chunk.n : 1;
+  for (int64_t r = 0; r < n_rows; ++r) {
+    const int64_t leaf = part.leaf_of_background[r];
+    for (int32_t k = 0; k < n; ++k) {
+      const int64_t column = part.output < 0 ? chunk.outputs[k] : 0, at = leaf * view.stride + column;
+      double value = view.values[at];
+      for (int64_t e = view.begin[leaf]; e < view.begin[leaf + 1]; ++e) {
+        const float x = background_features_[row_of[column_of_[view.index[e]]] * n_rows + r];
+        if (!std::isnan(x))
+          value += double{view.weights[e * view.stride + column]} * (double{x} - double{view.centre[e]});
+      }
+      expected[k] += std::min(std::max(value, double{view.lower[at]}), double{view.upper[at]}) /
+                     static_cast<double>(n_rows);
+    }
+  }
+}
+
+// Of each output of the chunk, or of the tree's one.
+std::vector<double> Explainer::expected_of(const Part& part, const OutputChunk& chunk) const {
+  const LeafView& view = part.leaves->view();
+  std::vector<double> expected(part.output < 0 ? chunk.n : 1, 0.0);
+  if (part.output >= 0 && chunk.position_of[part.output] < 0) return expected;
+  if (!part.leaf_of_background.empty()) {
+    expect_hybrids(part, chunk, expected.data());
+    return expected;
+  }
+  for (size_t leaf = 0; leaf < part.probability.size(); ++leaf) {
+    const double probability = part.probability[leaf];
+    if (view.kind->names_outputs) {
+      for (int64_t e = view.begin[leaf]; e < view.begin[leaf + 1]; ++e)
+        if (const int32_t k = chunk.position_of[view.index[e]]; k >= 0)
+          expected[k] += probability * view.values[e];
+      continue;
+    }
+    for (size_t k = 0; k < expected.size(); ++k) {
+      const int64_t at = static_cast<int64_t>(leaf) * view.stride + (part.output < 0 ? chunk.outputs[k] : 0);
+      double value = view.values[at];
+      if (view.kind->is_linear)
+        value = std::min(std::max(value, double{view.lower[at]}), double{view.upper[at]});
+      expected[k] += probability * value;
+    }
+  }
+  return expected;
+}
+
+void Explainer::expect(const ExplainedOutputs& outputs, double* expected) const {
+  std::vector<int32_t> position_of(n_outputs_, -1);
+  for (int64_t k = 0; k < outputs.n; ++k) position_of[outputs.outputs[k]] = static_cast<int32_t>(k);
+  const OutputChunk chunk{outputs.outputs, static_cast<int32_t>(outputs.n), position_of.data(), nullptr};
+  std::fill_n(expected, outputs.n, 0.0);
+  for (const Part& part : parts_) {
+    const std::vector<double> of_tree = expected_of(part, chunk);
+    if (part.output < 0)
+      for (int64_t k = 0; k < outputs.n; ++k) expected[k] += of_tree[k];
+    else if (position_of[part.output] >= 0)
+      expected[position_of[part.output]] += of_tree[0];
+  }
+}
+
+HybridBackground Explainer::hybrid_background(const Part& part, const LeafPaths& paths) const {
+  const ContributionKernels& kernels = POLYLEAF_SELECT(contribution_kernels);
+  const LeafView& view = part.leaves->view();
+  std::vector<int64_t> row_of(features_.size(), -1);
+  for (size_t i = 0; i < regressors_.size(); ++i) row_of[regressors_[i]] = static_cast<int64_t>(i);
+  HybridBackground background;
+  background.n_rows = background_.n_rows;
+  background.patterns.resize(paths.leaves.size());
+  background.shifts.resize(paths.leaves.size());
+  GameScratch scratch;
+  scratch.reserve(paths);
+  for (int64_t row = 0; row < background_.n_rows; row += kTileRows) {
+    const int n = static_cast<int>(std::min<int64_t>(kTileRows, background_.n_rows - row));
+    kernels.decide(paths.splits.data(), static_cast<int32_t>(paths.splits.size()),
+                   background_.tile(row / kTileRows), scratch.decisions.data());
+    for (size_t l = 0; l < paths.leaves.size(); ++l) {
+      const LeafPath& path = paths.leaves[l];
+      kernels.hold(paths.tests.data(), paths.test_begin.data() + path.first, path.n_features,
+                   scratch.decisions.data(), scratch.held.data());
+      for (int r = 0; r < n; ++r) {
+        background.patterns[l].push_back(pattern_of(scratch.held.data(), path.n_features, r));
+        for (int32_t e = 0; e < path.n_entries; ++e) {
+          const int32_t column = paths.columns[path.first + paths.regressors[path.first_entry + e]];
+          const float x = background_features_[row_of[column] * background_.n_rows + row + r];
+          const double centre = view.centre[view.begin[path.leaf] + e];
+          background.shifts[l].push_back(std::isnan(x) ? 0.0 : double{x} - centre);
+        }
+      }
+    }
+  }
+  return background;
+}
+
+std::vector<Explainer::Group> Explainer::groups(bool pairs) const {
+  std::vector<Group> all;
+  int64_t size = 0;
+  for (const Part& part : parts_)
+    for (const LeafPaths& paths : part.paths) {
+      int64_t floats = 0;
+      for (const LeafPath& path : paths.leaves)
+        floats += n_terms(path.n_features, pairs) * table_step(std::min(path.n_features, kGroupBits)) *
+                  (is_linear(*part.leaves) ? 1 + path.n_entries : 1);
+      if (all.empty() || size + floats > (pairs ? kGroupFloatsOfPairs : kGroupFloats)) {
+        all.emplace_back();
+        size = 0;
+      }
+      all.back().units.push_back({&part, &paths, {}, nullptr, {}});
+      size += floats;
+    }
+  return all;
+}
+
+void Explainer::assign_slots(Group& group, bool pairs) const {
+  std::vector<int32_t> slot_of(features_.size(), -1);
+  std::unordered_map<uint64_t, int32_t> slot_of_pair;
+  const auto single = [&](int32_t column) {
+    if (slot_of[column] < 0) {
+      slot_of[column] = static_cast<int32_t>(group.slots.size());
+      group.slots.push_back({column, -1, -1, -1});
+    }
+    return slot_of[column];
+  };
+  std::vector<int32_t> of_terms;
+  for (Unit& unit : group.units)
+    for (const LeafPath& path : unit.paths->leaves) {
+      const int32_t* columns = unit.paths->columns.data() + path.first;
+      of_terms.clear();
+      for (int32_t i = 0; i < path.n_features; ++i) of_terms.push_back(single(columns[i]));
+      for (int32_t i = 0; pairs && i < path.n_features; ++i)
+        for (int32_t j = i + 1; j < path.n_features; ++j) {
+          const auto [at, is_new] = slot_of_pair.try_emplace(key_of(columns[i], columns[j]),
+                                                             static_cast<int32_t>(group.slots.size()));
+          if (is_new) group.slots.push_back({columns[i], columns[j], of_terms[i], of_terms[j]});
+          of_terms.push_back(at->second);
+        }
+      unit.slots.add_leaf(of_terms);
+    }
+}
+
+void Explainer::explain(const CodeMatrix& codes, const FeatureMatrix& features,
+                        const ExplainedOutputs& outputs, bool interactions, float* out,
+                        const Workers& workers) const {
+  check(codes, features);
+  if (codes.n_rows == 0 || outputs.n == 0) return;
+  const Work work{codes, features, outputs, interactions, out, workers};
+  for (Group& group : groups(interactions)) {
+    assign_slots(group, interactions);
+    explain_group(group, work);
+  }
+}
+
+void Explainer::explain_group(Group& group, const Work& work) const {
+  const auto n_units = static_cast<int64_t>(group.units.size()),
+             n_slots = static_cast<int64_t>(group.slots.size());
+  if (n_slots == 0) return;  // single leaves
+  parallel_for(work.workers, n_units, [&](int64_t u, int) {
+    Unit& unit = group.units[u];
+    const bool linear = is_linear(*unit.part->leaves);
+    if (linear && has_background_) {
+      unit.background = hybrid_background(*unit.part, *unit.paths);
+      return;
+    }
+    unit.games =
+        std::make_unique<LeafGames>(*unit.paths, rules_, linear, work.interactions, work.codes.n_rows);
+    unit.slots.sort(*unit.games, static_cast<int32_t>(n_slots));
+  });
+  int rows_together = kTileRows;
+  const int64_t n = work.outputs.n;
+  while (rows_together > kRowStep && n_slots * std::min<int64_t>(n, 16) * rows_together > kTileFloats)
+    rows_together /= 2;
+  int64_t together = std::max<int64_t>(16, kTileFloats / (n_slots * rows_together) / 16 * 16);
+  together = std::clamp<int64_t>(kMostTileFloats / (n_slots * kTileRows), 1, std::min(together, n));
+  std::vector<int32_t> position_of(n_outputs_, -1);
+  for (int64_t first = 0; first < n; first += together) {
+    const auto size = static_cast<int32_t>(std::min(together, n - first));
+    for (int32_t k = 0; k < size; ++k) position_of[work.outputs.outputs[first + k]] = k;
+    const OutputChunk chunk{work.outputs.outputs + first, size, position_of.data(),
+                            work.outputs.scale == nullptr ? nullptr : work.outputs.scale + first};
+    std::vector<std::unique_ptr<LeafPayloads>> made(n_units);
+    parallel_for(work.workers, n_units, [&](int64_t u, int) {
+      const Part& part = *group.units[u].part;
+      made[u] = std::make_unique<LeafPayloads>(*group.units[u].paths, part.leaves->view(), part.output, chunk,
+                                               expected_of(part, chunk));
+    });
+    std::vector<LeafPayloads> payloads;
+    for (auto& payload : made) payloads.push_back(std::move(*payload));
+    explain_chunk(group, payloads, work, first, size, rows_together);
+    for (int32_t k = 0; k < size; ++k) position_of[work.outputs.outputs[first + k]] = -1;
+  }
+}
+
+void Explainer::explain_chunk(const Group& group, const std::vector<LeafPayloads>& payloads, const Work& work,
+                              int64_t first, int32_t n, int rows_together) const {
+  const int64_t n_tiles = Block::count(work.codes.n_rows, rows_together);
+  const Workers at_work = work.workers.at_most(n_tiles);
+  std::vector<Worker> workers(at_work.n_threads);
+  const size_t size = group.slots.size() * static_cast<size_t>(n) * kTileRows;
+  parallel_for(at_work, n_tiles, [&](int64_t task, int thread) {
+    Worker& worker = workers[thread];
+    const Block rows(work.codes.n_rows, rows_together, task);
+    const auto n_rows = static_cast<int>(rows.end - rows.begin);
+    worker.tile.reserve(size);
+    std::fill_n(worker.tile.data(), size, 0.0f);
+    const ContributionTile tile{worker.tile.data(), n, (n_rows + kRowStep - 1) / kRowStep * kRowStep};
+    explain_tile(group, payloads, work, rows.begin, n_rows, worker, tile);
+    write_tile(group, work, rows.begin, n_rows, first, tile);
+  });
+}
+
+void Explainer::explain_tile(const Group& group, const std::vector<LeafPayloads>& payloads, const Work& work,
+                             int64_t row, int n_rows, Worker& worker, const ContributionTile& tile) const {
+  const ContributionKernels& kernels = POLYLEAF_SELECT(contribution_kernels);
+  worker.codes.reserve(features_.size() * kTileRows);
+  copy_codes(work.codes, row, n_rows, worker.codes.data());
+  if (!regressors_.empty()) {
+    worker.features.reserve(features_.size() * kTileRows);
+    copy_features(work.features, row, n_rows, worker.features.data());
+  }
+  const TileRows rows{worker.features.data(), n_rows};
+  for (size_t u = 0; u < group.units.size(); ++u) {
+    const Unit& unit = group.units[u];
+    const LeafPaths& paths = *unit.paths;
+    const bool linear = is_linear(*unit.part->leaves);
+    worker.games.reserve(paths);
+    if (unit.games != nullptr)
+      worker.coefficients.reserve(static_cast<size_t>(unit.games->n_rows()) * kTileRows);
+    kernels.decide(paths.splits.data(), static_cast<int32_t>(paths.splits.size()), worker.codes.data(),
+                   worker.games.decisions.data());
+    for (size_t i = 0; i < paths.leaves.size(); ++i) {
+      const auto l = static_cast<int32_t>(i);
+      const uint8_t* held = worker.games.held.data();
+      kernels.hold(paths.tests.data(), paths.test_begin.data() + paths.leaves[i].first,
+                   paths.leaves[i].n_features, worker.games.decisions.data(), worker.games.held.data());
+      if (unit.games == nullptr) {
+        payloads[u].add_hybrids(l, unit.background, rules_, unit.slots, work.interactions, held, rows,
+                                worker.payloads, tile);
+        continue;
+      }
+      unit.games->write(l, tile.n_rows, worker.games, worker.coefficients.data());
+      if (linear)
+        payloads[u].add_slopes(l, *unit.games, rules_, unit.slots, work.interactions, held, rows,
+                               worker.coefficients.data(), worker.payloads, tile);
+    }
+    if (unit.games != nullptr) payloads[u].add(unit.slots, worker.coefficients.data(), tile);
+  }
+}
+
+void Explainer::write_tile(const Group& group, const Work& work, int64_t row, int n_rows, int64_t first,
+                           const ContributionTile& tile) const {
+  const ContributionKernels& kernels = POLYLEAF_SELECT(contribution_kernels);
+  const int64_t F = work.codes.n_features, K = work.outputs.n, size = int64_t{tile.n_outputs} * kTileRows;
+  const int64_t row_step = (work.interactions ? F * F : F) * K;
+  float* out = work.out + row * row_step + first;
+  // Half of what two features do together stands on either side, and is not what one does alone.
+  for (size_t s = 0; s < group.slots.size(); ++s) {
+    const Group::Slot& slot = group.slots[s];
+    if (slot.second < 0) continue;
+    float* pair = tile.at(static_cast<int32_t>(s), 0);
+    float *one = tile.at(slot.of_first, 0), *other = tile.at(slot.of_second, 0);
+    for (int64_t i = 0; i < size; ++i) {
+      pair[i] *= 0.5f;
+      one[i] -= pair[i];
+      other[i] -= pair[i];
+    }
+    const int64_t i = features_[slot.first], j = features_[slot.second];
+    kernels.write(pair, tile.n_outputs, n_rows, out + (i * F + j) * K, row_step);
+    kernels.write(pair, tile.n_outputs, n_rows, out + (j * F + i) * K, row_step);
+  }
+  for (size_t s = 0; s < group.slots.size(); ++s) {
+    const Group::Slot& slot = group.slots[s];
+    if (slot.second >= 0) continue;
+    const int64_t i = features_[slot.first];
+    kernels.write(tile.at(static_cast<int32_t>(s), 0), tile.n_outputs, n_rows,
+                  out + (work.interactions ? i * F + i : i) * K, row_step);
+  }
+}
+
+}  // namespace polyleaf

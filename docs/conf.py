@@ -1,0 +1,105 @@
+"""The documentation site: pages of docs/, the gallery from examples/, the reference from docstrings.
+
+`scripts/docs` builds it. Owns the settings of Sphinx, and nothing that a page should say.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+STAGED = ROOT / "build" / "docs" / "examples"  # the gallery reads them from here, with titles
+
+project = "Polyleaf"
+author = "The maintainers of Polyleaf"
+copyright = "the authors of Polyleaf, Apache-2.0"
+version = release = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+
+extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "sphinx_gallery.gen_gallery"]
+exclude_patterns = ["gallery/*.ipynb", "gallery/*.zip"]
+default_role = "literal"
+language = "en"
+
+myst_enable_extensions: list[str] = []
+myst_heading_anchors = 3
+# Pages of figures begin their tables at the level that fits where they are read in the repository.
+suppress_warnings = ["myst.header"]
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # the docstrings say them, with shapes
+numpydoc_show_class_members = False
+
+html_theme = "pydata_sphinx_theme"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_title = f"Polyleaf {version}"
+html_show_sphinx = False
+html_copy_source = False
+html_show_sourcelink = False
+html_sidebars = {"index": []}
+html_theme_options = {
+    "header_links_before_dropdown": 6,
+    "navbar_end": ["theme-switcher"],
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "show_prev_next": True,
+}
+
+sphinx_gallery_conf = {
+    "examples_dirs": str(STAGED),
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"\.py$",
+    "image_scrapers": (),
+    "reset_modules": (),
+    "download_all_examples": False,
+    "show_signature": False,
+    "remove_config_comments": True,
+    "abort_on_example_error": True,
+    "min_reported_time": 1e9,
+    "show_memory": False,
+    "write_computation_times": False,
+    "within_subsection_order": "FileNameSortKey",
+    "copyfile_regex": "",
+}
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.connect("autodoc-skip-member", skip_what_is_not_ours)
+
+
+def skip_what_is_not_ours(
+    app: Any, what: str, name: str, member: Any, skip: bool, options: Any
+) -> bool | None:
+    """What scikit-learn gives every estimator (get_params, clone's routing, ...) has its page there."""
+    module = getattr(member, "__module__", None) or ""
+    return True if module.startswith("sklearn.") else None
+
+
+def stage_examples() -> None:
+    """The examples with a heading: what their docstring says up to the first colon, or full stop."""
+    STAGED.mkdir(parents=True, exist_ok=True)
+    kept = {"README.rst"}
+    (STAGED / "README.rst").write_text(
+        "Gallery\n=======\n\nOne script for most methods, run as it stands when this page was made.\n",
+        "utf-8",
+    )
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        docstring, rest = path.read_text("utf-8").removeprefix('"""').split('"""', 1)
+        first = docstring.partition("\n")[0].rstrip(".")
+        title, _, more = first.partition(": ")
+        sentence = f"{more[:1].upper()}{more[1:]}." if more else ""
+        body = "\n".join([title, "=" * len(title), "", sentence, *docstring.split("\n")[1:]])
+        staged, text = STAGED / path.name, f'"""\n{body}"""{rest}'
+        kept.add(path.name)
+        if not staged.is_file() or staged.read_text("utf-8") != text:  # unchanged ones are not run again
+            staged.write_text(text, "utf-8")
+    for path in STAGED.iterdir():
+        if path.is_file() and path.name not in kept:
+            path.unlink()
+
+
+stage_examples()

@@ -1,0 +1,116 @@
+"""Intervals of a fitted regressor, calibrated on rows that it was not trained on.
+
+Owns: the bounds that a model has by itself, and what is kept of a calibration. Must not know: ranks of
+residuals (`intervals`), how models are trained.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from polyleaf.inputs.targets import TargetEncoding
+from polyleaf.intervals import widths
+from polyleaf.model import Model
+
+__all__ = ["PredictsIntervals", "forget"]
+
+_KEPT = "intervals"  # among the model's metadata
+
+
+def forget(model: Model) -> None:
+    """Drop the calibration of a model that is about to change."""
+    model.metadata.pop(_KEPT, None)
+
+
+class PredictsIntervals:
+    """`calibrate` and `predict_interval`, for regressors."""
+
+    model_: Model
+    _encoding: TargetEncoding
+
+    def predict(self, X: Any, *, iteration_range: Any = None) -> Any:
+        raise NotImplementedError
+
+    def calibrate(
+        self, X: Any, y: Any, sample_weight: Any = None, *, coverage: float = 0.9, joint: bool = False
+    ) -> Self:
+        """Find how wide intervals must be, on rows that the model was not trained on (split conformal).
+
+        Bounds are the predictions, or of several quantiles the lowest and the highest (Romano, Patterson and
+        Candès, "Conformalized quantile regression", NeurIPS 2019). They are moved outwards by one number for
+        each target, or inwards where they are too wide. New rows like these lie between them with the
+        probability `coverage`, at least, whatever the model is worth. Kept in the model, and in its file,
+        until it is fitted anew.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+        y : array-like of shape (n_rows,) or (n_rows, n_targets)
+        sample_weight : array-like of shape (n_rows,) or (n_rows, n_targets), optional
+        coverage : float in (0, 1)
+        joint : bool
+            Of all targets of a row at once, instead of each for itself.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            Where rows are too few for the coverage: it takes 9 for 0.9, 99 for 0.99.
+        """
+        check_is_fitted(self)
+        if not 0 < coverage < 1:
+            raise ValueError(f"coverage must lie between 0 and 1, got {coverage}.")
+        target = self._encoding.encode(y, sample_weight, normalized=False)
+        low, high = self._bounds(X, None)
+        if len(low) != target.n_rows:
+            raise ValueError(f"X has {len(low)} rows, y has {target.n_rows}.")
+        scores = np.maximum(low - target.values, target.values - high)
+        found = widths(scores, coverage, target.weight, joint)
+        self.model_.metadata[_KEPT] = {
+            "coverage": float(coverage),
+            "joint": bool(joint),
+            "widths": found.tolist(),
+        }
+        return self
+
+    def predict_interval(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:
+        """Lower and upper bounds between which new rows lie with the coverage of the last `calibrate`.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+        iteration_range : (int, int), optional
+            As in `predict`; `calibrate` was of the default.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, 2), or (n_rows, n_targets, 2) where y had two dimensions; float64
+        """
+        check_is_fitted(self)
+        kept = self.model_.metadata.get(_KEPT)
+        if kept is None:
+            raise ValueError(
+                "The model's intervals are not calibrated: call calibrate(X, y, coverage=0.9) with rows that "
+                "it was not trained on."
+            )
+        low, high = self._bounds(X, iteration_range)
+        width = np.asarray(kept["widths"], np.float64)
+        # Bounds that were too wide may be moved past each other: then both are their middle.
+        middle = (low + high) / 2
+        bounds = np.stack([np.minimum(low - width, middle), np.maximum(high + width, middle)], axis=2)
+        return bounds[:, 0] if self._encoding.one_dimensional else bounds
+
+    def _bounds(self, X: Any, iteration_range: tuple[int, int] | None) -> tuple[np.ndarray, np.ndarray]:
+        """Of each row and target, (n_rows, n_targets): the outermost quantiles, or the prediction twice."""
+        predicted = self.predict(X, iteration_range=iteration_range)
+        predicted = predicted.reshape(len(predicted), self._encoding.n_outputs, -1)
+        levels = self.model_.objective.levels
+        if len(levels) < 2:
+            return predicted[..., 0], predicted[..., 0]
+        return predicted[..., int(np.argmin(levels))], predicted[..., int(np.argmax(levels))]

@@ -1,0 +1,66 @@
+"""Columns of text that are hardly categories: numbers with a stray cell among them, texts that all differ.
+
+Owns these two judgements. Must not know where columns come from, nor what becomes of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["all_differ", "first_stray_text"]
+
+# Categories such as "0", "1", "2", "3+" have few numbers for each text; a stray cell stands among many.
+_NUMBERS_FOR_EACH_TEXT = 4
+# Fewer rows may differ by chance.
+_FEWEST_ROWS = 20
+
+
+def first_stray_text(index: NDArray[np.integer[Any]], categories: Sequence[Any]) -> tuple[int, str] | None:
+    """The first cell of text in a column that is one of numbers otherwise.
+
+    It is where more than half of the rows hold numbers, or text that spells one, and there are more than four
+    different numbers for each different text.
+
+    Parameters
+    ----------
+    index : ndarray of int, shape (n_rows,)
+        Row i holds `categories[index[i]]`; -1 is missing.
+    categories : sequence of str, bool, int or float
+        All different.
+
+    Returns
+    -------
+    (row, cell), or None where the column is none of these
+    """
+    is_text = np.array([not _is_number(category) for category in categories], bool)
+    n_texts = int(is_text.sum())
+    if n_texts == 0 or len(categories) - n_texts <= _NUMBERS_FOR_EACH_TEXT * n_texts:
+        return None
+    there = np.flatnonzero(index >= 0)
+    texts = there[is_text[index[there]]]
+    if len(texts) == 0 or 2 * len(texts) >= len(there):
+        return None
+    row = int(texts[0])
+    return row, str(categories[index[row]])
+
+
+def all_differ(index: NDArray[np.integer[Any]], categories: Sequence[Any]) -> bool:
+    """Whether a column of text holds another value in every row that has one, as names and dates do."""
+    if not categories or not all(isinstance(category, str) for category in categories):
+        return False
+    there = int(np.count_nonzero(index >= 0))
+    return there >= _FEWEST_ROWS and len(np.unique(index)) - (there < len(index)) == there
+
+
+def _is_number(value: Any) -> bool:
+    if not isinstance(value, str):
+        return True
+    try:
+        return math.isfinite(float(value))
+    except ValueError:
+        return False

@@ -1,0 +1,81 @@
+"""What displays have in common: axes to draw on, names and probabilities of an estimator's outputs.
+
+Must not know what is drawn.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from polyleaf.model import Model
+
+__all__ = ["Display", "model_of", "names_of", "probabilities_of"]
+
+
+class Display:
+    """Numbers that can be drawn.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        After `plot`.
+    figure_ : matplotlib Figure
+    """
+
+    ax_: Any
+    figure_: Any
+
+    def _start(self, ax: Any) -> Any:
+        """The axes that are given, or new ones of pyplot's."""
+        if ax is None:
+            from matplotlib import pyplot
+
+            ax = pyplot.subplots(layout="constrained")[1]
+        self.ax_, self.figure_ = ax, ax.figure
+        return ax
+
+
+def model_of(estimator: Any) -> Model:
+    """The model of a fitted estimator, or the model that was given."""
+    if isinstance(estimator, Model):
+        return estimator
+    check_is_fitted(estimator)
+    model: Model = estimator.model_
+    return model
+
+
+def names_of(model: Model) -> list[str]:
+    """Names of all outputs."""
+    return [model.output_name(k) for k in range(model.n_outputs)]
+
+
+def probabilities_of(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """What is true of each class or label, and how likely the model finds it.
+
+    Returns
+    -------
+    holds : ndarray of shape (n_rows, m), bool
+        m is 1 for two classes: the second.
+    probabilities : ndarray of shape (n_rows, m), float64
+    names : list of str
+
+    Raises
+    ------
+    ValueError
+        Where the estimator gives no probabilities.
+    """
+    model = model_of(estimator)
+    if not hasattr(estimator, "predict_proba"):
+        raise ValueError("This display needs probabilities, which the estimator does not give.")
+    probabilities = estimator.predict_proba(X)
+    y = np.asarray(y.toarray() if hasattr(y, "toarray") else y)
+    if y.ndim == 2 and y.shape[1] > 1:
+        return y != 0, probabilities, names_of(model)
+    holds = y.reshape(-1, 1) == np.asarray(estimator.classes_)[None, :]
+    names = [str(name) for name in estimator.classes_]
+    return (
+        (holds, probabilities, names) if len(names) > 2 else (holds[:, 1:], probabilities[:, 1:], names[1:])
+    )

@@ -1,0 +1,88 @@
+"""How good each output is, beside a constant and other models. Owns the picture, not the metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from polyleaf.plotting.display import Display, model_of, names_of
+
+__all__ = ["OutputsDisplay"]
+
+
+class OutputsDisplay(Display):
+    """A metric of each output.
+
+    Parameters
+    ----------
+    scores : dict of str -> array of shape (n_outputs,)
+        For each model; "constant" is what base scores alone achieve.
+    output_names : sequence of str
+    metric : str
+
+    Attributes
+    ----------
+    bars_ : dict of str -> matplotlib BarContainer
+    """
+
+    def __init__(self, scores: Mapping[str, Any], output_names: Sequence[str], metric: str):
+        self.scores = {name: np.asarray(score, np.float64) for name, score in scores.items()}
+        self.output_names, self.metric = output_names, metric
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        metric: str | None = None,
+        others: Mapping[str, Any] | None = None,
+        ax: Any = None,
+    ) -> Self:
+        """Measure each output of a fitted estimator, of its base scores, and of other estimators.
+
+        Parameters
+        ----------
+        estimator : fitted PolyleafRegressor or PolyleafClassifier
+        X, y
+            Rows that training did not see.
+        metric : str, optional
+            One that means something for an output alone. Default: that of the objective.
+        others : dict of str -> fitted estimator, optional
+            For the same outputs: one tree for each, say.
+        ax : matplotlib Axes, optional
+
+        Raises
+        ------
+        ValueError
+            Where the metric means nothing for one output.
+        """
+        fitted = {"model": estimator, **(others or {})}
+        scores: dict[str, np.ndarray] = {}
+        name = ""
+        for label, one in fitted.items():
+            model = model_of(one)
+            scorer = model.scorer(X, y, metrics=metric)
+            n_rounds = model.n_rounds if model.best_iteration is None else model.best_iteration + 1
+            if label == "model":
+                scores["constant"], name = scorer.per_output(model.raw_predict(scorer.table, 0, 0))
+            scores[label], name = scorer.per_output(model.raw_predict(scorer.table, 0, n_rounds))
+        return cls(scores, names_of(model_of(estimator)), name).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on these axes, by default on new ones."""
+        ax = self._start(ax)
+        n, width = len(self.output_names), 0.8 / len(self.scores)
+        self.bars_ = {}
+        for i, (label, scores) in enumerate(self.scores.items()):
+            at = np.arange(n) + (i - (len(self.scores) - 1) / 2) * width
+            colour = "lightgrey" if label == "constant" else f"C{(i - 1) % 10}"
+            self.bars_[label] = ax.bar(at, scores, width, label=label, color=colour)
+        shown = range(0, n, max(1, n // 20))
+        ax.set_xticks(shown, [self.output_names[k] for k in shown], rotation=45, ha="right")
+        ax.set(ylabel=self.metric)
+        ax.legend()
+        return self

@@ -1,0 +1,134 @@
+"""What other libraries call things, for those who come from them: "did you mean".
+
+Owns the names of others and what they are here. Must not know what parameters there are: it is told.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+__all__ = ["explains_strangers", "refuse_strangers"]
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+# By our name: what XGBoost, LightGBM, CatBoost and scikit-learn call it.
+_OTHERS_CALL_IT = {
+    "n_estimators": (
+        "n_round n_rounds num_round num_rounds nrounds num_boost_round num_iterations num_iteration n_iter "
+        "n_iters max_iter iterations num_trees n_trees"
+    ),
+    "learning_rate": "eta lr shrinkage shrinkage_rate",
+    "max_leaves": "num_leaves num_leaf n_leaves max_leaf max_leaf_nodes",
+    "max_depth": "depth",
+    "min_child_samples": "min_data_in_leaf min_samples_leaf min_data min_data_per_leaf min_child_sample",
+    "min_child_weight": "min_sum_hessian_in_leaf min_sum_hessian_per_leaf min_sum_hessian min_hessian",
+    "min_split_gain": "gamma min_split_loss min_gain_to_split min_impurity_decrease",
+    "reg_lambda": "lambda lambda_ lambda_l2 l2_leaf_reg l2_regularization reg_l2",
+    "reg_alpha": "alpha lambda_l1 l1_regularization reg_l1",
+    "max_bins": "max_bin border_count",
+    "subsample": "bagging_fraction sub_row sub_sample bagging subsample_ratio",
+    "colsample_bytree": "feature_fraction sub_feature colsample rsm",
+    "colsample_bynode": "feature_fraction_bynode colsample_bylevel max_features",
+    "sampling_method": "data_sample_strategy bootstrap_type boosting boosting_type",
+    "random_state": "seed random_seed data_random_seed",
+    "n_jobs": "nthread nthreads n_thread num_thread num_threads thread_count n_threads",
+    "verbose": "verbosity silent verbose_eval logging_level log_evaluation",
+    "objective": "loss loss_function objective_type application",
+    "eval_metric": "metric metrics custom_metric feval scoring",
+    "early_stopping_rounds": "early_stopping_round early_stopping n_iter_no_change od_wait",
+    "validation_fraction": "eval_fraction validation_size",
+    "categorical_features": "categorical_feature cat_features categorical_column cat_feature",
+    "class_weight": "class_weights auto_class_weights is_unbalance unbalance",
+    "grow_policy": "growing_policy tree_growth",
+    "quantile_alpha": "quantile quantiles",
+    "huber_delta": "huber_slope delta",
+    "tweedie_variance_power": "tweedie_power variance_power",
+    "multi_strategy": "multi_target tree_strategy",
+    "init_model": "xgb_model",
+    "eval_set": "validation_data evals valid_sets",
+    "eval_names": "valid_names",
+    "eval_sample_weight": "sample_weight_eval_set",
+    "sample_weight": "weight weights",
+    "offset": "base_margin init_score baseline exposure",
+    "iteration_range": (
+        "ntree_limit ntree_start ntree_end num_iteration start_iteration best_ntree_limit n_estimators"
+    ),
+}
+_OURS: dict[str, list[str]] = {}
+for _ours, _theirs in _OTHERS_CALL_IT.items():
+    for _name in _theirs.split():
+        _OURS.setdefault(_name, []).append(_ours)
+
+# What there is no parameter for.
+_INSTEAD = {
+    "enable_categorical": "columns of a data frame that are categories by type are taken as such; for others "
+    "there is categorical_features",
+    "output_margin": "predict_raw gives raw scores",
+    "raw_score": "predict_raw gives raw scores",
+    "prediction_type": "predict_raw gives raw scores, predict_proba probabilities",
+    "pred_leaf": "apply gives leaves",
+    "tree_method": "splits are always found from histograms",
+    "device": "there is no other device than the processor",
+    "booster": "boosters are trees; leaves may be linear (leaf)",
+    "missing": "NaN and nulls are missing values; replace other marks by NaN first",
+    "use_missing": "NaN and nulls are missing values",
+    "num_class": "classes are counted",
+    "feature_name": "names are those of a data frame's columns, or Dataset(feature_names=)",
+    "feature_names": "names are those of a data frame's columns, or Dataset(feature_names=)",
+    "use_best_model": "with early_stopping_rounds predictions use the rounds up to the best one",
+    "classifier": "recipes are for both estimators as they are",
+}
+
+
+def refuse_strangers(
+    where: str, names: Iterable[str], known: Iterable[str], of_constructor: Iterable[str] = ()
+) -> None:
+    """A TypeError for the first of the names that is not known, with what was meant.
+
+    Parameters
+    ----------
+    where : str
+        Who does not take them: "PolyleafRegressor", "PolyleafRegressor.fit".
+    names, known : iterable of str
+    of_constructor : iterable of str
+        For a method: names that belong there instead.
+    """
+    known = list(known)
+    for name in names:
+        if name not in known:
+            raise TypeError(f"{where}() takes no {name!r}{_hint(name, known, list(of_constructor))}")
+
+
+def explains_strangers(method: _Method) -> _Method:
+    """A decorator for methods of estimators: `refuse_strangers` sees keywords that they do not take."""
+    known = [name for name in inspect.signature(method).parameters if name != "self"]
+
+    @functools.wraps(method)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            where = f"{type(self).__name__}.{method.__name__}"
+            refuse_strangers(where, kwargs, known, self._get_param_names())
+        return method(self, *args, **kwargs)
+
+    return checked  # type: ignore[return-value]
+
+
+def _hint(name: str, known: list[str], of_constructor: list[str]) -> str:
+    for place, names in (("", known), (" of the constructor", of_constructor)):
+        if name in names:
+            return f": it is a parameter{place}"
+        meant = [ours for ours in _OURS.get(name, ()) if ours in names]
+        if meant:
+            return f": did you mean {' or '.join(meant)}{place}?"
+    if name in _INSTEAD:
+        return f": {_INSTEAD[name]}"
+    close = difflib.get_close_matches(name, known, n=1) or difflib.get_close_matches(
+        name, of_constructor, n=1
+    )
+    if close:
+        return f": did you mean {close[0]}{'' if close[0] in known else ' of the constructor'}?"
+    return f"; it takes {', '.join(known)}" if len(known) < 20 else ""

@@ -1,0 +1,419 @@
+"""Contributions of the core: equal to their definition over all subsets, additive, the same bits always."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from isa import printed_by_each
+from reference import contributions as reference
+from trees import random_codes, random_features, random_forest, random_leaves, tree_arrays
+
+from polyleaf import _core
+
+N_FEATURES, N_OUTPUTS = 5, 3
+OUTPUTS = np.arange(N_OUTPUTS, dtype=np.int32)
+KINDS = [("dense",), ("sparse",), ("linear",), ("dense", "sparse", "linear")]
+CLOSE = 2.0**-20  # of the sum of magnitudes
+
+
+def contributions(explainer, codes, outputs=OUTPUTS, interactions=False, **options):
+    """What the core adds to zeros."""
+    features = (codes.shape[0],) * (2 if interactions else 1)
+    out = np.zeros((codes.shape[1], *features, len(outputs)), np.float32)
+    explainer.explain(codes, out, np.asarray(outputs, np.int32), interactions=interactions, **options)
+    return out
+
+
+def problem(seed, kinds=("dense",), sizes=(1, 2, 6, 9, 12), n_rows=8, n_background=None, **options):
+    """A random forest, rows, and a background or None."""
+    rng = np.random.default_rng(seed)
+    options = {"scalar": 0.3, "categorical": 0.3} | options
+    forest, parts = random_forest(rng, N_FEATURES, N_OUTPUTS, sizes, kinds=kinds, **options)
+    rows = random_codes(rng, N_FEATURES, n_rows), random_features(rng, N_FEATURES, n_rows)
+    background = None
+    if n_background is not None:
+        background = (
+            random_codes(rng, N_FEATURES, n_background),
+            random_features(rng, N_FEATURES, n_background),
+        )
+    return forest, parts, rows, background
+
+
+def explainer_of(forest, background=None, **options):
+    if background is None:
+        return _core.Explainer(forest, **options)
+    return _core.Explainer(forest, background=background[0], features=background[1], **options)
+
+
+def magnitude(leaves):
+    """The largest number that a leaf holds."""
+    numbers = getattr(leaves, "values", getattr(leaves, "intercept", leaves))
+    return float(np.abs(numbers).max(initial=1.0))
+
+
+def assert_close(found, wanted, parts):
+    """Within rounding of float32: sums over leaves are larger than what comes out of them."""
+    scale = sum(magnitude(leaves) for _, leaves, _ in parts)
+    np.testing.assert_allclose(found, wanted, rtol=CLOSE, atol=4 * CLOSE * scale)
+
+
+# --- the definition ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_background", [None, 7])
+@pytest.mark.parametrize("kinds", KINDS, ids="+".join)
+def test_is_what_the_definition_says(kinds, n_background):
+    forest, parts, (codes, x), background = problem(1, kinds, n_background=n_background)
+    values, interactions, base = reference.explained(parts, N_OUTPUTS, codes, x, background)
+    explainer = explainer_of(forest, background)
+    np.testing.assert_allclose(explainer.expect(OUTPUTS), base, atol=1e-13)
+    assert_close(contributions(explainer, codes, features=x), values, parts)
+    assert_close(contributions(explainer, codes, features=x, interactions=True), interactions, parts)
+
+
+def long_tree(rng, n_splits, n_features):
+    """A tree whose last leaves lie behind splits on all features, in a random order."""
+    arrays = tree_arrays(rng, n_features, 1, n_splits + 1, chain=True)
+    inner = np.flatnonzero(arrays["feature"] >= 0)
+    arrays["feature"][inner] = rng.permutation(n_features)[np.arange(n_splits) % n_features]
+    return _core.Tree.from_arrays(**arrays)
+
+
+def long_forest(seed, n_features):
+    rng = np.random.default_rng(seed)
+    tree = long_tree(rng, n_features, n_features)
+    leaves = random_leaves(rng, "dense", n_features + 1, 1, n_features)
+    forest = _core.Forest(1)
+    forest.append(tree, leaves)
+    return forest, [(tree, leaves, -1)], rng
+
+
+@pytest.mark.parametrize("n_features, n_background", [(9, None), (11, None), (9, 5), (13, 3)])
+def test_long_paths_are_what_the_definition_says(n_features, n_background):
+    forest, parts, rng = long_forest(n_features, n_features)
+    codes = random_codes(rng, n_features, 2)
+    background = None if n_background is None else (random_codes(rng, n_features, n_background), None)
+    values, interactions, _ = reference.explained(parts, 1, codes, None, background)
+    explainer = explainer_of(forest, background)
+    np.testing.assert_allclose(contributions(explainer, codes, [0]), values, atol=CLOSE)
+    found = contributions(explainer, codes, [0], interactions=True)
+    np.testing.assert_allclose(found, interactions, atol=CLOSE)
+
+
+def test_very_long_paths_need_no_more_points():
+    """A row that holds all of n conditions of equal likelihood owes each the same part."""
+    n = 150
+    arrays = tree_arrays(np.random.default_rng(0), n, 1, n + 1, chain=True)
+    inner = np.flatnonzero(arrays["feature"] >= 0)
+    arrays["feature"][inner] = np.arange(n)
+    deepest = arrays["leaf"][[arrays["left"][inner[-1]], arrays["right"][inner[-1]]]]
+    on_path = {int(inner[i + 1]) for i in range(n - 1)}
+    goes_left = [int(arrays["left"][node]) in on_path or node == inner[-1] for node in inner]
+    arrays["threshold"][inner] = 100
+    arrays["count"][:] = 1
+    forest = _core.Forest(1)
+    values = np.zeros((n + 1, 1), np.float32)
+    values[deepest[0]] = 1.0
+    forest.append(_core.Tree.from_arrays(**arrays), values)
+    codes = np.where(goes_left, 0, 200).astype(np.uint8)[:, None]
+    found = contributions(explainer_of(forest), codes, [0])
+    np.testing.assert_allclose(found, np.full((1, n, 1), 1 / n), rtol=1e-6)
+
+
+def test_nodes_that_count_nothing_send_half_of_the_rows_either_way():
+    forest, parts, (codes, x), _ = problem(2)
+    arrays_of = [
+        "feature",
+        "threshold",
+        "missing_left",
+        "left",
+        "right",
+        "leaf",
+        "category_set",
+        "categories",
+    ]
+    arrays_of += ["gain", "cover", "output_gain"]
+    bare, bare_parts = _core.Forest(N_OUTPUTS), []
+    for tree, leaves, output in parts:
+        kept = {name: getattr(tree, name) for name in arrays_of}
+        tree = _core.Tree.from_arrays(**kept, count=np.zeros(tree.n_nodes, np.int64))
+        bare.append(tree, leaves, output)
+        bare_parts.append((tree, leaves, output))
+    values, _, base = reference.explained(bare_parts, N_OUTPUTS, codes, x)
+    np.testing.assert_allclose(explainer_of(bare).expect(OUTPUTS), base, atol=1e-13)
+    assert_close(contributions(explainer_of(bare), codes), values, parts)
+    assert (contributions(explainer_of(forest), codes) != contributions(explainer_of(bare), codes)).any()
+
+
+def test_a_split_of_rows_in_layers_shares_what_its_children_count():
+    """A node may count rows of another sample than its children do; `problem` counts at random anyway."""
+    _, parts, _, _ = problem(3)
+    tree = max((tree for tree, _, _ in parts), key=lambda tree: tree.n_nodes)
+    inner = np.flatnonzero(tree.left >= 0)
+    both = tree.count[tree.left[inner]] + tree.count[tree.right[inner]]
+    assert (both != tree.count[inner]).all()
+
+
+# --- properties -------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    kinds=st.sampled_from(KINDS),
+    sizes=st.lists(st.integers(1, 90), min_size=1, max_size=6),
+    n_rows=st.integers(1, 150),
+    n_background=st.sampled_from([None, None, 1, 9]),
+)
+def test_contributions_add_up(seed, kinds, sizes, n_rows, n_background):
+    if "linear" in kinds and n_background is not None:
+        n_rows, sizes = min(n_rows, 5), [min(size, 9) for size in sizes]
+    forest, parts, (codes, x), background = problem(seed, kinds, sizes, n_rows, n_background)
+    explainer = explainer_of(forest, background)
+    raw = forest.scores(codes, np.zeros(N_OUTPUTS), features=x)
+    values = contributions(explainer, codes, features=x).astype(np.float64)
+    expected = explainer.expect(OUTPUTS)
+    assert_close(values.sum(axis=1) + expected, raw, parts)
+    if n_rows * sum(sizes) < 4000:
+        interactions = contributions(explainer, codes, features=x, interactions=True).astype(np.float64)
+        assert (interactions == interactions.transpose(0, 2, 1, 3)).all()
+        assert_close(interactions.sum(axis=2), values, parts)
+
+
+def test_a_constant_in_all_leaves_costs_no_digits():
+    rng = np.random.default_rng(6)
+    tree = _core.Tree.from_arrays(**tree_arrays(rng, N_FEATURES, 1, 20))
+    leaves = random_leaves(rng, "dense", 20, 1, N_FEATURES)
+    codes = random_codes(rng, N_FEATURES, 50)
+    plain, moved = _core.Forest(1), _core.Forest(1)
+    plain.append(tree, leaves.astype(np.float32))
+    shifted = (leaves + np.float32(2.0**20)).astype(np.float32)
+    moved.append(tree, shifted)
+    wanted = _core.Forest(1)
+    wanted.append(tree, (shifted - np.float32(2.0**20)).astype(np.float32))
+    a, b = contributions(explainer_of(moved), codes, [0]), contributions(explainer_of(wanted), codes, [0])
+    np.testing.assert_allclose(a, b, atol=1e-6)
+    assert np.abs(a).max() > 0.1
+
+
+def test_features_that_no_tree_reads_get_nothing():
+    forest, _, (codes, x), _ = problem(7, ("dense", "linear"))
+    wide = np.vstack([codes, codes[:2]]), np.vstack([x, x[:2]])
+    explainer = explainer_of(forest)
+    found = contributions(explainer, wide[0], features=wide[1])
+    assert (found[:, N_FEATURES:] == 0).all()
+    assert (found[:, :N_FEATURES] == contributions(explainer, codes, features=x)).all()
+    background = random_codes(np.random.default_rng(0), N_FEATURES, 4)
+    forest, _, (codes, _), _ = problem(8)
+    same = np.repeat(codes[:, :1], 4, axis=1)
+    assert (contributions(explainer_of(forest, (same, None)), codes[:, :1]) == 0).all()
+    assert (contributions(explainer_of(forest, (background, None)), codes[:, :1]) != 0).any()
+
+
+def test_features_that_do_the_same_get_the_same():
+    """Two trees that differ by the names of two features."""
+    rng = np.random.default_rng(9)
+    arrays = tree_arrays(rng, 2, N_OUTPUTS, 12)
+    leaves = random_leaves(rng, "dense", 12, N_OUTPUTS, 2)
+    other = dict(arrays, feature=np.where(arrays["feature"] >= 0, 1 - arrays["feature"], -1).astype(np.int32))
+    forest = _core.Forest(N_OUTPUTS)
+    for tree in (arrays, other):
+        forest.append(_core.Tree.from_arrays(**tree), leaves)
+    codes = np.repeat(random_codes(rng, 1, 20), 2, axis=0)
+    for background in (None, np.repeat(random_codes(rng, 1, 6), 2, axis=0)):
+        found = contributions(explainer_of(forest, None if background is None else (background, None)), codes)
+        np.testing.assert_allclose(found[:, 0], found[:, 1], atol=4 * CLOSE)
+
+
+def test_two_forests_add_up():
+    forest, parts, (codes, x), _ = problem(10, ("dense", "linear"))
+    whole = contributions(explainer_of(forest), codes, features=x)
+    parts_of = [
+        contributions(explainer_of(forest, first=first, last=last), codes, features=x)
+        for first, last in ((0, 2), (2, 5))
+    ]
+    assert_close(parts_of[0] + parts_of[1], whole, parts)
+
+
+# --- bits -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_background", [None, 9])
+@pytest.mark.parametrize("interactions", [False, True])
+def test_a_row_has_its_bits_whatever_is_explained_with_it(interactions, n_background):
+    forest, _, (codes, _), background = problem(
+        11, ("dense", "sparse"), (9, 40, 130), n_rows=12, n_background=n_background
+    )
+    explainer = explainer_of(forest, background)
+    few = contributions(explainer, codes, interactions=interactions)
+    repeated = np.ascontiguousarray(np.repeat(codes, 150, axis=1))
+    for n_threads in (1, 2, 8):
+        many = contributions(explainer, repeated, interactions=interactions, n_threads=n_threads)
+        assert (many.reshape(12, 150, *few.shape[1:]) == few[:, None]).all()
+    for chosen in ([2], [2, 0], [1]):
+        assert (contributions(explainer, codes, chosen, interactions) == few[..., chosen]).all()
+
+
+def test_linear_leaves_have_the_same_bits_for_few_rows_and_many():
+    forest, _, (codes, x), _ = problem(12, ("linear",), (9, 30))
+    few = contributions(explainer_of(forest), codes, features=x)
+    tables = (
+        np.ascontiguousarray(np.repeat(codes, 100, axis=1)),
+        np.ascontiguousarray(np.repeat(x, 100, axis=1)),
+    )
+    many = contributions(explainer_of(forest), tables[0], features=tables[1], n_threads=3)
+    assert (many.reshape(8, 100, *few.shape[1:]) == few[:, None]).all()
+
+
+def test_many_outputs_are_each_for_themselves():
+    rng = np.random.default_rng(13)
+    forest, _ = random_forest(rng, 4, 700, (20, 30), kinds=("dense", "sparse"), scalar=0.3)
+    codes = random_codes(rng, 4, 70)
+    explainer = explainer_of(forest)
+    whole = contributions(explainer, codes, np.arange(700))
+    for chosen in (np.arange(0, 700, 9), [699], np.arange(500, 520)):
+        assert (contributions(explainer, codes, chosen) == whole[..., chosen]).all()
+
+
+EVERY_PROGRAM = """
+import hashlib, json, sys
+import numpy as np
+from polyleaf import _core
+from trees import random_codes, random_features, random_forest
+
+rng = np.random.default_rng(14)
+kinds = ("dense", "sparse", "linear")
+forest, _ = random_forest(rng, 5, 3, (2, 12, 60), kinds=kinds, scalar=0.3, categorical=0.3)
+tables = [(random_codes(rng, 5, n), random_features(rng, 5, n)) for n in (70, 6)]
+codes, x = tables[0]
+hashes = []
+for background in ({}, {"background": tables[1][0], "features": tables[1][1]}):
+    explainer = _core.Explainer(forest, **background)
+    for n_features in (1, 2):
+        for n_threads in (1, 3):
+            out = np.zeros((70, *(5,) * n_features, 3), np.float32)
+            chosen = np.arange(3, dtype=np.int32)
+            pairs = {"interactions": n_features == 2}
+            explainer.explain(codes, out, chosen, features=x, n_threads=n_threads, **pairs)
+            hashes.append(hashlib.md5(out.tobytes()).hexdigest())
+print(json.dumps(hashes))
+"""
+
+
+def test_every_instruction_set_and_any_threads_have_the_same_bits():
+    printed = [json.loads(text) for text in printed_by_each(EVERY_PROGRAM)]
+    assert all(found == printed[0] for found in printed)
+    assert len(set(printed[0])) == 4  # threads make no difference, the rest does
+
+
+# --- linear leaves ----------------------------------------------------------------------------------
+
+
+def linear_stump(weights, lower, upper, n_regressors=2):
+    """Two linear leaves, split on feature 0 at code 100, both with the same function of all features."""
+    arrays = tree_arrays(np.random.default_rng(0), 1, 1, 2)
+    arrays["threshold"][0] = 100
+    arrays["count"][1:] = 50
+    leaves = _core.LinearLeaves(
+        np.array([0, n_regressors, 2 * n_regressors]),
+        np.tile(np.arange(n_regressors, dtype=np.int32), 2),
+        np.tile(np.array(weights, np.float32), 2)[:, None],
+        np.zeros(2 * n_regressors, np.float32),
+        np.zeros((2, 1), np.float32),
+        np.full((2, 1), lower, np.float32),
+        np.full((2, 1), upper, np.float32),
+    )
+    tree = _core.Tree.from_arrays(**arrays)
+    forest = _core.Forest(1)
+    forest.append(tree, leaves)
+    return forest, [(tree, leaves, -1)]
+
+
+def test_lines_owe_each_regressor_its_slope():
+    forest, _ = linear_stump([2.0, -3.0], -np.inf, np.inf)
+    x = np.array([[1.0, np.nan, 4.0], [5.0, 1.0, 0.0]], np.float32)
+    codes = np.array([[0, 200, 255], [0, 0, 0]], np.uint8)
+    found = contributions(explainer_of(forest), codes, [0], features=x)[..., 0]
+    # Both leaves are the same: the split does nothing, and what is missing is the centre.
+    np.testing.assert_allclose(found, [[2.0, -15.0], [0.0, -3.0], [8.0, 0.0]], atol=1e-6)
+
+
+def test_what_bounds_take_off_is_taken_from_those_who_push():
+    forest, parts = linear_stump([1.0, 1.0, -1.0], -2.0, 3.0, 3)
+    x = np.array([[10.0, 1.0, 1e30, 3.4e38], [1.0, 1.0, 0.0, 3.4e38], [0.0, 9.0, 0.0, 3.4e38]], np.float32)
+    codes = np.zeros((3, 4), np.uint8)
+    found = contributions(explainer_of(forest), codes, [0], features=x)
+    values, _, base = reference.explained(parts, 1, codes, x)
+    np.testing.assert_allclose(found, values, atol=1e-6)
+    raw = forest.scores(codes, np.zeros(1), features=x)
+    np.testing.assert_allclose(found.sum(axis=1) + base, raw, atol=1e-6)
+    np.testing.assert_allclose(found[2, :, 0], [3.0, 0.0, 0.0], atol=1e-6)  # alone it ends at the bound
+    np.testing.assert_allclose(found[0, :, 0], [2.5, 0.5, 0.0], atol=1e-6)  # 10 and 1 against a bound of 3
+
+
+def test_too_many_clipped_regressors_are_refused():
+    n = 18
+    forest, _ = linear_stump(np.ones(n), -1.0, 1.0, n)
+    codes, x = np.zeros((n, 1), np.uint8), np.ones((n, 1), np.float32)
+    with pytest.raises(ValueError, match="18 regressors and bounds that a payload meets"):
+        contributions(explainer_of(forest), codes, [0], features=x)
+    with pytest.raises(ValueError, match="18 regressors that differ"):
+        contributions(explainer_of(forest, (codes, 2 * x)), codes, [0], features=x)
+    free, _ = linear_stump(np.ones(n), -np.inf, np.inf, n)
+    assert (contributions(explainer_of(free), codes, [0], features=x) == 1).all()
+
+
+# --- what is refused --------------------------------------------------------------------------------
+
+
+def test_bad_arguments_are_refused():
+    forest, _, (codes, x), _ = problem(15, ("dense", "linear"))
+    explainer = explainer_of(forest)
+    with pytest.raises(ValueError, match="no output 3 among the 3"):
+        explainer.expect(np.array([3], np.int32))
+    with pytest.raises(ValueError, match="Output 1 is asked for twice"):
+        explainer.expect(np.array([1, 1], np.int32))
+    out = np.zeros((8, N_FEATURES, N_OUTPUTS), np.float32)
+    with pytest.raises(ValueError, match="pass them as `features`"):
+        explainer.explain(codes, out, OUTPUTS)
+    with pytest.raises(ValueError, match=r"\(n_rows, n_features, n_features, outputs\)"):
+        explainer.explain(codes, out, OUTPUTS, features=x, interactions=True)
+    with pytest.raises(ValueError, match="`scale`"):
+        explainer.explain(codes, out, OUTPUTS, features=x, scale=np.ones(2))
+    with pytest.raises(ValueError, match="but the trees read 5"):
+        explainer.explain(codes[:2], out[:, :2].copy(), OUTPUTS, features=x)
+    with pytest.raises(ValueError, match="background has no rows"):
+        explainer_of(forest, (codes[:, :0].copy(), x[:, :0].copy()))
+    with pytest.raises(ValueError, match="Trees 0 to 9"):
+        explainer_of(forest, last=9)
+    forest, _, rng = long_forest(0, 70)
+    with pytest.raises(ValueError, match="splits on 70 features"):
+        explainer_of(forest, (random_codes(rng, 70, 3), None))
+    assert (out == 0).all()
+
+
+def test_no_trees_and_no_rows():
+    empty = _core.Explainer(_core.Forest(3))
+    assert (contributions(empty, np.zeros((4, 3), np.uint8)) == 0).all()
+    assert (empty.expect(OUTPUTS) == 0).all()
+    forest, _, (codes, _), _ = problem(16)
+    assert contributions(explainer_of(forest), codes[:, :0].copy()).shape == (0, N_FEATURES, N_OUTPUTS)
+
+
+def test_an_explainer_outlives_its_forest():
+    forest, _, (codes, _), _ = problem(17)
+    explainer = explainer_of(forest)
+    before = contributions(explainer, codes)
+    forest.truncate(0)
+    del forest
+    assert (contributions(explainer, codes) == before).all()
+
+
+def test_scale_multiplies():
+    forest, _, (codes, x), _ = problem(18, ("dense", "sparse", "linear"))
+    explainer = explainer_of(forest)
+    plain = contributions(explainer, codes, features=x)
+    scaled = contributions(explainer, codes, features=x, scale=np.array([2.0, -0.5, 1.0]))
+    np.testing.assert_allclose(scaled, plain * [2.0, -0.5, 1.0], atol=1e-6)

@@ -1,0 +1,156 @@
+"""The documentation site: pages are in its contents, public names have examples, nothing is fetched."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+DOCS = ROOT / "docs"
+GENERATED = {"gallery"}
+SITE_NEEDS = ("sphinx", "myst_parser", "numpydoc", "pydata_sphinx_theme", "sphinx_gallery", "jax")
+# A page of the reference for each public module.
+PAGES = {
+    "polyleaf": "estimators",
+    "polyleaf.callbacks": "callbacks",
+    "polyleaf.data": "data",
+    "polyleaf.explain": "explain",
+    "polyleaf.export": "export",
+    "polyleaf.files.multilabel": "files",
+    "polyleaf.inspect": "inspect",
+    "polyleaf.metrics": "metrics",
+    "polyleaf.metrics.ranking": "ranking",
+    "polyleaf.objectives": "objectives",
+    "polyleaf.plotting": "plotting",
+    "polyleaf.projections": "projections",
+    "polyleaf.recipes": "recipes",
+    "polyleaf.sketches": "sketches",
+}
+
+
+def public_names(module_name: str) -> list[str]:
+    """What `__all__` says, modules left out: they have pages of their own. Without one: its own functions."""
+    module = importlib.import_module(module_name)
+    names = getattr(module, "__all__", None)
+    if names is None:
+        own = inspect.getmembers(module, lambda value: inspect.isfunction(value) or inspect.isclass(value))
+        return [name for name, v in own if v.__module__ == module_name and not name.startswith("_")]
+    return [name for name in names if not inspect.ismodule(getattr(module, name))]
+
+
+def sections_of(page: Path) -> dict[str, str]:
+    """Heading and text of each section of the second level."""
+    parts = page.read_text("utf-8").split("\n## ")[1:]
+    return {part.partition("\n")[0]: part for part in parts}
+
+
+def pages() -> list[Path]:
+    return [path for path in sorted(DOCS.rglob("*.md")) if path.relative_to(DOCS).parts[0] not in GENERATED]
+
+
+# --- the pages ---
+
+
+@pytest.mark.parametrize("module", PAGES)
+def test_every_public_name_has_its_example(module):
+    sections = sections_of(DOCS / "reference" / f"{PAGES[module]}.md")
+    names = public_names(module)
+    assert names and set(names) == set(sections)
+    for name in names:
+        directive, _, rest = sections[name].partition("```{eval-rst}\n")[2].partition("\n```\n")
+        assert re.match(rf"\.\. auto\w+:: {re.escape(module)}\.{name}(\n|$)", directive), name
+        assert "```python\n" in rest, f"{module}.{name} has no example"
+
+
+def test_every_public_module_has_its_page():
+    import polyleaf
+
+    modules = {f"polyleaf.{name}" for name in polyleaf.__all__ if inspect.ismodule(getattr(polyleaf, name))}
+    assert {name for name in modules if not any(page.startswith(name) for page in PAGES)} == set()
+    assert {page.stem for page in (DOCS / "reference").glob("*.md")} == {"index", *PAGES.values()}
+
+
+def test_every_page_is_in_the_contents():
+    listed = {DOCS / "index.md"}
+    for page in pages():
+        for block in re.findall(r"```\{toctree\}\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
+            names = [line for line in block.splitlines() if line and not line.startswith(":")]
+            listed |= {page.parent / f"{name}.md" for name in names}
+    missing = [str(page.relative_to(ROOT)) for page in pages() if page not in listed]
+    assert not missing, f"{missing}: name it in a toctree (docs/methods.md, docs/how-to/index.md, ...)"
+    unknown = [path for path in listed if not path.is_file() and path.parent.name not in GENERATED]
+    assert not unknown
+
+
+def test_links_between_pages_lead_somewhere():
+    broken = []
+    for page in pages():
+        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text("utf-8")):
+            if "://" not in target and not (page.parent / target).exists():
+                broken.append((str(page.relative_to(ROOT)), target))
+    assert not broken
+
+
+# --- what is built ---
+
+
+FETCHED = {"link": "href", "script": "src", "img": "src", "source": "src", "iframe": "src", "video": "src"}
+
+
+class Requests(HTMLParser):
+    """What a browser fetches for a page: not the links that somebody may follow."""
+
+    def __init__(self):
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        values = dict(attrs)
+        if tag in FETCHED and values.get(FETCHED[tag]):
+            self.found.append(values[FETCHED[tag]])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    for name in SITE_NEEDS:
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f'the site needs pip install ".[docs]": {name} is not there')
+    program = Path(sys.executable).parent
+    environment = os.environ | {"PATH": f"{program}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        [ROOT / "scripts" / "docs"], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return ROOT / "build" / "docs" / "html"
+
+
+@pytest.mark.slow
+def test_pages_fetch_nothing_from_elsewhere(site):
+    html = sorted(site.rglob("*.html"))
+    assert len(html) > 50
+    for path in html:
+        parser = Requests()
+        parser.feed(path.read_text("utf-8"))
+        assert not [url for url in parser.found if re.match(r"(\w+:)?//", url)], path.name
+
+
+@pytest.mark.slow
+def test_style_sheets_fetch_nothing_from_elsewhere(site):
+    for path in site.rglob("*.css"):
+        assert not re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", path.read_text("utf-8")), path.name
+
+
+@pytest.mark.slow
+def test_search_finds_names_and_pages(site):
+    index = (site / "searchindex.js").read_text("utf-8")
+    for word in ("EarlyStopping", "how-to/from-xgboost", "tutorials/very-many-labels", "gallery/quantiles"):
+        assert word in index, word

@@ -1,0 +1,248 @@
+"""Habits of users of other libraries: their names, methods they look for, no rows (issue 14, line 14)."""
+
+import inspect
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from polyleaf import Dataset, Model, PolyleafClassifier, PolyleafRegressor
+from polyleaf.settings import habits
+from polyleaf.settings.declaration import declarations
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((80, 3))
+Y = np.stack([X[:, 0], X[:, 1] * X[:, 2]], axis=1)
+TWO = np.where(X[:, 0] > 0, "yes", "no")
+THREE = np.digitize(X[:, 0], [-0.5, 0.5])
+LABELS = (Y > 0).astype(int)
+SMALL = {"n_estimators": 3, "n_jobs": 1}
+ESTIMATORS = (PolyleafRegressor, PolyleafClassifier)
+
+
+def regressor(**changes):
+    return PolyleafRegressor(**SMALL | changes)
+
+
+def classifier(**changes):
+    return PolyleafClassifier(**SMALL | changes)
+
+
+# --- did you mean ---
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("num_leaves", "max_leaves"),
+        ("eta", "learning_rate"),
+        ("n_round", "n_estimators"),
+        ("min_data_in_leaf", "min_child_samples"),
+        ("l2_leaf_reg", "reg_lambda"),
+        ("max_leaf_nodes", "max_leaves"),
+        ("nthread", "n_jobs"),
+        ("n_estimatorz", "n_estimators"),
+    ],
+)
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_line_14_parameters_of_others_are_answered_with_ours(estimator, theirs, ours):
+    sentence = rf"{estimator.__name__}\(\) takes no '{theirs}': did you mean {ours}\?"
+    with pytest.raises(TypeError, match=sentence):
+        estimator(**{theirs: 1})
+    with pytest.raises(ValueError, match=rf"set_params\(\) takes no '{theirs}': did you mean {ours}\?"):
+        estimator().set_params(**{theirs: 1})
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda m: PolyleafRegressor(enable_categorical=True), "columns of a data frame that are categories"),
+        (lambda m: m.predict(X, output_margin=True), "predict_raw gives raw scores"),
+        (lambda m: m.predict(X, num_iteration=2), r"did you mean iteration_range\?"),
+        (lambda m: m.fit(X, Y, verbose=False), "it is a parameter of the constructor"),
+        (lambda m: m.fit(X, Y, n_round=3), r"did you mean n_estimators of the constructor\?"),
+        (lambda m: m.fit(X, Y, xgb_model=None), r"did you mean init_model\?"),
+        (lambda m: m.fit(X, Y, feature_name=list("abc")), "names are those of a data frame's columns"),
+        (lambda m: m.fit(X, Y, zzz=1), "it takes X, y, sample_weight, eval_set"),
+    ],
+)
+def test_line_14_arguments_of_others_are_answered(call, sentence):
+    with pytest.raises(TypeError, match=rf"takes no '\w+'.*{sentence}"):
+        call(regressor().fit(X, Y))
+
+
+def test_every_name_of_ours_in_the_table_exists():
+    ours = {p.name for estimator in ESTIMATORS for p in declarations(estimator)}
+    ours |= {name for method in (PolyleafRegressor.fit, PolyleafRegressor.predict) for name in _names(method)}
+    assert set(habits._OTHERS_CALL_IT) - ours <= {"offset"}
+    theirs = [name for names in habits._OTHERS_CALL_IT.values() for name in names.split()]
+    assert set(theirs) & {p.name for p in declarations(PolyleafClassifier)} <= {"n_estimators"}
+
+
+def _names(method):
+    return list(inspect.signature(method).parameters)
+
+
+def test_signatures_stay_what_editors_and_scikit_learn_read():
+    assert "max_leaves" in _names(PolyleafRegressor) and "kwargs" not in _names(PolyleafRegressor)
+    assert _names(PolyleafRegressor.predict) == ["self", "X", "iteration_range", "sparse"]
+    assert "eval_set" in _names(PolyleafClassifier.fit)
+
+
+# --- methods ---
+
+
+def test_line_14_raw_scores_of_both_estimators():
+    counts = np.abs(np.round(Y * 3))
+    model = regressor(objective="poisson").fit(X, counts)
+    np.testing.assert_array_equal(np.exp(model.predict_raw(X)), model.predict(X))
+    assert regressor().fit(X, Y[:, 0]).predict_raw(X).shape == (80,)
+    np.testing.assert_array_equal(
+        model.predict_raw(X, iteration_range=(0, 1)), model.model_.raw_predict(X, 0, 1)
+    )
+    for y in (TWO, THREE, LABELS):
+        found = classifier().fit(X, y)
+        np.testing.assert_array_equal(found.predict_raw(X), found.decision_function(X))
+
+
+@pytest.mark.parametrize("y", [TWO, THREE, LABELS])
+def test_line_14_predict_log_proba(y):
+    model = classifier().fit(X, y)
+    np.testing.assert_array_equal(model.predict_log_proba(X), np.log(model.predict_proba(X)))
+
+
+@pytest.mark.parametrize("objective", ["softmax", "multi:softprob", "multiclass"])
+def test_line_14_softmax_takes_two_classes(objective):
+    model = classifier(objective=objective).fit(X, TWO, eval_set=[(X, TWO)])
+    p = model.predict_proba(X)
+    assert p.shape == (80, 2) and model.model_.n_outputs == 2 and model.score(X, TWO) > 0.9
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    scores = model.decision_function(X)
+    assert scores.shape == (80,)
+    np.testing.assert_array_equal(model.predict(X), model.classes_[(scores > 0).astype(int)])
+    np.testing.assert_allclose(1 / (1 + np.exp(-scores)), p[:, 1])
+    loaded = PolyleafClassifier.load_model(model.save_model())
+    np.testing.assert_array_equal(loaded.predict_proba(X), p)
+    assert classifier().fit(X, TWO).model_.n_outputs == 1  # as ever
+
+
+def test_line_14_softmax_of_labels_names_what_to_use():
+    with pytest.raises(ValueError, match=r"several labels per row: use \"logistic\""):
+        classifier(objective="softmax").fit(X, LABELS)
+
+
+def _error_and_curvature(y, scores):
+    return scores - y, np.ones_like(scores)
+
+
+@pytest.mark.parametrize(
+    ("objective", "why"),
+    [(_error_and_curvature, "a custom objective has no link"), ("squared_hinge", "are no probabilities")],
+)
+def test_line_14_predict_proba_says_why_there_is_none(objective, why):
+    model = classifier(objective=objective)
+    for estimator in (model, clone(model).fit(X, TWO)):
+        assert not hasattr(estimator, "predict_proba")
+        for name in ("predict_proba", "predict_log_proba", "staged_predict_proba"):
+            with pytest.raises(AttributeError, match=f"PolyleafClassifier has no '{name}': .*{why}"):
+                getattr(estimator, name)
+    assert hasattr(classifier(), "predict_proba") and hasattr(classifier(objective="x"), "predict_proba")
+
+
+# --- models ---
+
+
+@pytest.mark.parametrize("changes", [{}, {"leaf": "linear"}, {"projection": "gaussian", "projection_dim": 2}])
+def test_line_14_a_model_takes_what_estimators_take(changes):
+    estimator = regressor(**changes).fit(pd.DataFrame(X, columns=list("abc")), Y)
+    model = Model.from_bytes(estimator.model_.to_bytes())
+    expected = estimator.predict(pd.DataFrame(X, columns=list("abc")))
+    for data in (X, X.tolist(), sp.csr_matrix(X), pd.DataFrame(X, columns=list("abc"))):
+        np.testing.assert_array_equal(model.predict(data), expected)
+    np.testing.assert_array_equal(model.apply(X), estimator.apply(X))
+    *_, last = model.staged_raw(X)
+    np.testing.assert_array_equal(last, expected)
+    np.testing.assert_array_equal(model.predict_topk(X, 1)[0][:, 0], expected.argmax(axis=1))
+
+
+def test_line_14_a_model_takes_data_sets_and_refuses_other_features():
+    data = Dataset(X, Y)
+    estimator = regressor().fit(data)
+    np.testing.assert_array_equal(estimator.model_.predict(data), estimator.predict(X))
+    with pytest.raises(ValueError, match="binned apart"):
+        estimator.model_.predict(Dataset(X[:40]))
+    with pytest.raises(ValueError, match="X has 2 features"):
+        estimator.model_.predict(X[:, :2])
+    with pytest.raises(TypeError, match="A Dataset holds bins"):
+        estimator.model_.apply(data)
+
+
+# --- no rows ---
+
+EMPTY = {
+    "array": X[:0],
+    "objects": X[:0].astype(object),
+    "sparse": sp.csr_matrix(X[:0]),
+    "pandas": pd.DataFrame(X[:0]),
+    "polars": pl.DataFrame(X[:0], schema=list("abc")),
+    "arrow": pa.table({name: np.zeros(0) for name in "abc"}),
+}
+
+
+@pytest.mark.parametrize("kind", EMPTY)
+@pytest.mark.parametrize("changes", [{}, {"leaf": "linear"}, {"projection": "gaussian", "projection_dim": 2}])
+def test_line_14_no_rows_give_an_empty_answer(kind, changes):
+    Z = EMPTY[kind]
+    model = regressor(**changes).fit(X, Y)
+    assert model.predict(Z).shape == model.predict_raw(Z).shape == (0, 2)
+    assert model.apply(Z).shape == (0, 3) and [s.shape for s in model.staged_predict(Z)] == [(0, 2)] * 3
+    assert regressor(**changes).fit(X, Y[:, 0]).predict(Z).shape == (0,)
+    for y, columns in ((TWO, 2), (THREE, 3), (LABELS, 2)):
+        found = classifier(**changes).fit(X, y)
+        assert found.predict_proba(Z).shape == (0, columns)
+        assert len(found.predict(Z)) == 0 and found.predict(Z).dtype == found.predict(X).dtype
+
+
+def test_no_rows_are_still_nothing_to_learn_from():
+    with pytest.raises(ValueError, match="0 sample"):
+        regressor().fit(X[:0], Y[:0])
+
+
+# --- tables of predictions ---
+
+
+def test_line_14_predictions_come_as_tables_with_the_names_of_the_targets():
+    named = pd.DataFrame(Y, columns=["heat", "cold"])
+    model = regressor().fit(X, named)
+    plain, rows = model.predict(X), pd.DataFrame(X, index=np.arange(80) + 7)
+    found = model.set_output(predict="pandas").predict(rows)
+    assert found.columns.tolist() == ["heat", "cold"] and found.index.tolist() == rows.index.tolist()
+    np.testing.assert_array_equal(found.to_numpy(), plain)
+    assert model.predict_raw(X).columns.tolist() == ["heat", "cold"]
+    for library, kind in (("polars", pl.DataFrame), ("pyarrow", pa.Table)):
+        table = model.set_output(predict=library).predict(X)
+        assert isinstance(table, kind)
+        np.testing.assert_array_equal(np.column_stack([table["heat"], table["cold"]]), plain)
+    assert model.score(X, Y) == model.set_output().score(X, Y)
+    assert isinstance(model.predict(X), np.ndarray)
+
+
+def test_line_14_probabilities_come_with_the_names_of_the_classes():
+    for y, names in ((TWO, ["no", "yes"]), (THREE, ["0", "1", "2"]), (LABELS, ["0", "1"])):
+        model = classifier().fit(X, y).set_output(predict="pandas")
+        for table in (model.predict_proba(X), model.predict_log_proba(X)):
+            assert table.columns.tolist() == names
+        assert model.predict(X).shape == y.shape
+    levels = regressor(objective="quantile", quantile_alpha=[0.1, 0.9]).fit(X, Y[:, 0])
+    assert levels.set_output(predict="polars").predict(X).columns == ["q0.1", "q0.9"]
+
+
+def test_the_choice_of_tables_is_cloned_and_checked():
+    model = clone(regressor().set_output(predict="polars")).fit(X, Y)
+    assert isinstance(model.predict(X), pl.DataFrame)
+    with pytest.raises(ValueError, match=r"one of default, pandas, polars, pyarrow; got 'frames'"):
+        model.set_output(predict="frames")

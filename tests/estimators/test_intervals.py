@@ -1,0 +1,111 @@
+"""Intervals that hold: issue 14, line 3, and issue 16, line 6; split conformal, on rows held out."""
+
+import numpy as np
+import pytest
+
+from polyleaf import PolyleafClassifier, PolyleafRegressor, load_model
+
+SMALL = dict(n_estimators=30, max_leaves=8, n_jobs=1)
+QUANTILES = dict(objective="quantile", quantile_alpha=[0.1, 0.5, 0.9])
+
+
+def made(n, n_targets=2, seed=0):
+    """Noise whose width depends on a feature; targets of unlike scale whose noise is shared in part."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 5)).astype(np.float32)
+    noise = rng.standard_normal((n, n_targets)) + rng.standard_normal((n, 1))
+    Y = np.sin(2 * X[:, :n_targets]) + X[:, 2:3] * X[:, 3:4] + (0.2 + np.abs(X[:, :1])) * noise
+    return X, Y * 10.0 ** np.arange(n_targets)
+
+
+def inside(model, X, Y):
+    bounds = model.predict_interval(X).reshape(len(X), -1, 2)
+    Y = Y.reshape(len(Y), -1)
+    return (bounds[..., 0] <= Y) & (bounds[..., 1] >= Y)
+
+
+X, Y = made(3500)
+TRAIN, HELD_OUT, NEW = slice(500), slice(500, 1500), slice(1500, None)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[{}, QUANTILES, {"objective": "absolute_error"}],
+    ids=["mean", "quantiles", "median"],
+)
+def model(request):
+    return PolyleafRegressor(**SMALL, **request.param).fit(X[TRAIN], Y[TRAIN])
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9, 0.95])
+def test_each_target_is_covered(model, coverage):
+    model.calibrate(X[HELD_OUT], Y[HELD_OUT], coverage=coverage)
+    found = inside(model, X[NEW], Y[NEW]).mean(axis=0)
+    # Of the rows calibrated on, and of the new ones.
+    error = np.sqrt(coverage * (1 - coverage) * (1 / 1000 + 1 / 2000))
+    assert np.all(abs(found - coverage) < 3 * error)
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9, 0.95])
+def test_all_targets_of_a_row_are_covered_at_once(model, coverage):
+    model.calibrate(X[HELD_OUT], Y[HELD_OUT], coverage=coverage, joint=True)
+    found = inside(model, X[NEW], Y[NEW])
+    error = np.sqrt(coverage * (1 - coverage) * (1 / 1000 + 1 / 2000))
+    assert abs(found.all(axis=1).mean() - coverage) < 3 * error
+    assert np.ptp(found.mean(axis=0)) < 0.06  # none pays for the other, whatever their scales
+    assert found.mean(axis=0).min() > coverage
+
+
+def test_of_quantiles_intervals_are_wide_where_noise_is():
+    model = PolyleafRegressor(**SMALL, **QUANTILES).fit(X[TRAIN], Y[TRAIN, 0])
+    bounds = model.calibrate(X[HELD_OUT], Y[HELD_OUT, 0]).predict_interval(X[NEW])
+    assert bounds.shape == (2000, 2)
+    width, noisy = np.diff(bounds, axis=1)[:, 0], np.abs(X[NEW, 0]) > 1.5
+    assert width[noisy].mean() > 1.3 * width[np.abs(X[NEW, 0]) < 0.5].mean()
+    plain = PolyleafRegressor(**SMALL).fit(X[TRAIN], Y[TRAIN, 0]).calibrate(X[HELD_OUT], Y[HELD_OUT, 0])
+    np.testing.assert_allclose(np.ptp(np.diff(plain.predict_interval(X[NEW]), axis=1)), 0, atol=1e-9)
+
+
+def test_the_widths_are_those_of_the_residuals():
+    model = PolyleafRegressor(**SMALL).fit(X[TRAIN], Y[TRAIN])
+    residuals = np.sort(np.abs(Y[HELD_OUT] - model.predict(X[HELD_OUT])), axis=0)
+    bounds = model.calibrate(X[HELD_OUT], Y[HELD_OUT], coverage=0.8).predict_interval(X[NEW])
+    assert bounds.shape == (2000, 2, 2)
+    predicted, width = model.predict(X[NEW]), residuals[801 - 1]
+    np.testing.assert_allclose(bounds, np.stack([predicted - width, predicted + width], axis=2), rtol=1e-12)
+
+
+def test_weights_and_targets_that_are_not_known():
+    y, weight = Y[HELD_OUT].copy(), np.ones(Y[HELD_OUT].shape)
+    y[::3, 0], weight[::3, 0] = np.nan, 0
+    model = PolyleafRegressor(missing_targets="ignore", **SMALL).fit(X[TRAIN], Y[TRAIN])
+    missing = model.calibrate(X[HELD_OUT], y).predict_interval(X[NEW])
+    weighted = model.calibrate(X[HELD_OUT], Y[HELD_OUT], weight).predict_interval(X[NEW])
+    np.testing.assert_array_equal(missing, weighted)
+    joint = model.calibrate(X[HELD_OUT], y, joint=True).predict_interval(X[NEW])
+    known = np.flatnonzero(weight[:, 0]) + 500
+    np.testing.assert_array_equal(
+        joint, model.calibrate(X[known], Y[known], joint=True).predict_interval(X[NEW])
+    )
+
+
+def test_files_keep_the_calibration_and_going_on_drops_it(tmp_path):
+    model = PolyleafRegressor(**SMALL).fit(X[TRAIN], Y[TRAIN]).calibrate(X[HELD_OUT], Y[HELD_OUT])
+    model.save_model(tmp_path / "m.polyleaf")
+    loaded = load_model(tmp_path / "m.polyleaf")
+    np.testing.assert_array_equal(loaded.predict_interval(X[NEW]), model.predict_interval(X[NEW]))
+    later = PolyleafRegressor(**SMALL).fit(X[TRAIN], Y[TRAIN], init_model=loaded)
+    for other in (later, model.fit(X[TRAIN], Y[TRAIN])):
+        with pytest.raises(ValueError, match=r"not calibrated: call calibrate\(X, y, coverage=0.9\)"):
+            other.predict_interval(X[NEW])
+
+
+def test_what_cannot_be_is_told():
+    model = PolyleafRegressor(**SMALL).fit(X[TRAIN], Y[TRAIN])
+    with pytest.raises(ValueError, match="20 rows are too few for a coverage of 0.99: it needs 99"):
+        model.calibrate(X[:20], Y[:20], coverage=0.99)
+    with pytest.raises(ValueError, match="coverage must lie between 0 and 1, got 90"):
+        model.calibrate(X[:20], Y[:20], coverage=90)
+    with pytest.raises(ValueError, match="X has 20 rows, y has 19"):
+        model.calibrate(X[:20], Y[:19])
+    assert not hasattr(PolyleafClassifier(), "predict_interval")

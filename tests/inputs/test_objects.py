@@ -1,0 +1,112 @@
+"""What is neither number nor category gets a sentence of ours (issue 14, line 15)."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from polyleaf import PolyleafClassifier, PolyleafRegressor
+from polyleaf.inputs.objects import first_that_is_no_number, nulls_as_nan, what
+
+N = 30
+NUMBERS = np.arange(float(N))
+PERIODS = pd.period_range("2020-01", periods=N, freq="M")
+PLAIN = pd.DataFrame({"a": NUMBERS})
+
+
+class DaskFrame:
+    """What a frame of Dask looks like: a shape that is not known yet."""
+
+    __module__ = "dask.dataframe.core"
+    columns = ("a",)
+    shape = (object(), 1)
+
+
+def regressor():
+    return PolyleafRegressor(n_estimators=1, n_jobs=1)
+
+
+@pytest.mark.parametrize(
+    ("X", "sentence"),
+    [
+        (pd.DataFrame({"p": PERIODS}), "Column 'p' of X holds a Period in row 0.*convert it to a number"),
+        (pd.DataFrame({"l": [[1, 2]] * N}), "Column 'l' of X holds a list in row 0.*a column of its own"),
+        (np.array([[1.0], [PERIODS[0]]] * 15, dtype=object), "Column number 0 of X holds a Period in row 1"),
+        (pd.DataFrame(np.ones((N, 2)), columns=["a", "a"]), "X has several columns of the name 'a'"),
+        (pa.table([NUMBERS, NUMBERS], names=["a", "a"]), "X has several columns of the name 'a'"),
+        (pl.LazyFrame({"a": NUMBERS}), r"X is a lazy frame.*X\.collect\(\)"),
+        (DaskFrame(), r"X is a Dask DaskFrame.*X\.compute\(\)"),
+    ],
+)
+def test_line_15_bad_features_get_a_sentence(X, sentence):
+    with pytest.raises((TypeError, ValueError), match=sentence):
+        regressor().fit(X, NUMBERS)
+
+
+@pytest.mark.parametrize(
+    ("y", "sentence"),
+    [
+        (pd.Series(PERIODS), "y holds a Period in row 0, which is no number"),
+        (pd.Series([[1]] * N), "y holds a list in row 0.*matrix"),
+        (pd.DataFrame(np.ones((N, 2)), columns=["a", "a"]), "y has several columns of the name 'a'"),
+        (pl.LazyFrame({"a": NUMBERS}), r"y is a lazy frame.*y\.collect\(\)"),
+        (pd.Series([pd.NA, *NUMBERS[1:]], dtype=object), "Input y contains NaN.*missing_targets"),
+    ],
+)
+def test_line_15_bad_targets_get_a_sentence(y, sentence):
+    with pytest.raises((TypeError, ValueError), match=sentence):
+        regressor().fit(PLAIN, y)
+
+
+@pytest.mark.parametrize(
+    ("y", "sentence"),
+    [
+        (pd.Series(PERIODS), "y holds a Period in row 0.*text"),
+        (pd.Series([[1], [2]] * 15), "y holds a list in row 0.*MultiLabelBinarizer"),
+        (pd.Series(["a", pd.NA, "b"] * 10, dtype=object), "row 1 has no label"),
+    ],
+)
+def test_line_15_bad_labels_get_a_sentence(y, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        PolyleafClassifier(n_estimators=1).fit(PLAIN, y)
+
+
+def test_line_15_record_batches_and_nulls_of_pandas_are_read():
+    expected = regressor().fit(PLAIN, NUMBERS).predict(PLAIN)
+    batch = pa.RecordBatch.from_pydict({"a": NUMBERS})
+    np.testing.assert_array_equal(regressor().fit(batch, batch).predict(batch), expected)
+    nulls = np.array([[pd.NA], [1.0]], dtype=object)
+    model = regressor().fit(PLAIN, NUMBERS)
+    np.testing.assert_array_equal(model.predict(nulls), model.predict([[np.nan], [1.0]]))
+
+
+def test_line_15_nulls_in_objects_are_missing_targets():
+    objects = pd.Series([pd.NA, None, *NUMBERS[2:]], dtype=object)
+    model = PolyleafRegressor(n_estimators=2, missing_targets="ignore").fit(PLAIN, objects)
+    expected = PolyleafRegressor(n_estimators=2, missing_targets="ignore").fit(
+        PLAIN, [np.nan, np.nan, *NUMBERS[2:]]
+    )
+    assert model.model_.to_bytes() == expected.model_.to_bytes()
+
+
+def test_line_14_a_regressor_given_labels_names_the_classifier():
+    for labels in (["a", "b"] * 15, pd.Series(["a", "b"] * 15, dtype="category"), np.array(["a", "b"] * 15)):
+        with pytest.raises(ValueError, match=r"text 'a' in row 0.*PolyleafClassifier"):
+            regressor().fit(PLAIN, labels)
+
+
+def test_line_6_almost_as_many_classes_as_rows_is_an_error():
+    stray = ["?unknown", *map(str, NUMBERS[1:])]
+    for labels in (stray, NUMBERS):
+        with pytest.raises(ValueError, match=r"30 different labels .* in 30 rows.*PolyleafRegressor"):
+            PolyleafClassifier(n_estimators=1).fit(PLAIN, labels)
+    few = np.arange(12) // 2 * 2
+    assert len(PolyleafClassifier(n_estimators=1).fit(PLAIN[:12], few).classes_) == 6
+
+
+def test_objects_are_judged_one_by_one():
+    objects = np.array([[1, "2"], [None, True]], dtype=object)
+    assert first_that_is_no_number(nulls_as_nan(objects)) is None
+    assert first_that_is_no_number(objects) == (1, 0)
+    assert (what(1), what([]), what(pd.Interval(0, 1))) == ("an int", "a list", "an Interval")

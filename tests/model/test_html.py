@@ -1,0 +1,66 @@
+"""What notebooks show: the model, its curve and features, every name escaped, the same text every time."""
+
+import numpy as np
+import pandas as pd
+from sklearn import config_context
+
+from polyleaf import PolyleafClassifier, PolyleafRegressor, load_model
+
+rng = np.random.default_rng(0)
+X = pd.DataFrame(rng.normal(size=(200, 3)), columns=["<script>alert(1)</script>", "a & b", "c"])
+Y = pd.DataFrame({"<b>": X.iloc[:, 0] * 2, "other": X["c"]})
+
+
+def fitted(**parameters):
+    model = PolyleafRegressor(n_estimators=5, max_leaves=40, **parameters)
+    return model.fit(X, Y, X_val=X[:50], y_val=Y[:50])
+
+
+def test_a_fitted_estimator_tells_of_its_model():
+    model = fitted()
+    text = model._repr_html_()
+    assert "5 trees in 5 rounds" in text and "validation, rmse" in text and "<polyline" in text
+    assert text.count("5 trees in 5 rounds") == 1
+    assert model._repr_mimebundle_()["text/html"].count("5 trees in 5 rounds") == 1
+    assert 'class="polyleaf"' in text and 'class="polyleaf"' not in PolyleafRegressor()._repr_html_()
+    with config_context(display="text"):
+        assert "text/html" not in model._repr_mimebundle_()
+
+
+def test_names_are_escaped():
+    model = fitted()
+    for text in (model.model_._repr_html_(), model.model_.trees[0]._repr_html_(), model._fitted_html()):
+        assert "<script" not in text and "<b>&lt;" not in text.replace("<b>polyleaf", "")
+        assert "&lt;script&gt;" in text
+    assert "&lt;b&gt;, other" in model.model_._repr_html_()
+
+
+def test_trees_are_indented_and_cut():
+    small = PolyleafRegressor(n_estimators=1, max_leaves=3, min_child_samples=5).fit(X, Y).model_.trees[0]
+    lines = small._repr_html_().split("<br>")
+    assert len(lines) == 1 + small.n_nodes and sum("leaf " in line for line in lines[1:]) == 3
+    assert "&lt;=" in lines[1]
+    large = PolyleafRegressor(n_estimators=1, max_leaves=50, min_child_weight=0)
+    tree = large.fit(X, np.random.default_rng(1).normal(size=(200, 2))).model_.trees[0]
+    assert tree.n_leaves > 40 and tree._repr_html_().count("<br>") == 1 + 62 + 1
+    assert f"... {tree.n_nodes - 63} more nodes" in tree._repr_html_()
+
+
+def test_models_without_statistics_and_of_one_output(tmp_path):
+    model = PolyleafClassifier(n_estimators=2).fit(X, X["c"] > 0)
+    model.save_model(tmp_path / "m", statistics=False)
+    text = load_model(tmp_path / "m").model_._repr_html_()
+    assert "of the split" in text and "<td>1</td>" in text
+
+
+def test_categories_and_missing_values_are_told():
+    frame = pd.DataFrame({"colour": pd.Categorical(np.where(X["c"] > 0, "red", "blue")), "x": X["c"]})
+    frame.loc[::7, "x"] = np.nan
+    model = PolyleafRegressor(n_estimators=1).fit(frame[["colour"]], Y)
+    assert "colour in {" in model.model_.trees[0]._repr_html_()
+    text = PolyleafRegressor(n_estimators=1).fit(frame[["x"]], Y).model_.trees[0]._repr_html_()
+    assert "missing" in text
+
+
+def test_the_same_model_has_the_same_text():
+    assert fitted().model_._repr_html_() == fitted().model_._repr_html_()
