@@ -631,7 +631,7 @@ def _load(path: Path, threads: int | None) -> tuple[Any, Schema]:
             f"{path} was not trained by this command, so its columns are not known; use it in Python."
         )
     schema = Schema.from_dict(fields)
-    if len(schema.features) != estimator.model_.n_features or schema.task not in _tasks_of(estimator):
+    if len(schema.features) != len(estimator.model_.input_names) or schema.task not in _tasks_of(estimator):
         raise ReadError(f"{path} does not agree with itself about its columns; take another copy.")
     return estimator.set_params(n_jobs=threads), schema
 
