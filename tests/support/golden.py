@@ -4,7 +4,8 @@ Owns the configurations, their data, and how a model becomes two hashes: of its 
 Must not know what is asserted. Data is whole numbers and exact fractions, and nothing here goes through BLAS
 or a library's exp, so that the hashes hold on any machine.
 
-`python tests/support/golden.py --write` makes `files/golden.json` anew: only on purpose, with a line in
+`python tests/support/golden.py --check` says whether an installed package makes the same. `python
+tests/support/golden.py --write` makes `files/golden.json` anew: only on purpose, with a line in
 CHANGELOG.md.
 """
 
@@ -315,7 +316,18 @@ def _hash(*parts):
     return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 
+def differing():
+    """Names of the configurations whose models are not the bytes of the golden file; it must name the same ones."""
+    kept, made = expected(), all_hashes()
+    return sorted(name for name in kept.keys() | made.keys() if kept.get(name) != made.get(name))
+
+
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--check"]:
+        if wrong := differing():
+            sys.exit("Other models than in the golden file: " + ", ".join(wrong))
+        print(len(expected()), "models are the bytes of the golden file")
+        sys.exit()
     if sys.argv[1:] != ["--write"]:
         sys.exit(__doc__)
     FILE.write_text(json.dumps(all_hashes(), indent=1) + "\n")
