@@ -12,6 +12,7 @@ from typing import Any
 from . import (
     abilities,
     cases,
+    categories,
     compare,
     defaults,
     explaining,
@@ -31,7 +32,12 @@ from .frame.store import Store
 from .libraries import LIBRARIES
 
 # What is no paper's, by the name of its command and of its file.
-STUDIES = {"defaults": defaults.PAPER, "scales": scales.PAPER, "intervals": intervals.PAPER}
+STUDIES = {
+    "categories": categories.PAPER,
+    "defaults": defaults.PAPER,
+    "scales": scales.PAPER,
+    "intervals": intervals.PAPER,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,5 +1,5 @@
 """``python -m polyleaf``: the command line where the script ``polyleaf`` is not on the path."""
 
-from polyleaf.cli.app import main
+from polyleaf.cli import main
 
 main()

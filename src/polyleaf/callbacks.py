@@ -26,7 +26,9 @@ import math
 import re
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -159,6 +161,9 @@ class EarlyStopping(Callback):
         self.best_iteration: int | None = None
         self.best_score: float | None = None
         self._sign: float | None = None
+        self._first: int | None = None  # round of this run
+        self._last = 0
+        self._metric = ""
         self._best_layer: tuple[Any, Any] | None = None  # tree and leaves, where the best is inside a tree
 
     def after_layer(self, model: Model, epoch: int, values: Any, tree: Any, leaves: Any) -> None:
@@ -171,6 +176,8 @@ class EarlyStopping(Callback):
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
         data, metric = self._watched(evals_log)
         value = float(evals_log[data][metric][-1])
+        self._metric, self._last = metric, epoch
+        self._first = epoch if self._first is None else self._first
         if self._improves(value, metric):
             self.best_iteration, self.best_score, self._best_layer = epoch, value, None
             model.best_iteration, model.best_score = epoch, value
@@ -183,6 +190,14 @@ class EarlyStopping(Callback):
     def after_training(self, model: Model) -> None:
         if self.best_iteration is None:
             return
+        if self.best_iteration == self._first and self._best_layer is None and self._last > self._first:
+            warnings.warn(
+                f"The metric {self._metric!r} was best at round {self._first}, the first of all. It is taken "
+                f"that {'larger' if self._sign == 1 else 'smaller'} is better: a function may return (name, "
+                "value, greater_is_better), and EarlyStopping takes maximize=. Or the learning rate is too "
+                "high.",
+                stacklevel=2,
+            )
         if self._best_layer is not None:
             tree, leaves = self._best_layer
             model.truncate(self.best_iteration)
@@ -386,7 +401,8 @@ class ProgressBar(Callback):
     """A progress bar with the newest metric values, on the terminal's error stream.
 
     Where that stream is no terminal nothing is written, unless `force`: then a plain line about ten times a
-    run.
+    run. Where the package rich is not installed (``pip install "polyleaf[cli]"``) a terminal gets these
+    lines.
 
     Parameters
     ----------
@@ -408,13 +424,15 @@ class ProgressBar(Callback):
         self._task: Any = None
         self._done = 0
         self._start = time.monotonic()
-        self._on_terminal = sys.stderr is not None and sys.stderr.isatty()
+        terminal = sys.stderr is not None and sys.stderr.isatty()
+        self._on_terminal = terminal and find_spec("rich") is not None
+        self._lacks_bar = terminal and not self._on_terminal
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
         self._done += 1
         if self._on_terminal:
             self._update_bar(evals_log)
-        elif self.force:
+        elif self.force or (self._lacks_bar and time.monotonic() - self._start >= self.delay):
             self._print_line(evals_log)
         return False
 

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from benchmarks import abilities, cases, compare, kernels, peers, problems, report, worker
+from benchmarks import abilities, cases, compare, frames, kernels, peers, problems, report, worker
 from benchmarks.__main__ import main
 from benchmarks.libraries import LIBRARIES, is_installed
 from benchmarks.scores import SCORES
@@ -167,6 +167,17 @@ def test_a_worker_that_dies_says_why(tmp_path):
     }
     with pytest.raises(peers.Failed, match="exit code 1: "):
         peers.in_own_process(timeout=120)(job)
+
+
+def test_frames_are_measured_beside_the_array(monkeypatch):
+    monkeypatch.setattr(frames, "COLUMNS", (5,))
+    monkeypatch.setattr(
+        frames, "LIBRARIES", {"polyleaf": frames.LIBRARIES["polyleaf"], "no_such_library": None}
+    )
+    done = frames.measure(quick=True, repeats=1, say=lambda text: None)
+    header, rows = frames.rows_of(done)
+    assert [row[:3] for row in rows] == [["5", "polyleaf", kind] for kind in frames.CONTAINERS]
+    assert len(header) == len(rows[0]) and "(1.0)" in rows[0][3] and "not taken" not in str(rows)
 
 
 def test_kernels_count_rows_of_smaller_children():

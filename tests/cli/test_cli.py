@@ -100,8 +100,9 @@ def test_columns_are_found_by_name(folder, tmp_path):
     assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()
 
 
-def test_quiet_where_there_is_no_terminal(folder, tmp_path, capfd):
-    polyleaf("train", folder / "energy_train.csv", "-t", "*_load", "-m", tmp_path / "m", "--rounds", "3")
+def test_line_9_quiet(folder, tmp_path, capfd):
+    train = "train", folder / "energy_train.csv", "-t", "*_load", "-m", tmp_path / "m", "--rounds", "3"
+    polyleaf(*train, "--quiet")
     polyleaf("predict", folder / "energy_test.csv", "-m", tmp_path / "m", "-o", tmp_path / "p.csv")
     assert capfd.readouterr() == ("", "")
 
@@ -253,7 +254,7 @@ def test_errors_are_one_sentence(folder, tmp_path, capsys):
         capsys, *train, "-t", "*_load", "--early-stopping", "3"
     )
     assert "no row" in fails(capsys, *train, "-t", "*_load", "--validation", "1.5")
-    assert "learning_rate" in fails(capsys, *train, "-t", "*_load", "-r", "-1")
+    assert "--learning-rate" in fails(capsys, *train, "-t", "*_load", "-r", "-1")
     assert "objective" in fails(capsys, *train, "-t", "*_load", "--objective", "nonsense")
     assert "Task 'x'" in fails(capsys, *train, "-t", "*_load", "--task", "x")
     assert "No such command" in fails(capsys, "trian")
@@ -311,7 +312,9 @@ def test_linear_leaves(folder, tmp_path, capsys):
     model = load_model(tmp_path / "m")
     assert model.leaf == "linear" and model.model_.trees[0].leaf_linear(0).coefficients.shape[1] == 2
     polyleaf("predict", test, "-m", tmp_path / "m", "--out", tmp_path / "predicted.csv")
-    assert "linear_fit" in fails(capsys, "train", file, *given, "-m", tmp_path / "n", "--linear-fit", "line")
+    assert "--linear-fit" in fails(
+        capsys, "train", file, *given, "-m", tmp_path / "n", "--linear-fit", "line"
+    )
 
 
 def test_recipes_of_regression(folder, tmp_path, capsys):
@@ -321,5 +324,5 @@ def test_recipes_of_regression(folder, tmp_path, capsys):
     arguments = ("train", file, "-t", "*_load", "-m", tmp_path / "n")
     assert "there is no recipe 'tfbtt'; there are cgb," in fails(capsys, *arguments, "--recipe", "tfbtt")
     assert "for classes" in fails(capsys, *arguments, "--recipe", "samme")
-    assert 'refresh="layer"' in fails(capsys, *arguments, "--set", "rows_per_layer=[0.5]")
+    assert "--set refresh=layer" in fails(capsys, *arguments, "--set", "rows_per_layer=[0.5]")
     assert not (tmp_path / "n").exists()

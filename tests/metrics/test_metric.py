@@ -41,6 +41,28 @@ CASES = {
     "armse": (REAL, RAW, lambda w: sk.root_mean_squared_error(REAL, RAW, sample_weight=w)),
     "mae": (REAL, RAW, lambda w: sk.mean_absolute_error(REAL, RAW, sample_weight=w)),
     "mape": (REAL, RAW, lambda w: sk.mean_absolute_percentage_error(REAL, RAW, sample_weight=w)),
+    "rmsle": (
+        COUNT,
+        POSITIVE,
+        lambda w: sk.root_mean_squared_log_error(COUNT.ravel(), POSITIVE.ravel(), sample_weight=repeated(w)),
+    ),
+    "balanced_accuracy": (
+        IDS,
+        CLASS_RAW,
+        lambda w: sk.balanced_accuracy_score(IDS, CLASS_RAW.argmax(1), sample_weight=w),
+    ),
+    "mcc": (IDS, CLASS_RAW, lambda w: sk.matthews_corrcoef(IDS, CLASS_RAW.argmax(1), sample_weight=w)),
+    "kappa": (IDS, CLASS_RAW, lambda w: sk.cohen_kappa_score(IDS, CLASS_RAW.argmax(1), sample_weight=w)),
+    "linear_kappa": (
+        IDS,
+        CLASS_RAW,
+        lambda w: sk.cohen_kappa_score(IDS, CLASS_RAW.argmax(1), sample_weight=w, weights="linear"),
+    ),
+    "quadratic_kappa": (
+        IDS,
+        CLASS_RAW,
+        lambda w: sk.cohen_kappa_score(IDS, CLASS_RAW.argmax(1), sample_weight=w, weights="quadratic"),
+    ),
     "r2": (REAL, RAW, lambda w: sk.r2_score(REAL, RAW, sample_weight=w)),
     "quantile": (REAL, RAW, lambda w: sk.mean_pinball_loss(REAL, RAW, sample_weight=w, alpha=0.5)),
     "poisson_deviance": (

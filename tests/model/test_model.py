@@ -100,9 +100,9 @@ def test_linear_leaves_need_the_features():
     codes = model.mapper.transform(table)
     with pytest.raises(ValueError, match="only their bins were given; predict from X"):
         model.raw_predict_codes(codes)
-    raw = model.raw_predict_codes(codes, features=regressors_of(model.forest, table, 0, 6))
+    raw = model.raw_predict_codes(codes, features=regressors_of(model.forest, model.mapper, table, 0, 6))
     np.testing.assert_array_equal(raw, model.raw_predict(table))
-    assert regressors_of(random_model().forest, table, 0, 6) is None
+    assert regressors_of(random_model().forest, model.mapper, table, 0, 6) is None
     constant = random_model(kinds=("dense", "linear"), n_rounds=2)
     np.testing.assert_array_equal(  # the first round is dense
         constant.raw_predict_codes(codes, last_round=1), constant.raw_predict(table, last_round=1)

@@ -10,6 +10,7 @@ from polyleaf import PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.data import load
 from polyleaf.plotting import (
     CalibrationDisplay,
+    CoverageDisplay,
     ImportanceDisplay,
     LearningCurvesDisplay,
     OutputsDisplay,
@@ -136,6 +137,25 @@ def test_quantiles_are_compared_with_shares_below():
     np.testing.assert_array_equal(drawn.said[0], levels)
     np.testing.assert_allclose(drawn.found[1], (Y_TEST[:, 1, None] <= predicted[:, 1]).mean(axis=0))
     assert drawn.ax_.get_xlabel() == "level of the quantile"
+
+
+def test_intervals_are_counted_for_each_target_and_for_all():
+    model = PolyleafRegressor(n_estimators=20).fit(X, Y)
+    with pytest.raises(ValueError, match=r"not calibrated: call calibrate"):
+        CoverageDisplay.from_estimator(model, X_TEST, Y_TEST)
+    model.calibrate(X_TEST[:80], Y_TEST[:80], coverage=0.8)
+    drawn = CoverageDisplay.from_estimator(model, X_TEST[80:], Y_TEST[80:])
+    low, high = np.moveaxis(model.predict_interval(X_TEST[80:]), 2, 0)
+    inside = (low <= Y_TEST[80:]) & (Y_TEST[80:] <= high)
+    np.testing.assert_allclose(drawn.shares, inside.mean(axis=0))
+    assert drawn.joint == pytest.approx(inside.all(axis=1).mean()) and drawn.coverage == 0.8
+    assert [bar.get_height() for bar in drawn.bars_] == [*drawn.shares, drawn.joint]
+    assert drawn.line_.get_ydata()[0] == 0.8
+    np.testing.assert_allclose(drawn.widths, (high - low).mean(axis=0))
+    one = CoverageDisplay.from_predictions([0.0, np.nan, 5.0], [[-1, 1], [0, 1], [0, 1]], 0.9, ["y"])
+    assert one.shares == [0.5] and len(one.bars_) == 1
+    with pytest.raises(ValueError, match="two bounds for each of the 3 targets"):
+        CoverageDisplay.from_predictions(np.zeros(3), np.zeros((2, 2)), 0.9, ["y"])
 
 
 def test_thresholds_count_as_scikit_learn_does(labeller):

@@ -175,3 +175,15 @@ def test_a_target_that_one_fold_alone_knows_is_left_where_it_is():
     model, plain = (fitted(X, Y, on, missing_targets="ignore") for on in (True, False))
     found = shifts(model, plain, X)
     assert found[0] < 0 < found[2] and found[3] == found[5] == 0
+
+
+def test_ctrl_c_while_folds_are_trained_keeps_the_model(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("polyleaf.estimators.base.level_shifts", interrupted)
+    X, Y = made()
+    model = PolyleafRegressor(**SMALL)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, Y)
+    np.testing.assert_array_equal(model.predict(X), fitted(X, Y, False).predict(X))

@@ -1,8 +1,8 @@
 """The command line: ``polyleaf train | predict | evaluate | explain | inspect | demo``, for a file.
 
-Owns options, messages and exit codes. Must not know formats (`readers`), the meaning of columns (`schema`),
-what becomes of files without columns (`label_commands`) or anything of training. Every error is one sentence
-on the error stream and exit code 2; progress and remarks appear on a terminal only.
+Owns options and exit codes. Must not know formats (`readers`), the meaning of columns (`schema`), how answers
+are written (`answers`) and messages worded (`tell`), what becomes of files without columns (`label_commands`)
+or anything of training. Every error is one sentence on the error stream and exit code 2.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ import typer
 
 from polyleaf import recipes
 from polyleaf.cli import label_commands
-from polyleaf.files.opening import ReadError, write_csv
-from polyleaf.files.readers import FORMATS, read_table
+from polyleaf.cli.answers import columns_of, kept_columns, write_answers
+from polyleaf.cli.tell import Teller, complain, count_of, in_own_terms, write_scores
+from polyleaf.files.opening import ReadError
+from polyleaf.files.readers import FORMATS, CsvStyle, read_table
 from polyleaf.files.schema import Schema, choose_columns
 from polyleaf.files.table import Table
 from polyleaf.inputs.holdout import held_out
@@ -41,7 +43,8 @@ _EXAMPLES = {
     ),
     "predict": (
         "polyleaf predict new.csv --model m --out predictions.csv",
-        "polyleaf predict new.csv --model m --proba | head",
+        "polyleaf predict new.csv --model m --proba --keep id | head",
+        "cat new.csv | polyleaf predict - --model m --json",
         "polyleaf predict new.txt --format xmc --model m --top 5 --out best.csv",
     ),
     "evaluate": ("polyleaf evaluate test.csv --model m", "polyleaf evaluate test.csv --model m --json"),
@@ -57,7 +60,7 @@ _EXAMPLES = {
 
 def _examples(*commands: str) -> str:
     lines = [line for command in commands for line in _EXAMPLES[command]]
-    return "\n\n".join(["[bold]Examples[/bold]", *(f"  {line}" for line in lines)])
+    return "\n\n".join(["Examples", *lines])
 
 
 _FORMATS = f"Formats, known by their endings: {', '.join(e for known in FORMATS.values() for e in known)}."
@@ -67,7 +70,7 @@ app = typer.Typer(
     help=f"Gradient boosted trees for many outputs.\n\n{_FORMATS}",
     epilog=_examples(*_EXAMPLES),
     add_completion=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,  # panels cut the names of options where the terminal is narrow
     pretty_exceptions_enable=False,
 )
 
@@ -88,7 +91,12 @@ def _by_topic() -> str:
     return " ".join(f"{topic}: {', '.join(names)}." for topic, names in topics.items())
 
 
-FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help=f"The data. {_FORMATS}")]
+FileArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE", help=f"The data; - is standard input, CSV unless --format says otherwise. {_FORMATS}"
+    ),
+]
 ModelOption = Annotated[Path, typer.Option("--model", "-m", help="The model file.", show_default=False)]
 FormatOption = Annotated[
     str | None,
@@ -98,6 +106,25 @@ FormatOption = Annotated[
         "labels), if its ending lies.",
     ),
 ]
+
+
+NoHeaderOption = Annotated[
+    bool, typer.Option("--no-header", help="CSV: the first line is data; columns are c0, c1, ...")
+]
+SepOption = Annotated[
+    str | None, typer.Option("--sep", help="CSV: the character between cells, or tab; by default seen.")
+]
+DecimalOption = Annotated[str, typer.Option("--decimal", help="CSV: the decimal point of numbers, . or ,")]
+EncodingOption = Annotated[str, typer.Option("--encoding", help="CSV: the encoding of the text.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
+
+
+def _style(no_header: bool, sep: str | None, decimal: str, encoding: str) -> CsvStyle:
+    separator = {"tab": "\t", "\\t": "\t", "space": " "}.get(sep or "", sep)
+    is_utf_8 = encoding.lower().replace("-", "").replace("_", "") in ("utf8", "utf8sig")
+    return CsvStyle(
+        False if no_header else None, separator, decimal, CsvStyle.encoding if is_utf_8 else encoding
+    )
 
 
 @app.command(epilog=_examples("train"))
@@ -176,9 +203,16 @@ def train(
         ),
     ] = None,
     format: FormatOption = None,
+    no_header: NoHeaderOption = False,
+    sep: SepOption = None,
+    decimal: DecimalOption = ".",
+    encoding: EncodingOption = "utf-8",
+    quiet: QuietOption = False,
 ) -> None:
-    """Learn from a file and save the model."""
-    from polyleaf.inputs.dataset import Dataset
+    """Learn from a file and save the model.
+
+    What was learned, and how well, is said on the error stream.
+    """
     from polyleaf.model.leaf_storage import check_leaf_dtype
 
     check_leaf_dtype(leaf_dtype)
@@ -194,8 +228,9 @@ def train(
         "n_jobs": threads,
     }
     params = {name: value for name, value in chosen.items() if value is not None}
-    params |= {"random_state": seed, "verbose": int(sys.stderr.isatty())}
+    params |= {"random_state": seed, "verbose": int(sys.stderr.isatty() and not quiet)}
     params |= _parse_settings(settings or [])
+    tell, style = Teller(quiet), _style(no_header, sep, decimal, encoding)
     if label_commands.holds_labels(file, format):
         columns = {"target": target, "task": task, "drop": drop, "weight": weight, "categorical": categorical}
         _refuse_columns(columns)
@@ -207,35 +242,29 @@ def train(
         labeller = label_commands.train_labels(rows, validation, params, seed, threads)
         labeller.model_.metadata[_LABELS] = True
         labeller.save_model(model, leaf_dtype=leaf_dtype, statistics=statistics)
-        _tell_learned(labeller, _count(rows.Y.shape[1], "label"), rows.X.shape, model)
+        tell.data(count_of(rows.Y.shape[1], "label"), rows.X.shape)
+        tell.learned(labeller, model)
         return
     if label_names is not None:
         raise ReadError(f"--label-names is for --format {label_commands.FORMAT}; tables name their columns.")
-    table = read_table(file, format)
+    table = read_table(file, format, style)
     targets = _targets(table, target)
     dropped = choose_columns(table, drop, "--drop") if drop else ()
-    weighted = choose_columns(table, weight, "--weight") if weight else ()
-    if len(weighted) > 1:
-        raise ReadError(f"--weight names one column, not {len(weighted)}.")
+    weighted = _weighted(table, weight)
     made_categorical = choose_columns(table, categorical, "--categorical") if categorical else ()
+    texts = set(table.categories)
     table = table.with_categorical([name for name in made_categorical if name not in targets])
     schema = Schema.of(table, targets, task, (*dropped, *weighted))
     schema.refuse_stray_text(table, made_categorical)
     params = _recipe(recipe) | params
     estimator = _check_parameters(schema.task, params)(**params)
-    training, watched = _split(table, validation, early_stopping, seed, format)
+    _check_validation(validation, early_stopping)
+    training, watched = _split(table, validation, seed, format, style)
     _check_writable(model)
-    weights = training.column(weighted[0]) if weighted else None
-    kept: dict[str, Any] = {"keep_features": estimator.leaf == "linear", "n_jobs": threads}
-    X = Dataset(schema.read_features(training), sample_weight=weights, max_bins=estimator.max_bins, **kept)
-    eval_set = None
-    if watched is not None:
-        X_watched = Dataset(schema.read_features(watched), reference=X, **kept)
-        eval_set = [(X_watched, schema.read_targets(watched))]
-    estimator.fit(X, schema.read_targets(training), sample_weight=weights, eval_set=eval_set)
+    _fit(estimator, schema, training, watched, training.column(weighted[0]) if weighted else None)
     _save(estimator, schema, model, leaf_dtype=leaf_dtype, statistics=statistics)
-    what = f"{schema.task} of {_count(len(targets), 'target')}"
-    _tell_learned(estimator, what, (training.n_rows, len(schema.features)), model)
+    tell.table(schema, task is None, training.n_rows, texts)
+    tell.learned(estimator, model)
 
 
 @app.command(epilog=_examples("predict"))
@@ -244,7 +273,9 @@ def predict(
     model: ModelOption,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="CSV or Parquet file to write; by default CSV to the output."),
+        typer.Option(
+            "--out", "-o", help="CSV, Parquet or JSON lines (.jsonl) to write; by default CSV to the output."
+        ),
     ] = None,
     proba: Annotated[
         bool, typer.Option("--proba", help="Also the probability of each class or label.")
@@ -253,8 +284,18 @@ def predict(
         int,
         typer.Option(help=f"Best labels to write for each row of --format {label_commands.FORMAT}.", min=1),
     ] = 5,
+    keep: Annotated[
+        str | None,
+        typer.Option(help="Columns of FILE to write before the predictions, written as for --target."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON lines: an object a row.")] = False,
     threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
     format: FormatOption = None,
+    no_header: NoHeaderOption = False,
+    sep: SepOption = None,
+    decimal: DecimalOption = ".",
+    encoding: EncodingOption = "utf-8",
+    quiet: QuietOption = False,
 ) -> None:
     """Predict for each row of a file."""
     if label_commands.holds_labels(file, format):
@@ -264,44 +305,56 @@ def predict(
     estimator, schema = _load(model, threads)
     if proba and not hasattr(estimator, "predict_proba"):
         raise ReadError("--proba: this model gives no probabilities.")
-    X = _binned(schema, read_table(file, format), estimator, threads)
+    table = read_table(file, format, _style(no_header, sep, decimal, encoding))
+    X = _binned(schema, table, estimator, threads)
     levels = [f"_q{level:g}" for level in estimator.model_.objective.levels]
     names = [f"{target}{level}" for target in schema.targets for level in levels or [""]]
-    columns = _named_columns(names, estimator.predict(X))
+    columns = columns_of(names, estimator.predict(X))
     if proba:
-        columns_of = schema.targets if schema.task == "multilabel" else estimator.classes_
-        columns |= _named_columns([f"proba_{name}" for name in columns_of], estimator.predict_proba(X))
-    _write_columns(columns, out)
+        named = schema.targets if schema.task == "multilabel" else estimator.classes_
+        columns |= columns_of([f"proba_{name}" for name in named], estimator.predict_proba(X))
+    kept = kept_columns(table, choose_columns(table, keep, "--keep"), columns) if keep else {}
+    write_answers(kept | columns, out, as_json)
     if out is not None:
-        _remark(f"{_count(X.shape[0], 'prediction')} written to {out}")
+        Teller(quiet).remark(f"{count_of(X.shape[0], 'prediction')} written to {out}")
 
 
 @app.command(epilog=_examples("evaluate"))
 def evaluate(
     file: FileArgument,
     model: ModelOption,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    weight: Annotated[str | None, typer.Option(help="Column with the weight of each row.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help='Print JSON; of several targets each is under "targets".')
+    ] = False,
     threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
     format: FormatOption = None,
+    no_header: NoHeaderOption = False,
+    sep: SepOption = None,
+    decimal: DecimalOption = ".",
+    encoding: EncodingOption = "utf-8",
 ) -> None:
-    """Print how well a model predicts a file whose targets are known."""
-    from polyleaf.metrics.task_scores import quantile_scores, scores
+    """Print how well a model predicts a file whose targets are known, in all and for each of several."""
+    from polyleaf.metrics.task_scores import of_targets
 
     if label_commands.holds_labels(file, format):
-        _print_scores(label_commands.evaluate_labels(*_load_labeller(model, file, threads)), as_json)
+        write_scores(label_commands.evaluate_labels(*_load_labeller(model, file, threads)), as_json)
         return
     estimator, schema = _load(model, threads)
-    table = read_table(file, format)
-    y = schema.read_targets(table)
+    table = read_table(file, format, _style(no_header, sep, decimal, encoding))
+    y, weighted = schema.read_targets(table), _weighted(table, weight)
     X = _binned(schema, table, estimator, threads)
-    predicted = estimator.predict(X)
-    levels = estimator.model_.objective.levels
-    if levels:
-        found = quantile_scores(y, predicted, np.array(levels))
-    else:
-        probabilities = estimator.predict_proba(X) if hasattr(estimator, "predict_proba") else None
-        found = scores(schema.task, y, predicted, probabilities, getattr(estimator, "classes_", None))
-    _print_scores(found, as_json)
+    found = of_targets(
+        schema.task,
+        schema.targets,
+        y,
+        estimator.predict(X),
+        probabilities=estimator.predict_proba(X) if hasattr(estimator, "predict_proba") else None,
+        classes=getattr(estimator, "classes_", None),
+        levels=estimator.model_.objective.levels,
+        weight=table.column(weighted[0]) if weighted else None,
+    )
+    write_scores(found[0], as_json, found[1])
 
 
 @app.command(epilog=_examples("explain"))
@@ -327,6 +380,10 @@ def explain(
     ] = False,
     threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
     format: FormatOption = None,
+    no_header: NoHeaderOption = False,
+    sep: SepOption = None,
+    decimal: DecimalOption = ".",
+    encoding: EncodingOption = "utf-8",
 ) -> None:
     """Tell what each feature adds to the raw score of each row (Shapley's values)."""
     from polyleaf.cli.contribution_files import ContributionWriter
@@ -337,10 +394,10 @@ def explain(
             f"explain reads tables; for --format {label_commands.FORMAT} use shap_values in Python."
         )
     estimator, schema = _load(model, threads)
-    rows = _binned(schema, read_table(file, format), estimator, threads)
-    usual = (
-        None if background is None else _binned(schema, read_table(background, format), estimator, threads)
-    )
+    style, usual = _style(no_header, sep, decimal, encoding), None
+    rows = _binned(schema, read_table(file, format, style), estimator, threads)
+    if background is not None:
+        usual = _binned(schema, read_table(background, format, style), estimator, threads)
     chosen = _outputs(outputs, estimator.model_)
     chunks = in_chunks(estimator, rows, usual, chosen)
     writer = ContributionWriter(estimator.model_, chosen, out, sys.stdout)
@@ -349,7 +406,7 @@ def explain(
     else:
         writer.write(np.atleast_1d(estimator.shap_base_values(usual, chosen)), chunks)
         if out is not None:
-            _remark(f"{_count(rows.n_rows, 'explanation')} written to {out}")
+            Teller(False).remark(f"{count_of(rows.n_rows, 'explanation')} written to {out}")
 
 
 @app.command(epilog=_examples("inspect"))
@@ -368,7 +425,7 @@ def inspect(
     elif tree is not None:
         trees = dump_json(content)["trees"]
         if tree >= len(trees):
-            raise ReadError(f"--tree {tree}: the model has {_count(len(trees), 'tree')}, counted from 0.")
+            raise ReadError(f"--tree {tree}: the model has {count_of(len(trees), 'tree')}, counted from 0.")
         _print_tree(trees[tree])
     else:
         print(f"file of {model.stat().st_size / 2**20:.2f} MiB")
@@ -416,37 +473,22 @@ def run(arguments: list[str]) -> int:
     try:
         return app(args=arguments or ["--help"], prog_name="polyleaf", standalone_mode=False) or 0
     except (KeyboardInterrupt, typer.Abort):
-        return _complain("interrupted.", code=130)
+        return complain("interrupted.", code=130)
     except BrokenPipeError:  # the reader of our output, such as `head`, has left
         sys.stdout = None
         return 1
     except (ValueError, OSError, RuntimeError, MemoryError, ImportError) as error:
-        return _complain(str(error) or type(error).__name__)
+        return complain(in_own_terms(str(error) or type(error).__name__))
     except Exception as error:
         # Usage errors: their class moved between versions of typer, their method did not.
         if hasattr(error, "format_message"):
-            return _complain(error.format_message())
+            return complain(error.format_message())
         if os.environ.get("POLYLEAF_TRACEBACK"):
             raise
-        return _complain(
+        return complain(
             f"this is a fault of ours, or of a damaged file ({type(error).__name__}: {error}). Set "
             "POLYLEAF_TRACEBACK=1 to see where it happens."
         )
-
-
-def _complain(message: str, code: int = 2) -> int:
-    print(f"polyleaf: {' '.join(message.split())}", file=sys.stderr)
-    return code
-
-
-def _remark(message: str) -> None:
-    """Something nice to know: for people, not for scripts."""
-    if sys.stderr.isatty():
-        print(message, file=sys.stderr)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 # ---- train -------------------------------------------------------------------------------------------------
@@ -506,33 +548,45 @@ def _refuse_columns(options: dict[str, Any]) -> None:
             )
 
 
-def _tell_learned(estimator: Any, what: str, shape: tuple[int, ...], path: Path) -> None:
-    learned_from = f"{_count(shape[0], 'row')} and {_count(shape[1], 'feature')}"
-    _remark(f"{what} learned from {learned_from} in {_count(_rounds(estimator), 'round')}, saved to {path}")
-
-
 def _check_validation(validation: str | None, early_stopping: int | None) -> None:
     if validation is None and early_stopping is not None:
         raise ReadError("--early-stopping needs --validation: a file, or a fraction such as 0.2.")
 
 
 def _split(
-    table: Table, validation: str | None, early_stopping: int | None, seed: int, format: str | None
+    table: Table, validation: str | None, seed: int, format: str | None, style: CsvStyle
 ) -> tuple[Table, Table | None]:
     """The rows to learn from, and those to watch."""
-    _check_validation(validation, early_stopping)
     if validation is None:
         return table, None
     parts = held_out(validation, table.n_rows, seed)
     if parts is None:
-        return table, read_table(validation, format)
+        return table, read_table(validation, format, style)
     kept, watched = parts
     return table.rows(kept), table.rows(watched)
 
 
-def _rounds(estimator: Any) -> int:
-    best = getattr(estimator, "best_iteration_", None)
-    return estimator.n_estimators if best is None else best + 1
+def _fit(
+    estimator: Any, schema: Schema, training: Table, watched: Table | None, weights: np.ndarray | None
+) -> None:
+    """Train on one table, and watch another."""
+    from polyleaf.inputs.dataset import Dataset
+
+    kept: dict[str, Any] = {"keep_features": estimator.leaf == "linear", "n_jobs": estimator.n_jobs}
+    X = Dataset(schema.read_features(training), sample_weight=weights, max_bins=estimator.max_bins, **kept)
+    eval_set = None
+    if watched is not None:
+        X_watched = Dataset(schema.read_features(watched), reference=X, **kept)
+        eval_set = [(X_watched, schema.read_targets(watched))]
+    estimator.fit(X, schema.read_targets(training), sample_weight=weights, eval_set=eval_set)
+
+
+def _weighted(table: Table, weight: str | None) -> tuple[str, ...]:
+    """The column with the weights, if one is named."""
+    chosen = choose_columns(table, weight, "--weight") if weight else ()
+    if len(chosen) > 1:
+        raise ReadError(f"--weight names one column, not {len(chosen)}.")
+    return chosen
 
 
 def _outputs(text: str | None, model: Any) -> list[str | int]:
@@ -577,7 +631,7 @@ def _load(path: Path, threads: int | None) -> tuple[Any, Schema]:
             f"{path} was not trained by this command, so its columns are not known; use it in Python."
         )
     schema = Schema.from_dict(fields)
-    if len(schema.features) != estimator.model_.n_features or schema.task not in _tasks_of(estimator):
+    if len(schema.features) != len(estimator.model_.input_names) or schema.task not in _tasks_of(estimator):
         raise ReadError(f"{path} does not agree with itself about its columns; take another copy.")
     return estimator.set_params(n_jobs=threads), schema
 
@@ -598,15 +652,6 @@ def _load_labeller(path: Path, file: Path, threads: int | None) -> tuple[Any, An
     return estimator.set_params(n_jobs=threads), rows
 
 
-def _print_scores(found: dict[str, float], as_json: bool) -> None:
-    if as_json:  # which knows no NaN
-        print(json.dumps({name: None if np.isnan(value) else value for name, value in found.items()}))
-        return
-    width = max(map(len, found))
-    for name, value in found.items():
-        print(f"{name:{width}}  {value:.6g}")
-
-
 def _binned(schema: Schema, table: Table, estimator: Any, threads: int | None) -> Any:
     """The features of a table as the model saw those it learned from: a `Dataset`."""
     from polyleaf.inputs.dataset import Dataset
@@ -625,7 +670,7 @@ def _print_tree(tree: dict[str, Any]) -> None:
 
     def describe(node: dict[str, Any]) -> str:
         known = [f"gain {node['gain']:.4g}"] if "gain" in node else []
-        known += [_count(node["count"], "row")] if "count" in node else []
+        known += [count_of(node["count"], "row")] if "count" in node else []
         about = f" ({', '.join(known)})" if known else ""
         if "leaf" in node:
             return f"leaf {node['leaf']}: {' '.join(f'{value:.4g}' for value in node['value'])}{about}"
@@ -663,29 +708,3 @@ def _check_writable(path: Path) -> None:
         raise ReadError(
             f"{path} cannot be written: {'it is a folder' if path.is_dir() else 'its folder does not exist'}."
         )
-
-
-def _named_columns(names: list[str], values: np.ndarray) -> dict[str, np.ndarray]:
-    return dict(zip(names, values.reshape(len(values), -1).T, strict=True))
-
-
-def _write_columns(columns: dict[str, np.ndarray], out: Path | None) -> None:
-    if out is not None and out.suffix.lower() in FORMATS["parquet"]:
-        _write_parquet(columns, out)
-    elif out is not None and out.suffix.lower() not in FORMATS["csv"]:
-        raise ReadError(f"--out writes CSV or Parquet; {out.name!r} ends like neither.")
-    else:
-        # astype(str) gives the shortest text that reads back as the same float32
-        rows = zip(*(column.astype(str).tolist() for column in columns.values()), strict=True)
-        write_csv(out, columns, rows)
-
-
-def _write_parquet(columns: dict[str, np.ndarray], out: Path) -> None:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise ReadError('Writing Parquet needs PyArrow: pip install "polyleaf[arrow]".') from None
-    pq.write_table(
-        pa.table({name: pa.array(np.ascontiguousarray(column)) for name, column in columns.items()}), out
-    )

@@ -38,7 +38,7 @@ class ContributionWriter:
     """
 
     def __init__(self, model: Model, outputs: Sequence[int | str], out: Path | None, stream: TextIO):
-        self._features = [model.feature_name(f) for f in range(model.n_features)]
+        self._features = model.input_names
         chosen = choose_outputs(outputs, model.n_outputs, model.output_names)
         self._outputs = [model.output_name(k) for k in chosen.numbers.tolist()]
         self._out, self._stream = out, stream

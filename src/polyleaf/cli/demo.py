@@ -116,6 +116,7 @@ def run(
     """
     from rich.console import Console
 
+    _require_matplotlib()
     console = Console()
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
@@ -225,6 +226,14 @@ def _score_table(results: list[DemoResult]) -> Any:
             first = (result.job.title, str(result.n_rounds)) if i == 0 else ("", "")
             table.add_row(*first, name, f"{result.found[name]:.4f}", f"{result.without[name]:.4f}")
     return table
+
+
+def _require_matplotlib() -> None:
+    """Before anything is trained."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise ImportError('The demo draws with matplotlib: pip install "polyleaf[cli,plot]".') from error
 
 
 def _draw(results: list[DemoResult], path: Path) -> Path:

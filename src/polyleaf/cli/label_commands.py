@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from polyleaf.files.multilabel import LabelledRows, read_multilabel, write_sparse_matrix
-from polyleaf.files.opening import ReadError, ending_of, write_csv
+from polyleaf.files.opening import ReadError, ending_of, on_disk, write_csv
 from polyleaf.inputs.holdout import held_out
 from polyleaf.metrics.ranking import ranking_scores
 
@@ -32,7 +32,8 @@ def holds_labels(path: Path, format: str | None) -> bool:
 
 def read_rows(path: Path, names: Path | None, threads: int | None) -> LabelledRows:
     """The rows of a file; `names` is a file with one label's name a line."""
-    return read_multilabel(path, FORMAT, labels=names, n_threads=threads or 1)
+    with on_disk(path, _ENDING) as file:
+        return read_multilabel(file, FORMAT, labels=names, n_threads=threads or 1)
 
 
 def train_labels(

@@ -397,7 +397,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         encoding = TargetEncoding.from_dict(model.metadata, model.n_outputs)
         cls._check_agreement(model, encoding)
         if model.projection is None:
-            take_feature_names(estimator, model.n_features, model.feature_names)
+            take_feature_names(estimator, model.mapper.n_features_, model.mapper.feature_names_)
         else:
             names = model.metadata.get("input_names")
             _check_input_names(names, model.projection.n_features)
@@ -718,6 +718,8 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         Returns
         -------
         ndarray of shape (n_features,), or (n_outputs, n_features); float64
+            Of a feature of more than 255 categories the sum over the columns that stand for it; those are
+            told apart by `model_.feature_importance`.
         """
         check_is_fitted(self)
         if kind == "shap":
@@ -725,7 +727,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 raise ValueError("Importance of kind='shap' is that for some rows: pass them as X.")
             magnitude = mean_magnitude(in_chunks(self, X))
             return magnitude if per_output else magnitude.mean(axis=0)
-        return self.model_.feature_importance(kind, per_output)
+        return self.model_.mapper.of_features(self.model_.feature_importance(kind, per_output))
 
     # --- files ---------------------------------------------------------------------------------------
 

@@ -170,7 +170,7 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
 
     def _finishes(self) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
         found = super()._finishes() | {"decision_function": self._decision}
-        return found | ({} if _why_no_probabilities(self) else {"predict_proba": self._probabilities})
+        return found | ({"predict_proba": self._probabilities} if not _why_no_probabilities(self) else {})
 
     @_where_there_are_probabilities
     @explains_strangers

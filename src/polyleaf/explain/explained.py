@@ -67,7 +67,8 @@ class Explained:
         ndarray of shape (n_rows, n_features, n_outputs), float32
             In the unit of the raw scores, y's own where that was normalised. Without the last axis where
             there is one raw score, or `outputs` is a number or name; with interactions (n_rows, n_features,
-            n_features, n_outputs). Features are those that trees see: with `projection` the projected ones.
+            n_features, n_outputs). With `projection` features are the projected ones; what is made of a
+            feature of more than 255 categories counts as that feature.
 
         Raises
         ------
@@ -113,7 +114,8 @@ class Explained:
 
     def _rows_to_explain(self, X: Any, name: str = "X") -> FeatureTable | CodedRows:
         if isinstance(X, Dataset):
-            return CodedRows(X.codes_like(self.model_.mapper), X.features)
+            X = X.seen_by(self.model_.mapper)
+            return CodedRows(X.codes, X.features)
         if name != "X" and getattr(X, "shape", (1,))[0] == 0:
             raise ValueError(f"The {name} has no rows; it needs at least one.")
         return self._features(X)

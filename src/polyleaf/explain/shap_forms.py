@@ -59,7 +59,7 @@ def explanation(estimator: Any, X: Any, background: Any = None, outputs: Any = N
         values,
         np.broadcast_to(base, (len(values), *base.shape)).copy(),
         None if isinstance(rows, CodedRows) else _display(rows),
-        feature_names=[model.feature_name(f) for f in range(model.n_features)],
+        feature_names=model.input_names,
         output_names=None if chosen.is_one else names,
     )
 
@@ -85,13 +85,17 @@ def shap_trees(estimator: Any) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        Where a tree splits on categories, or has linear leaves: `shap` has neither. `shap_values` explains
-        both.
+        Where a tree splits on categories, or on columns made of them, or has linear leaves: `shap` has none
+        of these. `shap_values` explains all.
     """
     if not isinstance(estimator, Model):
         check_is_fitted(estimator)
         estimator = estimator.model_
     model: Model = estimator
+    if model.mapper.made_ is not None:
+        raise ValueError(
+            "shap knows no columns made of very many categories, which this model has; use shap_values."
+        )
     n_rounds = model.n_rounds if model.best_iteration is None else model.best_iteration + 1
     n_trees = int(np.searchsorted(model.round_of_tree, n_rounds))
     scale = np.ones(model.n_outputs) if model.target_scale is None else model.target_scale

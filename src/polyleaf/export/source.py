@@ -137,6 +137,11 @@ def source_of(model: Any) -> Source:
             "The model projects its features before the trees see them, and no format holds the projection: "
             "keep such a model in Polyleaf (save_model), or train without projection."
         )
+    if inner.mapper.made_ is not None:
+        raise ValueError(
+            "The model looks up features of more than 255 categories in a table, and no format holds the "
+            "table: keep such a model in Polyleaf (save_model), or train on fewer categories."
+        )
     best = inner.best_iteration if inner is not model else None
     return Source(inner, inner.n_rounds if best is None else best + 1)
 

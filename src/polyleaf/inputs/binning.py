@@ -6,7 +6,7 @@ know: how X was read, trees. The work is done in ``cpp/data/binning.cpp``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -16,15 +16,15 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_random_state
 
 import polyleaf._core as _core
+from polyleaf.inputs.categories import Category, MadeColumns, category_key, check_same_type, is_category
 from polyleaf.inputs.codes import Cells, Codes, empty_codes
-from polyleaf.inputs.features import CATEGORY_TYPES, CategoryColumn, FeatureSpec, FeatureTable, SparseBlock
+from polyleaf.inputs.features import CategoryColumn, FeatureSpec, FeatureTable, SparseBlock
 
 MISSING_CODE = 255
+_DERIVED = ("_bin_table", "_code_of", "_types_of_made")
 MAX_BINS = 255
 # Of the rows; a column of a sparse matrix that stores no more is held sparse.
 SPARSE_SHARE = 0.05
-
-Category = str | bool | int | float
 
 
 class BinMapper:
@@ -39,7 +39,8 @@ class BinMapper:
 
     A categorical feature has a bin for each category. With more than ``max_bins`` of them, the most frequent
     (by weight) keep theirs and all others share the last bin, "rare". Categories that were never seen, like
-    NaN, are missing.
+    NaN, are missing. A feature of more than 255 categories gets columns in its place once a target is known
+    (`with_made`); then what is said of features below, except in ``spec_``, holds for columns.
 
     Parameters
     ----------
@@ -65,6 +66,8 @@ class BinMapper:
     rare_categories_ : list
         Per feature None, or the categories that share the last bin; mostly empty.
     wide_ : ndarray of bool, shape (n_features,)
+    made_ : MadeColumns or None
+        What stands in place of features of very many categories.
     """
 
     spec_: FeatureSpec
@@ -73,6 +76,7 @@ class BinMapper:
     categories_: list[list[Category] | None]
     rare_categories_: list[list[Category] | None]
     wide_: NDArray[np.bool_]
+    made_: MadeColumns | None
 
     def __init__(
         self, max_bins: int = MAX_BINS, *, subsample: int | None = 200_000, random_state: Any = 0
@@ -83,18 +87,50 @@ class BinMapper:
 
     @property
     def n_features_(self) -> int:
-        """Number of features."""
+        """Number of features of X."""
         return self.spec_.n_features
 
     @property
+    def n_columns_(self) -> int:
+        """Number of columns that have codes: the features, and what was made of them besides."""
+        return len(self.n_bins_)
+
+    @property
     def feature_names_(self) -> tuple[str, ...] | None:
-        """Names of the features, or None."""
+        """Names of the features of X, or None."""
         return self.spec_.feature_names
 
     @property
+    def column_names_(self) -> tuple[str, ...] | None:
+        """Names of the columns, or None where features have none and nothing is made of them."""
+        return self.feature_names_ if self.made_ is None else self.made_.names(self.feature_names_)
+
+    @property
+    def source_(self) -> NDArray[np.int64]:
+        """The feature of X that each column comes from, (n_columns,)."""
+        return np.arange(self.n_features_) if self.made_ is None else self.made_.source()
+
+    def of_features(self, of_columns: NDArray[Any]) -> NDArray[Any]:
+        """Numbers that belong to the features of X from those of columns (..., n_columns): their sums."""
+        if self.made_ is None:
+            return of_columns
+        total = np.zeros((*of_columns.shape[:-1], self.n_features_), of_columns.dtype)
+        for column, feature in enumerate(self.source_.tolist()):
+            total[..., feature] += of_columns[..., column]
+        return total
+
+    @property
     def is_categorical_(self) -> NDArray[np.bool_]:
-        """Bool, shape (n_features,)."""
-        return self.spec_.is_categorical
+        """Whether columns are split by sets of categories, bool (n_columns,)."""
+        return np.array([kept is not None for kept in self.categories_])
+
+    @property
+    def very_many_(self) -> list[int]:
+        """Features of more categories than fit in one byte."""
+        if self.made_ is not None:
+            return [wide.feature for wide in self.made_.wide]
+        pairs = zip(self.categories_, self.rare_categories_, strict=True)
+        return [f for f, (kept, rare) in enumerate(pairs) if kept and rare and len(kept + rare) > MAX_BINS]
 
     # ---- fit and transform
 
@@ -117,6 +153,20 @@ class BinMapper:
         if self.subsample is not None and self.subsample < 1:
             raise ValueError(f"subsample must be a positive number of rows or None, got {self.subsample!r}.")
         weights = None if sample_weight is None else _integer_weights(sample_weight, table.n_rows)
+        thresholds, wide = self._find_thresholds(table, weights, n_threads)
+        categories: list[list[Category] | None] = [None] * table.n_features
+        rare: list[list[Category] | None] = [None] * table.n_features
+        for column in table.categories:
+            categories[column.feature], rare[column.feature] = _choose_categories(
+                column, weights, self.max_bins
+            )
+        spec = FeatureSpec(table.n_features, table.feature_names, table.is_categorical)
+        self._set_state(spec, thresholds, wide, categories, rare, None)
+        return self
+
+    def _find_thresholds(
+        self, table: FeatureTable, weights: NDArray[np.int64] | None, n_threads: int
+    ) -> tuple[list[NDArray[np.float64]], NDArray[np.bool_]]:
         rows = self._sampled_rows(table.n_rows, weights)
         thresholds, wide = _core.find_thresholds(
             *_numeric_blocks(table),
@@ -127,27 +177,55 @@ class BinMapper:
             self.max_bins,
             n_threads,
         )
-        categories: list[list[Category] | None] = [None] * table.n_features
-        rare: list[list[Category] | None] = [None] * table.n_features
-        for column in table.categories:
-            categories[column.feature], rare[column.feature] = _choose_categories(
-                column, weights, self.max_bins
-            )
-        spec = FeatureSpec(table.n_features, table.feature_names, table.is_categorical)
-        self._set_state(spec, thresholds, wide, categories, rare)
-        return self
+        return thresholds, wide
+
+    def with_made(
+        self,
+        made: MadeColumns,
+        training: FeatureTable,
+        sample_weight: ArrayLike | None = None,
+        n_threads: int = 1,
+    ) -> BinMapper:
+        """A mapper that has made columns in place of features of very many categories.
+
+        Parameters
+        ----------
+        made : MadeColumns
+        training : FeatureTable
+            What it makes of training rows; only these columns are read.
+        sample_weight, n_threads
+            As those of `fit`.
+        """
+        weights = None if sample_weight is None else _integer_weights(sample_weight, training.n_rows)
+        found, found_wide = self._find_thresholds(training, weights, n_threads)
+        further = made.n_columns - made.n_features
+        thresholds = self.thresholds_ + [np.empty(0)] * further
+        wide = np.append(self.wide_, np.zeros(further, bool))
+        categories = self.categories_ + [None] * further
+        rare: list[list[Category] | None] = self.rare_categories_ + [None] * further
+        group_of = {column.feature: column for column in training.categories}
+        for feature, columns in made.places():
+            for column in columns.tolist():
+                thresholds[column], wide[column] = found[column], found_wide[column]
+                categories[column] = rare[column] = None
+            groups = columns[feature.n_numeric :].tolist()
+            for column, group in zip(groups, _groups(group_of, groups, weights, self.max_bins), strict=True):
+                categories[column], rare[column] = group, []
+        mapper = BinMapper(self.max_bins, subsample=self.subsample, random_state=self.random_state)
+        mapper._set_state(self.spec_, thresholds, wide, categories, rare, made)
+        return mapper
 
     def transform(
         self, table: FeatureTable, n_threads: int = 1, only: NDArray[np.bool_] | None = None
     ) -> NDArray[np.uint8]:
-        """Codes of a table, uint8, shape (n_features, n_rows), C order.
+        """Codes of a table, uint8, shape (n_columns, n_rows), C order.
 
         Parameters
         ----------
         table : FeatureTable
         n_threads : int
-        only : ndarray of bool, shape (n_features,), optional
-            The features whose codes are wanted; the rows of others hold anything and take no memory until
+        only : ndarray of bool, shape (n_columns,), optional
+            The columns whose codes are wanted; the rows of others hold anything and take no memory until
             they are touched.
 
         Raises
@@ -157,10 +235,26 @@ class BinMapper:
         MemoryError
             Where the codes (one byte per value) do not fit in memory.
         """
-        self._check_table(table)
-        codes = empty_codes(table.n_features, table.n_rows)
+        table = self._columns_of(table)
+        codes = empty_codes(self.n_columns_, table.n_rows)
         blocks = *_numeric_blocks(table), self._category_blocks(table)
         self._bin_table.transform(*blocks, codes, n_threads, only)
+        return codes
+
+    def numbers(self, table: FeatureTable, only: NDArray[np.bool_] | None = None) -> NDArray[np.float32]:
+        """`FeatureTable.numbers` of the columns of a table, of all or of those of `only`."""
+        return self._columns_of(table).numbers(only)
+
+    def codes_of_made(self, columns: FeatureTable, n_threads: int = 1) -> NDArray[np.uint8]:
+        """Codes of the made columns of a table that has columns already: those columns, by their number."""
+        assert self.made_ is not None
+        wanted = np.zeros(self.n_columns_, bool)
+        for _, places in self.made_.places():
+            wanted[places] = True
+        codes = empty_codes(int(wanted.sum()), columns.n_rows)
+        categories = [c for c in columns.categories if wanted[c.feature]]
+        blocks = self._category_blocks(replace(columns, categories=categories))
+        self._bin_table.transform(*_numeric_blocks(columns), blocks, codes, n_threads, wanted, compact=True)
         return codes
 
     def encode(self, table: FeatureTable, n_threads: int = 1, *, sparse: bool = True) -> Codes:
@@ -172,9 +266,8 @@ class BinMapper:
         if sparse and table.sparse:
             dense, rare = _part_by_share(table)
             if len(rare.features) > 0:
-                self._check_table(table)
-                return self._encode_apart(dense, rare, n_threads)
-        return Codes(table.n_rows, table.n_features, self.transform(table, n_threads))
+                return self._encode_apart(self._columns_of(dense), rare, n_threads)
+        return Codes(table.n_rows, self.n_columns_, self.transform(table, n_threads))
 
     def _encode_apart(self, dense: FeatureTable, rare: SparseBlock, n_threads: int) -> Codes:
         n_rows, is_dense = dense.n_rows, np.ones(dense.n_features, bool)
@@ -204,12 +297,30 @@ class BinMapper:
 
     def same_bins(self, other: BinMapper) -> bool:
         """Whether the other mapper gives every table the same codes."""
-        return self is other or (
+        if self is other:
+            return True
+        if self.made_ is not None and not self.made_.equals(other.made_):
+            return False
+        return (self.made_ is None) == (other.made_ is None) and (
             np.array_equal(self.is_categorical_, other.is_categorical_)
             and np.array_equal(self.wide_, other.wide_)
             and all(np.array_equal(a, b) for a, b in zip(self.thresholds_, other.thresholds_, strict=True))
             and self.categories_ == other.categories_
             and self.rare_categories_ == other.rare_categories_
+        )
+
+    def extends(self, other: BinMapper) -> bool:
+        """Whether this is the other mapper with made columns in place of some features."""
+        if self.made_ is None or other.made_ is not None or self.n_features_ != other.n_features_:
+            return False
+        made = set(self.very_many_)
+        return made <= set(other.very_many_) and all(
+            self.wide_[f] == other.wide_[f]
+            and np.array_equal(self.thresholds_[f], other.thresholds_[f])
+            and self.categories_[f] == other.categories_[f]
+            and self.rare_categories_[f] == other.rare_categories_[f]
+            for f in range(self.n_features_)
+            if f not in made
         )
 
     # ---- saved form
@@ -221,10 +332,10 @@ class BinMapper:
         -------
         meta : dict
             ``max_bins``, ``n_features``, ``feature_names`` (or None), ``categories``: one entry
-            ``{"feature", "kept", "rare"}`` per categorical feature.
+            ``{"feature", "kept", "rare"}`` per categorical column; ``made``, where columns are made.
         arrays : dict
-            ``thresholds`` float64 (all features one after another), ``offsets`` int64 (n_features + 1,),
-            ``wide`` uint8 (n_features,).
+            ``thresholds`` float64 (all columns one after another), ``offsets`` int64 (n_columns + 1,),
+            ``wide`` uint8 (n_columns,), and those of the made columns.
         """
         names = self.feature_names_
         meta = {
@@ -236,8 +347,12 @@ class BinMapper:
                 for f in np.flatnonzero(self.is_categorical_)
             ],
         }
-        arrays = {"thresholds": np.concatenate([np.empty(0), *self.thresholds_]), "offsets": self._offsets()}
-        return meta, {**arrays, "wide": self.wide_.astype(np.uint8)}
+        arrays: dict[str, NDArray[Any]] = {"thresholds": np.concatenate([np.empty(0), *self.thresholds_])}
+        arrays |= {"offsets": self._offsets(), "wide": self.wide_.astype(np.uint8)}
+        if self.made_ is not None:
+            meta["made"], made_arrays = self.made_.to_state()
+            arrays |= made_arrays
+        return meta, arrays
 
     @classmethod
     def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> BinMapper:
@@ -248,15 +363,22 @@ class BinMapper:
         _require(_is_int(n_features) and 1 <= n_features < 2**31, "has no valid number of features")
         _require(_is_int(max_bins) and 2 <= max_bins <= MAX_BINS, "has a max_bins outside 2..255")
         names = _read_names(meta.get("feature_names"), n_features)
-        thresholds, wide = _read_thresholds(arrays, n_features, max_bins)
-        categories, rare = _read_categories(meta.get("categories"), n_features, max_bins)
+        made = MadeColumns.from_state(meta["made"], arrays, n_features) if "made" in meta else None
+        n_columns = n_features if made is None else made.n_columns
+        thresholds, wide = _read_thresholds(arrays, n_columns, max_bins)
+        categories, rare = _read_categories(meta.get("categories"), n_columns, max_bins)
         is_categorical = np.array([kept is not None for kept in categories])
         _require(
             not any(len(t) for t, c in zip(thresholds, is_categorical, strict=True) if c),
             "gives thresholds to a categorical feature",
         )
+        for feature, columns in () if made is None else made.places():
+            groups = np.arange(feature.n_columns) >= feature.n_numeric
+            _require(np.array_equal(is_categorical[columns], groups), "takes numbers for categories")
+            is_categorical[feature.feature] = True
         mapper = cls(max_bins)
-        mapper._set_state(FeatureSpec(n_features, names, is_categorical), thresholds, wide, categories, rare)
+        spec = FeatureSpec(n_features, names, is_categorical[:n_features])
+        mapper._set_state(spec, thresholds, wide, categories, rare, made)
         return mapper
 
     # ---- parts
@@ -268,8 +390,9 @@ class BinMapper:
         wide: NDArray[np.bool_],
         categories: list[list[Category] | None],
         rare: list[list[Category] | None],
+        made: MadeColumns | None,
     ) -> None:
-        self.spec_, self.thresholds_, self.wide_ = spec, thresholds, wide
+        self.spec_, self.thresholds_, self.wide_, self.made_ = spec, thresholds, wide, made
         self.categories_, self.rare_categories_ = categories, rare
         n_bins = [
             len(t) + 1 if kept is None else max(1, len(kept) + bool(others))
@@ -282,16 +405,18 @@ class BinMapper:
         """What is derived from the state and not saved: the search table, and dicts category -> code."""
         values = np.concatenate([np.empty(0), *self.thresholds_])
         self._bin_table = _core.BinTable(values, self._offsets(), np.ascontiguousarray(self.wide_))
+        made = () if self.made_ is None else self.made_.wide
+        self._types_of_made = {wide.feature: _one_of_each_type(wide.categories) for wide in made}
         self._code_of: dict[int, dict[Category, int]] = {}
         for feature, (kept, rare) in enumerate(zip(self.categories_, self.rare_categories_, strict=True)):
             if kept is not None and rare is not None:
                 self._code_of[feature] = {c: i for i, c in enumerate(kept)} | dict.fromkeys(rare, len(kept))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_bin_table", "_code_of")}
+        return {k: v for k, v in self.__dict__.items() if k not in _DERIVED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        self.__dict__.update({"made_": None} | state)
         if "spec_" in state:
             self._prepare()
 
@@ -309,18 +434,28 @@ class BinMapper:
         chosen.sort()
         return chosen if present is None else present[chosen]
 
+    def _columns_of(self, table: FeatureTable) -> FeatureTable:
+        """A checked table, with made columns where there are such."""
+        self._check_table(table)
+        if self.made_ is None:
+            return table
+        for column in table.categories:
+            known = self._types_of_made.get(column.feature)
+            if known is not None:
+                check_same_type(known, column, table.name_of(column.feature))
+        return self.made_.expand(table)
+
     def _check_table(self, table: FeatureTable) -> None:
         if table.n_features != self.n_features_:
             raise ValueError(
                 f"X has {table.n_features} features, but BinMapper is expecting {self.n_features_} features "
                 "as input."
             )
-        different = np.flatnonzero(table.is_categorical != self.is_categorical_)
+        expected = self.spec_.is_categorical
+        different = np.flatnonzero(table.is_categorical != expected)
         if len(different):
             feature = int(different[0])
-            was, now = (
-                ("categories", "numbers") if self.is_categorical_[feature] else ("numbers", "categories")
-            )
+            was, now = ("categories", "numbers") if expected[feature] else ("numbers", "categories")
             raise ValueError(
                 f"Column {table.name_of(feature)} of X held {was} when the mapper was fitted and is read as "
                 f"{now} now; pass the mapper as `reference` to as_features."
@@ -334,15 +469,7 @@ class BinMapper:
         code_of = self._code_of[column.feature]
         codes = np.array([code_of.get(c, MISSING_CODE) for c in column.categories], dtype=np.uint8)
         if len(codes) and code_of and (codes == MISSING_CODE).all():
-            was_text = {isinstance(c, str) for c in code_of}
-            is_text = {isinstance(c, str) for c in column.categories}
-            if not was_text & is_text:
-                words = {True: "text", False: "numbers"}
-                raise ValueError(
-                    f"The categories of column {table.name_of(column.feature)} of X were "
-                    f"{words[was_text.pop()]} when the mapper was fitted and are {words[is_text.pop()]} now; "
-                    "convert the column."
-                )
+            check_same_type(list(code_of), column, table.name_of(column.feature))
         return codes
 
 
@@ -400,7 +527,7 @@ def _choose_categories(
         minlength=len(column.categories),
     )
     ordered = sorted(
-        zip(column.categories, totals.tolist(), strict=True), key=lambda pair: _category_key(pair[0])
+        zip(column.categories, totals.tolist(), strict=True), key=lambda pair: category_key(pair[0])
     )
     seen = [(category, total) for category, total in ordered if total > 0]
     if len(seen) <= max_bins:
@@ -412,9 +539,35 @@ def _choose_categories(
     ]
 
 
-def _category_key(category: Category) -> tuple[bool, Category]:
-    """Sorts numbers before text."""
-    return isinstance(category, str), category
+def _one_of_each_type(categories: Sequence[Category]) -> list[Category]:
+    """Enough to tell text from numbers."""
+    return [
+        next(c for c in categories if isinstance(c, str) == t)
+        for t in {isinstance(c, str) for c in categories}
+    ]
+
+
+def _groups(
+    columns: Mapping[int, CategoryColumn],
+    groups: list[int],
+    weights: NDArray[np.int64] | None,
+    max_bins: int,
+) -> list[list[Category]]:
+    """The categories that each of these columns of one feature knows: the most frequent in the first."""
+    if not groups:
+        return []
+    column = columns[groups[0]]
+    present = column.index >= 0
+    totals = np.bincount(
+        column.index[present],
+        weights=None if weights is None else weights[present].astype(np.float64),
+        minlength=len(column.categories),
+    )
+    seen = [i for i in np.flatnonzero(totals > 0).tolist()]
+    seen.sort(key=lambda i: (-totals[i], category_key(column.categories[i])))
+    size = min(max_bins, -(-len(seen) // len(groups)))
+    parts = [seen[begin * size : (begin + 1) * size] for begin in range(len(groups))]
+    return [sorted((column.categories[i] for i in part), key=category_key) for part in parts]
 
 
 # ---- reading a saved state ---------------------------------------------------------------------------------
@@ -495,7 +648,7 @@ def _read_categories(
         _require(kept[feature] is None, f"has the categories of feature {feature} twice")
         for group in (entry["kept"], entry["rare"]):
             _require(
-                isinstance(group, list) and all(_is_category(c) for c in group),
+                isinstance(group, list) and all(is_category(c) for c in group),
                 f"has categories of feature {feature} that are neither text nor finite numbers nor booleans",
             )
         together = entry["kept"] + entry["rare"]
@@ -506,7 +659,3 @@ def _read_categories(
         )
         kept[feature], rare[feature] = list(entry["kept"]), list(entry["rare"])
     return kept, rare
-
-
-def _is_category(value: Any) -> bool:
-    return isinstance(value, CATEGORY_TYPES) and not (isinstance(value, float) and not np.isfinite(value))

@@ -70,12 +70,35 @@ class Codes:
         if self.sparse is None:
             return self.dense
         codes, sparse = empty_codes(self.n_features, self.n_rows), self.sparse
-        in_cells = np.zeros(self.n_features, bool)
-        in_cells[sparse.features] = True
-        codes[~in_cells] = self.dense
+        codes[self.dense_features()] = self.dense
         codes[sparse.features] = sparse.common[:, None]
         codes[np.repeat(sparse.features, np.diff(sparse.begin)), sparse.rows] = sparse.codes
         return codes
+
+    def dense_features(self) -> NDArray[np.int64]:
+        """The features of the rows of ``dense``."""
+        is_dense = np.ones(self.n_features, bool)
+        if self.sparse is not None:
+            is_dense[self.sparse.features] = False
+        return np.flatnonzero(is_dense)
+
+    def with_columns(self, features: NDArray[np.int64], codes: NDArray[np.uint8], n_features: int) -> Codes:
+        """These codes with others for some features (m,), and for all from ``self.n_features`` on.
+
+        Parameters
+        ----------
+        features : ndarray of int64, shape (m,)
+            Ascending; none of them is held sparse.
+        codes : ndarray of uint8, shape (m, n_rows)
+        n_features : int
+            Afterwards.
+        """
+        n_sparse = 0 if self.sparse is None else len(self.sparse.features)
+        dense = empty_codes(n_features - n_sparse, self.n_rows)
+        dense[: len(self.dense)] = self.dense
+        after = Codes(self.n_rows, n_features, dense, self.sparse)
+        dense[np.searchsorted(after.dense_features(), features)] = codes
+        return after
 
     def bins(
         self, n_bins: NDArray[np.uint16], is_categorical: NDArray[np.bool_], n_threads: int

@@ -7,6 +7,7 @@ computed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ from numpy.typing import NDArray
 
 import polyleaf._core as _core
 from polyleaf.inputs.binning import MAX_BINS, BinMapper
+from polyleaf.inputs.category_statistics import NumericCodes, learn
 from polyleaf.inputs.codes import Codes
 from polyleaf.inputs.features import FROM_DTYPE, FeatureTable, as_features
+from polyleaf.inputs.targets import Target
 from polyleaf.threads import effective_threads
 
 
@@ -23,7 +26,8 @@ class Dataset:
     """Features as uint8 codes, with target and weights.
 
     Estimators take it in place of X, in ``fit`` and in ``eval_set``. X itself is not kept, unless linear
-    leaves are to read it.
+    leaves are to read it. Of features of more than 255 categories the categories are kept (four bytes a
+    row): what becomes of them depends on the target, so every training makes its own columns of them.
 
     Parameters
     ----------
@@ -102,10 +106,12 @@ class Dataset:
             mapper = BinMapper(max_bins, random_state=0 if random_state is None else random_state)
             mapper.fit(table, sample_weight, n_threads)
         self.mapper: BinMapper = mapper
-        self.features: NDArray[np.float32] | None = table.numbers() if keep_features else None
+        self.features: NDArray[np.float32] | None = mapper.numbers(table) if keep_features else None
         # Linear leaves read the codes of every row.
         self._codes = mapper.encode(table, n_threads, sparse=not keep_features)
         self._all_codes: NDArray[np.uint8] | None = None
+        wide = mapper.very_many_
+        self._wide = [column for column in table.categories if column.feature in wide]
         self._shape = table.n_rows, table.n_features
         self.y = y
         self.sample_weight = sample_weight
@@ -134,7 +140,7 @@ class Dataset:
 
     @property
     def codes(self) -> NDArray[np.uint8]:
-        """Codes of every feature and row, shape (n_features, n_rows).
+        """Codes of every column and row, shape (n_columns, n_rows); mostly, columns are features.
 
         Columns of a sparse matrix that few rows store a value of are not held like that until they are asked
         for; training does not. From then on they are kept. A `MemoryError` says where there is no room.
@@ -143,27 +149,13 @@ class Dataset:
             self._all_codes = self._codes.array()
         return self._all_codes
 
-    def codes_like(self, mapper: BinMapper) -> NDArray[np.uint8]:
-        """`codes`, where they are those that this mapper would give.
-
-        Raises
-        ------
-        ValueError
-            Where the data set was binned by another.
-        """
-        if not self.mapper.same_bins(mapper):
-            raise ValueError(
-                "This Dataset was binned apart from the training data: make it with reference=, or pass the "
-                "raw X."
-            )
-        return self.codes
-
     @property
     def nbytes(self) -> int:
         """Memory of the codes, and of the features where they are kept, in bytes."""
         codes = self._codes.nbytes
         if self._all_codes is not None and self._codes.sparse is not None:
             codes += self._all_codes.nbytes
+        codes += sum(column.index.nbytes for column in self._wide)
         return codes + (0 if self.features is None else self.features.nbytes)
 
     def raw_features(self) -> NDArray[np.float32]:
@@ -183,14 +175,91 @@ class Dataset:
             self._bins = self._codes.bins(self.mapper.n_bins_, self.mapper.is_categorical_, n_threads)
         return self._bins
 
+    def taught(self, target: Target, *, is_first: bool = True) -> Dataset:
+        """The data to learn a target from: features of very many categories become columns made for it.
+
+        Parameters
+        ----------
+        target : Target
+        is_first : bool
+            False: the mapper is that of a model to go on from, and stays. Where these are the rows that its
+            columns were learned from, each again sees what it saw then.
+
+        Returns
+        -------
+        Dataset
+            This one where nothing is to be made.
+        """
+        if not self._wide or (self.mapper.made_ is None and not is_first):
+            return self
+        n_threads = effective_threads(self.n_jobs)
+        made, statistics = learn(self._wide, self._numeric_codes(), target, self.n_features, n_threads)
+        empty = FeatureTable(self.n_rows, self.n_features, None, categories=self._wide)
+        columns = made.expand(empty, statistics)
+        if made.n_columns > _core.MOST_FEATURES:
+            raise ValueError(
+                f"With what is made of features of very many categories there are {made.n_columns} columns, "
+                f"but trees can split on the first {_core.MOST_FEATURES} only: leave some features out."
+            )
+        mapper = self.mapper
+        if mapper.made_ is None:
+            mapper = mapper.with_made(made, columns, target.weight, n_threads)
+        elif not made.equals(mapper.made_):
+            return self
+        return self._with_columns(mapper, columns)
+
+    def seen_by(self, mapper: BinMapper) -> Dataset:
+        """The data as a model with this mapper reads it.
+
+        Raises
+        ------
+        ValueError
+            Where it was binned apart from the model's training data.
+        """
+        if self.mapper.same_bins(mapper):
+            return self
+        if not mapper.extends(self.mapper):
+            raise ValueError(
+                "This Dataset was binned apart from the training data: make it with reference=, or pass the "
+                "raw X."
+            )
+        assert mapper.made_ is not None
+        empty = FeatureTable(self.n_rows, self.n_features, self.feature_names, categories=self._wide)
+        return self._with_columns(mapper, mapper.made_.expand(empty))
+
+    def _numeric_codes(self) -> list[NumericCodes]:
+        """Features whose slopes may differ by category: numeric ones that are held as columns."""
+        names, mapper = self.feature_names, self.mapper
+        features, numeric = self._codes.dense_features(), []
+        for row, feature in enumerate(features.tolist()):
+            if feature < self.n_features and not mapper.spec_.is_categorical[feature]:
+                name = f"f{feature}" if names is None else names[feature]
+                numeric.append(NumericCodes(name, self._codes.dense[row], int(mapper.n_bins_[feature])))
+        return numeric
+
+    def _with_columns(self, mapper: BinMapper, columns: FeatureTable) -> Dataset:
+        """A copy that has these made columns (a table of all columns, of which only they are read)."""
+        assert mapper.made_ is not None
+        other = copy(self)
+        other.mapper, other._bins, other._all_codes = mapper, None, None
+        made = np.sort(np.concatenate([places for _, places in mapper.made_.places()]))
+        codes = mapper.codes_of_made(columns, effective_threads(self.n_jobs))
+        other._codes = self._codes.with_columns(made, codes, mapper.n_columns_)
+        if self.features is not None:
+            features = np.zeros((mapper.n_columns_, self.n_rows), np.float32)
+            features[: len(self.features)] = self.features
+            features[made] = columns.numbers()[made]
+            other.features = features
+        return other
+
     def pack(self) -> None:
         """Keep only what the grower reads. For data of one training: it halves what stays in memory.
 
         `codes` is empty afterwards, so the data set can no longer be evaluated, gone on from, or pickled.
         """
         _ = self.bins
-        self._codes = Codes(0, self.n_features, np.empty((self.n_features, 0), np.uint8))
-        self._all_codes = None
+        self._codes = Codes(0, self.mapper.n_columns_, np.empty((self.mapper.n_columns_, 0), np.uint8))
+        self._all_codes, self._wide = None, []
 
     def __len__(self) -> int:
         return self.n_rows

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
+from polyleaf.metrics.agreement import balanced_accuracy_of, kappa_of, matthews_of, table_of
+from polyleaf.metrics.areas import average_precision_of, roc_auc_of
+from polyleaf.metrics.of_sklearn import SCORERS, is_greater_better, takes_decisions
 from polyleaf.metrics.ranking import ranking_metric
 from polyleaf.metrics.relative import PREFIX, RelativeError
 from polyleaf.objectives import Objective, Problem
@@ -349,19 +353,13 @@ def brier(y: Array, proba: Array, weight: Array | None = None) -> float:
 def auc(y: Array, proba: Array, weight: Array | None = None) -> float:
     """Area under the ROC curve, averaged over labels (classes: each against the rest); NaN where there is one
     class."""
-    from sklearn.metrics import roc_auc_score
-
-    return _mean_over_outputs(partial(_of_two_classes, roc_auc_score), *_one_against_rest(y, proba), weight)
+    return _mean_over_outputs(roc_auc_of, *_one_against_rest(y, proba), weight)
 
 
 def average_precision(y: Array, proba: Array, weight: Array | None = None) -> float:
     """Average precision, averaged over labels (classes: each against the rest); NaN where there is one
     class."""
-    from sklearn.metrics import average_precision_score
-
-    return _mean_over_outputs(
-        partial(_of_two_classes, average_precision_score), *_one_against_rest(y, proba), weight
-    )
+    return _mean_over_outputs(average_precision_of, *_one_against_rest(y, proba), weight)
 
 
 def _one_against_rest(y: Array, proba: Array) -> tuple[Array, Array]:
@@ -371,10 +369,37 @@ def _one_against_rest(y: Array, proba: Array) -> tuple[Array, Array]:
     return _matrix(y) > 0.5, proba
 
 
-def _of_two_classes(score: Callable[..., float], y: Array, proba: Array, weight: Array | None) -> float:
-    if y.size == 0 or y.all() or not y.any():
-        return float("nan")
-    return score(y, proba, sample_weight=weight)
+def _agreement(
+    of_table: Callable[[NDArray[np.float64]], float], y: Array, raw: Array, weight: Array | None = None
+) -> float:
+    """A number of the table of truth and decision: of classes, or the mean over labels."""
+    truth, decision = _decisions(y, raw)
+    if truth.ndim == 1:
+        rows = None if weight is None else _matrix(weight)[:, 0]
+        return of_table(table_of(truth, decision, _matrix(raw).shape[1], rows))
+    return _mean_over_outputs(lambda t, d, w: of_table(table_of(t, d, 2, w)), truth, decision, weight)
+
+
+def rmsle(y: Array, prediction: Array, weight: Array | None = None) -> float:
+    """Root mean squared difference of log(1 + y); predictions below 0 count as 0, targets are not below."""
+    y, prediction = _pairs(y, prediction)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        difference = np.log1p(np.maximum(prediction, 0.0)) - np.log1p(_counted(y, weight))
+    return float(np.sqrt(_means(np.square(difference), weight)[0]))
+
+
+@dataclass(frozen=True)
+class _PinballOfLevel:
+    """Mean pinball loss of one level: of its predictions where the objective has several, else of all."""
+
+    level: float
+    levels: tuple[float, ...] = ()
+
+    def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
+        prediction = _matrix(prediction)
+        if self.level in self.levels:
+            prediction = prediction[:, self.levels.index(self.level) :: len(self.levels)]
+        return Pinball(self.level)(y, prediction, weight)
 
 
 # --- names ---
@@ -387,6 +412,7 @@ _METRICS: dict[str, Metric] = {
         Metric("mse", mse),
         Metric("mae", mae, has_unit=True),
         Metric("mape", mape),
+        Metric("rmsle", rmsle),
         Metric("r2", r2, greater_is_better=True),
         Metric("quantile", Pinball(), has_unit=True),
         Metric("poisson_deviance", TweedieDeviance(1.0)),
@@ -401,6 +427,16 @@ _METRICS: dict[str, Metric] = {
         Metric("subset_accuracy", subset_accuracy, greater_is_better=True, needs="raw", by_column=False),
         Metric("f1_micro", f1_micro, greater_is_better=True, needs="raw"),
         Metric("f1_macro", f1_macro, greater_is_better=True, needs="raw"),
+        *(
+            Metric(name, partial(_agreement, of_table), greater_is_better=True, needs="raw")
+            for name, of_table in (
+                ("balanced_accuracy", balanced_accuracy_of),
+                ("mcc", matthews_of),
+                ("kappa", partial(kappa_of, power=0)),
+                ("linear_kappa", partial(kappa_of, power=1)),
+                ("quadratic_kappa", partial(kappa_of, power=2)),
+            )
+        ),
         Metric("brier", brier, needs="proba"),
         Metric("auc", auc, greater_is_better=True, needs="proba"),
         Metric("average_precision", average_precision, greater_is_better=True, needs="proba"),
@@ -421,7 +457,6 @@ _ALIASES: dict[str, str] = {
     "mean_absolute_percentage_error": "mape",
     "pinball": "quantile",
     "binary_logloss": "logloss",
-    "log_loss": "logloss",
     "multi_logloss": "mlogloss",
     "binary_error": "error",
     "multi_error": "merror",
@@ -429,7 +464,14 @@ _ALIASES: dict[str, str] = {
     "aucpr": "average_precision",
     "hamming": "hamming_loss",
     "f1": "f1_macro",
+    "root_mean_squared_log_error": "rmsle",
+    "cohen_kappa": "kappa",
+    "matthews": "mcc",
+    "roc_auc_score": "auc",
+    **SCORERS,
 }
+
+_PINBALL = re.compile(r"(?:pinball|quantile)@(0?\.[0-9]+)")
 
 
 def metric_names() -> list[str]:
@@ -444,12 +486,13 @@ def get_metric(metric: str | Callable[..., Any] | Metric, objective: Objective |
     Parameters
     ----------
     metric : str, callable or Metric
-        A canonical name (`metric_names`), one that XGBoost and LightGBM use, or "p@1", "ndcg@5", "psp@3",
-        "psndcg@3" (any k; see :mod:`polyleaf.metrics.ranking`); "loss", what the objective minimises; or a
-        function of ``(y_true,
-        y_pred)`` or ``(y_true, y_pred, sample_weight)`` that returns a number (smaller is better) or
-        ``(name, value, greater_is_better)``. It gets predictions (probabilities, where the objective has
-        them) as ``(n,)`` for one output, else ``(n, K)``. The metric is listed under the function's own name.
+        A canonical name (`metric_names`), one that XGBoost and LightGBM use or that of a scorer of
+        scikit-learn, or "p@1", "ndcg@5", "psp@3", "psndcg@3" (any k; see :mod:`polyleaf.metrics.ranking`),
+        "pinball@0.9" (any level); "loss", what the objective minimises; or a function of ``(y_true, y_pred)``
+        or ``(y_true, y_pred, sample_weight)`` that returns a number (smaller is better, unless it is a score
+        of scikit-learn's) or ``(name, value, greater_is_better)``. It gets predictions (probabilities, where
+        the objective has them; decisions, where scikit-learn's function compares such) as ``(n,)`` for one
+        output, else ``(n, K)``. The metric is listed under the function's own name.
     objective : Objective, optional
         Gives quantile levels and Tweedie power to metrics that have them.
 
@@ -465,6 +508,12 @@ def get_metric(metric: str | Callable[..., Any] | Metric, objective: Objective |
     if not isinstance(metric, str):
         raise ValueError(f"A metric must be a name or a callable; got {type(metric).__name__}.")
     name = _ALIASES.get(metric.lower(), metric.lower())
+    if name in ("log_loss", "logloss"):
+        name = "mlogloss" if objective is not None and objective.target_kinds == ("classes",) else "logloss"
+    level = _PINBALL.fullmatch(name)
+    if level is not None:
+        levels = () if objective is None else objective.levels
+        return Metric(name, _PinballOfLevel(float(level[1]), levels), by_column=False)
     if name == "loss" and objective is not None:
         return Metric("loss", _ObjectiveLoss(objective), needs="raw", by_column=False)
     ranked = ranking_metric(name)
@@ -476,8 +525,8 @@ def get_metric(metric: str | Callable[..., Any] | Metric, objective: Objective |
         close = difflib.get_close_matches(name, [*_METRICS, *_ALIASES], n=1)
         raise ValueError(
             f"Unknown metric {metric!r}.{f' Did you mean {close[0]!r}?' if close else ''} Known are "
-            f"{', '.join([*_METRICS, *_relative_names()])}, loss, p@k, ndcg@k, psp@k and psndcg@k for any k, "
-            "and any callable."
+            f"{', '.join([*_METRICS, *_relative_names()])}, loss, pinball@level, p@k, ndcg@k, psp@k and "
+            "psndcg@k for any k, and any callable."
         )
     found = _METRICS[name]
     if objective is not None and objective.default_metric == name and name in _WITH_PARAMETERS:
@@ -554,17 +603,23 @@ class _ObjectiveLoss:
 
 
 def _from_callable(function: Callable[..., Any]) -> Metric:
-    name = getattr(function, "__name__", type(function).__name__)
-    return Metric(name, _CallableMetric(function, name), by_column=False)
+    inner = function.func if isinstance(function, partial) else function
+    name = getattr(inner, "__name__", type(function).__name__)
+    greater, decides = is_greater_better(function), takes_decisions(function)
+    called = _CallableMetric(function, name, greater, decides)
+    return Metric(name, called, greater, needs="raw" if decides else "prediction", by_column=False)
 
 
 class _CallableMetric:
     """A user's function behind the common signature."""
 
-    def __init__(self, function: Callable[..., Any], name: str) -> None:
+    def __init__(
+        self, function: Callable[..., Any], name: str, greater_is_better: bool = False, decides: bool = False
+    ) -> None:
         self.user_function = function
         self.name = name
-        self.greater_is_better = False
+        self.greater_is_better = greater_is_better
+        self._decides = decides
         try:
             self._takes_weight = "sample_weight" in inspect.signature(function).parameters
         except ValueError:
@@ -572,6 +627,8 @@ class _CallableMetric:
 
     def __call__(self, y: Array, prediction: Array, weight: Array | None) -> float:
         keywords = {"sample_weight": weight} if self._takes_weight else {}
+        if self._decides:
+            y, prediction = (values.astype(np.int64) for values in _decisions(y, prediction))
         value = self.user_function(_squeeze(y), _squeeze(prediction), **keywords)
         if isinstance(value, tuple):
             if len(value) != 3:

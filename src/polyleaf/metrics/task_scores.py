@@ -6,11 +6,13 @@ those of classes and labels see decisions and probabilities, which is what a mod
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from polyleaf.metrics import metric as metrics
 
-__all__ = ["TASKS", "baseline", "quantile_scores", "scores"]
+__all__ = ["TASKS", "baseline", "of_targets", "quantile_scores", "scores"]
 
 TASKS = ("regression", "classification", "multilabel")
 
@@ -21,6 +23,7 @@ def scores(
     predicted: np.ndarray,
     probabilities: np.ndarray | None = None,
     classes: np.ndarray | None = None,
+    weight: np.ndarray | None = None,
 ) -> dict[str, float]:
     """How well predictions agree with the truth.
 
@@ -33,6 +36,8 @@ def scores(
         Adds the log loss (natural logarithm, mean over rows, and over labels).
     classes : ndarray of shape (n_classes,), optional
         The label of each column of `probabilities`.
+    weight : ndarray of shape (n,), optional
+        How much each row counts.
 
     Returns
     -------
@@ -43,10 +48,42 @@ def scores(
         that are right in every label), micro F1, macro F1, log loss.
     """
     if task == "regression":
-        return _regression_scores(y, predicted)
+        return _regression_scores(y, predicted, weight)
     if task == "classification":
-        return _classification_scores(y, predicted, probabilities, classes)
-    return _multilabel_scores(y, predicted, probabilities)
+        return _classification_scores(y, predicted, probabilities, classes, weight)
+    return _multilabel_scores(y, predicted, probabilities, weight)
+
+
+def of_targets(
+    task: str,
+    names: Sequence[str],
+    y: np.ndarray,
+    predicted: np.ndarray,
+    *,
+    probabilities: np.ndarray | None = None,
+    classes: np.ndarray | None = None,
+    levels: Sequence[float] = (),
+    weight: np.ndarray | None = None,
+) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+    """The scores of all targets together, and of each by its name, where there are several.
+
+    Parameters are those of `scores`; with `levels` predictions are quantiles, as `quantile_scores` takes
+    them.
+    """
+
+    def found(columns: slice) -> dict[str, float]:
+        if y.ndim == 1:
+            part, of_part, chances = y, predicted, probabilities
+        else:
+            wide = slice(columns.start * max(1, len(levels)), columns.stop * max(1, len(levels)))
+            part, of_part = y[:, columns], predicted[:, wide]
+            chances = None if probabilities is None else probabilities[:, columns]
+        if len(levels):
+            return quantile_scores(part, of_part, np.array(levels), weight)
+        return scores(task, part, of_part, chances, classes, weight)
+
+    each = {name: found(slice(k, k + 1)) for k, name in enumerate(names)} if len(names) > 1 else {}
+    return found(slice(0, len(names))), each
 
 
 def baseline(task: str, y_train: np.ndarray, y_test: np.ndarray) -> dict[str, float]:
@@ -66,7 +103,9 @@ def baseline(task: str, y_train: np.ndarray, y_test: np.ndarray) -> dict[str, fl
     return scores(task, y_test, (frequencies > 0.5).astype(int), frequencies)
 
 
-def quantile_scores(y: np.ndarray, predicted: np.ndarray, levels: np.ndarray) -> dict[str, float]:
+def quantile_scores(
+    y: np.ndarray, predicted: np.ndarray, levels: np.ndarray, weight: np.ndarray | None = None
+) -> dict[str, float]:
     """How well quantiles were predicted.
 
     Parameters
@@ -77,6 +116,8 @@ def quantile_scores(y: np.ndarray, predicted: np.ndarray, levels: np.ndarray) ->
         The levels of the first target first.
     levels : ndarray of shape (n_levels,)
         Between 0 and 1.
+    weight : ndarray of shape (n,), optional
+        How much each row counts.
 
     Returns
     -------
@@ -86,19 +127,25 @@ def quantile_scores(y: np.ndarray, predicted: np.ndarray, levels: np.ndarray) ->
     """
     Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
     by_level = np.asarray(predicted, dtype=np.float64).reshape(*Y.shape, len(levels))
-    found = {}
+    found, known = {}, ~np.isnan(Y)
+    counts = None if weight is None else np.broadcast_to(weight[:, None], Y.shape)[known]
     for i, level in enumerate(levels):
-        error = Y - by_level[..., i]
-        found[f"pinball loss q{level:g}"] = float(np.nanmean(np.maximum(level * error, (level - 1) * error)))
-        found[f"share below q{level:g}"] = float(np.mean(error[~np.isnan(error)] <= 0))
+        error = (Y - by_level[..., i])[known]
+        loss = np.maximum(level * error, (level - 1) * error)
+        found[f"pinball loss q{level:g}"] = float(np.average(loss, weights=counts))
+        found[f"share below q{level:g}"] = float(np.average(error <= 0, weights=counts))
     return found
 
 
-def _regression_scores(y: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+def _regression_scores(
+    y: np.ndarray, predicted: np.ndarray, weight: np.ndarray | None = None
+) -> dict[str, float]:
     Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
     known = ~np.isnan(Y)
-    weight = None if known.all() else known.astype(np.float64)
-    given = np.where(known, Y, 0.0), np.asarray(predicted, dtype=np.float64).reshape(Y.shape), weight
+    of_cells = None if known.all() and weight is None else known.astype(np.float64)
+    if of_cells is not None and weight is not None:
+        of_cells *= weight[:, None]
+    given = np.where(known, Y, 0.0), np.asarray(predicted, dtype=np.float64).reshape(Y.shape), of_cells
     found = {"RMSE": metrics.rmse(*given)}
     if Y.shape[1] > 1:
         found["aRMSE"] = metrics.armse(*given)
@@ -106,37 +153,45 @@ def _regression_scores(y: np.ndarray, predicted: np.ndarray) -> dict[str, float]
 
 
 def _classification_scores(
-    y: np.ndarray, predicted: np.ndarray, probabilities: np.ndarray | None, classes: np.ndarray | None
+    y: np.ndarray,
+    predicted: np.ndarray,
+    probabilities: np.ndarray | None,
+    classes: np.ndarray | None,
+    weight: np.ndarray | None,
 ) -> dict[str, float]:
     from sklearn.metrics import f1_score
 
     found = {
-        "accuracy": float(np.mean(y == predicted)),
-        "macro F1": float(f1_score(y, predicted, average="macro", zero_division=0)),
+        "accuracy": float(np.average(y == predicted, weights=weight)),
+        "macro F1": float(f1_score(y, predicted, average="macro", zero_division=0, sample_weight=weight)),
     }
     if probabilities is not None and classes is not None:
         column = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
         # A class that training never saw has probability zero.
         of_truth = np.where(classes[column] == y, probabilities[np.arange(len(y)), column], 0.0)
-        found["log loss"] = float(-np.log(_away_from_zero(of_truth)).mean())
+        found["log loss"] = float(np.average(-np.log(_away_from_zero(of_truth)), weights=weight))
     return found
 
 
 def _multilabel_scores(
-    y: np.ndarray, predicted: np.ndarray, probabilities: np.ndarray | None
+    y: np.ndarray, predicted: np.ndarray, probabilities: np.ndarray | None, weight: np.ndarray | None
 ) -> dict[str, float]:
     from sklearn.metrics import f1_score
 
     right = np.asarray(y) == np.asarray(predicted)
+    # One label alone is two classes to scikit-learn, of which F1 is that of "yes".
+    averages = ("micro", "macro") if right.shape[1] > 1 else ("binary",)
     found = {
-        "label accuracy": float(right.mean()),
-        "subset accuracy": float(right.all(axis=1).mean()),
-        "micro F1": float(f1_score(y, predicted, average="micro", zero_division=0)),
-        "macro F1": float(f1_score(y, predicted, average="macro", zero_division=0)),
+        "label accuracy": float(np.average(right.mean(axis=1), weights=weight)),
+        "subset accuracy": float(np.average(right.all(axis=1), weights=weight)),
     }
+    for average in averages:
+        f1 = f1_score(y, predicted, average=average, zero_division=0, sample_weight=weight)
+        found[f"{average} F1".removeprefix("binary ")] = float(f1)
     if probabilities is not None:
         of_truth = np.where(np.asarray(y) == 1, probabilities, 1 - probabilities)
-        found["log loss"] = float(-np.log(_away_from_zero(of_truth)).mean())
+        loss = -np.log(_away_from_zero(of_truth)).mean(axis=1)
+        found["log loss"] = float(np.average(loss, weights=weight))
     return found
 
 

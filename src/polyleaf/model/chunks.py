@@ -47,7 +47,8 @@ def chunks_of(
         end = min(begin + size, table.n_rows)
         part = table if end - begin == table.n_rows else table.rows(begin, end)
         codes = codes_of(forest, mapper, part, *trees, n_threads)
-        yield Chunk(slice(begin, end), codes, regressors_of(forest, part, *trees) if numbers else None)
+        features = regressors_of(forest, mapper, part, *trees) if numbers else None
+        yield Chunk(slice(begin, end), codes, features)
 
 
 def codes_of(
@@ -67,7 +68,7 @@ def codes_of(
     return mapper.transform(table, n_threads, only)
 
 
-def regressors_of(forest: _core.Forest, table: Any, first: int, last: int) -> np.ndarray | None:
+def regressors_of(forest: _core.Forest, mapper: Any, table: Any, first: int, last: int) -> np.ndarray | None:
     """What the linear leaves of trees `first .. last - 1` read of a FeatureTable.
 
     Returns
@@ -78,6 +79,6 @@ def regressors_of(forest: _core.Forest, table: Any, first: int, last: int) -> np
     wanted = forest.regressors(first, last)
     if not len(wanted):
         return None
-    only = np.zeros(table.n_features, bool)
+    only = np.zeros(len(mapper.n_bins_), bool)
     only[wanted] = True
-    return table.numbers(only)
+    return mapper.numbers(table, only)

@@ -193,7 +193,7 @@ class Contributions:
             for column, own in enumerate(np.broadcast_to(numbers, place.shape).T):
                 has = np.flatnonzero(own >= 0)
                 out[part][has, ..., column] = found[has, ..., place[has, column]]
-        return out
+        return self._by_feature(out, interactions)
 
     def in_chunks(
         self, rows: FeatureTable | CodedRows, outputs: ChosenOutputs, interactions: bool = False
@@ -203,6 +203,15 @@ class Contributions:
         size = max(1, _CHUNK_VALUES // per_row)
         for part in _parts(rows.n_rows, size):
             yield part, self.values(_rows(rows, part), outputs.rows(part), interactions)
+
+    def _by_feature(self, of_columns: np.ndarray, interactions: bool) -> np.ndarray:
+        """What several columns made of one feature contribute is the feature's."""
+        if self._mapper.made_ is None:
+            return of_columns
+        for axis in (1, 2) if interactions else (1,):
+            last = np.moveaxis(of_columns, axis, -1)
+            of_columns = np.moveaxis(self._mapper.of_features(last), -1, axis)
+        return np.ascontiguousarray(of_columns)
 
     def _zeros(self, n_rows: int, n_outputs: int, interactions: bool) -> np.ndarray:
         features = (self._n_features,) * (2 if interactions else 1)
@@ -246,7 +255,7 @@ class Contributions:
         some = _rows(rows, part)
         if isinstance(some, FeatureTable):
             codes = codes_of(self._forest, self._mapper, some, *self._trees, self._n_threads)
-            return codes, regressors_of(self._forest, some, *self._trees)
+            return codes, regressors_of(self._forest, self._mapper, some, *self._trees)
         if some.features is None and len(self._forest.regressors(*self._trees)):
             raise ValueError(
                 "The model has linear leaves, which read the features themselves, but only their bins were "

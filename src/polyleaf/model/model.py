@@ -34,7 +34,7 @@ EvalsLog: TypeAlias = dict[str, dict[str, list[float]]]
 """`{data name: {metric name: [value of each round]}}`."""
 
 _FOREST, _MAPPER, _PROJECTION = "forest.", "mapper.", "projection."
-_PROJECTION_SINCE = 2  # version of the format
+_PROJECTION_SINCE, _MADE_SINCE = 2, 3  # versions of the format
 _MANY_OUTPUTS = 1024  # from here on base scores that are all the same are kept as one
 _VECTORS = ("base_score", "target_scale", "target_offset")
 _FIELDS: dict[str, tuple[type, ...]] = {
@@ -152,6 +152,14 @@ class Model:
     @property
     def round_of_tree(self) -> np.ndarray:
         return np.array(self._rounds, np.int32)
+
+    @property
+    def input_names(self) -> list[str]:
+        """Names of the features of the tables that it takes: as `feature_name`, but of what X holds."""
+        if self.mapper.made_ is None:
+            return [self.feature_name(f) for f in range(self.n_features)]
+        names = self.mapper.feature_names_
+        return [f"f{f}" for f in range(self.mapper.n_features_)] if names is None else list(names)
 
     def feature_name(self, feature: int) -> str:
         """Name of a feature, or `f<number>` where features have no names."""
@@ -276,10 +284,10 @@ class Model:
     def raw_predict(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> np.ndarray:
-        """Raw scores (n_rows, n_outputs), float64, of X or a Dataset; see `raw_predict_codes` and `table_of`."""
+        """Raw scores (n_rows, n_outputs), float64, of X or a Dataset: `raw_predict_codes` of `table_of`."""
         if isinstance(table, Dataset):
-            codes = table.codes_like(self.mapper)
-            return self.raw_predict_codes(codes, first_round, last_round, n_threads, table.features)
+            data = table.seen_by(self.mapper)
+            return self.raw_predict_codes(data.codes, first_round, last_round, n_threads, data.features)
         table = self.table_of(table, n_threads)
         trees = self._tree_range(first_round, last_round)
         out = np.empty((table.n_rows, self.n_outputs))
@@ -293,7 +301,7 @@ class Model:
     def predict(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> np.ndarray:
-        """Predictions for X or a Dataset: raw scores through the objective's link, float64; see `table_of`."""
+        """Predictions for X (see `table_of`) or a Dataset: raw scores through the link, float64."""
         return self.objective.transform(self.raw_predict(table, first_round, last_round, n_threads))
 
     def predict_topk(
@@ -398,7 +406,7 @@ class Model:
         last_round = self.n_rounds if last_round is None else last_round
         trees = self._tree_range(first_round, last_round)
         codes = codes_of(self.forest, self.mapper, table, *trees, n_threads)
-        features = regressors_of(self.forest, table, *trees)
+        features = regressors_of(self.forest, self.mapper, table, *trees)
         raw = np.zeros((codes.shape[1], self.n_outputs), np.float32)
         for round in range(first_round, last_round):
             first, last = self._tree_range(round, round + 1)
@@ -743,7 +751,9 @@ class Model:
 
     def _format_version(self) -> int:
         """The oldest that can hold the model."""
-        return max(storage.version_of(self.forest), 1 if self.projection is None else _PROJECTION_SINCE)
+        projection = 1 if self.projection is None else _PROJECTION_SINCE
+        made = 1 if self.mapper.made_ is None else _MADE_SINCE
+        return max(storage.version_of(self.forest), projection, made)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"forest": storage.to_arrays(self.forest)}

@@ -46,6 +46,11 @@ class Predictor:
                 "The model projects its features before the trees see them, which a predictor of plain rows "
                 "does not: use predict."
             )
+        if model.mapper.made_ is not None:
+            raise ValueError(
+                "The model looks up features of more than 255 categories in a table, which a predictor of "
+                "plain rows does not: use predict."
+            )
         self._model, self._finish, self._n_threads = model, finish, n_threads
         self.categories = _numbers_of_categories(model.mapper)
         self._core = self._made()

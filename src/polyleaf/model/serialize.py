@@ -20,12 +20,11 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from polyleaf.model.leaf_kinds import LEAF_KINDS
 from polyleaf.model.places import Destination, Source, name_of, read_bytes, write_bytes
 
 FORMAT = "polyleaf-model"
-FORMAT_VERSION = max(kind.since_version for kind in LEAF_KINDS.values())
-"""The newest that is read, which new kinds of leaves make; a model is written as the oldest that holds it."""
+FORMAT_VERSION = 3
+"""The newest that is read; a model is written as the oldest that holds it."""
 
 SPARE_BYTES, TIMES_SIZE = 2**26, 64
 """What loading may take, in bytes: the first, and so many times the size of the file."""

@@ -4,6 +4,7 @@ the display keeps the numbers (its attributes) and the artists (`ax_`, `figure_`
 from __future__ import annotations
 
 from polyleaf.plotting.calibration import CalibrationDisplay
+from polyleaf.plotting.coverage import CoverageDisplay
 from polyleaf.plotting.importances import ImportanceDisplay
 from polyleaf.plotting.learning_curves import LearningCurvesDisplay
 from polyleaf.plotting.outputs import OutputsDisplay
@@ -12,6 +13,7 @@ from polyleaf.plotting.trees import TreeDisplay
 
 __all__ = [
     "CalibrationDisplay",
+    "CoverageDisplay",
     "ImportanceDisplay",
     "LearningCurvesDisplay",
     "OutputsDisplay",

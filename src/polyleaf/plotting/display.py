@@ -31,11 +31,18 @@ class Display:
     def _start(self, ax: Any) -> Any:
         """The axes that are given, or new ones of pyplot's."""
         if ax is None:
-            from matplotlib import pyplot
-
-            ax = pyplot.subplots(layout="constrained")[1]
+            ax = pyplot().subplots(layout="constrained")[1]
         self.ax_, self.figure_ = ax, ax.figure
         return ax
+
+
+def pyplot() -> Any:
+    """Matplotlib's, or an ImportError that says what to install."""
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ImportError('Pictures need the package matplotlib: pip install "polyleaf[plot]".') from error
+    return pyplot
 
 
 def model_of(estimator: Any) -> Model:

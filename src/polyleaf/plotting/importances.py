@@ -60,8 +60,7 @@ class ImportanceDisplay(Display):
         """Draw the importances of a fitted estimator; kind, X and per_output as in `feature_importance`."""
         model = model_of(estimator)
         importance = estimator.feature_importance(kind, per_output, X=X)
-        names = [model.feature_name(f) for f in range(model.n_features)]
-        return cls(importance, names, names_of(model), kind, max_features).plot(ax)
+        return cls(importance, model.input_names, names_of(model), kind, max_features).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on these axes, by default on new ones."""

@@ -12,7 +12,7 @@ import numpy as np
 from polyleaf.inspect import tree_nodes
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import LINEAR, SPARSE
-from polyleaf.plotting.display import Display, model_of
+from polyleaf.plotting.display import Display, model_of, pyplot
 
 __all__ = ["TreeDisplay"]
 
@@ -82,11 +82,9 @@ class TreeDisplay(Display):
     def plot(self, ax: Any = None) -> Self:
         """Draw on these axes, by default on new ones as wide as the tree."""
         if ax is None:
-            from matplotlib import pyplot
-
             width = max(4.0, 0.9 * (self.position[:, 0].max() + 1))
             height = 1.1 * (2 - self.position[:, 1].min())
-            ax = pyplot.subplots(figsize=(width, height), layout="constrained")[1]
+            ax = pyplot().subplots(figsize=(width, height), layout="constrained")[1]
         self._start(ax)
         self.strips_: list[Any] = []
         self.texts_: list[Any] = []

@@ -99,7 +99,7 @@ def boost(
             objective=objective,
             base_score=base_score,
             learning_rate=settings.run.learning_rate,
-            feature_names=dataset.feature_names,
+            feature_names=dataset.mapper.column_names_,
             **about,
         )
     problem.set_base(model.base_score)

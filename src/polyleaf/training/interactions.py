@@ -20,8 +20,9 @@ class Interactions(NamedTuple):
 
     Attributes
     ----------
-    groups : ndarray of shape (n_groups, n_features), bool, or None
-        None: any features may meet.
+    groups : ndarray of shape (n_groups, n_columns), bool, or None
+        None: any features may meet. Columns are those of the mapper: what is made of a feature is where it
+        is.
     at_most : int
         0: any number.
     """
@@ -53,7 +54,8 @@ def interactions_of(constraints: str | Sequence[Sequence[Any]] | None, mapper: B
     for flags, numbers in zip(groups, named, strict=True):
         flags[numbers] = True
     others = ~groups.any(axis=0)
-    return Interactions(np.vstack([groups, others]) if others.any() else groups)
+    groups = np.vstack([groups, others]) if others.any() else groups
+    return Interactions(np.ascontiguousarray(groups[:, mapper.source_]))
 
 
 def _numbers(group: Any, mapper: BinMapper) -> list[int]:

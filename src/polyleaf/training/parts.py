@@ -100,7 +100,7 @@ def parts_of(
     choose = _label_parts if settings.keeps_labels_sparse else _dense_parts
     state, structure, fitter = choose(settings, problem, dataset, weight, model)
     nodes_draw = settings.growth.colsample_bynode < 1
-    sampler = Sampler(settings.sampling, dataset.n_features, weight, nodes_draw)
+    sampler = Sampler(settings.sampling, dataset.mapper.n_columns_, weight, nodes_draw)
     evaluation = Evaluation(eval_sets, model, state.new_scores, watchers)
     if settings.run.refresh != "layer":
         return Parts(state, structure, fitter, model, sampler, evaluation)

@@ -278,12 +278,14 @@ def _dataset(
 ) -> Dataset:
     if isinstance(X, Dataset):
         take_feature_names(reader.estimator, X.n_features, X.feature_names)
-        if start is not None and not X.mapper.same_bins(start.mapper):
+        if start is None:
+            return X.taught(target)
+        if not X.mapper.same_bins(start.mapper) and not start.mapper.extends(X.mapper):
             raise ValueError(
                 "This Dataset was binned apart from the model to go on from: make it with "
                 "reference=model.mapper, or pass the raw X."
             )
-        return X
+        return X.seen_by(start.mapper).taught(target, is_first=False)
     mapper = None if start is None else start.mapper
     dataset = Dataset(
         reader.first(X, mapper),
@@ -292,7 +294,7 @@ def _dataset(
         reference=mapper,
         keep_features=keep_features,
         n_jobs=reader.estimator.n_jobs,
-    )
+    ).taught(target, is_first=start is None)
     if start is None:
         dataset.pack()
     return dataset
@@ -312,11 +314,12 @@ def _eval_set(
     """Evaluation data, binned as the training data is; its target in the user's unit."""
     (name, X, y, weight), encoding = data, training.encoding
     if isinstance(X, Dataset):
-        codes, features = X.codes_like(mapper), X.raw_features() if reads_features else None
+        X = X.seen_by(mapper)
+        codes, features = X.codes, X.raw_features() if reads_features else None
     else:
         table = reader.further(X, mapper)
         codes = mapper.transform(table, reader.n_threads)
-        features = table.numbers() if reads_features else None
+        features = mapper.numbers(table) if reads_features else None
     called = f"y of {name!r}"
     if scipy.sparse.issparse(training.values):
         kind: Any = encoding.kind

@@ -1,0 +1,340 @@
+"""Features of very many categories: every library's own way with them, on made and on real data.
+
+Owns which data, and how each library is told of categories. All libraries get the same rate, the same most
+rounds and the same rows to stop early on; nothing else is set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from .defaults import judge
+from .frame.context import Context, Unavailable
+from .frame.paper import Figures, Paper, Subject, Table
+from .libraries import is_installed
+
+ROUNDS, PATIENCE, RATE = 400, 25, 0.1
+TRAINING, TEST = 15_000, 5_000  # rows of made sets
+MOST_ROWS = 15_000  # of real sets
+SIZES = (100, 400, 1_000, 3_000, 10_000)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """One problem: numbers (n, F), ids of categories (n, C), target, and its three parts."""
+
+    task: str
+    numbers: np.ndarray
+    categories: np.ndarray
+    y: np.ndarray
+    train: np.ndarray
+    watched: np.ndarray
+    test: np.ndarray
+
+    def frame(self, text: bool = False) -> Any:
+        """As pandas has it: categories of the training and watched rows, or all of them as text."""
+        import pandas as pd
+
+        columns: dict[str, Any] = {f"x{j}": column for j, column in enumerate(self.numbers.T)}
+        for j, ids in enumerate(self.categories.T):
+            known = np.unique(ids[np.concatenate([self.train, self.watched])])
+            columns[f"c{j}"] = ids.astype(str) if text else pd.Categorical(ids, categories=known)
+        return pd.DataFrame(columns)
+
+    @property
+    def target(self) -> np.ndarray:
+        return self.y[:, 0] if self.y.ndim == 2 and self.y.shape[1] == 1 else self.y
+
+
+# ------------------------------------------------------------------------------------------------- libraries
+
+
+def polyleaf(rows: Rows, threads: int, **parameters: Any) -> np.ndarray:
+    from polyleaf import PolyleafClassifier, PolyleafRegressor
+
+    model = _kind(rows, PolyleafRegressor, PolyleafClassifier)(
+        n_estimators=ROUNDS,
+        learning_rate=RATE,
+        early_stopping_rounds=PATIENCE,
+        n_jobs=threads,
+        categorical_features=[f"c{j}" for j in range(rows.categories.shape[1])],
+        **parameters,
+    )
+    X, y = rows.frame(), rows.target
+    model.fit(X.iloc[rows.train], y[rows.train], eval_set=[(X.iloc[rows.watched], y[rows.watched])])
+    return _predicted(rows, model, X)
+
+
+def a_tree_per_output(rows: Rows, threads: int) -> np.ndarray:
+    return polyleaf(rows, threads, multi_strategy="one_output_per_tree")
+
+
+def xgboost(rows: Rows, threads: int) -> np.ndarray:
+    from xgboost import XGBClassifier, XGBRegressor
+
+    model = _kind(rows, XGBRegressor, XGBClassifier)(
+        n_estimators=ROUNDS,
+        learning_rate=RATE,
+        early_stopping_rounds=PATIENCE,
+        enable_categorical=True,
+        n_jobs=threads,
+    )
+    X, y = rows.frame(), rows.target
+    watched = [(X.iloc[rows.watched], y[rows.watched])]
+    model.fit(X.iloc[rows.train], y[rows.train], eval_set=watched, verbose=False)
+    return _predicted(rows, model, X)
+
+
+def lightgbm(rows: Rows, threads: int) -> np.ndarray:
+    """It knows one output only: one model for each."""
+    from lightgbm import LGBMClassifier, LGBMRegressor, early_stopping
+
+    X = rows.frame()
+    targets = [rows.target] if rows.target.ndim == 1 else list(rows.y.T)
+    found = []
+    for y in targets:
+        model = _kind(rows, LGBMRegressor, LGBMClassifier)(
+            n_estimators=ROUNDS, learning_rate=RATE, n_jobs=threads, verbose=-1
+        )
+        watched = [(X.iloc[rows.watched], y[rows.watched])]
+        stop = early_stopping(PATIENCE, verbose=False)
+        model.fit(X.iloc[rows.train], y[rows.train], eval_set=watched, callbacks=[stop])
+        found.append(_predicted(rows, model, X))
+    return found[0] if len(found) == 1 else np.column_stack(found)
+
+
+def catboost(rows: Rows, threads: int) -> np.ndarray:
+    """Several targets need its loss for them."""
+    from catboost import CatBoostClassifier, CatBoostRegressor
+
+    model = _kind(rows, CatBoostRegressor, CatBoostClassifier)(
+        iterations=ROUNDS,
+        learning_rate=RATE,
+        early_stopping_rounds=PATIENCE,
+        loss_function="MultiRMSE" if rows.target.ndim == 2 else None,
+        cat_features=[f"c{j}" for j in range(rows.categories.shape[1])],
+        thread_count=threads,
+        verbose=False,
+        allow_writing_files=False,
+    )
+    X, y = rows.frame(text=True), rows.target
+    model.fit(X.iloc[rows.train], y[rows.train], eval_set=(X.iloc[rows.watched], y[rows.watched]))
+    return _predicted(rows, model, X)
+
+
+def _kind(rows: Rows, regressor: type, classifier: type) -> Any:
+    return regressor if rows.task == "regression" else classifier
+
+
+def _predicted(rows: Rows, model: Any, X: Any) -> np.ndarray:
+    predict = model.predict if rows.task == "regression" else model.predict_proba
+    return np.asarray(predict(X.iloc[rows.test]), np.float64)
+
+
+PER_OUTPUT = "Polyleaf, a tree per output"
+LIBRARIES: dict[str, Callable[[Rows, int], np.ndarray]] = {
+    "Polyleaf": polyleaf,
+    "XGBoost": xgboost,
+    "LightGBM": lightgbm,
+    "CatBoost": catboost,
+}
+METHODS = LIBRARIES | {PER_OUTPUT: a_tree_per_output}
+
+
+# ------------------------------------------------------------------------------------------------------ data
+
+
+def effects(context: Context, n_categories: int, n_outputs: int, seed: int) -> Rows:
+    """One feature, an effect N(0, 1) of each category on each output, and noise of deviation 0.3."""
+    rng = np.random.default_rng(seed)
+    n_train = context.rows(TRAINING)
+    n = n_train + context.rows(TEST)
+    ids = rng.integers(0, n_categories, n)
+    y = rng.normal(size=(n_categories, n_outputs))[ids] + 0.3 * rng.normal(size=(n, n_outputs))
+    parts = np.split(np.arange(n), [n_train * 4 // 5, n_train])
+    return Rows("regression", np.zeros((n, 0)), ids[:, None], y, *parts)
+
+
+@dataclass(frozen=True)
+class Crossed:
+    """A real set of which some columns are made into features of many categories, and taken out.
+
+    Attributes
+    ----------
+    file : str
+    crosses : tuple of tuple of (column, cut)
+        What makes up the value of each such feature. Cut: None for the column's values as they are, an int
+        for so many quantiles, a float for the width of a cell.
+    dropped : tuple of int
+        Columns that would give it away.
+    """
+
+    file: str
+    crosses: tuple[tuple[tuple[int, int | float | None], ...], ...]
+    dropped: tuple[int, ...] = ()
+
+    def rows(self, context: Context, seed: int) -> Rows:
+        data = context.load(self.file)
+        rng = np.random.default_rng(seed)
+        X, y = np.asarray(data.X, np.float64), data.y
+        if y.ndim == 1:  # a class of few rows may be missing from a part
+            usual = np.flatnonzero(np.bincount(y)[y] > 10)
+            X, y = X[usual], np.unique(y[usual], return_inverse=True)[1]
+        order = rng.permutation(len(y))[: context.rows(MOST_ROWS)]
+        X, y = X[order], y[order]
+        ids = np.stack([_crossed(X, cross, rng) for cross in self.crosses], axis=1)
+        taken = {column for cross in self.crosses for column, _ in cross} | set(self.dropped)
+        numbers = np.delete(X, sorted(taken), axis=1)
+        n = len(y)
+        parts = np.split(np.arange(n), [n * 64 // 100, n * 8 // 10])
+        task = "regression" if data.task == "regression" else "multiclass"
+        return Rows(task, numbers, ids, y, *parts)
+
+
+def _crossed(X: np.ndarray, cross: Sequence[tuple[int, int | float | None]], rng: Any) -> np.ndarray:
+    """Ids of the values that columns take together, numbered by chance."""
+    ids = np.zeros(len(X), np.int64)
+    for column, cut in cross:
+        x = X[:, column]
+        if isinstance(cut, int):
+            x = np.searchsorted(np.quantile(x, np.linspace(0, 1, cut + 1)[1:-1]), x)
+        elif cut is not None:
+            x = np.floor(x / cut)
+        values = np.unique(x, return_inverse=True)[1]
+        ids = ids * (values.max() + 1) + values
+    ids = np.unique(ids, return_inverse=True)[1]
+    return rng.permutation(ids.max() + 1)[ids]
+
+
+def _pairs(columns: Sequence[tuple[int, ...]], n: int) -> tuple[tuple[tuple[int, int], ...], ...]:
+    return tuple(tuple((column, n) for column in columns_of_one) for columns_of_one in columns)
+
+
+# What Polyleaf does with categories was chosen on the first ones, and on the made sets.
+CHOSEN_ON = {
+    "california, cells of 0.1 degrees": Crossed("california_housing", (((0, 0.1), (1, 0.1)),)),
+    "bike, weekday x hour x month": Crossed("bike_hour", (((5, None), (3, None), (2, None)),), (0, 6, 12)),
+    "pendigits, pairs": Crossed("pendigits", _pairs([(2 * j, 2 * j + 1) for j in range(8)], 22)),
+    "letter, triples": Crossed("letter", _pairs([(0, 7, 10), (3, 8, 11), (2, 6, 12)], 11)),
+}
+CONFIRMED_ON = {
+    "california, cells of 0.03 degrees": Crossed("california_housing", (((0, 0.03), (1, 0.03)),)),
+    "bike, day and hour of the week": Crossed(
+        "bike_hour", (((1, None), (2, None), (12, None)), ((5, None), (3, None))), (0, 6)
+    ),
+    "casp, fine bins": Crossed("casp", _pairs([(0,), (1,), (2,)], 1500)),
+    "sarcos, pairs": Crossed("sarcos4449", _pairs([(0, 7), (1, 8), (2, 9), (3, 10)], 25)),
+    "gas turbine, fine bins": Crossed("gas_turbine", _pairs([(0,), (3,), (5,)], 2000)),
+    "rf1, fine bins": Crossed("rf1", _pairs([(j,) for j in range(0, 64, 8)], 1000)),
+    "covtype, pairs": Crossed("covtype20k", _pairs([(0, 1), (5, 9)], 40)),
+    "nursery, crosses": Crossed(
+        "nursery",
+        tuple(
+            tuple((column, None) for column in cross)
+            for cross in ((0, 1, 2, 3, 6), (1, 4, 6, 7, 2), (0, 1, 5, 6, 7))
+        ),
+    ),
+}  # fmt: skip
+REAL = CHOSEN_ON | CONFIRMED_ON
+_CLASSES = ("pendigits, pairs", "letter, triples", "covtype, pairs", "nursery, crosses")
+
+
+# ------------------------------------------------------------------------------------------------------ runs
+
+
+def made(context: Context, method: str, problem: str) -> Figures:
+    """R2 of made sets, called "1,000 categories" or "1,000 categories, 8 outputs"."""
+    sizes = [int(word.split(" ")[0].replace(",", "")) for word in problem.split(", ")]
+    n_outputs = sizes[1] if len(sizes) > 1 else 1
+    draws = 1 if n_outputs > 1 else 3
+    data = (effects(context, sizes[0], n_outputs, seed) for seed in context.seeds(draws))
+    return _figures(method, context, data)
+
+
+def real(context: Context, method: str, problem: str) -> Figures:
+    """R2, or log loss, of a real set."""
+    return _figures(method, context, (REAL[problem].rows(context, seed) for seed in context.seeds(1)))
+
+
+def _figures(method: str, context: Context, draws: Iterator[Rows]) -> Figures:
+    if method in LIBRARIES and not is_installed(method.lower()):
+        raise Unavailable(f"{method} is not installed")
+    figures: Figures = {"loss": [], "score": []}
+    for rows in draws:
+        predicted = METHODS[method](rows, context.threads)
+        loss, score = judge(rows.task, rows.target[rows.test], predicted)
+        figures["loss"].append(loss)
+        figures["score"].append(score)
+    return figures
+
+
+# ---------------------------------------------------------------------------------------------------- tables
+
+_PROTOCOL = (
+    f"Rate {RATE}, at most {ROUNDS} rounds, stopped after {PATIENCE} without a better score on a fifth of "
+    "the training rows, the same rows for all; nothing else is set. Each library is told which columns are "
+    "categories, in its own way: `categorical_features`, `enable_categorical`, pandas' categories, "
+    "`cat_features` (as text). LightGBM trains one model for each output, CatBoost is told that there are "
+    "several."
+)
+_MADE = (
+    f"One feature, {TRAINING:,} rows to learn from and {TEST:,} to test on: an effect N(0, 1) of each "
+    "category, and noise of deviation 0.3, so that no R2 can be above .917. Three draws; of 8 outputs one. "
+    + _PROTOCOL
+)
+_REAL = (
+    "Columns of real sets, cut into quantiles or cells and crossed with each other, their values numbered by "
+    f"chance; the columns themselves are taken out. At most {MOST_ROWS:,} rows, 64 % to learn from, 16 % to "
+    "stop on, 20 % to test on; one draw. " + _PROTOCOL
+)
+
+
+def _made(n_outputs: int, also: tuple[str, ...]) -> Table:
+    outputs = "" if n_outputs == 1 else f", {n_outputs} outputs"
+    return Table(
+        f"Made{outputs}",
+        f"R2 by number of categories{outputs}",
+        tuple(
+            Subject(f"{size:,}", "R2", "higher", 4, problem=f"{size:,} categories{outputs}") for size in SIZES
+        ),
+        made,
+        _MADE,
+        also=also,
+        ours=("Polyleaf",),
+    )
+
+
+def _real(
+    name: str, sets: Sequence[str], figure: str, unit: str, better: Literal["higher", "lower"]
+) -> Table:
+    return Table(
+        name,
+        f"test {unit}, real sets with crossed columns",
+        tuple(Subject(name, unit, better, 4, figure=figure, needs=(REAL[name].file,)) for name in sets),
+        real,
+        _REAL,
+        also=tuple(LIBRARIES),
+        ours=("Polyleaf",),
+        subjects_are="rows",
+    )
+
+
+def _tables() -> Iterator[Table]:
+    yield _made(1, tuple(LIBRARIES))
+    yield _made(8, (*LIBRARIES, PER_OUTPUT))
+    for words, sets in (("chosen on", CHOSEN_ON), ("confirmed on", CONFIRMED_ON)):
+        numbers, classes = ([n for n in sets if (n in _CLASSES) == wanted] for wanted in (False, True))
+        yield _real(f"Real, {words}, numbers", numbers, "score", "R2", "higher")
+        yield _real(f"Real, {words}, classes", classes, "loss", "log loss", "lower")
+
+
+PAPER = Paper(
+    __name__,
+    "Very many categories",
+    "Features of more than 255 categories, beside XGBoost, LightGBM and CatBoost.",
+    tuple(_tables()),
+)

@@ -1,0 +1,152 @@
+"""What the command line says: what was learned and how well, scores, and errors in its own terms.
+
+Owns these words. All but scores go to the error stream. Must not know options' declarations or how anything
+is done.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections.abc import Container, Mapping
+from pathlib import Path
+from typing import Any
+
+from polyleaf.files.schema import Schema
+from polyleaf.files.table import abbreviate
+from polyleaf.metrics import get_metric
+
+__all__ = ["OPTIONS", "Teller", "complain", "count_of", "in_own_terms", "write_scores"]
+
+OPTIONS = {
+    "n_estimators": "--rounds",
+    "learning_rate": "--learning-rate",
+    "max_leaves": "--leaves",
+    "max_depth": "--depth",
+    "leaf": "--leaf",
+    "linear_fit": "--linear-fit",
+    "objective": "--objective",
+    "early_stopping_rounds": "--early-stopping",
+    "n_jobs": "--threads",
+    "random_state": "--seed",
+}
+"""Parameters of estimators that have an option of their own; `--set` is for the others."""
+
+
+def complain(message: str, code: int = 2) -> int:
+    """Say what went wrong, in one line; the exit code."""
+    print(f"polyleaf: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def count_of(number: int, noun: str) -> str:
+    """`1 row`, `2 rows`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def in_own_terms(message: str) -> str:
+    """A message about estimators' parameters, as one about options."""
+    message = re.sub(r"^The '(\w+)' parameter of \w+ must be", r"\1=... must be", message)
+    value = r"(\.\.\.|\"[\w@ ]*\"|'[\w@ ]*'|\w+(?:\.\d+)?)"
+    message = re.sub(rf"(?<![-\w.])(\w+)={value}", _as_option, message)
+    return re.sub(r"\b(s|S)et (?=--)", lambda found: "use " if found[1] == "s" else "Use ", message)
+
+
+def _as_option(found: re.Match[str]) -> str:
+    from polyleaf.settings.declaration import declarations
+    from polyleaf.settings.parameters import ClassifierParameters, RegressorParameters
+
+    name, value = found[1], found[2].strip("\"'")
+    if name not in {
+        p.name for kind in (RegressorParameters, ClassifierParameters) for p in declarations(kind)
+    }:
+        return found[0]
+    if value == "...":
+        return OPTIONS.get(name, f"--set {name}")
+    return f"{OPTIONS[name]} {value}" if name in OPTIONS else f"--set {name}={value}"
+
+
+class Teller:
+    """Says things on the error stream, or keeps quiet."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.quiet = quiet
+
+    def say(self, sentence: str) -> None:
+        """One line."""
+        if not self.quiet:
+            print(sentence, file=sys.stderr)
+
+    def remark(self, sentence: str) -> None:
+        """Something nice to know: for people, not for scripts."""
+        if sys.stderr.isatty():
+            self.say(sentence)
+
+    def data(self, what: str, shape: tuple[int, ...]) -> None:
+        """What is learned from what."""
+        self.say(f"{what}, from {count_of(shape[0], 'row')} and {count_of(shape[1], 'feature')}")
+
+    def table(self, schema: Schema, guessed: bool, n_rows: int, texts: Container[str]) -> None:
+        """What is learned from a table: the task, whether it was guessed, and text taken for categories."""
+        few = len(schema.targets) < 6
+        named = ", ".join(schema.targets) if few else count_of(len(schema.targets), "target")
+        how = " (guessed; --task says otherwise)" if guessed else ""
+        self.data(f"{schema.task} of {named}{how}", (n_rows, len(schema.features)))
+        names = [name for name in schema.features if name in texts]
+        if names:
+            self.say(f"text taken for categories: {abbreviate(names)}")
+
+    def learned(self, estimator: Any, path: Path) -> None:
+        """How many rounds, how good they are on the rows that were watched, and where the model is."""
+        best = estimator.best_iteration_
+        rounds = estimator.model_.n_rounds if best is None else best + 1
+        self.say(f"{count_of(rounds, 'round')}{_of_watched(estimator)}, saved to {path}")
+
+
+def _of_watched(estimator: Any) -> str:
+    """The last metric of the data that were watched: at the round that counts, and where it was best."""
+    if not estimator.evals_result_:
+        return ""
+    metric, values = list(list(estimator.evals_result_.values())[-1].items())[-1]
+    try:
+        greater = get_metric(metric, estimator.model_.objective).greater_is_better
+    except ValueError:
+        return f", validation {metric} {values[-1]:.6g}"
+    best = max(range(len(values)), key=lambda i: values[i] if greater else -values[i])
+    if estimator.best_iteration_ is not None or best == len(values) - 1:
+        at = best if estimator.best_iteration_ is None else estimator.best_iteration_
+        return f", validation {metric} {values[at]:.6g}, the best of {len(values)}"
+    after = count_of(best + 1, "round")
+    return f", validation {metric} {values[-1]:.6g}, the best {values[best]:.6g} after {after}"
+
+
+def write_scores(
+    found: Mapping[str, float], as_json: bool, each: Mapping[str, Mapping[str, float]] | None = None
+) -> None:
+    """Print scores of all targets, and of each where there are several."""
+    if as_json:
+        of_each = {"targets": {name: _plain(scores) for name, scores in each.items()}} if each else {}
+        print(json.dumps(_plain(found) | of_each))
+        return
+    width = max(map(len, found))
+    for name, value in found.items():
+        print(f"{name:{width}}  {value:.6g}")
+    if each:
+        print()
+        _write_table(each)
+
+
+def _write_table(each: Mapping[str, Mapping[str, float]]) -> None:
+    """A line for each target."""
+    names = list(next(iter(each.values())))
+    lines = [["target", *names], *([name, *(f"{of[n]:.6g}" for n in names)] for name, of in each.items())]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        print("  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _plain(found: Mapping[str, float]) -> dict[str, Any]:
+    """Scores as JSON has them, which knows no NaN."""
+    return {name: None if math.isnan(value) else value for name, value in found.items()}

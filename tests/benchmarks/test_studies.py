@@ -1,0 +1,49 @@
+"""The studies of scales and of intervals: what their runs give, on small data, without other libraries."""
+
+import numpy as np
+import pytest
+from benchmarks import intervals, scales
+from benchmarks.frame.context import Context
+
+
+@pytest.fixture
+def context(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 4)).astype(np.float32)
+    y = (X[:, :2] + 0.1 * rng.standard_normal((200, 2))).astype(np.float32)
+    for name in ("enb", "rf1"):
+        np.savez(tmp_path / f"{name}.npz", X=X, y=y)
+    return Context(tmp_path, quick=True)
+
+
+def test_pairs_differ_in_scale_alone():
+    X, small = scales.pair("shared", 1.0, seed=1, n=50)
+    same, large = scales.pair("shared", 1e3, seed=1, n=50)
+    np.testing.assert_array_equal(X, same)
+    np.testing.assert_allclose(large / [1e3, 1], small, rtol=1e-12)
+
+
+@pytest.mark.parametrize("problem", ["rf1", "apart 1e3 : 1"])
+def test_r2_is_told_of_each_target(context, problem):
+    figures = scales.r2_of_targets(context, "Polyleaf", problem)
+    assert set(figures) == {"mean", "least", "0", "1"}
+    each = np.array([figures["0"], figures["1"]])
+    np.testing.assert_allclose(figures["mean"], each.mean(axis=0))
+    np.testing.assert_allclose(figures["least"], each.min(axis=0))
+    assert each.shape == (2, 2) and each.mean() > 0.3
+
+
+def test_coverage_is_that_of_the_outer_levels(context, monkeypatch):
+    def knows_all_but_the_lowest(job):
+        return lambda X: np.stack([X[:, :2] + bound for bound in (0.0, 0.0, 9.0)], axis=2)
+
+    monkeypatch.setitem(intervals.METHODS, "Polyleaf", knows_all_but_the_lowest)
+    figures = intervals.intervals(context, "Polyleaf", "enb 80")
+    assert all(30 < coverage < 70 for coverage in figures["coverage"])
+    assert len(figures["loss"]) == 2 and min(figures["loss"]) > 0
+
+
+def test_each_way_to_ask_polyleaf_for_quantiles_runs(context):
+    for method in ("Polyleaf", "not calibrated"):
+        figures = intervals.intervals(context, method, "enb 95")
+        assert all(0 <= coverage <= 100 for coverage in figures["coverage"])

@@ -1,0 +1,64 @@
+"""What works without the extras, and what is said where one is missing: issue 14, line 16."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+WITHOUT = "import sys\nfor name in {names!r}: sys.modules[name] = None\n"
+
+
+def run(names, program, *arguments):
+    """A program in a process that cannot import these packages."""
+    command = [sys.executable, "-c", WITHOUT.format(names=names) + program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_line_16_what_is_needed_and_what_is_extra():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = {line.split(">=")[0] for line in project["dependencies"]}
+    assert needed == {"numpy", "scipy", "scikit-learn", "threadpoolctl", "safetensors", "narwhals"}
+    extras = project["optional-dependencies"]
+    for extra in ("cli", "plot"):
+        for group in ("test", "docs", "bench"):
+            assert set(extras[extra]) <= set(extras[group])
+
+
+def test_line_16_the_library_works_without_extras():
+    program = """
+import polyleaf
+from polyleaf.callbacks import ProgressBar
+X = [[i, i % 3] for i in range(40)]
+model = polyleaf.PolyleafRegressor(n_estimators=2, callbacks=[ProgressBar(2, force=True)]).fit(X, range(40))
+print(model.predict(X).shape)
+"""
+    done = run(["typer", "rich", "click", "matplotlib", "pyarrow", "pandas"], program)
+    assert (done.returncode, done.stdout) == (0, "(40,)\n"), done.stderr
+    assert "round 2/2" in done.stderr
+
+
+def test_line_16_a_terminal_without_rich_gets_lines(monkeypatch, capsys):
+    from polyleaf import PolyleafRegressor, callbacks
+
+    monkeypatch.setattr(callbacks, "find_spec", lambda name: None)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    X = [[i, i % 3] for i in range(40)]
+    PolyleafRegressor(n_estimators=3, verbose=1).fit(X, range(40))
+    assert "round 3/3" in capsys.readouterr().err
+
+
+def test_line_16_the_command_line_says_what_to_install():
+    program = "from polyleaf.cli import main\nmain()"
+    for names in (["typer"], ["rich", "typer"]):
+        done = run(names, program, "--help")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("polyleaf: the command line needs typer: pip install")
+        assert done.stderr.count("\n") == 1
+    done = run(["matplotlib"], program, "demo")
+    assert done.returncode == 2 and 'pip install "polyleaf[cli,plot]"' in done.stderr
+
+
+def test_line_16_pictures_say_what_to_install():
+    done = run(["matplotlib"], "from polyleaf.plotting.display import pyplot\npyplot()")
+    assert 'ImportError: Pictures need the package matplotlib: pip install "polyleaf[plot]"' in done.stderr
