@@ -1,0 +1,172 @@
+"""Models that XGBoost and LightGBM trained predict the same here; their files are in tests/support/files."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from foreign_models import FOLDER, LIGHTGBM, XGBOOST, asked, expected, file_of
+
+from polyleaf import load_model
+from polyleaf.export import from_lightgbm, from_xgboost, to_c
+from polyleaf.inputs.features import as_features
+
+READERS = {"xgboost": from_xgboost, "lightgbm": from_lightgbm}
+REFUSED = {
+    ("xgboost", "linear"): "has no trees",
+    ("lightgbm", "linear"): "has linear leaves",
+    ("lightgbm", "zeros are missing"): "takes zeros as missing values",
+    (
+        "lightgbm",
+        "one against the rest",
+    ): "'multiclassova num_class:3 sigmoid:1' of LightGBM has no counterpart",
+}
+# Of raw scores: here a link has no factor, and a forest is an average.
+UNITS = {("lightgbm", "sigmoid"): 0.5, ("lightgbm", "forest"): 0.25}
+ALL = [("xgboost", name) for name in XGBOOST] + [("lightgbm", name) for name in LIGHTGBM]
+TAKEN = [case for case in ALL if case not in REFUSED]
+EXPECTED = expected()
+
+
+def read(library, name):
+    return READERS[library](file_of(library, name))
+
+
+def table_of(model):
+    X = asked()
+    return as_features(
+        X if model.metadata["origin"] == "XGBoost" else X.astype(np.float64), reference=model.mapper
+    )
+
+
+@pytest.mark.parametrize(("library", "name"), TAKEN)
+def test_raw_scores_and_predictions_are_equal(library, name):
+    model = read(library, name)
+    raw, predicted = EXPECTED[f"{library}/{name}"]
+    raw = raw * UNITS.get((library, name), 1.0)
+    table = table_of(model)
+    np.testing.assert_allclose(model.raw_predict(table), raw, rtol=2e-6, atol=2e-6)
+    if library == "xgboost" and name == "forest":
+        assert model.n_trees == 2 * model.n_rounds
+    np.testing.assert_allclose(model.predict(table), predicted, rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize(("library", "name"), TAKEN)
+def test_a_saved_model_is_read_as_an_estimator(library, name, tmp_path):
+    model = read(library, name)
+    model.save(tmp_path / "m.polyleaf")
+    est = load_model(tmp_path / "m.polyleaf")
+    X = asked().astype(np.float64) if library == "lightgbm" else asked()
+    raw = model.raw_predict(table_of(model))
+    np.testing.assert_array_equal(est._raw(X, None), raw)
+    if hasattr(est, "predict_proba"):
+        predicted = EXPECTED[f"{library}/{name}"][1]
+        found = est.predict_proba(X)
+        found = found[:, 1:] if found.shape[1] != predicted.shape[1] else found
+        np.testing.assert_allclose(found, predicted, rtol=2e-6, atol=2e-6)
+    est.predict(X)
+    assert est.feature_importance("split").sum() == sum(t.n_leaves - 1 for t in model.trees)
+
+
+@pytest.mark.parametrize(("library", "name"), REFUSED)
+def test_what_cannot_be_read_is_a_sentence(library, name):
+    with pytest.raises(ValueError, match=REFUSED[library, name]):
+        read(library, name)
+
+
+@pytest.mark.parametrize("reader", [from_xgboost, from_lightgbm])
+@pytest.mark.parametrize("content", [b"", b"{", b"{}", b"{L\x00", b"tree\nnothing", b"[1, 2]", b"\xff" * 40])
+def test_other_files_are_refused_with_a_sentence(reader, content, tmp_path):
+    path = tmp_path / "other"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="This is no"):
+        reader(path)
+
+
+def test_a_truncated_file_is_refused(tmp_path):
+    for library, name in (("xgboost", "two"), ("xgboost", "vectors")):
+        path = file_of(library, name)
+        shutil.copy(path, tmp_path / path.name)
+        data = path.read_bytes()
+        (tmp_path / path.name).write_bytes(data[: len(data) // 2])
+        with pytest.raises(ValueError, match="This is no XGBoost model"):
+            READERS[library](tmp_path / path.name)
+
+
+def test_boosters_are_taken_as_they_are():
+    class Booster:
+        def save_raw(self, kind):
+            assert kind == "json"
+            return bytearray(file_of("xgboost", "one").read_bytes())
+
+        def model_to_string(self):
+            return file_of("lightgbm", "one").read_text()
+
+    class Wrapper:
+        booster_ = Booster()
+
+        def get_booster(self):
+            return Booster()
+
+    assert from_xgboost(Wrapper()).equals(read("xgboost", "one"))
+    assert from_lightgbm(Wrapper()).equals(read("lightgbm", "one"))
+
+
+def test_an_unknown_objective_is_a_sentence(tmp_path):
+    content = json.loads(file_of("xgboost", "one").read_text())
+    content["learner"]["objective"]["name"] = "survival:cox"
+    (tmp_path / "m.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="'survival:cox' of XGBoost has no counterpart"):
+        from_xgboost(tmp_path / "m.json")
+
+
+def test_more_thresholds_than_codes_are_a_sentence(tmp_path):
+    content = json.loads(file_of("xgboost", "one").read_text())
+    trees = content["learner"]["gradient_booster"]["model"]["trees"]
+    for i in range(300):
+        tree = json.loads(json.dumps(trees[0]))
+        tree["split_conditions"] = [i + 0.5] * len(tree["split_conditions"])
+        trees.append(tree)
+    model = content["learner"]["gradient_booster"]["model"]
+    model["tree_info"], model["iteration_indptr"] = [0] * len(trees), list(range(len(trees) + 1))
+    (tmp_path / "m.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"bins of thresholds, and Polyleaf's codes have 255"):
+        from_xgboost(tmp_path / "m.json")
+
+
+def test_what_comes_in_can_go_out(tmp_path):
+    to_c(read("xgboost", "vectors"), tmp_path / "model.h")
+    assert FOLDER.is_dir() and (tmp_path / "model.h").read_text().startswith("/* A model written by Polyleaf")
+
+
+def test_files_of_older_versions_say_some_things_elsewhere(tmp_path):
+    content = json.loads(file_of("xgboost", "dart").read_text())
+    learner = content["learner"]
+    model = learner["gradient_booster"]["model"]
+    learner["learner_model_param"]["base_score"] = learner["learner_model_param"]["base_score"].strip("[]")
+    weights, _ = model.pop("weight_drop"), model.pop("iteration_indptr")
+    learner["gradient_booster"] = {"name": "dart", "gbtree": {"model": model}, "weight_drop": weights}
+    (tmp_path / "m.json").write_text(json.dumps(content))
+    assert from_xgboost(tmp_path / "m.json").equals(read("xgboost", "dart"))
+
+
+def test_a_file_with_changes_is_read_or_refused_with_a_sentence(tmp_path):
+    rng = np.random.default_rng(0)
+    for library, name in (("xgboost", "two"), ("xgboost", "vectors"), ("lightgbm", "categories")) * 60:
+        data = bytearray(file_of(library, name).read_bytes())
+        for at in rng.integers(0, len(data), 3):
+            data[at] = rng.choice(list(b"0123456789-.[]{} \n\xff"))
+        (tmp_path / "m").write_bytes(data)
+        try:
+            model = READERS[library](tmp_path / "m")
+        except ValueError:
+            continue
+        model.raw_predict(table_of(model))
+
+
+def test_nodes_that_form_no_tree_are_refused(tmp_path):
+    content = json.loads(file_of("xgboost", "one").read_text())
+    content["learner"]["gradient_booster"]["model"]["trees"][0]["left_children"][1] = 0
+    (tmp_path / "m.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="do not form a tree"):
+        from_xgboost(tmp_path / "m.json")
