@@ -317,7 +317,7 @@ def _hash(*parts):
 
 
 def differing():
-    """Names of the configurations whose models are not the bytes of the golden file; it must name the same ones."""
+    """Names of the configurations whose models are not those of the golden file, which names the same ones."""
     kept, made = expected(), all_hashes()
     return sorted(name for name in kept.keys() | made.keys() if kept.get(name) != made.get(name))
 
