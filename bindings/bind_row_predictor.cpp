@@ -31,9 +31,9 @@ RowPredictor* make_row_predictor(std::shared_ptr<Forest> forest, std::shared_ptr
                           scale ? copied(*scale) : nothing, offset ? copied(*offset) : nothing);
 }
 
-nb::ndarray<nb::numpy, double> scores(const RowPredictor& predictor,
-                                      const nb::ndarray<nb::ro, nb::device::cpu>& rows,
-                                      const Workers& workers) {
+nb::ndarray<nb::numpy, double> scores_of_rows(const RowPredictor& predictor,
+                                              const nb::ndarray<nb::ro, nb::device::cpu>& rows,
+                                              const Workers& workers) {
   const bool narrow = rows.dtype() == nb::dtype<float>();
   require(narrow || rows.dtype() == nb::dtype<double>(), "Rows must be float32 or float64.");
   require(rows.ndim() == 1 || rows.ndim() == 2,
@@ -66,7 +66,7 @@ void bind_row_predictor(nb::module_& m) {
            nb::arg("base"), nb::arg("scale").none() = nb::none(), nb::arg("offset").none() = nb::none(),
            "categories: of each categorical feature its number, the values that it has, ascending, and\n"
            "their codes. The forest must not change from here on.")
-      .def("scores", &scores, nb::arg("rows").noconvert(), nb::arg("n_threads") = 1,
+      .def("scores", &scores_of_rows, nb::arg("rows").noconvert(), nb::arg("n_threads") = 1,
            "float64 (n_rows, n_outputs) of rows (n_rows, n_features), or of one row (n_features,); float32 "
            "or\n"
            "float64.");
