@@ -283,8 +283,8 @@ _PROTOCOL = (
 )
 _MADE = (
     f"One feature, {TRAINING:,} rows to learn from and {TEST:,} to test on: an effect N(0, 1) of each "
-    "category, and noise of deviation 0.3, so that no R2 can be above .917. Three draws; of 8 outputs one. "
-    + _PROTOCOL
+    "category, and noise of deviation 0.3, so that an R2 of .917 is to be had, on average. Three "
+    "draws; of 8 outputs one. " + _PROTOCOL
 )
 _REAL = (
     "Columns of real sets, cut into quantiles or cells and crossed with each other, their values numbered by "
