@@ -50,7 +50,9 @@ def public_names(module_name: str) -> list[str]:
 def sections_of(page: Path) -> dict[str, str]:
     """Heading and text of each section of the second level."""
     parts = page.read_text("utf-8").split("\n## ")[1:]
-    return {part.partition("\n")[0]: part for part in parts}
+    found = {part.partition("\n")[0]: part for part in parts}
+    assert len(found) == len(parts), f"{page.name} has two sections of one name"
+    return found
 
 
 def pages() -> list[Path]:
