@@ -51,7 +51,7 @@ def test_a_type_checker_knows_what_a_script_uses(tmp_path):
         r'"numpy\.ndarray',
         r'"polyleaf\._core\.Bins"',
         r'"(builtins\.)?list\[(builtins\.)?str\]"',
-        r'"(builtins\.)?float"',
+        r'"(builtins\.)?float \| None"',
         r'"numpy\.ndarray',
         "Unexpected keyword argument .n_estimatorz.",
         "Argument .n_estimators. .* has incompatible type",

@@ -317,7 +317,7 @@ def _hash(*parts):
 
 
 def differing():
-    """Names of the configurations whose models are not the bytes of the golden file; it must name the same ones."""
+    """Configurations whose models are not the golden file's, or that only one of the two names."""
     kept, made = expected(), all_hashes()
     return sorted(name for name in kept.keys() | made.keys() if kept.get(name) != made.get(name))
 

@@ -61,8 +61,9 @@ def seeds():
     wide = sp.csr_matrix((np.random.default_rng(1).random((N_ROWS, 40)) < 0.2).astype(np.float32))
     many = sp.csr_matrix((np.random.default_rng(2).random((N_ROWS, 1100)) < 0.01).astype(np.float32))
     few = SMALL | {"leaf": "sparse", "leaf_k": 2}
-    town = np.arange(810) % 270
-    towns = pd.DataFrame({"town": pd.Categorical([f"t{i}" for i in town]), "x": np.arange(810) % 7})
+    towns = pd.DataFrame(
+        {"town": pd.Categorical([f"t{i % 270}" for i in range(810)]), "x": np.arange(810) % 7}
+    )
     two = {"objective": "quantile", "quantile_alpha": [0.2, 0.8]}
     stopped = SMALL | {"n_estimators": 4, "validation_fraction": 0.3, "early_stopping_rounds": 1}
     pca = few | {"projection": "pca", "projection_dim": 3, "tfidf": True}
@@ -74,7 +75,7 @@ def seeds():
         "named": (PolyleafRegressor(normalize_targets=True, **SMALL), frame, named),
         "quantiles": (PolyleafRegressor(**SMALL, **two), X, Y[:, 0]),
         "linear": (PolyleafRegressor(leaf="linear", **SMALL), X, Y),
-        "many categories": (PolyleafRegressor(**SMALL), towns, town / 30),
+        "many categories": (PolyleafRegressor(**SMALL), towns, np.arange(810) % 270 / 30),
         "one by one": (PolyleafRegressor(multi_strategy="one_output_per_tree", **SMALL), X, Y),
         "custom": (PolyleafRegressor(objective=_halved, **SMALL), X, Y),
         "early stopping": (PolyleafRegressor(**stopped), X, Y),

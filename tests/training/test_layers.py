@@ -302,7 +302,13 @@ def test_layers_reach_a_lower_loss_in_as_many_trees():
 @pytest.mark.parametrize("level", [0.5, 0.2])
 def test_leaves_are_renewed_in_every_layer(level):
     """Rate 1: after the last layer no leaf's quantile of residuals is left to take."""
-    parameters = {**LAYERS, "objective": "quantile", "quantile_alpha": level, "learning_rate": 1.0}
+    parameters = {
+        **LAYERS,
+        "objective": "quantile",
+        "quantile_alpha": level,
+        "learning_rate": 1.0,
+        "calibrate_quantiles": False,
+    }
     estimator, y = regressor(**parameters).fit(X, Y[:, 0]), Y[:, 0]
     residual = y - estimator.predict(X)
     leaf = estimator.apply(X)[:, -1]
