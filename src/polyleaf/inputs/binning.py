@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_random_state
 import polyleaf._core as _core
 from polyleaf.inputs.categories import Category, MadeColumns, category_key, check_same_type, is_category
 from polyleaf.inputs.codes import Cells, Codes, empty_codes
+from polyleaf.inputs.draws import BINNED_ROWS, draw
 from polyleaf.inputs.features import CategoryColumn, FeatureSpec, FeatureTable, SparseBlock
 
 MISSING_CODE = 255
@@ -430,8 +431,7 @@ class BinMapper:
         if self.subsample is None or n_present <= self.subsample:
             return present
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        chosen = np.random.default_rng(seed).choice(n_present, self.subsample, replace=False, shuffle=False)
-        chosen.sort()
+        chosen = np.flatnonzero(draw(n_present, self.subsample, seed, 0, BINNED_ROWS))
         return chosen if present is None else present[chosen]
 
     def _columns_of(self, table: FeatureTable) -> FeatureTable:
@@ -511,7 +511,7 @@ def _integer_weights(sample_weight: ArrayLike, n_rows: int) -> NDArray[np.int64]
         raise ValueError("sample_weight is 0 for every row; at least one row must have a positive weight.")
     _, largest = np.frexp(np.max(weights))
     relative = np.ldexp(weights, -largest)  # in [0, 1]: the sum cannot overflow
-    _, exponent = np.frexp(relative.sum())
+    _, exponent = np.frexp(_core.exact_totals(relative[:, None], None, None, 1, 1)[0, 0, 0])
     scaled = np.rint(np.ldexp(relative, 51 - exponent)).astype(np.int64)
     return np.where(weights > 0, np.maximum(scaled, 1), 0)
 
