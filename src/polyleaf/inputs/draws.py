@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BINNED_ROWS", "FEATURES", "ROWS", "draw"]
+__all__ = ["BINNED_ROWS", "FEATURES", "ROWS", "draw", "keys"]
 
 ROWS, FEATURES, BINNED_ROWS = 1, 2, 3  # streams: what is drawn with one seed must not be drawn alike
 
@@ -21,14 +21,14 @@ def draw(n: int, count: int, seed: int, round: int, stream: int) -> NDArray[np.b
     """Mask of `count` of `n` indices, drawn without replacement."""
     if count >= n:
         return np.ones(n, bool)
-    keys = _hash(n, seed, round, stream)
-    return keys <= np.partition(keys, count - 1)[count - 1] if count > 0 else np.zeros(n, bool)
+    found = keys(np.arange(n), seed, round, stream)
+    return found <= np.partition(found, count - 1)[count - 1] if count > 0 else np.zeros(n, bool)
 
 
-def _hash(n: int, seed: int, round: int, stream: int) -> NDArray[np.uint32]:
-    """A keyed bijection of 0 .. n-1 into uint32: MurmurHash3's finaliser twice, a key word before each."""
+def keys(numbers: NDArray[np.integer], seed: int, round: int, stream: int) -> NDArray[np.uint32]:
+    """What a draw orders numbers below 2^32 by: MurmurHash3's finaliser twice, a key word before each."""
     words = np.random.SeedSequence([seed, round, stream]).generate_state(2, np.uint32)
-    h = np.arange(n, dtype=np.uint32)
+    h = numbers.astype(np.uint32)
     for word in words:
         h ^= word
         h ^= h >> np.uint32(16)
