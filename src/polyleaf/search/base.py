@@ -27,7 +27,7 @@ from polyleaf.search.portfolio import PORTFOLIO, Parameters, variations, without
 from polyleaf.search.race import Budget, Race, Watch
 from polyleaf.settings.declaration import declarations
 from polyleaf.settings.habits import explains_strangers
-from polyleaf.settings.parameters import USUALLY, SearchParameters
+from polyleaf.settings.parameters import USUALLY, RunningParameters, SearchParameters
 from polyleaf.threads import effective_threads
 from polyleaf.training.prepare import FeatureReader, Given, check_rows, evaluation_data
 
@@ -53,10 +53,12 @@ MOST_ROUNDS, PATIENCE = 60.0, 4.0
 _REFUSED = {
     "validation_fraction": "cv holds rows out",
     "warm_start": "a search begins anew",
-    "projection": "what it learns would be learned from the rows of all folds; search with scikit-learn's tools",
+    "projection": "it is learned from raw rows, which folds do not keep; use GridSearchCV",
 }
-# Of the search itself, or only of the last training.
-_NOT_OF_CANDIDATES = ("callbacks", "eval_metric", "early_stopping_rounds", "n_estimators", "verbose")
+# Set on the search, but nothing that the winner would be another model without.
+_NOT_OF_CANDIDATES = {"callbacks", "eval_metric", "early_stopping_rounds"} | {
+    p.name for p in declarations(RunningParameters) if p.name != "random_state"
+}
 
 
 def document_search(cls: _Class) -> _Class:
@@ -75,6 +77,7 @@ class Searches(_Base):
     """Fits by a search. To be inherited before the estimator whose parameters are chosen."""
 
     _plain: ClassVar[type[PolyleafEstimator]]
+    best_score_: Any  # as the estimator has it
 
     @explains_strangers
     @_fit_context(prefer_skip_nested_validation=True)
@@ -252,7 +255,7 @@ class Searches(_Base):
         self, best: Candidate, dataset: Dataset, given: Given, eval_set: Any
     ) -> PolyleafEstimator:
         winner = self._candidate(best.parameters)
-        winner.set_params(n_estimators=best.rounds, early_stopping_rounds=None)
+        winner.set_params(n_estimators=best.rounds, early_stopping_rounds=None, verbose=0)
         return winner.fit(dataset, given.y, given.weight, eval_set=eval_set)
 
     # --- what is said --------------------------------------------------------------------------------
@@ -264,8 +267,8 @@ class Searches(_Base):
 
     def _tell_interrupt(self, race: Race) -> None:
         said = (
-            f"The search was interrupted; the best of its {len(race.candidates)} candidates so far was trained "
-            "on all rows"
+            f"The search was interrupted; the best of its {len(race.candidates)} candidates so far was "
+            "trained on all rows"
         )
         if self.on_interrupt == "raise":
             raise KeyboardInterrupt(f'{said} (on_interrupt="keep" returns it).')

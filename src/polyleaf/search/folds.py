@@ -1,8 +1,8 @@
 """What candidates are compared on: pairs of rows to train on and rows to validate.
 
-Owns how rows are dealt, and the data of a fold. Must not know candidates or scores. All folds share one set of
-bins: thresholds come from the features of all rows, never from y. Everything that depends on y is learned by
-each training from the rows of its own.
+Owns how rows are dealt, and the data of a fold. Must not know candidates or scores. All folds share one set
+of bins: thresholds come from the features of all rows, never from y. Everything that depends on y is learned
+by each training from the rows of its own.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def rows_of_folds(cv: Any, X: Any, y: Any, target: Target, groups: Any, seed: in
     if groups is not None and len(groups) != n_rows:
         raise ValueError(f"groups has {len(groups)} entries, but X has {n_rows} rows.")
     if cv is None or isinstance(cv, int | np.integer):
-        found = list(_drawn(cv, n_rows, classes, groups, seed))
+        found = list(_drawn(None if cv is None else int(cv), n_rows, classes, groups, seed))
     else:
         pairs = cv.split(X, y, groups) if hasattr(cv, "split") else cv
         found = [
@@ -72,8 +72,8 @@ def rows_of_folds(cv: Any, X: Any, y: Any, target: Target, groups: Any, seed: in
     found = [(train, _of_known_classes(train, valid, classes)) for train, valid in found]
     if not found or any(len(train) < 2 or not len(valid) for train, valid in found):
         raise ValueError(
-            f"cv leaves a fold of the {n_rows} rows with fewer than two rows to train on, or none to validate "
-            "whose class it trains on: choose fewer folds."
+            f"cv leaves a fold of the {n_rows} rows with fewer than two rows to train on, or with none to "
+            "validate whose class it trains on: choose fewer folds."
         )
     return found
 
@@ -86,7 +86,7 @@ def _drawn(cv: int | None, n_rows: int, classes: np.ndarray | None, groups: Any,
         else:
             yield from GroupShuffleSplit(1, test_size=HELD_OUT, random_state=chance).split(rows, None, groups)
         return
-    n_folds = FEW_FOLDS if cv is None else int(cv)
+    n_folds = FEW_FOLDS if cv is None else cv
     if n_folds < 2:
         raise ValueError(f"cv={n_folds} must be at least 2 folds.")
     if groups is not None:

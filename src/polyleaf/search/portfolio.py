@@ -1,4 +1,4 @@
-"""Which sets of parameters are tried: a table of compositions that differ much, then steps away from the best.
+"""Which sets of parameters are tried: a table of compositions that differ much, then steps from the best.
 
 Owns the table and the ladders. Must not know data, folds or scores. Where the table comes from is told in
 docs/choosing.md.
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["PORTFOLIO", "Parameters", "without", "variations"]
+__all__ = ["PORTFOLIO", "Parameters", "variations", "without"]
 
 Parameters = dict[str, Any]
 
@@ -70,10 +70,10 @@ def variations(
     chance = np.random.default_rng(seed)
     ladders = [name for name in LADDERS if name not in fixed]
     while ladders:
-        child = dict(parents[int(chance.integers(len(parents)))])
+        child: Parameters = dict(parents[int(chance.integers(len(parents)))])
         for place in chance.permutation(len(ladders))[: int(chance.integers(1, _STEPS + 1))].tolist():
             name = ladders[place]
-            child[name] = _step(LADDERS[name], child.get(name, usual[name]), bool(chance.integers(2)))
+            child[name] = _step(LADDERS[name], {**usual, **child}[name], bool(chance.integers(2)))
         yield child
 
 

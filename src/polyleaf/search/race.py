@@ -20,7 +20,6 @@ from polyleaf.search.portfolio import Parameters
 
 __all__ = ["Budget", "Race", "Watch"]
 
-FIRST_LOOK = 16  # rounds; then at every doubling
 REACH = 4.0  # times what the last doubling gained: farther ahead, the leader is out of reach
 GENERATION, PARENTS = 8, 3  # variations that race each other, of so many of the best
 
@@ -49,7 +48,7 @@ class Watch(Callback):
     ----------
     metric : Metric
     patience : int
-        Rounds without an improvement.
+        Rounds without an improvement; after as many, and at every doubling of them, its hope is judged.
     leader : float
         The lowest loss that any candidate had on this fold.
     budget : Budget
@@ -84,7 +83,8 @@ class Watch(Callback):
     def _is_hopeless(self) -> bool:
         """At doublings of the rounds: whether the leader is farther than a few such doublings would reach."""
         n = len(self._best)
-        if n < FIRST_LOOK or n & (n - 1):
+        times, rest = divmod(n, self._patience)
+        if n < 2 or rest or times & (times - 1):
             return False
         return self._best[-1] - self._leader > REACH * (self._best[n // 2 - 1] - self._best[-1])
 
