@@ -32,7 +32,7 @@ def plain_of(model):
 )
 def test_the_winner_is_the_plain_estimator_with_the_best_parameters(search, data):
     model = search(**QUICK).fit(*data)
-    again = plain_of(model)(**model.best_params_).fit(*data)
+    again = plain_of(model)(**model.best_params_, n_jobs=1).fit(*data)
     assert again.model_.equals(model.model_)
     assert model.n_features_in_ == data[0].shape[1]
     assert model.best_score_ == model.leaderboard_[0]["score"]
@@ -45,6 +45,8 @@ def test_threads_do_not_change_what_is_found():
     first, second = (
         PolyleafClassifierCV(**{**QUICK, "n_candidates": 14, "n_jobs": n}).fit(*CLASSES) for n in (1, 2)
     )
+    for model in (first, second):
+        model.model_.metadata.clear()  # which says the number of threads
     assert first.model_.equals(second.model_)
     assert first.cv_results_["params"] == second.cv_results_["params"]
     np.testing.assert_array_equal(first.cv_results_["mean_test_score"], second.cv_results_["mean_test_score"])
@@ -147,10 +149,11 @@ def test_a_dataset_is_refused():
         PolyleafRegressorCV().fit(Dataset(NUMBERS[0]), NUMBERS[1])
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
 @parametrize_with_checks(
     [
-        PolyleafRegressorCV(n_estimators=3, n_candidates=2, n_jobs=1),
-        PolyleafClassifierCV(n_estimators=3, n_candidates=2, n_jobs=1),
+        PolyleafRegressorCV(n_estimators=20, n_candidates=2, n_jobs=1),
+        PolyleafClassifierCV(n_estimators=20, n_candidates=2, n_jobs=1),
     ]
 )
 def test_sklearn(estimator, check):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 import numpy as np
 import scipy.sparse
 from sklearn.base import _fit_context
+from sklearn.utils import indexable
 
 from polyleaf.estimators.base import PolyleafEstimator, document
 from polyleaf.inputs.dataset import Dataset
@@ -117,10 +118,10 @@ class Searches(_Base):
         budget = Budget(self.time_limit)
         self._refuse()
         plain = self._candidate({})
-        given = Given("training", X, y, sample_weight)
-        target = plain._encode_target(y, sample_weight, None)
+        target = self._encoded(plain, y, sample_weight)
+        given = Given("training", X, indexable(y)[0], _as_array(sample_weight))
         check_rows(plain, X, target)
-        dataset = self._dataset(given, plain)
+        dataset = self._dataset(given)
         metric, seed = self._metric(plain, target), plain._seed()
         further = evaluation_data(eval_set, None, None, None, None, None)
         folds = self._folds(dataset, given, target, groups, further, seed)
@@ -172,20 +173,26 @@ class Searches(_Base):
 
     # --- data ----------------------------------------------------------------------------------------
 
-    def _dataset(self, given: Given, plain: PolyleafEstimator) -> Dataset:
+    def _encoded(self, plain: PolyleafEstimator, y: Any, sample_weight: Any) -> Target:
+        """y as a training reads it: for its classes and the metric. Each fold encodes its own rows anew."""
+        if scipy.sparse.issparse(y) and plain.leaf == "sparse":
+            name = type(plain).__name__
+            raise ValueError(f"{type(self).__name__} does not search on sparse targets: fit {name} instead.")
+        return plain._encode_target(y, sample_weight, None)
+
+    def _dataset(self, given: Given) -> Dataset:
         """All rows, binned once: thresholds know X and the weights, never y."""
         if isinstance(given.X, Dataset):
             raise ValueError(f"{type(self).__name__} bins the rows itself: pass X, not a Dataset.")
-        if scipy.sparse.issparse(given.y) and plain.leaf == "sparse":
-            raise ValueError(
-                f"{type(self).__name__} does not search on sparse targets: fit {type(plain).__name__}."
-            )
         n_threads = effective_threads(self.n_jobs)
         table = FeatureReader(self, None, n_threads).first(given.X, None)  # type: ignore[arg-type]
         keeps = not scipy.sparse.issparse(given.X)  # for linear leaves
-        weight = None if np.ndim(given.weight) == 0 else np.asarray(given.weight)
         return Dataset(
-            table, sample_weight=weight, max_bins=self.max_bins, keep_features=keeps, n_jobs=self.n_jobs
+            table,
+            sample_weight=given.weight,
+            max_bins=self.max_bins,
+            keep_features=keeps,
+            n_jobs=self.n_jobs,
         )
 
     def _folds(
@@ -255,7 +262,7 @@ class Searches(_Base):
         self, best: Candidate, dataset: Dataset, given: Given, eval_set: Any
     ) -> PolyleafEstimator:
         winner = self._candidate(best.parameters)
-        winner.set_params(n_estimators=best.rounds, early_stopping_rounds=None, verbose=0)
+        winner.set_params(n_estimators=best.rounds, early_stopping_rounds=None, verbose=None)
         return winner.fit(dataset, given.y, given.weight, eval_set=eval_set)
 
     # --- what is said --------------------------------------------------------------------------------
@@ -280,3 +287,9 @@ def _is_same(value: Any, default: Any) -> bool:
     return value is default or (
         type(value) is type(default) and not hasattr(value, "shape") and value == default
     )
+
+
+def _as_array(sample_weight: Any) -> Any:
+    """Weights of which rows can be taken; None where there is none for a row."""
+    array = None if sample_weight is None else np.asarray(sample_weight)
+    return None if array is None or array.ndim == 0 else array

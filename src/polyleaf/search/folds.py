@@ -41,9 +41,8 @@ def folds_of(dataset: Dataset, given: Given, rows: Sequence[Rows]) -> list[Fold]
     """The folds as data, all in the bins of `dataset`."""
 
     def part(name: str, chosen: np.ndarray) -> Given:
-        y = given.y.tocsr() if hasattr(given.y, "tocsr") else given.y
-        weight = None if np.ndim(given.weight) == 0 else np.asarray(given.weight)[chosen]
-        return Given(name, dataset.rows(chosen), _safe_indexing(y, chosen), weight)
+        weight = None if given.weight is None else given.weight[chosen]
+        return Given(name, dataset.rows(chosen), _safe_indexing(given.y, chosen), weight)
 
     return [
         Fold(part("training", train), part("validation", valid), dataset.n_rows / len(train))
@@ -107,7 +106,7 @@ def _drawn(cv: int | None, n_rows: int, classes: np.ndarray | None, groups: Any,
 
 
 def _numbers(chosen: Any, n_rows: int) -> np.ndarray:
-    chosen = np.asarray(chosen)
+    chosen = np.asarray(chosen, None if len(chosen) else np.int64)
     return np.flatnonzero(chosen) if chosen.dtype == bool else np.arange(n_rows)[chosen]
 
 
