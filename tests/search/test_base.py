@@ -144,9 +144,13 @@ def test_refused(parameters, message):
         PolyleafRegressorCV(**parameters).fit(*NUMBERS)
 
 
-def test_a_dataset_is_refused():
-    with pytest.raises(ValueError, match="pass X, not a Dataset"):
-        PolyleafRegressorCV().fit(Dataset(NUMBERS[0]), NUMBERS[1])
+def test_a_dataset_is_searched_on_as_it_is():
+    X, y = CLASSES
+    binned = PolyleafClassifierCV(**QUICK).fit(Dataset(X, y))
+    assert "only their bins" not in binned.cv_results_["refused"][0]
+    assert "holds only their bins" in binned.cv_results_["refused"][3]  # linear leaves
+    kept = PolyleafClassifierCV(**QUICK).fit(Dataset(X, keep_features=True), y)
+    assert kept.model_.equals(PolyleafClassifierCV(**QUICK).fit(X, y).model_)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

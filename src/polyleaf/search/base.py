@@ -30,7 +30,7 @@ from polyleaf.settings.declaration import declarations
 from polyleaf.settings.habits import explains_strangers
 from polyleaf.settings.parameters import USUALLY, RunningParameters, SearchParameters
 from polyleaf.threads import effective_threads
-from polyleaf.training.prepare import FeatureReader, Given, check_rows, evaluation_data
+from polyleaf.training.prepare import FeatureReader, Given, check_rows, evaluation_data, take_feature_names
 
 __all__ = ["Searches", "document_search"]
 
@@ -95,7 +95,8 @@ class Searches(_Base):
 
         Parameters
         ----------
-        X : array, sparse matrix or pandas/polars/Arrow table of shape (n_rows, n_features)
+        X : array, sparse matrix, pandas/polars/Arrow table of shape (n_rows, n_features), or polyleaf.Dataset
+            Of a Dataset linear leaves are tried only where it keeps the features.
         y : array-like of shape (n_rows,) or (n_rows, n_outputs)
         sample_weight : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
             Of training and of scores.
@@ -118,8 +119,9 @@ class Searches(_Base):
         budget = Budget(self.time_limit)
         self._refuse()
         plain = self._candidate({})
-        target = self._encoded(plain, y, sample_weight)
-        given = Given("training", X, indexable(y)[0], _as_array(sample_weight))
+        given = Given("training", X, y, sample_weight).completed()
+        target = self._encoded(plain, given.y, given.weight)
+        given = given._replace(y=indexable(given.y)[0], weight=_as_array(given.weight))
         check_rows(plain, X, target)
         dataset = self._dataset(given)
         metric, seed = self._metric(plain, target), plain._seed()
@@ -183,7 +185,8 @@ class Searches(_Base):
     def _dataset(self, given: Given) -> Dataset:
         """All rows, binned once: thresholds know X and the weights, never y."""
         if isinstance(given.X, Dataset):
-            raise ValueError(f"{type(self).__name__} bins the rows itself: pass X, not a Dataset.")
+            take_feature_names(self, given.X.n_features, given.X.feature_names)
+            return given.X
         n_threads = effective_threads(self.n_jobs)
         table = FeatureReader(self, None, n_threads).first(given.X, None)  # type: ignore[arg-type]
         keeps = not scipy.sparse.issparse(given.X)  # for linear leaves
@@ -199,10 +202,16 @@ class Searches(_Base):
         self, dataset: Dataset, given: Given, target: Target, groups: Any, further: list[Given], seed: int
     ) -> list[Fold]:
         if self.cv is None and further:
-            last = further[-1]
-            return [Fold(given._replace(X=dataset), last._replace(name="validation"))]
+            return [Fold(given._replace(X=dataset), self._watched(further[-1].completed(), dataset))]
         rows = rows_of_folds(self.cv, given.X, given.y, target, groups, seed)
         return folds_of(dataset, given, rows)
+
+    def _watched(self, last: Given, like: Dataset) -> Given:
+        """An evaluation set, binned once for all candidates."""
+        X, keeps = last.X, like.features is not None
+        if not isinstance(X, Dataset):
+            X = Dataset(X, reference=like, keep_features=keeps, n_jobs=self.n_jobs)
+        return last._replace(name="validation", X=X)
 
     # --- search --------------------------------------------------------------------------------------
 
