@@ -70,6 +70,7 @@ def test_rows_of_a_class_that_is_not_trained_on_are_not_validated():
         ([([0], [1])], None, "fewer than two rows"),
         (3, [0, 1], "groups has 2 entries, but X has 12 rows"),
         (13, None, "too few rows"),
+        ("kfold", None, "a number of folds"),
     ],
 )
 def test_folds_that_cannot_be(cv, groups, message):

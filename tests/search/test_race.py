@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from polyleaf.metrics import get_metric
+from polyleaf.search import race as race_module
 from polyleaf.search.folds import Fold
-from polyleaf.search.race import Budget, Race, Watch
+from polyleaf.search.race import Budget, Deadline, Race, Watch
 
 
 class Spent(Budget):
@@ -109,3 +110,41 @@ def test_the_hopeless_are_given_up_at_a_doubling():
     assert len(watched(slow, patience=16, leader=9.54).curve) == 100
     # Flat from 32 on: at 64 nothing was gained.
     assert len(watched(slow[:32] + [9.68, 9.67] * 40, patience=32, leader=9.5).curve) == 64
+
+
+class Clock:
+    """Time as a test has it."""
+
+    def __init__(self, monkeypatch):
+        self.now = 100.0
+        monkeypatch.setattr(race_module.time, "perf_counter", lambda: self.now)
+
+
+def test_the_first_training_leaves_time_for_the_last(monkeypatch):
+    clock = Clock(monkeypatch)
+    budget = Budget(10.0)
+    clock.now += 1.0
+    budget.reserve_as_long(1.5)  # with the margin 1.8 times what has passed: till 9 / 2.8 seconds from now
+    clock.now += 3.2
+    assert not budget.is_spent()
+    clock.now += 0.02
+    assert budget.is_spent() and not budget.is_over()
+    budget.reserve(2.0)
+    assert not budget.is_spent()
+    clock.now = 110.0 - 2.4
+    assert budget.is_spent()
+
+
+def test_the_last_training_ends_with_the_time(monkeypatch):
+    clock = Clock(monkeypatch)
+    deadline = Deadline(Budget(10.0))
+    assert not deadline.after_iteration(None, 0, {})
+    clock.now += 10.0
+    assert deadline.after_iteration(None, 1, {}) and deadline.was_met and deadline.rounds == 2
+
+
+def test_without_a_limit_no_clock_is_read(monkeypatch):
+    budget = Budget(None)
+    monkeypatch.setattr(race_module.time, "perf_counter", lambda: pytest.fail("the clock was read"))
+    budget.reserve(1.0)
+    assert not budget.is_spent() and not budget.is_over()

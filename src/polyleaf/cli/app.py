@@ -26,7 +26,11 @@ from polyleaf.files.schema import Schema, choose_columns
 from polyleaf.files.table import Table
 from polyleaf.inputs.holdout import held_out
 from polyleaf.settings.declaration import declarations
-from polyleaf.settings.parameters import ClassifierParameters, RegressorParameters, SearchParameters
+from polyleaf.settings.parameters import (
+    ClassifierSearchParameters,
+    RegressorSearchParameters,
+    SearchParameters,
+)
 
 __all__ = ["app", "main", "run"]
 
@@ -75,7 +79,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-_PARAMETERS = {p.name: p for kind in (RegressorParameters, ClassifierParameters) for p in declarations(kind)}
+_PARAMETERS = {
+    p.name: p for kind in (RegressorSearchParameters, ClassifierSearchParameters) for p in declarations(kind)
+}
 
 
 def _parameter(name: str, *flags: str) -> Any:
@@ -554,6 +560,8 @@ def _check_parameters(task: str, params: dict[str, Any]) -> Any:
     known = [p.name for p in declarations(kind)]
     unknown = [name for name in params if name not in known]
     if unknown:
+        if unknown[0] in {p.name for p in declarations(SearchParameters)}:
+            raise ReadError(f"--set: {unknown[0]} is of a search: give --search SECONDS as well.")
         raise ReadError(f"--set: there is no parameter {unknown[0]!r}; there are {', '.join(sorted(known))}.")
     kind(**params)._validate_params()
     return kind

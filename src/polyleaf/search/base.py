@@ -25,7 +25,7 @@ from polyleaf.search import results
 from polyleaf.search.candidates import Candidate
 from polyleaf.search.folds import Fold, folds_of, rows_of_folds
 from polyleaf.search.portfolio import PORTFOLIO, Parameters, variations, without
-from polyleaf.search.race import Budget, Race, Watch
+from polyleaf.search.race import Budget, Deadline, Race, Watch
 from polyleaf.settings.declaration import declarations
 from polyleaf.settings.habits import explains_strangers
 from polyleaf.settings.parameters import USUALLY, RunningParameters, SearchParameters
@@ -129,7 +129,7 @@ class Searches(_Base):
         folds = self._folds(dataset, given, target, groups, further, seed)
         race = Race(self._trainer(metric, budget), folds, budget, self.n_candidates, self._say())
         was_interrupted = self._run(race, seed)
-        self._take_winner(race, metric, dataset, given, eval_set)
+        self._take_winner(race, metric, budget, dataset, given, eval_set)
         if was_interrupted:
             self._tell_interrupt(race)
         return self
@@ -254,25 +254,35 @@ class Searches(_Base):
             return True
         return False
 
-    def _take_winner(self, race: Race, metric: Metric, dataset: Dataset, given: Given, eval_set: Any) -> None:
+    def _take_winner(
+        self, race: Race, metric: Metric, budget: Budget, dataset: Dataset, given: Given, eval_set: Any
+    ) -> None:
         best, sign = race.best()[0], -1.0 if metric.greater_is_better else 1.0
-        winner = self._last_training(best, dataset, given, eval_set)
+        winner, rounds = self._last_training(best, budget, dataset, given, eval_set)
         self._adopt(winner.model_, winner._encoding)
         self.evals_result_ = winner.evals_result_
         self.evals_result_per_output_ = winner.evals_result_per_output_
         fixed = {n: v for n, v in self._fixed().items() if n not in _NOT_OF_CANDIDATES}
-        self.best_params_ = {**fixed, **best.parameters, "n_estimators": best.rounds}
+        self.best_params_ = {**fixed, **best.parameters, "n_estimators": rounds}
         self.best_score_ = sign * best.loss
         self.cv_results_ = results.cv_results(race.candidates, len(race._folds), sign)
         self.leaderboard_ = results.leaderboard(race.candidates, sign)
         self._metric_name, self._greater_is_better = metric.name, metric.greater_is_better
 
     def _last_training(
-        self, best: Candidate, dataset: Dataset, given: Given, eval_set: Any
-    ) -> PolyleafEstimator:
-        winner = self._candidate(best.parameters)
+        self, best: Candidate, budget: Budget, dataset: Dataset, given: Given, eval_set: Any
+    ) -> tuple[PolyleafEstimator, int]:
+        """The winner, trained on all rows, and its rounds."""
+        winner, deadline = self._candidate(best.parameters), Deadline(budget)
         winner.set_params(n_estimators=best.rounds, early_stopping_rounds=None, verbose=None)
-        return winner.fit(dataset, given.y, given.weight, eval_set=eval_set)
+        winner.fit(dataset, given.y, given.weight, eval_set=eval_set, callbacks=[deadline])
+        if deadline.was_met and deadline.rounds < best.rounds:
+            warnings.warn(
+                f"time_limit={self.time_limit} was over in the last training, after {deadline.rounds} of "
+                f"{best.rounds} rounds: the machine became slower, or allow more time.",
+                stacklevel=4,
+            )
+        return winner, deadline.rounds
 
     # --- what is said --------------------------------------------------------------------------------
 

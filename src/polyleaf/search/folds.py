@@ -63,6 +63,8 @@ def rows_of_folds(cv: Any, X: Any, y: Any, target: Target, groups: Any, seed: in
         raise ValueError(f"groups has {len(groups)} entries, but X has {n_rows} rows.")
     if cv is None or isinstance(cv, int | np.integer):
         found = list(_drawn(None if cv is None else int(cv), n_rows, classes, groups, seed))
+    elif isinstance(cv, str):
+        raise ValueError(f"cv must be a number of folds, a splitter or pairs of rows, got {cv!r}.")
     else:
         pairs = cv.split(X, y, groups) if hasattr(cv, "split") else cv
         found = [

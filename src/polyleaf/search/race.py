@@ -18,9 +18,10 @@ from polyleaf.search.candidates import Candidate, better_first
 from polyleaf.search.folds import Fold
 from polyleaf.search.portfolio import Parameters
 
-__all__ = ["Budget", "Race", "Watch"]
+__all__ = ["Budget", "Deadline", "Race", "Watch"]
 
 REACH = 4.0  # times what the last doubling gained: farther ahead, the leader is out of reach
+MARGIN = 1.2  # the last training may take longer than those of the folds have
 GENERATION, PARENTS = 8, 3  # variations that race each other, of so many of the best
 
 
@@ -34,11 +35,54 @@ class Budget:
 
     def __init__(self, seconds: float | None) -> None:
         self._end = math.inf if seconds is None else time.perf_counter() + seconds
-        self.reserved = 0.0
+        self._reserved = 0.0
+        self._since: tuple[float, float] | None = None
+
+    def reserve(self, seconds: float) -> None:
+        """Keep so many for the last training."""
+        self._reserved, self._since = seconds * MARGIN, None
+
+    def reserve_as_long(self, growth: float) -> None:
+        """Keep `growth` times what passes from now on: the first training may be all there is time for."""
+        self._since = time.perf_counter(), growth * MARGIN
 
     def is_spent(self) -> bool:
         """Whether it is time for the last training."""
-        return self._end < math.inf and time.perf_counter() + self.reserved >= self._end
+        if self._end == math.inf:
+            return False
+        now = time.perf_counter()
+        began, growth = self._since or (now, 0.0)
+        return now + max(self._reserved, growth * (now - began)) >= self._end
+
+    def is_over(self) -> bool:
+        """Whether there is no second left, not even for the last training."""
+        return self._end < math.inf and time.perf_counter() >= self._end
+
+
+class Deadline(Callback):
+    """Ends the last training where it takes longer than was thought: a limit is a limit.
+
+    Parameters
+    ----------
+    budget : Budget
+
+    Attributes
+    ----------
+    rounds : int
+        Trained so far.
+    was_met : bool
+        The training was ended.
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self.rounds = 0
+        self.was_met = False
+
+    def after_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
+        self.rounds += 1
+        self.was_met = self._budget.is_over()
+        return self.was_met
 
 
 class Watch(Callback):
@@ -171,6 +215,8 @@ class Race:
             return False
         before = [c.curves[fold] for c in self.candidates if c.n_folds > fold]
         leader = min((min(curve) for curve in before), default=math.inf)
+        if not self.best():
+            self._budget.reserve_as_long(self._folds[fold].growth)
         started = time.perf_counter()
         try:
             watch = self._train(candidate.parameters, self._folds[fold], leader)
@@ -193,7 +239,7 @@ class Race:
         best = self.best()[0]
         trained = sum(map(len, best.curves))
         share = best.rounds * best.n_folds / trained * self._folds[0].growth
-        self._budget.reserved = 1.2 * share * best.seconds / best.n_folds
+        self._budget.reserve(share * best.seconds / best.n_folds)
 
     def _tell(self, candidate: Candidate, fold: int) -> None:
         best = self.best()[0]
