@@ -30,10 +30,6 @@ class Interactions(NamedTuple):
     groups: np.ndarray | None = None
     at_most: int = 0
 
-    @property
-    def is_none(self) -> bool:
-        return self.groups is None and self.at_most == 0
-
 
 def interactions_of(constraints: str | Sequence[Sequence[Any]] | None, mapper: BinMapper) -> Interactions:
     """What `interaction_constraints` asks for, with features by number.
@@ -76,10 +72,9 @@ def _number(feature: Any, mapper: BinMapper) -> int:
             raise ValueError(
                 f"interaction_constraints names the feature {feature!r}, but X has no names; use numbers."
             )
-        found = np.flatnonzero(np.asarray(names, dtype=object) == feature)
-        if len(found) == 0:
+        if feature not in names:
             raise ValueError(f"interaction_constraints names {feature!r}, which is no feature of X.")
-        return int(found[0])
+        return names.index(feature)
     if isinstance(feature, bool | np.bool_) or not isinstance(feature, int | np.integer):
         raise TypeError(
             f"interaction_constraints names features by text or whole number, not by {feature!r}."
