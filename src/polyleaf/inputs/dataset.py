@@ -37,6 +37,8 @@ class Dataset:
         Target, kept as given; the estimator reads it.
     sample_weight : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
         Kept for training, and used for the quantiles of the bins.
+    offset : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
+        Scores that rows start from, kept for training and prediction; the estimator reads it.
     max_bins : int, default 255
         Bins per feature, besides the one for missing values. Ignored where ``reference`` is given.
     categorical_features : "from_dtype", None, list of names or positions, or bool mask
@@ -58,13 +60,13 @@ class Dataset:
     mapper : BinMapper
     features : ndarray of float32, shape (n_features, n_rows), or None
         NaN where missing, and throughout for categorical features.
-    y, sample_weight : as given
+    y, sample_weight, offset : as given
 
     Raises
     ------
     ValueError
-        For features that cannot be read (see `as_features`) or more than 2^22 of them, y or weights of
-        another length, more than 2^31 - 1 rows.
+        For features that cannot be read (see `as_features`) or more than 2^22 of them, for y, weights or an
+        offset of another length, for more than 2^31 - 1 rows.
     MemoryError
         Where the codes do not fit in memory.
     """
@@ -75,6 +77,7 @@ class Dataset:
         y: Any = None,
         *,
         sample_weight: Any = None,
+        offset: Any = None,
         max_bins: int = MAX_BINS,
         categorical_features: Any = FROM_DTYPE,
         feature_names: Sequence[str] | None = None,
@@ -99,7 +102,7 @@ class Dataset:
                 f"X has {table.n_features} features, but trees can split on the first {_core.MOST_FEATURES} "
                 "only: leave some out, or set projection, which makes few of many."
             )
-        for name, values in (("y", y), ("sample_weight", sample_weight)):
+        for name, values in (("y", y), ("sample_weight", sample_weight), ("offset", offset)):
             if values is not None and _length(values) != table.n_rows:
                 raise ValueError(f"{name} has {_length(values)} rows, but X has {table.n_rows}.")
         if mapper is None:
@@ -115,6 +118,7 @@ class Dataset:
         self._shape = table.n_rows, table.n_features
         self.y = y
         self.sample_weight = sample_weight
+        self.offset = offset
         self.n_jobs = n_jobs
         self._bins: _core.Bins | None = None
 
