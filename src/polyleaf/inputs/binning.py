@@ -282,7 +282,7 @@ class BinMapper:
             Where the codes (one byte per value) do not fit in memory.
         """
         table = self._columns_of(table)
-        codes = empty_codes(self.n_columns_, table.n_rows)
+        codes = empty_codes(self.n_columns_, table.n_rows, few=only is not None)
         blocks = *_numeric_blocks(table), self._category_blocks(table)
         self._bin_table.transform(*blocks, codes, n_threads, only)
         return codes

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -88,8 +88,10 @@ class Searches(_Base):
         y: Any = None,
         sample_weight: Any = None,
         *,
+        offset: Any = None,
         groups: Any = None,
         eval_set: Any = None,
+        eval_offset: Sequence[Any] | None = None,
     ) -> Self:
         """Search, then train the winner on all rows.
 
@@ -100,10 +102,14 @@ class Searches(_Base):
         y : array-like of shape (n_rows,) or (n_rows, n_outputs)
         sample_weight : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
             Of training and of scores.
+        offset : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
+            Raw scores that rows start from, in every fold.
         groups : array-like of shape (n_rows,), optional
             Rows of a group are never on both sides of a fold.
         eval_set : list of (X, y), optional
             Watched by the last training; where `cv` is None, candidates are compared on the last of them.
+        eval_offset : list of array-like, optional
+            Offsets of these.
 
         Returns
         -------
@@ -119,17 +125,19 @@ class Searches(_Base):
         budget = Budget(self.time_limit)
         self._refuse()
         plain = self._candidate({})
-        given = Given("training", X, y, sample_weight).completed()
+        given = Given("training", X, y, sample_weight, offset).completed()
         target = self._encoded(plain, given.y, given.weight)
-        given = given._replace(y=indexable(given.y)[0], weight=_as_array(given.weight))
+        given = given._replace(
+            y=indexable(given.y)[0], weight=_as_array(given.weight), offset=_as_array(given.offset)
+        )
         check_rows(plain, X, target)
         dataset = self._dataset(given)
         metric, seed = self._metric(plain, target), plain._seed()
-        further = evaluation_data(eval_set, None, None, None, None, None)
+        further = evaluation_data(eval_set, None, None, eval_offset, Given("validation", None, None, None))
         folds = self._folds(dataset, given, target, groups, further, seed)
         race = Race(self._trainer(metric, budget), folds, budget, self.n_candidates, self._say())
         was_interrupted = self._run(race, seed)
-        self._take_winner(race, metric, budget, dataset, given, eval_set)
+        self._take_winner(race, metric, budget, given._replace(X=dataset), (eval_set, eval_offset))
         if was_interrupted:
             self._tell_interrupt(race)
         return self
@@ -202,7 +210,7 @@ class Searches(_Base):
         self, dataset: Dataset, given: Given, target: Target, groups: Any, further: list[Given], seed: int
     ) -> list[Fold]:
         if self.cv is None and further:
-            return [Fold(given._replace(X=dataset), self._watched(further[-1].completed(), dataset))]
+            return [Fold(given._replace(X=dataset), self._watched(further[-1], dataset))]
         rows = rows_of_folds(self.cv, given.X, given.y, target, groups, seed)
         return folds_of(dataset, given, rows)
 
@@ -230,8 +238,11 @@ class Searches(_Base):
             )
             if hasattr(candidate, "calibrate_quantiles"):  # which scores of rounds do not see
                 candidate.set_params(calibrate_quantiles=False)
-            _, X, y, weight = fold.valid
-            candidate.fit(*fold.train[1:], X_val=X, y_val=y, sample_weight_val=weight)
+            _, X, y, weight, offset = fold.train
+            valid = dict(
+                zip(("X_val", "y_val", "sample_weight_val", "offset_val"), fold.valid[1:], strict=True)
+            )
+            candidate.fit(X, y, weight, offset=offset, **valid)
             return watch
 
         return train
@@ -255,10 +266,10 @@ class Searches(_Base):
         return False
 
     def _take_winner(
-        self, race: Race, metric: Metric, budget: Budget, dataset: Dataset, given: Given, eval_set: Any
+        self, race: Race, metric: Metric, budget: Budget, given: Given, watched: tuple[Any, Any]
     ) -> None:
         best, sign = race.best()[0], -1.0 if metric.greater_is_better else 1.0
-        winner, rounds = self._last_training(best, budget, dataset, given, eval_set)
+        winner, rounds = self._last_training(best, budget, given, watched)
         self._adopt(winner.model_, winner._encoding)
         self.evals_result_ = winner.evals_result_
         self.evals_result_per_output_ = winner.evals_result_per_output_
@@ -270,12 +281,13 @@ class Searches(_Base):
         self._metric_name, self._greater_is_better = metric.name, metric.greater_is_better
 
     def _last_training(
-        self, best: Candidate, budget: Budget, dataset: Dataset, given: Given, eval_set: Any
+        self, best: Candidate, budget: Budget, given: Given, watched: tuple[Any, Any]
     ) -> tuple[PolyleafEstimator, int]:
         """The winner, trained on all rows, and its rounds."""
         winner, deadline = self._candidate(best.parameters), Deadline(budget)
         winner.set_params(n_estimators=best.rounds, early_stopping_rounds=None, verbose=None)
-        winner.fit(dataset, given.y, given.weight, eval_set=eval_set, callbacks=[deadline])
+        of_eval = {"eval_set": watched[0], "eval_offset": watched[1]}
+        winner.fit(given.X, given.y, given.weight, offset=given.offset, callbacks=[deadline], **of_eval)
         if deadline.was_met and deadline.rounds < best.rounds:
             warnings.warn(
                 f"time_limit={self.time_limit} was over in the last training, after {deadline.rounds} of "

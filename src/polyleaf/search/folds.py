@@ -42,7 +42,8 @@ def folds_of(dataset: Dataset, given: Given, rows: Sequence[Rows]) -> list[Fold]
 
     def part(name: str, chosen: np.ndarray) -> Given:
         weight = None if given.weight is None else given.weight[chosen]
-        return Given(name, dataset.rows(chosen), _safe_indexing(given.y, chosen), weight)
+        offset = None if given.offset is None else given.offset[chosen]
+        return Given(name, dataset.rows(chosen), _safe_indexing(given.y, chosen), weight, offset)
 
     return [
         Fold(part("training", train), part("validation", valid), dataset.n_rows / len(train))
