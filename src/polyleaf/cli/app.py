@@ -235,8 +235,8 @@ def train(
     cache: Annotated[
         Path | None,
         typer.Option(
-            help="Folder on a disk for a byte for each cell of FILE, where FILE is a folder and not even these "
-            "fit in memory."
+            help="Folder on a disk for a byte for each cell of FILE, where FILE is a folder and even these "
+            "do not fit in memory."
         ),
     ] = None,
     settings: Annotated[
