@@ -12,6 +12,12 @@ namespace {
 
 constexpr int64_t kBlock = 2048;
 
+// Of all ranks.
+int64_t total_rows(int64_t n_used, const Workers& workers) {
+  workers.sum({&n_used, 1});
+  return n_used;
+}
+
 int round_up(int n, int multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
@@ -54,7 +60,8 @@ void Channels::quantise(const float* g, const float* h, int n_outputs, Curvature
   data_.reserve(size);
   if (fresh) clear(workers);
   totals_.assign(layout_.lanes + 16, 0);
-  if (layout_.count_lane >= 0) totals_[layout_.count_lane] = static_cast<int32_t>(sample_.n_used());
+  if (layout_.count_lane >= 0)
+    totals_[layout_.count_lane] = static_cast<int32_t>(total_rows(sample_.n_used(), workers));
   const bool unit = curvature == Curvature::unit;
   quantise_part(g, n_outputs, 0, unit ? layout_.count_lane : -1, gradient_step_, workers);
   curvature_step_.assign(layout_.n_curvature() + 16, 0.0f);
@@ -91,6 +98,11 @@ std::vector<float> largest_magnitudes(const float* values, int n_columns, const 
       largest[j] = std::max(largest[j], x);
     }
   largest.resize(padded);
+  if (!workers.is_alone()) {
+    std::vector<double> of_all(largest.begin(), largest.end());
+    workers.largest(of_all);
+    std::copy(of_all.begin(), of_all.end(), largest.begin());
+  }
   return largest;
 }
 
@@ -125,14 +137,16 @@ void Channels::quantise_part(const float* values, int n_columns, int offset, int
         size[j] += size[t * padded + j];
         total[j] += total[t * padded + j];
       }
+    workers.sum(std::span(size).first(n_columns));
+    workers.sum(std::span(total).first(n_columns));
   };
   run();
-  const int64_t limit = int64_t{INT32_MAX};
+  const int64_t n_all_used = total_rows(n_used, workers), limit = int64_t{INT32_MAX};
   bool again = false;
   for (int j = 0; j < n_columns; ++j) {
-    if (size[j] + n_used <= limit) continue;
+    if (size[j] + n_all_used <= limit) continue;
     int shift = 1;
-    while ((size[j] >> shift) + n_used > limit) ++shift;
+    while ((size[j] >> shift) + n_all_used > limit) ++shift;
     inverse[j] = std::ldexp(inverse[j], -shift);
     step[j] = std::ldexp(step[j], shift);
     again = true;
