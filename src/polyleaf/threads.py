@@ -1,4 +1,5 @@
-"""Who works: how many threads, and which other ranks. Owns the meaning of ``n_jobs``; must not know what the threads do."""
+"""Who works: how many threads, and which other ranks. Owns
+the meaning of ``n_jobs``; must not know what the threads do."""
 
 from __future__ import annotations
 
