@@ -17,10 +17,10 @@ from .defaults import BINARY, MOST_CLASSES, MULTICLASS, MULTILABEL, REGRESSION, 
 from .frame.context import Context
 from .frame.paper import Figures, Paper, Subject, Table
 
-MOST_ROWS = 4_000  # two thirds to train on
-LIMIT = 2.0  # seconds of processor time of one training
+MOST_ROWS = 3_000  # two thirds to train on
+LIMIT = 1.0  # seconds of processor time of one training
 ROUNDS, PATIENCE = 60.0, 4.0  # at a rate of 1; half the rate gets twice as many
-DRAWN = 24  # compositions at random, beside those made by hand
+DRAWN = 14  # compositions at random, beside those made by hand
 
 Parameters = dict[str, Any]
 
