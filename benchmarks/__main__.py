@@ -21,6 +21,7 @@ from . import (
     kernels,
     papers,
     peers,
+    portfolio,
     report,
     results,
     scales,
@@ -37,6 +38,7 @@ STUDIES = {
     "defaults": defaults.PAPER,
     "scales": scales.PAPER,
     "intervals": intervals.PAPER,
+    "portfolio": portfolio.PAPER,
 }
 
 

@@ -582,7 +582,8 @@ def _recipe(name: str | None) -> dict[str, Any]:
 def _check_parameters(task: str, params: dict[str, Any]) -> Any:
     """The estimator's class, which has all these parameters and allows their values."""
     from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
-    from polyleaf.search import PolyleafClassifierCV, PolyleafRegressorCV
+    from polyleaf.search.classifier import PolyleafClassifierCV
+    from polyleaf.search.regressor import PolyleafRegressorCV
 
     searches = "time_limit" in params
     if task == "regression":
