@@ -14,6 +14,8 @@ from . import (
     cases,
     categories,
     compare,
+    conformal,
+    deciding,
     defaults,
     explaining,
     frames,
@@ -37,6 +39,8 @@ STUDIES = {
     "defaults": defaults.PAPER,
     "scales": scales.PAPER,
     "intervals": intervals.PAPER,
+    "conformal": conformal.PAPER,
+    "deciding": deciding.PAPER,
 }
 
 
