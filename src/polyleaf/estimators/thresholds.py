@@ -7,7 +7,7 @@ know: how F1 is made largest (`metrics.thresholds`), how models are trained.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -29,13 +29,14 @@ FOLDS = 3
 class Decides:
     """`threshold`, `thresholds_` and `choose_threshold`, for classifiers."""
 
-    model_: Model
-    threshold: Any
-    _encoding: TargetEncoding
     _by_f1: ClassVar[tuple[str, ...]] = ("f1", "f1_macro")
 
-    def _raw(self, X: Any, iteration_range: Any, offset: Any = None) -> np.ndarray:
-        raise NotImplementedError
+    if TYPE_CHECKING:  # what estimators have
+        model_: Model
+        threshold: Any
+        _encoding: TargetEncoding
+
+        def _raw(self, X: Any, iteration_range: Any, offset: Any = None) -> np.ndarray: ...
 
     @property
     def thresholds_(self) -> np.ndarray:

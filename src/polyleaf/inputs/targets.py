@@ -803,8 +803,8 @@ def _check_class_count(classes: np.ndarray, n_rows: int) -> None:
 
 
 def no_for_each_yes(values: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
-    """Weight of the rows that a label does not hold for, over that of those it holds for: float64 (n_labels,);
-    1 where one of them has none."""
+    """Weight of the rows that a label does not hold for, over that of those it does: float64 (n_labels,); 1
+    where one of them has none."""
     known = np.ones(values.shape) if weight is None else np.broadcast_to(weight.T, values.T.shape).T
     yes = (known * values).sum(axis=0, dtype=np.float64)
     no = known.sum(axis=0, dtype=np.float64) - yes
@@ -839,8 +839,8 @@ def _of_labels(
         if not isinstance(at, int | np.integer) or not 0 <= at < n_labels or not isinstance(weights, Mapping):
             known = _some(names) if names else f"0 to {n_labels - 1}"
             raise ValueError(
-                f"class_weight has {label!r}: {weights!r}; it must be {{label: {{0: weight, 1: weight}}}}, and the "
-                f"labels of y are {known}."
+                f"class_weight has {label!r}: {weights!r}; it must be {{label: {{0: weight, 1: weight}}}}, and "
+                f"the labels of y are {known}."
             )
         found[at] = weights
     return found

@@ -47,7 +47,7 @@ def f1_threshold(probability: Array, truth: Array, weight: Array | None = None, 
 def f1_by_cut(
     probability: Array, truth: Array, weight: Array | None = None, macro: bool = False
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Probabilities that occur, falling, and the F1 of saying yes from each of them on; see `f1_threshold`."""
+    """Probabilities that occur, falling, and the F1 of saying yes from each on; see `f1_threshold`."""
     p, y = (np.asarray(values, np.float64).reshape(len(values), -1) for values in (probability, truth))
     given = np.ones(p.shape) if weight is None else np.asarray(weight, np.float64)
     w = np.broadcast_to(given.reshape(len(given), -1), p.shape)
