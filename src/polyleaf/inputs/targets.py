@@ -839,8 +839,8 @@ def _of_labels(
         if not isinstance(at, int | np.integer) or not 0 <= at < n_labels or not isinstance(weights, Mapping):
             known = _some(names) if names else f"0 to {n_labels - 1}"
             raise ValueError(
-                f"class_weight has {label!r}: {weights!r}; it must be {{label: {{0: weight, 1: weight}}}}, and "
-                f"the labels of y are {known}."
+                f"class_weight has {label!r}: {weights!r}; it must be {{label: {{0: weight, 1: weight}}}}, "
+                f"and the labels of y are {known}."
             )
         found[at] = weights
     return found
