@@ -433,6 +433,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         given = {"objective": model.objective, **parameters}
         estimator = cls(**{name: value for name, value in given.items() if name in known})
         estimator._validate_params()
+        effective_threads(estimator.n_jobs)  # scikit-learn takes True and 0 for numbers of threads
         encoding = TargetEncoding.from_dict(model.metadata, model.n_outputs)
         cls._check_agreement(model, encoding)
         if model.projection is None:
