@@ -14,6 +14,8 @@ from . import (
     cases,
     categories,
     compare,
+    conformal,
+    deciding,
     defaults,
     explaining,
     frames,
@@ -39,6 +41,8 @@ STUDIES = {
     "scales": scales.PAPER,
     "intervals": intervals.PAPER,
     "portfolio": portfolio.PAPER,
+    "conformal": conformal.PAPER,
+    "deciding": deciding.PAPER,
 }
 
 
