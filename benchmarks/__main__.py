@@ -25,6 +25,7 @@ from . import (
     report,
     results,
     scales,
+    search,
 )
 from .frame import runner, tables
 from .frame.context import Context
@@ -39,6 +40,7 @@ STUDIES = {
     "scales": scales.PAPER,
     "intervals": intervals.PAPER,
     "portfolio": portfolio.PAPER,
+    "search": search.PAPER,
 }
 
 

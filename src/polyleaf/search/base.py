@@ -27,7 +27,7 @@ from polyleaf.search.candidates import Candidate
 from polyleaf.search.ensemble import Member, members_of
 from polyleaf.search.folds import Fold, fingerprint, folds_of, rows_of_folds
 from polyleaf.search.log import TrainingLog
-from polyleaf.search.portfolio import PARENTS, PORTFOLIO, Parameters, variations, without
+from polyleaf.search.portfolio import PARENTS, PORTFOLIO, Parameters, suited, variations
 from polyleaf.search.race import Budget, Deadline, Race, Watch
 from polyleaf.search.space import Task
 from polyleaf.settings.declaration import declarations
@@ -307,7 +307,7 @@ class Searches(_Base):
             return variations(parents, usual, fixed, seed + generation)
 
         try:
-            race.run(without(PORTFOLIO, fixed), "portfolio")
+            race.run(suited(PORTFOLIO, fixed, *space), "portfolio")
             if self.time_limit is not None or self.n_candidates is not None:
                 race.vary(children, "tpe" if asks_optuna else "variation")
         except KeyboardInterrupt:
