@@ -185,6 +185,32 @@ def test_refused(parameters, message):
         PolyleafRegressorCV(**parameters).fit(*NUMBERS)
 
 
+def test_offsets_go_with_their_rows():
+    X, y = NUMBERS[0], np.random.default_rng(1).poisson(3.0, 150)
+    offset = np.linspace(-1.0, 1.0, 150)
+    train, valid = np.arange(0, 150, 2), np.arange(1, 150, 2)
+    options = {**QUICK, "n_candidates": 1, "objective": "poisson", "cv": [(train, valid)]}
+    model = PolyleafRegressorCV(**options).fit(X, y, offset=offset)
+    binned = PolyleafRegressorCV(**options).fit(Dataset(X, y, offset=offset, keep_features=True))
+    alone = {**model.best_params_, "n_estimators": 12, "n_jobs": 1}
+    one = PolyleafRegressor(**alone).fit(
+        Dataset(X).rows(train),
+        y[train],
+        offset=offset[train],
+        eval_set=[(Dataset(X).rows(valid), y[valid])],
+        eval_offset=[offset[valid]],
+    )
+    assert (
+        min(one.evals_result_["validation_0"]["poisson_deviance"]) == model.best_score_ == binned.best_score_
+    )
+    winner = PolyleafRegressor(**model.best_params_, n_jobs=1).fit(X, y, offset=offset)
+    assert winner.model_.equals(model.model_)
+    blend = PolyleafRegressorCV(**{**options, "n_candidates": 4, "ensemble": 2}).fit(X, y, offset=offset)
+    assert blend.best_score_ <= blend.leaderboard_[0]["score"]
+    with pytest.raises(ValueError, match="the evaluation set 'validation_0' has none"):
+        PolyleafRegressorCV(**options).fit(X, y, offset=offset, eval_set=[(X, y)])
+
+
 def test_a_dataset_is_searched_on_as_it_is():
     X, y = CLASSES
     binned = PolyleafClassifierCV(**QUICK).fit(Dataset(X, y))

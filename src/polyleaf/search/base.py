@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -81,9 +81,8 @@ def document_search(cls: _Class) -> _Class:
 class Last(NamedTuple):
     """What the last trainings are handed."""
 
-    dataset: Dataset
-    given: Given
-    eval_set: Any
+    given: Given  # the rows, binned
+    watched: tuple[Any, Any]  # evaluation sets and their offsets, as they were given
     budget: Budget
     metric: Metric
 
@@ -112,8 +111,10 @@ class Searches(_Base):
         y: Any = None,
         sample_weight: Any = None,
         *,
+        offset: Any = None,
         groups: Any = None,
         eval_set: Any = None,
+        eval_offset: Sequence[Any] | None = None,
         resume: Any = None,
     ) -> Self:
         """Search, then train the winner on all rows.
@@ -125,10 +126,14 @@ class Searches(_Base):
         y : array-like of shape (n_rows,) or (n_rows, n_outputs)
         sample_weight : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
             Of training and of scores.
+        offset : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
+            Raw scores that rows start from, in every fold.
         groups : array-like of shape (n_rows,), optional
             Rows of a group are never on both sides of a fold.
         eval_set : list of (X, y), optional
             Watched by the last training; where `cv` is None, candidates are compared on the last of them.
+        eval_offset : list of array-like, optional
+            Offsets of these.
         resume : path, optional
             A file that every training on a fold is written to when it has ended. Where it is there already,
             of a search on the same data with the same settings, its trainings are not repeated: a search
@@ -148,13 +153,15 @@ class Searches(_Base):
         budget = Budget(self.time_limit)
         self._refuse()
         plain = self._candidate({})
-        given = Given("training", X, y, sample_weight).completed()
+        given = Given("training", X, y, sample_weight, offset).completed()
         target = self._encoded(plain, given.y, given.weight)
-        given = given._replace(y=indexable(given.y)[0], weight=_as_array(given.weight))
+        given = given._replace(
+            y=indexable(given.y)[0], weight=_as_array(given.weight), offset=_as_array(given.offset)
+        )
         check_rows(plain, X, target)
         dataset = self._dataset(given)
         metric, seed = self._metric(plain, target), plain._seed()
-        further = evaluation_data(eval_set, None, None, None, None, None)
+        further = evaluation_data(eval_set, None, None, eval_offset, Given("validation", None, None, None))
         folds = self._folds(dataset, given, target, groups, further, seed)
         log = TrainingLog(resume, {} if resume is None else self._about(dataset, target, folds, metric, seed))
         members = self.ensemble or 1
@@ -164,7 +171,7 @@ class Searches(_Base):
         encoding = target.encoding
         space = encoding.kind, encoding.n_outputs, dataset.features is not None
         was_interrupted = self._run(race, space, seed)
-        last = Last(dataset, given, eval_set, budget, metric)
+        last = Last(given._replace(X=dataset), (eval_set, eval_offset), budget, metric)
         if self.ensemble is None or was_interrupted:
             self._take_winner(race, last)
         else:
@@ -244,7 +251,7 @@ class Searches(_Base):
         self, dataset: Dataset, given: Given, target: Target, groups: Any, further: list[Given], seed: int
     ) -> list[Fold]:
         if self.cv is None and further:
-            return [Fold(given._replace(X=dataset), self._watched(further[-1].completed(), dataset))]
+            return [Fold(given._replace(X=dataset), self._watched(further[-1], dataset))]
         rows = rows_of_folds(self.cv, given.X, given.y, target, groups, seed)
         return folds_of(dataset, given, rows)
 
@@ -285,8 +292,11 @@ class Searches(_Base):
             )
             if hasattr(candidate, "calibrate_quantiles"):  # which scores of rounds do not see
                 candidate.set_params(calibrate_quantiles=False)
-            _, X, y, weight = fold.valid
-            candidate.fit(*fold.train[1:], X_val=X, y_val=y, sample_weight_val=weight)
+            _, X, y, weight, offset = fold.train
+            valid = dict(
+                zip(("X_val", "y_val", "sample_weight_val", "offset_val"), fold.valid[1:], strict=True)
+            )
+            candidate.fit(X, y, weight, offset=offset, **valid)
             watch.fitted = None if self.ensemble is None else candidate
             return watch
 
@@ -332,7 +342,6 @@ class Searches(_Base):
             last.metric,
             self.ensemble or 1,
             budget.is_over,
-            n_threads,
         )
         trained: list[tuple[Member, PolyleafEstimator, int]] = []
         for member in members:
@@ -353,7 +362,7 @@ class Searches(_Base):
         self._take_results(race, last, winner, first.candidate, rounds)
         self._adopt(model, winner._encoding)
         self.best_score_ = last.sign * loss
-        data = last.dataset, n_threads
+        data = last.given.X, n_threads
         self._costs = results.cost(models[0], *data), results.cost(model, *data)
 
     def _take_results(
@@ -372,8 +381,9 @@ class Searches(_Base):
         """A candidate, trained on all rows, and its rounds."""
         winner, deadline = self._candidate(best.parameters), Deadline(last.budget)
         winner.set_params(n_estimators=best.rounds, early_stopping_rounds=None, verbose=None)
-        data = last.dataset, last.given.y, last.given.weight
-        winner.fit(*data, eval_set=last.eval_set, callbacks=[deadline])
+        _, X, y, weight, offset = last.given
+        of_eval = {"eval_set": last.watched[0], "eval_offset": last.watched[1]}
+        winner.fit(X, y, weight, offset=offset, callbacks=[deadline], **of_eval)
         if deadline.was_met and deadline.rounds < best.rounds:
             self._warn_of_limit(f"the last training ended after {deadline.rounds} of {best.rounds} rounds")
         return winner, deadline.rounds
@@ -382,7 +392,8 @@ class Searches(_Base):
         """A candidate on a fold, with the rounds that it came to."""
         again = self._candidate(candidate.parameters)
         again.set_params(**_QUIETLY, n_estimators=candidate.rounds, callbacks=None)
-        return again.fit(*fold.train[1:])
+        _, X, y, weight, offset = fold.train
+        return again.fit(X, y, weight, offset=offset)
 
     # --- what is said --------------------------------------------------------------------------------
 

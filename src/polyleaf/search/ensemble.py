@@ -36,7 +36,6 @@ def members_of(
     metric: Metric,
     most: int,
     is_spent: Callable[[], bool],
-    n_threads: int,
 ) -> tuple[list[Member], float]:
     """The members of the blend and its mean loss over the folds.
 
@@ -52,12 +51,11 @@ def members_of(
         Members.
     is_spent : callable
         Whether to make do with what was found.
-    n_threads : int
     """
     whole = [c for c in candidates if c.n_folds == len(folds)][: POOL * most] or list(candidates[:1])
     fitted = [[kept or train(c, fold) for kept, fold in zip(c.trained, folds, strict=False)] for c in whole]
     raws = [
-        [_raw(estimator, fold, c.rounds, n_threads) for estimator, fold in zip(each, folds, strict=False)]
+        [_raw(estimator, fold, c.rounds) for estimator, fold in zip(each, folds, strict=False)]
         for c, each in zip(whole, fitted, strict=True)
     ]
     judges = [_judge(estimator, fold, metric) for estimator, fold in zip(fitted[0], folds, strict=False)]
@@ -111,9 +109,9 @@ def weights_of(
     return found / found.sum(), lowest
 
 
-def _raw(estimator: Any, fold: Fold, rounds: int, n_threads: int) -> np.ndarray:
-    last = min(rounds, estimator.model_.n_rounds)
-    return estimator.model_.raw_predict(fold.valid.X, 0, last, n_threads)
+def _raw(estimator: Any, fold: Fold, rounds: int) -> np.ndarray:
+    """Raw scores of the rows to validate, with what they start from."""
+    return estimator._raw(fold.valid.X, (0, min(rounds, estimator.model_.n_rounds)), fold.valid.offset)
 
 
 def _judge(estimator: Any, fold: Fold, metric: Metric) -> Callable[[np.ndarray], float]:

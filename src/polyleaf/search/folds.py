@@ -43,7 +43,8 @@ def folds_of(dataset: Dataset, given: Given, rows: Sequence[Rows]) -> list[Fold]
 
     def part(name: str, chosen: np.ndarray) -> Given:
         weight = None if given.weight is None else given.weight[chosen]
-        return Given(name, dataset.rows(chosen), _safe_indexing(given.y, chosen), weight)
+        offset = None if given.offset is None else given.offset[chosen]
+        return Given(name, dataset.rows(chosen), _safe_indexing(given.y, chosen), weight, offset)
 
     return [
         Fold(part("training", train), part("validation", valid), dataset.n_rows / len(train))
@@ -52,14 +53,12 @@ def folds_of(dataset: Dataset, given: Given, rows: Sequence[Rows]) -> list[Fold]
 
 
 def fingerprint(dataset: Dataset, target: Target, folds: Sequence[Fold]) -> str:
-    """What data and folds are, in few letters: of bins, targets, weights, and the targets of all parts."""
+    """Data and folds in few letters: bins, targets, weights, and targets and offsets of all parts."""
     state = hashlib.sha256(dataset.codes.tobytes())
-    parts = [target, *(part for fold in folds for part in (fold.train.y, fold.valid.y))]
-    for part in parts:
-        values = part.values if isinstance(part, Target) else np.asarray(part)
+    given = [part for fold in folds for part in (fold.train, fold.valid)]
+    for part in (target.values, target.weight, *(p.y for p in given), *(p.offset for p in given)):
+        values = np.asarray(0 if part is None else part)
         state.update(repr(values.tolist()).encode() if values.dtype == object else values.tobytes())
-    if target.weight is not None:
-        state.update(target.weight.tobytes())
     return state.hexdigest()[:16]
 
 
