@@ -27,6 +27,7 @@ from . import (
     report,
     results,
     scales,
+    search,
 )
 from .frame import runner, tables
 from .frame.context import Context
@@ -43,6 +44,7 @@ STUDIES = {
     "portfolio": portfolio.PAPER,
     "conformal": conformal.PAPER,
     "deciding": deciding.PAPER,
+    "search": search.PAPER,
 }
 
 
