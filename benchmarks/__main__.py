@@ -14,6 +14,8 @@ from . import (
     cases,
     categories,
     compare,
+    conformal,
+    deciding,
     defaults,
     explaining,
     frames,
@@ -40,6 +42,8 @@ STUDIES = {
     "scales": scales.PAPER,
     "intervals": intervals.PAPER,
     "portfolio": portfolio.PAPER,
+    "conformal": conformal.PAPER,
+    "deciding": deciding.PAPER,
     "search": search.PAPER,
 }
 

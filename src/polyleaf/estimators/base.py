@@ -44,7 +44,8 @@ from polyleaf.settings.parameters import SharedParameters
 from polyleaf.settings.settings import settings_of
 from polyleaf.threads import effective_threads
 from polyleaf.training.boosting import Boosted, boost
-from polyleaf.training.calibration import Rates, level_shifts
+from polyleaf.training.calibration import level_shifts
+from polyleaf.training.out_of_fold import Rates, Training
 from polyleaf.training.prepare import (
     FeatureReader,
     Given,
@@ -194,6 +195,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         target, encoding = ready.target, target.encoding
         unit = _per_score(encoding.scale, objective), _per_score(encoding.offset, objective)
         base_score = self._encoded_base_score(encoding, objective)
+        offset = None if objective.location else ready.offset
         about = self._metadata(encoding, ready)
         start = None if start is None else _to_go_on_from(start, unit, about)
         rates = Rates()
@@ -208,7 +210,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 callbacks=[*all_callbacks, rates],
                 init_model=start,
                 base_score=base_score,
-                offset=None if objective.location else ready.offset,
+                offset=offset,
                 target_scale=unit[0],
                 target_offset=unit[1],
                 output_names=self._score_names(encoding, objective),
@@ -216,11 +218,15 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 metadata=about,
             )
         self._take(trained, encoding)
-        if self._is_calibrated(objective):
-            data = ready.dataset, target.values, target.weight, objective
-            n_rounds = self._rounds(None)[1]
-            trained.model.shift(level_shifts(*data, settings, rates, n_rounds, base_score))
+        data, n_rounds = (ready.dataset, target.values, target.weight), self._rounds(None)[1]
+        training = Training(*data, objective, settings, rates, n_rounds, base_score, offset)
+        self._after_training(training, ready, given)
         return self
+
+    def _after_training(self, training: Training, ready: Prepared, given: Given) -> None:
+        """What is found out with a model that is trained: of quantiles where their levels are."""
+        if self._is_calibrated(training.objective):
+            self.model_.shift(level_shifts(training))
 
     def _with_offsets(
         self, data: list[Given], target: Target, objective: Objective, start: Model | None
@@ -288,7 +294,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
     def _objective(self, target: Target, start: Model | None) -> Objective:
         encoding = target.encoding
-        objective = self._make_objective(encoding, scipy.sparse.issparse(target.values))
+        objective = self._make_objective(target, start)
         if encoding.scale is not None and not objective.location:
             allow = [name for name in objective_names() if objective_class(name).location]
             raise ValueError(
@@ -368,12 +374,13 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         offset, scale = _per_score(encoding.offset, objective), _per_score(encoding.scale, objective)
         return score if offset is None or scale is None else (score - offset) / scale
 
-    def _made_objective(self, objective: Any, n_outputs: int | None) -> Objective:
-        """The objective with what the estimator knows: parameters for a name or a class, the number of
-        classes or labels, and whether any second derivative is needed."""
+    def _made_objective(self, objective: Any, n_outputs: int | None, **found: Any) -> Objective:
+        """The objective with what the estimator knows: parameters for a name or a class (`found` in place of
+        its own), the number of classes or labels, and whether any second derivative is needed."""
         parameters = {}
         if not isinstance(objective, Objective):
             given = {name: getattr(self, name, None) for name in objective_class(objective).parameters}
+            given |= {name: value for name, value in found.items() if name in given}
             parameters = {name: value for name, value in given.items() if value is not None}
         first_order = self.curvature == self.leaf_curvature == "none"
         return get_objective(objective, **parameters).suited_to(n_outputs, first_order)
@@ -517,9 +524,11 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     ) -> Iterator[np.ndarray]:
         first, last = self._rounds(iteration_range)
         table = self._features(X)
-        start = 0.0 if offset is None else self._offsets(offset, table.n_rows)
-        for raw in self.model_.staged_raw(table, first, last, self._n_threads()):
-            yield raw + start
+        stages = self.model_.staged_raw(table, first, last, self._n_threads())
+        if offset is None:
+            return stages
+        start = self._offsets(offset, table.n_rows)
+        return (raw + start for raw in stages)
 
     def _offsets(self, offset: Any, n_rows: int) -> np.ndarray:
         return _offset_reader(self._encoding, self.model_.objective).read(offset, n_rows)
@@ -876,7 +885,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         """Predictions of single outputs from their raw scores, where targets were sparse."""
         raise NotImplementedError
 
-    def _make_objective(self, encoding: TargetEncoding, sparse: bool) -> Objective:
+    def _make_objective(self, target: Target, start: Model | None) -> Objective:
         raise NotImplementedError
 
     def _is_calibrated(self, objective: Objective) -> bool:

@@ -64,7 +64,7 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
         matters = one_tree and objective_class(self.objective).has_unit
         return matters and "auto" if self.normalize_targets == "auto" else self.normalize_targets
 
-    def _make_objective(self, encoding: TargetEncoding, sparse: bool) -> Objective:
+    def _make_objective(self, target: Target, start: Model | None) -> Objective:
         if "values" not in objective_class(self.objective).target_kinds:
             name = objective_class(self.objective).name
             raise ValueError(f"objective={name!r} is for classes: use PolyleafClassifier.")
