@@ -49,9 +49,10 @@ def level_shifts(y, levels, weight, fold, n_used, predict_without):
 def widths(scores, coverage, joint=False):
     """The width of each target, or None: the score of rank ceil(coverage (n + 1)).
 
-    `joint`: every target has a unit, the lower median of the magnitudes of n + 1 scores, of which n are known:
-    it lies between two of these, `low` and `high`. A row's score is the largest of its targets' in these
-    units, taken as large as it may be; a width is the score of that rank, times the unit as large as it may be.
+    `joint`: every target has a unit, the magnitude of that rank among the scores of n + 1 rows, of which n
+    are known: it lies between two of these, `low` and `high`. A row's score is the largest of its targets' in
+    these units, taken as large as it may be; a width is the score of that rank, times the unit as large as
+    it may be.
     """
     n, n_targets = scores.shape
     rank = -int(-Fraction(coverage).limit_denominator(10**6) * (n + 1) // 1)
@@ -59,11 +60,10 @@ def widths(scores, coverage, joint=False):
         return None
     if not joint or n_targets == 1:
         return np.sort(scores, axis=0)[rank - 1]
-    middle = -(-(n + 1) // 2)  # of n + 1, counted from 1
     units = []
     for k in range(n_targets):
         known = sorted(abs(scores[:, k]))
-        low, high = known[max(middle - 1, 1) - 1], known[middle - 1]
+        low, high = known[max(rank - 1, 1) - 1], known[rank - 1]
         mean = sum(known) / n or 1.0
         units.append((low, high) if low > 0 else (mean, mean))
     rows = sorted(

@@ -41,10 +41,11 @@ class PredictsSets:
     ) -> Self:
         """Find how many classes a prediction set must hold, on rows that the model was not trained on.
 
-        Sets hold the classes of largest probability, as many as it takes (Romano, Sesia and Candès, NeurIPS 2020):
-        few where the model is sure, more where it is not. New rows like these have their class among them with
-        the probability `coverage`, at least, whatever the model is worth. Of labels a set holds all labels of a
-        row with that probability. One number is kept, in the model and its file, until it is fitted anew.
+        Sets hold the classes of largest probability, as many as it takes (Romano, Sesia and Candès, NeurIPS
+        2020): few where the model is sure, more where it is not. New rows like these have their class among
+        them with the probability `coverage`, at least, whatever the model is worth. Of labels a set holds
+        all labels of a row with that probability. One number is kept, in the model and its file, until it
+        is fitted anew.
 
         Parameters
         ----------
@@ -103,8 +104,8 @@ class PredictsSets:
         kept = self.model_.metadata.get(_KEPT)
         if kept is None:
             raise ValueError(
-                "The model's prediction sets are not calibrated: call calibrate(X, y, coverage=0.9) with rows "
-                "that it was not trained on."
+                "The model's prediction sets are not calibrated: call calibrate(X, y, coverage=0.9) with "
+                "rows that it was not trained on."
             )
         depths = self._depths(X, iteration_range, offset)
         return self._in_output(depths <= float(kept["depth"]), self._names_of_classes(), X)

@@ -78,24 +78,28 @@ def widths(
 def _joint(scores: NDArray[Any], coverage: float, weight: NDArray[Any]) -> NDArray[np.float64]:
     """Widths that hold all targets of a row at once.
 
-    A row's score is the largest of its targets', each in the unit of the target: the lower median of the
-    magnitudes. It would be exchangeable if the medians were those of these rows and the new one. These lie
-    between two neighbours among the known ones, so scores are taken as large as they may be, and widths too:
-    the new row is inside with the probability asked for, at least.
+    A row's score is the largest of its targets', each in the unit of the target: the magnitude of the rank that
+    is asked for, so that targets with long tails do not make the others' intervals wide. It would be
+    exchangeable if units were those of these rows and the new one. Such a unit lies between two neighbours
+    among the known magnitudes, so scores are taken as large as they may be, and widths too: the new row is
+    inside with the probability asked for, at least.
     """
-    low, high = _units(np.abs(scores))
+    low, high = _units(np.abs(scores), coverage)
     largest = np.where(scores >= 0, scores / low, scores / high).max(axis=1, initial=-np.inf)
     number = _width(largest, coverage, weight)
     return number * (high if number >= 0 else low)
 
 
-def _units(magnitudes: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Between what the lower median of each column and one more row lies. The mean, where most are 0."""
+def _units(
+    magnitudes: NDArray[np.float64], coverage: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Between what the magnitude of the rank lies, of each column and one more row. The mean, where most are 0."""
     n = len(magnitudes)
     if n == 0:
         return np.ones(magnitudes.shape[1]), np.ones(magnitudes.shape[1])
-    ordered, middle = np.sort(magnitudes, axis=0), n // 2  # the lower median of n + 1, from 0
-    low, high = ordered[max(middle - 1, 0)], ordered[middle]
+    ordered = np.sort(magnitudes, axis=0)
+    rank = min(int(np.ceil(coverage * (n + 1) - _ROUNDING * n)), n)  # from 1
+    low, high = ordered[max(rank - 2, 0)], ordered[rank - 1]
     mean = magnitudes.mean(axis=0)
     mean = np.where(mean > 0, mean, 1.0)
     return np.where(low > 0, low, mean), np.where(low > 0, high, mean)

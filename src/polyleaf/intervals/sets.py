@@ -19,9 +19,9 @@ Array = NDArray[Any]
 def likelier(probability: Array) -> NDArray[np.float64]:
     """The probability of all classes that are likelier than each, (n_rows, n_classes); of equals the first.
 
-    So the likeliest class has 0. Classes up to a depth are the set that adaptive prediction sets take (Romano,
-    Sesia and Candès, "Classification with valid and adaptive coverage", NeurIPS 2020), without their draw: a
-    set is never empty, and the same each time.
+    So the likeliest class has 0. Classes up to a depth are the set that adaptive prediction sets take
+    (Romano, Sesia and Candès, "Classification with valid and adaptive coverage", NeurIPS 2020), without
+    their draw: a set is never empty, and the same each time.
     """
     order = np.argsort(-np.asarray(probability, np.float64), axis=1, kind="stable")
     falling = np.take_along_axis(np.asarray(probability, np.float64), order, axis=1)
