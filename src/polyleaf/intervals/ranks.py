@@ -78,8 +78,8 @@ def widths(
 def _joint(scores: NDArray[Any], coverage: float, weight: NDArray[Any]) -> NDArray[np.float64]:
     """Widths that hold all targets of a row at once.
 
-    A row's score is the largest of its targets', each in the unit of the target: the magnitude of the rank that
-    is asked for, so that targets with long tails do not make the others' intervals wide. It would be
+    A row's score is the largest of its targets', each in the unit of the target: the magnitude of the rank
+    that is asked for, so that targets with long tails do not make the others' intervals wide. It would be
     exchangeable if units were those of these rows and the new one. Such a unit lies between two neighbours
     among the known magnitudes, so scores are taken as large as they may be, and widths too: the new row is
     inside with the probability asked for, at least.
@@ -93,7 +93,7 @@ def _joint(scores: NDArray[Any], coverage: float, weight: NDArray[Any]) -> NDArr
 def _units(
     magnitudes: NDArray[np.float64], coverage: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Between what the magnitude of the rank lies, of each column and one more row. The mean, where most are 0."""
+    """Between what the unit of each column lies, one more row included. The mean, where most are 0."""
     n = len(magnitudes)
     if n == 0:
         return np.ones(magnitudes.shape[1]), np.ones(magnitudes.shape[1])
