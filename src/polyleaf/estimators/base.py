@@ -525,9 +525,11 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     ) -> Iterator[np.ndarray]:
         first, last = self._rounds(iteration_range)
         table = self._features(X)
-        start = 0.0 if offset is None else self._offsets(offset, table.n_rows)
-        for raw in self.model_.staged_raw(table, first, last, self._n_threads()):
-            yield raw + start
+        stages = self.model_.staged_raw(table, first, last, self._n_threads())
+        if offset is None:
+            return stages
+        start = self._offsets(offset, table.n_rows)
+        return (raw + start for raw in stages)
 
     def _offsets(self, offset: Any, n_rows: int) -> np.ndarray:
         return _offset_reader(self._encoding, self.model_.objective).read(offset, n_rows)

@@ -460,6 +460,10 @@ class SearchParameters:
     metric: str | Callable[..., Any] | None = parameter(default=None, everyday=True)
     """What is to be best: a name or function as for `eval_metric`. None: the last of `eval_metric`."""
 
+    ensemble: int | None = parameter(default=None, within="[2, inf)", everyday=True)
+    """Blend up to so many candidates, weighted by how they score together on the folds, into one model. It
+    is as large and as slow as all of them together; `report` says how much that is. None: the best alone."""
+
 
 @declares
 class RegressorSearchParameters(SearchParameters, RegressorParameters):
