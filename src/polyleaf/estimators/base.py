@@ -176,7 +176,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         further = evaluation_data(eval_set, eval_names, eval_sample_weight, X_val, y_val, sample_weight_val)
         ready = prepare(self, given, target, further, metrics, start, seeds, n_threads)
         target, encoding = ready.target, target.encoding
-        unit = _per_score(encoding.scale, objective), _per_score(encoding.offset, objective)
+        unit = _unit_of_scores(encoding, objective)
         base_score = self._encoded_base_score(encoding, objective)
         if start is not None:
             start = start.copy()
@@ -333,7 +333,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 f"base_score must be a finite number or {n_outputs} of them, got {self.base_score}."
             )
         score = np.resize(score, n_outputs)
-        offset, scale = _per_score(encoding.offset, objective), _per_score(encoding.scale, objective)
+        scale, offset = _unit_of_scores(encoding, objective)
         return score if offset is None or scale is None else (score - offset) / scale
 
     def _made_objective(self, objective: Any, n_outputs: int | None) -> Objective:
@@ -505,6 +505,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     def _names_of_scores(self) -> list[str]:
         return [self.model_.output_name(i) for i in range(self.model_.n_outputs)]
 
+    def _names_of_predictions(self) -> list[str]:
+        return self._names_of_scores()
+
     @explains_strangers
     def predict_raw(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:
         """Raw scores: base score and leaves, before the objective's link makes predictions of them.
@@ -550,7 +553,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         if sparse:
             return self._sparse_prediction(X, iteration_range)
         predicted = self._prediction(self._raw(X, iteration_range))
-        return self._in_output(predicted, self._names_of_scores(), X)
+        return self._in_output(predicted, self._names_of_predictions(), X)
 
     def _to_score(self, X: Any, y: Any, sample_weight: Any) -> tuple[Target, np.ndarray]:
         """y as training reads it, in its own unit, and what is predicted for X, (n_rows, n_outputs)."""
@@ -870,9 +873,13 @@ def _check_input_names(names: Any, n_features: int) -> None:
         raise ValueError(f"The metadata must name {n_features} features of X, or none.")
 
 
-def _per_score(per_output: np.ndarray | None, objective: Objective) -> np.ndarray | None:
-    """One number per output -> one per raw score (several quantiles of an output stand side by side)."""
-    return None if per_output is None else np.repeat(per_output, objective.outputs_per_target())
+def _unit_of_scores(
+    encoding: TargetEncoding, objective: Objective
+) -> tuple[np.ndarray, np.ndarray] | tuple[None, None]:
+    """Scale and offset of each raw score, where targets are learned in their own unit."""
+    if encoding.scale is None or encoding.offset is None:
+        return None, None
+    return objective.unit_of_scores(encoding.scale, encoding.offset)
 
 
 def _ranking_metrics(metrics: list[Metric]) -> list[Metric]:
