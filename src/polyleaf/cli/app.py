@@ -26,7 +26,11 @@ from polyleaf.files.schema import Schema, choose_columns
 from polyleaf.files.table import Table
 from polyleaf.inputs.holdout import held_out
 from polyleaf.settings.declaration import declarations
-from polyleaf.settings.parameters import ClassifierParameters, RegressorParameters
+from polyleaf.settings.parameters import (
+    ClassifierSearchParameters,
+    RegressorSearchParameters,
+    SearchParameters,
+)
 
 __all__ = ["app", "main", "run"]
 
@@ -34,6 +38,7 @@ _EXAMPLES = {
     "train": (
         "polyleaf train houses.csv --target price --model houses.polyleaf",
         "polyleaf train energy.csv -t heating,cooling --validation 0.2 --early-stopping 20 -m m",
+        "polyleaf train energy.csv -t heating,cooling -m m --search 60",
         "polyleaf train emotions.arff -t last:6 -m m --rounds 300 --set subsample=0.8",
         "polyleaf train visits.parquet -t visits -m m --objective poisson --drop id,date",
         "polyleaf train energy.csv -t heating,cooling -m m --leaf linear --linear-fit full",
@@ -75,7 +80,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-_PARAMETERS = {p.name: p for kind in (RegressorParameters, ClassifierParameters) for p in declarations(kind)}
+_PARAMETERS = {
+    p.name: p for kind in (RegressorSearchParameters, ClassifierSearchParameters) for p in declarations(kind)
+}
 
 
 def _parameter(name: str, *flags: str) -> Any:
@@ -168,6 +175,14 @@ def train(
             "Options given beside it count more."
         ),
     ] = None,
+    search: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds to look for the best parameters in, by folds of FILE's rows or on --validation. "
+            "Options given beside it are the same for all that is tried.",
+            min=0.001,
+        ),
+    ] = None,
     rounds: Annotated[int | None, _parameter("n_estimators", "--rounds", "-n")] = None,
     learning_rate: Annotated[float | None, _parameter("learning_rate", "--learning-rate", "-r")] = None,
     leaves: Annotated[int | None, _parameter("max_leaves", "--leaves")] = None,
@@ -227,6 +242,7 @@ def train(
         "objective": objective,
         "early_stopping_rounds": early_stopping,
         "n_jobs": threads,
+        "time_limit": search,
     }
     params = {name: value for name, value in chosen.items() if value is not None}
     params |= {"random_state": seed, "verbose": int(sys.stderr.isatty() and not quiet)}
@@ -238,6 +254,8 @@ def train(
         _check_validation(validation, early_stopping)
         _check_writable(model)
         rows = label_commands.read_rows(file, label_names, threads)
+        if search is not None:
+            raise ReadError(f"--search is for tables, not for --format {label_commands.FORMAT}.")
         params = _recipe(recipe or "gbdt_sparse") | params
         _check_parameters("multilabel", params)
         labeller = label_commands.train_labels(rows, validation, params, seed, threads)
@@ -259,12 +277,14 @@ def train(
     schema.refuse_stray_text(table, made_categorical)
     params = _recipe(recipe) | params
     estimator = _check_parameters(schema.task, params)(**params)
-    _check_validation(validation, early_stopping)
+    _check_validation(validation, early_stopping if search is None else None)
     training, watched = _split(table, validation, seed, format, style)
     _check_writable(model)
     _fit(estimator, schema, training, watched, training.column(weighted[0]) if weighted else None)
     _save(estimator, schema, model, leaf_dtype=leaf_dtype, statistics=statistics)
     tell.table(schema, task is None, training.n_rows, texts)
+    if search is not None:
+        tell.say(estimator.report())
     tell.learned(estimator, model)
 
 
@@ -557,11 +577,18 @@ def _recipe(name: str | None) -> dict[str, Any]:
 def _check_parameters(task: str, params: dict[str, Any]) -> Any:
     """The estimator's class, which has all these parameters and allows their values."""
     from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
+    from polyleaf.search import PolyleafClassifierCV, PolyleafRegressorCV
 
-    kind = PolyleafRegressor if task == "regression" else PolyleafClassifier
+    searches = "time_limit" in params
+    if task == "regression":
+        kind: Any = PolyleafRegressorCV if searches else PolyleafRegressor
+    else:
+        kind = PolyleafClassifierCV if searches else PolyleafClassifier
     known = [p.name for p in declarations(kind)]
     unknown = [name for name in params if name not in known]
     if unknown:
+        if unknown[0] in {p.name for p in declarations(SearchParameters)}:
+            raise ReadError(f"--set: {unknown[0]} is of a search: give --search SECONDS as well.")
         raise ReadError(f"--set: there is no parameter {unknown[0]!r}; there are {', '.join(sorted(known))}.")
     kind(**params)._validate_params()
     return kind
@@ -599,8 +626,11 @@ def _fit(
     """Train on one table, and watch another."""
     from polyleaf.inputs.dataset import Dataset
 
-    kept: dict[str, Any] = {"keep_features": estimator.leaf == "linear", "n_jobs": estimator.n_jobs}
-    X = Dataset(schema.read_features(training), sample_weight=weights, max_bins=estimator.max_bins, **kept)
+    table = schema.read_features(training)
+    tries_linear = isinstance(estimator, SearchParameters) and not table.sparse
+    keeps = estimator.leaf == "linear" or tries_linear
+    kept: dict[str, Any] = {"keep_features": keeps, "n_jobs": estimator.n_jobs}
+    X = Dataset(table, sample_weight=weights, max_bins=estimator.max_bins, **kept)
     eval_set = None
     if watched is not None:
         X_watched = Dataset(schema.read_features(watched), reference=X, **kept)

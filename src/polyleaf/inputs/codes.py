@@ -100,6 +100,18 @@ class Codes:
         dense[np.searchsorted(after.dense_features(), features)] = codes
         return after
 
+    def rows(self, rows: NDArray[np.int64]) -> Codes:
+        """The codes of some rows, in ascending order."""
+        if self.sparse is None:
+            return Codes(len(rows), self.n_features, np.ascontiguousarray(self.dense[:, rows]))
+        place = np.full(self.n_rows, -1, np.int32)
+        place[rows] = np.arange(len(rows), dtype=np.int32)
+        old = self.sparse
+        kept = place[old.rows] >= 0
+        begin = np.concatenate([[0], np.cumsum(kept)])[old.begin]
+        cells = Cells(old.features, old.common, begin, place[old.rows[kept]], old.codes[kept])
+        return Codes(len(rows), self.n_features, np.ascontiguousarray(self.dense[:, rows]), cells)
+
     def bins(
         self, n_bins: NDArray[np.uint16], is_categorical: NDArray[np.bool_], n_threads: int
     ) -> _core.Bins:

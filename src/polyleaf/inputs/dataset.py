@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -174,6 +175,20 @@ class Dataset:
             n_threads = effective_threads(self.n_jobs)
             self._bins = self._codes.bins(self.mapper.n_bins_, self.mapper.is_categorical_, n_threads)
         return self._bins
+
+    def rows(self, rows: NDArray[np.int64]) -> Dataset:
+        """Some rows of the data, ascending, in the same bins; without y and weights.
+
+        For folds: the thresholds are those of all rows, the columns that are made of categories are not yet
+        made.
+        """
+        other = copy(self)
+        other.y = other.sample_weight = other._bins = other._all_codes = None
+        other._shape = len(rows), self.n_features
+        other._codes = self._codes.rows(rows)
+        other._wide = [replace(column, index=column.index[rows]) for column in self._wide]
+        other.features = None if self.features is None else np.ascontiguousarray(self.features[:, rows])
+        return other
 
     def taught(self, target: Target, *, is_first: bool = True) -> Dataset:
         """The data to learn a target from: features of very many categories become columns made for it.

@@ -97,7 +97,7 @@ class CategoryColumn:
 
 @dataclass(frozen=True)
 class FeatureTable:
-    """Checked features, held by column or block so that no dtype forces a copy of the others.
+    """Checked features, held by column or block so that no dtype forces a large copy of the others.
 
     Attributes
     ----------
