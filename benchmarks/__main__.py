@@ -15,6 +15,7 @@ from . import (
     categories,
     compare,
     defaults,
+    distributions,
     explaining,
     frames,
     intervals,
@@ -37,6 +38,7 @@ STUDIES = {
     "defaults": defaults.PAPER,
     "scales": scales.PAPER,
     "intervals": intervals.PAPER,
+    "distributions": distributions.PAPER,
 }
 
 

@@ -1,9 +1,12 @@
-"""The studies of scales and of intervals: what their runs give, on small data, without other libraries."""
+"""The studies of scales, intervals and distributions: what their runs give, on small data, without
+other libraries."""
 
 import numpy as np
 import pytest
-from benchmarks import intervals, scales
+from benchmarks import distributions, intervals, scales
 from benchmarks.frame.context import Context
+
+from polyleaf.distributions import Normal
 
 
 @pytest.fixture
@@ -47,3 +50,19 @@ def test_each_way_to_ask_polyleaf_for_quantiles_runs(context):
     for method in ("Polyleaf", "not calibrated"):
         figures = intervals.intervals(context, method, "enb 95")
         assert all(0 <= coverage <= 100 for coverage in figures["coverage"])
+
+
+@pytest.mark.parametrize("method", ["Polyleaf", "XGBoost's curvature"])
+def test_each_way_to_ask_polyleaf_for_distributions_runs(context, method):
+    figures = distributions.distributions(context, method, "enb")
+    assert set(figures) == {"nll", "crps", "seconds"} and all(len(v) == 2 for v in figures.values())
+    # Of one distribution for all rows they are 1.42 and 0.56.
+    assert max(figures["nll"]) < 1.2 and max(figures["crps"]) < 0.5
+
+
+def test_scores_of_distributions_are_those_of_the_package():
+    rng = np.random.default_rng(0)
+    y, mean, deviation = rng.standard_normal((3, 50)) + np.array([[0], [0], [5]])
+    law = Normal(mean, deviation)
+    assert distributions.nll(y, mean, deviation) == pytest.approx(-law.logpdf(y).mean())
+    assert distributions.crps(y, mean, deviation) == pytest.approx(law.crps(y).mean())

@@ -94,7 +94,7 @@ struct NegativeBinomial {
     const float gs = -2.0f * of_shape(r, y, u);
     const float of_shapes = trigamma_excess(r) * ((1.0f - share) * (1.0f - share));
     // An upper bound of the information: sums over all counts have no closed form. It is exact where counts
-    // or r are large, within 2 from r = .2 on, and 5 at r = .05.
+    // or r are large, within 2.5 from r = .2 on, and 5 at r = .05.
     return {{gm, gs}, {curvature(gm, u * share), curvature(gs, 4.0f * of_shapes * (whole / (whole + 1.0f)))}};
   }
 

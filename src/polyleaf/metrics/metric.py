@@ -403,11 +403,12 @@ class _PinballOfLevel:
         return Pinball(self.level)(y, prediction, weight)
 
 
+@dataclass(frozen=True)
 class _MeanOfDistributions:
     """Mean of a score of predicted distributions, from raw scores ``(n, K)`` and y ``(n, T)``."""
 
-    def __init__(self, objective: Objective, of_each: Callable[[Distribution, Array], Array]) -> None:
-        self.objective, self.of_each = objective, of_each
+    objective: Objective
+    score: str
 
     def __call__(self, y: Array, raw: Array, weight: Array | None = None) -> float:
         return _means(self._scores(y, raw), weight)[0]
@@ -417,7 +418,8 @@ class _MeanOfDistributions:
         return _means(self._scores(y, raw), weight)[1]
 
     def _scores(self, y: Array, raw: Array) -> Array:
-        return self.of_each(self.objective.distribution(raw), _matrix(y))
+        of_each, _ = _OF_DISTRIBUTIONS[self.score]
+        return of_each(self.objective.distribution(raw), _matrix(y))
 
 
 # --- names ---
@@ -569,8 +571,8 @@ def _of_distributions(name: str, objective: Objective | None) -> Metric:
             f"Metric {name!r} is of predicted distributions, which these objectives give: "
             f"{', '.join(distribution_names())}."
         )
-    of_each, has_unit = _OF_DISTRIBUTIONS[name]
-    return Metric(name, _MeanOfDistributions(objective, of_each), needs="raw", has_unit=has_unit)
+    has_unit = _OF_DISTRIBUTIONS[name][1]
+    return Metric(name, _MeanOfDistributions(objective, name), needs="raw", has_unit=has_unit)
 
 
 def get_metrics(metrics: Any, objective: Objective) -> list[Metric]:
