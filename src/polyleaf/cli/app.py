@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,9 +21,10 @@ from polyleaf import recipes
 from polyleaf.cli import label_commands
 from polyleaf.cli.answers import columns_of, kept_columns, quantiles_of, write_answers
 from polyleaf.cli.tell import Teller, complain, count_of, in_own_terms, write_scores
+from polyleaf.files.folders import Folder
 from polyleaf.files.opening import ReadError
 from polyleaf.files.readers import FORMATS, CsvStyle, read_table
-from polyleaf.files.schema import Schema, choose_columns
+from polyleaf.files.schema import Schema, choose_columns, guess_task
 from polyleaf.files.table import Table
 from polyleaf.inputs.holdout import held_out
 from polyleaf.settings.declaration import declarations
@@ -41,6 +43,7 @@ _EXAMPLES = {
         "polyleaf train energy.csv -t heating,cooling -m m --search 60",
         "polyleaf train emotions.arff -t last:6 -m m --rounds 300 --set subsample=0.8",
         "polyleaf train visits.parquet -t visits -m m --objective poisson --drop id,date",
+        "polyleaf train visits/ -t visits -m m --validation later.parquet",
         "polyleaf train energy.csv -t heating,cooling -m m --leaf linear --linear-fit full",
         "polyleaf train letters.csv -t letter -m m --recipe tfbt --rounds 50",
         "polyleaf train letters.csv -t letter -m m --depth 4 --set grow_policy=depthwise --set refresh=layer",
@@ -137,7 +140,14 @@ def _style(no_header: bool, sep: str | None, decimal: str, encoding: str) -> Csv
 
 @app.command(epilog=_examples("train"))
 def train(
-    file: FileArgument,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="The data: a file, - for standard input, or a folder of Parquet files, read a few rows at a "
+            f"time. {_FORMATS}",
+        ),
+    ],
     model: ModelOption,
     target: Annotated[
         str | None,
@@ -266,21 +276,29 @@ def train(
         return
     if label_names is not None:
         raise ReadError(f"--label-names is for --format {label_commands.FORMAT}; tables name their columns.")
-    table = read_table(file, format, style)
+    folder = Folder.open(file) if file.is_dir() else None
+    table = read_table(file, format, style) if folder is None else folder.outline
     targets = _targets(table, target)
     dropped = choose_columns(table, drop, "--drop") if drop else ()
     weighted = _weighted(table, weight)
     made_categorical = choose_columns(table, categorical, "--categorical") if categorical else ()
     texts = set(table.categories)
     table = table.with_categorical([name for name in made_categorical if name not in targets])
-    schema = Schema.of(table, targets, task, (*dropped, *weighted))
+    known = table if folder is None else folder.table((*targets, *weighted))
+    schema = Schema.of(table, targets, task or guess_task(known, targets), (*dropped, *weighted))
     schema.refuse_stray_text(table, made_categorical)
     params = _recipe(recipe) | params
     estimator = _check_parameters(schema.task, params)(**params)
     _check_validation(validation, early_stopping if search is None else None)
-    training, watched = _split(table, validation, seed, format, style)
+    _refuse_fraction(folder, validation)
+    training, watched = _split(known, validation, seed, format, style)
     _check_writable(model)
-    _fit(estimator, schema, training, watched, training.column(weighted[0]) if weighted else None)
+    weights = training.column(weighted[0]) if weighted else None
+    if folder is None:
+        X = _learned_from(estimator, schema, training, weights)
+    else:
+        X = _learned_from_folder(estimator, schema, folder, weights, texts - set(made_categorical))
+    _fit(estimator, schema, X, training, watched, weights)
     _save(estimator, schema, model, leaf_dtype=leaf_dtype, statistics=statistics)
     tell.table(schema, task is None, training.n_rows, texts)
     if search is not None:
@@ -620,19 +638,60 @@ def _split(
     return table.rows(kept), table.rows(watched)
 
 
-def _fit(
-    estimator: Any, schema: Schema, training: Table, watched: Table | None, weights: np.ndarray | None
-) -> None:
-    """Train on one table, and watch another."""
+def _refuse_fraction(folder: Folder | None, validation: str | None) -> None:
+    """Rows of a folder are read in their order, so none can be drawn beforehand."""
+    if folder is not None and validation is not None and held_out(validation, 100, 0) is not None:
+        raise ReadError(
+            f"--validation {validation} holds rows of one file out; beside a folder, name a file of others."
+        )
+
+
+def _kept(estimator: Any, *, is_sparse: bool = False) -> dict[str, Any]:
+    tries_linear = isinstance(estimator, SearchParameters) and not is_sparse
+    return {"keep_features": estimator.leaf == "linear" or tries_linear, "n_jobs": estimator.n_jobs}
+
+
+def _learned_from(estimator: Any, schema: Schema, training: Table, weights: np.ndarray | None) -> Any:
+    """The features of a table, as a `Dataset`."""
     from polyleaf.inputs.dataset import Dataset
 
-    table = schema.read_features(training)
-    tries_linear = isinstance(estimator, SearchParameters) and not table.sparse
-    keeps = estimator.leaf == "linear" or tries_linear
-    kept: dict[str, Any] = {"keep_features": keeps, "n_jobs": estimator.n_jobs}
-    X = Dataset(table, sample_weight=weights, max_bins=estimator.max_bins, **kept)
+    X = schema.read_features(training)
+    kept = _kept(estimator, is_sparse=bool(X.sparse))
+    return Dataset(X, sample_weight=weights, max_bins=estimator.max_bins, **kept)
+
+
+def _learned_from_folder(
+    estimator: Any, schema: Schema, folder: Folder, weights: np.ndarray | None, texts: set[str]
+) -> Any:
+    """The same of a folder, of which a few rows are held at a time."""
+    from polyleaf.inputs.dataset import Dataset
+
+    def batches() -> Iterator[Any]:
+        first = 0
+        for part in folder.parts(schema.features):
+            X = schema.read_features(part)
+            X.texts.extend(c.feature for c in X.categories if schema.features[c.feature] in texts)
+            last = first + part.n_rows
+            yield X, None, None if weights is None else weights[first:last]
+            first = last
+
+    return Dataset.from_batches(batches, max_bins=estimator.max_bins, **_kept(estimator))
+
+
+def _fit(
+    estimator: Any,
+    schema: Schema,
+    X: Any,
+    training: Table,
+    watched: Table | None,
+    weights: np.ndarray | None,
+) -> None:
+    """Train on a data set, whose targets a table holds, and watch another table."""
+    from polyleaf.inputs.dataset import Dataset
+
     eval_set = None
     if watched is not None:
+        kept = {"keep_features": X.features is not None, "n_jobs": estimator.n_jobs}
         X_watched = Dataset(schema.read_features(watched), reference=X, **kept)
         eval_set = [(X_watched, schema.read_targets(watched))]
     estimator.fit(X, schema.read_targets(training), sample_weight=weights, eval_set=eval_set)
