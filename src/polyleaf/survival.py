@@ -155,7 +155,9 @@ def curves(hazards: ArrayLike, ends: ArrayLike) -> Curves:
 def _checked(time: ArrayLike, event: ArrayLike) -> tuple[Floats, NDArray[np.int64]]:
     times, events = np.asarray(time, np.float64), np.asarray(event)
     if times.ndim != 1 or events.shape != times.shape:
-        raise ValueError(f"time and event must be of one length; got shapes {times.shape} and {events.shape}.")
+        raise ValueError(
+            f"time and event must be of one length; got shapes {times.shape} and {events.shape}."
+        )
     bad = ~(np.isfinite(times) & (times > 0))
     if bad.any():
         row = int(np.argmax(bad))
@@ -169,5 +171,7 @@ def _checked(time: ArrayLike, event: ArrayLike) -> tuple[Floats, NDArray[np.int6
 def _ends(ends: ArrayLike) -> Any:
     found = np.asarray(ends, np.float64)
     if found.ndim != 1 or not len(found) or not (np.diff(found, prepend=0.0) > 0).all():
-        raise ValueError("ends must be one or more numbers above 0 that rise: see polyleaf.survival.intervals.")
+        raise ValueError(
+            "ends must be one or more numbers above 0 that rise: see polyleaf.survival.intervals."
+        )
     return found
