@@ -14,6 +14,8 @@ from . import (
     cases,
     categories,
     compare,
+    conformal,
+    deciding,
     defaults,
     distributions,
     explaining,
@@ -22,6 +24,7 @@ from . import (
     kernels,
     papers,
     peers,
+    portfolio,
     report,
     results,
     scales,
@@ -39,6 +42,9 @@ STUDIES = {
     "scales": scales.PAPER,
     "intervals": intervals.PAPER,
     "distributions": distributions.PAPER,
+    "portfolio": portfolio.PAPER,
+    "conformal": conformal.PAPER,
+    "deciding": deciding.PAPER,
 }
 
 

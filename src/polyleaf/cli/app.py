@@ -43,6 +43,7 @@ _EXAMPLES = {
         "polyleaf train energy.csv -t heating,cooling -m m --search 60",
         "polyleaf train emotions.arff -t last:6 -m m --rounds 300 --set subsample=0.8",
         "polyleaf train visits.parquet -t visits -m m --objective poisson --drop id,date",
+        "polyleaf train claims.csv -t claims -m m --objective poisson --offset log_exposure",
         "polyleaf train visits/ -t visits -m m --validation later.parquet",
         "polyleaf train energy.csv -t heating,cooling -m m --leaf linear --linear-fit full",
         "polyleaf train letters.csv -t letter -m m --recipe tfbt --rounds 50",
@@ -127,6 +128,22 @@ SepOption = Annotated[
 ]
 DecimalOption = Annotated[str, typer.Option("--decimal", help="CSV: the decimal point of numbers, . or ,")]
 EncodingOption = Annotated[str, typer.Option("--encoding", help="CSV: the encoding of the text.")]
+WeightOption = Annotated[str | None, typer.Option("--weight", help="Column with the weight of each row.")]
+OffsetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--offset",
+        help="Column with the raw score that each row starts from (of counts: the logarithm of the "
+        "exposure), or a column for each output. Files to predict need them too.",
+    ),
+]
+LeafDtypeOption = Annotated[
+    str,
+    typer.Option(
+        "--leaf-dtype",
+        help="How the file holds leaf values: float32, or smaller and rounded as float16 or int8.",
+    ),
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
 
 
@@ -167,7 +184,8 @@ def train(
         ),
     ] = None,
     drop: Annotated[str | None, typer.Option(help="Columns to leave out, written as for --target.")] = None,
-    weight: Annotated[str | None, typer.Option(help="Column with the weight of each row.")] = None,
+    weight: WeightOption = None,
+    offset: OffsetOption = None,
     categorical: Annotated[
         str | None, typer.Option(help="Number columns to treat as categories. Text columns always are.")
     ] = None,
@@ -208,12 +226,7 @@ def train(
     threads: Annotated[
         int | None, typer.Option("--threads", "-j", help="Threads; the result is the same.")
     ] = None,
-    leaf_dtype: Annotated[
-        str,
-        typer.Option(
-            help="How the file holds leaf values: float32, or smaller and rounded as float16 or int8.",
-        ),
-    ] = "float32",
+    leaf_dtype: LeafDtypeOption = "float32",
     statistics: Annotated[
         bool,
         typer.Option(
@@ -259,8 +272,8 @@ def train(
     params |= _parse_settings(settings or [])
     tell, style = Teller(quiet), _style(no_header, sep, decimal, encoding)
     if label_commands.holds_labels(file, format):
-        columns = {"target": target, "task": task, "drop": drop, "weight": weight, "categorical": categorical}
-        _refuse_columns(columns)
+        columns = {"target": target, "task": task, "drop": drop, "weight": weight, "offset": offset}
+        _refuse_columns(columns | {"categorical": categorical})
         _check_validation(validation, early_stopping)
         _check_writable(model)
         rows = label_commands.read_rows(file, label_names, threads)
@@ -281,11 +294,12 @@ def train(
     targets = _targets(table, target)
     dropped = choose_columns(table, drop, "--drop") if drop else ()
     weighted = _weighted(table, weight)
+    offsets = choose_columns(table, offset, "--offset") if offset else ()
     made_categorical = choose_columns(table, categorical, "--categorical") if categorical else ()
     texts = set(table.categories)
     table = table.with_categorical([name for name in made_categorical if name not in targets])
-    known = table if folder is None else folder.table((*targets, *weighted))
-    schema = Schema.of(table, targets, task or guess_task(known, targets), (*dropped, *weighted))
+    known = table if folder is None else folder.table((*targets, *weighted, *offsets))
+    schema = Schema.of(table, targets, task or guess_task(known, targets), (*dropped, *weighted), offsets)
     schema.refuse_stray_text(table, made_categorical)
     params = _recipe(recipe) | params
     estimator = _check_parameters(schema.task, params)(**params)
@@ -349,7 +363,7 @@ def predict(
     if proba and not hasattr(estimator, "predict_proba"):
         raise ReadError("--proba: this model gives no probabilities.")
     table = read_table(file, format, _style(no_header, sep, decimal, encoding))
-    X = _binned(schema, table, estimator, threads)
+    X = _binned(schema, table, estimator, threads, schema.read_offset(table))
     learned = [f"_q{level:g}" for level in estimator.model_.objective.levels]
     names = [f"{target}{level}" for target in schema.targets for level in learned or [""]]
     columns = columns_of(names, estimator.predict(X))
@@ -387,7 +401,7 @@ def _levels(given: str) -> list[float]:
 def evaluate(
     file: FileArgument,
     model: ModelOption,
-    weight: Annotated[str | None, typer.Option(help="Column with the weight of each row.")] = None,
+    weight: WeightOption = None,
     as_json: Annotated[
         bool, typer.Option("--json", help='Print JSON; of several targets each is under "targets".')
     ] = False,
@@ -407,7 +421,7 @@ def evaluate(
     estimator, schema = _load(model, threads)
     table = read_table(file, format, _style(no_header, sep, decimal, encoding))
     y, weighted = schema.read_targets(table), _weighted(table, weight)
-    X = _binned(schema, table, estimator, threads)
+    X = _binned(schema, table, estimator, threads, schema.read_offset(table))
     found = of_targets(
         schema.task,
         schema.targets,
@@ -595,7 +609,8 @@ def _recipe(name: str | None) -> dict[str, Any]:
 def _check_parameters(task: str, params: dict[str, Any]) -> Any:
     """The estimator's class, which has all these parameters and allows their values."""
     from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
-    from polyleaf.search import PolyleafClassifierCV, PolyleafRegressorCV
+    from polyleaf.search.classifier import PolyleafClassifierCV
+    from polyleaf.search.regressor import PolyleafRegressorCV
 
     searches = "time_limit" in params
     if task == "regression":
@@ -689,12 +704,14 @@ def _fit(
     """Train on a data set, whose targets a table holds, and watch another table."""
     from polyleaf.inputs.dataset import Dataset
 
-    eval_set = None
+    offset, eval_set, eval_offset = schema.read_offset(training), None, None
     if watched is not None:
         kept = {"keep_features": X.features is not None, "n_jobs": estimator.n_jobs}
         X_watched = Dataset(schema.read_features(watched), reference=X, **kept)
+        eval_offset = None if offset is None else [schema.read_offset(watched)]
         eval_set = [(X_watched, schema.read_targets(watched))]
-    estimator.fit(X, schema.read_targets(training), sample_weight=weights, eval_set=eval_set)
+    y, about = schema.read_targets(training), {"eval_set": eval_set, "eval_offset": eval_offset}
+    estimator.fit(X, y, sample_weight=weights, offset=offset, **about)
 
 
 def _weighted(table: Table, weight: str | None) -> tuple[str, ...]:
@@ -768,13 +785,15 @@ def _load_labeller(path: Path, file: Path, threads: int | None) -> tuple[Any, An
     return estimator.set_params(n_jobs=threads), rows
 
 
-def _binned(schema: Schema, table: Table, estimator: Any, threads: int | None) -> Any:
+def _binned(
+    schema: Schema, table: Table, estimator: Any, threads: int | None, offset: np.ndarray | None = None
+) -> Any:
     """The features of a table as the model saw those it learned from: a `Dataset`."""
     from polyleaf.inputs.dataset import Dataset
 
     model = estimator.model_
     kept: dict[str, Any] = {"keep_features": model.reads_features, "n_jobs": threads}
-    return Dataset(schema.read_features(table), reference=model.mapper, **kept)
+    return Dataset(schema.read_features(table), reference=model.mapper, offset=offset, **kept)
 
 
 def _print_tree(tree: dict[str, Any]) -> None:

@@ -32,14 +32,21 @@ class PredictsIntervals:
     model_: Model
     _encoding: TargetEncoding
 
-    def predict(self, X: Any, *, iteration_range: Any = None) -> Any:
+    def predict(self, X: Any, *, iteration_range: Any = None, offset: Any = None) -> Any:
         raise NotImplementedError
 
-    def _distributions(self, X: Any, iteration_range: Any) -> Distribution:
+    def _distributions(self, X: Any, iteration_range: Any, offset: Any) -> Distribution:
         raise NotImplementedError
 
     def calibrate(
-        self, X: Any, y: Any, sample_weight: Any = None, *, coverage: float = 0.9, joint: bool = False
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        coverage: float = 0.9,
+        joint: bool = False,
+        offset: Any = None,
     ) -> Self:
         """Find how wide intervals must be, on rows that the model was not trained on (split conformal).
 
@@ -59,6 +66,8 @@ class PredictsIntervals:
         coverage : float in (0, 1)
         joint : bool
             Of all targets of a row at once, instead of each for itself.
+        offset : optional
+            As in `predict`.
 
         Returns
         -------
@@ -73,7 +82,7 @@ class PredictsIntervals:
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must lie between 0 and 1, got {coverage}.")
         target = self._encoding.encode(y, sample_weight, normalized=False)
-        scores = self._misses(X, target.values)
+        scores = self._misses(X, target.values, offset)
         found = widths(scores, coverage, target.weight, joint)
         self.model_.metadata[_KEPT] = {
             "coverage": float(coverage),
@@ -82,14 +91,16 @@ class PredictsIntervals:
         }
         return self
 
-    def predict_interval(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:
+    def predict_interval(
+        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
+    ) -> np.ndarray:
         """Lower and upper bounds between which new rows lie with the coverage of the last `calibrate`.
 
         Parameters
         ----------
         X : array, sparse matrix or table of shape (n_rows, n_features)
-        iteration_range : (int, int), optional
-            As in `predict`; `calibrate` was of the default.
+        iteration_range, offset : optional
+            As in `predict`; `calibrate` was of the default range.
 
         Returns
         -------
@@ -102,34 +113,36 @@ class PredictsIntervals:
                 "The model's intervals are not calibrated: call calibrate(X, y, coverage=0.9) with rows that "
                 "it was not trained on."
             )
-        bounds = self._widened(X, np.asarray(kept["widths"], np.float64), iteration_range)
+        bounds = self._widened(X, np.asarray(kept["widths"], np.float64), iteration_range, offset)
         return bounds[:, 0] if self._encoding.one_dimensional else bounds
 
-    def _misses(self, X: Any, y: np.ndarray) -> np.ndarray:
+    def _misses(self, X: Any, y: np.ndarray, offset: Any) -> np.ndarray:
         """How far each value (n_rows, n_targets) is out: beyond the bounds, or -ln of the probability of
         what is as far out or farther."""
         if not self.model_.objective.has_distribution:
-            low, high = self._bounds(X, None)
+            low, high = self._bounds(X, None, offset)
             _check_rows(low, y)
             return np.maximum(low - y, y - high)
-        predicted = self._distributions(X, None)
+        predicted = self._distributions(X, None, offset)
         _check_rows(predicted, y)
         above = predicted.sf(y - 1 if predicted.is_discrete else y)
         return -np.log(np.maximum(np.minimum(predicted.cdf(y), above), np.finfo(np.float64).tiny))
 
-    def _widened(self, X: Any, width: np.ndarray, rounds: tuple[int, int] | None) -> np.ndarray:
+    def _widened(self, X: Any, width: np.ndarray, rounds: tuple[int, int] | None, offset: Any) -> np.ndarray:
         """The bounds that miss no more than `width` (n_targets,): (n_rows, n_targets, 2)."""
         if self.model_.objective.has_distribution:
-            predicted, tail = self._distributions(X, rounds), np.minimum(np.exp(-width), 0.5)
+            predicted, tail = self._distributions(X, rounds, offset), np.minimum(np.exp(-width), 0.5)
             return np.stack([predicted.ppf(tail), predicted.isf(tail)], axis=2)
-        low, high = self._bounds(X, rounds)
+        low, high = self._bounds(X, rounds, offset)
         # Bounds that were too wide may be moved past each other: then both are their middle.
         middle = (low + high) / 2
         return np.stack([np.minimum(low - width, middle), np.maximum(high + width, middle)], axis=2)
 
-    def _bounds(self, X: Any, iteration_range: tuple[int, int] | None) -> tuple[np.ndarray, np.ndarray]:
+    def _bounds(
+        self, X: Any, iteration_range: tuple[int, int] | None, offset: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Of each row and target, (n_rows, n_targets): the outermost quantiles, or the prediction twice."""
-        predicted = self.predict(X, iteration_range=iteration_range)
+        predicted = np.asarray(self.predict(X, iteration_range=iteration_range, offset=offset))
         predicted = predicted.reshape(len(predicted), self._encoding.n_outputs, -1)
         levels = self.model_.objective.levels
         if len(levels) < 2:

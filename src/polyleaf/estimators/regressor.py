@@ -66,7 +66,7 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
         one_tree = self.multi_strategy == "multi_output_tree"
         return "auto" if one_tree and objective_class(self.objective).has_unit else False
 
-    def _make_objective(self, encoding: TargetEncoding, sparse: bool) -> Objective:
+    def _make_objective(self, target: Target, start: Model | None) -> Objective:
         if "values" not in objective_class(self.objective).target_kinds:
             name = objective_class(self.objective).name
             raise ValueError(f"objective={name!r} is for classes: use PolyleafClassifier.")
@@ -95,14 +95,16 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
         prediction = self.model_.objective.transform(raw)
         return prediction[:, 0] if self._encoding.one_dimensional and prediction.shape[1] == 1 else prediction
 
-    def predict_dist(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> Distribution:
+    def predict_dist(
+        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
+    ) -> Distribution:
         """Predict a distribution for each row and target, with objectives that learn one: "normal" and others
         (docs/distributions.md).
 
         Parameters
         ----------
         X : array, sparse matrix or table of shape (n_rows, n_features)
-        iteration_range : (int, int), optional
+        iteration_range, offset : optional
             As in `predict`, which gives the means of the same distributions.
 
         Returns
@@ -116,12 +118,12 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
         ValueError
             Where the objective predicts numbers only.
         """
-        predicted = self._distributions(X, iteration_range)
+        predicted = self._distributions(X, iteration_range, offset)
         return predicted[:, 0] if self._encoding.one_dimensional else predicted
 
-    def _distributions(self, X: Any, iteration_range: tuple[int, int] | None) -> Distribution:
+    def _distributions(self, X: Any, iteration_range: tuple[int, int] | None, offset: Any) -> Distribution:
         """Those of shape (n_rows, n_targets)."""
-        raw = self._raw(X, iteration_range)
+        raw = self._raw(X, iteration_range, offset)
         objective = self.model_.objective
         if not objective.has_distribution:
             raise ValueError(
@@ -131,7 +133,7 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
             )
         return objective.distribution(raw)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
         """Coefficient of determination R2, the mean over outputs.
 
         With several quantiles per output: the share of the pinball loss explained (D2), the mean over levels.
@@ -142,12 +144,14 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
         y : array-like of shape (n_rows,) or (n_rows, n_outputs)
             With `missing_targets="ignore"` NaN is a value that does not count.
         sample_weight : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
+        offset : optional
+            As in `predict`.
 
         Returns
         -------
         float
         """
-        target, predicted = self._to_score(X, y, sample_weight)
+        target, predicted = self._to_score(X, y, sample_weight, offset)
         levels = self.model_.objective.levels
         if len(levels) < 2:
             return r2_of_outputs(target.values, predicted, target.weight)

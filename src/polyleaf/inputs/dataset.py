@@ -41,6 +41,8 @@ class Dataset:
         Target, kept as given; the estimator reads it.
     sample_weight : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
         Kept for training, and used for the quantiles of the bins.
+    offset : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
+        Scores that rows start from, kept for training and prediction; the estimator reads it.
     max_bins : int, default 255
         Bins per feature, besides the one for missing values. Ignored where ``reference`` is given.
     categorical_features : "from_dtype", None, list of names or positions, or bool mask
@@ -62,13 +64,13 @@ class Dataset:
     mapper : BinMapper
     features : ndarray of float32, shape (n_features, n_rows), or None
         NaN where missing, and throughout for categorical features.
-    y, sample_weight : as given
+    y, sample_weight, offset : as given
 
     Raises
     ------
     ValueError
-        For features that cannot be read (see `as_features`) or more than 2^22 of them, y or weights of
-        another length, more than 2^31 - 1 rows.
+        For features that cannot be read (see `as_features`) or more than 2^22 of them, for y, weights or an
+        offset of another length, for more than 2^31 - 1 rows.
     MemoryError
         Where the codes do not fit in memory.
     """
@@ -79,6 +81,7 @@ class Dataset:
         y: Any = None,
         *,
         sample_weight: Any = None,
+        offset: Any = None,
         max_bins: int = MAX_BINS,
         categorical_features: Any = FROM_DTYPE,
         feature_names: Sequence[str] | None = None,
@@ -99,7 +102,7 @@ class Dataset:
                 n_threads=n_threads,
             )
         _check_n_features(table.n_features)
-        for name, values in (("y", y), ("sample_weight", sample_weight)):
+        for name, values in (("y", y), ("sample_weight", sample_weight), ("offset", offset)):
             if values is not None and _length(values) != table.n_rows:
                 raise ValueError(f"{name} has {_length(values)} rows, but X has {table.n_rows}.")
         if mapper is None:
@@ -113,9 +116,10 @@ class Dataset:
         self._hold(
             ReadData(mapper, codes, features, very_many, table.n_rows, table.n_features, y, sample_weight),
             n_jobs,
+            offset,
         )
 
-    def _hold(self, data: ReadData, n_jobs: int | None) -> None:
+    def _hold(self, data: ReadData, n_jobs: int | None, offset: Any = None) -> None:
         _check_n_features(data.n_features)
         self.mapper: BinMapper = data.mapper
         self.features: NDArray[np.float32] | None = data.features
@@ -125,6 +129,7 @@ class Dataset:
         self._shape = data.n_rows, data.n_features
         self.y = data.y
         self.sample_weight = data.weight
+        self.offset = offset
         self.n_jobs = n_jobs
         self._bins: _core.Bins | None = None
 
@@ -286,13 +291,13 @@ class Dataset:
         return self._bins
 
     def rows(self, rows: NDArray[np.int64]) -> Dataset:
-        """Some rows of the data, ascending, in the same bins; without y and weights.
+        """Some rows of the data, ascending, in the same bins; without y, weights and offset.
 
         For folds: the thresholds are those of all rows, the columns that are made of categories are not yet
         made.
         """
         other = copy(self)
-        other.y = other.sample_weight = other._bins = other._all_codes = None
+        other.y = other.sample_weight = other.offset = other._bins = other._all_codes = None
         other._shape = len(rows), self.n_features
         other._codes = self._codes.rows(rows)
         other._wide = [replace(column, index=column.index[rows]) for column in self._wide]

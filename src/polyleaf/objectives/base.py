@@ -140,6 +140,11 @@ class Objective(ABC):
         spread is learned."""
         return max(1, len(self.levels))
 
+    @property
+    def moved_by_offset(self) -> tuple[bool, ...]:
+        """Of the scores of one column of the target, which an offset moves."""
+        return (True,) * self.outputs_per_target()
+
     def n_scores(self, n_targets: int) -> int:
         """Raw scores of a row whose target has so many columns, or classes."""
         return n_targets * self.outputs_per_target()

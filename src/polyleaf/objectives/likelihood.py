@@ -56,6 +56,10 @@ class LikelihoodObjective(Objective):
     def outputs_per_target(self) -> int:
         return 2
 
+    @property
+    def moved_by_offset(self) -> tuple[bool, ...]:
+        return (True, False)
+
     def core_likelihood(self) -> _core.Likelihood:
         """The likelihood as the core computes it: the one of its `core_name`."""
         numbers = {field.name: float(getattr(self, field.name)) for field in fields(self)}

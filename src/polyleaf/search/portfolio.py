@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["PORTFOLIO", "Parameters", "variations", "without"]
+__all__ = ["PARENTS", "PORTFOLIO", "Parameters", "variations", "without"]
 
 Parameters = dict[str, Any]
 
@@ -40,6 +40,7 @@ LADDERS: dict[str, Sequence[float]] = {
     "colsample_bynode": (0.125, 0.25, 0.5, 0.75, 1.0),
     "subsample": (0.4, 0.55, 0.7, 0.85, 1.0),
 }
+PARENTS = 3  # of the best, from which steps are taken
 _STEPS = 3  # ladders that one variation takes a step on, at most
 
 
