@@ -201,6 +201,31 @@ def test_other_parts(settings):
     assert found.logpdf(Y).mean() > nothing + 0.4 * (law.logpdf(Y).mean() - nothing)
 
 
+def test_an_offset_moves_the_mean_and_not_the_spread():
+    X, Y, _ = made("normal")
+    known = np.linspace(-3, 3, 6000).reshape(3000, 2)
+    plain = PolyleafRegressor(objective="normal", normalize_targets=False, **QUICK).fit(X, Y)
+    moved = PolyleafRegressor(objective="normal", normalize_targets=False, **QUICK).fit(
+        X, Y + known, offset=known
+    )
+    found, expected = moved.predict_dist(X, offset=known), plain.predict_dist(X)
+    np.testing.assert_allclose(np.median(np.abs(found.loc - known - expected.loc)), 0, atol=1e-5)
+    np.testing.assert_allclose(np.median(found.scale / expected.scale), 1, rtol=1e-5)
+    moved.calibrate(X, Y + known, offset=known)
+    assert (moved.predict_interval(X, offset=known)[..., 0] < found.loc).all()
+
+
+def test_exposures_of_counts():
+    X, _, _ = made("negative_binomial", n_targets=1)
+    rng = np.random.default_rng(0)
+    exposure = rng.uniform(0.5, 20, 3000)
+    counts = rng.poisson(exposure * np.exp(np.sin(X[:, 0])) * rng.gamma(2, 0.5, 3000))
+    model = PolyleafRegressor(objective="negative_binomial", **QUICK).fit(X, counts, offset=np.log(exposure))
+    found = model.predict_dist(X, offset=np.log(exposure))
+    assert np.corrcoef(np.log(found.mu / exposure), np.sin(X[:, 0]))[0, 1] > 0.9
+    assert abs(np.log(np.median(found.alpha) / 0.5)) < 0.4
+
+
 # --- intervals ---
 
 
