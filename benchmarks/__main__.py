@@ -28,6 +28,7 @@ from . import (
     report,
     results,
     scales,
+    search,
 )
 from .frame import runner, tables
 from .frame.context import Context
@@ -45,6 +46,7 @@ STUDIES = {
     "portfolio": portfolio.PAPER,
     "conformal": conformal.PAPER,
     "deciding": deciding.PAPER,
+    "search": search.PAPER,
 }
 
 

@@ -44,6 +44,7 @@ def conformal(context: Context, method: str, problem: str) -> Figures:
             bounds = model.predict(test[0]).reshape(*test[1].shape, 2)
         else:
             bounds = model.calibrate(*held, coverage=COVERAGE, joint=joint).predict_interval(test[0])
+            bounds = bounds.reshape(*test[1].shape, 2)
         inside = (bounds[..., 0] <= test[1]) & (test[1] <= bounds[..., 1])
         width = (bounds[..., 1] - bounds[..., 0]).mean(axis=0) / test[1].std(axis=0)
         error = np.sqrt(COVERAGE * (1 - COVERAGE) * (1 / len(held[0]) + 1 / len(test[0])))

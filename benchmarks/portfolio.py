@@ -7,7 +7,7 @@ then tries is `polyleaf.search.portfolio`. Test parts of sets are not read: a st
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,8 @@ from .defaults import BINARY, MOST_CLASSES, MULTICLASS, MULTILABEL, REGRESSION, 
 from .frame.context import Context
 from .frame.paper import Figures, Paper, Subject, Table
 
-MOST_ROWS = 3_000  # two thirds to train on
-LIMIT = 1.0  # seconds of processor time of one training
+MOST_ROWS = 2_000  # two thirds to train on
+LIMIT = 0.6  # seconds of processor time of one training
 ROUNDS, PATIENCE = 60.0, 4.0  # at a rate of 1; half the rate gets twice as many
 DRAWN = 14  # compositions at random, beside those made by hand
 
@@ -209,23 +209,23 @@ _PROTOCOL = (
 )
 
 
-def _tables() -> Iterator[Table]:
-    for task, names in TASKS.items():
-        yield Table(
-            f"Portfolio, {task}",
-            "per cent by which the best composition's loss lies below the defaults'",
-            tuple(Subject(name, "%", None, 1, figure="gained", needs=(name,)) for name in names),
-            losses,
-            _PROTOCOL,
-            also=("Polyleaf",),
-            ours=("Polyleaf",),
-            subjects_are="rows",
-        )
-
+# In an order by chance: where not all sets were run, those that were are a sample.
+_ORDER = np.random.default_rng(3).permutation(SETS).tolist()
 
 PAPER = Paper(
     __name__,
     "What a search tries first",
     "Many compositions on every set, and the few that cover most.",
-    tuple(_tables()),
+    (
+        Table(
+            "Portfolio",
+            "per cent by which the best composition's loss lies below the defaults'",
+            tuple(Subject(name, "%", None, 1, figure="gained", needs=(name,)) for name in _ORDER),
+            losses,
+            _PROTOCOL,
+            also=("Polyleaf",),
+            ours=("Polyleaf",),
+            subjects_are="rows",
+        ),
+    ),
 )

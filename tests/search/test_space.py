@@ -44,3 +44,4 @@ def test_estimators_take_what_is_suggested(task, highest):
 def test_what_does_not_go_is_not_suggested():
     assert "leaf" not in suggest(Edge(True), "regression", linear=False)
     assert "multi_strategy" not in suggest(Edge(True), "regression", n_outputs=1)
+    assert "multi_strategy" not in suggest(Edge(True), "binary", n_outputs=2)

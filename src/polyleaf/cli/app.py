@@ -233,6 +233,13 @@ def train(
             help="Keep gains, row counts and curvatures of nodes in the file; importances need them."
         ),
     ] = True,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder on a disk for a byte for each cell of FILE, where FILE is a folder and even these "
+            "do not fit in memory."
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -290,6 +297,8 @@ def train(
     if label_names is not None:
         raise ReadError(f"--label-names is for --format {label_commands.FORMAT}; tables name their columns.")
     folder = Folder.open(file) if file.is_dir() else None
+    if cache is not None and folder is None:
+        raise ReadError("--cache is for a folder of Parquet files; one file is read as a whole.")
     table = read_table(file, format, style) if folder is None else folder.outline
     targets = _targets(table, target)
     dropped = choose_columns(table, drop, "--drop") if drop else ()
@@ -311,7 +320,7 @@ def train(
     if folder is None:
         X = _learned_from(estimator, schema, training, weights)
     else:
-        X = _learned_from_folder(estimator, schema, folder, weights, texts - set(made_categorical))
+        X = _learned_from_folder(estimator, schema, folder, weights, texts - set(made_categorical), cache)
     _fit(estimator, schema, X, training, watched, weights)
     _save(estimator, schema, model, leaf_dtype=leaf_dtype, statistics=statistics)
     tell.table(schema, task is None, training.n_rows, texts)
@@ -676,7 +685,12 @@ def _learned_from(estimator: Any, schema: Schema, training: Table, weights: np.n
 
 
 def _learned_from_folder(
-    estimator: Any, schema: Schema, folder: Folder, weights: np.ndarray | None, texts: set[str]
+    estimator: Any,
+    schema: Schema,
+    folder: Folder,
+    weights: np.ndarray | None,
+    texts: set[str],
+    cache: Path | None,
 ) -> Any:
     """The same of a folder, of which a few rows are held at a time."""
     from polyleaf.inputs.dataset import Dataset
@@ -690,7 +704,8 @@ def _learned_from_folder(
             yield X, None, None if weights is None else weights[first:last]
             first = last
 
-    return Dataset.from_batches(batches, max_bins=estimator.max_bins, **_kept(estimator))
+    kept = _kept(estimator)
+    return Dataset.from_batches(batches, max_bins=estimator.max_bins, cache_dir=cache, **kept)
 
 
 def _fit(

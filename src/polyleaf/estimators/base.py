@@ -26,6 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 from polyleaf.callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
 from polyleaf.estimators.intervals import forget
 from polyleaf.estimators.output import Library, as_table, check_library
+from polyleaf.estimators.prediction_sets import forget_sets
 from polyleaf.explain.explained import Explained, in_chunks, mean_magnitude
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable
@@ -958,6 +959,7 @@ def _to_go_on_from(
     model = start.copy()
     model.set_unit(*unit)  # without the shifts of its quantiles
     forget(model)
+    forget_sets(model)
     if metadata.get(_HAS_OFFSETS):
         model.metadata[_HAS_OFFSETS] = True
     return model

@@ -14,6 +14,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.estimators.base import PolyleafEstimator, document
+from polyleaf.estimators.prediction_sets import PredictsSets
 from polyleaf.estimators.thresholds import Decides
 from polyleaf.inputs.targets import Target, TargetEncoding, encode_classification, no_for_each_yes
 from polyleaf.metrics.estimator_scores import subset_accuracy
@@ -70,7 +71,7 @@ _where_there_are_probabilities: Callable[[_Method], _Method] = cast(Any, _WhereT
 
 
 @document
-class PolyleafClassifier(ClassifierMixin, Decides, PolyleafEstimator, ClassifierParameters):
+class PolyleafClassifier(ClassifierMixin, Decides, PredictsSets, PolyleafEstimator, ClassifierParameters):
     """Gradient boosted trees for two classes, many classes, or many labels.
 
     {parameters}

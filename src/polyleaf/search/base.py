@@ -27,7 +27,7 @@ from polyleaf.search.candidates import Candidate
 from polyleaf.search.ensemble import Member, members_of
 from polyleaf.search.folds import Fold, fingerprint, folds_of, rows_of_folds
 from polyleaf.search.log import TrainingLog
-from polyleaf.search.portfolio import PARENTS, PORTFOLIO, Parameters, variations, without
+from polyleaf.search.portfolio import PARENTS, PORTFOLIO, Parameters, suited, variations
 from polyleaf.search.race import Budget, Deadline, Race, Watch
 from polyleaf.search.space import Task
 from polyleaf.settings.declaration import declarations
@@ -81,9 +81,8 @@ def document_search(cls: _Class) -> _Class:
 class Last(NamedTuple):
     """What the last trainings are handed."""
 
-    given: Given  # X: the Dataset
-    eval_set: Any
-    eval_offset: Sequence[Any] | None
+    given: Given  # the rows, binned
+    watched: tuple[Any, Any]  # evaluation sets and their offsets, as they were given
     budget: Budget
     metric: Metric
 
@@ -172,7 +171,7 @@ class Searches(_Base):
         encoding = target.encoding
         space = encoding.kind, encoding.n_outputs, dataset.features is not None
         was_interrupted = self._run(race, space, seed)
-        last = Last(given._replace(X=dataset), eval_set, eval_offset, budget, metric)
+        last = Last(given._replace(X=dataset), (eval_set, eval_offset), budget, metric)
         if self.ensemble is None or was_interrupted:
             self._take_winner(race, last)
         else:
@@ -318,7 +317,7 @@ class Searches(_Base):
             return variations(parents, usual, fixed, seed + generation)
 
         try:
-            race.run(without(PORTFOLIO, fixed), "portfolio")
+            race.run(suited(PORTFOLIO, fixed, *space), "portfolio")
             if self.time_limit is not None or self.n_candidates is not None:
                 race.vary(children, "tpe" if asks_optuna else "variation")
         except KeyboardInterrupt:
@@ -335,7 +334,7 @@ class Searches(_Base):
 
     def _take_blend(self, race: Race, last: Last) -> None:
         """Train the members on all rows, as far as there is time, and make one model of them."""
-        budget = last.budget
+        budget, n_threads = last.budget, effective_threads(self.n_jobs)
         members, loss = members_of(
             race.best(),
             race.folds,
@@ -363,7 +362,7 @@ class Searches(_Base):
         self._take_results(race, last, winner, first.candidate, rounds)
         self._adopt(model, winner._encoding)
         self.best_score_ = last.sign * loss
-        data = last.given.X, effective_threads(self.n_jobs)
+        data = last.given.X, n_threads
         self._costs = results.cost(models[0], *data), results.cost(model, *data)
 
     def _take_results(
@@ -382,8 +381,8 @@ class Searches(_Base):
         """A candidate, trained on all rows, and its rounds."""
         winner, deadline = self._candidate(best.parameters), Deadline(last.budget)
         winner.set_params(n_estimators=best.rounds, early_stopping_rounds=None, verbose=None)
-        of_eval = {"eval_set": last.eval_set, "eval_offset": last.eval_offset}
         _, X, y, weight, offset = last.given
+        of_eval = {"eval_set": last.watched[0], "eval_offset": last.watched[1]}
         winner.fit(X, y, weight, offset=offset, callbacks=[deadline], **of_eval)
         if deadline.was_met and deadline.rounds < best.rounds:
             self._warn_of_limit(f"the last training ended after {deadline.rounds} of {best.rounds} rounds")

@@ -110,8 +110,8 @@ def weights_of(
 
 
 def _raw(estimator: Any, fold: Fold, rounds: int) -> np.ndarray:
-    last = min(rounds, estimator.model_.n_rounds)
-    return estimator._raw(fold.valid.X, (0, last), fold.valid.offset)
+    """Raw scores of the rows to validate, with what they start from."""
+    return estimator._raw(fold.valid.X, (0, min(rounds, estimator.model_.n_rounds)), fold.valid.offset)
 
 
 def _judge(estimator: Any, fold: Fold, metric: Metric) -> Callable[[np.ndarray], float]:

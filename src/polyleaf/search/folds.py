@@ -53,16 +53,12 @@ def folds_of(dataset: Dataset, given: Given, rows: Sequence[Rows]) -> list[Fold]
 
 
 def fingerprint(dataset: Dataset, target: Target, folds: Sequence[Fold]) -> str:
-    """What data and folds are, in few letters: of bins, targets, weights, and what all parts have of y."""
+    """Data and folds in few letters: bins, targets, weights, and targets and offsets of all parts."""
     state = hashlib.sha256(dataset.codes.tobytes())
-    parts = [target, *(part for fold in folds for part in (fold.train.y, fold.valid.y))]
-    for part in parts:
-        values = part.values if isinstance(part, Target) else np.asarray(part)
+    given = [part for fold in folds for part in (fold.train, fold.valid)]
+    for part in (target.values, target.weight, *(p.y for p in given), *(p.offset for p in given)):
+        values = np.asarray(0 if part is None else part)
         state.update(repr(values.tolist()).encode() if values.dtype == object else values.tobytes())
-    offsets = [part.offset for fold in folds for part in (fold.train, fold.valid)]
-    for array in (target.weight, *offsets):
-        if array is not None:
-            state.update(np.asarray(array).tobytes())
     return state.hexdigest()[:16]
 
 

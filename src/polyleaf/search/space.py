@@ -52,7 +52,7 @@ def suggest(trial: Any, task: Task, n_outputs: int | None = None, linear: bool =
         found[name] = trial.suggest_int(name, *bounds, log=True)
     if linear:
         found["leaf"] = trial.suggest_categorical("leaf", ["constant", "linear"])
-    if (task != "binary") if n_outputs is None else n_outputs > 1:
+    if task != "binary" and n_outputs != 1:
         ways = ["multi_output_tree", "one_output_per_tree"]
         found["multi_strategy"] = trial.suggest_categorical("multi_strategy", ways)
     return found
