@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         projections,
         recipes,
         sketches,
+        survival,
     )
     from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor, load_model
     from polyleaf.inputs.binning import BinMapper
@@ -54,6 +55,7 @@ _MODULES = (
     "projections",
     "recipes",
     "sketches",
+    "survival",
 )
 
 __all__ = [
@@ -76,6 +78,7 @@ __all__ = [
     "projections",
     "recipes",
     "sketches",
+    "survival",
 ]
 
 

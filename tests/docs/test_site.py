@@ -36,6 +36,7 @@ PAGES = {
     "polyleaf.recipes": "recipes",
     "polyleaf.search": "search",
     "polyleaf.sketches": "sketches",
+    "polyleaf.survival": "survival",
 }
 
 
