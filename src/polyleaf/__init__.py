@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from polyleaf import (
         callbacks,
+        distributions,
         explain,
         export,
         files,
@@ -43,6 +44,7 @@ _HOME = {
 }
 _MODULES = (
     "callbacks",
+    "distributions",
     "explain",
     "export",
     "files",
@@ -63,6 +65,7 @@ __all__ = [
     "PolyleafRegressor",
     "PolyleafRegressorCV",
     "callbacks",
+    "distributions",
     "explain",
     "export",
     "files",

@@ -1,10 +1,12 @@
-"""The studies of scales, intervals and decisions: what their runs give, on small data, without other
-libraries."""
+"""The studies of scales, intervals, decisions and distributions: what their runs give, on small data,
+without other libraries."""
 
 import numpy as np
 import pytest
-from benchmarks import conformal, deciding, defaults, intervals, scales
+from benchmarks import conformal, deciding, defaults, distributions, intervals, scales
 from benchmarks.frame.context import Context
+
+from polyleaf.distributions import Normal
 
 
 @pytest.fixture
@@ -86,3 +88,19 @@ def test_the_threshold_is_chosen_on_rows_held_out(context, monkeypatch):
 def test_f1_of_labels():
     truth, said = np.array([[1, 0, 0], [1, 1, 0]]), np.array([[1, 1, 1], [0, 1, 0]], bool)
     assert deciding.f1(truth, said) == (2 * 2 / (3 + 4), pytest.approx((2 / 3 + 2 / 3) / 2))
+
+
+@pytest.mark.parametrize("method", ["Polyleaf", "XGBoost's curvature"])
+def test_each_way_to_ask_polyleaf_for_distributions_runs(context, method):
+    figures = distributions.distributions(context, method, "enb")
+    assert set(figures) == {"nll", "crps", "seconds"} and all(len(v) == 2 for v in figures.values())
+    # Of one distribution for all rows they are 1.42 and 0.56.
+    assert max(figures["nll"]) < 1.4 and max(figures["crps"]) < 0.53
+
+
+def test_scores_of_distributions_are_those_of_the_package():
+    rng = np.random.default_rng(0)
+    y, mean, deviation = rng.standard_normal((3, 50)) + np.array([[0], [0], [5]])
+    law = Normal(mean, deviation)
+    assert distributions.nll(y, mean, deviation) == pytest.approx(-law.logpdf(y).mean())
+    assert distributions.crps(y, mean, deviation) == pytest.approx(law.crps(y).mean())

@@ -25,6 +25,9 @@ SHOWS = {
     "batches": lambda found: found["same"] and found["share"] == 1 / 8,
     "cgb": lambda found: found["accuracy"] > 0.75,
     "custom_objective": lambda found: found["asymmetric"] < found["squared"] - 0.1,
+    "distributions": lambda found: (
+        found["nats won"] > 2 and found["sure"] < 0.8 * found["unsure"] and found["told right"] > 0.95
+    ),
     "early_stopping": lambda found: found["best"] + 20 < found["rounds"] + 1 <= 1000,
     "explaining": lambda found: found["error"] < 1e-4 and found["for cooling"] < found["glazing for heating"],
     "extreme_labels": lambda found: (

@@ -23,6 +23,7 @@ PAGES = {
     "polyleaf": "estimators",
     "polyleaf.callbacks": "callbacks",
     "polyleaf.data": "data",
+    "polyleaf.distributions": "distributions",
     "polyleaf.explain": "explain",
     "polyleaf.export": "export",
     "polyleaf.files.multilabel": "files",

@@ -173,6 +173,9 @@ def test_texts_that_say_what_None_stands_for_are_true():
     assert text in EVERY["learning_rate"].text
     assert f"None: {usual['colsample_bynode']}; all for counts" in EVERY["colsample_bynode"].text
     assert counts["colsample_bynode"] == 1 and set(usual) == set(counts)
+    spreads = parameters.OF_DISTRIBUTIONS
+    assert set(spreads) == set(usual) and spreads["learning_rate"] == counts["learning_rate"]
+    assert spreads["colsample_bynode"] == usual["colsample_bynode"]
     assert all(EVERY[name].default is None for name in usual)
     assert f"None: {DEFAULT_DIM}, and {LABEL_SKETCH_DIM} for" in EVERY["sketch_dim"].text
     assert f"None: {Projector.dim}." in EVERY["projection_dim"].text

@@ -19,7 +19,7 @@ import typer
 
 from polyleaf import recipes
 from polyleaf.cli import label_commands
-from polyleaf.cli.answers import columns_of, kept_columns, write_answers
+from polyleaf.cli.answers import columns_of, kept_columns, quantiles_of, write_answers
 from polyleaf.cli.tell import Teller, complain, count_of, in_own_terms, write_scores
 from polyleaf.files.folders import Folder
 from polyleaf.files.opening import ReadError
@@ -54,6 +54,7 @@ _EXAMPLES = {
         "polyleaf predict new.csv --model m --out predictions.csv",
         "polyleaf predict new.csv --model m --proba --keep id | head",
         "cat new.csv | polyleaf predict - --model m --json",
+        "polyleaf predict new.csv --model normal.polyleaf --levels 0.05,0.95",
         "polyleaf predict new.txt --format xmc --model m --top 5 --out best.csv",
     ),
     "evaluate": ("polyleaf evaluate test.csv --model m", "polyleaf evaluate test.csv --model m --json"),
@@ -348,6 +349,10 @@ def predict(
     intervals: Annotated[
         bool, typer.Option("--intervals", help="Also the intervals, or sets of classes, of calibrate.")
     ] = False,
+    levels: Annotated[
+        str | None,
+        typer.Option(help="Also quantiles of predicted distributions: levels like 0.05,0.5,0.95."),
+    ] = None,
     top: Annotated[
         int,
         typer.Option(help=f"Best labels to write for each row of --format {label_commands.FORMAT}.", min=1),
@@ -375,9 +380,11 @@ def predict(
         raise ReadError("--proba: this model gives no probabilities.")
     table = read_table(file, format, _style(no_header, sep, decimal, encoding))
     X = _binned(schema, table, estimator, threads, schema.read_offset(table))
-    levels = [f"_q{level:g}" for level in estimator.model_.objective.levels]
-    names = [f"{target}{level}" for target in schema.targets for level in levels or [""]]
+    learned = [f"_q{level:g}" for level in estimator.model_.objective.levels]
+    names = [f"{target}{level}" for target in schema.targets for level in learned or [""]]
     columns = columns_of(names, estimator.predict(X))
+    if levels is not None:
+        columns |= quantiles_of(schema.targets, _law_of(estimator, X, "--levels"), _levels(levels))
     if proba:
         named = schema.targets if schema.task == "multilabel" else estimator.classes_
         columns |= columns_of([f"proba_{name}" for name in named], estimator.predict_proba(X))
@@ -387,6 +394,25 @@ def predict(
     write_answers(kept | columns, out, as_json)
     if out is not None:
         Teller(quiet).remark(f"{count_of(X.shape[0], 'prediction')} written to {out}")
+
+
+def _law_of(estimator: Any, X: Any, option: str) -> Any:
+    """The predicted distributions of rows."""
+    if not estimator.model_.objective.has_distribution:
+        raise ReadError(
+            f"{option}: this model predicts numbers, and no distributions; train one with --objective normal."
+        )
+    return estimator.predict_dist(X)
+
+
+def _levels(given: str) -> list[float]:
+    try:
+        found = [float(level) for level in given.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(0 < level < 1 for level in found):
+        raise ReadError(f"--levels {given}: numbers between 0 and 1, separated by commas, are wanted.")
+    return found
 
 
 @app.command(epilog=_examples("evaluate"))
@@ -422,6 +448,7 @@ def evaluate(
         probabilities=estimator.predict_proba(X) if hasattr(estimator, "predict_proba") else None,
         classes=getattr(estimator, "classes_", None),
         levels=estimator.model_.objective.levels,
+        distribution=estimator.predict_dist(X) if estimator.model_.objective.has_distribution else None,
         weight=table.column(weighted[0]) if weighted else None,
     )
     write_scores(found[0], as_json, found[1])

@@ -194,7 +194,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             target = target.less(given.offset[:, :: objective.outputs_per_target()])
         ready = prepare(self, given, target, further, metrics, start, seeds, n_threads)
         target, encoding = ready.target, target.encoding
-        unit = _per_score(encoding.scale, objective), _per_score(encoding.offset, objective)
+        unit = _unit_of_scores(encoding, objective)
         base_score = self._encoded_base_score(encoding, objective)
         offset = None if objective.location else ready.offset
         about = self._metadata(encoding, ready)
@@ -372,7 +372,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 f"base_score must be a finite number or {n_outputs} of them, got {self.base_score}."
             )
         score = np.resize(score, n_outputs)
-        offset, scale = _per_score(encoding.offset, objective), _per_score(encoding.scale, objective)
+        scale, offset = _unit_of_scores(encoding, objective)
         return score if offset is None or scale is None else (score - offset) / scale
 
     def _made_objective(self, objective: Any, n_outputs: int | None, **found: Any) -> Objective:
@@ -559,6 +559,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     def _names_of_scores(self) -> list[str]:
         return [self.model_.output_name(i) for i in range(self.model_.n_outputs)]
 
+    def _names_of_predictions(self) -> list[str]:
+        return self._names_of_scores()
+
     @explains_strangers
     def predict_raw(
         self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
@@ -616,7 +619,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         if sparse:
             return self._sparse_prediction(X, iteration_range)
         predicted = self._prediction(self._raw(X, iteration_range, offset))
-        return self._in_output(predicted, self._names_of_scores(), X)
+        return self._in_output(predicted, self._names_of_predictions(), X)
 
     def _to_score(self, X: Any, y: Any, sample_weight: Any, offset: Any = None) -> tuple[Target, np.ndarray]:
         """y as training reads it, in its own unit, and what is predicted for X, (n_rows, n_outputs)."""
@@ -936,13 +939,17 @@ def _check_input_names(names: Any, n_features: int) -> None:
         raise ValueError(f"The metadata must name {n_features} features of X, or none.")
 
 
-def _per_score(per_output: np.ndarray | None, objective: Objective) -> np.ndarray | None:
-    """One number per output -> one per raw score (several quantiles of an output stand side by side)."""
-    return None if per_output is None else np.repeat(per_output, objective.outputs_per_target())
+def _unit_of_scores(
+    encoding: TargetEncoding, objective: Objective
+) -> tuple[np.ndarray, np.ndarray] | tuple[None, None]:
+    """Scale and offset of each raw score, where targets are learned in their own unit."""
+    if encoding.scale is None or encoding.offset is None:
+        return None, None
+    return objective.unit_of_scores(encoding.scale, encoding.offset)
 
 
 def _offset_reader(encoding: TargetEncoding, objective: Objective) -> OffsetReader:
-    return OffsetReader(encoding, objective.n_scores(encoding.n_outputs), objective.outputs_per_target())
+    return OffsetReader(encoding, objective.n_scores(encoding.n_outputs), objective.moved_by_offset)
 
 
 def _to_go_on_from(

@@ -51,6 +51,8 @@ FewTogether = Literal["pairwise", "no_interactions"]
 # mean overfits faster, and their interactions want every feature at a node.
 USUALLY = {"learning_rate": 0.1, "colsample_bynode": 0.5}
 OF_COUNTS = {"learning_rate": 0.05, "colsample_bynode": 1.0}
+# Where a spread is learned (docs/distributions.md): one that is too small costs far more than one too large.
+OF_DISTRIBUTIONS = {"learning_rate": 0.05, "colsample_bynode": 0.5}
 
 CurvatureKind = Literal["auto", "none", "shared", "diagonal", "full", "block"]
 
@@ -64,7 +66,8 @@ class BoostingParameters:
     total, with `init_model` the rounds to add."""
 
     learning_rate: float | None = parameter(default=None, within="(0, inf)", everyday=True)
-    """Factor of every leaf value (XGBoost: eta). None: 0.1; 0.05 for counts ("poisson")."""
+    """Factor of every leaf value (XGBoost: eta). None: 0.1; 0.05 for counts ("poisson") and where
+    distributions are learned ("normal")."""
 
     refresh: Literal["round", "tree", "layer"] = parameter(default="round")
     """When derivatives are computed anew: once a round; after every tree (with one tree per output, each then
@@ -383,8 +386,10 @@ class RegressorParameters(SharedParameters):
         default="squared_error", kw_only=False, everyday=True
     )
     """Loss to minimise. "squared_error", "absolute_error", "quantile", "huber", "poisson", "gamma",
-    "tweedie", "logistic" (y in [0, 1]), a name that XGBoost or LightGBM has for these, or a loss written with
-    JAX, or a function that returns `(gradient, curvature)`: see :class:`polyleaf.objectives.Custom`."""
+    "tweedie", "logistic" (y in [0, 1]); "normal", "lognormal", "student_t", "gamma_distribution" and
+    "negative_binomial", which learn a distribution (docs/distributions.md); a name that XGBoost or LightGBM
+    has for these, or a loss written with JAX, or a function that returns `(gradient, curvature)`: see
+    :class:`polyleaf.objectives.Custom`."""
 
     quantile_alpha: float | Sequence[float] | np.ndarray = parameter(default=Quantile.alpha, within="(0, 1)")
     """Levels for objective "quantile". Several make several outputs: for y with T columns and A levels,
