@@ -248,6 +248,35 @@ def test_offsets_are_columns_that_the_model_remembers(tmp_path, capsys):
     assert "must have shape (400,) or (400, 1)" in fails(capsys, "train", wide, *unlike)
 
 
+def test_intervals_and_sets_of_a_calibrated_model(folder, tmp_path, capsys):
+    for name in ("energy", "letter"):
+        model, test = tmp_path / name, folder / f"{name}_test.csv"
+        model.write_bytes((folder / f"{name}.polyleaf").read_bytes())
+        assert "calibrate" in fails(capsys, "predict", test, "-m", model, "--intervals")
+        polyleaf(
+            "calibrate", test, "-m", model, "--coverage", "0.8", *(["--joint"] if name == "energy" else [])
+        )
+        polyleaf("predict", test, "-m", model, "--intervals", "-o", tmp_path / f"{name}.csv")
+    table, truth = read_table(tmp_path / "energy.csv"), read_table(folder / "energy_test.csv")
+    targets = data.load("energy").output_names
+    assert table.names == (*targets, *(f"{target}_{end}" for target in targets for end in ("low", "high")))
+    inside = [
+        (table.column(f"{t}_low") <= truth.column(t)) & (truth.column(t) <= table.column(f"{t}_high"))
+        for t in targets
+    ]
+    assert 0.8 <= np.mean(np.all(inside, axis=0)) < 0.87  # of the rows it was calibrated on
+    sets, truth = read_table(tmp_path / "letter.csv"), read_table(folder / "letter_test.csv")
+    letters = np.array(truth.categories["letter"])[truth.column("letter").astype(int)]
+    held = [sets.column(f"set_{letter}")[i] for i, letter in enumerate(letters)]
+    assert 0.8 <= np.mean(held) < 0.9
+    assert "--joint is for" in fails(capsys, "calibrate", test, "-m", tmp_path / "letter", "--joint")
+    few = tmp_path / "few.csv"
+    few.write_text("".join((folder / "energy_test.csv").read_text().splitlines(keepends=True)[:6]))
+    assert "rows are too few for a coverage of 0.9" in fails(
+        capsys, "calibrate", few, "-m", tmp_path / "energy"
+    )
+
+
 def test_quantiles(folder, tmp_path, capsys):
     polyleaf(
         *("train", folder / "energy_train.csv", "-t", "*_load", "-m", tmp_path / "m", *FAST),

@@ -48,6 +48,9 @@ SHOWS = {
         and 0.25 < found["rate"] < 0.4
     ),
     "one_output_per_tree": lambda found: max(found.values()) < 3,
+    "prediction_sets": lambda found: (
+        abs(found["held"] - 0.95) < 0.015 and found["alone"] > 0.3 and abs(found["inside"] - 0.9) < 0.065
+    ),
     "quantiles": lambda found: 0.75 < found["inside"] < 0.85 and found["error"] < 0.25 * found["baseline"],
     "registered_objective": lambda found: found["too low at 0.9"] < found["too low at 0.5"] - 0.1,
     "searching": lambda found: max(found["best"], found["blend"]) < found["defaults"] - 0.05,
@@ -55,6 +58,9 @@ SHOWS = {
         found["accuracy"] > 0.9 and 20 * found["megabytes"] < found["dense megabytes"]
     ),
     "sparse_leaves": lambda found: found["four of each leaf's own"] > found["all classes"] > 0.85,
+    "thresholds": lambda found: (
+        min(found["chosen"], found["without labels"]) > found["one half"] and found["threshold"] < 0.45
+    ),
     "small_models": lambda found: (
         abs(found["rounded"] - found["accuracy"]) < 0.01 and found["accuracy"] > found["first"] + 0.3
     ),

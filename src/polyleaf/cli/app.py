@@ -1,4 +1,4 @@
-"""The command line: ``polyleaf train | predict | evaluate | explain | inspect | demo``, for a file.
+"""The command line: ``polyleaf train | predict | evaluate | calibrate | explain | inspect | demo``.
 
 Owns options and exit codes. Must not know formats (`readers`), the meaning of columns (`schema`), how answers
 are written (`answers`) and messages worded (`tell`), what becomes of files without columns (`label_commands`)
@@ -58,6 +58,10 @@ _EXAMPLES = {
         "polyleaf predict new.txt --format xmc --model m --top 5 --out best.csv",
     ),
     "evaluate": ("polyleaf evaluate test.csv --model m", "polyleaf evaluate test.csv --model m --json"),
+    "calibrate": (
+        "polyleaf calibrate held_out.csv --model m --coverage 0.95",
+        "polyleaf calibrate held_out.csv --model m --joint && polyleaf predict new.csv -m m --intervals",
+    ),
     "explain": (
         "polyleaf explain new.csv --model m --out contributions.parquet",
         "polyleaf explain new.csv --model m --background houses.csv --outputs price",
@@ -342,6 +346,9 @@ def predict(
     proba: Annotated[
         bool, typer.Option("--proba", help="Also the probability of each class or label.")
     ] = False,
+    intervals: Annotated[
+        bool, typer.Option("--intervals", help="Also the intervals, or sets of classes, of calibrate.")
+    ] = False,
     levels: Annotated[
         str | None,
         typer.Option(help="Also quantiles of predicted distributions: levels like 0.05,0.5,0.95."),
@@ -381,6 +388,8 @@ def predict(
     if proba:
         named = schema.targets if schema.task == "multilabel" else estimator.classes_
         columns |= columns_of([f"proba_{name}" for name in named], estimator.predict_proba(X))
+    if intervals:
+        columns |= _inside(estimator, schema, X)
     kept = kept_columns(table, choose_columns(table, keep, "--keep"), columns) if keep else {}
     write_answers(kept | columns, out, as_json)
     if out is not None:
@@ -443,6 +452,43 @@ def evaluate(
         weight=table.column(weighted[0]) if weighted else None,
     )
     write_scores(found[0], as_json, found[1])
+
+
+@app.command(epilog=_examples("calibrate"))
+def calibrate(
+    file: FileArgument,
+    model: ModelOption,
+    coverage: Annotated[float, typer.Option(help="Share of new rows that are to be inside.")] = 0.9,
+    joint: Annotated[
+        bool,
+        typer.Option("--joint", help="Intervals hold all targets of a row at once, not each for itself."),
+    ] = False,
+    weight: WeightOption = None,
+    threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
+    format: FormatOption = None,
+    no_header: NoHeaderOption = False,
+    sep: SepOption = None,
+    decimal: DecimalOption = ".",
+    encoding: EncodingOption = "utf-8",
+) -> None:
+    """Find how wide intervals, or how large sets of classes, must be, on rows that the model has not seen.
+
+    The model file keeps it, and predict --intervals writes them.
+    """
+    if label_commands.holds_labels(file, format):
+        raise ReadError(f"calibrate reads tables, not --format {label_commands.FORMAT}.")
+    estimator, schema = _load(model, threads)
+    if joint and schema.task != "regression":
+        raise ReadError(
+            "--joint is for the intervals of several numbers; a set has all labels of a row anyway."
+        )
+    table = read_table(file, format, _style(no_header, sep, decimal, encoding))
+    weighted = _weighted(table, weight)
+    X = _binned(schema, table, estimator, threads, schema.read_offset(table))
+    weights = table.column(weighted[0]) if weighted else None
+    jointly = {"joint": joint} if schema.task == "regression" else {}
+    estimator.calibrate(X, schema.read_targets(table), weights, coverage=coverage, **jointly)
+    _save(estimator, schema, model)
 
 
 @app.command(epilog=_examples("explain"))
@@ -809,6 +855,15 @@ def _binned(
     model = estimator.model_
     kept: dict[str, Any] = {"keep_features": model.reads_features, "n_jobs": threads}
     return Dataset(schema.read_features(table), reference=model.mapper, offset=offset, **kept)
+
+
+def _inside(estimator: Any, schema: Schema, X: Any) -> dict[str, np.ndarray]:
+    """The bounds of each target, or which classes or labels are in the set, as columns."""
+    if schema.task == "regression":
+        names = [f"{target}_{end}" for target in schema.targets for end in ("low", "high")]
+        return columns_of(names, estimator.predict_interval(X))
+    inside = schema.targets if schema.task == "multilabel" else estimator.classes_
+    return columns_of([f"set_{name}" for name in inside], estimator.predict_set(X).astype(np.int64))
 
 
 def _print_tree(tree: dict[str, Any]) -> None:

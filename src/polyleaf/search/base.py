@@ -22,6 +22,7 @@ from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.targets import Target
 from polyleaf.metrics import Metric
 from polyleaf.model.blend import blended
+from polyleaf.model.decisions import keep_thresholds, thresholds_of
 from polyleaf.search import results, tpe
 from polyleaf.search.candidates import Candidate
 from polyleaf.search.ensemble import Member, members_of
@@ -359,6 +360,7 @@ class Searches(_Base):
         ]
         blend = [{"weight": w, "parameters": p} for w, p in zip(weights, parameters, strict=True)]
         model = blended(models, weights, {**models[0].metadata, "blend": blend})
+        keep_thresholds(model, np.average([thresholds_of(m) for m in models], axis=0, weights=weights))
         self._take_results(race, last, winner, first.candidate, rounds)
         self._adopt(model, winner._encoding)
         self.best_score_ = last.sign * loss
