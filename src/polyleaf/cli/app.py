@@ -17,6 +17,7 @@ import numpy as np
 import typer
 
 from polyleaf import recipes
+from polyleaf.callbacks import TimeLimit
 from polyleaf.cli import label_commands
 from polyleaf.cli.answers import columns_of, kept_columns, write_answers
 from polyleaf.cli.tell import Teller, complain, count_of, in_own_terms, write_scores
@@ -34,6 +35,7 @@ _EXAMPLES = {
     "train": (
         "polyleaf train houses.csv --target price --model houses.polyleaf",
         "polyleaf train energy.csv -t heating,cooling --validation 0.2 --early-stopping 20 -m m",
+        "polyleaf train energy.csv -t heating,cooling -m m --rounds 5000 --time-limit 60",
         "polyleaf train emotions.arff -t last:6 -m m --rounds 300 --set subsample=0.8",
         "polyleaf train visits.parquet -t visits -m m --objective poisson --drop id,date",
         "polyleaf train energy.csv -t heating,cooling -m m --leaf linear --linear-fit full",
@@ -160,6 +162,9 @@ def train(
         ),
     ] = None,
     early_stopping: Annotated[int | None, _parameter("early_stopping_rounds", "--early-stopping")] = None,
+    time_limit: Annotated[
+        float | None, typer.Option("--time-limit", help="Seconds that the rounds may take, all together.")
+    ] = None,
     recipe: Annotated[
         str | None,
         typer.Option(
@@ -230,6 +235,7 @@ def train(
     params = {name: value for name, value in chosen.items() if value is not None}
     params |= {"random_state": seed, "verbose": int(sys.stderr.isatty() and not quiet)}
     params |= _parse_settings(settings or [])
+    params |= _time_limit(time_limit)
     tell, style = Teller(quiet), _style(no_header, sep, decimal, encoding)
     if label_commands.holds_labels(file, format):
         columns = {"target": target, "task": task, "drop": drop, "weight": weight, "categorical": categorical}
@@ -538,6 +544,14 @@ def _check_parameters(task: str, params: dict[str, Any]) -> Any:
         raise ReadError(f"--set: there is no parameter {unknown[0]!r}; there are {', '.join(sorted(known))}.")
     kind(**params)._validate_params()
     return kind
+
+
+def _time_limit(seconds: float | None) -> dict[str, Any]:
+    if seconds is None:
+        return {}
+    if not seconds > 0:
+        raise ReadError(f"--time-limit takes a number of seconds above 0, not {seconds:g}.")
+    return {"callbacks": [TimeLimit(seconds)]}
 
 
 def _refuse_columns(options: dict[str, Any]) -> None:
