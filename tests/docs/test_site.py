@@ -29,6 +29,7 @@ PAGES = {
     "polyleaf.inspect": "inspect",
     "polyleaf.metrics": "metrics",
     "polyleaf.metrics.ranking": "ranking",
+    "polyleaf.mlflow": "mlflow",
     "polyleaf.objectives": "objectives",
     "polyleaf.plotting": "plotting",
     "polyleaf.projections": "projections",
