@@ -104,7 +104,7 @@ def test_requirements_may_be_given(energy, tmp_path):
 
 
 def test_what_cannot_be_saved_is_refused(energy, tmp_path):
-    with pytest.raises(TypeError, match="fitted estimators .* not Model"):
+    with pytest.raises(TypeError, match=r"fitted estimators .* not Model"):
         save_model(energy[0].model_, tmp_path / "m")
     with pytest.raises(ValueError, match="not fitted"):
         log_model(PolyleafRegressor())
@@ -114,7 +114,7 @@ def test_what_cannot_be_saved_is_refused(energy, tmp_path):
 
 def test_a_model_of_another_flavour_is_refused(tmp_path):
     mlflow.models.Model(flavors={"sklearn": {}}).save(str(tmp_path / "MLmodel"))
-    with pytest.raises(ValueError, match="not saved by polyleaf.mlflow; it has the flavours sklearn"):
+    with pytest.raises(ValueError, match=r"not saved by polyleaf\.mlflow; it has the flavours sklearn"):
         load_model(str(tmp_path))
 
 

@@ -103,7 +103,7 @@ def log_model(model: Any, name: str = "model", **options: Any) -> Any:
     name : str
         Of the model.
     **options
-        Of :func:`save_model` and of `mlflow.models.Model.log` (`registered_model_name`, `params`, `tags`, ...).
+        Of :func:`save_model`, and of `mlflow.models.Model.log`: `registered_model_name`, `params`, `tags`.
 
     Returns
     -------
