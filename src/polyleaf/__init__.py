@@ -21,12 +21,15 @@ if TYPE_CHECKING:
         plotting,
         projections,
         recipes,
+        report,
         sketches,
     )
     from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor, load_model
     from polyleaf.inputs.binning import BinMapper
     from polyleaf.inputs.dataset import Dataset
+    from polyleaf.memory import memory_estimate
     from polyleaf.model import Model
+    from polyleaf.search import PolyleafClassifierCV, PolyleafRegressorCV
 
     __version__: str
 
@@ -35,8 +38,11 @@ _HOME = {
     "Dataset": "inputs.dataset",
     "Model": "model",
     "PolyleafClassifier": "estimators",
+    "PolyleafClassifierCV": "search",
     "PolyleafRegressor": "estimators",
+    "PolyleafRegressorCV": "search",
     "load_model": "estimators",
+    "memory_estimate": "memory",
 }
 _MODULES = (
     "callbacks",
@@ -49,6 +55,7 @@ _MODULES = (
     "plotting",
     "projections",
     "recipes",
+    "report",
     "sketches",
 )
 
@@ -57,18 +64,22 @@ __all__ = [
     "Dataset",
     "Model",
     "PolyleafClassifier",
+    "PolyleafClassifierCV",
     "PolyleafRegressor",
+    "PolyleafRegressorCV",
     "callbacks",
     "explain",
     "export",
     "files",
     "load_model",
+    "memory_estimate",
     "metrics",
     "mlflow",
     "objectives",
     "plotting",
     "projections",
     "recipes",
+    "report",
     "sketches",
 ]
 

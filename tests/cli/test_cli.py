@@ -10,7 +10,15 @@ import pytest
 from commands import fails, polyleaf
 from layers import bits
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor, __version__, data, load_model, recipes
+from polyleaf import (
+    PolyleafClassifier,
+    PolyleafClassifierCV,
+    PolyleafRegressor,
+    __version__,
+    data,
+    load_model,
+    recipes,
+)
 from polyleaf.files.readers import read_table
 
 FAST = ["--rounds", "20", "--learning-rate", "0.3"]
@@ -112,6 +120,7 @@ def test_a_time_limit_ends_the_training(folder, tmp_path, capsys):
     polyleaf(*train, "--time-limit", "1e-9")  # less than a round takes, of which there is always one
     assert load_model(tmp_path / "m").n_iter_ == 1
     assert "--time-limit takes a number of seconds above 0" in fails(capsys, *train, "--time-limit", "0")
+    assert "--search has its seconds already" in fails(capsys, *train, "--time-limit", "1", "--search", "1")
 
 
 def test_parquet_in_and_out(folder, tmp_path):
@@ -256,6 +265,9 @@ def test_errors_are_one_sentence(folder, tmp_path, capsys):
     assert "--target is needed" in fails(capsys, *train)
     assert "no column 'price'" in fails(capsys, *train, "-t", "price")
     assert "no parameter 'leafs'" in fails(capsys, *train, "-t", "*_load", "--set", "leafs=3")
+    assert "n_candidates is of a search: give --search" in fails(
+        capsys, *train, "-t", "*_load", "--set", "n_candidates=3"
+    )
     assert "NAME=VALUE" in fails(capsys, *train, "-t", "*_load", "--set", "leafs")
     assert "--early-stopping needs --validation" in fails(
         capsys, *train, "-t", "*_load", "--early-stopping", "3"
@@ -310,6 +322,27 @@ def test_recipes_and_settings_reach_the_estimator(folder, tmp_path, options, par
     given = {**parameters, "n_estimators": 3, "random_state": 0}
     expected = PolyleafClassifier(**given).fit(X, y)
     assert bits(estimator) == bits(expected)
+
+
+SEARCH = ["--search", "100000", "--set", "n_candidates=3", "-n", "12", "--threads", "1"]  # no clock ends it
+
+
+def test_a_search_trains_the_best_and_tells_what_it_tried(folder, tmp_path, capsys):
+    polyleaf("train", folder / "letter_train.csv", "-t", "letter", "-m", tmp_path / "m", *SEARCH)
+    said = capsys.readouterr().err
+    assert "3 candidates by mlogloss (less is better)" in said and "learning_rate=0.05" in said
+    letter = data.load("letter")
+    X, y = letter.X[letter.train[:1500]], letter.y[letter.train[:1500]]
+    again = PolyleafClassifierCV(n_candidates=3, n_estimators=12, n_jobs=1, random_state=0).fit(X, y)
+    trained = load_model(tmp_path / "m").model_
+    np.testing.assert_array_equal(trained.raw_predict(X), again.model_.raw_predict(X))
+
+
+def test_a_search_on_rows_that_are_held_out(folder, tmp_path, capsys):
+    held_out = "--validation", folder / "energy_test.csv"
+    polyleaf("train", folder / "energy_train.csv", "-t", "*_load", "-m", tmp_path / "m", *SEARCH, *held_out)
+    assert "3 candidates by relative_rmse" in capsys.readouterr().err
+    assert isinstance(load_model(tmp_path / "m"), PolyleafRegressor)
 
 
 def test_linear_leaves(folder, tmp_path, capsys):

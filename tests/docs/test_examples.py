@@ -22,6 +22,7 @@ README = readme_examples()
 
 # What each example shows, as a condition on what its main() returns.
 SHOWS = {
+    "batches": lambda found: found["same"] and found["share"] == 1 / 8,
     "cgb": lambda found: found["accuracy"] > 0.75,
     "custom_objective": lambda found: found["asymmetric"] < found["squared"] - 0.1,
     "early_stopping": lambda found: found["best"] + 20 < found["rounds"] + 1 <= 1000,

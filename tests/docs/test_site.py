@@ -34,6 +34,7 @@ PAGES = {
     "polyleaf.plotting": "plotting",
     "polyleaf.projections": "projections",
     "polyleaf.recipes": "recipes",
+    "polyleaf.report": "report",
     "polyleaf.sketches": "sketches",
 }
 

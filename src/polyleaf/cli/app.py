@@ -1,4 +1,4 @@
-"""The command line: ``polyleaf train | predict | evaluate | explain | inspect | demo``, for a file.
+"""The command line: ``polyleaf train | predict | evaluate | explain | report | inspect | demo``, for a file.
 
 Owns options and exit codes. Must not know formats (`readers`), the meaning of columns (`schema`), how answers
 are written (`answers`) and messages worded (`tell`), what becomes of files without columns (`label_commands`)
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,13 +22,18 @@ from polyleaf.callbacks import TimeLimit
 from polyleaf.cli import label_commands
 from polyleaf.cli.answers import columns_of, kept_columns, write_answers
 from polyleaf.cli.tell import Teller, complain, count_of, in_own_terms, write_scores
+from polyleaf.files.folders import Folder
 from polyleaf.files.opening import ReadError
 from polyleaf.files.readers import FORMATS, CsvStyle, read_table
-from polyleaf.files.schema import Schema, choose_columns
+from polyleaf.files.schema import Schema, choose_columns, guess_task
 from polyleaf.files.table import Table
 from polyleaf.inputs.holdout import held_out
 from polyleaf.settings.declaration import declarations
-from polyleaf.settings.parameters import ClassifierParameters, RegressorParameters
+from polyleaf.settings.parameters import (
+    ClassifierSearchParameters,
+    RegressorSearchParameters,
+    SearchParameters,
+)
 
 __all__ = ["app", "main", "run"]
 
@@ -36,8 +42,10 @@ _EXAMPLES = {
         "polyleaf train houses.csv --target price --model houses.polyleaf",
         "polyleaf train energy.csv -t heating,cooling --validation 0.2 --early-stopping 20 -m m",
         "polyleaf train energy.csv -t heating,cooling -m m --rounds 5000 --time-limit 60",
+        "polyleaf train energy.csv -t heating,cooling -m m --search 60",
         "polyleaf train emotions.arff -t last:6 -m m --rounds 300 --set subsample=0.8",
         "polyleaf train visits.parquet -t visits -m m --objective poisson --drop id,date",
+        "polyleaf train visits/ -t visits -m m --validation later.parquet",
         "polyleaf train energy.csv -t heating,cooling -m m --leaf linear --linear-fit full",
         "polyleaf train letters.csv -t letter -m m --recipe tfbt --rounds 50",
         "polyleaf train letters.csv -t letter -m m --depth 4 --set grow_policy=depthwise --set refresh=layer",
@@ -55,6 +63,7 @@ _EXAMPLES = {
         "polyleaf explain new.csv --model m --background houses.csv --outputs price",
         "polyleaf explain test.csv --model m --importance",
     ),
+    "report": ("polyleaf report test.csv --model m --out report.html",),
     "inspect": ("polyleaf inspect m", "polyleaf inspect m --tree 0", "polyleaf inspect m --json > m.json"),
     "demo": ("polyleaf demo", "polyleaf demo --quick --out /tmp/demo"),
 }
@@ -76,7 +85,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-_PARAMETERS = {p.name: p for kind in (RegressorParameters, ClassifierParameters) for p in declarations(kind)}
+_PARAMETERS = {
+    p.name: p for kind in (RegressorSearchParameters, ClassifierSearchParameters) for p in declarations(kind)
+}
 
 
 def _parameter(name: str, *flags: str) -> Any:
@@ -131,7 +142,14 @@ def _style(no_header: bool, sep: str | None, decimal: str, encoding: str) -> Csv
 
 @app.command(epilog=_examples("train"))
 def train(
-    file: FileArgument,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="The data: a file, - for standard input, or a folder of Parquet files, read a few rows at a "
+            f"time. {_FORMATS}",
+        ),
+    ],
     model: ModelOption,
     target: Annotated[
         str | None,
@@ -170,6 +188,14 @@ def train(
         typer.Option(
             help=f"Parameters of a method from the literature: {', '.join(sorted(recipes.__all__))}. "
             "Options given beside it count more."
+        ),
+    ] = None,
+    search: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds to look for the best parameters in, by folds of FILE's rows or on --validation. "
+            "Options given beside it are the same for all that is tried.",
+            min=0.001,
         ),
     ] = None,
     rounds: Annotated[int | None, _parameter("n_estimators", "--rounds", "-n")] = None,
@@ -231,11 +257,12 @@ def train(
         "objective": objective,
         "early_stopping_rounds": early_stopping,
         "n_jobs": threads,
+        "time_limit": search,
     }
     params = {name: value for name, value in chosen.items() if value is not None}
     params |= {"random_state": seed, "verbose": int(sys.stderr.isatty() and not quiet)}
     params |= _parse_settings(settings or [])
-    params |= _time_limit(time_limit)
+    params |= _time_limit(time_limit, search)
     tell, style = Teller(quiet), _style(no_header, sep, decimal, encoding)
     if label_commands.holds_labels(file, format):
         columns = {"target": target, "task": task, "drop": drop, "weight": weight, "categorical": categorical}
@@ -243,6 +270,8 @@ def train(
         _check_validation(validation, early_stopping)
         _check_writable(model)
         rows = label_commands.read_rows(file, label_names, threads)
+        if search is not None:
+            raise ReadError(f"--search is for tables, not for --format {label_commands.FORMAT}.")
         params = _recipe(recipe or "gbdt_sparse") | params
         _check_parameters("multilabel", params)
         labeller = label_commands.train_labels(rows, validation, params, seed, threads)
@@ -253,23 +282,33 @@ def train(
         return
     if label_names is not None:
         raise ReadError(f"--label-names is for --format {label_commands.FORMAT}; tables name their columns.")
-    table = read_table(file, format, style)
+    folder = Folder.open(file) if file.is_dir() else None
+    table = read_table(file, format, style) if folder is None else folder.outline
     targets = _targets(table, target)
     dropped = choose_columns(table, drop, "--drop") if drop else ()
     weighted = _weighted(table, weight)
     made_categorical = choose_columns(table, categorical, "--categorical") if categorical else ()
     texts = set(table.categories)
     table = table.with_categorical([name for name in made_categorical if name not in targets])
-    schema = Schema.of(table, targets, task, (*dropped, *weighted))
+    known = table if folder is None else folder.table((*targets, *weighted))
+    schema = Schema.of(table, targets, task or guess_task(known, targets), (*dropped, *weighted))
     schema.refuse_stray_text(table, made_categorical)
     params = _recipe(recipe) | params
     estimator = _check_parameters(schema.task, params)(**params)
-    _check_validation(validation, early_stopping)
-    training, watched = _split(table, validation, seed, format, style)
+    _check_validation(validation, early_stopping if search is None else None)
+    _refuse_fraction(folder, validation)
+    training, watched = _split(known, validation, seed, format, style)
     _check_writable(model)
-    _fit(estimator, schema, training, watched, training.column(weighted[0]) if weighted else None)
+    weights = training.column(weighted[0]) if weighted else None
+    if folder is None:
+        X = _learned_from(estimator, schema, training, weights)
+    else:
+        X = _learned_from_folder(estimator, schema, folder, weights, texts - set(made_categorical))
+    _fit(estimator, schema, X, training, watched, weights)
     _save(estimator, schema, model, leaf_dtype=leaf_dtype, statistics=statistics)
     tell.table(schema, task is None, training.n_rows, texts)
+    if search is not None:
+        tell.say(estimator.report())
     tell.learned(estimator, model)
 
 
@@ -415,6 +454,36 @@ def explain(
             Teller(False).remark(f"{count_of(rows.n_rows, 'explanation')} written to {out}")
 
 
+@app.command(epilog=_examples("report"))
+def report(
+    file: FileArgument,
+    model: ModelOption,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write, HTML.")] = Path("report.html"),
+    title: Annotated[str | None, typer.Option(help="Of the page; by default the name of the model.")] = None,
+    threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
+    format: FormatOption = None,
+    no_header: NoHeaderOption = False,
+    sep: SepOption = None,
+    decimal: DecimalOption = ".",
+    encoding: EncodingOption = "utf-8",
+    quiet: QuietOption = False,
+) -> None:
+    """Write a page about a model and how well it predicts a file whose targets are known."""
+    if label_commands.holds_labels(file, format):
+        raise ReadError(
+            f"report looks at every output of every row, too many for --format {label_commands.FORMAT}."
+        )
+    estimator, schema = _load(model, threads)
+    table = read_table(file, format, _style(no_header, sep, decimal, encoding))
+    y = schema.read_targets(table)
+    _check_writable(out)
+    page = estimator.report(
+        _binned(schema, table, estimator, threads), y, title=title or f"Report: {model.name}"
+    )
+    page.save(out)
+    Teller(quiet).remark(f"report of {count_of(table.n_rows, 'row')} written to {out}")
+
+
 @app.command(epilog=_examples("inspect"))
 def inspect(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model file.")],
@@ -536,19 +605,28 @@ def _recipe(name: str | None) -> dict[str, Any]:
 def _check_parameters(task: str, params: dict[str, Any]) -> Any:
     """The estimator's class, which has all these parameters and allows their values."""
     from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
+    from polyleaf.search import PolyleafClassifierCV, PolyleafRegressorCV
 
-    kind = PolyleafRegressor if task == "regression" else PolyleafClassifier
+    searches = "time_limit" in params
+    if task == "regression":
+        kind: Any = PolyleafRegressorCV if searches else PolyleafRegressor
+    else:
+        kind = PolyleafClassifierCV if searches else PolyleafClassifier
     known = [p.name for p in declarations(kind)]
     unknown = [name for name in params if name not in known]
     if unknown:
+        if unknown[0] in {p.name for p in declarations(SearchParameters)}:
+            raise ReadError(f"--set: {unknown[0]} is of a search: give --search SECONDS as well.")
         raise ReadError(f"--set: there is no parameter {unknown[0]!r}; there are {', '.join(sorted(known))}.")
     kind(**params)._validate_params()
     return kind
 
 
-def _time_limit(seconds: float | None) -> dict[str, Any]:
+def _time_limit(seconds: float | None, search: float | None) -> dict[str, Any]:
     if seconds is None:
         return {}
+    if search is not None:
+        raise ReadError("--time-limit is for one training: --search has its seconds already.")
     if not seconds > 0:
         raise ReadError(f"--time-limit takes a number of seconds above 0, not {seconds:g}.")
     return {"callbacks": [TimeLimit(seconds)]}
@@ -580,16 +658,60 @@ def _split(
     return table.rows(kept), table.rows(watched)
 
 
-def _fit(
-    estimator: Any, schema: Schema, training: Table, watched: Table | None, weights: np.ndarray | None
-) -> None:
-    """Train on one table, and watch another."""
+def _refuse_fraction(folder: Folder | None, validation: str | None) -> None:
+    """Rows of a folder are read in their order, so none can be drawn beforehand."""
+    if folder is not None and validation is not None and held_out(validation, 100, 0) is not None:
+        raise ReadError(
+            f"--validation {validation} holds rows of one file out; beside a folder, name a file of others."
+        )
+
+
+def _kept(estimator: Any, *, is_sparse: bool = False) -> dict[str, Any]:
+    tries_linear = isinstance(estimator, SearchParameters) and not is_sparse
+    return {"keep_features": estimator.leaf == "linear" or tries_linear, "n_jobs": estimator.n_jobs}
+
+
+def _learned_from(estimator: Any, schema: Schema, training: Table, weights: np.ndarray | None) -> Any:
+    """The features of a table, as a `Dataset`."""
     from polyleaf.inputs.dataset import Dataset
 
-    kept: dict[str, Any] = {"keep_features": estimator.leaf == "linear", "n_jobs": estimator.n_jobs}
-    X = Dataset(schema.read_features(training), sample_weight=weights, max_bins=estimator.max_bins, **kept)
+    X = schema.read_features(training)
+    kept = _kept(estimator, is_sparse=bool(X.sparse))
+    return Dataset(X, sample_weight=weights, max_bins=estimator.max_bins, **kept)
+
+
+def _learned_from_folder(
+    estimator: Any, schema: Schema, folder: Folder, weights: np.ndarray | None, texts: set[str]
+) -> Any:
+    """The same of a folder, of which a few rows are held at a time."""
+    from polyleaf.inputs.dataset import Dataset
+
+    def batches() -> Iterator[Any]:
+        first = 0
+        for part in folder.parts(schema.features):
+            X = schema.read_features(part)
+            X.texts.extend(c.feature for c in X.categories if schema.features[c.feature] in texts)
+            last = first + part.n_rows
+            yield X, None, None if weights is None else weights[first:last]
+            first = last
+
+    return Dataset.from_batches(batches, max_bins=estimator.max_bins, **_kept(estimator))
+
+
+def _fit(
+    estimator: Any,
+    schema: Schema,
+    X: Any,
+    training: Table,
+    watched: Table | None,
+    weights: np.ndarray | None,
+) -> None:
+    """Train on a data set, whose targets a table holds, and watch another table."""
+    from polyleaf.inputs.dataset import Dataset
+
     eval_set = None
     if watched is not None:
+        kept = {"keep_features": X.features is not None, "n_jobs": estimator.n_jobs}
         X_watched = Dataset(schema.read_features(watched), reference=X, **kept)
         eval_set = [(X_watched, schema.read_targets(watched))]
     estimator.fit(X, schema.read_targets(training), sample_weight=weights, eval_set=eval_set)

@@ -21,7 +21,7 @@ from polyleaf.inputs.targets import FEW_CLASSES
 from polyleaf.inputs.text import first_stray_text
 from polyleaf.metrics.task_scores import TASKS
 
-__all__ = ["Schema", "choose_columns"]
+__all__ = ["Schema", "choose_columns", "guess_task"]
 
 MOST_CLASSES_GUESSED = 20
 """A single column of whole numbers with at most this many different ones is taken for class labels."""

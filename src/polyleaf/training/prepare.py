@@ -28,7 +28,15 @@ from polyleaf.projections import Projection, Projector
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.training.eval_sets import EvalSet
 
-__all__ = ["FeatureReader", "Given", "Seeds", "evaluation_data", "prepare", "take_feature_names"]
+__all__ = [
+    "FeatureReader",
+    "Given",
+    "Seeds",
+    "check_rows",
+    "evaluation_data",
+    "prepare",
+    "take_feature_names",
+]
 
 
 class Seeds(NamedTuple):
@@ -187,6 +195,20 @@ def _hold_out(
 ) -> tuple[Any, Target, list[Given]]:
     """Set `validation_fraction` of the rows aside: (X, target, the rows set aside, if any)."""
     _, X, y, weight = given
+    n_rows = check_rows(p, X, target)
+    if p.validation_fraction is None:
+        return X, target, []
+    if isinstance(X, Dataset):
+        raise ValueError("validation_fraction cannot split a Dataset: pass validation data as eval_set.")
+    train, aside = drawn_by_class(n_rows, p.validation_fraction, seed, target.class_of_row())
+    weight = None if np.ndim(weight) == 0 else np.asarray(weight)[aside]
+    held_y = _safe_indexing(y.tocsr() if hasattr(y, "tocsr") else y, aside)
+    held_out = Given("validation", _safe_indexing(X, aside), held_y, weight)
+    return _safe_indexing(X, train), target.take(train), [held_out]
+
+
+def check_rows(p: SharedParameters, X: Any, target: Target) -> int:
+    """The number of rows, where X and y have as many, and more than one."""
     n_rows = _n_rows(X)
     if target.n_rows != n_rows:
         raise ValueError(
@@ -198,15 +220,7 @@ def _hold_out(
             "Found array with 1 sample(s) (n_samples=1) while a minimum of 2 is required by "
             f"{type(p).__name__}."
         )
-    if p.validation_fraction is None:
-        return X, target, []
-    if isinstance(X, Dataset):
-        raise ValueError("validation_fraction cannot split a Dataset: pass validation data as eval_set.")
-    train, aside = drawn_by_class(n_rows, p.validation_fraction, seed, target.class_of_row())
-    weight = None if np.ndim(weight) == 0 else np.asarray(weight)[aside]
-    held_y = _safe_indexing(y.tocsr() if hasattr(y, "tocsr") else y, aside)
-    held_out = Given("validation", _safe_indexing(X, aside), held_y, weight)
-    return _safe_indexing(X, train), target.take(train), [held_out]
+    return n_rows
 
 
 def _n_rows(X: Any) -> int:
