@@ -14,6 +14,8 @@ from . import (
     cases,
     categories,
     compare,
+    conformal,
+    deciding,
     defaults,
     explaining,
     frames,
@@ -21,9 +23,11 @@ from . import (
     kernels,
     papers,
     peers,
+    portfolio,
     report,
     results,
     scales,
+    search,
 )
 from .frame import runner, tables
 from .frame.context import Context
@@ -37,6 +41,10 @@ STUDIES = {
     "defaults": defaults.PAPER,
     "scales": scales.PAPER,
     "intervals": intervals.PAPER,
+    "portfolio": portfolio.PAPER,
+    "conformal": conformal.PAPER,
+    "deciding": deciding.PAPER,
+    "search": search.PAPER,
 }
 
 

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from polyleaf.inputs.dataset import Dataset
     from polyleaf.memory import memory_estimate
     from polyleaf.model import Model
-    from polyleaf.search import PolyleafClassifierCV, PolyleafRegressorCV
+    from polyleaf.search.classifier import PolyleafClassifierCV
+    from polyleaf.search.regressor import PolyleafRegressorCV
 
     __version__: str
 
@@ -38,9 +39,9 @@ _HOME = {
     "Dataset": "inputs.dataset",
     "Model": "model",
     "PolyleafClassifier": "estimators",
-    "PolyleafClassifierCV": "search",
+    "PolyleafClassifierCV": "search.classifier",
     "PolyleafRegressor": "estimators",
-    "PolyleafRegressorCV": "search",
+    "PolyleafRegressorCV": "search.regressor",
     "load_model": "estimators",
     "memory_estimate": "memory",
 }

@@ -227,6 +227,35 @@ def test_validation_and_early_stopping(folder, tmp_path):
         assert load_model(tmp_path / model).best_iteration_ < 1999
 
 
+def test_offsets_are_columns_that_the_model_remembers(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    exposure = rng.uniform(0.1, 2.0, 400).round(3)
+    x = rng.normal(size=400).round(3)
+    names = ["x", "log_exposure", "claims"]
+    columns = x, np.log(exposure).round(4), rng.poisson(exposure * np.exp(x))
+    train = write_csv(tmp_path / "train.csv", names, columns)
+    options = ["-t", "claims", "--task", "regression", "--objective", "poisson", "--offset", "log_exposure"]
+    polyleaf("train", train, *options, "-m", tmp_path / "m", "--validation", "0.2", *FAST)
+    model = load_model(tmp_path / "m")
+    assert model.n_features_in_ == 1
+    polyleaf("predict", train, "-m", tmp_path / "m", "-o", tmp_path / "p.csv")
+    expected = model.predict(columns[0][:, None], offset=columns[1])
+    np.testing.assert_allclose(read_table(tmp_path / "p.csv").column("claims"), expected)
+    capsys.readouterr()
+    polyleaf("evaluate", train, "-m", tmp_path / "m", "--json")
+    error = json.loads(capsys.readouterr().out)["RMSE"]
+    assert error == pytest.approx(np.sqrt(np.mean((expected - columns[2]) ** 2)))
+
+    without = write_csv(tmp_path / "without.csv", ["x"], [x])
+    assert "has no column 'log_exposure'" in fails(capsys, "predict", without, "-m", tmp_path / "m")
+    gap = write_csv(tmp_path / "gap.csv", ["x", "log_exposure"], [x, ["", *columns[1][1:].astype(str)]])
+    assert "'log_exposure' has no offset in row 1" in fails(capsys, "predict", gap, "-m", tmp_path / "m")
+    polyleaf("explain", without, "-m", tmp_path / "m", "-o", tmp_path / "c.csv")
+    wide = write_csv(tmp_path / "wide.csv", ["z", *names], [x, *columns])
+    unlike = [*options[:-1], "x,log_exposure", "-m", tmp_path / "m"]
+    assert "must have shape (400,) or (400, 1)" in fails(capsys, "train", wide, *unlike)
+
+
 def test_quantiles(folder, tmp_path, capsys):
     polyleaf(
         *("train", folder / "energy_train.csv", "-t", "*_load", "-m", tmp_path / "m", *FAST),

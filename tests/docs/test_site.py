@@ -35,6 +35,7 @@ PAGES = {
     "polyleaf.projections": "projections",
     "polyleaf.recipes": "recipes",
     "polyleaf.report": "report",
+    "polyleaf.search": "search",
     "polyleaf.sketches": "sketches",
 }
 

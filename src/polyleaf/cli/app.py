@@ -45,6 +45,7 @@ _EXAMPLES = {
         "polyleaf train energy.csv -t heating,cooling -m m --search 60",
         "polyleaf train emotions.arff -t last:6 -m m --rounds 300 --set subsample=0.8",
         "polyleaf train visits.parquet -t visits -m m --objective poisson --drop id,date",
+        "polyleaf train claims.csv -t claims -m m --objective poisson --offset log_exposure",
         "polyleaf train visits/ -t visits -m m --validation later.parquet",
         "polyleaf train energy.csv -t heating,cooling -m m --leaf linear --linear-fit full",
         "polyleaf train letters.csv -t letter -m m --recipe tfbt --rounds 50",
@@ -129,6 +130,22 @@ SepOption = Annotated[
 ]
 DecimalOption = Annotated[str, typer.Option("--decimal", help="CSV: the decimal point of numbers, . or ,")]
 EncodingOption = Annotated[str, typer.Option("--encoding", help="CSV: the encoding of the text.")]
+WeightOption = Annotated[str | None, typer.Option("--weight", help="Column with the weight of each row.")]
+OffsetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--offset",
+        help="Column with the raw score that each row starts from (of counts: the logarithm of the "
+        "exposure), or a column for each output. Files to predict need them too.",
+    ),
+]
+LeafDtypeOption = Annotated[
+    str,
+    typer.Option(
+        "--leaf-dtype",
+        help="How the file holds leaf values: float32, or smaller and rounded as float16 or int8.",
+    ),
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
 
 
@@ -169,7 +186,8 @@ def train(
         ),
     ] = None,
     drop: Annotated[str | None, typer.Option(help="Columns to leave out, written as for --target.")] = None,
-    weight: Annotated[str | None, typer.Option(help="Column with the weight of each row.")] = None,
+    weight: WeightOption = None,
+    offset: OffsetOption = None,
     categorical: Annotated[
         str | None, typer.Option(help="Number columns to treat as categories. Text columns always are.")
     ] = None,
@@ -213,18 +231,20 @@ def train(
     threads: Annotated[
         int | None, typer.Option("--threads", "-j", help="Threads; the result is the same.")
     ] = None,
-    leaf_dtype: Annotated[
-        str,
-        typer.Option(
-            help="How the file holds leaf values: float32, or smaller and rounded as float16 or int8.",
-        ),
-    ] = "float32",
+    leaf_dtype: LeafDtypeOption = "float32",
     statistics: Annotated[
         bool,
         typer.Option(
             help="Keep gains, row counts and curvatures of nodes in the file; importances need them."
         ),
     ] = True,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder on a disk for a byte for each cell of FILE, where FILE is a folder and even these "
+            "do not fit in memory."
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -265,8 +285,8 @@ def train(
     params |= _time_limit(time_limit, search)
     tell, style = Teller(quiet), _style(no_header, sep, decimal, encoding)
     if label_commands.holds_labels(file, format):
-        columns = {"target": target, "task": task, "drop": drop, "weight": weight, "categorical": categorical}
-        _refuse_columns(columns)
+        columns = {"target": target, "task": task, "drop": drop, "weight": weight, "offset": offset}
+        _refuse_columns(columns | {"categorical": categorical})
         _check_validation(validation, early_stopping)
         _check_writable(model)
         rows = label_commands.read_rows(file, label_names, threads)
@@ -283,15 +303,18 @@ def train(
     if label_names is not None:
         raise ReadError(f"--label-names is for --format {label_commands.FORMAT}; tables name their columns.")
     folder = Folder.open(file) if file.is_dir() else None
+    if cache is not None and folder is None:
+        raise ReadError("--cache is for a folder of Parquet files; one file is read as a whole.")
     table = read_table(file, format, style) if folder is None else folder.outline
     targets = _targets(table, target)
     dropped = choose_columns(table, drop, "--drop") if drop else ()
     weighted = _weighted(table, weight)
+    offsets = choose_columns(table, offset, "--offset") if offset else ()
     made_categorical = choose_columns(table, categorical, "--categorical") if categorical else ()
     texts = set(table.categories)
     table = table.with_categorical([name for name in made_categorical if name not in targets])
-    known = table if folder is None else folder.table((*targets, *weighted))
-    schema = Schema.of(table, targets, task or guess_task(known, targets), (*dropped, *weighted))
+    known = table if folder is None else folder.table((*targets, *weighted, *offsets))
+    schema = Schema.of(table, targets, task or guess_task(known, targets), (*dropped, *weighted), offsets)
     schema.refuse_stray_text(table, made_categorical)
     params = _recipe(recipe) | params
     estimator = _check_parameters(schema.task, params)(**params)
@@ -303,7 +326,7 @@ def train(
     if folder is None:
         X = _learned_from(estimator, schema, training, weights)
     else:
-        X = _learned_from_folder(estimator, schema, folder, weights, texts - set(made_categorical))
+        X = _learned_from_folder(estimator, schema, folder, weights, texts - set(made_categorical), cache)
     _fit(estimator, schema, X, training, watched, weights)
     _save(estimator, schema, model, leaf_dtype=leaf_dtype, statistics=statistics)
     tell.table(schema, task is None, training.n_rows, texts)
@@ -351,7 +374,7 @@ def predict(
     if proba and not hasattr(estimator, "predict_proba"):
         raise ReadError("--proba: this model gives no probabilities.")
     table = read_table(file, format, _style(no_header, sep, decimal, encoding))
-    X = _binned(schema, table, estimator, threads)
+    X = _binned(schema, table, estimator, threads, schema.read_offset(table))
     levels = [f"_q{level:g}" for level in estimator.model_.objective.levels]
     names = [f"{target}{level}" for target in schema.targets for level in levels or [""]]
     columns = columns_of(names, estimator.predict(X))
@@ -368,7 +391,7 @@ def predict(
 def evaluate(
     file: FileArgument,
     model: ModelOption,
-    weight: Annotated[str | None, typer.Option(help="Column with the weight of each row.")] = None,
+    weight: WeightOption = None,
     as_json: Annotated[
         bool, typer.Option("--json", help='Print JSON; of several targets each is under "targets".')
     ] = False,
@@ -388,7 +411,7 @@ def evaluate(
     estimator, schema = _load(model, threads)
     table = read_table(file, format, _style(no_header, sep, decimal, encoding))
     y, weighted = schema.read_targets(table), _weighted(table, weight)
-    X = _binned(schema, table, estimator, threads)
+    X = _binned(schema, table, estimator, threads, schema.read_offset(table))
     found = of_targets(
         schema.task,
         schema.targets,
@@ -605,7 +628,8 @@ def _recipe(name: str | None) -> dict[str, Any]:
 def _check_parameters(task: str, params: dict[str, Any]) -> Any:
     """The estimator's class, which has all these parameters and allows their values."""
     from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
-    from polyleaf.search import PolyleafClassifierCV, PolyleafRegressorCV
+    from polyleaf.search.classifier import PolyleafClassifierCV
+    from polyleaf.search.regressor import PolyleafRegressorCV
 
     searches = "time_limit" in params
     if task == "regression":
@@ -681,7 +705,12 @@ def _learned_from(estimator: Any, schema: Schema, training: Table, weights: np.n
 
 
 def _learned_from_folder(
-    estimator: Any, schema: Schema, folder: Folder, weights: np.ndarray | None, texts: set[str]
+    estimator: Any,
+    schema: Schema,
+    folder: Folder,
+    weights: np.ndarray | None,
+    texts: set[str],
+    cache: Path | None,
 ) -> Any:
     """The same of a folder, of which a few rows are held at a time."""
     from polyleaf.inputs.dataset import Dataset
@@ -695,7 +724,8 @@ def _learned_from_folder(
             yield X, None, None if weights is None else weights[first:last]
             first = last
 
-    return Dataset.from_batches(batches, max_bins=estimator.max_bins, **_kept(estimator))
+    kept = _kept(estimator)
+    return Dataset.from_batches(batches, max_bins=estimator.max_bins, cache_dir=cache, **kept)
 
 
 def _fit(
@@ -709,12 +739,14 @@ def _fit(
     """Train on a data set, whose targets a table holds, and watch another table."""
     from polyleaf.inputs.dataset import Dataset
 
-    eval_set = None
+    offset, eval_set, eval_offset = schema.read_offset(training), None, None
     if watched is not None:
         kept = {"keep_features": X.features is not None, "n_jobs": estimator.n_jobs}
         X_watched = Dataset(schema.read_features(watched), reference=X, **kept)
+        eval_offset = None if offset is None else [schema.read_offset(watched)]
         eval_set = [(X_watched, schema.read_targets(watched))]
-    estimator.fit(X, schema.read_targets(training), sample_weight=weights, eval_set=eval_set)
+    y, about = schema.read_targets(training), {"eval_set": eval_set, "eval_offset": eval_offset}
+    estimator.fit(X, y, sample_weight=weights, offset=offset, **about)
 
 
 def _weighted(table: Table, weight: str | None) -> tuple[str, ...]:
@@ -788,13 +820,15 @@ def _load_labeller(path: Path, file: Path, threads: int | None) -> tuple[Any, An
     return estimator.set_params(n_jobs=threads), rows
 
 
-def _binned(schema: Schema, table: Table, estimator: Any, threads: int | None) -> Any:
+def _binned(
+    schema: Schema, table: Table, estimator: Any, threads: int | None, offset: np.ndarray | None = None
+) -> Any:
     """The features of a table as the model saw those it learned from: a `Dataset`."""
     from polyleaf.inputs.dataset import Dataset
 
     model = estimator.model_
     kept: dict[str, Any] = {"keep_features": model.reads_features, "n_jobs": threads}
-    return Dataset(schema.read_features(table), reference=model.mapper, **kept)
+    return Dataset(schema.read_features(table), reference=model.mapper, offset=offset, **kept)
 
 
 def _print_tree(tree: dict[str, Any]) -> None:

@@ -8,17 +8,23 @@ from types import MethodType
 from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
+import scipy.sparse
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.estimators.base import PolyleafEstimator, document
-from polyleaf.inputs.targets import Target, TargetEncoding, encode_classification
+from polyleaf.estimators.thresholds import Decides
+from polyleaf.inputs.targets import Target, TargetEncoding, encode_classification, no_for_each_yes
 from polyleaf.metrics.estimator_scores import subset_accuracy
 from polyleaf.model import Model
+from polyleaf.model.decisions import thresholds_of
 from polyleaf.objectives import Custom, Objective, automatic_name, objective_class
 from polyleaf.settings.declaration import constraints
 from polyleaf.settings.habits import explains_strangers
 from polyleaf.settings.parameters import ClassifierParameters
+from polyleaf.training.out_of_fold import Training
+from polyleaf.training.prepare import Given, Prepared
 
 __all__ = ["PolyleafClassifier"]
 
@@ -64,7 +70,7 @@ _where_there_are_probabilities: Callable[[_Method], _Method] = cast(Any, _WhereT
 
 
 @document
-class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameters):
+class PolyleafClassifier(ClassifierMixin, Decides, PolyleafEstimator, ClassifierParameters):
     """Gradient boosted trees for two classes, many classes, or many labels.
 
     {parameters}
@@ -73,6 +79,8 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
     ----------
     classes_ : ndarray
         Sorted labels; `arange(n_labels)` for multi-label.
+    thresholds_ : ndarray of shape (n_labels,), or (1,) for two classes
+        Probabilities above which `predict` says yes.
     {attributes}
 
     Examples
@@ -112,8 +120,13 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
         )
         return target
 
-    def _make_objective(self, encoding: TargetEncoding, sparse: bool) -> Objective:
-        chosen = automatic_name(encoding.kind, sparse) if self.objective == "auto" else self.objective
+    def _make_objective(self, target: Target, start: Model | None) -> Objective:
+        encoding = target.encoding
+        chosen = (
+            automatic_name(encoding.kind, scipy.sparse.issparse(target.values))
+            if self.objective == "auto"
+            else self.objective
+        )
         cls = objective_class(chosen)
         if not {"labels", "classes"} & set(cls.target_kinds):
             raise ValueError(f"objective={cls.name!r} is for numbers: use PolyleafRegressor.")
@@ -129,7 +142,9 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
                 "scale_pos_weight is for the logistic objective with two classes or with labels: "
                 "use class_weight."
             )
-        objective = self._made_objective(chosen, encoding.n_outputs)
+        objective = self._made_objective(
+            chosen, encoding.n_outputs, **self._weight_of_positives(target, start)
+        )
         n_scores, wanted = objective.n_scores(encoding.n_outputs), encoding.n_outputs
         if n_scores != wanted:
             raise ValueError(
@@ -137,7 +152,26 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
                 f"{'for two classes' if encoding.kind == 'binary' else 'one for each class or label'}. Leave "
                 "their number out; for an encoding of your own train PolyleafRegressor on the encoded labels."
             )
+        self._check_threshold(encoding, objective)
         return objective
+
+    @classmethod
+    def _check_agreement(cls, model: Model, encoding: TargetEncoding) -> None:
+        super()._check_agreement(model, encoding)
+        thresholds_of(model)
+
+    def _weight_of_positives(self, target: Target, start: Model | None) -> dict[str, Any]:
+        """`scale_pos_weight` as numbers, where it is a word."""
+        if not isinstance(self.scale_pos_weight, str):
+            return {}
+        if start is not None:  # as it was found in the rows of the first training
+            return {"scale_pos_weight": getattr(start.objective, "scale_pos_weight", None)}
+        found = no_for_each_yes(target.values, target.weight)
+        return {"scale_pos_weight": np.sqrt(found) if self.scale_pos_weight == "sqrt" else found}
+
+    def _after_training(self, training: Training, ready: Prepared, given: Given) -> None:
+        super()._after_training(training, ready, given)
+        self._decide(training, ready.eval_sets[-1] if ready.eval_sets else None, given.y, given.weight)
 
     def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str] | None:
         if encoding.kind == "multiclass" and encoding.classes is not None:
@@ -146,13 +180,16 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
 
     def _prediction(self, raw: np.ndarray) -> np.ndarray:
         if self._encoding.kind == "multilabel":
-            return (raw > 0).astype(np.int64)
-        ids = raw.argmax(axis=1) if raw.shape[1] > 1 else (raw[:, 0] > 0).astype(np.intp)
+            return self._says_yes(raw).astype(np.int64)
+        ids = raw.argmax(axis=1) if raw.shape[1] > 1 else self._says_yes(raw)[:, 0].astype(np.intp)
         return self.classes_[ids]
 
     @explains_strangers
-    def decision_function(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:
-        """Raw scores: a row belongs to the class of the largest, a label holds where its score is above 0.
+    def decision_function(
+        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
+    ) -> np.ndarray:
+        """Raw scores: a row belongs to the class of the largest, a label holds where its score is above 0
+        (or what its threshold is as a score).
 
         Returns
         -------
@@ -160,7 +197,7 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
             For two classes the score of the second: above 0 where it is the likelier. (Of an objective that
             scores both, how much higher it is.)
         """
-        found = self._decision(self._raw(X, iteration_range))
+        found = self._decision(self._raw(X, iteration_range, offset))
         return found if found.ndim == 1 else self._in_output(found, self._names_of_scores(), X)
 
     def _decision(self, raw: np.ndarray) -> np.ndarray:
@@ -174,7 +211,9 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
 
     @_where_there_are_probabilities
     @explains_strangers
-    def predict_proba(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:
+    def predict_proba(
+        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
+    ) -> np.ndarray:
         """Probabilities.
 
         Returns
@@ -184,7 +223,7 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
             each label holds.
         """
         return self._in_output(
-            self._probabilities(self._raw(X, iteration_range)), self._names_of_classes(), X
+            self._probabilities(self._raw(X, iteration_range, offset)), self._names_of_classes(), X
         )
 
     def _names_of_classes(self) -> list[str]:
@@ -193,18 +232,20 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
         return [str(label) for label in self.classes_.tolist()]
 
     @_where_there_are_probabilities
-    def predict_log_proba(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:
+    def predict_log_proba(
+        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
+    ) -> np.ndarray:
         """Natural logarithms of `predict_proba`, in its shape; -inf where a probability is 0."""
         with np.errstate(divide="ignore"):
-            logarithms = np.log(self._probabilities(self._raw(X, iteration_range)))
+            logarithms = np.log(self._probabilities(self._raw(X, iteration_range, offset)))
         return self._in_output(logarithms, self._names_of_classes(), X)
 
     @_where_there_are_probabilities
     def staged_predict_proba(
-        self, X: Any, *, iteration_range: tuple[int, int] | None = None
+        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
     ) -> Iterator[np.ndarray]:
         """Yield what `predict_proba` gives after each round of `iteration_range`."""
-        return map(self._probabilities, self._staged_raw(X, iteration_range))
+        return map(self._probabilities, self._staged_raw(X, iteration_range, offset))
 
     def _probabilities(self, raw: np.ndarray) -> np.ndarray:
         p = self.model_.objective.transform(raw)
@@ -215,7 +256,7 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
             return np.divide(p, total, out=np.full_like(p, 1.0 / p.shape[1]), where=total > 0)
         return p
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
         """Accuracy; multi-label: the share of rows that are right in every label that is known.
 
         Parameters
@@ -225,6 +266,8 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
             Of labels, with `missing_targets="ignore"`, NaN is a label that does not count.
         sample_weight : array-like of shape (n_rows,), or (n_rows, n_labels) for multi-label, optional
             A row weighs what its known labels do on average.
+        offset : optional
+            As in `predict`.
 
         Returns
         -------
@@ -232,8 +275,8 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
         """
         check_is_fitted(self)
         if self._encoding.kind != "multilabel":
-            return super().score(X, y, sample_weight)
-        target, predicted = self._to_score(X, y, sample_weight)
+            return float(accuracy_score(y, self.predict(X, offset=offset), sample_weight=sample_weight))
+        target, predicted = self._to_score(X, y, sample_weight, offset)
         return subset_accuracy(target.values, predicted, target.weight)
 
     def __sklearn_tags__(self) -> Any:

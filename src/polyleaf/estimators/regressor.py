@@ -64,7 +64,7 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
         matters = one_tree and objective_class(self.objective).has_unit
         return matters and "auto" if self.normalize_targets == "auto" else self.normalize_targets
 
-    def _make_objective(self, encoding: TargetEncoding, sparse: bool) -> Objective:
+    def _make_objective(self, target: Target, start: Model | None) -> Objective:
         if "values" not in objective_class(self.objective).target_kinds:
             name = objective_class(self.objective).name
             raise ValueError(f"objective={name!r} is for classes: use PolyleafClassifier.")
@@ -89,7 +89,7 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
         prediction = self.model_.objective.transform(raw)
         return prediction[:, 0] if self._encoding.one_dimensional and prediction.shape[1] == 1 else prediction
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
         """Coefficient of determination R2, the mean over outputs.
 
         With several quantiles per output: the share of the pinball loss explained (D2), the mean over levels.
@@ -100,12 +100,14 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
         y : array-like of shape (n_rows,) or (n_rows, n_outputs)
             With `missing_targets="ignore"` NaN is a value that does not count.
         sample_weight : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
+        offset : optional
+            As in `predict`.
 
         Returns
         -------
         float
         """
-        target, predicted = self._to_score(X, y, sample_weight)
+        target, predicted = self._to_score(X, y, sample_weight, offset)
         levels = self.model_.objective.levels
         if len(levels) < 2:
             return r2_of_outputs(target.values, predicted, target.weight)

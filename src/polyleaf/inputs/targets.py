@@ -29,7 +29,15 @@ from polyleaf.inputs.objects import first_that_is_no_number, is_missing, nulls_a
 from polyleaf.inputs.sound import sound
 from polyleaf.inputs.units import Normalize, unit_of
 
-__all__ = ["Target", "TargetEncoding", "encode_classification", "encode_regression", "encode_sparse"]
+__all__ = [
+    "Target",
+    "TargetEncoding",
+    "as_numpy",
+    "encode_classification",
+    "encode_regression",
+    "encode_sparse",
+    "no_for_each_yes",
+]
 
 Kind = Literal["regression", "binary", "multiclass", "multilabel"]
 
@@ -98,7 +106,13 @@ class TargetEncoding:
         """Refuse columns of a further y, and of weights, that are not those of the training y, in order."""
         if not self.one_dimensional:
             _check_same_names(_names_given(y), self.output_names, name)
-            _check_names_of_weights(sample_weight, self.output_names, name)
+            _check_names_beside(sample_weight, self.output_names, f"sample_weight of {name}")
+
+    def check_names_of_offset(self, offset: Any, name: str) -> None:
+        """Refuse columns of offsets that are those of y, or the classes, in another order."""
+        is_classes = self.kind == "multiclass" and self.classes is not None
+        known = tuple(map(str, self.classes.tolist())) if is_classes else self.output_names  # type: ignore[union-attr]
+        _check_names_beside(offset, known, name)
 
     @property
     def _weight_columns(self) -> int:
@@ -240,6 +254,12 @@ class Target:
         """The target of some rows."""
         return Target(self.values[rows], None if self.weight is None else self.weight[rows], self.encoding)
 
+    def less(self, offset: np.ndarray) -> Target:
+        """What is left to learn of numbers of which `offset` (n_rows, n_outputs), in the unit of y, is known;
+        float64."""
+        scale = 1.0 if self.encoding.scale is None else self.encoding.scale
+        return Target(self.values - offset / scale, self.weight, self.encoding)
+
     def class_of_row(self) -> np.ndarray | None:
         """A number for the class of each row; None where rows have no class, or several labels."""
         if self.encoding.kind == "binary":
@@ -287,7 +307,7 @@ def encode_regression(
     names = None if one_dimensional else _column_names(y)
     columns = values[:, None] if values.ndim == 1 else values
     weight = _check_weight(sample_weight, len(values), 0 if one_dimensional else columns.shape[1], "y")
-    _check_names_of_weights(sample_weight, names, "y")
+    _check_names_beside(sample_weight, names, "sample_weight of y")
     _check_every_output_has_weight(columns, weight, names)
     offset, scale = unit_of(columns, weight, normalize)
     encoding = TargetEncoding(
@@ -394,7 +414,7 @@ def encode_sparse(
     ValueError
         Where y or the weights are not what they should be.
     """
-    given = y if scipy.sparse.issparse(y) else _finite(_as_numpy(y, name), name, "error", np.float32)
+    given = y if scipy.sparse.issparse(y) else _finite(as_numpy(y, name), name, "error", np.float32)
     values = canonical(given, name, repeated="refuse")
     n_rows, n_outputs = values.shape
     weight = _check_weight(sample_weight, n_rows, 0, name)
@@ -437,7 +457,7 @@ def _encode_multilabel(
     n_labels = values.shape[1]
     weight = _check_weight(sample_weight, len(values), n_labels, "y")
     names = _column_names(y)
-    _check_names_of_weights(sample_weight, names, "y")
+    _check_names_beside(sample_weight, names, "sample_weight of y")
     _check_every_output_has_weight(values, weight, names)
     if like is not None:
         if like.kind != "multilabel":
@@ -452,7 +472,7 @@ def _encode_multilabel(
         output_names=names,
         missing=missing,
     )
-    negative, positive = _label_factors(class_weight, values)
+    negative, positive = _label_factors(class_weight, values, names)
     if np.any(negative != 1) or np.any(positive != 1):
         weight = _times(weight, np.where(values == 1, positive, negative).astype(np.float32))
     return _with_missing(values, weight, encoding)
@@ -461,7 +481,7 @@ def _encode_multilabel(
 # --- reading y ---
 
 
-def _as_numpy(y: Any, name: str = "y") -> Any:
+def as_numpy(y: Any, name: str = "y") -> Any:
     """SciPy, polars and Arrow as NumPy; pandas as it is, because check_array knows its missing values."""
     if y is None:
         raise ValueError("This estimator requires y to be passed, but the target y is None.")
@@ -512,11 +532,11 @@ def _check_same_names(names: tuple[str, ...] | None, known: tuple[str, ...] | No
         )
 
 
-def _check_names_of_weights(sample_weight: Any, known: tuple[str, ...] | None, what: str) -> None:
-    """Weights may have names of their own, but not those of y at other places."""
-    names = None if sample_weight is None else _names_given(sample_weight)
+def _check_names_beside(data: Any, known: tuple[str, ...] | None, what: str) -> None:
+    """Weights and offsets may have names of their own, but not those of y at other places."""
+    names = None if data is None else _names_given(data)
     if names is not None and known is not None and set(names) & set(known):
-        _check_same_names(names, known, f"sample_weight of {what}")
+        _check_same_names(names, known, what)
 
 
 def _some(names: tuple[str, ...]) -> str:
@@ -540,7 +560,7 @@ def _finite(y: Any, name: str, missing: str, dtype: Any) -> np.ndarray:
 
 
 def _regression_values(y: Any, name: str, missing: str) -> np.ndarray:
-    given, dtypes = _as_numpy(y, name), [np.float64, np.float32]
+    given, dtypes = as_numpy(y, name), [np.float64, np.float32]
     _refuse_dates(given, name)
     try:
         values = _finite(given, name, missing, dtypes)
@@ -585,7 +605,7 @@ def _refuse_dates(values: Any, name: str) -> None:
 
 
 def _is_multilabel(y: Any, missing: str) -> bool:
-    y = _as_numpy(y)
+    y = as_numpy(y)
     shape = np.shape(y)
     if len(shape) > 2:
         raise ValueError(f"y must have shape (n_rows,) or (n_rows, n_labels), got {shape}.")
@@ -608,7 +628,7 @@ def _is_multilabel(y: Any, missing: str) -> bool:
 
 
 def _indicator_values(y: Any, name: str, missing: str) -> np.ndarray:
-    values = _finite(_as_numpy(y, name), name, missing, np.float32)
+    values = _finite(as_numpy(y, name), name, missing, np.float32)
     if values.ndim != 2:
         raise ValueError(f"{name} must be an indicator matrix (n_rows, n_labels), got shape {values.shape}.")
     wrong = ~((values == 0) | (values == 1) | np.isnan(values))
@@ -621,7 +641,7 @@ def _indicator_values(y: Any, name: str, missing: str) -> np.ndarray:
 
 
 def _label_vector(y: Any, name: str, warn: bool = False) -> np.ndarray:
-    given = _as_numpy(y, name)
+    given = as_numpy(y, name)
     _check_label_objects(np.asarray(given), name)
     labels = _finite(given, name, "error", None)
     if labels.ndim == 2 and labels.shape[1] == 1:
@@ -703,7 +723,7 @@ def _check_weight(sample_weight: Any, n_rows: int, n_columns: int, name: str) ->
     """float32 `(n_rows,)` or, where `n_columns` > 0 allows it, `(n_rows, n_columns)`."""
     if sample_weight is None:
         return None
-    sample_weight = _as_numpy(sample_weight, "sample_weight")
+    sample_weight = as_numpy(sample_weight, "sample_weight")
     if np.ndim(sample_weight) == 0:
         sample_weight = np.full(n_rows, sample_weight)
     weight = check_array(
@@ -782,6 +802,15 @@ def _check_class_count(classes: np.ndarray, n_rows: int) -> None:
 # --- weights of classes ---
 
 
+def no_for_each_yes(values: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+    """Weight of the rows that a label does not hold for, over that of those it does: float64 (n_labels,); 1
+    where one of them has none."""
+    known = np.ones(values.shape) if weight is None else np.broadcast_to(weight.T, values.T.shape).T
+    yes = (known * values).sum(axis=0, dtype=np.float64)
+    no = known.sum(axis=0, dtype=np.float64) - yes
+    return np.divide(no, yes, out=np.ones(len(yes)), where=(yes > 0) & (no > 0))
+
+
 def _class_factors(class_weight: Any, classes: np.ndarray, ids: np.ndarray) -> np.ndarray | None:
     """Weight factor of each class, float64 (n_classes,); None: one."""
     if class_weight is None:
@@ -800,7 +829,26 @@ def _class_factors(class_weight: Any, classes: np.ndarray, ids: np.ndarray) -> n
     return _check_factors([class_weight.get(label, 1.0) for label in labels], "class_weight")
 
 
-def _label_factors(class_weight: Any, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _of_labels(
+    class_weight: Mapping[Any, Any], n_labels: int, names: tuple[str, ...] | None
+) -> list[Mapping[Any, Any]]:
+    """`{label: {0: weight, 1: weight}}` as a list with an entry for each label."""
+    found: list[Mapping[Any, Any]] = [{}] * n_labels
+    for label, weights in class_weight.items():
+        at = names.index(label) if names and label in names else label
+        if not isinstance(at, int | np.integer) or not 0 <= at < n_labels or not isinstance(weights, Mapping):
+            known = _some(names) if names else f"0 to {n_labels - 1}"
+            raise ValueError(
+                f"class_weight has {label!r}: {weights!r}; it must be {{label: {{0: weight, 1: weight}}}}, "
+                f"and the labels of y are {known}."
+            )
+        found[at] = weights
+    return found
+
+
+def _label_factors(
+    class_weight: Any, values: np.ndarray, names: tuple[str, ...] | None
+) -> tuple[np.ndarray, np.ndarray]:
     """Weight factors of the values 0 and 1 of each label, two float64 arrays (n_labels,)."""
     n_labels = values.shape[1]
     if class_weight is None:
@@ -812,6 +860,8 @@ def _label_factors(class_weight: Any, values: np.ndarray) -> tuple[np.ndarray, n
         both = (ones > 0) & (ones < known)
         negative = np.where(both, known / np.maximum(2 * (known - ones), 1), 1.0)
         return negative, np.where(both, known / np.maximum(2 * ones, 1), 1.0)
+    if isinstance(class_weight, Mapping) and any(isinstance(w, Mapping) for w in class_weight.values()):
+        class_weight = _of_labels(class_weight, n_labels, names)
     weights = [class_weight] * n_labels if isinstance(class_weight, Mapping) else list(class_weight)
     if len(weights) != n_labels:
         raise ValueError(f"class_weight has {len(weights)} dicts, but y has {n_labels} labels.")

@@ -423,10 +423,21 @@ class ClassifierParameters(SharedParameters):
 
     class_weight: dict[Any, Any] | list[Any] | Literal["balanced"] | None = parameter(default=None)
     """`{label: weight}`; "balanced": inverse to the frequency. Multi-label: `{0: weight, 1: weight}` for all
-    labels or a list of these; "balanced" is done for each label."""
+    labels, a list of these, or `{label: {0: weight, 1: weight}}` by name or number; "balanced" is done for
+    each label."""
 
-    scale_pos_weight: float | Sequence[float] | np.ndarray | None = parameter(default=None, within="(0, inf)")
-    """Weight of the positive class, or of the positives of each label. Objective "logistic" only."""
+    scale_pos_weight: float | Sequence[float] | np.ndarray | Literal["balanced", "sqrt"] | None = parameter(
+        default=None, within="(0, inf)"
+    )
+    """Weight of the positive class, or of the positives of each label. "balanced": as many times as there are
+    negatives for each positive; "sqrt": the root of that. Objective "logistic" only."""
+
+    threshold: float | Literal["f1", "f1_macro"] | dict[Any, float] = parameter(default=0.5, within="(0, 1)")
+    """Probability above which `predict` says yes, for two classes and for labels. "f1": one for all labels,
+    where F1 over all cells is largest; "f1_macro": where the mean of the labels' F1 is. These are chosen on
+    the last evaluation set, where there is one, otherwise on the training rows, by three models that are each
+    trained without a third of them. Or `{label: probability}`, one half for the others. `predict_proba` does
+    not change."""
 
 
 @declares
@@ -448,6 +459,10 @@ class SearchParameters:
 
     metric: str | Callable[..., Any] | None = parameter(default=None, everyday=True)
     """What is to be best: a name or function as for `eval_metric`. None: the last of `eval_metric`."""
+
+    ensemble: int | None = parameter(default=None, within="[2, inf)", everyday=True)
+    """Blend up to so many candidates, weighted by how they score together on the folds, into one model. It
+    is as large and as slow as all of them together; `report` says how much that is. None: the best alone."""
 
 
 @declares
