@@ -181,8 +181,8 @@ class Searches(_Base):
         return self
 
     def report(self, X: Any = None, y: Any = None, *, title: str | None = None) -> Any:
-        """The best ten candidates as text, with scores, folds, rounds and seconds, and what a blend costs; with
-        X and y the page that any estimator makes of them."""
+        """The best ten candidates as text, with scores, folds, rounds and seconds, and what a blend costs;
+        with X and y the page that any estimator makes of them."""
         if X is not None:
             return super().report(X, y, title=title)  # type: ignore[misc]
         refused = sum(map(bool, self.cv_results_["refused"]))
