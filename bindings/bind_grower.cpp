@@ -93,6 +93,14 @@ void bind_channels(nb::module_& m) {
           "curvature_steps",
           [](const Channels& c) { return steps(c.curvature_step(), c.layout().n_curvature()); },
           nb::rv_policy::move);
+  m.def(
+      "channel_lanes",
+      [](int n_outputs, const std::string& kind, int regressors) {
+        require(n_outputs >= 1, "There must be at least one output.");
+        return ChannelLayout::make(n_outputs, curvature_of(kind), regressors).lanes;
+      },
+      nb::arg("n_outputs"), nb::arg("kind"), nb::arg("regressors"),
+      "How many channels a row has with these; -1 regressors: leaves are constant.");
 }
 
 // A grower, and the search of the tree that it grows step by step.

@@ -17,15 +17,19 @@ if TYPE_CHECKING:
         export,
         files,
         metrics,
+        mlflow,
         objectives,
         plotting,
         projections,
         recipes,
+        report,
         sketches,
+        survival,
     )
     from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor, load_model
     from polyleaf.inputs.binning import BinMapper
     from polyleaf.inputs.dataset import Dataset
+    from polyleaf.memory import memory_estimate
     from polyleaf.model import Model
     from polyleaf.search.classifier import PolyleafClassifierCV
     from polyleaf.search.regressor import PolyleafRegressorCV
@@ -41,6 +45,7 @@ _HOME = {
     "PolyleafRegressor": "estimators",
     "PolyleafRegressorCV": "search.regressor",
     "load_model": "estimators",
+    "memory_estimate": "memory",
 }
 _MODULES = (
     "callbacks",
@@ -49,11 +54,14 @@ _MODULES = (
     "export",
     "files",
     "metrics",
+    "mlflow",
     "objectives",
     "plotting",
     "projections",
     "recipes",
+    "report",
     "sketches",
+    "survival",
 )
 
 __all__ = [
@@ -70,12 +78,16 @@ __all__ = [
     "export",
     "files",
     "load_model",
+    "memory_estimate",
     "metrics",
+    "mlflow",
     "objectives",
     "plotting",
     "projections",
     "recipes",
+    "report",
     "sketches",
+    "survival",
 ]
 
 

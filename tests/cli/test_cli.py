@@ -115,6 +115,14 @@ def test_line_9_quiet(folder, tmp_path, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_time_limit_ends_the_training(folder, tmp_path, capsys):
+    train = "train", folder / "energy_train.csv", "-t", "*_load", "-m", tmp_path / "m"
+    polyleaf(*train, "--time-limit", "1e-9")  # less than a round takes, of which there is always one
+    assert load_model(tmp_path / "m").n_iter_ == 1
+    assert "--time-limit takes a number of seconds above 0" in fails(capsys, *train, "--time-limit", "0")
+    assert "--search has its seconds already" in fails(capsys, *train, "--time-limit", "1", "--search", "1")
+
+
 def test_parquet_in_and_out(folder, tmp_path):
     pa = pytest.importorskip("pyarrow")
     import pyarrow.csv as pa_csv

@@ -64,6 +64,7 @@ SHOWS = {
     "small_models": lambda found: (
         abs(found["rounded"] - found["accuracy"]) < 0.01 and found["accuracy"] > found["first"] + 0.3
     ),
+    "survival": lambda found: found["error"] < 0.5 * found["of one curve"] and found["correlation"] > 0.7,
 }
 
 

@@ -30,12 +30,15 @@ PAGES = {
     "polyleaf.inspect": "inspect",
     "polyleaf.metrics": "metrics",
     "polyleaf.metrics.ranking": "ranking",
+    "polyleaf.mlflow": "mlflow",
     "polyleaf.objectives": "objectives",
     "polyleaf.plotting": "plotting",
     "polyleaf.projections": "projections",
     "polyleaf.recipes": "recipes",
+    "polyleaf.report": "report",
     "polyleaf.search": "search",
     "polyleaf.sketches": "sketches",
+    "polyleaf.survival": "survival",
 }
 
 

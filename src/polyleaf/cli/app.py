@@ -1,4 +1,4 @@
-"""The command line: ``polyleaf train | predict | evaluate | calibrate | explain | inspect | demo``.
+"""The command line: ``polyleaf train | predict | evaluate | calibrate | explain | report | inspect | demo``.
 
 Owns options and exit codes. Must not know formats (`readers`), the meaning of columns (`schema`), how answers
 are written (`answers`) and messages worded (`tell`), what becomes of files without columns (`label_commands`)
@@ -18,6 +18,7 @@ import numpy as np
 import typer
 
 from polyleaf import recipes
+from polyleaf.callbacks import TimeLimit
 from polyleaf.cli import label_commands
 from polyleaf.cli.answers import columns_of, kept_columns, quantiles_of, write_answers
 from polyleaf.cli.tell import Teller, complain, count_of, in_own_terms, write_scores
@@ -40,6 +41,7 @@ _EXAMPLES = {
     "train": (
         "polyleaf train houses.csv --target price --model houses.polyleaf",
         "polyleaf train energy.csv -t heating,cooling --validation 0.2 --early-stopping 20 -m m",
+        "polyleaf train energy.csv -t heating,cooling -m m --rounds 5000 --time-limit 60",
         "polyleaf train energy.csv -t heating,cooling -m m --search 60",
         "polyleaf train emotions.arff -t last:6 -m m --rounds 300 --set subsample=0.8",
         "polyleaf train visits.parquet -t visits -m m --objective poisson --drop id,date",
@@ -67,6 +69,7 @@ _EXAMPLES = {
         "polyleaf explain new.csv --model m --background houses.csv --outputs price",
         "polyleaf explain test.csv --model m --importance",
     ),
+    "report": ("polyleaf report test.csv --model m --out report.html",),
     "inspect": ("polyleaf inspect m", "polyleaf inspect m --tree 0", "polyleaf inspect m --json > m.json"),
     "demo": ("polyleaf demo", "polyleaf demo --quick --out /tmp/demo"),
 }
@@ -200,6 +203,9 @@ def train(
         ),
     ] = None,
     early_stopping: Annotated[int | None, _parameter("early_stopping_rounds", "--early-stopping")] = None,
+    time_limit: Annotated[
+        float | None, typer.Option("--time-limit", help="Seconds that the rounds may take, all together.")
+    ] = None,
     recipe: Annotated[
         str | None,
         typer.Option(
@@ -281,6 +287,7 @@ def train(
     params = {name: value for name, value in chosen.items() if value is not None}
     params |= {"random_state": seed, "verbose": int(sys.stderr.isatty() and not quiet)}
     params |= _parse_settings(settings or [])
+    params |= _time_limit(time_limit, search)
     tell, style = Teller(quiet), _style(no_header, sep, decimal, encoding)
     if label_commands.holds_labels(file, format):
         columns = {"target": target, "task": task, "drop": drop, "weight": weight, "offset": offset}
@@ -543,6 +550,36 @@ def explain(
             Teller(False).remark(f"{count_of(rows.n_rows, 'explanation')} written to {out}")
 
 
+@app.command(epilog=_examples("report"))
+def report(
+    file: FileArgument,
+    model: ModelOption,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write, HTML.")] = Path("report.html"),
+    title: Annotated[str | None, typer.Option(help="Of the page; by default the name of the model.")] = None,
+    threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
+    format: FormatOption = None,
+    no_header: NoHeaderOption = False,
+    sep: SepOption = None,
+    decimal: DecimalOption = ".",
+    encoding: EncodingOption = "utf-8",
+    quiet: QuietOption = False,
+) -> None:
+    """Write a page about a model and how well it predicts a file whose targets are known."""
+    if label_commands.holds_labels(file, format):
+        raise ReadError(
+            f"report looks at every output of every row, too many for --format {label_commands.FORMAT}."
+        )
+    estimator, schema = _load(model, threads)
+    table = read_table(file, format, _style(no_header, sep, decimal, encoding))
+    y = schema.read_targets(table)
+    _check_writable(out)
+    page = estimator.report(
+        _binned(schema, table, estimator, threads), y, title=title or f"Report: {model.name}"
+    )
+    page.save(out)
+    Teller(quiet).remark(f"report of {count_of(table.n_rows, 'row')} written to {out}")
+
+
 @app.command(epilog=_examples("inspect"))
 def inspect(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model file.")],
@@ -680,6 +717,16 @@ def _check_parameters(task: str, params: dict[str, Any]) -> Any:
         raise ReadError(f"--set: there is no parameter {unknown[0]!r}; there are {', '.join(sorted(known))}.")
     kind(**params)._validate_params()
     return kind
+
+
+def _time_limit(seconds: float | None, search: float | None) -> dict[str, Any]:
+    if seconds is None:
+        return {}
+    if search is not None:
+        raise ReadError("--time-limit is for one training: --search has its seconds already.")
+    if not seconds > 0:
+        raise ReadError(f"--time-limit takes a number of seconds above 0, not {seconds:g}.")
+    return {"callbacks": [TimeLimit(seconds)]}
 
 
 def _refuse_columns(options: dict[str, Any]) -> None:

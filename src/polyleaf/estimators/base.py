@@ -8,6 +8,7 @@ predictions, a model to fitted attributes. No preparation of data: that is `prep
 from __future__ import annotations
 
 import copy
+import importlib
 import os
 import sys
 import textwrap
@@ -801,6 +802,24 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             magnitude = mean_magnitude(in_chunks(self, X))
             return magnitude if per_output else magnitude.mean(axis=0)
         return self.model_.mapper.of_features(self.model_.feature_importance(kind, per_output))
+
+    def report(self, X: Any, y: Any, *, title: str | None = None) -> Any:
+        """What the model is and how good it is on these rows, on one page of HTML.
+
+        Parameters
+        ----------
+        X, y
+            Rows that training did not see.
+        title : str, optional
+            Of the page.
+
+        Returns
+        -------
+        polyleaf.report.Report
+            `save(path)` writes it; notebooks show it. See :func:`polyleaf.report.report`.
+        """
+        # By name: the page is drawn on a floor above, which is needed by whoever asks for it only.
+        return importlib.import_module("polyleaf.report").report(self, X, y, title=title)
 
     # --- files ---------------------------------------------------------------------------------------
 

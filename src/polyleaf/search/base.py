@@ -181,8 +181,11 @@ class Searches(_Base):
             self._tell_interrupt(race)
         return self
 
-    def report(self) -> str:
-        """The best ten candidates as text, with scores, folds, rounds and seconds; and what a blend costs."""
+    def report(self, X: Any = None, y: Any = None, *, title: str | None = None) -> Any:
+        """The best ten candidates as text, with scores, folds, rounds and seconds, and what a blend costs;
+        with X and y the page that any estimator makes of them."""
+        if X is not None:
+            return super().report(X, y, title=title)  # type: ignore[misc]
         refused = sum(map(bool, self.cv_results_["refused"]))
         told = results.report(self.leaderboard_, self._metric_name, self._greater_is_better, refused)
         if self.ensemble_ is None:

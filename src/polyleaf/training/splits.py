@@ -70,10 +70,10 @@ class HistogramSplits:
         self._search = _core.HistogramSearch(bins, settings.workers)
 
     def use(self, draw: Draw, output: int) -> _core.Search:
-        self._search.use(self._channels.of(*self._columns(draw, output), draw))
+        self._search.use(self._channels.of(*self.columns(draw, output), draw))
         return self._search
 
-    def _columns(self, draw: Draw, output: int) -> tuple[str, np.ndarray, np.ndarray | None]:
+    def columns(self, draw: Draw, output: int) -> tuple[str, np.ndarray, np.ndarray | None]:
         """Kind of channels, gradients and curvatures."""
         g, h = self._derivatives.of_output(output)
         if self._sketch is not None:
