@@ -181,6 +181,12 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             After Ctrl-C, as `on_interrupt` has it; the estimator is fitted with the rounds before it.
         """
         given = Given("training", X, y, sample_weight, offset).completed()
+        val = Given("validation", X_val, y_val, sample_weight_val, offset_val)
+        further = evaluation_data(eval_set, eval_names, eval_sample_weight, eval_offset, val)
+        return self._fit(given, further, callbacks, init_model)
+
+    def _fit(self, given: Given, further: list[Given], callbacks: Any, init_model: Any) -> Self:
+        """Train on data, and watch others."""
         start, n_threads = self._starting_model(init_model), effective_threads(self.n_jobs)
         rounds, seeds = self._rounds_to_do(start, init_model), self._seeds(start)
         settings = settings_of(self, rounds, scipy.sparse.issparse(given.y), seeds.training, n_threads)
@@ -188,8 +194,6 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         target = encode(given.y, given.weight, start)
         objective = self._objective(target, start)
         metrics = self._metrics(objective, target)
-        val = Given("validation", X_val, y_val, sample_weight_val, offset_val)
-        further = evaluation_data(eval_set, eval_names, eval_sample_weight, eval_offset, val)
         given, *further = self._with_offsets([given, *further], target, objective, start)
         if given.offset is not None and objective.location:
             target = target.less(given.offset[:, :: objective.outputs_per_target()])
@@ -261,7 +265,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             )
             if self.on_interrupt == "raise":
                 raise KeyboardInterrupt(f'{kept} by the estimator (on_interrupt="keep" returns them).')
-            warnings.warn(f"{kept}.", stacklevel=3)
+            warnings.warn(f"{kept}.", stacklevel=4)
 
     def _starting_model(self, init_model: Any) -> Model | None:
         if init_model is None:

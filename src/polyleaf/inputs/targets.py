@@ -698,7 +698,7 @@ def _ravel_column(values: np.ndarray) -> tuple[np.ndarray, bool]:
             "A column-vector y was passed when a 1d array was expected. Please change the shape of y to "
             "(n_samples,), for example using ravel().",
             DataConversionWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
         values = values[:, 0]
     return values, values.ndim == 1
