@@ -69,6 +69,51 @@ class QuantileFitter:
         return within_bounds(values, grown, learning_rate)
 
 
+class MonotoneFitter:
+    """What another fitter of dense leaves says, made to obey directions.
+
+    Of the values that do, those nearest to it, in squares weighted by each leaf's curvature: for Newton steps
+    without L1 and limit the loss at its least among all that obey.
+
+    Parameters
+    ----------
+    fitter : Fitter
+    directions : ndarray of shape (n_columns, K), int8
+    derivatives : Derivatives
+    n_bins : ndarray of shape (n_columns,), uint16
+    settings : Settings
+
+    Attributes
+    ----------
+    plain : Fitter
+        The other.
+    """
+
+    def __init__(
+        self,
+        fitter: Fitter,
+        directions: np.ndarray,
+        derivatives: Derivatives,
+        n_bins: np.ndarray,
+        settings: Settings,
+    ) -> None:
+        self.plain, self._directions, self._n_bins = fitter, directions, n_bins
+        self._derivatives, self._workers = derivatives, settings.workers
+        self._reg_lambda = settings.step.reg_lambda
+
+    def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
+        values = self.plain.fit(grown, draw, output, learning_rate)
+        assert isinstance(values, np.ndarray)  # other leaves are refused, see `settings`
+        return self.obeying(values, grown, draw, output)
+
+    def obeying(self, values: np.ndarray, grown: Grown, draw: Draw, output: int) -> np.ndarray:
+        """The values (n_leaves, K or 1) that obey and are nearest to these."""
+        directions = self._directions if output < 0 else column(self._directions, output)
+        _, h = self._derivatives.for_leaves(output)
+        leaves = grown.tree, h, grown.leaf_of_row, self._reg_lambda
+        return _core.monotone_leaves(values, directions, self._n_bins, *leaves, *draw.sample, self._workers)
+
+
 class TopkFitter:
     """A value for each of the `leaf_k` outputs that gain most (GBDT-MO, section III-B); docs/leaves.md."""
 

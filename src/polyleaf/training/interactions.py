@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polyleaf.inputs.binning import BinMapper
+from polyleaf.training.feature_numbers import feature_number
 
 __all__ = ["Interactions", "interactions_of"]
 
@@ -66,27 +67,4 @@ def _numbers(group: Any, mapper: BinMapper) -> list[int]:
         )
     if len(group) == 0:
         raise ValueError("interaction_constraints has an empty group; leave it out.")
-    return [_number(feature, mapper) for feature in group]
-
-
-def _number(feature: Any, mapper: BinMapper) -> int:
-    if isinstance(feature, str):
-        names = mapper.feature_names_
-        if names is None:
-            raise ValueError(
-                f"interaction_constraints names the feature {feature!r}, but X has no names; use numbers."
-            )
-        found = np.flatnonzero(np.asarray(names, dtype=object) == feature)
-        if len(found) == 0:
-            raise ValueError(f"interaction_constraints names {feature!r}, which is no feature of X.")
-        return int(found[0])
-    if isinstance(feature, bool | np.bool_) or not isinstance(feature, int | np.integer):
-        raise TypeError(
-            f"interaction_constraints names features by text or whole number, not by {feature!r}."
-        )
-    if not 0 <= feature < mapper.n_features_:
-        raise ValueError(
-            f"interaction_constraints names feature {feature}, but X has {mapper.n_features_}, from 0 to "
-            f"{mapper.n_features_ - 1}."
-        )
-    return int(feature)
+    return [feature_number(feature, mapper, "interaction_constraints") for feature in group]

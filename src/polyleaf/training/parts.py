@@ -25,6 +25,7 @@ from polyleaf.training.eval_sets import EvalSet, Evaluation
 from polyleaf.training.interactions import Interactions, interactions_of
 from polyleaf.training.label_state import LabelState
 from polyleaf.training.layers import Layers
+from polyleaf.training.monotone import directions_of
 from polyleaf.training.sampling import Draw, Sampler
 from polyleaf.training.state import DenseState
 from polyleaf.training.structure import Grown, Limits, Structure
@@ -152,6 +153,12 @@ def _dense_parts(
             fitter = fitters.QuantileFitter(state, settings)
         case _:
             fitter = fitters.ConstantFitter(derivatives, settings)
+    directions = directions_of(
+        settings.growth.monotone_constraints, dataset.mapper, problem.n_outputs, model.output_names
+    )
+    if directions is not None:
+        n_bins = dataset.mapper.n_bins_
+        fitter = fitters.MonotoneFitter(fitter, directions, derivatives, n_bins, settings)
     judge = splits.HistogramSplits(bins, derivatives, sketch, channels, settings)
     limits = limits if sketch is None else Limits()
     return state, Structure(bins, judge, limits, _interactions(settings, dataset), settings), fitter
