@@ -11,6 +11,7 @@
 #include "base/isa.h"
 #include "base/settings.h"
 #include "channels/channels.h"
+#include "scores/directions.h"
 
 namespace polyleaf {
 
@@ -37,6 +38,15 @@ struct ScanNode {
   float* workspace;                    // workspace_floats() of the layout
   const LinearScan* linear = nullptr;  // nullptr: constant leaves
   float out_of_reach = 0;              // sparse leaves: see ScoreKernels
+  const FeatureDirections* directions = nullptr;
+  const float* direction = nullptr;  // of the outputs, with the feature at hand; nullptr: they are free
+
+  // The same, where candidates split on this feature.
+  ScanNode split_on(int feature) const {
+    ScanNode node = *this;
+    if (directions != nullptr) node.direction = directions->of(feature);
+    return node;
+  }
 };
 
 // A small node's rows in order of one feature's bins, in place of a histogram: order[start[b] + i] is the

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <stdexcept>
 
 #include "base/parallel.h"
 
@@ -32,6 +33,7 @@ HistogramSearch::HistogramSearch(const Bins& bins, const Workers& workers)
 void HistogramSearch::start(const SearchScope& scope, const SearchNode& root) {
   scope_ = &scope;
   source_->start(scope, root);
+  check_directions();
   if (!laid_out_ || !(layout_ == source_->layout())) {
     layout_ = source_->layout();
     lay_out_memory();
@@ -41,6 +43,16 @@ void HistogramSearch::start(const SearchScope& scope, const SearchNode& root) {
   pool_.start(scope.config().histogram_memory);
   nodes_.clear();
   add_node(root, source_->view(root.id)).totals = source_->totals();
+}
+
+void HistogramSearch::check_directions() const {
+  const ChannelLayout& layout = source_->layout();
+  if (!directions_.any()) return;
+  if (layout.linear() || layout.curvature == Curvature::full ||
+      scope_->config().split.keeps_few(layout.n_outputs))
+    throw std::invalid_argument("Directions are for leaves of one value an output, each with its own step.");
+  if (directions_.n_outputs() != layout.n_outputs)
+    throw std::invalid_argument("The directions are of another number of outputs than the channels.");
 }
 
 // For channels of this layout.
@@ -102,7 +114,8 @@ void HistogramSearch::drop_histogram(Node& node) {
 void HistogramSearch::split(int32_t parent, SearchNode& left, SearchNode& right, float* output_gain) {
   Node& node = nodes_[parent];
   if (source_->fixed())
-    scores().output_terms(scan_node(node), node.best.left.data(), node.best.left_count, output_gain);
+    scores().output_terms(scan_node(node).split_on(node.best.feature), node.best.left.data(),
+                          node.best.left_count, output_gain);
   else
     source_->split(parent, node.best, scan_node(node), left, right, output_gain);
   const int handed_down = node.histogram;  // it is the left child's, until the pair is evaluated
@@ -404,9 +417,16 @@ void HistogramSearch::scan_by_rows(const Job& job, int t, const Slots& slots, in
 }
 
 ScanNode HistogramSearch::scan_node(const Node& node, int thread) const {
-  return {&scope_->config().split,           node.view.layout,   node.view.gradient_step,
-          node.view.curvature_step,          node.totals.data(), static_cast<int32_t>(node.at.count),
-          scratch_[thread].workspace.data(), node.view.linear,   node.out_of_reach};
+  return {&scope_->config().split,
+          node.view.layout,
+          node.view.gradient_step,
+          node.view.curvature_step,
+          node.totals.data(),
+          static_cast<int32_t>(node.at.count),
+          scratch_[thread].workspace.data(),
+          node.view.linear,
+          node.out_of_reach,
+          directions_.any() ? &directions_ : nullptr};
 }
 
 Slots HistogramSearch::slots_of(const Node& node, const Tile& tile) const {

@@ -11,6 +11,7 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "base/buffer.h"
@@ -41,6 +42,9 @@ class HistogramSearch final : public Search {
     source_ = &fixed_;
   }
   void use(ChannelSource& source) { source_ = &source; }
+
+  // Where outputs must not fall or rise with features, from the next tree on.
+  void obey(FeatureDirections directions) { directions_ = std::move(directions); }
 
   const RowSample& sample() const override { return source_->sample(); }
   int n_outputs() const override { return source_->layout().n_outputs; }
@@ -90,6 +94,7 @@ class HistogramSearch final : public Search {
     size_t first_chunk = 0;                     // where they lie in chunk_
   };
 
+  void check_directions() const;
   void lay_out_memory();
   void set_thresholds();
   // Nodes are added in the order of their ids.
@@ -125,6 +130,7 @@ class HistogramSearch final : public Search {
   const Bins& bins_;
   const Workers workers_;
 
+  FeatureDirections directions_;
   FixedChannels fixed_;
 
   // One tree's state.

@@ -242,7 +242,7 @@ void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogr
       continue;
     }
     NumericBest numeric;
-    scores.scan_numeric(node, feature, scratch, &numeric);
+    scores.scan_numeric(node.split_on(f), feature, scratch, &numeric);
     if (best.take_if_better(numeric, f)) best_slot = s;
   }
   if (best_slot < 0) return;

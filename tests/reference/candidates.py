@@ -133,10 +133,11 @@ def with_default_direction(goes_left, counts):
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def best_candidate(codes, n_bins, is_categorical, channels, config, features):
+def best_candidate(codes, n_bins, is_categorical, channels, config, features, directions=None):
     """The `Candidate` of largest sum, the first feature on ties; None where children are always too small.
 
     `codes` (F, n_node) are the feature codes of the rows of `channels`, `features` those allowed, ascending.
+    `directions` (F, K): where outputs must not fall (1) or rise (-1) with a feature; None: nowhere.
     """
     best = None
     for f in features:
@@ -145,7 +146,8 @@ def best_candidate(codes, n_bins, is_categorical, channels, config, features):
             candidates = categorical_candidates(sums, channels, config)
         else:
             candidates = numeric_candidates(sums.count, int(n_bins[f]))
-        scores, terms = score_candidates(sums, candidates, channels, config)
+        of_feature = None if directions is None else directions[f]
+        scores, terms = score_candidates(sums, candidates, channels, config, of_feature)
         if len(scores) == 0 or not scores.max() > (-np.inf if best is None else best.sum):
             continue
         c = int(scores.argmax())
@@ -156,9 +158,9 @@ def best_candidate(codes, n_bins, is_categorical, channels, config, features):
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def best_split(codes, n_bins, is_categorical, channels, config, features):
+def best_split(codes, n_bins, is_categorical, channels, config, features, directions=None):
     """The best admissible `Split` of the rows of `channels`, or None (GBDT-MO, Algorithm 2)."""
-    best = best_candidate(codes, n_bins, is_categorical, channels, config, features)
+    best = best_candidate(codes, n_bins, is_categorical, channels, config, features, directions)
     if best is None:
         return None
     parent_sum, parent_terms = parent_score(channels, config)

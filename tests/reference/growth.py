@@ -65,8 +65,8 @@ def next_batch(gains, n_leaves, config):
 class ChannelSearch:
     """Best splits from channels that a row keeps in every node (the core's HistogramSearch)."""
 
-    def __init__(self, data, channels, config):
-        self.data, self.channels, self.config = data, channels, config
+    def __init__(self, data, channels, config, directions=None):
+        self.data, self.channels, self.config, self.directions = data, channels, config, directions
         self.n_outputs = len(channels.gradient_steps)
 
     def cover(self, positions, parent):
@@ -77,7 +77,8 @@ class ChannelSearch:
         """The best `Split` of node `i`, or None."""
         codes, n_bins, is_categorical = self.data
         of_node = take(self.channels, positions)
-        return best_split(codes[:, positions], n_bins, is_categorical, of_node, self.config, may_use)
+        node = codes[:, positions], n_bins, is_categorical, of_node
+        return best_split(*node, self.config, may_use, self.directions)
 
     def divide(self, i, split, children):
         """Node `i` was split; `children` are two pairs (id, positions), left first."""
@@ -94,18 +95,19 @@ def grow(
     renew=None,
     groups=None,
     at_most=0,
+    directions=None,
 ):
     """Grow one `Tree` (GBDT-MO, Algorithm 5).
 
     `codes` uint8 (F, n), `channels` of the `rows` in use (None: all), or a search of another kind (a class
     like `ChannelSearch`, on its own codes), `features` bool (F,): allowed. `renew(nodes)` gives new channels
     after every batch of splits, before the new nodes are looked at (TFBT, section V). `groups` and `at_most`
-    say which features may meet on a path (`may_meet`).
+    say which features may meet on a path (`may_meet`), `directions` which outputs must obey which features.
     """
     codes = codes if rows is None else codes[:, rows]
     allowed = np.arange(len(codes)) if features is None else np.flatnonzero(features)
     data = codes, n_bins, is_categorical
-    search = channels if hasattr(channels, "look") else ChannelSearch(data, channels, config)
+    search = channels if hasattr(channels, "look") else ChannelSearch(data, channels, config, directions)
 
     def make_node(positions, depth, parent, path):
         return Node(positions, depth, path, search.cover(positions, parent))
@@ -135,7 +137,7 @@ def grow(
             search.divide(i, parent.split, [(c, nodes[c].positions) for c in parent.children])
             order.append(i)
         if renew is not None:
-            search = ChannelSearch(data, renew(nodes), config)
+            search = ChannelSearch(data, renew(nodes), config, directions)
         for i in range(first, len(nodes)):
             look_at(i)
 

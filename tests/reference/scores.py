@@ -4,6 +4,8 @@ Owns the leaf problem of every kind of curvature and leaf: its terms, their sum 
 and when a gain is one. Must not know which candidates there are. Scores are float32.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from reference.channels import F32, Sums, total
@@ -90,6 +92,37 @@ def split_terms(G_left, H_left, G_right, H_right, kind, config):
         return leaf_terms(G_left, H_left, kind, config) + leaf_terms(G_right, H_right, kind, config)
     a, b = H_left + F32(config.reg_lambda), H_right + F32(config.reg_lambda)
     return divide((G_left * G_left) * b + (G_right * G_right) * a, a * b)
+
+
+def pooled_terms(G, H, kind, config):
+    """Float32 (C, K): what each output adds where both children hold the one value that is best for both.
+
+    H: of both together, without lambda; each child has its own penalties.
+    """
+    H = H + F32(2) * F32(config.reg_lambda)
+    if is_regularised(config):
+        return regularised_terms(G, H, replace(config, reg_alpha=F32(2) * F32(config.reg_alpha)))
+    return divide(G * G, H) if kind == "diagonal" else (G * G) * divide(F32(1), H)
+
+
+def obeying_terms(terms, left, right, kind, config, directions):
+    """The `terms` (C, K) of splits, but pooled where children would disobey the feature's `directions` (K,).
+
+    `left`, `right`: pairs G, H. Monotone where the right child's value is not below the left one's (1), or
+    not above (-1); w = -G / (H + lambda), with the penalties.
+    """
+    w_left, w_right = (newton_value(G, H + F32(config.reg_lambda), config) for G, H in (left, right))
+    disobeys = directions.astype(F32) * (w_right - w_left) < 0
+    pooled = pooled_terms(left[0] + right[0], left[1] + right[1], kind, config)
+    return np.where(disobeys, pooled, terms)
+
+
+def newton_value(G, H, config):
+    """Float32 (C, K): the step of one leaf; H includes lambda."""
+    size = divide(np.maximum(np.abs(G) - F32(config.reg_alpha), F32(0)), H)
+    if config.max_delta_step > 0:
+        size = np.minimum(size, F32(config.max_delta_step))
+    return np.where(G < 0, size, -size)
 
 
 def keeps_few(config, n_outputs):
@@ -201,9 +234,9 @@ def parent_score(channels, config):
     return lane_sum(terms)[0], terms[0]
 
 
-def score_candidates(sums, candidates, channels, config):
+def score_candidates(sums, candidates, channels, config, directions=None):
     """Float32 score sums (C,), -inf where a child is too small or the sum is NaN; and a function that gives
-    the terms (K,) of one of them."""
+    the terms (K,) of one of them. `directions` (K,) of the feature; None: free."""
     present = sums.count > 0
     left = Sums(*(candidates[:, present].astype(np.int64) @ part[present] for part in sums.parts()))
     right = total(channels) - left
@@ -220,6 +253,9 @@ def score_candidates(sums, candidates, channels, config):
             return (one + other)[0]
     else:
         all_terms = split_terms(G_left, H_left, G_right, H_right, channels.kind, config)
+        if directions is not None and np.any(directions):
+            sides = (G_left, H_left), (G_right, H_right)
+            all_terms = obeying_terms(all_terms, *sides, channels.kind, config, directions)
         scores, terms = lane_sum(all_terms), all_terms.__getitem__
         if keeps_few(config, all_terms.shape[1]):
             sides = (

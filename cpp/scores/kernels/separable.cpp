@@ -82,7 +82,7 @@ void scan_narrow(const S& score, const ScanNode& node, const Candidates& c, Scan
   for (int i = c.first; i < c.last; i += 16) {
     const i32x16 l = load<i32x16>(s.gradient + i);
     const f32x16 gl = to_float(l) * step, gr = to_float(total - l) * step;
-    const f32x16 term = score.pair(gl, gr, load<f32x16>(s.left + i), load<f32x16>(s.right + i));
+    const f32x16 term = narrow_of(score).pair(gl, gr, load<f32x16>(s.left + i), load<f32x16>(s.right + i));
     store(sums + i, term + load<f32x16>(sums + i));
   }
 }
@@ -160,7 +160,7 @@ void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature,
           cl = broadcast(s.left[i]);
           cr = broadcast(s.right[i]);
         }
-        const f32x16 term = score.pair(gl, gr, cl, cr);
+        const f32x16 term = block_of(score, z).pair(gl, gr, cl, cr);
         v = z == 0 ? term : v + term;
       }
       terms[j] = v;
@@ -228,14 +228,14 @@ float node_curvature(const ScanNode& node) {
 }
 
 void output_terms(const ScanNode& node, const int32_t* left, int32_t left_count, float* out) {
-  with_score(node, [&](const auto& score) { terms_of(score, node, left, left_count, out); });
+  with_obeying_score(node, [&](const auto& score) { terms_of(score, node, left, left_count, out); });
 }
 
 }  // namespace
 
 void separable_sums(const ScanNode& node, const ScanFeature& feature, bool missing_left, const Candidates& c,
                     ScanScratch& s, float* sums) {
-  with_score(node, [&](const auto& score) {
+  with_obeying_score(node, [&](const auto& score) {
     using S = std::decay_t<decltype(score)>;
     if (node.layout->n_outputs == 1)
       scan_narrow(score, node, c, s, sums);

@@ -5,6 +5,7 @@
 
 #include "scores/diagonal.h"
 #include "scores/kernels/candidates.h"
+#include "scores/monotone.h"
 #include "scores/shared.h"
 
 namespace polyleaf {
@@ -28,6 +29,15 @@ auto with_score(const ScanNode& node, F f) {
   const bool plain = r.alpha == 0.0f && r.max_delta_step == 0.0f;
   if (node.layout->curvature == Curvature::diagonal) return plain ? f(Diagonal{r}) : f(Regularised<true>{r});
   return plain ? f(Shared{r}) : f(Regularised<false>{r});
+}
+
+// The same, with the directions of the feature at hand, if it has any.
+template <class F>
+auto with_obeying_score(const ScanNode& node, const F& f) {
+  return with_score(node, [&](const auto& score) {
+    using S = std::decay_t<decltype(score)>;
+    return node.direction == nullptr ? f(score) : f(Obeying<S>{score, node.direction});
+  });
 }
 
 // Terms of one candidate, or of the node itself (left == nullptr), sixteen outputs at a time.
@@ -71,7 +81,8 @@ struct Terms {
   f32x16 operator()(int z) const {
     if (left == nullptr) return side(z, false);
     const f32x16 cl = score.coefficient(curvature(z, false));
-    return score.pair(gradient(z, false), gradient(z, true), cl, score.coefficient(curvature(z, true)));
+    const f32x16 cr = score.coefficient(curvature(z, true));
+    return block_of(score, z).pair(gradient(z, false), gradient(z, true), cl, cr);
   }
 };
 

@@ -159,7 +159,7 @@ def _dense_parts(
     if directions is not None:
         n_bins = dataset.mapper.n_bins_
         fitter = fitters.MonotoneFitter(fitter, directions, derivatives, n_bins, settings)
-    judge = splits.HistogramSplits(bins, derivatives, sketch, channels, settings)
+    judge = splits.HistogramSplits(bins, derivatives, sketch, channels, directions, settings)
     limits = limits if sketch is None else Limits()
     return state, Structure(bins, judge, limits, _interactions(settings, dataset), settings), fitter
 
