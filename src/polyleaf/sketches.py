@@ -299,9 +299,13 @@ def _seed(seed: int, round: int) -> int:
     return int(np.random.SeedSequence([seed, round, _STREAM]).generate_state(1, np.uint64)[0])
 
 
+def mean_over_outputs(h: np.ndarray, n_threads: int) -> np.ndarray:
+    """One curvature a row: (n_rows, 1)."""
+    return h if h.shape[1] == 1 else _core.row_means(h, n_threads)
+
+
 def _one(h: np.ndarray | None, n_threads: int) -> np.ndarray | None:
-    """One curvature a row: the mean over outputs."""
-    return h if h is None or h.shape[1] == 1 else _core.row_means(h, n_threads)
+    return None if h is None else mean_over_outputs(h, n_threads)
 
 
 def _float32(values: Any, n_rows: int, n_columns: int | None, what: str) -> np.ndarray:

@@ -721,7 +721,7 @@ class Model:
             projection=projection,
             **{name: header[name] for name in ("feature_names", "output_names", "learning_rate", "metadata")},
         )
-        if projection is not None and projection.dim != model.n_features:
+        if projection is not None and tuple(projection.feature_names) != model.mapper.feature_names_:
             raise ValueError("The projection does not give the features that the mapper has.")
         model.evals_log = _evals_log(header.get("evals_log", {}))
         _check_objective(model.objective, model.n_outputs)

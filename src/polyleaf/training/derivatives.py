@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-import polyleaf._core as _core
 from polyleaf.objectives.base import Problem
 from polyleaf.objectives.packed import packed_diagonal, packed_size
 from polyleaf.settings.settings import COUPLED, Curvature
+from polyleaf.sketches import mean_over_outputs
 from polyleaf.threads import Workers
 
-__all__ = ["Derivatives", "cancel", "column", "mean_over_outputs"]
+__all__ = ["Derivatives", "cancel", "column"]
 
 # As the core has it for splits: what gains less than this share is not told from rounding.
 _LEAST_RELATIVE_GAIN = 2.0**-20
@@ -82,13 +82,8 @@ class Derivatives:
         if self._wanted == "none":
             return g, None if self.row_weight is None else self.row_weight.reshape(-1, 1)
         if self._wanted == "shared" and h is not None:
-            return g, mean_over_outputs(h, self._workers)
+            return g, mean_over_outputs(h, self._workers.n_threads)
         return g, h
-
-
-def mean_over_outputs(h: np.ndarray, workers: Workers) -> np.ndarray:
-    """One curvature a row: (n_rows, 1)."""
-    return h if h.shape[1] == 1 else _core.row_means(h, workers)
 
 
 def cancel(sums: np.ndarray, g: np.ndarray, n_rows: int) -> bool:

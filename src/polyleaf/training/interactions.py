@@ -31,10 +31,6 @@ class Interactions(NamedTuple):
     groups: np.ndarray | None = None
     at_most: int = 0
 
-    @property
-    def is_none(self) -> bool:
-        return self.groups is None and self.at_most == 0
-
 
 def interactions_of(constraints: str | Sequence[Sequence[Any]] | None, mapper: BinMapper) -> Interactions:
     """What `interaction_constraints` asks for, with features by number.

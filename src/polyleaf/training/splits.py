@@ -10,9 +10,9 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.settings.settings import COUPLED, LinearLeaf, Settings, TopkLeaf
-from polyleaf.sketches import CountSketch, Sketch
+from polyleaf.sketches import CountSketch, Sketch, mean_over_outputs
 from polyleaf.threads import Workers
-from polyleaf.training.derivatives import Derivatives, column, mean_over_outputs
+from polyleaf.training.derivatives import Derivatives, column
 from polyleaf.training.fitters import leaf_config
 from polyleaf.training.label_state import LabelState
 from polyleaf.training.sampling import Draw
@@ -89,7 +89,7 @@ class HistogramSplits:
             kind, counted = _counted(len(g), self._derivatives.row_weight, draw)
             return kind, g, counted
         if wanted == "shared":
-            return wanted, g, mean_over_outputs(h, self._workers)
+            return wanted, g, mean_over_outputs(h, self._workers.n_threads)
         return wanted, g, h if h.shape[1] == g.shape[1] else np.repeat(h, g.shape[1], axis=1)
 
 
