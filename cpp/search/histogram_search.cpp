@@ -114,8 +114,7 @@ void HistogramSearch::drop_histogram(Node& node) {
 void HistogramSearch::split(int32_t parent, SearchNode& left, SearchNode& right, float* output_gain) {
   Node& node = nodes_[parent];
   if (source_->fixed())
-    scores().output_terms(scan_node(node).split_on(node.best.feature), node.best.left.data(),
-                          node.best.left_count, output_gain);
+    scores().output_terms(scan_split(node), node.best.left.data(), node.best.left_count, output_gain);
   else
     source_->split(parent, node.best, scan_node(node), left, right, output_gain);
   const int handed_down = node.histogram;  // it is the left child's, until the pair is evaluated
@@ -427,6 +426,12 @@ ScanNode HistogramSearch::scan_node(const Node& node, int thread) const {
           node.view.linear,
           node.out_of_reach,
           directions_.any() ? &directions_ : nullptr};
+}
+
+ScanNode HistogramSearch::scan_split(const Node& node) const {
+  const TileSplit& split = node.best;
+  const bool missing_apart = split.bin == bins_.n_bins(split.feature) - 1 && !split.missing_left;
+  return missing_apart ? scan_node(node) : scan_node(node).split_on(split.feature);
 }
 
 Slots HistogramSearch::slots_of(const Node& node, const Tile& tile) const {

@@ -126,6 +126,9 @@ class HistogramSearch final : public Search {
   void drop_histogram(Node& node);
   // `thread`: whose workspace may be used.
   ScanNode scan_node(const Node& node, int thread = 0) const;
+  // The same, for the split it got: with the directions of its feature, unless it parts values from missing
+  // ones.
+  ScanNode scan_split(const Node& node) const;
 
   const Bins& bins_;
   const Workers workers_;

@@ -132,6 +132,11 @@ def with_default_direction(goes_left, counts):
     return goes_left
 
 
+def sets_missing_apart(goes_left, counts):
+    """Whether the right side has missing values and nothing else."""
+    return not np.any(counts[:MISSING][~goes_left[:MISSING]]) and not goes_left[MISSING]
+
+
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def best_candidate(codes, n_bins, is_categorical, channels, config, features, directions=None):
     """The `Candidate` of largest sum, the first feature on ties; None where children are always too small.
@@ -153,6 +158,9 @@ def best_candidate(codes, n_bins, is_categorical, channels, config, features, di
         c = int(scores.argmax())
         goes_left = with_default_direction(candidates[c], sums.count)
         threshold = -1 if is_categorical[f] else int(candidates[c, :MISSING].sum()) - 1
+        if of_feature is not None and np.any(of_feature) and sets_missing_apart(goes_left, sums.count):
+            threshold = int(n_bins[f]) - 1  # no value will ever be on the right
+            goes_left = np.arange(N_CODES) <= threshold
         best = Candidate(scores[c], int(f), threshold, goes_left, terms(c))
     return best
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from reference.channels import F32, Sums, total
+from reference.channels import F32, MISSING, Sums, total
 
 N_LANES = 16
 GAIN_RESOLUTION = 2.0**-20  # relative; below it float32 cannot tell gain from rounding
@@ -97,24 +97,24 @@ def split_terms(G_left, H_left, G_right, H_right, kind, config):
 def pooled_terms(G, H, kind, config):
     """Float32 (C, K): what each output adds where both children hold the one value that is best for both.
 
-    H: of both together, without lambda; each child has its own penalties.
+    H: of both together, with both lambdas; each child has its own penalties.
     """
-    H = H + F32(2) * F32(config.reg_lambda)
     if is_regularised(config):
         return regularised_terms(G, H, replace(config, reg_alpha=F32(2) * F32(config.reg_alpha)))
     return divide(G * G, H) if kind == "diagonal" else (G * G) * divide(F32(1), H)
 
 
 def obeying_terms(terms, left, right, kind, config, directions):
-    """The `terms` (C, K) of splits, but pooled where children would disobey the feature's `directions` (K,).
+    """The `terms` (C, K) of splits, but pooled where children would disobey the `directions` (C, K).
 
     `left`, `right`: pairs G, H. Monotone where the right child's value is not below the left one's (1), or
     not above (-1); w = -G / (H + lambda), with the penalties.
     """
-    w_left, w_right = (newton_value(G, H + F32(config.reg_lambda), config) for G, H in (left, right))
-    disobeys = directions.astype(F32) * (w_right - w_left) < 0
-    pooled = pooled_terms(left[0] + right[0], left[1] + right[1], kind, config)
-    return np.where(disobeys, pooled, terms)
+    G_left, G_right = left[0], right[0]
+    H_left, H_right = (H + F32(config.reg_lambda) for _, H in (left, right))
+    rise = newton_value(G_right, H_right, config) - newton_value(G_left, H_left, config)
+    pooled = pooled_terms(G_left + G_right, H_left + H_right, kind, config)
+    return np.where(directions.astype(F32) * rise < 0, pooled, terms)
 
 
 def newton_value(G, H, config):
@@ -236,7 +236,8 @@ def parent_score(channels, config):
 
 def score_candidates(sums, candidates, channels, config, directions=None):
     """Float32 score sums (C,), -inf where a child is too small or the sum is NaN; and a function that gives
-    the terms (K,) of one of them. `directions` (K,) of the feature; None: free."""
+    the terms (K,) of one of them. `directions` (K,) of the feature; None: free. Free is also what sets all
+    values apart from missing ones, which move nowhere."""
     present = sums.count > 0
     left = Sums(*(candidates[:, present].astype(np.int64) @ part[present] for part in sums.parts()))
     right = total(channels) - left
@@ -255,7 +256,8 @@ def score_candidates(sums, candidates, channels, config, directions=None):
         all_terms = split_terms(G_left, H_left, G_right, H_right, channels.kind, config)
         if directions is not None and np.any(directions):
             sides = (G_left, H_left), (G_right, H_right)
-            all_terms = obeying_terms(all_terms, *sides, channels.kind, config, directions)
+            ordered = np.any((~candidates & present)[:, :MISSING], axis=1)
+            all_terms = obeying_terms(all_terms, *sides, channels.kind, config, ordered[:, None] * directions)
         scores, terms = lane_sum(all_terms), all_terms.__getitem__
         if keeps_few(config, all_terms.shape[1]):
             sides = (

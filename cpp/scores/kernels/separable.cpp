@@ -201,10 +201,22 @@ void terms_of(const S& score, const ScanNode& node, const int32_t* left, int32_t
   }
 }
 
+// The last candidate, which has missing values alone on the right, is judged free of directions: they can be
+// neither raised nor lowered, if no value is ever to come to their side.
+void set_missing_apart(const ScanNode& node, const ScanFeature& feature, const Candidates& c, ScanScratch& s,
+                       float* sums) {
+  ScanNode free = node;
+  free.direction = nullptr;
+  separable_sums(free, feature, false, {c.n, c.last - 1, c.last}, s, sums);
+  s.bins[c.last - 1] = feature.n_bins - 1;
+}
+
 void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch, NumericBest* best) {
   scan_both_ways(node, feature, curvature_in_lane(*node.layout), node.layout->n_outputs == 1, scratch, best,
                  [&](bool missing_left, const Candidates& c, float* sums) {
                    separable_sums(node, feature, missing_left, c, scratch, sums);
+                   if (node.direction != nullptr && !missing_left && c.last == c.n)
+                     set_missing_apart(node, feature, c, scratch, sums);
                  });
 }
 

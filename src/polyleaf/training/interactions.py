@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polyleaf.inputs.binning import BinMapper
-from polyleaf.training.feature_numbers import feature_number
+from polyleaf.inputs.feature_numbers import feature_number
 
 __all__ = ["Interactions", "interactions_of"]
 
@@ -63,4 +63,5 @@ def _numbers(group: Any, mapper: BinMapper) -> list[int]:
         )
     if len(group) == 0:
         raise ValueError("interaction_constraints has an empty group; leave it out.")
-    return [feature_number(feature, mapper, "interaction_constraints") for feature in group]
+    of_mapper = mapper.feature_names_, mapper.n_features_, "interaction_constraints"
+    return [feature_number(feature, *of_mapper) for feature in group]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from polyleaf.inputs.binning import BinMapper
-from polyleaf.training.feature_numbers import feature_number
+from polyleaf.inputs.feature_numbers import feature_number
 
 __all__ = ["directions_of"]
 
@@ -72,7 +72,8 @@ def _by_name(
 ) -> np.ndarray:
     directions = np.zeros((mapper.n_features_, n_outputs), np.int8)
     for feature, of_feature in constraints.items():
-        row = directions[feature_number(feature, mapper, "monotone_constraints")]
+        known = mapper.feature_names_, mapper.n_features_
+        row = directions[feature_number(feature, *known, "monotone_constraints")]
         if not isinstance(of_feature, Mapping):
             row[:] = _direction(of_feature, feature)
             continue

@@ -1,21 +1,20 @@
-"""Features that a parameter names, by text or whole number, as the numbers of the mapper.
+"""The features that a parameter names, by text or whole number.
 
-Must not know what the parameter asks of them.
+Owns how they are found, and what is said where there is none. Must not know what the parameter asks of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from polyleaf.inputs.binning import BinMapper
-
 __all__ = ["feature_number"]
 
 
-def feature_number(feature: Any, mapper: BinMapper, parameter: str) -> int:
-    """The number of a feature.
+def feature_number(feature: Any, names: Sequence[str] | None, n_features: int, parameter: str) -> int:
+    """The number of a feature of X.
 
     Raises
     ------
@@ -25,18 +24,15 @@ def feature_number(feature: Any, mapper: BinMapper, parameter: str) -> int:
         Where there is no such feature.
     """
     if isinstance(feature, str):
-        names = mapper.feature_names_
         if names is None:
             raise ValueError(f"{parameter} names the feature {feature!r}, but X has no names; use numbers.")
-        found = np.flatnonzero(np.asarray(names, dtype=object) == feature)
-        if len(found) == 0:
+        if feature not in names:
             raise ValueError(f"{parameter} names {feature!r}, which is no feature of X.")
-        return int(found[0])
+        return names.index(feature)
     if isinstance(feature, bool | np.bool_) or not isinstance(feature, int | np.integer):
         raise TypeError(f"{parameter} names features by text or whole number, not by {feature!r}.")
-    if not 0 <= feature < mapper.n_features_:
+    if not 0 <= feature < n_features:
         raise ValueError(
-            f"{parameter} names feature {feature}, but X has {mapper.n_features_}, from 0 to "
-            f"{mapper.n_features_ - 1}."
+            f"{parameter} names feature {feature}, but X has {n_features}, from 0 to {n_features - 1}."
         )
     return int(feature)
