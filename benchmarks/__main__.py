@@ -19,6 +19,7 @@ from . import (
     frames,
     intervals,
     kernels,
+    monotone,
     papers,
     peers,
     report,
@@ -37,6 +38,7 @@ STUDIES = {
     "defaults": defaults.PAPER,
     "scales": scales.PAPER,
     "intervals": intervals.PAPER,
+    "monotone": monotone.PAPER,
 }
 
 

@@ -8,8 +8,7 @@ namespace POLYLEAF_ISA_NAMESPACE {
 struct Diagonal {
   static constexpr bool kPerOutput = true;
   Regularisation r;
-  POLYLEAF_METHOD f32x16 of_sum(f32x16 c) const { return c; }
-  POLYLEAF_METHOD f32x16 coefficient(f32x16 h) const { return of_sum(h + r.lambda); }
+  POLYLEAF_METHOD f32x16 coefficient(f32x16 h) const { return h + r.lambda; }
   POLYLEAF_METHOD f32x16 pair(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr) const {
     const f32x16 product = cl * cr;
     const f32x16 term = ((gl * gl) * cr + (gr * gr) * cl) / product;

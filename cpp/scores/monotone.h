@@ -1,44 +1,55 @@
-// A score for splits on a feature that outputs must not fall, or not rise, with: an output whose children
-// would disobey gives both the one value that is best for both. What leaves hold in the end obeys by itself
-// (leaves/monotone.h); here splits learn what that will cost.
+// The score of trees that must obey directions: each child takes its best value within the bounds of the
+// node; of an output whose children would disobey the feature's direction both take the one value that is
+// best for both. What leaves hold in the end obeys by itself (leaves/monotone.h); here splits learn what that
+// will cost.
 #pragma once
 #include "scores/score.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 
-// Of sixteen outputs, or sixteen candidates of one.
-template <Score S>
+// Of sixteen outputs, or sixteen candidates of one. Coefficients are curvature and lambda.
 struct ObeyingBlock {
-  const S& free;
-  f32x16 direction;
+  const Regularisation& r;
+  f32x16 direction, lower, upper;
 
-  POLYLEAF_METHOD f32x16 value(f32x16 g, f32x16 c) const {
-    const Step<f32x16, float> step(g, c, free.r.alpha, free.r.max_delta_step);
-    return select(g < 0.0f, step.size, -step.size);
+  POLYLEAF_METHOD f32x16 value(f32x16 g, f32x16 c, float alpha) const {
+    const Step<f32x16, float> step(g, c, alpha, r.max_delta_step);
+    return larger(smaller(select(g < 0.0f, step.size, -step.size), upper), lower);
   }
-  POLYLEAF_METHOD f32x16 pooled(f32x16 g, f32x16 c) const {
-    const S both{{free.r.lambda, 2.0f * free.r.alpha, free.r.max_delta_step}};
-    return both.single(g, both.of_sum(c));
+  // Twice what a value takes off the loss.
+  POLYLEAF_METHOD f32x16 term(f32x16 g, f32x16 c, f32x16 w) const {
+    return -((2.0f * g) * w + (c * w) * w) - (2.0f * r.alpha) * select(w < 0.0f, -w, w);
   }
-  // Coefficients are curvature and lambda.
+  // Those of both children, in place.
+  POLYLEAF_METHOD void values(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr, f32x16* left, f32x16* right) const {
+    const f32x16 wl = value(gl, cl, r.alpha), wr = value(gr, cr, r.alpha);
+    const f32x16 both = value(gl + gr, cl + cr, 2.0f * r.alpha);
+    const auto disobeys = direction * (wr - wl) < 0.0f;
+    *left = select(disobeys, both, wl);
+    *right = select(disobeys, both, wr);
+  }
   POLYLEAF_METHOD f32x16 pair(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr) const {
-    const f32x16 disobedience = direction * (value(gr, cr) - value(gl, cl));
-    return select(disobedience < 0.0f, pooled(gl + gr, cl + cr),
-                  free.pair(gl, gr, free.of_sum(cl), free.of_sum(cr)));
+    f32x16 left, right;
+    values(gl, gr, cl, cr, &left, &right);
+    return term(gl, cl, left) + term(gr, cr, right);
   }
+  POLYLEAF_METHOD f32x16 single(f32x16 g, f32x16 c) const { return term(g, c, value(g, c, r.alpha)); }
 };
 
-template <Score S>
+template <bool PER_OUTPUT>
 struct Obeying {
-  static constexpr bool kPerOutput = S::kPerOutput;
-  S free;
-  const float* direction;  // of every output, zeros after them to the next sixteen
+  static constexpr bool kPerOutput = PER_OUTPUT;
+  Regularisation r;
+  const float *direction, *lower, *upper;  // of every output, readable to the next sixteen
 
-  POLYLEAF_METHOD f32x16 coefficient(f32x16 h) const { return h + free.r.lambda; }
-  POLYLEAF_METHOD f32x16 single(f32x16 g, f32x16 c) const { return free.single(g, free.of_sum(c)); }
-  POLYLEAF_METHOD ObeyingBlock<S> block(int z) const { return {free, load<f32x16>(direction + 16 * z)}; }
-  POLYLEAF_METHOD ObeyingBlock<S> narrow() const { return {free, broadcast(direction[0])}; }
+  POLYLEAF_METHOD f32x16 coefficient(f32x16 h) const { return h + r.lambda; }
+  POLYLEAF_METHOD ObeyingBlock block(int z) const {
+    return {r, load<f32x16>(direction + 16 * z), load<f32x16>(lower + 16 * z), load<f32x16>(upper + 16 * z)};
+  }
+  POLYLEAF_METHOD ObeyingBlock narrow() const {
+    return {r, broadcast(direction[0]), broadcast(lower[0]), broadcast(upper[0])};
+  }
 };
 
 // A score as it is for the outputs 16 z to 16 z + 15, and for one output.
@@ -46,16 +57,16 @@ template <Score S>
 POLYLEAF_INLINE const S& block_of(const S& score, int) {
   return score;
 }
-template <Score S>
-POLYLEAF_INLINE ObeyingBlock<S> block_of(const Obeying<S>& score, int z) {
+template <bool P>
+POLYLEAF_INLINE ObeyingBlock block_of(const Obeying<P>& score, int z) {
   return score.block(z);
 }
 template <Score S>
 POLYLEAF_INLINE const S& narrow_of(const S& score) {
   return score;
 }
-template <Score S>
-POLYLEAF_INLINE ObeyingBlock<S> narrow_of(const Obeying<S>& score) {
+template <bool P>
+POLYLEAF_INLINE ObeyingBlock narrow_of(const Obeying<P>& score) {
   return score.narrow();
 }
 

@@ -23,8 +23,7 @@ struct Regularisation {
 template <class S>
 concept Score = requires(const S s, f32x16 g, f32x16 h) {
   { S::kPerOutput } -> std::convertible_to<bool>;  // curvature differs between outputs
-  { s.of_sum(h) } -> std::same_as<f32x16>;         // from summed curvature and lambda to what `pair` wants
-  { s.coefficient(h) } -> std::same_as<f32x16>;    // the same from summed curvature
+  { s.coefficient(h) } -> std::same_as<f32x16>;    // from summed curvature to what `pair` wants
   { s.pair(g, g, h, h) } -> std::same_as<f32x16>;  // terms of (left, right), with their coefficients
   { s.single(g, h) } -> std::same_as<f32x16>;      // terms of one node
 };
@@ -40,8 +39,7 @@ template <bool PER_OUTPUT>
 struct Regularised {
   static constexpr bool kPerOutput = PER_OUTPUT;
   Regularisation r;
-  POLYLEAF_METHOD f32x16 of_sum(f32x16 c) const { return c; }
-  POLYLEAF_METHOD f32x16 coefficient(f32x16 h) const { return of_sum(h + r.lambda); }
+  POLYLEAF_METHOD f32x16 coefficient(f32x16 h) const { return h + r.lambda; }
   POLYLEAF_METHOD f32x16 pair(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr) const {
     return regularised_term(gl, cl, r) + regularised_term(gr, cr, r);
   }

@@ -10,8 +10,10 @@ namespace POLYLEAF_ISA_NAMESPACE {
 struct Shared {
   static constexpr bool kPerOutput = false;
   Regularisation r;
-  POLYLEAF_METHOD f32x16 of_sum(f32x16 c) const { return select(c > 0.0f, 1.0f / c, f32x16{}); }
-  POLYLEAF_METHOD f32x16 coefficient(f32x16 h) const { return of_sum(h + r.lambda); }
+  POLYLEAF_METHOD f32x16 coefficient(f32x16 h) const {
+    const f32x16 c = h + r.lambda;
+    return select(c > 0.0f, 1.0f / c, f32x16{});
+  }
   POLYLEAF_METHOD f32x16 pair(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr) const {
     return (gl * gl) * cl + (gr * gr) * cr;
   }

@@ -119,6 +119,10 @@ class HistogramSearch final : public Search {
   Choice choose(const Proposals& proposals);
 
   const ScoreKernels& scores() const { return scores_of(layout_, scope_->config().split); }
+  // What each output gains by the node's split, and where directions are to be obeyed what its children must
+  // keep to from now on: neither is to pass the middle of their values.
+  void judge_split(const Node& node, SearchNode& left, SearchNode& right, float* output_gain);
+  void unbind(NodeState& state) const;
   bool has_categories(int tile) const;
   // Of a tile's slots those whose features the node may be split on, as flags.
   Slots slots_of(const Node& node, const Tile& tile) const;
@@ -126,9 +130,6 @@ class HistogramSearch final : public Search {
   void drop_histogram(Node& node);
   // `thread`: whose workspace may be used.
   ScanNode scan_node(const Node& node, int thread = 0) const;
-  // The same, for the split it got: with the directions of its feature, unless it parts values from missing
-  // ones.
-  ScanNode scan_split(const Node& node) const;
 
   const Bins& bins_;
   const Workers workers_;

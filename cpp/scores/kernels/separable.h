@@ -31,13 +31,14 @@ auto with_score(const ScanNode& node, F f) {
   return plain ? f(Shared{r}) : f(Regularised<false>{r});
 }
 
-// The same, with the directions of the feature at hand, if it has any.
+// The same, or the score of trees that obey directions.
 template <class F>
-auto with_obeying_score(const ScanNode& node, const F& f) {
-  return with_score(node, [&](const auto& score) {
-    using S = std::decay_t<decltype(score)>;
-    return node.direction == nullptr ? f(score) : f(Obeying<S>{score, node.direction});
-  });
+auto with_score_or_obeying(const ScanNode& node, const F& f) {
+  if (node.directions == nullptr) return with_score(node, f);
+  const Regularisation r{node.config->reg_lambda, node.config->reg_alpha, node.config->max_delta_step};
+  return node.layout->curvature == Curvature::diagonal
+             ? f(Obeying<true>{r, node.direction, node.lower, node.upper})
+             : f(Obeying<false>{r, node.direction, node.lower, node.upper});
 }
 
 // Terms of one candidate, or of the node itself (left == nullptr), sixteen outputs at a time.
@@ -75,7 +76,7 @@ struct Terms {
   }
 
   f32x16 side(int z, bool right) const {
-    return score.single(gradient(z, right), score.coefficient(curvature(z, right)));
+    return block_of(score, z).single(gradient(z, right), score.coefficient(curvature(z, right)));
   }
 
   f32x16 operator()(int z) const {

@@ -1,6 +1,7 @@
 """Which outputs must not fall, or not rise, with which features: in the numbers of the core.
 
-Owns the meaning of `monotone_constraints`. Must not know how trees grow, or how leaf values are fitted.
+Owns the meaning of `monotone_constraints`, and whether a model keeps to it. Must not know how trees grow, or how
+leaf values are fitted.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
+import polyleaf._core as _core
 from polyleaf.inputs.binning import BinMapper
 from polyleaf.inputs.feature_numbers import feature_number
+from polyleaf.model import Model, storage
 
-__all__ = ["directions_of"]
+__all__ = ["all_obey", "directions_of"]
 
 _FORMS = (
     "one direction a feature, such as [1, 0, -1]; an array of one row a feature and one column an output; or "
@@ -22,9 +25,21 @@ _FORMS = (
 
 
 def directions_of(
-    constraints: Any, mapper: BinMapper, n_outputs: int, output_names: Sequence[str] | None
+    constraints: Any, mapper: BinMapper, n_scores: int, score_names: Sequence[str] | None, n_levels: int = 1
 ) -> np.ndarray | None:
     """What `monotone_constraints` asks for.
+
+    Parameters
+    ----------
+    constraints
+        As users give them. Their outputs are the scores, but the columns of y where a column has quantiles of
+        several levels: these are sorted, so that one cannot rise without the others.
+    mapper : BinMapper
+    n_scores : int
+        K.
+    score_names : sequence of str or None
+        "column_level", where there are several levels.
+    n_levels : int
 
     Returns
     -------
@@ -40,12 +55,32 @@ def directions_of(
     """
     if constraints is None:
         return None
+    n_outputs, names = n_scores // n_levels, score_names
+    if n_levels > 1 and score_names is not None:
+        columns = [name.rpartition("_")[0] for name in score_names[::n_levels]]
+        names = columns if all(columns) else None
     if isinstance(constraints, Mapping):
-        directions = _by_name(constraints, mapper, n_outputs, output_names)
+        directions = _by_name(constraints, mapper, n_outputs, names)
     else:
         directions = _by_place(constraints, mapper.n_features_, n_outputs)
     _refuse_categories(directions, mapper)
-    return np.ascontiguousarray(directions[mapper.source_]) if directions.any() else None
+    if not directions.any():
+        return None
+    return np.ascontiguousarray(np.repeat(directions, n_levels, axis=1)[mapper.source_])
+
+
+def all_obey(model: Model, directions: np.ndarray) -> bool:
+    """Whether every tree of a model obeys directions (n_columns, K)."""
+    n_bins = model.mapper.n_bins_
+    for tree, values, output in storage.trees_of(model.forest):
+        if not isinstance(values, np.ndarray):
+            return False
+        own = directions if output < 0 else np.ascontiguousarray(directions[:, [output]])
+        each = np.arange(tree.n_leaves, dtype=np.int32)
+        nearest = _core.monotone_leaves(values, own, n_bins, tree, None, each, 0.0, None, None, 1)
+        if not np.array_equal(nearest, values):
+            return False
+    return True
 
 
 def _by_place(constraints: Any, n_features: int, n_outputs: int) -> np.ndarray:
