@@ -18,7 +18,7 @@ from .frame.paper import Figures, Paper, Subject, Table
 from .libraries import is_installed
 
 ROUNDS, PATIENCE, LEAVES, RATE, LEAST = 400, 40, 31, 0.1, 5
-REPEATS = 5
+REPEATS = 3
 N_FEATURES, N_OUTPUTS = 10, 4
 MADE = ("additive", "products", "steps", "correlated", "few rows")
 COSTS = (
@@ -170,8 +170,9 @@ def xgboost(job: Job) -> Predict:
         raise Unavailable("it takes one direction for all outputs")
     model = XGBRegressor(
         n_estimators=job.rounds, learning_rate=RATE, max_leaves=job.leaves, max_depth=0,
-        grow_policy="lossguide", min_child_weight=LEAST, tree_method="hist", multi_strategy="multi_output_tree", n_jobs=job.threads,
-        monotone_constraints=tuple(job.directions[:, 0].tolist()), early_stopping_rounds=job.patience,
+        grow_policy="lossguide", min_child_weight=LEAST, tree_method="hist", n_jobs=job.threads,
+        multi_strategy="multi_output_tree", early_stopping_rounds=job.patience,
+        monotone_constraints=tuple(job.directions[:, 0].tolist()),
     )  # fmt: skip
     model.fit(job.X, job.y, eval_set=[(job.X_stop, job.y_stop)], verbose=False)
     return lambda X: model.predict(X).reshape(len(X), -1)
