@@ -1,7 +1,7 @@
 """Which outputs must not fall, or not rise, with which features: in the numbers of the core.
 
-Owns the meaning of `monotone_constraints`, and whether a model keeps to it. Must not know how trees grow, or how
-leaf values are fitted.
+Owns the meaning of `monotone_constraints`, and whether a model keeps to it. Must not know how trees grow, or
+how leaf values are fitted.
 """
 
 from __future__ import annotations

@@ -172,9 +172,9 @@ def _directions(settings: Settings, problem: Problem, model: Model) -> np.ndarra
         return None
     if objective.link == "softmax":
         warnings.warn(
-            "monotone_constraints orders the scores of classes. Their probabilities need not obey, since that "
-            "of a class falls where the score of another rises more. For probabilities that do, give y as one "
-            "column of 0 and 1 for each class: labels are learned apart.",
+            "monotone_constraints orders the scores of classes. Their probabilities need not obey, since "
+            "that of a class falls where the score of another rises more. For probabilities that do, give y "
+            "as one column of 0 and 1 for each class: labels are learned apart.",
             stacklevel=2,
         )
     if not all_obey(model, directions):
