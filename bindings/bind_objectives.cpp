@@ -9,6 +9,7 @@
 #include <string>
 
 #include "arrays.h"
+#include "base/exact_totals.h"
 #include "leaves/quantile.h"
 #include "losses/objectives.h"
 #include "sample_of.h"
@@ -123,13 +124,23 @@ void check_weight(const Array2<const T>& values, const OptionalMatrix& weight) {
 }
 
 template <class T>
-auto totals(const Array2<const T>& values, const OptionalMatrix& weight, const Workers& workers) {
+auto totals(const Array2<const T>& values, const OptionalMatrix& weight,
+            const Optional1<const int32_t>& group, int64_t n_groups, const Workers& workers) {
   check_weight(values, weight);
-  NewArray<double> out({2, values.shape(1)});
+  require(n_groups >= 1, "n_groups must be at least 1.");
+  TotalsInput input{rows(values), columns(values)};
+  if (weight) input.weight = weight->data(), input.weight_columns = columns(*weight);
+  if (group) {
+    require(rows(*group) == rows(values), "group must have one number for each row of values.");
+    input.group = group->data();
+    input.n_groups = n_groups;
+    const auto [least, most] = std::minmax_element(input.group, input.group + input.n_rows);
+    require(input.n_rows == 0 || (*least >= 0 && *most < n_groups), "A group is out of range.");
+  }
+  NewArray<double> out({2, static_cast<size_t>(input.n_groups), values.shape(1)});
   {
     nb::gil_scoped_release release;
-    weighted_totals(values.data(), rows(values), columns(values), weight ? weight->data() : nullptr,
-                    weight ? columns(*weight) : 0, out.data, workers);
+    exact_totals(values.data(), input, out.data, workers);
   }
   return out.array;
 }
@@ -200,11 +211,12 @@ void bind_objectives(nb::module_& m) {
   m.def("class_mean", &class_loss_mean, nb::arg("loss"), nb::arg("raw").noconvert(),
         nb::arg("label").noconvert(), nb::arg("weight").noconvert().none(), nb::arg("offset").noconvert(),
         nb::arg("n_threads"), "Weighted mean of a loss of classes.");
-  m.def("weighted_totals", &totals<float>, nb::arg("values").noconvert(),
-        nb::arg("weight").noconvert().none(), nb::arg("n_threads"));
-  m.def("weighted_totals", &totals<double>, nb::arg("values").noconvert(),
-        nb::arg("weight").noconvert().none(), nb::arg("n_threads"),
-        "Sums over rows of weight * value and of weight: float64 (2, n_columns).");
+  m.def("exact_totals", &totals<float>, nb::arg("values").noconvert(), nb::arg("weight").noconvert().none(),
+        nb::arg("group").noconvert().none(), nb::arg("n_groups"), nb::arg("n_threads"));
+  m.def("exact_totals", &totals<double>, nb::arg("values").noconvert(), nb::arg("weight").noconvert().none(),
+        nb::arg("group").noconvert().none(), nb::arg("n_groups"), nb::arg("n_threads"),
+        "Sums over the rows of each group of weight * value and of weight, whatever the order of the rows: "
+        "float64 (2, n_groups, n_columns).");
   m.def("quantile_leaves", &quantiles<float>, nb::arg("values").noconvert(),
         nb::arg("weight").noconvert().none(), nb::arg("leaf_of_row").noconvert().none(), nb::arg("n_leaves"),
         nb::arg("rows").noconvert().none(), nb::arg("level").noconvert(), nb::arg("n_threads"));

@@ -228,29 +228,4 @@ double mean_loss(const ClassLoss& loss, const LossInput& input, const Workers& w
   });
 }
 
-template <class T>
-void weighted_totals(const T* values, int64_t n_rows, int64_t n_columns, const float* weight,
-                     int64_t weight_columns, double* totals, const Workers& workers) {
-  constexpr int64_t kRows = 4096;
-  const int64_t n_blocks = Block::count(n_rows, kRows);
-  std::vector<double> partial(static_cast<size_t>(n_blocks * 2 * n_columns), 0.0);
-  parallel_for(workers, n_blocks, [&](int64_t task, int) {
-    double* sums = partial.data() + task * 2 * n_columns;
-    const Block block(n_rows, kRows, task);
-    for (int64_t i = block.begin; i < block.end; ++i)
-      for (int64_t k = 0; k < n_columns; ++k) {
-        const double w = weight == nullptr ? 1.0 : weight[weight_columns == 1 ? i : i * n_columns + k];
-        sums[k] += w * static_cast<double>(values[i * n_columns + k]);
-        sums[n_columns + k] += w;
-      }
-  });
-  std::fill_n(totals, 2 * n_columns, 0.0);
-  for (int64_t task = 0; task < n_blocks; ++task)
-    for (int64_t j = 0; j < 2 * n_columns; ++j) totals[j] += partial[task * 2 * n_columns + j];
-}
-
-template void weighted_totals(const float*, int64_t, int64_t, const float*, int64_t, double*, const Workers&);
-template void weighted_totals(const double*, int64_t, int64_t, const float*, int64_t, double*,
-                              const Workers&);
-
 }  // namespace polyleaf

@@ -133,9 +133,4 @@ void hessians(const ClassLoss& loss, const LossInput& input, float* g, float* h,
 double mean_loss(const Loss& loss, const LossInput& input, const Workers& workers);
 double mean_loss(const ClassLoss& loss, const LossInput& input, const Workers& workers);
 
-// totals (2, n_columns): sums of weight * value, and of weight. Fixed blocks, added in order.
-template <class T>
-void weighted_totals(const T* values, int64_t n_rows, int64_t n_columns, const float* weight,
-                     int64_t weight_columns, double* totals, const Workers& workers);
-
 }  // namespace polyleaf

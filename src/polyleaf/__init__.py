@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from polyleaf.inputs.binning import BinMapper
     from polyleaf.inputs.dataset import Dataset
     from polyleaf.model import Model
+    from polyleaf.search import PolyleafClassifierCV, PolyleafRegressorCV
 
     __version__: str
 
@@ -34,7 +35,9 @@ _HOME = {
     "Dataset": "inputs.dataset",
     "Model": "model",
     "PolyleafClassifier": "estimators",
+    "PolyleafClassifierCV": "search",
     "PolyleafRegressor": "estimators",
+    "PolyleafRegressorCV": "search",
     "load_model": "estimators",
 }
 _MODULES = (
@@ -55,7 +58,9 @@ __all__ = [
     "Dataset",
     "Model",
     "PolyleafClassifier",
+    "PolyleafClassifierCV",
     "PolyleafRegressor",
+    "PolyleafRegressorCV",
     "callbacks",
     "explain",
     "export",

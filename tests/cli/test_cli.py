@@ -10,7 +10,15 @@ import pytest
 from commands import fails, polyleaf
 from layers import bits
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor, __version__, data, load_model, recipes
+from polyleaf import (
+    PolyleafClassifier,
+    PolyleafClassifierCV,
+    PolyleafRegressor,
+    __version__,
+    data,
+    load_model,
+    recipes,
+)
 from polyleaf.files.readers import read_table
 
 FAST = ["--rounds", "20", "--learning-rate", "0.3"]
@@ -211,6 +219,35 @@ def test_validation_and_early_stopping(folder, tmp_path):
         assert load_model(tmp_path / model).best_iteration_ < 1999
 
 
+def test_offsets_are_columns_that_the_model_remembers(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    exposure = rng.uniform(0.1, 2.0, 400).round(3)
+    x = rng.normal(size=400).round(3)
+    names = ["x", "log_exposure", "claims"]
+    columns = x, np.log(exposure).round(4), rng.poisson(exposure * np.exp(x))
+    train = write_csv(tmp_path / "train.csv", names, columns)
+    options = ["-t", "claims", "--task", "regression", "--objective", "poisson", "--offset", "log_exposure"]
+    polyleaf("train", train, *options, "-m", tmp_path / "m", "--validation", "0.2", *FAST)
+    model = load_model(tmp_path / "m")
+    assert model.n_features_in_ == 1
+    polyleaf("predict", train, "-m", tmp_path / "m", "-o", tmp_path / "p.csv")
+    expected = model.predict(columns[0][:, None], offset=columns[1])
+    np.testing.assert_allclose(read_table(tmp_path / "p.csv").column("claims"), expected)
+    capsys.readouterr()
+    polyleaf("evaluate", train, "-m", tmp_path / "m", "--json")
+    error = json.loads(capsys.readouterr().out)["RMSE"]
+    assert error == pytest.approx(np.sqrt(np.mean((expected - columns[2]) ** 2)))
+
+    without = write_csv(tmp_path / "without.csv", ["x"], [x])
+    assert "has no column 'log_exposure'" in fails(capsys, "predict", without, "-m", tmp_path / "m")
+    gap = write_csv(tmp_path / "gap.csv", ["x", "log_exposure"], [x, ["", *columns[1][1:].astype(str)]])
+    assert "'log_exposure' has no offset in row 1" in fails(capsys, "predict", gap, "-m", tmp_path / "m")
+    polyleaf("explain", without, "-m", tmp_path / "m", "-o", tmp_path / "c.csv")
+    wide = write_csv(tmp_path / "wide.csv", ["z", *names], [x, *columns])
+    unlike = [*options[:-1], "x,log_exposure", "-m", tmp_path / "m"]
+    assert "must have shape (400,) or (400, 1)" in fails(capsys, "train", wide, *unlike)
+
+
 def test_quantiles(folder, tmp_path, capsys):
     polyleaf(
         *("train", folder / "energy_train.csv", "-t", "*_load", "-m", tmp_path / "m", *FAST),
@@ -249,6 +286,9 @@ def test_errors_are_one_sentence(folder, tmp_path, capsys):
     assert "--target is needed" in fails(capsys, *train)
     assert "no column 'price'" in fails(capsys, *train, "-t", "price")
     assert "no parameter 'leafs'" in fails(capsys, *train, "-t", "*_load", "--set", "leafs=3")
+    assert "n_candidates is of a search: give --search" in fails(
+        capsys, *train, "-t", "*_load", "--set", "n_candidates=3"
+    )
     assert "NAME=VALUE" in fails(capsys, *train, "-t", "*_load", "--set", "leafs")
     assert "--early-stopping needs --validation" in fails(
         capsys, *train, "-t", "*_load", "--early-stopping", "3"
@@ -303,6 +343,27 @@ def test_recipes_and_settings_reach_the_estimator(folder, tmp_path, options, par
     given = {**parameters, "n_estimators": 3, "random_state": 0}
     expected = PolyleafClassifier(**given).fit(X, y)
     assert bits(estimator) == bits(expected)
+
+
+SEARCH = ["--search", "100000", "--set", "n_candidates=3", "-n", "12", "--threads", "1"]  # no clock ends it
+
+
+def test_a_search_trains_the_best_and_tells_what_it_tried(folder, tmp_path, capsys):
+    polyleaf("train", folder / "letter_train.csv", "-t", "letter", "-m", tmp_path / "m", *SEARCH)
+    said = capsys.readouterr().err
+    assert "3 candidates by mlogloss (less is better)" in said and "learning_rate=0.05" in said
+    letter = data.load("letter")
+    X, y = letter.X[letter.train[:1500]], letter.y[letter.train[:1500]]
+    again = PolyleafClassifierCV(n_candidates=3, n_estimators=12, n_jobs=1, random_state=0).fit(X, y)
+    trained = load_model(tmp_path / "m").model_
+    np.testing.assert_array_equal(trained.raw_predict(X), again.model_.raw_predict(X))
+
+
+def test_a_search_on_rows_that_are_held_out(folder, tmp_path, capsys):
+    held_out = "--validation", folder / "energy_test.csv"
+    polyleaf("train", folder / "energy_train.csv", "-t", "*_load", "-m", tmp_path / "m", *SEARCH, *held_out)
+    assert "3 candidates by relative_rmse" in capsys.readouterr().err
+    assert isinstance(load_model(tmp_path / "m"), PolyleafRegressor)
 
 
 def test_linear_leaves(folder, tmp_path, capsys):

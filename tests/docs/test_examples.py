@@ -22,6 +22,7 @@ README = readme_examples()
 
 # What each example shows, as a condition on what its main() returns.
 SHOWS = {
+    "batches": lambda found: found["same"] and found["share"] == 1 / 8,
     "cgb": lambda found: found["accuracy"] > 0.75,
     "custom_objective": lambda found: found["asymmetric"] < found["squared"] - 0.1,
     "early_stopping": lambda found: found["best"] + 20 < found["rounds"] + 1 <= 1000,
@@ -38,6 +39,11 @@ SHOWS = {
     "looking": lambda found: found["least gained"] > 0.05 and found["outputs in the map"] == 6,
     "missing_targets": lambda found: found["ignored"] < min(found["rows dropped"], found["filled"]),
     "multilabel": lambda found: found["hamming"] < found["hamming of the majority"],
+    "offsets": lambda found: (
+        2 * found["both"] < found["trees"] < found["line"]
+        and 1.5 * found["exposure"] < found["feature"]
+        and 0.25 < found["rate"] < 0.4
+    ),
     "one_output_per_tree": lambda found: max(found.values()) < 3,
     "quantiles": lambda found: 0.75 < found["inside"] < 0.85 and found["error"] < 0.25 * found["baseline"],
     "registered_objective": lambda found: found["too low at 0.9"] < found["too low at 0.5"] - 0.1,

@@ -1,7 +1,9 @@
 """Codes of sparse matrices: held as cells, they are the same codes and give the same models."""
 
+import mmap
 import pickle
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from problems import Core, assert_same_tree, core_bins, make_problem, sampled, s
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core
 from polyleaf.inputs import binning
+from polyleaf.inputs.codes import empty_codes
 from polyleaf.inputs.features import as_features
 
 SETTINGS = {
@@ -172,3 +175,17 @@ def test_categories_are_not_held_sparse():
     p = make_problem(2, n_bins=(5, 8), categorical=[1])
     with pytest.raises(ValueError, match="categorical"):
         core_bins(p.codes, p.n_bins, p.is_categorical, (1,))
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux to tell the memory held")
+def test_room_of_which_few_rows_are_touched_takes_the_memory_of_those():
+    def held():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+    before = held()
+    codes = empty_codes(1000, 100_000, few=True)
+    codes[::50, :100] = 7  # one small page each
+    assert codes.shape == (1000, 100_000) and codes.flags.c_contiguous and codes.flags.writeable
+    assert held() - before < 10_000_000
+    with pytest.raises(MemoryError, match="1000000 rows"):
+        empty_codes(2**40, 1_000_000, few=True)

@@ -112,8 +112,10 @@ def test_float_matrices_are_used_in_place(dtype, order):
     assert [np.shares_memory(block.values, X) for block in table.dense] == [True, True]
 
 
-def test_columns_of_different_dtypes_are_not_brought_together():
+def test_columns_of_different_dtypes_are_brought_together_only_where_the_copy_is_small(monkeypatch):
     frame = pd.DataFrame({"a": np.ones(5, np.float32), "b": np.ones(5, np.int8), "c": np.ones(5)})
+    assert [block.values.shape for block in as_features(frame).dense] == [(5, 3)]
+    monkeypatch.setattr("polyleaf.inputs.frames._MOST_COPIED_BYTES", 8 * 5 * 3 - 1)
     assert [block.values.dtype for block in as_features(frame).dense] == [np.float32, np.int8, np.float64]
 
 

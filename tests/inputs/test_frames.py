@@ -53,31 +53,63 @@ KINDS = {
 
 
 def numbers_of(X):
-    """What bins are made of, float64 but for large integers: {feature: values}."""
+    """What bins are made of, which are those of the numbers as float64: {feature: values}."""
     return {
-        int(feature): block.values[:, i]
+        int(feature): block.values[:, i].astype(np.float64)
         for block in as_features(X).dense
         for i, feature in enumerate(block.features)
     }
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_column_is_read_with_its_own_dtype_and_values(kind):
+def test_every_column_is_read_with_its_own_values(kind):
     found, data = numbers_of(KINDS[kind](mixed())), mixed()
     assert sorted(found) == list(range(len(data)))
     for i, values in enumerate(data.values()):
-        expected = values.view(np.uint8) if values.dtype == bool else values
-        assert found[i].dtype == expected.dtype
-        np.testing.assert_array_equal(found[i], expected)
+        np.testing.assert_array_equal(found[i], values.astype(np.float64))
 
 
 @pytest.mark.parametrize("kind", ["polars", "arrow", "arrow chunks"])
-def test_nulls_are_nan_and_their_neighbours_stay_integers(kind):
+def test_nulls_are_nan_where_they_are_and_nowhere_else(kind):
     found = numbers_of(KINDS[kind](with_nulls()))
-    assert found[1].dtype == np.int64
+    np.testing.assert_array_equal(found[1], np.arange(N))
     for feature, row in ((0, 0), (2, 1), (3, 1)):
         assert np.flatnonzero(np.isnan(found[feature])).tolist() == [row]
     np.testing.assert_array_equal(found[4], np.arange(N) / 4)
+
+
+NUMBERS = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)] + ["float32", "float64"]
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 3, 40])  # one row, few and many are read in different ways
+@pytest.mark.parametrize("seed", range(25))
+def test_numbers_of_any_types_and_nulls_are_read_together_as_what_they_are(seed, n_rows):
+    rng = np.random.default_rng(seed)
+    types = rng.choice(NUMBERS, rng.integers(1, 6)).tolist()
+    bits = [rng.integers(0, 256, (n_rows, np.dtype(kind).itemsize), np.uint8) for kind in types]
+    values = [(b[:, :4] / 7.0 @ [1, -9, 4e3, -6e5][: b.shape[1]]).astype(kind) if kind[0] == "f"
+              else b.view(kind)[:, 0] for b, kind in zip(bits, types, strict=True)]  # fmt: skip
+    rows = [[None if rng.random() < 0.2 else x for x in column.tolist()] for column in values]
+    expected = np.array([[np.nan if x is None else float(x) for x in column] for column in rows]).T
+    table = pa.table(
+        {f"c{i}": pa.array(column, kind) for i, (column, kind) in enumerate(zip(rows, types, strict=True))}
+    )
+    for X in (table, pl.from_arrow(table)):
+        ((block, features),) = frames.as_frame(X).blocks()
+        np.testing.assert_array_equal(block.astype(np.float64), expected)
+        assert features.tolist() == list(range(len(types)))
+    X = pd.DataFrame({f"c{i}": column for i, column in enumerate(values)})
+    ((block, _),) = frames.as_frame(X).blocks()
+    np.testing.assert_array_equal(
+        block.astype(np.float64), np.array(values, dtype=object).T.astype(np.float64)
+    )
+
+
+def test_halves_of_arrow_are_read_too():
+    halves = pa.table({"a": pa.array(np.array([1.5, np.nan], np.float16)), "b": [1, 2]})
+    for X in (halves, pa.concat_tables([halves] * 20)):
+        np.testing.assert_array_equal(numbers_of(X)[0][:2], [1.5, np.nan])
+        np.testing.assert_array_equal(numbers_of(X)[1][:2], [1, 2])
 
 
 @pytest.mark.parametrize("kind", KINDS)

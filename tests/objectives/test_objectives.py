@@ -386,14 +386,20 @@ def test_base_score_must_fit():
 # --- quantiles and leaves ---
 
 
+def integer_weights(weight):
+    """Weights (n,) as integers, the largest possible one 2^31: sums of them are exact in any order."""
+    _, exponent = np.frexp(weight.max())
+    whole = np.rint(np.ldexp(weight.astype(np.float64), 31 - exponent)).astype(np.int64)
+    return np.where(weight > 0, np.maximum(whole, 1), 0)
+
+
 def brute_quantile(values, weight, level):
-    """Smallest value whose cumulative weight reaches the level's share, in float64 NumPy."""
-    kept = weight > 0
-    values, weight = values[kept], weight[kept].astype(np.float64)
+    """Smallest value whose cumulative weight, in integers, reaches the level's share."""
+    values, weight = values[weight > 0], weight[weight > 0]
     if values.size == 0:
         return 0.0
     order = np.argsort(values, kind="stable")
-    reached = np.cumsum(weight[order]) >= level * (1 - 1e-12) * weight.sum()
+    reached = np.cumsum(weight[order]).astype(np.float64) >= level * (1 - 1e-12) * float(weight.sum())
     return values[order][np.argmax(reached)]
 
 
@@ -414,13 +420,24 @@ def test_leaf_renewal_is_the_lower_weighted_quantile(n, n_leaves, weights, seed,
     found = problem.renew_leaves(raw, leaf, n_leaves, rows)
     assert found.dtype == np.float32 and found.shape == (n_leaves, 2)
     used = np.arange(n) if rows is None else rows
-    full = np.ones((n, 2)) if weight is None else np.broadcast_to(weight.reshape(n, -1), (n, 2))
+    columns = np.ones((n, 1)) if weight is None else weight.reshape(n, -1)
+    full = np.broadcast_to(np.stack([integer_weights(w) for w in columns.T], axis=1), (n, 2))
     for at in range(n_leaves):
         inside = used[leaf[used] == at]
         for k in range(2):
             expected = brute_quantile((y - raw)[inside, k], full[inside, k], level)
             assert found[at, k] == expected
     np.testing.assert_array_equal(found, problem.renew_leaves(raw, leaf, n_leaves, rows, 3))
+
+
+def test_weights_of_quantiles_add_up_whatever_the_order_of_rows():
+    rng = np.random.default_rng(3)
+    y = np.arange(40_000, dtype=np.float32)[:, None]
+    weight = (rng.random((40_000, 1)) * 10.0 ** rng.integers(-6, 3, (40_000, 1))).astype(np.float32)
+    expected = brute_quantile(y[:, 0], integer_weights(weight[:, 0]), 0.5)
+    order = rng.permutation(40_000)
+    for rows in (slice(None), order):
+        assert Quantile(alpha=0.5).prepare(y[rows], weight[rows]).base_score() == [expected]
 
 
 def test_median_of_an_even_number_is_the_lower_one_in_base_and_leaves():

@@ -90,18 +90,22 @@ def boost(
     n_rounds,
     learning_rate=USUALLY["learning_rate"],
     base=0.0,
+    offset=None,
     fit_tree=fit_tree,
 ):
     """Train; returns scores float64 (n_rounds + 1, n, K), those before and after each round, and the trees.
 
-    `data` is (codes, n_bins, is_categorical). `kind` "unit" makes it C-GB, "diagonal" GBDT-MO.
+    `data` is (codes, n_bins, is_categorical). `kind` "unit" makes it C-GB, "diagonal" GBDT-MO. Rows start
+    from `offset` (n, K): a loss sees it rounded with the sum of leaves, in float32; scores have it in
+    float64.
     """
-    raw, scores, trees = np.zeros(y.shape, F32), [np.zeros(y.shape) + base], []
+    offset = np.zeros(y.shape) if offset is None else offset
+    raw, scores, trees = np.zeros(y.shape, F32), [base + offset], []
     for _ in range(n_rounds):
-        g, h = derivatives(y, scores[-1])
+        g, h = derivatives(y, (raw + offset.astype(F32)).astype(np.float64) + base)
         g, h = g.astype(F32), None if h is None else h.astype(F32)
         tree, leaves, values = fit_tree(*data, g, h, kind, config, learning_rate)
         raw = raw + values[leaves]
-        scores.append(raw.astype(np.float64) + base)
+        scores.append(raw.astype(np.float64) + base + offset)
         trees.append(tree)
     return np.array(scores), trees

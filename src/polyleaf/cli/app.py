@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,13 +21,18 @@ from polyleaf import recipes
 from polyleaf.cli import label_commands
 from polyleaf.cli.answers import columns_of, kept_columns, write_answers
 from polyleaf.cli.tell import Teller, complain, count_of, in_own_terms, write_scores
+from polyleaf.files.folders import Folder
 from polyleaf.files.opening import ReadError
 from polyleaf.files.readers import FORMATS, CsvStyle, read_table
-from polyleaf.files.schema import Schema, choose_columns
+from polyleaf.files.schema import Schema, choose_columns, guess_task
 from polyleaf.files.table import Table
 from polyleaf.inputs.holdout import held_out
 from polyleaf.settings.declaration import declarations
-from polyleaf.settings.parameters import ClassifierParameters, RegressorParameters
+from polyleaf.settings.parameters import (
+    ClassifierSearchParameters,
+    RegressorSearchParameters,
+    SearchParameters,
+)
 
 __all__ = ["app", "main", "run"]
 
@@ -34,8 +40,11 @@ _EXAMPLES = {
     "train": (
         "polyleaf train houses.csv --target price --model houses.polyleaf",
         "polyleaf train energy.csv -t heating,cooling --validation 0.2 --early-stopping 20 -m m",
+        "polyleaf train energy.csv -t heating,cooling -m m --search 60",
         "polyleaf train emotions.arff -t last:6 -m m --rounds 300 --set subsample=0.8",
         "polyleaf train visits.parquet -t visits -m m --objective poisson --drop id,date",
+        "polyleaf train claims.csv -t claims -m m --objective poisson --offset log_exposure",
+        "polyleaf train visits/ -t visits -m m --validation later.parquet",
         "polyleaf train energy.csv -t heating,cooling -m m --leaf linear --linear-fit full",
         "polyleaf train letters.csv -t letter -m m --recipe tfbt --rounds 50",
         "polyleaf train letters.csv -t letter -m m --depth 4 --set grow_policy=depthwise --set refresh=layer",
@@ -74,7 +83,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-_PARAMETERS = {p.name: p for kind in (RegressorParameters, ClassifierParameters) for p in declarations(kind)}
+_PARAMETERS = {
+    p.name: p for kind in (RegressorSearchParameters, ClassifierSearchParameters) for p in declarations(kind)
+}
 
 
 def _parameter(name: str, *flags: str) -> Any:
@@ -116,6 +127,22 @@ SepOption = Annotated[
 ]
 DecimalOption = Annotated[str, typer.Option("--decimal", help="CSV: the decimal point of numbers, . or ,")]
 EncodingOption = Annotated[str, typer.Option("--encoding", help="CSV: the encoding of the text.")]
+WeightOption = Annotated[str | None, typer.Option("--weight", help="Column with the weight of each row.")]
+OffsetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--offset",
+        help="Column with the raw score that each row starts from (of counts: the logarithm of the "
+        "exposure), or a column for each output. Files to predict need them too.",
+    ),
+]
+LeafDtypeOption = Annotated[
+    str,
+    typer.Option(
+        "--leaf-dtype",
+        help="How the file holds leaf values: float32, or smaller and rounded as float16 or int8.",
+    ),
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
 
 
@@ -129,7 +156,14 @@ def _style(no_header: bool, sep: str | None, decimal: str, encoding: str) -> Csv
 
 @app.command(epilog=_examples("train"))
 def train(
-    file: FileArgument,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="The data: a file, - for standard input, or a folder of Parquet files, read a few rows at a "
+            f"time. {_FORMATS}",
+        ),
+    ],
     model: ModelOption,
     target: Annotated[
         str | None,
@@ -149,7 +183,8 @@ def train(
         ),
     ] = None,
     drop: Annotated[str | None, typer.Option(help="Columns to leave out, written as for --target.")] = None,
-    weight: Annotated[str | None, typer.Option(help="Column with the weight of each row.")] = None,
+    weight: WeightOption = None,
+    offset: OffsetOption = None,
     categorical: Annotated[
         str | None, typer.Option(help="Number columns to treat as categories. Text columns always are.")
     ] = None,
@@ -167,6 +202,14 @@ def train(
             "Options given beside it count more."
         ),
     ] = None,
+    search: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds to look for the best parameters in, by folds of FILE's rows or on --validation. "
+            "Options given beside it are the same for all that is tried.",
+            min=0.001,
+        ),
+    ] = None,
     rounds: Annotated[int | None, _parameter("n_estimators", "--rounds", "-n")] = None,
     learning_rate: Annotated[float | None, _parameter("learning_rate", "--learning-rate", "-r")] = None,
     leaves: Annotated[int | None, _parameter("max_leaves", "--leaves")] = None,
@@ -182,12 +225,7 @@ def train(
     threads: Annotated[
         int | None, typer.Option("--threads", "-j", help="Threads; the result is the same.")
     ] = None,
-    leaf_dtype: Annotated[
-        str,
-        typer.Option(
-            help="How the file holds leaf values: float32, or smaller and rounded as float16 or int8.",
-        ),
-    ] = "float32",
+    leaf_dtype: LeafDtypeOption = "float32",
     statistics: Annotated[
         bool,
         typer.Option(
@@ -226,17 +264,20 @@ def train(
         "objective": objective,
         "early_stopping_rounds": early_stopping,
         "n_jobs": threads,
+        "time_limit": search,
     }
     params = {name: value for name, value in chosen.items() if value is not None}
     params |= {"random_state": seed, "verbose": int(sys.stderr.isatty() and not quiet)}
     params |= _parse_settings(settings or [])
     tell, style = Teller(quiet), _style(no_header, sep, decimal, encoding)
     if label_commands.holds_labels(file, format):
-        columns = {"target": target, "task": task, "drop": drop, "weight": weight, "categorical": categorical}
-        _refuse_columns(columns)
+        columns = {"target": target, "task": task, "drop": drop, "weight": weight, "offset": offset}
+        _refuse_columns(columns | {"categorical": categorical})
         _check_validation(validation, early_stopping)
         _check_writable(model)
         rows = label_commands.read_rows(file, label_names, threads)
+        if search is not None:
+            raise ReadError(f"--search is for tables, not for --format {label_commands.FORMAT}.")
         params = _recipe(recipe or "gbdt_sparse") | params
         _check_parameters("multilabel", params)
         labeller = label_commands.train_labels(rows, validation, params, seed, threads)
@@ -247,23 +288,34 @@ def train(
         return
     if label_names is not None:
         raise ReadError(f"--label-names is for --format {label_commands.FORMAT}; tables name their columns.")
-    table = read_table(file, format, style)
+    folder = Folder.open(file) if file.is_dir() else None
+    table = read_table(file, format, style) if folder is None else folder.outline
     targets = _targets(table, target)
     dropped = choose_columns(table, drop, "--drop") if drop else ()
     weighted = _weighted(table, weight)
+    offsets = choose_columns(table, offset, "--offset") if offset else ()
     made_categorical = choose_columns(table, categorical, "--categorical") if categorical else ()
     texts = set(table.categories)
     table = table.with_categorical([name for name in made_categorical if name not in targets])
-    schema = Schema.of(table, targets, task, (*dropped, *weighted))
+    known = table if folder is None else folder.table((*targets, *weighted, *offsets))
+    schema = Schema.of(table, targets, task or guess_task(known, targets), (*dropped, *weighted), offsets)
     schema.refuse_stray_text(table, made_categorical)
-    params = _recipe(recipe) | params
+    params = _with_numbered_targets(_recipe(recipe) | params, schema)
     estimator = _check_parameters(schema.task, params)(**params)
-    _check_validation(validation, early_stopping)
-    training, watched = _split(table, validation, seed, format, style)
+    _check_validation(validation, early_stopping if search is None else None)
+    _refuse_fraction(folder, validation)
+    training, watched = _split(known, validation, seed, format, style)
     _check_writable(model)
-    _fit(estimator, schema, training, watched, training.column(weighted[0]) if weighted else None)
+    weights = training.column(weighted[0]) if weighted else None
+    if folder is None:
+        X = _learned_from(estimator, schema, training, weights)
+    else:
+        X = _learned_from_folder(estimator, schema, folder, weights, texts - set(made_categorical))
+    _fit(estimator, schema, X, training, watched, weights)
     _save(estimator, schema, model, leaf_dtype=leaf_dtype, statistics=statistics)
     tell.table(schema, task is None, training.n_rows, texts)
+    if search is not None:
+        tell.say(estimator.report())
     tell.learned(estimator, model)
 
 
@@ -306,7 +358,7 @@ def predict(
     if proba and not hasattr(estimator, "predict_proba"):
         raise ReadError("--proba: this model gives no probabilities.")
     table = read_table(file, format, _style(no_header, sep, decimal, encoding))
-    X = _binned(schema, table, estimator, threads)
+    X = _binned(schema, table, estimator, threads, schema.read_offset(table))
     levels = [f"_q{level:g}" for level in estimator.model_.objective.levels]
     names = [f"{target}{level}" for target in schema.targets for level in levels or [""]]
     columns = columns_of(names, estimator.predict(X))
@@ -323,7 +375,7 @@ def predict(
 def evaluate(
     file: FileArgument,
     model: ModelOption,
-    weight: Annotated[str | None, typer.Option(help="Column with the weight of each row.")] = None,
+    weight: WeightOption = None,
     as_json: Annotated[
         bool, typer.Option("--json", help='Print JSON; of several targets each is under "targets".')
     ] = False,
@@ -343,7 +395,7 @@ def evaluate(
     estimator, schema = _load(model, threads)
     table = read_table(file, format, _style(no_header, sep, decimal, encoding))
     y, weighted = schema.read_targets(table), _weighted(table, weight)
-    X = _binned(schema, table, estimator, threads)
+    X = _binned(schema, table, estimator, threads, schema.read_offset(table))
     found = of_targets(
         schema.task,
         schema.targets,
@@ -530,11 +582,18 @@ def _recipe(name: str | None) -> dict[str, Any]:
 def _check_parameters(task: str, params: dict[str, Any]) -> Any:
     """The estimator's class, which has all these parameters and allows their values."""
     from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
+    from polyleaf.search import PolyleafClassifierCV, PolyleafRegressorCV
 
-    kind = PolyleafRegressor if task == "regression" else PolyleafClassifier
+    searches = "time_limit" in params
+    if task == "regression":
+        kind: Any = PolyleafRegressorCV if searches else PolyleafRegressor
+    else:
+        kind = PolyleafClassifierCV if searches else PolyleafClassifier
     known = [p.name for p in declarations(kind)]
     unknown = [name for name in params if name not in known]
     if unknown:
+        if unknown[0] in {p.name for p in declarations(SearchParameters)}:
+            raise ReadError(f"--set: {unknown[0]} is of a search: give --search SECONDS as well.")
         raise ReadError(f"--set: there is no parameter {unknown[0]!r}; there are {', '.join(sorted(known))}.")
     kind(**params)._validate_params()
     return kind
@@ -566,19 +625,80 @@ def _split(
     return table.rows(kept), table.rows(watched)
 
 
-def _fit(
-    estimator: Any, schema: Schema, training: Table, watched: Table | None, weights: np.ndarray | None
-) -> None:
-    """Train on one table, and watch another."""
+def _refuse_fraction(folder: Folder | None, validation: str | None) -> None:
+    """Rows of a folder are read in their order, so none can be drawn beforehand."""
+    if folder is not None and validation is not None and held_out(validation, 100, 0) is not None:
+        raise ReadError(
+            f"--validation {validation} holds rows of one file out; beside a folder, name a file of others."
+        )
+
+
+def _kept(estimator: Any, *, is_sparse: bool = False) -> dict[str, Any]:
+    tries_linear = isinstance(estimator, SearchParameters) and not is_sparse
+    return {"keep_features": estimator.leaf == "linear" or tries_linear, "n_jobs": estimator.n_jobs}
+
+
+def _learned_from(estimator: Any, schema: Schema, training: Table, weights: np.ndarray | None) -> Any:
+    """The features of a table, as a `Dataset`."""
     from polyleaf.inputs.dataset import Dataset
 
-    kept: dict[str, Any] = {"keep_features": estimator.leaf == "linear", "n_jobs": estimator.n_jobs}
-    X = Dataset(schema.read_features(training), sample_weight=weights, max_bins=estimator.max_bins, **kept)
-    eval_set = None
+    X = schema.read_features(training)
+    kept = _kept(estimator, is_sparse=bool(X.sparse))
+    return Dataset(X, sample_weight=weights, max_bins=estimator.max_bins, **kept)
+
+
+def _learned_from_folder(
+    estimator: Any, schema: Schema, folder: Folder, weights: np.ndarray | None, texts: set[str]
+) -> Any:
+    """The same of a folder, of which a few rows are held at a time."""
+    from polyleaf.inputs.dataset import Dataset
+
+    def batches() -> Iterator[Any]:
+        first = 0
+        for part in folder.parts(schema.features):
+            X = schema.read_features(part)
+            X.texts.extend(c.feature for c in X.categories if schema.features[c.feature] in texts)
+            last = first + part.n_rows
+            yield X, None, None if weights is None else weights[first:last]
+            first = last
+
+    return Dataset.from_batches(batches, max_bins=estimator.max_bins, **_kept(estimator))
+
+
+def _with_numbered_targets(params: dict[str, Any], schema: Schema) -> dict[str, Any]:
+    """The parameters, with target columns as numbers: estimators are given targets without names."""
+    constraints = params.get("monotone_constraints")
+    if not isinstance(constraints, dict) or len(schema.targets) == 1:
+        return params
+    numbers = {name: number for number, name in enumerate(schema.targets)}
+    numbered = {
+        feature: {numbers.get(name, name): direction for name, direction in of_feature.items()}
+        if isinstance(of_feature, dict)
+        else of_feature
+        for feature, of_feature in constraints.items()
+    }
+    return params | {"monotone_constraints": numbered}
+
+
+def _fit(
+    estimator: Any,
+    schema: Schema,
+    X: Any,
+    training: Table,
+    watched: Table | None,
+    weights: np.ndarray | None,
+) -> None:
+    """Train on a data set, whose targets a table holds, and watch another table."""
+    from polyleaf.inputs.dataset import Dataset
+
+    offset, eval_set, eval_offset = schema.read_offset(training), None, None
     if watched is not None:
+        kept = {"keep_features": X.features is not None, "n_jobs": estimator.n_jobs}
         X_watched = Dataset(schema.read_features(watched), reference=X, **kept)
+        eval_offset = None if offset is None else [schema.read_offset(watched)]
         eval_set = [(X_watched, schema.read_targets(watched))]
-    estimator.fit(X, schema.read_targets(training), sample_weight=weights, eval_set=eval_set)
+    y, about = schema.read_targets(training), {"eval_set": eval_set, "eval_offset": eval_offset}
+    estimator.fit(X, y, sample_weight=weights, offset=offset, **about)
 
 
 def _weighted(table: Table, weight: str | None) -> tuple[str, ...]:
@@ -652,13 +772,15 @@ def _load_labeller(path: Path, file: Path, threads: int | None) -> tuple[Any, An
     return estimator.set_params(n_jobs=threads), rows
 
 
-def _binned(schema: Schema, table: Table, estimator: Any, threads: int | None) -> Any:
+def _binned(
+    schema: Schema, table: Table, estimator: Any, threads: int | None, offset: np.ndarray | None = None
+) -> Any:
     """The features of a table as the model saw those it learned from: a `Dataset`."""
     from polyleaf.inputs.dataset import Dataset
 
     model = estimator.model_
     kept: dict[str, Any] = {"keep_features": model.reads_features, "n_jobs": threads}
-    return Dataset(schema.read_features(table), reference=model.mapper, **kept)
+    return Dataset(schema.read_features(table), reference=model.mapper, offset=offset, **kept)
 
 
 def _print_tree(tree: dict[str, Any]) -> None:

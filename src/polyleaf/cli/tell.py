@@ -31,6 +31,7 @@ OPTIONS = {
     "early_stopping_rounds": "--early-stopping",
     "n_jobs": "--threads",
     "random_state": "--seed",
+    "time_limit": "--search",
 }
 """Parameters of estimators that have an option of their own; `--set` is for the others."""
 
@@ -56,12 +57,11 @@ def in_own_terms(message: str) -> str:
 
 def _as_option(found: re.Match[str]) -> str:
     from polyleaf.settings.declaration import declarations
-    from polyleaf.settings.parameters import ClassifierParameters, RegressorParameters
+    from polyleaf.settings.parameters import ClassifierSearchParameters, RegressorSearchParameters
 
     name, value = found[1], found[2].strip("\"'")
-    if name not in {
-        p.name for kind in (RegressorParameters, ClassifierParameters) for p in declarations(kind)
-    }:
+    kinds = RegressorSearchParameters, ClassifierSearchParameters
+    if name not in {p.name for kind in kinds for p in declarations(kind)}:
         return found[0]
     if value == "...":
         return OPTIONS.get(name, f"--set {name}")

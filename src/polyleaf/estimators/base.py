@@ -29,6 +29,7 @@ from polyleaf.estimators.output import Library, as_table, check_library
 from polyleaf.explain.explained import Explained, in_chunks, mean_magnitude
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable
+from polyleaf.inputs.offsets import OffsetReader, check_all_or_none
 from polyleaf.inputs.targets import Target, TargetEncoding, encode_sparse
 from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.model import Model, serialize
@@ -37,7 +38,6 @@ from polyleaf.model.places import Destination, Source
 from polyleaf.model.predictor import Predictor
 from polyleaf.model.serialize import ModelFileError
 from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
-from polyleaf.projections import Projection
 from polyleaf.settings.declaration import numpydoc
 from polyleaf.settings.habits import explains_strangers, refuse_strangers
 from polyleaf.settings.parameters import SharedParameters
@@ -48,6 +48,7 @@ from polyleaf.training.calibration import Rates, level_shifts
 from polyleaf.training.prepare import (
     FeatureReader,
     Given,
+    Prepared,
     Seeds,
     evaluation_data,
     prepare,
@@ -62,6 +63,8 @@ _Estimator = TypeVar("_Estimator", bound="PolyleafEstimator")
 
 # Typed, so that what `fit` returns is known to whoever checks types.
 _checks_parameters: Callable[[_Method], _Method] = _fit_context(prefer_skip_nested_validation=True)
+
+_HAS_OFFSETS = "rows have offsets"  # in the metadata of a model that was trained with such
 
 _ATTRIBUTES = """
 model_ : polyleaf.Model
@@ -120,12 +123,15 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         y: Any = None,
         sample_weight: Any = None,
         *,
+        offset: Any = None,
         eval_set: Any = None,
         eval_names: Sequence[str] | None = None,
         eval_sample_weight: Sequence[Any] | None = None,
+        eval_offset: Sequence[Any] | None = None,
         X_val: Any = None,
         y_val: Any = None,
         sample_weight_val: Any = None,
+        offset_val: Any = None,
         callbacks: Any = None,
         init_model: Any = None,
     ) -> Self:
@@ -140,6 +146,10 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             where X is a Dataset that holds it.
         sample_weight : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
             Weights of rows, or of each output of each row (not for multi-class).
+        offset : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
+            Raw scores that rows start from, which no tree has to learn (docs/offsets.md): logarithms of
+            exposures for "poisson", say. In the unit of `predict_raw`; one column serves all outputs. To be
+            given to predictions and evaluation sets as well.
         eval_set : list of (X, y), optional
             Data to measure metrics on after every round. X may be a Dataset binned with `reference=` the
             training's.
@@ -147,7 +157,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             Names of these in `evals_result_`. Default: "validation_0", "validation_1", ...
         eval_sample_weight : list of array-like, optional
             Weights of these.
-        X_val, y_val, sample_weight_val : optional
+        eval_offset : list of array-like, optional
+            Offsets of these.
+        X_val, y_val, sample_weight_val, offset_val : optional
             One more evaluation set, called "validation".
         callbacks : list, optional
             On top of those of the constructor.
@@ -165,7 +177,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         KeyboardInterrupt
             After Ctrl-C, as `on_interrupt` has it; the estimator is fitted with the rounds before it.
         """
-        given = Given("training", X, y, sample_weight).completed()
+        given = Given("training", X, y, sample_weight, offset).completed()
         start, n_threads = self._starting_model(init_model), effective_threads(self.n_jobs)
         rounds, seeds = self._rounds_to_do(start, init_model), self._seeds(start)
         settings = settings_of(self, rounds, scipy.sparse.issparse(given.y), seeds.training, n_threads)
@@ -173,15 +185,17 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         target = encode(given.y, given.weight, start)
         objective = self._objective(target, start)
         metrics = self._metrics(objective, target)
-        further = evaluation_data(eval_set, eval_names, eval_sample_weight, X_val, y_val, sample_weight_val)
+        val = Given("validation", X_val, y_val, sample_weight_val, offset_val)
+        further = evaluation_data(eval_set, eval_names, eval_sample_weight, eval_offset, val)
+        given, *further = self._with_offsets([given, *further], target, objective, start)
+        if given.offset is not None and objective.location:
+            target = target.less(given.offset[:, :: objective.outputs_per_target()])
         ready = prepare(self, given, target, further, metrics, start, seeds, n_threads)
         target, encoding = ready.target, target.encoding
         unit = _per_score(encoding.scale, objective), _per_score(encoding.offset, objective)
         base_score = self._encoded_base_score(encoding, objective)
-        if start is not None:
-            start = start.copy()
-            start.set_unit(*unit)  # without the shifts of its quantiles
-            forget(start)
+        about = self._metadata(encoding, ready)
+        start = None if start is None else _to_go_on_from(start, unit, about)
         rates = Rates()
         with self._all_callbacks(callbacks, rounds, metrics if ready.eval_sets else []) as all_callbacks:
             trained = boost(
@@ -194,11 +208,12 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 callbacks=[*all_callbacks, rates],
                 init_model=start,
                 base_score=base_score,
+                offset=None if objective.location else ready.offset,
                 target_scale=unit[0],
                 target_offset=unit[1],
                 output_names=self._score_names(encoding, objective),
                 projection=ready.projection,
-                metadata=self._metadata(encoding, ready.projection),
+                metadata=about,
             )
         self._take(trained, encoding)
         if self._is_calibrated(objective):
@@ -206,6 +221,23 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             n_rounds = self._rounds(None)[1]
             trained.model.shift(level_shifts(*data, settings, rates, n_rounds, base_score))
         return self
+
+    def _with_offsets(
+        self, data: list[Given], target: Target, objective: Objective, start: Model | None
+    ) -> list[Given]:
+        """The data of a training, the rows to learn from first: all with read offsets, or all without."""
+        is_continued = start is not None and bool(start.metadata.get(_HAS_OFFSETS))
+        check_all_or_none([d.name for d in data], [d.offset is not None for d in data], is_continued)
+        if data[0].offset is None:
+            return data
+        if scipy.sparse.issparse(target.values):
+            raise ValueError(
+                "offset needs a dense y: where y is sparse, raw scores are kept of few outputs of a row only."
+            )
+        reader = _offset_reader(target.encoding, objective)
+        read = [reader.read(data[0].offset, target.n_rows)]
+        read += [reader.read(d.offset, name=f"offset of {d.name!r}") for d in data[1:]]
+        return [d._replace(offset=offset) for d, offset in zip(data, read, strict=True)]
 
     def _take(self, trained: Boosted, encoding: TargetEncoding) -> None:
         """Take over what was trained, also where Ctrl-C has ended the training."""
@@ -346,10 +378,10 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         first_order = self.curvature == self.leaf_curvature == "none"
         return get_objective(objective, **parameters).suited_to(n_outputs, first_order)
 
-    def _metadata(self, encoding: TargetEncoding, projection: Projection | None) -> dict[str, Any]:
+    def _metadata(self, encoding: TargetEncoding, ready: Prepared) -> dict[str, Any]:
         """What a model file holds besides the model, so that the estimator can be made again."""
-        metadata: dict[str, Any] = {}
-        if projection is not None:  # the model's own names are those of projected features
+        metadata: dict[str, Any] = {} if ready.offset is None else {_HAS_OFFSETS: True}
+        if ready.projection is not None:  # the model's own names are those of projected features
             names = getattr(self, "feature_names_in_", None)
             metadata["input_names"] = None if names is None else [str(name) for name in names]
         return metadata | {
@@ -394,6 +426,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         given = {"objective": model.objective, **parameters}
         estimator = cls(**{name: value for name, value in given.items() if name in known})
         estimator._validate_params()
+        effective_threads(estimator.n_jobs)  # scikit-learn takes True and 0 for numbers of threads
         encoding = TargetEncoding.from_dict(model.metadata, model.n_outputs)
         cls._check_agreement(model, encoding)
         if model.projection is None:
@@ -470,15 +503,28 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     def _n_threads(self) -> int:
         return effective_threads(self.n_jobs)
 
-    def _raw(self, X: Any, iteration_range: tuple[int, int] | None) -> np.ndarray:
+    def _raw(self, X: Any, iteration_range: tuple[int, int] | None, offset: Any = None) -> np.ndarray:
         """Raw scores (n_rows, n_scores), float64."""
         first, last = self._rounds(iteration_range)
         data = X if isinstance(X, Dataset) else self._features(X)
-        return self.model_.raw_predict(data, first, last, self._n_threads())
+        raw = self.model_.raw_predict(data, first, last, self._n_threads())
+        if offset is None and isinstance(X, Dataset):
+            offset = X.offset
+        return raw if offset is None else raw + self._offsets(offset, len(raw))
 
-    def _staged_raw(self, X: Any, iteration_range: tuple[int, int] | None) -> Iterator[np.ndarray]:
-        rounds = self._rounds(iteration_range)
-        return self.model_.staged_raw(self._features(X), *rounds, self._n_threads())
+    def _staged_raw(
+        self, X: Any, iteration_range: tuple[int, int] | None, offset: Any = None
+    ) -> Iterator[np.ndarray]:
+        first, last = self._rounds(iteration_range)
+        table = self._features(X)
+        stages = self.model_.staged_raw(table, first, last, self._n_threads())
+        if offset is None:
+            return stages
+        start = self._offsets(offset, table.n_rows)
+        return (raw + start for raw in stages)
+
+    def _offsets(self, offset: Any, n_rows: int) -> np.ndarray:
+        return _offset_reader(self._encoding, self.model_.objective).read(offset, n_rows)
 
     def set_output(self, *, predict: Library = "default") -> Self:
         """Choose what predictions of several columns come in.
@@ -506,13 +552,15 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         return [self.model_.output_name(i) for i in range(self.model_.n_outputs)]
 
     @explains_strangers
-    def predict_raw(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:
+    def predict_raw(
+        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
+    ) -> np.ndarray:
         """Raw scores: base score and leaves, before the objective's link makes predictions of them.
 
         Parameters
         ----------
         X : array, sparse matrix or table of shape (n_rows, n_features)
-        iteration_range : (int, int), optional
+        iteration_range, offset : optional
             As in `predict`.
 
         Returns
@@ -521,13 +569,18 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             One-dimensional where there is one score, and y had one dimension. Logarithms of means for
             "poisson", "gamma" and "tweedie", log-odds for "logistic", in the unit of y without a link.
         """
-        raw = self._raw(X, iteration_range)
+        raw = self._raw(X, iteration_range, offset)
         flat = self._encoding.one_dimensional and raw.shape[1] == 1
         return raw[:, 0] if flat else self._in_output(raw, self._names_of_scores(), X)
 
     @explains_strangers
     def predict(
-        self, X: Any, *, iteration_range: tuple[int, int] | None = None, sparse: bool = False
+        self,
+        X: Any,
+        *,
+        iteration_range: tuple[int, int] | None = None,
+        offset: Any = None,
+        sparse: bool = False,
     ) -> np.ndarray | scipy.sparse.csr_matrix:
         """Predict.
 
@@ -537,6 +590,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         iteration_range : (int, int), optional
             Use rounds `begin .. end - 1`; an end of 0 is the last. Default: all, or up to the best one
             where early stopping chose one.
+        offset : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
+            Raw scores that rows start from, as in `fit`. Default: that of X, where it is a Dataset with one;
+            otherwise 0, whatever `fit` was given.
         sparse : bool
             Never make all outputs of a row. For models whose leaves are sparse, trained on targets that are 0
             where no tree says otherwise (multi-label or regression with `split_search` "sketch" or "exact").
@@ -547,16 +603,18 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             Regression: float64. Classification: labels; multi-label: int64 indicators. With `sparse` a
             csr_matrix of the same values. Tables as `set_output` has it.
         """
+        if sparse and offset is not None:
+            raise ValueError("predict(sparse=True) makes few outputs of a row, but an offset is of all.")
         if sparse:
             return self._sparse_prediction(X, iteration_range)
-        predicted = self._prediction(self._raw(X, iteration_range))
+        predicted = self._prediction(self._raw(X, iteration_range, offset))
         return self._in_output(predicted, self._names_of_scores(), X)
 
-    def _to_score(self, X: Any, y: Any, sample_weight: Any) -> tuple[Target, np.ndarray]:
+    def _to_score(self, X: Any, y: Any, sample_weight: Any, offset: Any = None) -> tuple[Target, np.ndarray]:
         """y as training reads it, in its own unit, and what is predicted for X, (n_rows, n_outputs)."""
         check_is_fitted(self)
         target = self._encoding.encode(y, sample_weight, normalized=False)
-        predicted = self._prediction(self._raw(X, None))
+        predicted = self._prediction(self._raw(X, None, offset))
         if target.n_rows != len(predicted):
             raise ValueError(f"X has {len(predicted)} rows, y has {target.n_rows}.")
         return target, predicted.reshape(target.n_rows, -1)
@@ -675,10 +733,10 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         return scores
 
     def staged_predict(
-        self, X: Any, *, iteration_range: tuple[int, int] | None = None
+        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
     ) -> Iterator[np.ndarray]:
         """Yield what `predict` gives after each round of `iteration_range`."""
-        return map(self._prediction, self._staged_raw(X, iteration_range))
+        return map(self._prediction, self._staged_raw(X, iteration_range, offset))
 
     def apply(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:
         """The leaf that each row falls into in each tree.
@@ -873,6 +931,22 @@ def _check_input_names(names: Any, n_features: int) -> None:
 def _per_score(per_output: np.ndarray | None, objective: Objective) -> np.ndarray | None:
     """One number per output -> one per raw score (several quantiles of an output stand side by side)."""
     return None if per_output is None else np.repeat(per_output, objective.outputs_per_target())
+
+
+def _offset_reader(encoding: TargetEncoding, objective: Objective) -> OffsetReader:
+    return OffsetReader(encoding, objective.n_scores(encoding.n_outputs), objective.outputs_per_target())
+
+
+def _to_go_on_from(
+    start: Model, unit: tuple[np.ndarray | None, np.ndarray | None], metadata: dict[str, Any]
+) -> Model:
+    """A copy of a model that training may go on from, without what calibrations have made of it."""
+    model = start.copy()
+    model.set_unit(*unit)  # without the shifts of its quantiles
+    forget(model)
+    if metadata.get(_HAS_OFFSETS):
+        model.metadata[_HAS_OFFSETS] = True
+    return model
 
 
 def _ranking_metrics(metrics: list[Metric]) -> list[Metric]:

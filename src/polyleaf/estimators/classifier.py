@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.estimators.base import PolyleafEstimator, document
@@ -151,7 +152,9 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
         return self.classes_[ids]
 
     @explains_strangers
-    def decision_function(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:
+    def decision_function(
+        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
+    ) -> np.ndarray:
         """Raw scores: a row belongs to the class of the largest, a label holds where its score is above 0.
 
         Returns
@@ -160,7 +163,7 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
             For two classes the score of the second: above 0 where it is the likelier. (Of an objective that
             scores both, how much higher it is.)
         """
-        found = self._decision(self._raw(X, iteration_range))
+        found = self._decision(self._raw(X, iteration_range, offset))
         return found if found.ndim == 1 else self._in_output(found, self._names_of_scores(), X)
 
     def _decision(self, raw: np.ndarray) -> np.ndarray:
@@ -174,7 +177,9 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
 
     @_where_there_are_probabilities
     @explains_strangers
-    def predict_proba(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:
+    def predict_proba(
+        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
+    ) -> np.ndarray:
         """Probabilities.
 
         Returns
@@ -184,7 +189,7 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
             each label holds.
         """
         return self._in_output(
-            self._probabilities(self._raw(X, iteration_range)), self._names_of_classes(), X
+            self._probabilities(self._raw(X, iteration_range, offset)), self._names_of_classes(), X
         )
 
     def _names_of_classes(self) -> list[str]:
@@ -193,18 +198,20 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
         return [str(label) for label in self.classes_.tolist()]
 
     @_where_there_are_probabilities
-    def predict_log_proba(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:
+    def predict_log_proba(
+        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
+    ) -> np.ndarray:
         """Natural logarithms of `predict_proba`, in its shape; -inf where a probability is 0."""
         with np.errstate(divide="ignore"):
-            logarithms = np.log(self._probabilities(self._raw(X, iteration_range)))
+            logarithms = np.log(self._probabilities(self._raw(X, iteration_range, offset)))
         return self._in_output(logarithms, self._names_of_classes(), X)
 
     @_where_there_are_probabilities
     def staged_predict_proba(
-        self, X: Any, *, iteration_range: tuple[int, int] | None = None
+        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
     ) -> Iterator[np.ndarray]:
         """Yield what `predict_proba` gives after each round of `iteration_range`."""
-        return map(self._probabilities, self._staged_raw(X, iteration_range))
+        return map(self._probabilities, self._staged_raw(X, iteration_range, offset))
 
     def _probabilities(self, raw: np.ndarray) -> np.ndarray:
         p = self.model_.objective.transform(raw)
@@ -215,7 +222,7 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
             return np.divide(p, total, out=np.full_like(p, 1.0 / p.shape[1]), where=total > 0)
         return p
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
         """Accuracy; multi-label: the share of rows that are right in every label that is known.
 
         Parameters
@@ -225,6 +232,8 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
             Of labels, with `missing_targets="ignore"`, NaN is a label that does not count.
         sample_weight : array-like of shape (n_rows,), or (n_rows, n_labels) for multi-label, optional
             A row weighs what its known labels do on average.
+        offset : optional
+            As in `predict`.
 
         Returns
         -------
@@ -232,8 +241,8 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
         """
         check_is_fitted(self)
         if self._encoding.kind != "multilabel":
-            return super().score(X, y, sample_weight)
-        target, predicted = self._to_score(X, y, sample_weight)
+            return float(accuracy_score(y, self.predict(X, offset=offset), sample_weight=sample_weight))
+        target, predicted = self._to_score(X, y, sample_weight, offset)
         return subset_accuracy(target.values, predicted, target.weight)
 
     def __sklearn_tags__(self) -> Any:

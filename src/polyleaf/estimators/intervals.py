@@ -31,11 +31,18 @@ class PredictsIntervals:
     model_: Model
     _encoding: TargetEncoding
 
-    def predict(self, X: Any, *, iteration_range: Any = None) -> Any:
+    def predict(self, X: Any, *, iteration_range: Any = None, offset: Any = None) -> Any:
         raise NotImplementedError
 
     def calibrate(
-        self, X: Any, y: Any, sample_weight: Any = None, *, coverage: float = 0.9, joint: bool = False
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        coverage: float = 0.9,
+        joint: bool = False,
+        offset: Any = None,
     ) -> Self:
         """Find how wide intervals must be, on rows that the model was not trained on (split conformal).
 
@@ -53,6 +60,8 @@ class PredictsIntervals:
         coverage : float in (0, 1)
         joint : bool
             Of all targets of a row at once, instead of each for itself.
+        offset : optional
+            As in `predict`.
 
         Returns
         -------
@@ -67,7 +76,7 @@ class PredictsIntervals:
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must lie between 0 and 1, got {coverage}.")
         target = self._encoding.encode(y, sample_weight, normalized=False)
-        low, high = self._bounds(X, None)
+        low, high = self._bounds(X, None, offset)
         if len(low) != target.n_rows:
             raise ValueError(f"X has {len(low)} rows, y has {target.n_rows}.")
         scores = np.maximum(low - target.values, target.values - high)
@@ -79,14 +88,16 @@ class PredictsIntervals:
         }
         return self
 
-    def predict_interval(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:
+    def predict_interval(
+        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
+    ) -> np.ndarray:
         """Lower and upper bounds between which new rows lie with the coverage of the last `calibrate`.
 
         Parameters
         ----------
         X : array, sparse matrix or table of shape (n_rows, n_features)
-        iteration_range : (int, int), optional
-            As in `predict`; `calibrate` was of the default.
+        iteration_range, offset : optional
+            As in `predict`; `calibrate` was of the default range.
 
         Returns
         -------
@@ -99,16 +110,18 @@ class PredictsIntervals:
                 "The model's intervals are not calibrated: call calibrate(X, y, coverage=0.9) with rows that "
                 "it was not trained on."
             )
-        low, high = self._bounds(X, iteration_range)
+        low, high = self._bounds(X, iteration_range, offset)
         width = np.asarray(kept["widths"], np.float64)
         # Bounds that were too wide may be moved past each other: then both are their middle.
         middle = (low + high) / 2
         bounds = np.stack([np.minimum(low - width, middle), np.maximum(high + width, middle)], axis=2)
         return bounds[:, 0] if self._encoding.one_dimensional else bounds
 
-    def _bounds(self, X: Any, iteration_range: tuple[int, int] | None) -> tuple[np.ndarray, np.ndarray]:
+    def _bounds(
+        self, X: Any, iteration_range: tuple[int, int] | None, offset: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Of each row and target, (n_rows, n_targets): the outermost quantiles, or the prediction twice."""
-        predicted = self.predict(X, iteration_range=iteration_range)
+        predicted = np.asarray(self.predict(X, iteration_range=iteration_range, offset=offset))
         predicted = predicted.reshape(len(predicted), self._encoding.n_outputs, -1)
         levels = self.model_.objective.levels
         if len(levels) < 2:

@@ -89,7 +89,7 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
         prediction = self.model_.objective.transform(raw)
         return prediction[:, 0] if self._encoding.one_dimensional and prediction.shape[1] == 1 else prediction
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
         """Coefficient of determination R2, the mean over outputs.
 
         With several quantiles per output: the share of the pinball loss explained (D2), the mean over levels.
@@ -100,12 +100,14 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
         y : array-like of shape (n_rows,) or (n_rows, n_outputs)
             With `missing_targets="ignore"` NaN is a value that does not count.
         sample_weight : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
+        offset : optional
+            As in `predict`.
 
         Returns
         -------
         float
         """
-        target, predicted = self._to_score(X, y, sample_weight)
+        target, predicted = self._to_score(X, y, sample_weight, offset)
         levels = self.model_.objective.levels
         if len(levels) < 2:
             return r2_of_outputs(target.values, predicted, target.weight)

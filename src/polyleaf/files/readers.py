@@ -33,7 +33,7 @@ from polyleaf.files.opening import (
 )
 from polyleaf.files.table import CHUNK_ROWS, MISSING, Table, assemble, to_categories, to_numbers, to_texts
 
-__all__ = ["FORMATS", "CsvStyle", "ReadError", "Table", "read_table"]
+__all__ = ["FORMATS", "CsvStyle", "ReadError", "Table", "from_arrow", "read_table"]
 
 FORMATS = {
     "csv": (".csv", ".tsv", ".txt"),
@@ -233,7 +233,7 @@ def _read_csv_arrow(path: Path, layout: _CsvLayout) -> Table | None:
         return None
     if any(not _is_plain(column.type) for column in table.columns):
         return None
-    return _from_arrow(table.rename_columns(list(layout.names)), _csv_texts)
+    return from_arrow(table.rename_columns(list(layout.names)), _csv_texts)
 
 
 def _csv_texts(column: Any) -> tuple[np.ndarray, tuple[str, ...] | None]:
@@ -266,7 +266,7 @@ def _read_parquet(path: Path) -> Table:
     import pyarrow.parquet as pq
 
     try:
-        return _from_arrow(_validated(pq.read_table(path)))
+        return from_arrow(_validated(pq.read_table(path)))
     except pa.ArrowException as error:
         raise ReadError(f"{path} is not a readable Parquet file: {_one_line(error)}.") from error
 
@@ -279,9 +279,9 @@ def _read_arrow(path: Path) -> Table:
         with open(path, "rb") as stream:
             is_file_format = stream.read(6) in (b"ARROW1", b"FEA1\0\0") or path.suffix.lower() == ".feather"
         if is_file_format:
-            return _from_arrow(_validated(feather.read_table(path)))
+            return from_arrow(_validated(feather.read_table(path)))
         with pa.OSFile(str(path)) as source, pa.ipc.open_stream(source) as reader:
-            return _from_arrow(_validated(reader.read_all()))
+            return from_arrow(_validated(reader.read_all()))
     except pa.ArrowException as error:
         raise ReadError(f"{path} is not a readable Arrow file: {_one_line(error)}.") from error
 
@@ -300,7 +300,8 @@ def _texts_as_they_are(column: Any) -> tuple[np.ndarray, tuple[str, ...] | None]
     return to_categories(column.to_pylist())
 
 
-def _from_arrow(table: Any, read_texts: Callable = _texts_as_they_are) -> Table:
+def from_arrow(table: Any, read_texts: Callable = _texts_as_they_are) -> Table:
+    """An Arrow table as one of ours."""
     names = tuple(table.column_names)
     values = np.empty((table.num_rows, len(names)), dtype=np.float64, order="F")
     categories = {}

@@ -21,7 +21,7 @@ from polyleaf.inputs.targets import FEW_CLASSES
 from polyleaf.inputs.text import first_stray_text
 from polyleaf.metrics.task_scores import TASKS
 
-__all__ = ["Schema", "choose_columns"]
+__all__ = ["Schema", "choose_columns", "guess_task"]
 
 MOST_CLASSES_GUESSED = 20
 """A single column of whole numbers with at most this many different ones is taken for class labels."""
@@ -42,18 +42,26 @@ class Schema:
         Column names, in the order of the columns of `X` and `y`.
     categorical : tuple of str
         Those features that are categories without order; the model knows them by name.
+    offset : tuple of str
+        Columns of raw scores that rows start from, if there are such.
     """
 
     task: str
     features: tuple[str, ...]
     targets: tuple[str, ...]
     categorical: tuple[str, ...]
+    offset: tuple[str, ...] = ()
 
     @classmethod
     def of(
-        cls, table: Table, targets: Sequence[str], task: str | None = None, drop: Sequence[str] = ()
+        cls,
+        table: Table,
+        targets: Sequence[str],
+        task: str | None = None,
+        drop: Sequence[str] = (),
+        offset: Sequence[str] = (),
     ) -> Schema:
-        """The schema of training data: every column that is neither target nor dropped is a feature.
+        """The schema of training data: every column that is neither target, offset nor dropped is a feature.
 
         Raises
         ------
@@ -62,12 +70,13 @@ class Schema:
         """
         if task is not None and task not in TASKS:
             raise ReadError(f"Task {task!r} is not known; there are {', '.join(TASKS)}.")
-        taken = {*targets, *drop}
+        taken = {*targets, *drop, *offset}
         features = tuple(name for name in table.names if name not in taken)
         if not features:
             raise ReadError("No column is left to learn from.")
         categorical = tuple(name for name in features if name in table.categories)
-        return cls(task or guess_task(table, targets), features, tuple(targets), categorical)
+        task = task or guess_task(table, targets)
+        return cls(task, features, tuple(targets), categorical, tuple(offset))
 
     def refuse_stray_text(self, table: Table, meant: Sequence[str] = ()) -> None:
         """Refuse columns of numbers that a stray cell has made text; `meant` are meant to be categories.
@@ -135,14 +144,30 @@ class Schema:
         columns = [read(chosen, name) for name in self.targets]
         return columns[0] if len(columns) == 1 and self.task == "regression" else np.column_stack(columns)
 
+    def read_offset(self, table: Table) -> np.ndarray | None:
+        """The scores that rows start from, (n,) or (n, m), float64; None where the model has none.
+
+        Raises
+        ------
+        ReadError
+            When a column of them is absent, or holds text or nothing somewhere.
+        """
+        if not self.offset:
+            return None
+        chosen = table.select(self.offset)
+        columns = [_known_numbers(chosen, name) for name in self.offset]
+        return columns[0] if len(columns) == 1 else np.column_stack(columns)
+
     def to_dict(self) -> dict[str, Any]:
-        """The schema in JSON types; `from_dict` is the inverse."""
-        return {name: value if name == "task" else list(value) for name, value in asdict(self).items()}
+        """The schema in JSON types; `from_dict` is the inverse. Without offsets it says nothing of them."""
+        fields = asdict(self) if self.offset else {n: v for n, v in asdict(self).items() if n != "offset"}
+        return {name: value if name == "task" else list(value) for name, value in fields.items()}
 
     @classmethod
     def from_dict(cls, fields: Any) -> Schema:
         """The inverse of `to_dict`, for fields of any origin; ValueError where they are no schema's."""
-        names: list[Any] = [fields.get(name) for name in _COLUMNS] if isinstance(fields, Mapping) else []
+        of_offset = [fields.get("offset", [])] if isinstance(fields, Mapping) else []
+        names: list[Any] = [*(fields.get(name) for name in _COLUMNS), *of_offset] if of_offset else []
         texts = all(isinstance(of, list) and all(isinstance(name, str) for name in of) for of in names)
         if not names or not texts or fields.get("task") not in TASKS:
             raise ValueError("The model does not say which columns it was trained from.")
@@ -247,6 +272,19 @@ def _numbers(table: Table, name: str) -> np.ndarray:
     numbers = np.full(len(codes), np.nan)
     numbers[known] = values[codes[known].astype(np.int64)]
     return numbers
+
+
+def _known_numbers(table: Table, name: str) -> np.ndarray:
+    if name in table.categories:
+        raise ReadError(f"Column {name!r} holds text, but an offset is a number.")
+    values = table.column(name)
+    missing = np.flatnonzero(~np.isfinite(values))
+    if missing.size:
+        raise ReadError(
+            f"Column {name!r} has no offset in row {missing[0] + 1} (of {missing.size}): it must be "
+            "a finite number, 0 for none."
+        )
+    return values
 
 
 def _labels(table: Table, targets: tuple[str, ...]) -> np.ndarray:

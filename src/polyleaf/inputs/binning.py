@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_random_state
 import polyleaf._core as _core
 from polyleaf.inputs.categories import Category, MadeColumns, category_key, check_same_type, is_category
 from polyleaf.inputs.codes import Cells, Codes, empty_codes
+from polyleaf.inputs.draws import BINNED_ROWS, draw
 from polyleaf.inputs.features import CategoryColumn, FeatureSpec, FeatureTable, SparseBlock
 
 MISSING_CODE = 255
@@ -148,21 +149,66 @@ class BinMapper:
         n_threads : int
             Any number gives the same result.
         """
+        self.check()
+        weights = None if sample_weight is None else integer_weights(sample_weight, table.n_rows)
+        thresholds, wide = self._find_thresholds(table, weights, n_threads)
+        counted = {c.feature: (c.categories, totals_of(c, weights)) for c in table.categories}
+        spec = FeatureSpec(table.n_features, table.feature_names, table.is_categorical)
+        self._set_found(spec, thresholds, wide, counted)
+        return self
+
+    def fit_found(
+        self,
+        spec: FeatureSpec,
+        sample: FeatureTable,
+        weights: NDArray[np.int64] | None,
+        counted: Mapping[int, tuple[Sequence[Category], NDArray[np.float64]]],
+        n_threads: int = 1,
+    ) -> BinMapper:
+        """What `fit` chooses, from what was found in rows that are gone.
+
+        Parameters
+        ----------
+        spec : FeatureSpec
+        sample : FeatureTable
+            The numbers of the rows that `fit` would draw, or of all of positive weight where there are few.
+        weights : ndarray of int64, or None
+            Theirs, of `integer_weights` of all rows.
+        counted : mapping of int to (categories, totals)
+            Of each categorical feature, on all rows: see `totals_of`.
+        n_threads : int
+        """
+        thresholds, wide = _core.find_thresholds(
+            *_numeric_blocks(sample),
+            sample.n_rows,
+            sample.n_features,
+            None,
+            weights,
+            self.max_bins,
+            n_threads,
+        )
+        self._set_found(spec, thresholds, wide, counted)
+        return self
+
+    def check(self) -> None:
+        """Refuse parameters that mean nothing."""
         if not isinstance(self.max_bins, int | np.integer) or not 2 <= self.max_bins <= MAX_BINS:
             raise ValueError(f"max_bins must be an integer from 2 to {MAX_BINS}, got {self.max_bins!r}.")
         if self.subsample is not None and self.subsample < 1:
             raise ValueError(f"subsample must be a positive number of rows or None, got {self.subsample!r}.")
-        weights = None if sample_weight is None else _integer_weights(sample_weight, table.n_rows)
-        thresholds, wide = self._find_thresholds(table, weights, n_threads)
-        categories: list[list[Category] | None] = [None] * table.n_features
-        rare: list[list[Category] | None] = [None] * table.n_features
-        for column in table.categories:
-            categories[column.feature], rare[column.feature] = _choose_categories(
-                column, weights, self.max_bins
-            )
-        spec = FeatureSpec(table.n_features, table.feature_names, table.is_categorical)
+
+    def _set_found(
+        self,
+        spec: FeatureSpec,
+        thresholds: list[NDArray[np.float64]],
+        wide: NDArray[np.bool_],
+        counted: Mapping[int, tuple[Sequence[Category], NDArray[np.float64]]],
+    ) -> None:
+        categories: list[list[Category] | None] = [None] * spec.n_features
+        rare: list[list[Category] | None] = [None] * spec.n_features
+        for feature, (known, totals) in counted.items():
+            categories[feature], rare[feature] = _choose_categories(known, totals, self.max_bins)
         self._set_state(spec, thresholds, wide, categories, rare, None)
-        return self
 
     def _find_thresholds(
         self, table: FeatureTable, weights: NDArray[np.int64] | None, n_threads: int
@@ -196,7 +242,7 @@ class BinMapper:
         sample_weight, n_threads
             As those of `fit`.
         """
-        weights = None if sample_weight is None else _integer_weights(sample_weight, training.n_rows)
+        weights = None if sample_weight is None else integer_weights(sample_weight, training.n_rows)
         found, found_wide = self._find_thresholds(training, weights, n_threads)
         further = made.n_columns - made.n_features
         thresholds = self.thresholds_ + [np.empty(0)] * further
@@ -236,7 +282,7 @@ class BinMapper:
             Where the codes (one byte per value) do not fit in memory.
         """
         table = self._columns_of(table)
-        codes = empty_codes(self.n_columns_, table.n_rows)
+        codes = empty_codes(self.n_columns_, table.n_rows, few=only is not None)
         blocks = *_numeric_blocks(table), self._category_blocks(table)
         self._bin_table.transform(*blocks, codes, n_threads, only)
         return codes
@@ -429,10 +475,12 @@ class BinMapper:
         n_present = n_rows if present is None else len(present)
         if self.subsample is None or n_present <= self.subsample:
             return present
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
-        chosen = np.random.default_rng(seed).choice(n_present, self.subsample, replace=False, shuffle=False)
-        chosen.sort()
+        chosen = np.flatnonzero(draw(n_present, self.subsample, *self.draw_seed()))
         return chosen if present is None else present[chosen]
+
+    def draw_seed(self) -> tuple[int, int, int]:
+        """What rows are drawn by: seed, round and stream."""
+        return check_random_state(self.random_state).randint(2**31 - 1), 0, BINNED_ROWS
 
     def _columns_of(self, table: FeatureTable) -> FeatureTable:
         """A checked table, with made columns where there are such."""
@@ -492,7 +540,7 @@ def _part_by_share(table: FeatureTable) -> tuple[FeatureTable, SparseBlock]:
     return replace(table, sparse=[block.take(~is_rare)]), block.take(rare)
 
 
-def _integer_weights(sample_weight: ArrayLike, n_rows: int) -> NDArray[np.int64]:
+def integer_weights(sample_weight: ArrayLike, n_rows: int) -> NDArray[np.int64]:
     """Weights (n_rows,) times a power of two, rounded to integers of sum <= 2^53: sums of them are exact.
 
     Integers stay in proportion exactly, so integer weights are repeated rows. Positive weights stay positive.
@@ -511,24 +559,26 @@ def _integer_weights(sample_weight: ArrayLike, n_rows: int) -> NDArray[np.int64]
         raise ValueError("sample_weight is 0 for every row; at least one row must have a positive weight.")
     _, largest = np.frexp(np.max(weights))
     relative = np.ldexp(weights, -largest)  # in [0, 1]: the sum cannot overflow
-    _, exponent = np.frexp(relative.sum())
+    _, exponent = np.frexp(_core.exact_totals(relative[:, None], None, None, 1, 1)[0, 0, 0])
     scaled = np.rint(np.ldexp(relative, 51 - exponent)).astype(np.int64)
     return np.where(weights > 0, np.maximum(scaled, 1), 0)
 
 
-def _choose_categories(
-    column: CategoryColumn, weights: NDArray[np.int64] | None, max_bins: int
-) -> tuple[list[Category], list[Category]]:
-    """Categories with a bin of their own, and those that share the last one; both sorted."""
+def totals_of(column: CategoryColumn, weights: NDArray[np.int64] | None) -> NDArray[np.float64]:
+    """What the rows of each category weigh; integers up to 2^53."""
     present = column.index >= 0
-    totals = np.bincount(
+    return np.bincount(
         column.index[present],
         weights=None if weights is None else weights[present].astype(np.float64),
         minlength=len(column.categories),
-    )
-    ordered = sorted(
-        zip(column.categories, totals.tolist(), strict=True), key=lambda pair: category_key(pair[0])
-    )
+    ).astype(np.float64)
+
+
+def _choose_categories(
+    categories: Sequence[Category], totals: NDArray[np.float64], max_bins: int
+) -> tuple[list[Category], list[Category]]:
+    """Categories with a bin of their own, and those that share the last one; both sorted."""
+    ordered = sorted(zip(categories, totals.tolist(), strict=True), key=lambda pair: category_key(pair[0]))
     seen = [(category, total) for category, total in ordered if total > 0]
     if len(seen) <= max_bins:
         return [category for category, _ in seen], []
@@ -557,12 +607,7 @@ def _groups(
     if not groups:
         return []
     column = columns[groups[0]]
-    present = column.index >= 0
-    totals = np.bincount(
-        column.index[present],
-        weights=None if weights is None else weights[present].astype(np.float64),
-        minlength=len(column.categories),
-    )
+    totals = totals_of(column, weights)
     seen = [i for i in np.flatnonzero(totals > 0).tolist()]
     seen.sort(key=lambda i: (-totals[i], category_key(column.categories[i])))
     size = min(max_bins, -(-len(seen) // len(groups)))

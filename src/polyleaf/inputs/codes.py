@@ -6,12 +6,15 @@ hold. Must not know: thresholds, trees.
 
 from __future__ import annotations
 
+import mmap
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
+
+_HUGE_PAGES_FROM = 1 << 22  # bytes of an array that NumPy asks huge pages for
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,18 @@ class Codes:
         dense[np.searchsorted(after.dense_features(), features)] = codes
         return after
 
+    def rows(self, rows: NDArray[np.int64]) -> Codes:
+        """The codes of some rows, in ascending order."""
+        if self.sparse is None:
+            return Codes(len(rows), self.n_features, np.ascontiguousarray(self.dense[:, rows]))
+        place = np.full(self.n_rows, -1, np.int32)
+        place[rows] = np.arange(len(rows), dtype=np.int32)
+        old = self.sparse
+        kept = place[old.rows] >= 0
+        begin = np.concatenate([[0], np.cumsum(kept)])[old.begin]
+        cells = Cells(old.features, old.common, begin, place[old.rows[kept]], old.codes[kept])
+        return Codes(len(rows), self.n_features, np.ascontiguousarray(self.dense[:, rows]), cells)
+
     def bins(
         self, n_bins: NDArray[np.uint16], is_categorical: NDArray[np.bool_], n_threads: int
     ) -> _core.Bins:
@@ -108,12 +123,22 @@ class Codes:
         return _core.Bins(self.dense, n_bins, is_categorical, n_threads, sparse)
 
 
-def empty_codes(n_features: int, n_rows: int) -> NDArray[np.uint8]:
-    """Room for codes, shape (n_features, n_rows); a `MemoryError` that says how much where there is none."""
+def empty_codes(n_features: int, n_rows: int, *, few: bool = False) -> NDArray[np.uint8]:
+    """Room for codes, shape (n_features, n_rows); a `MemoryError` that says how much where there is none.
+
+    `few`: only some of the features' rows will be touched, and the others are to take no memory. That needs
+    small pages: NumPy asks for huge ones, of which each is cleared as a whole.
+    """
+    size = n_features * n_rows
     try:
+        if few and size > _HUGE_PAGES_FROM:
+            pages = mmap.mmap(-1, size)
+            if hasattr(mmap, "MADV_NOHUGEPAGE"):
+                pages.madvise(mmap.MADV_NOHUGEPAGE)
+            return np.frombuffer(pages, dtype=np.uint8).reshape(n_features, n_rows)
         return np.empty((n_features, n_rows), dtype=np.uint8)
-    except (MemoryError, ValueError):
+    except (MemoryError, OSError, OverflowError, ValueError):
         raise MemoryError(
-            f"The codes of {n_rows} rows x {n_features} features take {n_rows * n_features / 2**30:.1f} GiB, "
+            f"The codes of {n_rows} rows x {n_features} features take {size / 2**30:.1f} GiB, "
             "more than can be allocated; use fewer rows or features."
         ) from None

@@ -6,18 +6,22 @@ computed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
+from polyleaf.inputs.batches import Batches, ReadData, read
 from polyleaf.inputs.binning import MAX_BINS, BinMapper
 from polyleaf.inputs.category_statistics import NumericCodes, learn
 from polyleaf.inputs.codes import Codes
 from polyleaf.inputs.features import FROM_DTYPE, FeatureTable, as_features
+from polyleaf.inputs.parquet import ParquetRows, parquet_files
 from polyleaf.inputs.targets import Target
 from polyleaf.threads import effective_threads
 
@@ -37,6 +41,8 @@ class Dataset:
         Target, kept as given; the estimator reads it.
     sample_weight : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
         Kept for training, and used for the quantiles of the bins.
+    offset : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
+        Scores that rows start from, kept for training and prediction; the estimator reads it.
     max_bins : int, default 255
         Bins per feature, besides the one for missing values. Ignored where ``reference`` is given.
     categorical_features : "from_dtype", None, list of names or positions, or bool mask
@@ -58,13 +64,13 @@ class Dataset:
     mapper : BinMapper
     features : ndarray of float32, shape (n_features, n_rows), or None
         NaN where missing, and throughout for categorical features.
-    y, sample_weight : as given
+    y, sample_weight, offset : as given
 
     Raises
     ------
     ValueError
-        For features that cannot be read (see `as_features`) or more than 2^22 of them, y or weights of
-        another length, more than 2^31 - 1 rows.
+        For features that cannot be read (see `as_features`) or more than 2^22 of them, for y, weights or an
+        offset of another length, for more than 2^31 - 1 rows.
     MemoryError
         Where the codes do not fit in memory.
     """
@@ -75,6 +81,7 @@ class Dataset:
         y: Any = None,
         *,
         sample_weight: Any = None,
+        offset: Any = None,
         max_bins: int = MAX_BINS,
         categorical_features: Any = FROM_DTYPE,
         feature_names: Sequence[str] | None = None,
@@ -94,29 +101,137 @@ class Dataset:
                 reference=mapper,
                 n_threads=n_threads,
             )
-        if table.n_features > _core.MOST_FEATURES:
-            raise ValueError(
-                f"X has {table.n_features} features, but trees can split on the first {_core.MOST_FEATURES} "
-                "only: leave some out, or set projection, which makes few of many."
-            )
-        for name, values in (("y", y), ("sample_weight", sample_weight)):
+        _check_n_features(table.n_features)
+        for name, values in (("y", y), ("sample_weight", sample_weight), ("offset", offset)):
             if values is not None and _length(values) != table.n_rows:
                 raise ValueError(f"{name} has {_length(values)} rows, but X has {table.n_rows}.")
         if mapper is None:
             mapper = BinMapper(max_bins, random_state=0 if random_state is None else random_state)
             mapper.fit(table, sample_weight, n_threads)
-        self.mapper: BinMapper = mapper
-        self.features: NDArray[np.float32] | None = mapper.numbers(table) if keep_features else None
         # Linear leaves read the codes of every row.
-        self._codes = mapper.encode(table, n_threads, sparse=not keep_features)
-        self._all_codes: NDArray[np.uint8] | None = None
+        codes = mapper.encode(table, n_threads, sparse=not keep_features)
+        features = mapper.numbers(table) if keep_features else None
         wide = mapper.very_many_
-        self._wide = [column for column in table.categories if column.feature in wide]
-        self._shape = table.n_rows, table.n_features
-        self.y = y
-        self.sample_weight = sample_weight
+        very_many = [column for column in table.categories if column.feature in wide]
+        self._hold(
+            ReadData(mapper, codes, features, very_many, table.n_rows, table.n_features, y, sample_weight),
+            n_jobs,
+            offset,
+        )
+
+    def _hold(self, data: ReadData, n_jobs: int | None, offset: Any = None) -> None:
+        _check_n_features(data.n_features)
+        self.mapper: BinMapper = data.mapper
+        self.features: NDArray[np.float32] | None = data.features
+        self._codes = data.codes
+        self._all_codes: NDArray[np.uint8] | None = None
+        self._wide = data.very_many
+        self._shape = data.n_rows, data.n_features
+        self.y = data.y
+        self.sample_weight = data.weight
+        self.offset = offset
         self.n_jobs = n_jobs
         self._bins: _core.Bins | None = None
+
+    @classmethod
+    def from_batches(
+        cls,
+        batches: Iterable[Any] | Callable[[], Iterable[Any]],
+        *,
+        max_bins: int = MAX_BINS,
+        categorical_features: Any = FROM_DTYPE,
+        feature_names: Sequence[str] | None = None,
+        reference: Dataset | BinMapper | None = None,
+        keep_features: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> Dataset:
+        """The data set of all batches together, of which never more than one is held.
+
+        It is the one that ``Dataset`` makes of the same rows in one table, whatever the batches: thresholds,
+        categories and codes are equal, and so are the models trained on them.
+
+        Parameters
+        ----------
+        batches : iterable, or function without arguments that returns one
+            Of X, (X, y) or (X, y, sample_weight), arrays or data frames: rows in their order. It is gone
+            through twice and must give the same both times, so an iterator that is used up by once will not
+            do: pass a function that makes one. Empty batches are left out.
+        max_bins, categorical_features, feature_names, reference, keep_features, n_jobs, random_state
+            As those of ``Dataset``. With ``categorical_features="from_dtype"`` a column is categorical where
+            it holds text in any batch.
+
+        Returns
+        -------
+        Dataset
+            With ``y`` and ``sample_weight`` joined, where batches have them.
+
+        Raises
+        ------
+        ValueError
+            For batches that differ in their columns or in what they hold there, that are sparse matrices,
+            that cannot be read twice or are not the same the second time; otherwise as ``Dataset`` does. The
+            message names the batch, counted from 0.
+
+        Notes
+        -----
+        Held besides one batch: a byte for each cell, the values of 200,000 rows to choose thresholds from,
+        targets and weights, and the different categories; four bytes for each cell of categorical columns
+        where there are weights, and of columns of more than 255 categories.
+        """
+        n_threads = effective_threads(n_jobs)
+        options = {"categorical_features": categorical_features, "feature_names": feature_names}
+        mapper = reference.mapper if isinstance(reference, Dataset) else reference
+        fresh = BinMapper(max_bins, random_state=0 if random_state is None else random_state)
+        data = cls.__new__(cls)
+        data._hold(read(Batches(batches, options, n_threads), mapper, fresh, keep_features), n_jobs)
+        return data
+
+    @classmethod
+    def from_parquet(
+        cls,
+        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        target: str | Sequence[str] | None = None,
+        *,
+        sample_weight: str | None = None,
+        drop: Sequence[str] = (),
+        batch_rows: int = 65_536,
+        **options: Any,
+    ) -> Dataset:
+        """The data set of Parquet files, read a few rows at a time (extra ``arrow``).
+
+        Parameters
+        ----------
+        path : str, path, or sequence of them
+            A file, a folder (all ``.parquet`` and ``.pq`` files in it and below, sorted by name), a pattern
+            such as ``"data/*.parquet"``, or files in order.
+        target : str, or sequence of str, optional
+            The column that is ``y``, or columns: a sequence makes a table of outputs, even of one.
+        sample_weight : str, optional
+            The column of weights.
+        drop : sequence of str
+            Columns that are no features.
+        batch_rows : int, default 65536
+            Rows held at a time, at most. The result does not depend on it.
+        **options
+            As those of `from_batches`.
+
+        Returns
+        -------
+        Dataset
+            Its features have the names of the columns, in the order of the first file.
+
+        Raises
+        ------
+        FileNotFoundError
+            Where there is no such file.
+        ValueError
+            For a file that is damaged or lacks a column; otherwise as `from_batches`.
+        ImportError
+            Without PyArrow.
+        """
+        rows = ParquetRows(parquet_files(path), target, sample_weight, tuple(drop), batch_rows)
+        return cls.from_batches(rows, **options)
 
     @property
     def n_rows(self) -> int:
@@ -174,6 +289,20 @@ class Dataset:
             n_threads = effective_threads(self.n_jobs)
             self._bins = self._codes.bins(self.mapper.n_bins_, self.mapper.is_categorical_, n_threads)
         return self._bins
+
+    def rows(self, rows: NDArray[np.int64]) -> Dataset:
+        """Some rows of the data, ascending, in the same bins; without y, weights and offset.
+
+        For folds: the thresholds are those of all rows, the columns that are made of categories are not yet
+        made.
+        """
+        other = copy(self)
+        other.y = other.sample_weight = other.offset = other._bins = other._all_codes = None
+        other._shape = len(rows), self.n_features
+        other._codes = self._codes.rows(rows)
+        other._wide = [replace(column, index=column.index[rows]) for column in self._wide]
+        other.features = None if self.features is None else np.ascontiguousarray(self.features[:, rows])
+        return other
 
     def taught(self, target: Target, *, is_first: bool = True) -> Dataset:
         """The data to learn a target from: features of very many categories become columns made for it.
@@ -269,6 +398,14 @@ class Dataset:
 
     def __repr__(self) -> str:
         return f"Dataset({self.n_rows} rows, {self.n_features} features, {self.nbytes / 2**20:.1f} MiB)"
+
+
+def _check_n_features(n_features: int) -> None:
+    if n_features > _core.MOST_FEATURES:
+        raise ValueError(
+            f"X has {n_features} features, but trees can split on the first {_core.MOST_FEATURES} "
+            "only: leave some out, or set projection, which makes few of many."
+        )
 
 
 def _length(values: Any) -> int:

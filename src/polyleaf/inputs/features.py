@@ -22,7 +22,7 @@ from polyleaf.inputs.feature_numbers import feature_number
 from polyleaf.inputs.frames import Frame, as_frame, refuse_lazy, repeated
 from polyleaf.inputs.objects import first_that_is_no_number, is_missing, nulls_as_nan, what
 from polyleaf.inputs.sound import sound
-from polyleaf.inputs.text import all_differ, first_stray_text
+from polyleaf.inputs.text import all_differ, stray_texts
 
 FROM_DTYPE: Literal["from_dtype"] = "from_dtype"  # columns are categories where their type says so
 MAX_ROWS = 2**31 - 1
@@ -98,13 +98,15 @@ class CategoryColumn:
 
 @dataclass(frozen=True)
 class FeatureTable:
-    """Checked features, held by column or block so that no dtype forces a copy of the others.
+    """Checked features, held by column or block so that no dtype forces a large copy of the others.
 
     Attributes
     ----------
     n_rows, n_features : int
     feature_names : tuple of str, or None
     dense, sparse, categories : lists of blocks; every feature is in exactly one of them
+    texts : list of int
+        Categorical features that are text which nobody called categories.
     """
 
     n_rows: int
@@ -113,6 +115,7 @@ class FeatureTable:
     dense: list[DenseBlock] = field(default_factory=list)
     sparse: list[SparseBlock] = field(default_factory=list)
     categories: list[CategoryColumn] = field(default_factory=list)
+    texts: list[int] = field(default_factory=list)
 
     @property
     def is_categorical(self) -> NDArray[np.bool_]:
@@ -175,6 +178,35 @@ class FeatureTable:
         return _label(feature, self.feature_names)
 
 
+@dataclass(frozen=True)
+class SeenText:
+    """What rows hold of one column of text that nobody called categories.
+
+    Attributes
+    ----------
+    name : str
+        How messages call the column.
+    categories : sequence
+    counts, first : ndarray of int64, shape (n_categories,)
+        How many rows hold each category, and the first of them.
+    """
+
+    name: str
+    categories: Sequence[Any]
+    counts: NDArray[np.int64]
+    first: NDArray[np.int64]
+
+    @staticmethod
+    def of(table: FeatureTable, column: CategoryColumn) -> SeenText:
+        """A column of a table that holds all rows."""
+        counts = np.zeros(len(column.categories), np.int64)
+        first = counts.copy()
+        present = np.flatnonzero(column.index >= 0)
+        found, at, n = np.unique(column.index[present], return_index=True, return_counts=True)
+        counts[found], first[found] = n, present[at]
+        return SeenText(table.name_of(column.feature), column.categories, counts, first)
+
+
 def as_features(
     X: Any,
     *,
@@ -184,6 +216,7 @@ def as_features(
     estimator: Any = None,
     reset: bool = False,
     n_threads: int = 1,
+    whole: bool = True,
 ) -> FeatureTable:
     """Read and check the user's features.
 
@@ -205,6 +238,9 @@ def as_features(
         or checked, by scikit-learn's own `validate_data`.
     n_threads : int
         For the search for infinities.
+    whole : bool
+        False: X is some rows of a table, and what only all of them tell is for the caller to judge
+        (`judge_texts`).
 
     Returns
     -------
@@ -222,7 +258,7 @@ def as_features(
     X = sound(X, "X")
     spec = getattr(reference, "spec_", reference)
     wanted = spec.is_categorical if spec is not None else categorical_features
-    reader = _Reader(wanted, feature_names, spec, estimator, reset, n_threads)
+    reader = _Reader(wanted, feature_names, spec, estimator, reset, n_threads, whole)
     if isinstance(X, FeatureTable):
         reader.check_names(X.feature_names, X.n_features)
         return X
@@ -245,6 +281,7 @@ class _Reader:
     estimator: Any
     reset: bool
     n_threads: int
+    whole: bool
 
     # -- what is common to all kinds
 
@@ -394,7 +431,6 @@ class _Reader:
             if len(features):
                 self.add_numbers(table, values, features)
                 alone[features] = False
-        useless = []
         for feature in np.flatnonzero(alone).tolist():
             series = frame.series(feature)
             is_guessed = mask is None and _is_category_series(series)
@@ -402,12 +438,12 @@ class _Reader:
                 column = _encode_values(series.to_list(), feature, table)
                 table.categories.append(column)
                 if is_guessed and self.spec is None and _is_text_series(series):
-                    _refuse_stray_text(column, table)
-                    useless += [table.name_of(feature)] * all_differ(column.index, column.categories)
+                    table.texts.append(feature)
             else:
                 values = self.numbers_of_series(series, table.name_of(feature))
                 self.add_numbers(table, values.reshape(-1, 1), np.array([feature]))
-        _warn_of_useless(useless)
+        if self.whole:
+            judge_texts(SeenText.of(table, c) for c in table.categories if c.feature in table.texts)
         return table
 
     def numbers_of_series(self, series: Any, name: str) -> NDArray[Any]:
@@ -602,13 +638,21 @@ def _is_text_series(series: Any) -> bool:
     return series.dtype not in (nw.Categorical, nw.Enum)
 
 
-def _refuse_stray_text(column: CategoryColumn, table: FeatureTable) -> None:
-    stray = first_stray_text(column.index, column.categories)
-    if stray is None:
-        return
-    row, cell = stray
-    name = table.name_of(column.feature)
-    raise ValueError(
+def judge_texts(texts: Iterable[SeenText]) -> None:
+    """Refuse columns of numbers that a stray cell has made text, and warn of text that says nothing."""
+    useless = []
+    for text in texts:
+        is_stray = stray_texts(text.categories, text.counts)
+        if is_stray is not None:
+            place = min(np.flatnonzero(is_stray & (text.counts > 0)).tolist(), key=text.first.__getitem__)
+            raise _stray_text(text.name, int(text.first[place]), text.categories[place])
+        if all_differ(text.categories, text.counts):
+            useless.append(text.name)
+    _warn_of_useless(useless)
+
+
+def _stray_text(name: str, row: int, cell: Any) -> ValueError:
+    return ValueError(
         f"Column {name} of X holds numbers, but row {row} holds the text {cell!r}, which would make "
         "categories of all of them. Correct the cell, or make it missing (pandas.to_numeric with "
         f'errors="coerce"); if they are categories, give the column such a type, or list {name} in '

@@ -20,6 +20,9 @@ __all__ = ["Frame", "as_frame", "refuse_lazy", "repeated"]
 # Blocks may be copies. Larger ones are read column by column, which are views where that is possible at all.
 _MOST_COPIED_BYTES = 1 << 26
 
+# Of so few rows of Arrow the types are read after one try without them: an object of each costs more.
+_FEW_ROWS = 16
+
 
 class Frame:
     """A data frame of any library that narwhals knows.
@@ -58,30 +61,25 @@ class Frame:
         return list(self._through_narwhals.iter_columns())
 
     def blocks(self) -> list[tuple[NDArray[Any], NDArray[np.int64]]]:
-        """Columns of numbers (or booleans) without nulls but NaN, together where they have one dtype.
+        """Columns of numbers (or booleans) without nulls but NaN, together, whatever their dtypes.
 
         Returns
         -------
         list of (values, columns)
-            Values (n_rows, k), any strides, exactly those of the frame; columns (k,), ascending. Columns that
-            are in no block are to be read one by one.
+            Values (n_rows, k), any strides; where dtypes differ they are of one that holds them all, float64
+            beyond. Columns (k,), ascending. Those that are in no block are to be read one by one.
         """
         return []
 
-    def _groups(self, kinds: Sequence[Any], are_numbers: Callable[[int], bool]) -> list[NDArray[np.int64]]:
-        """Columns of numbers by kind; without those that would be large copies.
+    def _together(self, kinds: Sequence[Any], is_number: Callable[[Any], bool]) -> NDArray[np.int64]:
+        """The columns of numbers, which may be asked for by kind; none of them where the copy would be large.
 
-        `are_numbers(column)` is asked for one column of each kind.
+        Each distinct kind is looked at once: most frames have very few.
         """
-        if len(set(kinds)) == 1:  # the usual case, and the fastest
-            groups = [np.arange(len(kinds))] if are_numbers(0) else []
-        else:
-            columns: dict[Any, list[int]] = {}
-            for column, kind in enumerate(kinds):
-                columns.setdefault(kind, []).append(column)
-            groups = [np.array(group) for group in columns.values() if are_numbers(group[0])]
-        size = 8 * self.shape[0]
-        return [group for group in groups if len(group) * size <= _MOST_COPIED_BYTES]
+        numbers = {kind for kind in set(kinds) if is_number(kind)}
+        columns = np.array([column for column, kind in enumerate(kinds) if kind in numbers], dtype=np.int64)
+        small = 8 * self.shape[0] * len(columns) <= _MOST_COPIED_BYTES
+        return columns if small else columns[:0]
 
 
 class _Pandas(Frame):
@@ -99,10 +97,12 @@ class _Pandas(Frame):
     def blocks(self) -> list[tuple[NDArray[Any], NDArray[np.int64]]]:
         dtypes = self.native.dtypes.tolist()
         found = []
-        for columns in self._groups(dtypes, lambda i: _is_plain(dtypes[i])):
-            all_of_them = len(columns) == len(dtypes)
-            part = self.native if all_of_them else self.native.iloc[:, columns]
-            found.append((part.to_numpy(), columns))
+        for is_plain in (_is_number, _is_boolean):  # pandas makes objects of numbers beside booleans
+            columns = self._together(dtypes, is_plain)
+            if len(columns):
+                all_of_them = len(columns) == len(dtypes)
+                part = self.native if all_of_them else self.native.take(columns, axis=1)
+                found.append((part.to_numpy(), columns))
         return found
 
 
@@ -119,16 +119,16 @@ class _Polars(Frame):
         return _narwhals_series(self.native.to_series(column))
 
     def blocks(self) -> list[tuple[NDArray[Any], NDArray[np.int64]]]:
-        dtypes = self.native.dtypes
-        found = []
-        kinds = list(map(type, dtypes))
-        for columns in self._groups(kinds, lambda i: dtypes[i].is_numeric()):
-            all_of_them = len(columns) == len(dtypes)
-            values = (self.native if all_of_them else self.native[:, columns.tolist()]).to_numpy()
-            # Integers with nulls have become floats, together with their neighbours.
-            if values.dtype.kind == "f" if dtypes[columns[0]].is_float() else values.dtype.kind in "iu":
-                found.append((values, columns))
-        return found
+        kinds = list(map(type, self.native.dtypes))
+        columns = self._together(kinds, lambda kind: kind.is_integer() or kind.is_float())
+        if not len(columns):
+            return []
+        if len(self.native) == 1:  # polars makes arrays with many threads, which one row does not pay for
+            row = self.native.row(0)
+            return [(np.array([[row[column] for column in columns.tolist()]], dtype=np.float64), columns)]
+        all_of_them = len(columns) == len(kinds)
+        values = (self.native if all_of_them else self.native[:, columns.tolist()]).to_numpy()
+        return [(values, columns)] if values.dtype.kind in "fiu" else []
 
 
 class _Arrow(Frame):
@@ -148,21 +148,21 @@ class _Arrow(Frame):
 
         if not hasattr(pa.RecordBatch, "to_tensor") or self.shape[0] == 0:
             return []
+        if self.shape[0] <= _FEW_ROWS:
+            try:
+                return [(_tensor(self.native), np.arange(self.shape[1]))]
+            except pa.ArrowException:  # not all columns are numbers
+                pass
+        is_float = {pa.float32().id, pa.float64().id}.__contains__  # not of halves: they become no tensors
+        is_integer = pa.types.is_integer
         types = self.native.schema.types
         kinds = [kind.id for kind in types]  # a number, which is all that types of numbers are
-        is_float, is_integer = pa.types.is_floating, pa.types.is_integer
-        found = []
-        for columns in self._groups(kinds, lambda i: is_float(types[i]) or is_integer(types[i])):
-            all_of_them = len(columns) == len(types)
-            part = (self.native if all_of_them else self.native.select(columns.tolist())).combine_chunks()
-            try:
-                tensor = part.to_batches()[0].to_tensor(
-                    null_to_nan=is_float(types[columns[0]]), row_major=False
-                )
-            except pa.ArrowException:  # integers with nulls
-                continue
-            found.append((tensor.to_numpy(), columns))
-        return found
+        type_of = dict(zip(kinds, types, strict=True))
+        columns = self._together(kinds, lambda kind: is_float(kind) or is_integer(type_of[kind]))
+        if not len(columns):
+            return []
+        all_of_them = len(columns) == len(types)
+        return [(_tensor(self.native if all_of_them else self.native.select(columns.tolist())), columns)]
 
 
 def as_frame(X: Any) -> Frame | None:
@@ -200,9 +200,20 @@ def repeated(names: Sequence[Any]) -> Any:
     return next(name for position, name in enumerate(names) if name in names[:position])
 
 
-def _is_plain(dtype: Any) -> bool:
+def _tensor(table: Any) -> NDArray[Any]:
+    """The columns (n_rows, k) of an Arrow table that has nothing but numbers; nulls are NaN."""
+    batch = table.combine_chunks().to_batches()[0]
+    return batch.to_tensor(null_to_nan=True, row_major=False).to_numpy()
+
+
+def _is_number(dtype: Any) -> bool:
     """Whether a dtype of pandas is one of NumPy's numbers: others may hold nulls."""
-    return isinstance(dtype, np.dtype) and dtype.kind in "fiub"
+    return isinstance(dtype, np.dtype) and dtype.kind in "fiu"
+
+
+def _is_boolean(dtype: Any) -> bool:
+    """Whether a dtype of pandas is NumPy's of booleans, without nulls."""
+    return isinstance(dtype, np.dtype) and dtype.kind == "b"
 
 
 def _narwhals_series(native: Any) -> Any:

@@ -29,7 +29,14 @@ from polyleaf.inputs.objects import first_that_is_no_number, is_missing, nulls_a
 from polyleaf.inputs.sound import sound
 from polyleaf.inputs.units import Normalize, unit_of
 
-__all__ = ["Target", "TargetEncoding", "encode_classification", "encode_regression", "encode_sparse"]
+__all__ = [
+    "Target",
+    "TargetEncoding",
+    "as_numpy",
+    "encode_classification",
+    "encode_regression",
+    "encode_sparse",
+]
 
 Kind = Literal["regression", "binary", "multiclass", "multilabel"]
 
@@ -98,7 +105,13 @@ class TargetEncoding:
         """Refuse columns of a further y, and of weights, that are not those of the training y, in order."""
         if not self.one_dimensional:
             _check_same_names(_names_given(y), self.output_names, name)
-            _check_names_of_weights(sample_weight, self.output_names, name)
+            _check_names_beside(sample_weight, self.output_names, f"sample_weight of {name}")
+
+    def check_names_of_offset(self, offset: Any, name: str) -> None:
+        """Refuse columns of offsets that are those of y, or the classes, in another order."""
+        is_classes = self.kind == "multiclass" and self.classes is not None
+        known = tuple(map(str, self.classes.tolist())) if is_classes else self.output_names  # type: ignore[union-attr]
+        _check_names_beside(offset, known, name)
 
     @property
     def _weight_columns(self) -> int:
@@ -240,6 +253,12 @@ class Target:
         """The target of some rows."""
         return Target(self.values[rows], None if self.weight is None else self.weight[rows], self.encoding)
 
+    def less(self, offset: np.ndarray) -> Target:
+        """What is left to learn of numbers of which `offset` (n_rows, n_outputs), in the unit of y, is known;
+        float64."""
+        scale = 1.0 if self.encoding.scale is None else self.encoding.scale
+        return Target(self.values - offset / scale, self.weight, self.encoding)
+
     def class_of_row(self) -> np.ndarray | None:
         """A number for the class of each row; None where rows have no class, or several labels."""
         if self.encoding.kind == "binary":
@@ -287,7 +306,7 @@ def encode_regression(
     names = None if one_dimensional else _column_names(y)
     columns = values[:, None] if values.ndim == 1 else values
     weight = _check_weight(sample_weight, len(values), 0 if one_dimensional else columns.shape[1], "y")
-    _check_names_of_weights(sample_weight, names, "y")
+    _check_names_beside(sample_weight, names, "sample_weight of y")
     _check_every_output_has_weight(columns, weight, names)
     offset, scale = unit_of(columns, weight, normalize)
     encoding = TargetEncoding(
@@ -394,7 +413,7 @@ def encode_sparse(
     ValueError
         Where y or the weights are not what they should be.
     """
-    given = y if scipy.sparse.issparse(y) else _finite(_as_numpy(y, name), name, "error", np.float32)
+    given = y if scipy.sparse.issparse(y) else _finite(as_numpy(y, name), name, "error", np.float32)
     values = canonical(given, name, repeated="refuse")
     n_rows, n_outputs = values.shape
     weight = _check_weight(sample_weight, n_rows, 0, name)
@@ -437,7 +456,7 @@ def _encode_multilabel(
     n_labels = values.shape[1]
     weight = _check_weight(sample_weight, len(values), n_labels, "y")
     names = _column_names(y)
-    _check_names_of_weights(sample_weight, names, "y")
+    _check_names_beside(sample_weight, names, "sample_weight of y")
     _check_every_output_has_weight(values, weight, names)
     if like is not None:
         if like.kind != "multilabel":
@@ -461,7 +480,7 @@ def _encode_multilabel(
 # --- reading y ---
 
 
-def _as_numpy(y: Any, name: str = "y") -> Any:
+def as_numpy(y: Any, name: str = "y") -> Any:
     """SciPy, polars and Arrow as NumPy; pandas as it is, because check_array knows its missing values."""
     if y is None:
         raise ValueError("This estimator requires y to be passed, but the target y is None.")
@@ -512,11 +531,11 @@ def _check_same_names(names: tuple[str, ...] | None, known: tuple[str, ...] | No
         )
 
 
-def _check_names_of_weights(sample_weight: Any, known: tuple[str, ...] | None, what: str) -> None:
-    """Weights may have names of their own, but not those of y at other places."""
-    names = None if sample_weight is None else _names_given(sample_weight)
+def _check_names_beside(data: Any, known: tuple[str, ...] | None, what: str) -> None:
+    """Weights and offsets may have names of their own, but not those of y at other places."""
+    names = None if data is None else _names_given(data)
     if names is not None and known is not None and set(names) & set(known):
-        _check_same_names(names, known, f"sample_weight of {what}")
+        _check_same_names(names, known, what)
 
 
 def _some(names: tuple[str, ...]) -> str:
@@ -540,7 +559,7 @@ def _finite(y: Any, name: str, missing: str, dtype: Any) -> np.ndarray:
 
 
 def _regression_values(y: Any, name: str, missing: str) -> np.ndarray:
-    given, dtypes = _as_numpy(y, name), [np.float64, np.float32]
+    given, dtypes = as_numpy(y, name), [np.float64, np.float32]
     _refuse_dates(given, name)
     try:
         values = _finite(given, name, missing, dtypes)
@@ -585,7 +604,7 @@ def _refuse_dates(values: Any, name: str) -> None:
 
 
 def _is_multilabel(y: Any, missing: str) -> bool:
-    y = _as_numpy(y)
+    y = as_numpy(y)
     shape = np.shape(y)
     if len(shape) > 2:
         raise ValueError(f"y must have shape (n_rows,) or (n_rows, n_labels), got {shape}.")
@@ -608,7 +627,7 @@ def _is_multilabel(y: Any, missing: str) -> bool:
 
 
 def _indicator_values(y: Any, name: str, missing: str) -> np.ndarray:
-    values = _finite(_as_numpy(y, name), name, missing, np.float32)
+    values = _finite(as_numpy(y, name), name, missing, np.float32)
     if values.ndim != 2:
         raise ValueError(f"{name} must be an indicator matrix (n_rows, n_labels), got shape {values.shape}.")
     wrong = ~((values == 0) | (values == 1) | np.isnan(values))
@@ -621,7 +640,7 @@ def _indicator_values(y: Any, name: str, missing: str) -> np.ndarray:
 
 
 def _label_vector(y: Any, name: str, warn: bool = False) -> np.ndarray:
-    given = _as_numpy(y, name)
+    given = as_numpy(y, name)
     _check_label_objects(np.asarray(given), name)
     labels = _finite(given, name, "error", None)
     if labels.ndim == 2 and labels.shape[1] == 1:
@@ -703,7 +722,7 @@ def _check_weight(sample_weight: Any, n_rows: int, n_columns: int, name: str) ->
     """float32 `(n_rows,)` or, where `n_columns` > 0 allows it, `(n_rows, n_columns)`."""
     if sample_weight is None:
         return None
-    sample_weight = _as_numpy(sample_weight, "sample_weight")
+    sample_weight = as_numpy(sample_weight, "sample_weight")
     if np.ndim(sample_weight) == 0:
         sample_weight = np.full(n_rows, sample_weight)
     weight = check_array(

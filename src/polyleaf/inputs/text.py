@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["all_differ", "first_stray_text"]
+__all__ = ["all_differ", "first_stray_text", "stray_texts"]
 
 # Categories such as "0", "1", "2", "3+" have few numbers for each text; a stray cell stands among many.
 _NUMBERS_FOR_EACH_TEXT = 4
@@ -37,24 +37,39 @@ def first_stray_text(index: NDArray[np.integer[Any]], categories: Sequence[Any])
     -------
     (row, cell), or None where the column is none of these
     """
-    is_text = np.array([not _is_number(category) for category in categories], bool)
-    n_texts = int(is_text.sum())
-    if n_texts == 0 or len(categories) - n_texts <= _NUMBERS_FOR_EACH_TEXT * n_texts:
+    is_text = stray_texts(categories, np.bincount(index[index >= 0], minlength=len(categories)))
+    if is_text is None:
         return None
-    there = np.flatnonzero(index >= 0)
-    texts = there[is_text[index[there]]]
-    if len(texts) == 0 or 2 * len(texts) >= len(there):
-        return None
-    row = int(texts[0])
+    row = int(np.flatnonzero((index >= 0) & is_text[index])[0])
     return row, str(categories[index[row]])
 
 
-def all_differ(index: NDArray[np.integer[Any]], categories: Sequence[Any]) -> bool:
+def stray_texts(categories: Sequence[Any], counts: NDArray[np.integer[Any]]) -> NDArray[np.bool_] | None:
+    """The same of a column that is known by how many rows hold each category: which of these are stray text.
+
+    Parameters
+    ----------
+    categories : sequence of str, bool, int or float
+        All different.
+    counts : ndarray of int, shape (n_categories,)
+
+    Returns
+    -------
+    ndarray of bool, shape (n_categories,), or None where there is no such text
+    """
+    is_text = np.array([not _is_number(category) for category in categories], bool)
+    n_texts, n_rows_of_text = int(is_text.sum()), int(counts[is_text].sum())
+    if n_texts == 0 or len(categories) - n_texts <= _NUMBERS_FOR_EACH_TEXT * n_texts:
+        return None
+    return None if n_rows_of_text == 0 or 2 * n_rows_of_text >= int(counts.sum()) else is_text
+
+
+def all_differ(categories: Sequence[Any], counts: NDArray[np.integer[Any]]) -> bool:
     """Whether a column of text holds another value in every row that has one, as names and dates do."""
     if not categories or not all(isinstance(category, str) for category in categories):
         return False
-    there = int(np.count_nonzero(index >= 0))
-    return there >= _FEWEST_ROWS and len(np.unique(index)) - (there < len(index)) == there
+    there = int(counts.sum())
+    return there >= _FEWEST_ROWS and int(np.count_nonzero(counts)) == there
 
 
 def _is_number(value: Any) -> bool:

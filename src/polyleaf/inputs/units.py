@@ -11,6 +11,8 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+import polyleaf._core as _core
+
 __all__ = ["Normalize", "unit_of"]
 
 Normalize: TypeAlias = bool | Literal["auto"]
@@ -78,13 +80,18 @@ def _mean_and_deviation(columns: np.ndarray, weight: np.ndarray | None) -> tuple
             w *= weight if weight.ndim == 1 else weight[:, j]
         values[~there] = 0.0
         with np.errstate(over="ignore", invalid="ignore"):
-            offset[j] = (w * values).sum() / w.sum()
-            deviation[j] = np.sqrt((w * (values - offset[j]) ** 2).sum() / w.sum())
+            offset[j] = _total(w * values) / _total(w)
+            deviation[j] = np.sqrt(_total(w * (values - offset[j]) ** 2) / _total(w))
         if not np.isfinite(deviation[j]):
             raise ValueError(
                 f"Output {j} of y contains a value too large to be squared: divide it by a constant."
             )
     return offset, deviation
+
+
+def _total(terms: np.ndarray) -> float:
+    """Their sum, whatever their order."""
+    return float(_core.exact_totals(terms[:, None], None, None, 1, 1)[0, 0, 0])
 
 
 def _is_tiny(columns: np.ndarray) -> bool:

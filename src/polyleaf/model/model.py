@@ -735,11 +735,15 @@ class Model:
         trees = storage.from_arrays(stored, self.n_outputs, self.n_features)
         if rounds.shape != (len(trees),) or rounds.dtype.kind != "i":
             raise ValueError("The array 'round_of_tree' must have one integer for each tree.")
+        rises = np.diff(rounds.astype(np.int64))
+        if rounds[:1].any() or (rises < 0).any() or (rises > 1).any():
+            raise ValueError(
+                "The rounds of the trees are not such: rounds count from 0 and rise by one at most."
+            )
         if self.mapper.is_categorical_[trees.regressors()].any():
             raise ValueError("A linear leaf reads a categorical feature.")
-        for round, (tree, leaves, output) in zip(rounds.tolist(), storage.trees_of(trees), strict=True):
-            _check_splits(tree, self.mapper)
-            self.append(tree, leaves, round, output)
+        _check_splits(stored, self.mapper)
+        self.forest, self._rounds = trees, rounds.tolist()
 
     def _take_best(self, iteration: int | None, score: float | None) -> None:
         """The best round of a file, which must be one of the model's."""
@@ -840,16 +844,16 @@ def _check_objective(objective: Objective, n_outputs: int) -> None:
         raise ValueError(f"The objective {objective.name!r} has another number of outputs than {n_outputs}.")
 
 
-def _check_splits(tree: _core.Tree, mapper: BinMapper) -> None:
+def _check_splits(trees: serialize.Arrays, mapper: BinMapper) -> None:
     """Splits must be such as the mapper's codes have: `storage` has checked all that memory safety needs."""
-    inner = tree.feature >= 0
-    features = tree.feature[inner]
+    inner = trees["feature"] >= 0
+    features = trees["feature"][inner]
     categorical = np.asarray(mapper.is_categorical_, bool)[features]
-    if (categorical != (tree.category_set[inner] >= 0)).any():
+    if (categorical != (trees["category_set"][inner] >= 0)).any():
         raise ValueError(
             "A tree splits a numeric feature by categories, or a categorical one by a threshold."
         )
-    if (tree.threshold[inner] >= np.asarray(mapper.n_bins_)[features]).any():
+    if (trees["threshold"][inner] >= np.asarray(mapper.n_bins_)[features]).any():
         raise ValueError("A tree splits a feature at a bin that it does not have.")
 
 

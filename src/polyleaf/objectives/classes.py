@@ -92,8 +92,8 @@ class ClassProblem(Problem):
 
     def base_score(self, n_threads: int = 1) -> NDArray[np.float64]:
         """From the classes' shares in the weight; a class that no row has gets half a row."""
-        weight = None if self.weight is None else self.weight[:, 0]
-        count = np.bincount(self.label, weights=weight, minlength=self.n_outputs).astype(np.float64)
+        weight = np.ones((self.n_rows, 1), np.float32) if self.weight is None else self.weight
+        count = _core.exact_totals(weight, None, self.label, self.n_outputs, n_threads)[0, :, 0]
         if not count.any():
             return np.zeros(self.n_outputs)
         share = count / count.sum()

@@ -104,7 +104,7 @@ class ElementwiseProblem(Problem):
 
     def mean_target(self, n_threads: int) -> NDArray[np.float64]:
         """Weighted mean of each output ``(K,)``; NaN where an output has no weight."""
-        total, weight = _core.weighted_totals(self.target, self.weight, n_threads)
+        total, weight = _core.exact_totals(self.target, self.weight, None, 1, n_threads)[:, 0]
         return np.divide(total, weight, out=np.full(self.n_outputs, np.nan), where=weight > 0)
 
     def target_quantile(self, level: NDArray[np.float64], n_threads: int) -> NDArray[np.float64]:

@@ -25,6 +25,7 @@ from polyleaf.sketches import SKETCHES, Sketch
 __all__ = [
     "BoostingParameters",
     "ClassifierParameters",
+    "ClassifierSearchParameters",
     "CurvatureParameters",
     "DataParameters",
     "EvaluationParameters",
@@ -34,8 +35,10 @@ __all__ = [
     "PenaltyParameters",
     "ProjectionParameters",
     "RegressorParameters",
+    "RegressorSearchParameters",
     "RunningParameters",
     "SamplingParameters",
+    "SearchParameters",
     "SharedParameters",
     "SoftmaxParameters",
     "TopkLeafParameters",
@@ -430,3 +433,34 @@ class ClassifierParameters(SharedParameters):
 
     scale_pos_weight: float | Sequence[float] | np.ndarray | None = parameter(default=None, within="(0, inf)")
     """Weight of the positive class, or of the positives of each label. Objective "logistic" only."""
+
+
+@declares
+class SearchParameters:
+    """Search for parameters."""
+
+    time_limit: float | None = parameter(default=None, within="(0, inf)", everyday=True)
+    """Seconds for all of `fit`, the last training on all rows included. What is found then depends on the
+    machine: for the same model everywhere set `n_candidates` instead."""
+
+    n_candidates: int | None = parameter(default=None, within="[1, inf)", everyday=True)
+    """Sets of parameters to try, at most: first the portfolio, then variations of its winners. The default
+    settings are always the first. None: the portfolio alone, or as many as `time_limit` leaves time for."""
+
+    cv: Any = parameter(default=None, everyday=True)
+    """What candidates are compared on. An int: so many folds, drawn at random, by class or by `groups`; a
+    splitter of scikit-learn, or an iterable of (rows to train, rows to validate). None: three folds, or a
+    fifth of the rows, held out, above 20,000 rows; or the last `eval_set`, where one is given."""
+
+    metric: str | Callable[..., Any] | None = parameter(default=None, everyday=True)
+    """What is to be best: a name or function as for `eval_metric`. None: the last of `eval_metric`."""
+
+
+@declares
+class RegressorSearchParameters(SearchParameters, RegressorParameters):
+    """Regression with a search."""
+
+
+@declares
+class ClassifierSearchParameters(SearchParameters, ClassifierParameters):
+    """Classification with a search."""

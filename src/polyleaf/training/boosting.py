@@ -15,6 +15,7 @@ from polyleaf.callbacks import Callback, EvalsLog, OutputsLog
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.objectives import Objective
+from polyleaf.objectives.constants import best_constant
 from polyleaf.settings.settings import Settings
 from polyleaf.training.eval_sets import EvalSet
 from polyleaf.training.parts import Parts, parts_of, problem_of
@@ -57,6 +58,7 @@ def boost(
     callbacks: Iterable[Callback] = (),
     init_model: Model | None = None,
     base_score: np.ndarray | None = None,
+    offset: np.ndarray | None = None,
     **about: Any,
 ) -> Boosted:
     """Boost trees on one data set.
@@ -77,6 +79,8 @@ def boost(
         Training goes on from its trees (they are copied, not changed). Its mapper must be the data set's.
     base_score : ndarray of shape (K,), float64, optional
         Instead of the objective's own.
+    offset : ndarray of shape (n_rows, K), optional
+        Scores that rows start from, where these could not be taken off the target.
     **about
         Kept in the model, see `Model`: `target_scale` and `target_offset` where the target is
         `(y - offset) / scale`, `output_names`, `projection`, `metadata`.
@@ -93,7 +97,7 @@ def boost(
         model.best_iteration = model.best_score = None  # of the run before
         model.learning_rate = settings.run.learning_rate
     else:
-        base_score = problem.base_score(settings.workers) if base_score is None else base_score
+        base_score = _best_constant(problem, offset, settings) if base_score is None else base_score
         model = Model(
             mapper=dataset.mapper,
             objective=objective,
@@ -106,9 +110,16 @@ def boost(
     for metric in (metric for e in eval_sets for metric in e.metrics):
         metric.know_training(target, problem.n_outputs)
     watchers = [c.after_layer for c in callbacks if getattr(c, "watches_layers", False)]
-    run = Run(settings, parts_of(settings, problem, dataset, weight, model, eval_sets, watchers))
+    run = Run(settings, parts_of(settings, problem, dataset, weight, model, eval_sets, watchers, offset))
     run.go(callbacks)
     return Boosted(model, run.evaluation.log, run.evaluation.log_by_output, run.was_interrupted)
+
+
+def _best_constant(problem: Any, offset: np.ndarray | None, settings: Settings) -> np.ndarray:
+    """What training starts from in all rows."""
+    if offset is None:
+        return problem.base_score(settings.workers)
+    return best_constant(problem, offset.astype(np.float32), settings.workers.n_threads)
 
 
 class Run:

@@ -6,8 +6,11 @@ computed from its derivatives.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+import polyleaf._core as _core
 from polyleaf.objectives.base import Problem
 from polyleaf.objectives.packed import packed_diagonal, packed_size
 from polyleaf.settings.settings import COUPLED, Curvature
@@ -72,7 +75,8 @@ class Derivatives:
     def cancel(self, output: int) -> bool:
         """Whether one step for all rows would gain next to nothing."""
         g, _ = self.of_output(output)
-        return cancel(g.sum(axis=0, dtype=np.float64), g, len(g))
+        squares, sums = _core.exact_totals(g, g, None, 1, self._workers)[:, 0]
+        return cancel(sums, squares, len(g))
 
     def for_leaves(self, output: int) -> tuple[np.ndarray, np.ndarray | None]:
         """What leaf values are fitted on: g, and h of 1, K or K (K + 1) / 2 columns, or None (1 a row)."""
@@ -86,14 +90,12 @@ class Derivatives:
         return g, h
 
 
-def cancel(sums: np.ndarray, g: np.ndarray, n_rows: int) -> bool:
-    """Whether gradients `g`, all that are not 0, of these sums (K,) over the rows leave no step to take.
+def cancel(sums: np.ndarray, squares: np.ndarray, n_rows: int) -> bool:
+    """Whether gradients leave no step to take, given the sums of them and of their squares over the rows.
 
     With a curvature of 1, a step for all rows gains sum^2 / n; steps for each row alone gain the squares.
     """
-    # In float64, and not by a library whose sums depend on the number of threads.
-    squares = np.einsum("i,i->", g.ravel(), g.ravel(), dtype=np.float64)
-    return float(np.sum(sums**2)) <= _LEAST_RELATIVE_GAIN * n_rows * float(squares)
+    return math.fsum(sums**2) <= _LEAST_RELATIVE_GAIN * n_rows * math.fsum(squares)
 
 
 def column(matrix: np.ndarray, k: int) -> np.ndarray:

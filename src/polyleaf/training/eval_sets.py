@@ -37,6 +37,8 @@ class EvalSet:
     metrics : sequence of Metric
     features : ndarray of shape (n_features, n_rows), float32, or None
         Raw features, where leaves read them.
+    offset : ndarray of shape (n_rows, K), float64, or None
+        Scores that rows start from, in the unit of y.
     """
 
     name: str
@@ -45,6 +47,7 @@ class EvalSet:
     weight: np.ndarray | None
     metrics: Sequence[Metric]
     features: np.ndarray | None = None
+    offset: np.ndarray | None = None
 
 
 class Evaluation:

@@ -61,7 +61,7 @@ class QuantileFitter:
 
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
         sizes = grown.tree.n_leaves, draw.rows, self._workers.n_threads
-        values = self._state.problem.renew_leaves(self._state.raw, grown.leaf_of_row, *sizes)
+        values = self._state.problem.renew_leaves(self._state.scores(), grown.leaf_of_row, *sizes)
         return (values if output < 0 else column(values, output)) * np.float32(learning_rate)
 
 

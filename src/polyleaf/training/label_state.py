@@ -93,7 +93,8 @@ class LabelState:
     def cancel(self, output: int) -> bool:
         """Whether one step for all rows would gain next to nothing."""
         _, outputs, values = self.gradients.csr()
-        return cancel(np.bincount(outputs, values), values, self._problem.n_rows)
+        squares = _core.exact_totals(values[:, None], values[:, None], None, 1, self._workers)[0, 0]
+        return cancel(np.bincount(outputs, values), squares, self._problem.n_rows)
 
     def add(self, grown: Grown, leaves: Leaves, output: int) -> None:
         """Add a tree to the raw scores."""

@@ -83,6 +83,7 @@ def parts_of(
     model: Model,
     eval_sets: Sequence[EvalSet],
     watchers: Sequence[Callable[..., Any]],
+    offset: np.ndarray | None = None,
 ) -> Parts:
     """Choose the parts of a run.
 
@@ -98,9 +99,13 @@ def parts_of(
     eval_sets : sequence of EvalSet
     watchers : sequence of callable
         The hooks `after_layer` of callbacks that have one.
+    offset : ndarray of shape (n_rows, K), optional
+        Scores that rows start from; of dense targets.
     """
-    choose = _label_parts if settings.keeps_labels_sparse else _dense_parts
-    state, structure, fitter = choose(settings, problem, dataset, weight, model)
+    if settings.keeps_labels_sparse:
+        state, structure, fitter = _label_parts(settings, problem, dataset, weight, model)
+    else:
+        state, structure, fitter = _dense_parts(settings, problem, dataset, weight, model, offset)
     nodes_draw = settings.growth.colsample_bynode < 1
     sampler = Sampler(settings.sampling, dataset.mapper.n_columns_, weight, nodes_draw)
     evaluation = Evaluation(eval_sets, model, state.new_scores, watchers)
@@ -129,13 +134,18 @@ def _label_parts(
 
 
 def _dense_parts(
-    settings: Settings, problem: Problem, dataset: Dataset, weight: np.ndarray | None, model: Model
+    settings: Settings,
+    problem: Problem,
+    dataset: Dataset,
+    weight: np.ndarray | None,
+    model: Model,
+    offset: np.ndarray | None,
 ) -> tuple[DenseState | LabelState, Structure, fitters.Fitter]:
     """All outputs of all rows: splits by histograms, and a fitter for each kind of leaf."""
     leaf, step, run, bins = settings.leaf, settings.step, settings.run, dataset.bins
     memory, workers = settings.growth.histogram_memory_bytes, settings.workers
     derivatives = Derivatives(problem, settings.curvature, weight, memory, workers)
-    state = DenseState(problem, derivatives, dataset, model, workers)
+    state = DenseState(problem, derivatives, dataset, model, workers, offset)
     sketch = get_sketch(run.sketch, run.sketch_dim, problem.n_outputs)
     channels: splits.PlainChannels | splits.LookaheadChannels = splits.PlainChannels(workers)
     limits = Limits(step.reg_alpha, step.max_delta_step)

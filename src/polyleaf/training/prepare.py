@@ -28,7 +28,16 @@ from polyleaf.projections import Projection, Projector
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.training.eval_sets import EvalSet
 
-__all__ = ["FeatureReader", "Given", "Seeds", "evaluation_data", "prepare", "take_feature_names"]
+__all__ = [
+    "FeatureReader",
+    "Given",
+    "Prepared",
+    "Seeds",
+    "check_rows",
+    "evaluation_data",
+    "prepare",
+    "take_feature_names",
+]
 
 
 class Seeds(NamedTuple):
@@ -46,13 +55,14 @@ class Given(NamedTuple):
     X: Any
     y: Any
     weight: Any
+    offset: Any = None
 
     def completed(self) -> Given:
         """What was not passed is taken from the Dataset, where X is one."""
         if not isinstance(self.X, Dataset):
             return self
-        y = self.X.y if self.y is None else self.y
-        return self._replace(y=y, weight=self.X.sample_weight if self.weight is None else self.weight)
+        kept = {"y": self.X.y, "weight": self.X.sample_weight, "offset": self.X.offset}
+        return self._replace(**{name: kept[name] for name in kept if getattr(self, name) is None})
 
 
 class Prepared(NamedTuple):
@@ -66,12 +76,15 @@ class Prepared(NamedTuple):
     eval_sets : list of EvalSet
     projection : Projection or None
         What made the features.
+    offset : ndarray of shape (n_rows, n_scores), float64, or None
+        Of the rows of the data set.
     """
 
     dataset: Dataset
     target: Target
     eval_sets: list[EvalSet]
     projection: Projection | None
+    offset: np.ndarray | None
 
 
 @dataclass(frozen=True)
@@ -141,7 +154,7 @@ def prepare(
     p : SharedParameters
         The estimator.
     given : Given
-        To train on.
+        To train on. Its offset, and those of `further`, are read already.
     target : Target
         Its y, encoded.
     further : sequence of Given
@@ -158,16 +171,15 @@ def prepare(
     ValueError
         Where X does not go with y, the parameters or the model to go on from.
     """
-    X, target, aside = _hold_out(p, given, target, seeds.hold_out)
+    X, target, offset, aside = _hold_out(p, given, target, seeds.hold_out)
     X, projection = _project(FeatureReader(p, None, n_threads), X, target, start, seeds.projection)
     reader = FeatureReader(p, projection, n_threads)
     keep_features = p.leaf == "linear" or (start is not None and start.reads_features)
     dataset = _dataset(reader, X, target, start, keep_features)
     eval_sets = [
-        _eval_set(reader, data.completed(), dataset.mapper, target, metrics, keep_features)
-        for data in [*further, *aside]
+        _eval_set(reader, data, dataset.mapper, target, metrics, keep_features) for data in [*further, *aside]
     ]
-    return Prepared(dataset, target, eval_sets, projection)
+    return Prepared(dataset, target, eval_sets, projection, offset)
 
 
 def take_feature_names(estimator: Any, n_features: int, names: Sequence[str] | None) -> None:
@@ -184,9 +196,24 @@ def take_feature_names(estimator: Any, n_features: int, names: Sequence[str] | N
 
 def _hold_out(
     p: SharedParameters, given: Given, target: Target, seed: int
-) -> tuple[Any, Target, list[Given]]:
-    """Set `validation_fraction` of the rows aside: (X, target, the rows set aside, if any)."""
-    _, X, y, weight = given
+) -> tuple[Any, Target, np.ndarray | None, list[Given]]:
+    """Set `validation_fraction` of the rows aside: (X, target, offset, the rows set aside, if any)."""
+    _, X, y, weight, offset = given
+    n_rows = check_rows(p, X, target)
+    if p.validation_fraction is None:
+        return X, target, offset, []
+    if isinstance(X, Dataset):
+        raise ValueError("validation_fraction cannot split a Dataset: pass validation data as eval_set.")
+    train, aside = drawn_by_class(n_rows, p.validation_fraction, seed, target.class_of_row())
+    weight = None if np.ndim(weight) == 0 else np.asarray(weight)[aside]
+    held_y = _safe_indexing(y.tocsr() if hasattr(y, "tocsr") else y, aside)
+    offset, held_offset = (None, None) if offset is None else (offset[train], offset[aside])
+    held_out = Given("validation", _safe_indexing(X, aside), held_y, weight, held_offset)
+    return _safe_indexing(X, train), target.take(train), offset, [held_out]
+
+
+def check_rows(p: SharedParameters, X: Any, target: Target) -> int:
+    """The number of rows, where X and y have as many, and more than one."""
     n_rows = _n_rows(X)
     if target.n_rows != n_rows:
         raise ValueError(
@@ -198,15 +225,7 @@ def _hold_out(
             "Found array with 1 sample(s) (n_samples=1) while a minimum of 2 is required by "
             f"{type(p).__name__}."
         )
-    if p.validation_fraction is None:
-        return X, target, []
-    if isinstance(X, Dataset):
-        raise ValueError("validation_fraction cannot split a Dataset: pass validation data as eval_set.")
-    train, aside = drawn_by_class(n_rows, p.validation_fraction, seed, target.class_of_row())
-    weight = None if np.ndim(weight) == 0 else np.asarray(weight)[aside]
-    held_y = _safe_indexing(y.tocsr() if hasattr(y, "tocsr") else y, aside)
-    held_out = Given("validation", _safe_indexing(X, aside), held_y, weight)
-    return _safe_indexing(X, train), target.take(train), [held_out]
+    return n_rows
 
 
 def _n_rows(X: Any) -> int:
@@ -312,7 +331,7 @@ def _eval_set(
     reads_features: bool,
 ) -> EvalSet:
     """Evaluation data, binned as the training data is; its target in the user's unit."""
-    (name, X, y, weight), encoding = data, training.encoding
+    (name, X, y, weight, offset), encoding = data, training.encoding
     if isinstance(X, Dataset):
         X = X.seen_by(mapper)
         codes, features = X.codes, X.raw_features() if reads_features else None
@@ -328,18 +347,19 @@ def _eval_set(
         target = encoding.encode(y, weight, name=called, normalized=False)
     if target.n_rows != codes.shape[1]:
         raise ValueError(f"{called} has {target.n_rows} rows, its X has {codes.shape[1]}.")
-    return EvalSet(name, codes, target.values, target.weight, metrics, features)
+    if offset is not None and len(offset) != target.n_rows:
+        raise ValueError(f"The offset of {name!r} has {len(offset)} rows, its X has {target.n_rows}.")
+    return EvalSet(name, codes, target.values, target.weight, metrics, features, offset)
 
 
 def evaluation_data(
     eval_set: Any,
     names: Sequence[str] | None,
     weights: Sequence[Any] | None,
-    X_val: Any,
-    y_val: Any,
-    weight_val: Any,
+    offsets: Sequence[Any] | None,
+    val: Given,
 ) -> list[Given]:
-    """All evaluation data given to `fit`."""
+    """All evaluation data given to `fit`: a list, and what `X_val` and its like are."""
     sets = [] if eval_set is None else [eval_set] if isinstance(eval_set, tuple) else list(eval_set)
     for i, data in enumerate(sets):
         if isinstance(data, Dataset):
@@ -348,14 +368,17 @@ def evaluation_data(
             raise ValueError(f"eval_set[{i}] must be a pair (X, y); eval_set is a list of them.")
     names = [f"validation_{i}" for i in range(len(sets))] if names is None else list(names)
     weights = [None] * len(sets) if weights is None else list(weights)
-    for what, entries in (("eval_names", names), ("eval_sample_weight", weights)):
+    offsets = [None] * len(sets) if offsets is None else list(offsets)
+    counted = (("eval_names", names), ("eval_sample_weight", weights), ("eval_offset", offsets))
+    for what, entries in counted:
         if len(entries) != len(sets):
             raise ValueError(f"{what} has {len(entries)} entries, but eval_set has {len(sets)}.")
-    found = [Given(name, X, y, weight) for name, (X, y), weight in zip(names, sets, weights, strict=True)]
-    if X_val is not None:
-        found.append(Given("validation", X_val, y_val, weight_val))
-    elif y_val is not None or weight_val is not None:
-        raise ValueError("y_val and sample_weight_val need X_val.")
+    beside = zip(names, sets, weights, offsets, strict=True)
+    found = [Given(name, X, y, weight, offset) for name, (X, y), weight, offset in beside]
+    if val.X is not None:
+        found.append(val)
+    elif any(given is not None for given in val[2:]):
+        raise ValueError("y_val, sample_weight_val and offset_val need X_val.")
     if len({data.name for data in found}) < len(found):
         raise ValueError(f"Evaluation sets need different names, got {[data.name for data in found]}.")
-    return found
+    return [data.completed() for data in found]

@@ -1,11 +1,7 @@
 """Which rows and which features a tree sees: uniform row sampling, GOSS, features per tree.
 
-Owns the draw. Must not know what an objective, a tree or an estimator is: it sees gradients, a seed and a
-round.
-
-A draw orders the rows (or features) by a hash of (seed, round, index) and takes the smallest. The hash is a
-bijection of the index, so there are no ties: the sample has exactly the size asked for, and it does not
-depend on the version of NumPy, on the processor or on the number of threads.
+Owns what is drawn from and how many are taken. Must not know how chance chooses (`inputs.draws`), or what an
+objective, a tree or an estimator is: it sees gradients, a seed and a round.
 """
 
 from __future__ import annotations
@@ -16,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from polyleaf.inputs.draws import FEATURES, ROWS, draw
 from polyleaf.settings.settings import Sampling
 
 __all__ = ["Draw", "Sampler", "sample_features", "sample_rows"]
 
-_ROWS, _FEATURES = 1, 2  # streams: rows and features of one round must not be drawn alike
 _BLOCK = 1 << 15  # rows squared at a time: keeps the temporary array in cache
 
 
@@ -123,7 +119,7 @@ def sample_rows(
     count = _rows_wanted(settings, n, layer)
     if settings.subsample >= 1.0 and count >= n:
         return usable, None
-    chosen = np.flatnonzero(_draw(n, count, settings.seed, round, _ROWS))
+    chosen = np.flatnonzero(draw(n, count, settings.seed, round, ROWS))
     return (chosen.astype(np.uint32) if usable is None else usable[chosen]), None
 
 
@@ -144,7 +140,7 @@ def sample_features(settings: Sampling, n_features: int, round: int) -> np.ndarr
     """
     if settings.colsample_bytree >= 1.0:
         return None
-    return _draw(n_features, _count(settings.colsample_bytree, n_features), settings.seed, round, _FEATURES)
+    return draw(n_features, _count(settings.colsample_bytree, n_features), settings.seed, round, FEATURES)
 
 
 def _goss(
@@ -160,7 +156,7 @@ def _goss(
         return usable, None
     top = _largest(norm, n_top)
     rest = np.flatnonzero(~top)
-    other = rest[_draw(len(rest), n_other, settings.seed, round, _ROWS)]
+    other = rest[draw(len(rest), n_other, settings.seed, round, ROWS)]
 
     kept = top
     kept[other] = True
@@ -198,28 +194,6 @@ def _largest(values: np.ndarray, count: int) -> np.ndarray:
     ties = np.flatnonzero(values == threshold)
     mask[ties[: count - int(np.count_nonzero(mask))]] = True
     return mask
-
-
-def _draw(n: int, count: int, seed: int, round: int, stream: int) -> np.ndarray:
-    """Mask of `count` of `n` indices, drawn without replacement."""
-    if count >= n:
-        return np.ones(n, bool)
-    keys = _hash(n, seed, round, stream)
-    return keys <= np.partition(keys, count - 1)[count - 1] if count > 0 else np.zeros(n, bool)
-
-
-def _hash(n: int, seed: int, round: int, stream: int) -> np.ndarray:
-    """A keyed bijection of 0 .. n-1 into uint32: MurmurHash3's finaliser twice, a key word before each."""
-    words = np.random.SeedSequence([seed, round, stream]).generate_state(2, np.uint32)
-    h = np.arange(n, dtype=np.uint32)
-    for word in words:
-        h ^= word
-        h ^= h >> np.uint32(16)
-        h *= np.uint32(0x85EBCA6B)
-        h ^= h >> np.uint32(13)
-        h *= np.uint32(0xC2B2AE35)
-        h ^= h >> np.uint32(16)
-    return h
 
 
 def _count(fraction: float, n: int) -> int:

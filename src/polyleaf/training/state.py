@@ -52,6 +52,8 @@ class DenseScores:
     def measured(self, e: EvalSet, model: Model) -> Iterator[tuple[Metric, tuple[Any, ...]]]:
         """Every metric of an evaluation set, with what it is to be called on."""
         scores = model.in_unit_of_y(self.raw)
+        if e.offset is not None:
+            scores += e.offset
         predictions = model.objective.transform(scores)
         for metric in e.metrics:
             yield metric, (e.target, scores if metric.needs == "raw" else predictions, e.weight)
@@ -66,12 +68,20 @@ class DenseState:
     derivatives : Derivatives
         At the raw scores of the last `renew`.
     raw : ndarray of shape (n_rows, K), float32
+        Sums of leaf values: what prediction adds up, bit for bit.
     """
 
     def __init__(
-        self, problem: Problem, derivatives: Derivatives, dataset: Dataset, model: Model, workers: Workers
+        self,
+        problem: Problem,
+        derivatives: Derivatives,
+        dataset: Dataset,
+        model: Model,
+        workers: Workers,
+        offset: np.ndarray | None = None,
     ) -> None:
         self.problem, self.derivatives = problem, derivatives
+        self._offset = None if offset is None else offset.astype(np.float32)
         self._features, self._workers = dataset.features, workers
         scores = self.new_scores(problem.n_rows)
         if model.n_trees > 0:
@@ -88,8 +98,12 @@ class DenseState:
     def renew(self) -> None:
         """Compute derivatives at the raw scores."""
         if self._is_stale:
-            self.derivatives.renew(self.raw)
+            self.derivatives.renew(self.scores())
         self._is_stale = False
+
+    def scores(self) -> np.ndarray:
+        """What the objective sees: raw scores, on top of those that rows start from."""
+        return self.raw if self._offset is None else self.raw + self._offset
 
     def gradients_of_rows(self) -> np.ndarray:
         """By what rows are sampled: (n_rows, K)."""

@@ -1,0 +1,124 @@
+#include "base/exact_totals.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "base/parallel.h"
+
+namespace polyleaf {
+namespace {
+
+__extension__ typedef __int128 Int128;
+
+constexpr int64_t kRows = 4096;
+// The unit is 2^-94 of the power of two above all terms: 2^31 rows stay below 2^125.
+constexpr int kBits = 94, kLowBits = 47;
+
+// What is added up for each row and column: weight * value, then weight.
+template <class T>
+class Terms {
+ public:
+  Terms(const T* values, const TotalsInput& input) : values_(values), input_(input) {}
+
+  int64_t n_columns() const { return 2 * input_.n_columns; }
+
+  template <class Use>
+  void each(int64_t row, const Use& use) const {
+    const int64_t k = input_.n_columns;
+    for (int64_t j = 0; j < k; ++j) {
+      const double w =
+          input_.weight == nullptr ? 1.0 : input_.weight[input_.weight_columns == 1 ? row : row * k + j];
+      use(j, w * static_cast<double>(values_[row * k + j]));
+      use(k + j, w);
+    }
+  }
+
+ private:
+  const T* values_;
+  const TotalsInput& input_;
+};
+
+// Largest magnitude of each column of terms; infinite where one is not finite.
+template <class T>
+std::vector<double> largest_terms(const Terms<T>& terms, int64_t n_rows, const Workers& workers) {
+  const int64_t k = terms.n_columns();
+  std::vector<double> largest(static_cast<size_t>(workers.n_threads * k), 0.0);
+  parallel_for(workers, Block::count(n_rows, kRows), [&](int64_t task, int thread) {
+    double* own = largest.data() + thread * k;
+    const Block block(n_rows, kRows, task);
+    for (int64_t i = block.begin; i < block.end; ++i)
+      terms.each(i, [&](int64_t j, double x) {
+        const double size = std::isfinite(x) ? std::fabs(x) : std::numeric_limits<double>::infinity();
+        own[j] = std::max(own[j], size);
+      });
+  });
+  for (int64_t i = k; i < static_cast<int64_t>(largest.size()); ++i)
+    largest[i % k] = std::max(largest[i % k], largest[i]);
+  largest.resize(k);
+  return largest;
+}
+
+// Of one column: terms as integers of 128 bits.
+struct Unit {
+  explicit Unit(double largest) : is_finite(std::isfinite(largest)) {
+    if (!is_finite) return;
+    std::frexp(largest, &shift);
+    shift = kBits - shift;
+    // In two steps: 2^shift may be more than a double holds.
+    first = std::ldexp(1.0, shift / 2);
+    second = std::ldexp(1.0, shift - shift / 2);
+  }
+
+  // x * 2^shift without its fraction. Both halves have the sign of x.
+  Int128 of(double x) const {
+    constexpr double kLow = static_cast<double>(int64_t{1} << kLowBits);
+    const double scaled = x * first * second;
+    const int64_t high = static_cast<int64_t>(scaled / kLow);
+    const int64_t low = static_cast<int64_t>(scaled - static_cast<double>(high) * kLow);
+    return static_cast<Int128>(high) * (Int128{1} << kLowBits) + low;
+  }
+  double total(Int128 sum) const {
+    return is_finite ? std::ldexp(static_cast<double>(sum), -shift)
+                     : std::numeric_limits<double>::quiet_NaN();
+  }
+
+  bool is_finite;
+  int shift = 0;
+  double first = 0, second = 0;
+};
+
+}  // namespace
+
+template <class T>
+void exact_totals(const T* values, const TotalsInput& input, double* totals, const Workers& workers) {
+  const Terms<T> terms(values, input);
+  const int64_t k = terms.n_columns(), n = input.n_rows;
+  std::vector<Unit> units;
+  for (const double largest : largest_terms(terms, n, workers)) units.emplace_back(largest);
+  std::vector<std::vector<Int128>> sums(workers.n_threads);
+  parallel_for(workers, Block::count(n, kRows), [&](int64_t task, int thread) {
+    std::vector<Int128>& own = sums[thread];
+    if (own.empty()) own.assign(static_cast<size_t>(input.n_groups * k), 0);
+    const Block block(n, kRows, task);
+    for (int64_t i = block.begin; i < block.end; ++i) {
+      Int128* of_group = own.data() + (input.group == nullptr ? 0 : input.group[i] * k);
+      terms.each(i, [&](int64_t j, double x) {
+        if (units[j].is_finite) of_group[j] += units[j].of(x);
+      });
+    }
+  });
+  for (int64_t g = 0; g < input.n_groups; ++g)
+    for (int64_t j = 0; j < k; ++j) {
+      Int128 sum = 0;
+      for (const auto& part : sums) sum += part.empty() ? 0 : part[g * k + j];
+      const int64_t what = j / input.n_columns, column = j % input.n_columns;
+      totals[(what * input.n_groups + g) * input.n_columns + column] = units[j].total(sum);
+    }
+}
+
+template void exact_totals(const float*, const TotalsInput&, double*, const Workers&);
+template void exact_totals(const double*, const TotalsInput&, double*, const Workers&);
+
+}  // namespace polyleaf

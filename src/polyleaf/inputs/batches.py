@@ -1,0 +1,422 @@
+"""Data that come batch by batch, read as one table would be: the same thresholds, categories and codes.
+
+A first reading finds out what bins depend on; a second one writes codes. Between them only what is found is
+held: the rows that thresholds are chosen from, the categories, targets and weights.
+
+Owns: the two readings, and what is true of all rows though each batch shows some. Must not know: what is
+found in a sample (`binning`), what targets mean, where batches come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from polyleaf.inputs.binning import BinMapper, integer_weights, totals_of
+from polyleaf.inputs.categories import Category
+from polyleaf.inputs.codes import Codes, empty_codes
+from polyleaf.inputs.draws import keys
+from polyleaf.inputs.features import (
+    CategoryColumn,
+    DenseBlock,
+    FeatureSpec,
+    FeatureTable,
+    SeenText,
+    as_features,
+    judge_texts,
+)
+from polyleaf.inputs.frames import as_frame
+
+__all__ = ["Batches", "ReadData", "read"]
+
+
+class ReadData(NamedTuple):
+    """What two readings leave.
+
+    Attributes
+    ----------
+    mapper : BinMapper
+    codes : Codes
+    features : ndarray of float32, shape (n_columns, n_rows), or None
+    very_many : list of CategoryColumn
+        The features of more categories than fit in one byte.
+    n_rows, n_features : int
+    y, weight : as given, joined; or None
+    """
+
+    mapper: BinMapper
+    codes: Codes
+    features: NDArray[np.float32] | None
+    very_many: list[CategoryColumn]
+    n_rows: int
+    n_features: int
+    y: Any
+    weight: Any
+
+
+class Batch(NamedTuple):
+    """Some rows: which batch it is, the number of its first row, and what it holds."""
+
+    number: int
+    first: int
+    table: FeatureTable
+    y: Any
+    weight: Any
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Batches that can be read again and again.
+
+    Attributes
+    ----------
+    source : iterable, or function that returns one
+        Of X, (X, y) or (X, y, weight).
+    options : dict
+        How `as_features` reads X at first.
+    n_threads : int
+    """
+
+    source: Iterable[Any] | Callable[[], Iterable[Any]]
+    options: dict[str, Any]
+    n_threads: int
+
+    def __post_init__(self) -> None:
+        if not callable(self.source) and iter(self.source) is self.source:
+            raise ValueError(
+                "batches can be read only once, and they are read twice: pass a list, an object whose "
+                "__iter__ starts anew, or a function that returns a new iterator."
+            )
+
+    def reading(self, reference: BinMapper | FeatureSpec | None) -> Iterator[Batch]:
+        """One reading; empty batches are left out."""
+        first = 0
+        options: dict[str, Any] = self.options if reference is None else {"reference": reference}
+        batches = self.source() if callable(self.source) else self.source
+        for number, batch in enumerate(batches):
+            X, y, weight = _parts_of(batch, number)
+            if _n_rows(X) == 0:
+                continue
+            try:
+                table = as_features(X, n_threads=self.n_threads, whole=False, **options)
+            except (ValueError, TypeError) as error:
+                raise type(error)(f"Batch {number}: {error}") from error
+            for name, values in (("y", y), ("sample_weight", weight)):
+                if values is not None and _n_rows(values) != table.n_rows:
+                    raise ValueError(
+                        f"Batch {number}: {name} has {_n_rows(values)} rows, but X has {table.n_rows}."
+                    )
+            yield Batch(number, first, table, y, weight)
+            first += table.n_rows
+
+
+def read(batches: Batches, mapper: BinMapper | None, fresh: BinMapper, keep_features: bool) -> ReadData:
+    """Read twice.
+
+    Parameters
+    ----------
+    batches : Batches
+    mapper : BinMapper or None
+        To bin as it does.
+    fresh : BinMapper
+        To be fitted, where `mapper` is None.
+    keep_features : bool
+        The raw values too.
+    """
+    found = _Found(fresh.subsample, fresh.draw_seed)
+    if mapper is None:
+        fresh.check()
+    for batch in batches.reading(mapper):
+        found.add(batch, is_new=mapper is None)
+    if found.n_rows == 0:
+        raise ValueError("batches hold no rows.")
+    if mapper is None:
+        mapper = found.fit(fresh, batches.n_threads)
+    codes, features, very_many = _encoded(batches, mapper, found.n_rows, keep_features)
+    return ReadData(
+        mapper,
+        codes,
+        features,
+        very_many,
+        found.n_rows,
+        mapper.n_features_,
+        _joined(found.y, "y"),
+        _joined(found.weight, "sample_weight"),
+    )
+
+
+# ---- the first reading -------------------------------------------------------------------------------------
+
+
+class _Found:
+    """What bins depend on, of the rows so far."""
+
+    def __init__(self, most: int | None, seed: Callable[[], tuple[int, int, int]]) -> None:
+        self.n_rows = 0
+        self.y: list[Any] = []
+        self.weight: list[Any] = []
+        self.spec: FeatureSpec | None = None
+        self.has_numbers: NDArray[np.bool_] = np.empty(0, bool)
+        self.categories: dict[int, _Seen] = {}
+        self.texts: set[int] = set()
+        self.sample = _Sample(most, seed)
+
+    def add(self, batch: Batch, *, is_new: bool) -> None:
+        """`is_new`: bins are to be found."""
+        table = batch.table
+        self.n_rows += table.n_rows
+        for parts, part, name in ((self.y, batch.y, "y"), (self.weight, batch.weight, "sample_weight")):
+            if batch.first > 0 and (part is None) != (not parts):
+                raise ValueError(f"Batch {batch.number}: {name} is in some batches and missing in others.")
+            if part is not None:
+                parts.append(part)
+        if not is_new:
+            return
+        if table.sparse:
+            raise ValueError(
+                f"Batch {batch.number} is a SciPy matrix, which is held by the values it stores already: "
+                "pass the whole matrix to Dataset."
+            )
+        self._agree(table, batch.number)
+        weight = None if batch.weight is None else _by_row(batch.weight)
+        for column in table.categories:
+            seen = self.categories.setdefault(column.feature, _Seen())
+            seen.add(column, batch.first, keep=weight is not None)
+        self.texts.update(table.texts)
+        self.sample.add(table, batch.first, weight)
+
+    def _agree(self, table: FeatureTable, number: int) -> None:
+        """Names, numbers and kinds of features are those of the batches before."""
+        if self.spec is None:
+            self.spec = FeatureSpec(table.n_features, table.feature_names, table.is_categorical)
+            self.has_numbers = np.zeros(table.n_features, bool)
+        try:
+            as_features(table, reference=self.spec)
+        except ValueError as error:
+            raise ValueError(f"Batch {number}: {error}") from None
+        for block in table.dense:
+            unsure = np.flatnonzero(~self.has_numbers[block.features])
+            if len(unsure):
+                values = block.values[:, unsure]
+                some = ~np.isnan(values).all(axis=0) if values.dtype.kind == "f" else True
+                self.has_numbers[block.features[unsure]] |= some
+        self.spec.is_categorical[table.is_categorical] = True
+        mixed = np.flatnonzero(self.spec.is_categorical & self.has_numbers)
+        if len(mixed):
+            raise ValueError(
+                f"Batch {number}: column {table.name_of(int(mixed[0]))} of X holds numbers in some batches "
+                "and text in others: correct it, or list it in categorical_features."
+            )
+
+    def fit(self, mapper: BinMapper, n_threads: int) -> BinMapper:
+        """The mapper, fitted as it would be to one table of all rows."""
+        assert self.spec is not None
+        spec, weights = self.spec, None
+        if self.weight:
+            weights = integer_weights(_joined(self.weight, "sample_weight"), self.n_rows)
+        texts = [self.categories[feature].text(_name(spec, feature)) for feature in sorted(self.texts)]
+        judge_texts(texts)
+        counted = {}
+        for feature, seen in self.categories.items():
+            totals = (
+                seen.counts() if weights is None else totals_of(seen.column(feature, self.n_rows), weights)
+            )
+            counted[feature] = (list(seen.place), totals)
+        sample, rows = self.sample.table(spec)
+        return mapper.fit_found(spec, sample, None if weights is None else weights[rows], counted, n_threads)
+
+
+def _name(spec: FeatureSpec, feature: int) -> str:
+    return FeatureTable(0, spec.n_features, spec.feature_names).name_of(feature)
+
+
+class _Seen:
+    """The categories of one feature: numbered as they first occur, whatever batch they are in."""
+
+    def __init__(self) -> None:
+        self.place: dict[Category, int] = {}
+        self._counts: list[int] = []
+        self._first: list[int] = []
+        self._index: list[tuple[int, NDArray[np.int32]]] = []
+
+    def add(self, column: CategoryColumn, first: int, *, keep: bool) -> None:
+        """`keep`: what every row holds, too (four bytes a row)."""
+        known = self.place
+        place = np.array([known.setdefault(c, len(known)) for c in column.categories] + [-1], np.int32)
+        present = np.flatnonzero(column.index >= 0)
+        new = len(known) - len(self._counts)
+        self._counts += [0] * new
+        self._first += [-1] * new
+        found, at, counts = np.unique(column.index[present], return_index=True, return_counts=True)
+        for category, row, count in zip(
+            place[found].tolist(), present[at].tolist(), counts.tolist(), strict=True
+        ):
+            self._counts[category] += count
+            if self._first[category] < 0:
+                self._first[category] = first + row
+        if keep:
+            self._index.append((first, place[column.index]))
+
+    def counts(self) -> NDArray[np.float64]:
+        return np.array(self._counts, np.float64)
+
+    def column(self, feature: int, n_rows: int) -> CategoryColumn:
+        """All rows, where they were kept; those of batches that show no category are missing."""
+        index = np.full(n_rows, -1, np.int32)
+        for first, of_batch in self._index:
+            index[first : first + len(of_batch)] = of_batch
+        return CategoryColumn(index, tuple(self.place), feature)
+
+    def text(self, name: str) -> SeenText:
+        counts, first = (np.array(values, np.int64) for values in (self._counts, self._first))
+        return SeenText(name, list(self.place), counts, first)
+
+
+@dataclass
+class _Sample:
+    """The rows that thresholds are chosen from, of the rows so far: those whose keys are smallest.
+
+    Attributes
+    ----------
+    most : int or None
+        How many there may be; None: all.
+    seed : function that returns seed, round and stream
+        It is asked only where there are more.
+    """
+
+    most: int | None
+    seed: Callable[[], tuple[int, int, int]]
+    n_present: int = 0  # rows of positive weight
+    numbers: list[NDArray[np.int64]] = field(default_factory=list)  # among them
+    rows: list[NDArray[np.int64]] = field(default_factory=list)
+    values: list[NDArray[Any]] = field(default_factory=list)  # (m, k), the features of `features`
+    features: list[NDArray[np.int64]] = field(default_factory=list)
+    drawn_by: tuple[int, int, int] | None = None
+
+    def add(self, table: FeatureTable, first: int, weight: NDArray[np.float64] | None) -> None:
+        present = np.arange(table.n_rows) if weight is None else np.flatnonzero(weight > 0)
+        numbers = self.n_present + np.arange(len(present))
+        self.n_present += len(present)
+        self.numbers.append(numbers)
+        self.rows.append(first + present)
+        blocks = [(block.values[present], block.features) for block in table.dense]
+        features = [np.concatenate([of for _, of in blocks])] if blocks else [np.empty(0, np.int64)]
+        self.features += features
+        empty = np.empty((len(present), 0), np.float32)
+        self.values.append(np.concatenate([values for values, _ in blocks], axis=1) if blocks else empty)
+        if self.most is not None and sum(map(len, self.numbers)) > 2 * self.most:
+            self._prune()
+
+    def _prune(self) -> None:
+        """Leave only rows that a draw would choose."""
+        if self.most is None or self.n_present <= self.most:
+            return
+        if self.drawn_by is None:
+            self.drawn_by = self.seed()
+        found = [keys(numbers, *self.drawn_by) for numbers in self.numbers]
+        last = np.partition(np.concatenate(found), self.most - 1)[self.most - 1]
+        kept = [of <= last for of in found]
+        for parts in (self.numbers, self.rows, self.values):
+            parts[:] = [part[mask] for part, mask in zip(parts, kept, strict=True)]
+
+    def table(self, spec: FeatureSpec) -> tuple[FeatureTable, NDArray[np.int64]]:
+        """The numbers of the rows drawn, and which rows they are: ascending."""
+        self._prune()
+        rows = np.concatenate(self.rows)
+        table = FeatureTable(len(rows), spec.n_features, spec.feature_names)
+        numeric = np.flatnonzero(~spec.is_categorical)
+        dtype = np.result_type(np.float32, *(values.dtype for values in self.values))
+        if len(numeric):
+            values = np.empty((len(rows), len(numeric)), dtype)
+            begin = 0
+            for part, features in zip(self.values, self.features, strict=True):
+                place = np.zeros(spec.n_features, np.int64)
+                place[features] = np.arange(len(features))
+                values[begin : begin + len(part)] = part[:, place[numeric]]
+                begin += len(part)
+            table.dense.append(DenseBlock(values, numeric))
+        return table, rows
+
+
+# ---- the second reading ------------------------------------------------------------------------------------
+
+
+def _encoded(
+    batches: Batches, mapper: BinMapper, n_rows: int, keep_features: bool
+) -> tuple[Codes, NDArray[np.float32] | None, list[CategoryColumn]]:
+    """Codes, raw values where they are wanted, and features of very many categories."""
+    codes = empty_codes(mapper.n_columns_, n_rows)
+    features = np.empty((mapper.n_columns_, n_rows), np.float32) if keep_features else None
+    very_many: dict[int, _Seen] = {feature: _Seen() for feature in mapper.very_many_}
+    end = 0
+    for batch in batches.reading(mapper):
+        rows = slice(batch.first, batch.first + batch.table.n_rows)
+        end = rows.stop
+        if end > n_rows:
+            break
+        codes[:, rows] = mapper.transform(batch.table, batches.n_threads)
+        if features is not None:
+            features[:, rows] = mapper.numbers(batch.table)
+        for column in batch.table.categories:
+            if column.feature in very_many:
+                very_many[column.feature].add(column, batch.first, keep=True)
+    if end != n_rows:
+        raise ValueError(
+            f"batches held {n_rows} rows when they were read at first, and "
+            f"{'more' if end > n_rows else end} at the second time: they must be the same at each reading."
+        )
+    return (
+        Codes(n_rows, mapper.n_columns_, codes),
+        features,
+        [seen.column(f, n_rows) for f, seen in very_many.items()],
+    )
+
+
+# ---- what batches hold -------------------------------------------------------------------------------------
+
+
+def _parts_of(batch: Any, number: int) -> tuple[Any, Any, Any]:
+    parts = batch if isinstance(batch, tuple) else (batch,)
+    if not 1 <= len(parts) <= 3:
+        raise ValueError(f"Batch {number} has {len(parts)} parts; it should be X, (X, y) or (X, y, weight).")
+    return (*parts, None, None)[:3]
+
+
+def _n_rows(values: Any) -> int:
+    if isinstance(values, FeatureTable):
+        return values.n_rows
+    shape = getattr(values, "shape", None)
+    return int(shape[0]) if shape else len(values)
+
+
+def _by_row(weight: Any) -> NDArray[np.float64]:
+    values = np.asarray(weight, dtype=np.float64)
+    return values.sum(axis=1) if values.ndim == 2 else values
+
+
+def _joined(parts: Sequence[Any], name: str) -> Any:
+    """The parts one below the other, as what they are; None where there are none."""
+    if not parts:
+        return None
+    if scipy.sparse.issparse(parts[0]):
+        return scipy.sparse.vstack(parts, format="csr")
+    if as_frame(parts[0]) is not None:
+        return _joined_frames(parts, name)
+    arrays = [np.asarray(part) for part in parts]
+    if len({array.dtype.kind in "US" for array in arrays}) > 1:
+        raise ValueError(f"{name} holds text in some batches and numbers in others.")
+    return np.concatenate(arrays)
+
+
+def _joined_frames(parts: Sequence[Any], name: str) -> Any:
+    import narwhals.stable.v1 as nw
+
+    frames = [nw.from_native(part, eager_only=True) for part in parts]
+    if any(frame.columns != frames[0].columns for frame in frames):
+        raise ValueError(f"{name} has other columns in some batches than in others.")
+    return nw.concat(frames).to_native()

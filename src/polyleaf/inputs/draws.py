@@ -1,0 +1,39 @@
+"""What is drawn at random, of rows and of features.
+
+Owns the draw. Must not know what is drawn, or for what.
+
+A draw orders what there is by a hash of (seed, round, number) and takes the smallest. The hash is a bijection
+of the number, so there are no ties: the sample has exactly the size asked for, and it does not depend on the
+version of NumPy, on the processor, on the number of threads, or on where rows lie.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["BINNED_ROWS", "FEATURES", "ROWS", "draw", "keys"]
+
+ROWS, FEATURES, BINNED_ROWS = 1, 2, 3  # streams: what is drawn with one seed must not be drawn alike
+
+
+def draw(n: int, count: int, seed: int, round: int, stream: int) -> NDArray[np.bool_]:
+    """Mask of `count` of `n` indices, drawn without replacement."""
+    if count >= n:
+        return np.ones(n, bool)
+    found = keys(np.arange(n), seed, round, stream)
+    return found <= np.partition(found, count - 1)[count - 1] if count > 0 else np.zeros(n, bool)
+
+
+def keys(numbers: NDArray[np.integer], seed: int, round: int, stream: int) -> NDArray[np.uint32]:
+    """What a draw orders numbers below 2^32 by: MurmurHash3's finaliser twice, a key word before each."""
+    words = np.random.SeedSequence([seed, round, stream]).generate_state(2, np.uint32)
+    h = numbers.astype(np.uint32)
+    for word in words:
+        h ^= word
+        h ^= h >> np.uint32(16)
+        h *= np.uint32(0x85EBCA6B)
+        h ^= h >> np.uint32(13)
+        h *= np.uint32(0xC2B2AE35)
+        h ^= h >> np.uint32(16)
+    return h

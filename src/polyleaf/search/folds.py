@@ -1,0 +1,118 @@
+"""What candidates are compared on: pairs of rows to train on and rows to validate.
+
+Owns how rows are dealt, and the data of a fold. Must not know candidates or scores. All folds share one set
+of bins: thresholds come from the features of all rows, never from y. Everything that depends on y is learned
+by each training from the rows of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold, StratifiedKFold
+from sklearn.utils import _safe_indexing
+
+from polyleaf.inputs.dataset import Dataset
+from polyleaf.inputs.holdout import drawn_by_class
+from polyleaf.inputs.targets import Target
+from polyleaf.training.prepare import Given
+
+__all__ = ["Fold", "folds_of", "rows_of_folds"]
+
+FEW_FOLDS = 3
+MANY_ROWS, HELD_OUT = 20_000, 0.2
+
+Rows = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """What a candidate is trained on, and what it is then measured on."""
+
+    train: Given
+    valid: Given
+    growth: float = 1.0  # rows of the last training for each of `train`
+
+
+def folds_of(dataset: Dataset, given: Given, rows: Sequence[Rows]) -> list[Fold]:
+    """The folds as data, all in the bins of `dataset`."""
+
+    def part(name: str, chosen: np.ndarray) -> Given:
+        weight = None if given.weight is None else given.weight[chosen]
+        offset = None if given.offset is None else given.offset[chosen]
+        return Given(name, dataset.rows(chosen), _safe_indexing(given.y, chosen), weight, offset)
+
+    return [
+        Fold(part("training", train), part("validation", valid), dataset.n_rows / len(train))
+        for train, valid in rows
+    ]
+
+
+def rows_of_folds(cv: Any, X: Any, y: Any, target: Target, groups: Any, seed: int) -> list[Rows]:
+    """The rows of each fold, as `cv` has it.
+
+    Raises
+    ------
+    ValueError
+        Where there are too few rows or groups, or a fold has no rows on one side.
+    """
+    n_rows, classes = target.n_rows, target.class_of_row()
+    if groups is not None and len(groups) != n_rows:
+        raise ValueError(f"groups has {len(groups)} entries, but X has {n_rows} rows.")
+    if cv is None or isinstance(cv, int | np.integer):
+        found = list(_drawn(None if cv is None else int(cv), n_rows, classes, groups, seed))
+    elif isinstance(cv, str):
+        raise ValueError(f"cv must be a number of folds, a splitter or pairs of rows, got {cv!r}.")
+    else:
+        pairs = cv.split(X, y, groups) if hasattr(cv, "split") else cv
+        found = [
+            (np.sort(_numbers(train, n_rows)), np.sort(_numbers(valid, n_rows))) for train, valid in pairs
+        ]
+    found = [(train, _of_known_classes(train, valid, classes)) for train, valid in found]
+    if not found or any(len(train) < 2 or not len(valid) for train, valid in found):
+        raise ValueError(
+            f"cv leaves a fold of the {n_rows} rows with fewer than two rows to train on, or with none to "
+            "validate whose class it trains on: choose fewer folds."
+        )
+    return found
+
+
+def _drawn(cv: int | None, n_rows: int, classes: np.ndarray | None, groups: Any, seed: int) -> Iterator[Rows]:
+    rows, chance = np.arange(n_rows), seed % 2**32
+    if cv is None and n_rows > MANY_ROWS:
+        if groups is None:
+            yield drawn_by_class(n_rows, HELD_OUT, seed, classes)
+        else:
+            yield from GroupShuffleSplit(1, test_size=HELD_OUT, random_state=chance).split(rows, None, groups)
+        return
+    n_folds = FEW_FOLDS if cv is None else cv
+    if n_folds < 2:
+        raise ValueError(f"cv={n_folds} must be at least 2 folds.")
+    if groups is not None:
+        yield from GroupKFold(n_folds).split(rows, None, groups)
+        return
+    # Rows of classes that not every fold can have are trained on by all.
+    dealt = rows
+    if classes is not None:
+        _, inverse, counts = np.unique(classes, return_inverse=True, return_counts=True)
+        dealt = rows[counts[inverse] >= n_folds]
+    n_folds = min(n_folds, len(dealt)) if cv is None else n_folds
+    if n_folds < 2 or len(dealt) < n_folds:
+        raise ValueError(f"There are too few rows of any class ({n_rows} rows in all) to deal into folds.")
+    by_class = classes is not None
+    splitter = (StratifiedKFold if by_class else KFold)(n_folds, shuffle=True, random_state=chance)
+    for _, part in splitter.split(dealt, classes[dealt] if classes is not None else None):
+        yield np.setdiff1d(rows, dealt[part]), dealt[part]
+
+
+def _numbers(chosen: Any, n_rows: int) -> np.ndarray:
+    chosen = np.asarray(chosen, None if len(chosen) else np.int64)
+    return np.flatnonzero(chosen) if chosen.dtype == bool else np.arange(n_rows)[chosen]
+
+
+def _of_known_classes(train: np.ndarray, valid: np.ndarray, classes: np.ndarray | None) -> np.ndarray:
+    """Rows to validate without those of classes that are not trained on: no model has a score for them."""
+    return valid if classes is None else valid[np.isin(classes[valid], classes[train])]

@@ -1,0 +1,85 @@
+"""Which sets of parameters are tried: a table of compositions that differ much, then steps from the best.
+
+Owns the table and the ladders. Must not know data, folds or scores. Where the table comes from is told in
+docs/choosing.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["PORTFOLIO", "Parameters", "variations", "without"]
+
+Parameters = dict[str, Any]
+
+# In the order in which they are tried. The first is what everybody has who sets nothing.
+PORTFOLIO: tuple[Parameters, ...] = (
+    {},
+    {"learning_rate": 0.05},
+    {"learning_rate": 0.05, "max_leaves": 8},
+    {"learning_rate": 0.05, "leaf": "linear", "max_leaves": 15},
+    {"learning_rate": 0.05, "min_child_samples": 20, "subsample": 0.7},
+    {"learning_rate": 0.05, "curvature": "full"},
+    {"learning_rate": 0.05, "multi_strategy": "one_output_per_tree", "max_leaves": 15},
+    {"learning_rate": 0.05, "max_leaves": 63, "reg_lambda": 4.0, "colsample_bynode": 0.25},
+    {"learning_rate": 0.05, "curvature": "none", "max_leaves": 15},
+    {"learning_rate": 0.05, "refresh": "layer", "grow_policy": "depthwise", "max_depth": 5},
+    {"leaf": "linear", "max_leaves": 8, "min_child_samples": 20, "subsample": 0.7},
+    {"learning_rate": 0.025, "max_leaves": 4, "colsample_bynode": 1.0},
+)
+
+# Where a variation goes from a value: one step down or up.
+LADDERS: dict[str, Sequence[float]] = {
+    "learning_rate": (0.0125, 0.025, 0.05, 0.1, 0.2),
+    "max_leaves": (4, 8, 15, 31, 63, 127, 255),
+    "min_child_samples": (1, 5, 10, 20, 50),
+    "reg_lambda": (0.1, 0.3, 1.0, 4.0, 16.0),
+    "colsample_bynode": (0.125, 0.25, 0.5, 0.75, 1.0),
+    "subsample": (0.4, 0.55, 0.7, 0.85, 1.0),
+}
+_STEPS = 3  # ladders that one variation takes a step on, at most
+
+
+def without(candidates: Sequence[Parameters], fixed: Collection[str]) -> list[Parameters]:
+    """The candidates, but for what the user has set; those that are then alike, once."""
+    found: list[Parameters] = []
+    for candidate in candidates:
+        free = {name: value for name, value in candidate.items() if name not in fixed}
+        if free not in found:
+            found.append(free)
+    return found
+
+
+def variations(
+    parents: Sequence[Parameters], usual: Parameters, fixed: Collection[str], seed: int
+) -> Iterator[Parameters]:
+    """Endlessly: one of the parents, with up to three parameters moved by one step.
+
+    Parameters
+    ----------
+    parents : sequence of dict
+    usual : dict
+        What a parameter is that a parent does not name.
+    fixed : collection of str
+        Parameters that stay.
+    seed : int
+    """
+    chance = np.random.default_rng(seed)
+    ladders = [name for name in LADDERS if name not in fixed]
+    while ladders:
+        child: Parameters = dict(parents[int(chance.integers(len(parents)))])
+        for place in chance.permutation(len(ladders))[: int(chance.integers(1, _STEPS + 1))].tolist():
+            name = ladders[place]
+            child[name] = _step(LADDERS[name], {**usual, **child}[name], bool(chance.integers(2)))
+        yield child
+
+
+def _step(ladder: Sequence[float], value: float, up: bool) -> float:
+    """The next rung, or the one below it; at an end of the ladder the value stays."""
+    further = [rung for rung in ladder if (rung > value if up else rung < value)]
+    if not further:
+        return value
+    return min(further) if up else max(further)

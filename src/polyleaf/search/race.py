@@ -1,0 +1,249 @@
+"""The race: which candidates are trained, on which folds, and when one is given up.
+
+Owns the order of trainings and the rules by which candidates fall behind. Must not know how data are made
+ready, or what a candidate's parameters mean. Without a time limit nothing here reads a clock.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+from polyleaf.callbacks import Callback, EvalsLog
+from polyleaf.metrics import Metric
+from polyleaf.search.candidates import Candidate, better_first
+from polyleaf.search.folds import Fold
+from polyleaf.search.portfolio import Parameters
+
+__all__ = ["Budget", "Deadline", "Race", "Watch"]
+
+REACH = 4.0  # times what the last doubling gained: farther ahead, the leader is out of reach
+MARGIN = 1.2  # the last training may take longer than those of the folds have
+GENERATION, PARENTS = 8, 3  # variations that race each other, of so many of the best
+
+
+class Budget:
+    """The seconds there are, less what the last training will take. Without a limit there is no clock.
+
+    Parameters
+    ----------
+    seconds : float or None
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self._end = math.inf if seconds is None else time.perf_counter() + seconds
+        self._reserved = 0.0
+        self._since: tuple[float, float] | None = None
+
+    def reserve(self, seconds: float) -> None:
+        """Keep so many for the last training."""
+        self._reserved, self._since = seconds * MARGIN, None
+
+    def reserve_as_long(self, growth: float) -> None:
+        """Keep `growth` times what passes from now on: the first training may be all there is time for."""
+        self._since = time.perf_counter(), growth * MARGIN
+
+    def is_spent(self) -> bool:
+        """Whether it is time for the last training."""
+        if self._end == math.inf:
+            return False
+        now = time.perf_counter()
+        began, growth = self._since or (now, 0.0)
+        return now + max(self._reserved, growth * (now - began)) >= self._end
+
+    def is_over(self) -> bool:
+        """Whether there is no second left, not even for the last training."""
+        return self._end < math.inf and time.perf_counter() >= self._end
+
+
+class Deadline(Callback):
+    """Ends the last training where it takes longer than was thought: a limit is a limit.
+
+    Parameters
+    ----------
+    budget : Budget
+
+    Attributes
+    ----------
+    rounds : int
+        Trained so far.
+    was_met : bool
+        The training was ended.
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self.rounds = 0
+        self.was_met = False
+
+    def after_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
+        self.rounds += 1
+        self.was_met = self._budget.is_over()
+        return self.was_met
+
+
+class Watch(Callback):
+    """Ends one training of a candidate: when it stopped improving, has no hope, or time is spent.
+
+    Parameters
+    ----------
+    metric : Metric
+    patience : int
+        Rounds without an improvement; after as many, and at every doubling of them, its hope is judged.
+    leader : float
+        The lowest loss that any candidate had on this fold.
+    budget : Budget
+
+    Attributes
+    ----------
+    curve : list of float
+        Loss after each round.
+    was_cut : bool
+        Time was spent before the training had come to its end.
+    """
+
+    def __init__(self, metric: Metric, patience: int, leader: float, budget: Budget) -> None:
+        self._metric, self._patience, self._leader, self._budget = metric, patience, leader, budget
+        self._best: list[float] = []  # lowest loss up to each round
+        self._since = 0
+        self.curve: list[float] = []
+        self.was_cut = False
+
+    def after_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
+        value = list(evals_log.values())[-1][self._metric.name][-1]
+        loss = math.inf if math.isnan(value) else -value if self._metric.greater_is_better else value
+        before = self._best[-1] if self._best else math.inf
+        self._since = 0 if loss < before else self._since + 1
+        self.curve.append(loss)
+        self._best.append(min(loss, before))
+        if self._since >= self._patience or self._is_hopeless():
+            return True
+        self.was_cut = self._budget.is_spent()
+        return self.was_cut
+
+    def _is_hopeless(self) -> bool:
+        """At doublings of the rounds: whether the leader is farther than a few such doublings would reach."""
+        n = len(self._best)
+        times, rest = divmod(n, self._patience)
+        if n < 2 or rest or times & (times - 1):
+            return False
+        return self._best[-1] - self._leader > REACH * (self._best[n // 2 - 1] - self._best[-1])
+
+
+class Race:
+    """All candidates of one search.
+
+    Parameters
+    ----------
+    train : callable
+        `train(parameters, fold, leader)`: the `Watch` of a training that has ended. ValueError where the
+        parameters do not go with the data.
+    folds : list of Fold
+    budget : Budget
+    most : int or None
+        Candidates.
+    say : callable
+        Takes a line of text.
+
+    Attributes
+    ----------
+    candidates : list of Candidate
+        As they were tried.
+    """
+
+    def __init__(
+        self,
+        train: Callable[[Parameters, Fold, float], Watch],
+        folds: list[Fold],
+        budget: Budget,
+        most: int | None,
+        say: Callable[[str], Any],
+    ) -> None:
+        self._train, self._folds, self._budget, self._say = train, folds, budget, say
+        self._most = math.inf if most is None else most
+        self.candidates: list[Candidate] = []
+
+    def best(self) -> list[Candidate]:
+        """Those that have a score, best first."""
+        return better_first(self.candidates)
+
+    def is_over(self) -> bool:
+        """Whether there is neither time nor number left for another candidate."""
+        return len(self.candidates) >= self._most or (bool(self.best()) and self._budget.is_spent())
+
+    def run(self, generation: list[Parameters], origin: str) -> None:
+        """Let a generation race: after every fold the better half goes on to the next."""
+        room = self._most - len(self.candidates)
+        entered = generation if room > len(generation) else generation[: int(room)]
+        running = [Candidate(len(self.candidates) + i, p, origin) for i, p in enumerate(entered)]
+        for fold in range(len(self._folds)):
+            for candidate in running:
+                if fold == 0:
+                    self.candidates.append(candidate)
+                if not self._try(candidate, fold):
+                    return
+            running = better_first(running)
+            running = running[: math.ceil(len(running) / 2)]
+
+    def vary(self, children: Callable[[list[Parameters], int], Iterator[Parameters]]) -> None:
+        """Generation after generation of variations of the best, until the race is over.
+
+        `children(parents, number of the generation)` gives them endlessly, or none.
+        """
+        generation = 0
+        while not self.is_over():
+            parents = [candidate.parameters for candidate in self.best()[:PARENTS]]
+            tried = [candidate.parameters for candidate in self.candidates]
+            fresh: list[Parameters] = []
+            # Of ladders that are climbed to their ends there may be nothing new.
+            for child in islice(children(parents, generation), 50 * GENERATION):
+                if child not in tried and child not in fresh and len(fresh) < GENERATION:
+                    fresh.append(child)
+            if not fresh:
+                return
+            self.run(fresh, "variation")
+            generation += 1
+
+    def _try(self, candidate: Candidate, fold: int) -> bool:
+        """One training. False when time is spent."""
+        if candidate.refused:
+            return True
+        if self.best() and self._budget.is_spent():
+            return False
+        before = [c.curves[fold] for c in self.candidates if c.n_folds > fold]
+        leader = min((min(curve) for curve in before), default=math.inf)
+        if not self.best():
+            self._budget.reserve_as_long(self._folds[fold].growth)
+        started = time.perf_counter()
+        try:
+            watch = self._train(candidate.parameters, self._folds[fold], leader)
+        except ValueError as refusal:
+            if candidate.number == 0:
+                raise
+            candidate.refused = str(refusal)
+            self._say(f"{candidate.number:4d}  left out: {refusal}")
+            return True
+        candidate.seconds += time.perf_counter() - started
+        # Of each its own best round, never that at which time was spent; unless there is nothing else.
+        if watch.curve and (not watch.was_cut or not self.best()):
+            candidate.curves.append(watch.curve)
+            self._reserve(candidate)
+            self._tell(candidate, fold)
+        return not watch.was_cut
+
+    def _reserve(self, candidate: Candidate) -> None:
+        """Keep time for the last training: the best candidate's rounds, on all rows."""
+        best = self.best()[0]
+        trained = sum(map(len, best.curves))
+        share = best.rounds * best.n_folds / trained * self._folds[0].growth
+        self._budget.reserve(share * best.seconds / best.n_folds)
+
+    def _tell(self, candidate: Candidate, fold: int) -> None:
+        best = self.best()[0]
+        self._say(
+            f"{candidate.number:4d}  fold {fold + 1} of {len(self._folds)}: loss {candidate.loss:.6g}, "
+            f"{candidate.rounds} rounds; best {best.loss:.6g} ({best.number})  {candidate.parameters}"
+        )

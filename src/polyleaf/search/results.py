@@ -1,0 +1,67 @@
+"""What a search found, as tables and text. Owns their form; must not know how the race is run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from polyleaf.search.candidates import Candidate, better_first
+
+__all__ = ["cv_results", "leaderboard", "report"]
+
+REPORTED = 10  # candidates
+
+
+def cv_results(candidates: list[Candidate], n_folds: int, sign: float) -> dict[str, Any]:
+    """One entry for each candidate in the order of trying, as scikit-learn's searches have it."""
+    scores = np.full((len(candidates), n_folds), np.nan)
+    for row, candidate in zip(scores, candidates, strict=True):
+        row[: candidate.n_folds] = [sign * loss for loss in candidate.losses]
+    place = {candidate.number: i + 1 for i, candidate in enumerate(better_first(candidates))}
+    tried = [candidate.n_folds > 0 for candidate in candidates]
+    found: dict[str, Any] = {
+        "params": [candidate.parameters for candidate in candidates],
+        "origin": [candidate.origin for candidate in candidates],
+        "n_estimators": np.array([candidate.rounds for candidate in candidates]),
+        "n_folds": np.array([candidate.n_folds for candidate in candidates]),
+        "mean_test_score": np.array(
+            [sign * c.loss if is_tried else np.nan for c, is_tried in zip(candidates, tried, strict=True)]
+        ),
+        "rank_test_score": np.array([place.get(c.number, len(place) + 1) for c in candidates]),
+        "fit_time": np.array([candidate.seconds for candidate in candidates]),
+        "refused": [candidate.refused for candidate in candidates],
+    }
+    return found | {f"split{j}_test_score": scores[:, j] for j in range(n_folds)}
+
+
+def leaderboard(candidates: list[Candidate], sign: float) -> list[dict[str, Any]]:
+    """Those that were tried, best first: those that went through more folds before the others."""
+    return [
+        {
+            "rank": i + 1,
+            "candidate": c.number,
+            "score": sign * c.loss,
+            "n_folds": c.n_folds,
+            "n_estimators": c.rounds,
+            "seconds": c.seconds,
+            "params": c.parameters,
+        }
+        for i, c in enumerate(better_first(candidates))
+    ]
+
+
+def report(board: list[dict[str, Any]], metric: str, greater_is_better: bool, n_refused: int) -> str:
+    """The best ten, and how many there were."""
+    way = "more" if greater_is_better else "less"
+    lines = [
+        f"{len(board)} candidates by {metric} ({way} is better), {n_refused} did not go with the data",
+        f"{'rank':>4} {'score':>12} {'folds':>5} {'rounds':>6} {'seconds':>8}  parameters",
+    ]
+    for row in board[:REPORTED]:
+        told = ", ".join(f"{name}={value!r}" for name, value in row["params"].items()) or "as they come"
+        lines.append(
+            f"{row['rank']:>4} {row['score']:>12.6g} {row['n_folds']:>5} {row['n_estimators']:>6} "
+            f"{row['seconds']:>8.2f}  {told}"
+        )
+    return "\n".join(lines)

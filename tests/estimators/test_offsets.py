@@ -1,0 +1,293 @@
+"""Offsets, whole: issue 16, line 5. What training makes of scores that rows start from.
+
+Of losses of a difference they are taken off the target; of others the loss sees them. Both are compared with
+what they mean, written apart.
+"""
+
+import numpy as np
+import pytest
+import reference
+from layers import LAYERS, SMALL, N, X, Y, bits, classifier, regressor, runs, targets
+from problems import Core, Twin, boosted
+
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, load_model
+from polyleaf.callbacks import Checkpoint
+from polyleaf.metrics import get_metrics
+
+RNG = np.random.default_rng(7)
+KNOWN = np.round(4 * RNG.standard_normal((N, 3))) / 4  # sums of quarters are exact
+COUNTS = RNG.poisson(np.exp(np.clip(Y / 2 + KNOWN / 2, -3, 3))).astype(float)
+CLASSES = (Y + 4 * KNOWN).argmax(axis=1)
+LABELS = (Y + 4 * KNOWN > 0).astype(int)
+
+
+def coupled(y, scores):
+    """Derivatives of a loss that is no function of a difference; rational, so exact in the twin."""
+    residual = scores - y + 0.25 * scores.sum(axis=1, keepdims=True)
+    return residual + 0.1 * residual * np.abs(residual), 1.2 + 0.2 * np.abs(residual)
+
+
+# ------------------------------------------------------------------------------------- losses of a difference
+
+
+@pytest.mark.parametrize("objective", ["squared_error", "absolute_error", "huber", "quantile"])
+@pytest.mark.parametrize("options", [{}, {"normalize_targets": True}, {"refresh": "layer"}], ids=str)
+def test_losses_of_a_difference_learn_what_is_left(objective, options):
+    """The same trees as for y - offset, and the offset on top."""
+    options = options | ({} if "refresh" not in options else LAYERS)
+    if objective == "quantile":
+        options["quantile_alpha"] = [0.2, 0.5, 0.8]
+    quarters = np.round(4 * Y) / 4  # so that y - offset is exact in either order
+    if options.get("normalize_targets"):
+        options["normalize_targets"] = False
+    with_offset = regressor(objective=objective, **options).fit(X, quarters, offset=KNOWN)
+    of_rest = regressor(objective=objective, **options).fit(X, quarters - KNOWN)
+    assert bits(with_offset) == bits(of_rest)
+    per_level = with_offset.model_.n_outputs // 3
+    expected = of_rest.predict(X) + np.repeat(KNOWN, per_level, axis=1)
+    np.testing.assert_allclose(with_offset.predict(X, offset=KNOWN), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(with_offset.predict(X), of_rest.predict(X))
+
+
+@pytest.mark.parametrize("normalize", [True, "auto"])
+def test_offsets_are_in_the_unit_of_y(normalize):
+    """However targets are learned: what is known of y is taken off y, and training sees the rest alone."""
+    unit = np.array([1e3, 1.0, 1e-3])
+    y, known = Y * unit, KNOWN * unit
+    model = regressor(normalize_targets=normalize, n_estimators=60, learning_rate=0.2)
+    plain = regressor(normalize_targets=normalize, n_estimators=60, learning_rate=0.2).fit(X, y)
+    model.fit(X, y + known, offset=known)
+    error = np.sqrt(np.mean((model.predict(X, offset=known) - (y + known)) ** 2, axis=0)) / unit
+    of_plain = np.sqrt(np.mean((plain.predict(X) - y) ** 2, axis=0)) / unit
+    assert (error < 1.2 * of_plain).all()
+
+
+def test_large_offsets_lose_no_digits():
+    """y is taken apart in float64: what is left is learned as well as if there had been no 1e9."""
+    far = 1e9 * KNOWN
+    model = regressor(n_estimators=30).fit(X, Y + far, offset=far)
+    plain = regressor(n_estimators=30).fit(X, Y)
+    # y itself, near 1e9, is known to 1e-7.
+    np.testing.assert_allclose(model.predict(X), plain.predict(X), atol=1e-5)
+
+
+# ----------------------------------------------------------------------------------------------- other losses
+
+
+@pytest.mark.parametrize("implementation", [Twin, Core], ids=["twin", "core"])
+def test_the_loss_sees_the_offset_as_the_twin_does(implementation):
+    parameters = {"curvature": "diagonal", "leaf_curvature": "diagonal", "max_leaves": 8, "max_depth": None}
+    model = regressor(objective=coupled, learning_rate=0.5, **parameters).fit(X, Y, offset=KNOWN)
+    mapper = model.model_.mapper
+    data = (
+        mapper.transform(model._features(X), 1),
+        np.asarray(mapper.n_bins_, np.uint16),
+        np.asarray(mapper.is_categorical_),
+    )
+    config = reference.GrowConfig(max_leaves=8, min_child_samples=4, min_child_weight=1e-3)
+    options = {"n_rounds": 3, "learning_rate": 0.5, "offset": KNOWN}
+    scores, _ = boosted(implementation, data, Y, coupled, "diagonal", config, **options)
+    np.testing.assert_array_equal(model.predict(X, offset=KNOWN), scores[-1])
+    staged = list(model.staged_predict(X, offset=KNOWN))
+    np.testing.assert_array_equal(staged, scores[1:])
+
+
+@pytest.mark.parametrize("options", [{}, LAYERS, {"multi_strategy": "one_output_per_tree"}], ids=str)
+def test_predictions_on_training_rows_are_the_scores_that_training_left(options):
+    with runs() as begun:
+        model = regressor(objective="poisson", **options).fit(X, COUNTS, offset=KNOWN)
+    expected = begun[0].state.raw.astype(np.float64) + model.model_.base_score + KNOWN
+    np.testing.assert_allclose(model.predict_raw(X, offset=KNOWN), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(begun[0].state.scores(), begun[0].state.raw + KNOWN.astype(np.float32))
+
+
+@pytest.mark.parametrize("leaf", ["linear", "sparse"])
+def test_other_leaves_see_offsets_too(leaf):
+    """A rate that is exposure alone needs no trees: without the offset it would take many."""
+    options = {"leaf": leaf, "leaf_k": 2} if leaf == "sparse" else {"leaf": leaf}
+    y = RNG.poisson(np.exp(KNOWN)).astype(float)
+    model = regressor(objective="poisson", **options).fit(X, y, offset=KNOWN)
+    without = regressor(objective="poisson", **options).fit(X, y)
+    assert model.score(X, y, offset=KNOWN) > 0.5 > without.score(X, y) + 0.2
+
+
+def test_exposure_makes_rates():
+    """Counts of twice the exposure are twice as many: predictions without an offset are rates."""
+    exposure = np.where(np.arange(N) % 2, 1.0, 8.0)
+    rate = np.exp(0.5 * X[:, 0])
+    y = RNG.poisson(rate * exposure).astype(float)
+    model = regressor(objective="poisson", n_estimators=60, learning_rate=0.1)
+    model.fit(X, y, offset=np.log(exposure))
+    np.testing.assert_allclose(model.predict(X, offset=np.log(8.0) * np.ones(N)), 8 * model.predict(X))
+    assert np.corrcoef(np.log(model.predict(X)), np.log(rate))[0, 1] > 0.9
+    total = model.predict(X, offset=np.log(exposure)).sum()
+    assert total == pytest.approx(y.sum(), rel=0.05)
+
+
+def test_classes_labels_and_two_classes():
+    """A model of nothing but the offset: its classes are predicted without a tree that would know them."""
+    blind = np.zeros((N, 1))
+    for y, offset in ((CLASSES, 4 * KNOWN), (LABELS, 4 * KNOWN), (LABELS[:, 0], 4 * KNOWN[:, 0])):
+        model = PolyleafClassifier(**SMALL).fit(blind, y, offset=offset)
+        assert model.score(blind, y, offset=offset) > model.score(blind, y) + 0.1
+        odds = model.decision_function(blind, offset=offset) - model.decision_function(blind)
+        np.testing.assert_allclose(odds, offset, atol=1e-12)
+        proba = model.predict_proba(blind, offset=offset)
+        np.testing.assert_array_equal(model.predict_log_proba(blind, offset=offset), np.log(proba))
+        np.testing.assert_array_equal(list(model.staged_predict_proba(blind, offset=offset))[-1], proba)
+
+
+def test_of_models_one_begins_where_the_other_ends():
+    """Raw scores of a model as offset of the next: as good as one model of as many rounds."""
+    whole = classifier(n_estimators=20).fit(X, CLASSES)
+    first = classifier(n_estimators=10).fit(X, CLASSES)
+    second = classifier(n_estimators=10).fit(X, CLASSES, offset=first.predict_raw(X))
+    assert np.abs(second.model_.base_score - second.model_.base_score.mean()).max() < 0.05
+    both = second.predict_proba(X, offset=first.predict_raw(X))
+    loss = [-np.log(p[np.arange(N), CLASSES]).mean() for p in (whole.predict_proba(X), both)]
+    assert loss[1] == pytest.approx(loss[0], rel=0.1)
+
+
+@pytest.mark.parametrize("weight", [None, "rows"])
+def test_base_scores_minimise_the_loss_on_top_of_offsets(weight):
+    w = None if weight is None else np.arange(N) % 3 + 0.0
+    model = regressor(objective="poisson").fit(X, COUNTS, w, offset=KNOWN)
+    counted = np.ones(N) if w is None else w
+    rate = (counted[:, None] * COUNTS).sum(axis=0) / (counted[:, None] * np.exp(KNOWN)).sum(axis=0)
+    np.testing.assert_allclose(model.model_.base_score, np.log(rate), atol=1e-5)
+
+
+def test_missing_targets_and_threads_and_sampling():
+    y = COUNTS.copy()
+    y[RNG.random(y.shape) < 0.3] = np.nan
+    options = {"objective": "poisson", "missing_targets": "ignore", "subsample": 0.7}
+    one, two = (regressor(**options | {"n_jobs": n}).fit(X, y, offset=KNOWN) for n in (1, 2))
+    assert bits(one) == bits(two)
+    known = ~np.isnan(y)
+    rate = np.array([y[known[:, k], k].sum() / np.exp(KNOWN[known[:, k], k]).sum() for k in range(3)])
+    np.testing.assert_allclose(one.model_.base_score, np.log(rate), atol=1e-5)
+
+
+# ------------------------------------------------------------------------------------------ data beside those
+
+
+def test_metrics_are_of_scores_with_offsets():
+    half = slice(0, N // 2), slice(N // 2, N)
+    model = regressor(objective="poisson", eval_metric=["poisson_deviance", "rmse"])
+    model.fit(
+        X[half[0]],
+        COUNTS[half[0]],
+        offset=KNOWN[half[0]],
+        eval_set=[(X[half[1]], COUNTS[half[1]])],
+        eval_offset=[KNOWN[half[1]]],
+        X_val=X[half[0]],
+        y_val=COUNTS[half[0]],
+        offset_val=KNOWN[half[0]],
+    )
+    for rows, name in ((half[1], "validation_0"), (half[0], "validation")):
+        predicted = model.predict(X[rows], offset=KNOWN[rows])
+        for metric in get_metrics(["poisson_deviance", "rmse"], model.model_.objective):
+            expected = metric(COUNTS[rows].astype(np.float32), predicted, None)
+            assert model.evals_result_[name][metric.name][-1] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("objective", ["squared_error", "poisson"])
+def test_rows_held_out_keep_their_offsets(objective):
+    """Early stopping on rows set aside: with the offset alone to learn from, no round is better than none."""
+    y = np.exp(KNOWN[:, 0]) if objective == "poisson" else KNOWN[:, 0]
+    model = regressor(objective=objective, validation_fraction=0.25, early_stopping_rounds=2, n_estimators=9)
+    model.fit(X, y + 0.0, offset=KNOWN[:, 0])
+    assert max(model.evals_result_["validation"][next(iter(model.evals_result_["validation"]))]) < 1e-5
+
+
+@pytest.mark.parametrize("objective", ["squared_error", "poisson"])
+def test_a_data_set_brings_its_offsets(objective):
+    y = COUNTS[:, 0]
+    data = Dataset(X, y, offset=KNOWN[:, 0], categorical_features=[3])
+    held = Dataset(X, y, offset=KNOWN[:, 0], reference=data)
+    model = regressor(objective=objective).fit(data, eval_set=[(held, y)])
+    plain = regressor(objective=objective).fit(X, y, offset=KNOWN[:, 0])
+    assert bits(model) == bits(plain)
+    np.testing.assert_array_equal(model.predict(held), plain.predict(X, offset=KNOWN[:, 0]))
+    np.testing.assert_array_equal(model.predict(held, offset=np.zeros(N)), plain.predict(X))
+    with pytest.raises(ValueError, match="offset has 3 rows, but X has"):
+        Dataset(X, y, offset=np.zeros(3))
+
+
+# -------------------------------------------------------------------------------------------- on from a model
+
+
+@pytest.mark.parametrize("objective", ["squared_error", "poisson", "absolute_error"])
+def test_going_on_is_as_training_at_one_go(objective, tmp_path):
+    whole = regressor(objective=objective, n_estimators=6).fit(X, COUNTS, offset=KNOWN)
+    saved = Checkpoint(tmp_path, interval=3)
+    part = regressor(objective=objective, n_estimators=3).fit(X, COUNTS, offset=KNOWN, callbacks=[saved])
+    for start in (part, next(tmp_path.iterdir())):
+        on = regressor(objective=objective, n_estimators=3)
+        on.fit(X, COUNTS, offset=KNOWN, init_model=start)
+        assert bits(on) == bits(whole)
+    warm = regressor(objective=objective, n_estimators=3, warm_start=True).fit(X, COUNTS, offset=KNOWN)
+    assert bits(warm.set_params(n_estimators=6).fit(X, COUNTS, offset=KNOWN)) == bits(whole)
+    with pytest.raises(ValueError, match="was trained with an offset for each row: pass offset"):
+        warm.set_params(n_estimators=7).fit(X, COUNTS)
+
+
+def test_files_say_that_there_were_offsets(tmp_path):
+    model = regressor(objective="poisson").fit(X, COUNTS, offset=KNOWN)
+    model.save_model(tmp_path / "m")
+    loaded = load_model(tmp_path / "m")
+    np.testing.assert_array_equal(loaded.predict(X, offset=KNOWN), model.predict(X, offset=KNOWN))
+    with pytest.raises(ValueError, match="pass offset"):
+        regressor(objective="poisson").fit(X, COUNTS, init_model=loaded)
+
+
+def test_contributions_are_of_features_alone():
+    """They add up to the raw scores without the offset, which no feature has a part in."""
+    model = regressor(objective="poisson").fit(X, COUNTS, offset=KNOWN)
+    total = model.shap_values(X).sum(axis=1) + model.shap_base_values()
+    np.testing.assert_allclose(total, model.predict_raw(X), atol=1e-5)
+    np.testing.assert_allclose(total + KNOWN, model.predict_raw(X, offset=KNOWN), atol=1e-5)
+
+
+def test_intervals_know_offsets():
+    far = 1e3 * KNOWN[:, 0]
+    model = PolyleafRegressor(**SMALL).fit(X, Y[:, 0] + far, offset=far)
+    model.calibrate(X, Y[:, 0] + far, coverage=0.8, offset=far)
+    bounds = model.predict_interval(X, offset=far)
+    inside = (bounds[:, 0] <= Y[:, 0] + far) & (Y[:, 0] + far <= bounds[:, 1])
+    assert inside.mean() == pytest.approx(0.8, abs=0.01) and np.ptp(bounds, axis=1).max() < 20
+
+
+# ------------------------------------------------------------------------------------- what cannot be is said
+
+
+def test_sentences():
+    import scipy.sparse
+
+    with pytest.raises(TypeError, match=r"fit\(\) takes no 'base_margin': did you mean offset"):
+        regressor().fit(X, Y, base_margin=KNOWN)
+    with pytest.raises(TypeError, match=r"predict\(\) takes no 'init_score': did you mean offset"):
+        regressor().fit(X, Y, offset=KNOWN).predict(X, init_score=KNOWN)
+    with pytest.raises(ValueError, match="the evaluation set 'validation' has none"):
+        regressor().fit(X, Y, offset=KNOWN, X_val=X, y_val=Y)
+    with pytest.raises(ValueError, match="y_val, sample_weight_val and offset_val need X_val"):
+        regressor().fit(X, Y, offset=KNOWN, offset_val=KNOWN)
+    with pytest.raises(ValueError, match="eval_offset has 2 entries, but eval_set has 1"):
+        regressor().fit(X, Y, offset=KNOWN, eval_set=[(X, Y)], eval_offset=[KNOWN, KNOWN])
+    with pytest.raises(ValueError, match="offset of 'validation_0' has 3 rows, its X has"):
+        regressor().fit(X, Y, offset=KNOWN, eval_set=[(X, Y)], eval_offset=[KNOWN[:3]])
+    with pytest.raises(ValueError, match="offset has 3 rows, but X has"):
+        regressor().fit(X, Y, offset=KNOWN[:3])
+    labels = scipy.sparse.csr_matrix(LABELS)
+    with pytest.raises(ValueError, match="offset needs a dense y"):
+        PolyleafClassifier(leaf="sparse", leaf_k=2, n_estimators=2).fit(
+            np.nan_to_num(X), labels, offset=KNOWN
+        )
+
+
+def test_the_target_is_what_it_was():
+    """Taking offsets off y changes no array of the user's."""
+    y, known = targets(X).copy(), KNOWN.copy()
+    regressor().fit(X, y, offset=known)
+    np.testing.assert_array_equal(y, targets(X))
+    np.testing.assert_array_equal(known, KNOWN)

@@ -1,0 +1,193 @@
+"""Datasets from batches: those of one table, whatever the batches."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
+from polyleaf.inputs.binning import BinMapper
+
+pd = pytest.importorskip("pandas")
+
+
+def cut(size, *arrays):
+    """A function that returns batches of so many rows."""
+
+    def batches():
+        n = len(arrays[0])
+        for begin in range(0, n, size):
+            parts = tuple(
+                a.iloc[begin : begin + size] if hasattr(a, "iloc") else a[begin : begin + size]
+                for a in arrays
+            )
+            yield parts[0] if len(parts) == 1 else parts
+
+    return batches
+
+
+def same(found, expected):
+    assert found.mapper.to_state()[0] == expected.mapper.to_state()[0]
+    for name, array in expected.mapper.to_state()[1].items():
+        np.testing.assert_array_equal(found.mapper.to_state()[1][name], array)
+    np.testing.assert_array_equal(found.codes, expected.codes)
+    assert found.shape == expected.shape
+
+
+def mixed(n, seed=0):
+    """A table of all kinds of columns, a target and weights."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(
+        {
+            "wide": 1e9 + np.arange(n) * 0.25,
+            "few": rng.integers(0, 3, n),
+            "number": np.where(rng.random(n) < 0.2, np.nan, rng.normal(size=n)),
+            "text": rng.choice(["a", "b", None], n),
+            "rare_text": np.where(np.arange(n) == n - 1, "only here", None),
+            "category": pd.Categorical(rng.choice(list("xyz"), n)),
+            "single": rng.normal(size=n).astype(np.float32),
+        }
+    )
+    X["text"] = X["text"].astype(object)
+    y = X["number"].fillna(0).to_numpy() + (X["text"] == "a")
+    return X, y.to_numpy(), np.where(rng.random(n) < 0.2, 0.0, rng.random(n))
+
+
+@pytest.mark.parametrize("size", [1, 7, 100_000])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_models_are_those_of_one_table(size, weighted, tmp_path):
+    X, y, weight = mixed(120)
+    arrays = (X, y, weight) if weighted else (X, y)
+    found = Dataset.from_batches(cut(size, *arrays), max_bins=16)
+    expected = Dataset(X, y, sample_weight=weight if weighted else None, max_bins=16)
+    same(found, expected)
+    np.testing.assert_array_equal(found.y, y)
+    files = []
+    for name, data in (("found", found), ("expected", expected)):
+        model = PolyleafRegressor(n_estimators=5, min_child_weight=1).fit(data)
+        model.save_model(tmp_path / name)
+        files.append((tmp_path / name).read_bytes())
+    assert files[0] == files[1]
+    plain = PolyleafRegressor(n_estimators=5, min_child_weight=1, max_bins=16)
+    plain.fit(X, y, sample_weight=weight if weighted else None)
+    np.testing.assert_array_equal(plain.predict(X), model.predict(X))
+
+
+@given(st.integers(1, 60), st.integers(1, 70), st.integers(0, 3), st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_any_shape(n, size, seed, weighted):
+    X, y, weight = mixed(n, seed)
+    weight[0] = 1.0
+    arrays = (X, y, weight) if weighted else (X, y)
+    same(
+        Dataset.from_batches(cut(size, *arrays), max_bins=5),
+        Dataset(X, sample_weight=weight if weighted else None, max_bins=5),
+    )
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("size", [11, 64, 5000])
+def test_thresholds_are_chosen_from_the_same_rows(size, weighted, monkeypatch):
+    """More rows than thresholds are chosen from."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(3000, 3))
+    weight = np.where(rng.random(3000) < 0.3, 0, rng.random(3000))
+    monkeypatch.setattr(BinMapper.__init__, "__kwdefaults__", {"subsample": 100, "random_state": 0})
+    expected = Dataset(X, sample_weight=weight if weighted else None)
+    assert max(map(len, expected.mapper.thresholds_)) < 100
+    same(Dataset.from_batches(cut(size, X, *[np.zeros(3000), weight][: 2 * weighted])), expected)
+
+
+def test_dtypes_may_differ_between_batches():
+    rng = np.random.default_rng(0)
+    parts = [
+        rng.integers(0, 9, (20, 2)),
+        rng.normal(size=(20, 2)).astype(np.float32),
+        rng.normal(size=(5, 2)),
+    ]
+    same(Dataset.from_batches(parts), Dataset(np.concatenate(parts)))
+
+
+def test_very_many_categories(tmp_path):
+    rng = np.random.default_rng(0)
+    names = np.array([f"c{i}" for i in range(400)])
+    X = pd.DataFrame({"id": rng.choice(names, 4000), "x": rng.normal(size=4000)})
+    y = X["x"] + (X["id"].str.len() == 3)
+    found = Dataset.from_batches(cut(300, X, y), categorical_features=["id"])
+    expected = Dataset(X, y, categorical_features=["id"])
+    predictions = [PolyleafRegressor(n_estimators=5).fit(data).predict(X) for data in (found, expected)]
+    np.testing.assert_array_equal(*predictions)
+
+
+def test_classes_that_one_batch_has_and_targets_of_several_columns():
+    X = np.arange(60.0).reshape(30, 2)
+    y = np.repeat(["left", "right", "straight on"], 10)
+    data = Dataset.from_batches(cut(10, X, y))
+    assert PolyleafClassifier(n_estimators=2).fit(data).classes_.tolist() == sorted(set(y))
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1]})
+    data = Dataset.from_batches(cut(7, X, frame))
+    assert PolyleafRegressor(n_estimators=2).fit(data).model_.output_names == ("a", "b")
+    labels = scipy.sparse.csr_matrix(np.eye(3, dtype=np.int64)[np.arange(30) % 3])
+    joined = Dataset.from_batches([(X[:9], labels[:9]), (X[9:], labels[9:])]).y
+    assert (joined != labels).nnz == 0
+
+
+def test_reference_and_raw_values():
+    X, _, _ = mixed(90)
+    train = Dataset(X)
+    found = Dataset.from_batches(cut(8, X.iloc[:50]), reference=train, keep_features=True)
+    expected = Dataset(X.iloc[:50], reference=train, keep_features=True)
+    same(found, expected)
+    np.testing.assert_array_equal(found.features, expected.features)
+
+
+def test_empty_batches_are_left_out():
+    X = np.arange(20.0).reshape(10, 2)
+    same(Dataset.from_batches([X[:0], X[:3], X[3:3], X[3:]]), Dataset(X))
+    with pytest.raises(ValueError, match="hold no rows"):
+        Dataset.from_batches([X[:0]])
+
+
+def test_iterators_are_refused_and_readings_must_agree():
+    X = np.arange(20.0).reshape(10, 2)
+    with pytest.raises(ValueError, match="a function that returns a new iterator"):
+        Dataset.from_batches(iter([X]))
+    for second in ([X], [X, X, X]):
+        readings = iter([[X, X], second])
+        with pytest.raises(ValueError, match="must be the same at each reading"):
+            Dataset.from_batches(lambda readings=readings: next(readings))
+
+
+@pytest.mark.parametrize(
+    ("batches", "message"),
+    [
+        ([np.zeros((2, 2)), np.zeros((2, 3))], "Batch 1: X has 3 features"),
+        ([pd.DataFrame({"a": [1]}), pd.DataFrame({"b": [1]})], "Batch 1: The feature names should match"),
+        ([np.zeros((2, 2)), np.full((2, 2), np.inf)], "Batch 1: Input X contains infinity"),
+        ([(np.zeros((2, 2)), [1])], "Batch 0: y has 1 rows, but X has 2"),
+        ([(np.zeros((2, 2)), [1, 2]), np.zeros((2, 2))], "Batch 1: y is in some batches"),
+        ([np.zeros((2, 2)), (np.zeros((2, 2)), [1, 2])], "Batch 1: y is in some batches"),
+        ([scipy.sparse.eye(2)], "Batch 0 is a SciPy matrix"),
+        ([(1, 2, 3, 4)], "Batch 0 has 4 parts"),
+        ([(np.zeros((2, 1)), [1, 2]), (np.zeros((2, 1)), ["a", "b"])], "y holds text in some batches"),
+        (
+            [pd.DataFrame({"a": [1.0]}), pd.DataFrame({"a": ["x"]})],
+            "Batch 1: column 'a' of X holds numbers in some batches and text in others",
+        ),
+        (
+            [pd.DataFrame({"a": list("123456789012345")}), pd.DataFrame({"a": ["16", "17", "none here"]})],
+            "row 17 holds the text 'none here'",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_batch(batches, message):
+    with pytest.raises(ValueError, match=message):
+        Dataset.from_batches(batches)
+
+
+def test_text_that_differs_everywhere_is_told_once():
+    X = pd.DataFrame({"name": [f"row {i}" for i in range(40)], "x": np.arange(40.0)})
+    with pytest.warns(UserWarning, match="differs in every row") as told:
+        Dataset.from_batches(cut(5, X))
+    assert len(told) == 1

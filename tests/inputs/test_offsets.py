@@ -1,0 +1,78 @@
+"""offsets.py: what offsets may look like, and what is said of those that cannot be."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from polyleaf.inputs.offsets import OffsetReader, check_all_or_none
+from polyleaf.inputs.targets import encode_classification, encode_regression
+
+Y = np.arange(12.0).reshape(6, 2)
+TWO = OffsetReader(encode_regression(pd.DataFrame(Y, columns=["a", "b"])).encoding, 2, 1)
+ONE = OffsetReader(encode_regression(Y[:, 0]).encoding, 1, 1)
+LEVELS = OffsetReader(encode_regression(Y).encoding, 6, 3)
+CLASSES = OffsetReader(encode_classification(["x", "y", "z"] * 2).encoding, 3, 1)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [Y, Y.tolist(), pd.DataFrame(Y, columns=["a", "b"]), pd.DataFrame(Y), pl.DataFrame(Y), Y.astype(object)],
+    ids=["array", "lists", "names of y", "numbers", "polars", "objects"],
+)
+def test_a_column_for_each_output(given):
+    found = TWO.read(given, 6)
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found, Y)
+
+
+@pytest.mark.parametrize("given", [Y[:, 1], Y[:, 1:], pd.Series(Y[:, 1])], ids=["flat", "column", "series"])
+def test_one_number_a_row_serves_all_outputs(given):
+    np.testing.assert_array_equal(TWO.read(given, 6), np.column_stack([Y[:, 1], Y[:, 1]]))
+    np.testing.assert_array_equal(ONE.read(given, 6), Y[:, 1:])
+
+
+def test_levels_of_quantiles_share_one():
+    np.testing.assert_array_equal(LEVELS.read(Y, 6), np.repeat(Y, 3, axis=1))
+
+
+@pytest.mark.parametrize(
+    "reader, given, words",
+    [
+        (ONE, Y, r"offset has shape \(6, 2\), but must have shape \(6,\) or \(6, 1\)\."),
+        (TWO, np.zeros((6, 3)), r"shape \(6, 3\), but must have shape \(6,\) or \(6, 2\)"),
+        (LEVELS, np.zeros((6, 6)), "It moves all quantiles of a target alike"),
+        (TWO, np.zeros(5), "offset has 5 rows, but X has 6"),
+        (TWO, np.zeros((6, 2, 1)), r"must have shape \(n_rows,\) or \(n_rows, 2\), got \(6, 2, 1\)"),
+        (CLASSES, np.zeros(6), "raises the scores of all classes alike and so changes nothing"),
+        (CLASSES, np.zeros((6, 2)), r"must have shape \(6, 3\)"),
+        (ONE, [0, 1, 2, -np.inf, 4, 5], "offset holds -inf in row 3: offsets must be finite"),
+        (ONE, [0, 1, None, 3, 4, 5], "offset holds nan in row 2"),
+        (ONE, [0, 1, 1e39, 3, 4, 5], "no larger than float32 holds"),
+        (ONE, ["0", "1", "much", "3", "4", "5"], "offset holds a str in row 2, which is no number"),
+        (
+            TWO,
+            pd.DataFrame(Y, columns=["b", "a"]),
+            "columns of offset are those of the training y in another",
+        ),
+        (CLASSES, pd.DataFrame(np.zeros((6, 3)), columns=["z", "y", "x"]), "in another order"),
+    ],
+)
+def test_what_cannot_be_is_said(reader, given, words):
+    with pytest.raises(ValueError, match=words):
+        reader.read(given, 6)
+
+
+def test_names_of_their_own_are_allowed():
+    assert CLASSES.read(pd.DataFrame(np.zeros((6, 3)), columns=["p", "q", "r"]), 6).shape == (6, 3)
+
+
+def test_all_data_of_a_training_have_offsets_or_none():
+    check_all_or_none(["training", "a"], [True, True], False)
+    check_all_or_none(["training", "a"], [False, False], False)
+    with pytest.raises(ValueError, match="training rows have an offset, but the evaluation set 'a' has none"):
+        check_all_or_none(["training", "a"], [True, False], False)
+    with pytest.raises(ValueError, match="training rows have no offset, but the evaluation set 'b' has one"):
+        check_all_or_none(["training", "a", "b"], [False, False, True], False)
+    with pytest.raises(ValueError, match="The model to go on from was trained with an offset for each row"):
+        check_all_or_none(["training"], [False], True)

@@ -1,0 +1,188 @@
+"""The searching estimators: fair folds, a winner that is the plain estimator's model, what they refuse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import make_classification, make_regression
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from polyleaf import (
+    Dataset,
+    PolyleafClassifier,
+    PolyleafClassifierCV,
+    PolyleafRegressor,
+    PolyleafRegressorCV,
+    load_model,
+)
+from polyleaf.search import base
+
+NUMBERS = make_regression(150, 5, n_targets=2, noise=5.0, random_state=0)
+CLASSES = make_classification(150, 6, n_informative=4, n_classes=3, random_state=0)
+QUICK = {"n_estimators": 12, "n_candidates": 4, "n_jobs": 1}
+
+
+def plain_of(model):
+    return PolyleafRegressor if isinstance(model, PolyleafRegressor) else PolyleafClassifier
+
+
+@pytest.mark.parametrize(
+    ("search", "data"), [(PolyleafRegressorCV, NUMBERS), (PolyleafClassifierCV, CLASSES)]
+)
+def test_the_winner_is_the_plain_estimator_with_the_best_parameters(search, data):
+    model = search(**QUICK).fit(*data)
+    again = plain_of(model)(**model.best_params_, n_jobs=1).fit(*data)
+    assert again.model_.equals(model.model_)
+    assert model.n_features_in_ == data[0].shape[1]
+    assert model.best_score_ == model.leaderboard_[0]["score"]
+    restored = load_model(model.save_model())
+    assert type(restored) is plain_of(model)
+    np.testing.assert_array_equal(restored.predict(data[0]), model.predict(data[0]))
+
+
+def test_threads_do_not_change_what_is_found():
+    first, second = (
+        PolyleafClassifierCV(**{**QUICK, "n_candidates": 14, "n_jobs": n}).fit(*CLASSES) for n in (1, 2)
+    )
+    for model in (first, second):
+        model.model_.metadata.clear()  # which says the number of threads
+    assert first.model_.equals(second.model_)
+    assert first.cv_results_["params"] == second.cv_results_["params"]
+    np.testing.assert_array_equal(first.cv_results_["mean_test_score"], second.cv_results_["mean_test_score"])
+    assert first.cv_results_["origin"][-1] == "variation"
+
+
+def test_scores_are_those_of_trainings_that_never_saw_the_rows():
+    X, Y = NUMBERS
+    train, valid = np.arange(100), np.arange(100, 150)
+    weight = np.random.default_rng(0).random(150)
+    model = PolyleafRegressorCV(cv=[(train, valid)], n_candidates=1, n_estimators=12).fit(X, Y, weight)
+    bins = Dataset(X, sample_weight=weight)
+    alone = PolyleafRegressor(n_estimators=12).fit(
+        Dataset(X[train], reference=bins),
+        Y[train],
+        weight[train],
+        X_val=Dataset(X[valid], reference=bins),
+        y_val=Y[valid],
+        sample_weight_val=weight[valid],
+    )
+    assert model.best_score_ == min(alone.evals_result_["validation"]["relative_rmse"])
+
+
+def test_categories_that_become_columns_are_learned_in_each_fold():
+    rng = np.random.default_rng(0)
+    shop = pd.Categorical([f"s{i}" for i in rng.integers(300, size=900)])
+    X = pd.DataFrame({"shop": shop, "size": rng.normal(size=900)})
+    noise = rng.normal(size=900)  # learned from all rows, the columns would say something of it
+    model = PolyleafRegressorCV(n_candidates=1, n_estimators=5, metric="r2").fit(X, noise)
+    assert model.best_score_ < 0.02
+    assert model.predict(X.iloc[:3]).shape == (3,)
+
+
+def test_an_evaluation_set_is_what_candidates_are_compared_on():
+    X, y = CLASSES
+    model = PolyleafClassifierCV(**QUICK).fit(X[:100], y[:100], eval_set=[(X[100:], y[100:])])
+    watched = model.evals_result_["validation_0"]["mlogloss"]
+    assert model.best_score_ == watched[-1]
+    assert "split1_test_score" not in model.cv_results_
+
+
+def test_the_metric_decides_and_more_may_be_better():
+    model = PolyleafClassifierCV(**QUICK, metric="accuracy").fit(*CLASSES)
+    scores = [row["score"] for row in model.leaderboard_ if row["n_folds"] == 3]
+    assert scores == sorted(scores, reverse=True) and 0 < scores[0] <= 1
+    assert "accuracy (more is better)" in model.report()
+
+
+def test_what_is_set_stays():
+    model = PolyleafRegressorCV(n_candidates=4, n_estimators=8, max_leaves=5).fit(*NUMBERS)
+    assert all("max_leaves" not in params for params in model.cv_results_["params"])
+    assert model.best_params_["max_leaves"] == 5
+
+
+def test_what_does_not_go_with_the_data_is_left_out():
+    X, y = NUMBERS[0], np.abs(NUMBERS[1][:, 0]) + 1
+    model = PolyleafRegressorCV("absolute_error", n_candidates=4, n_estimators=8).fit(X, y)
+    assert "quantiles of their residuals" in model.cv_results_["refused"][3]
+
+
+def test_a_time_limit_leaves_a_fitted_estimator():
+    model = PolyleafRegressorCV(time_limit=1e-3).fit(*NUMBERS)
+    assert model.best_params_["n_estimators"] == 1 and len(model.leaderboard_) == 1
+
+
+@pytest.mark.parametrize("on_interrupt", ["raise", "keep"])
+def test_an_interrupted_search_keeps_the_best_so_far(on_interrupt, monkeypatch):
+    def stops(self, candidate, fold):
+        if candidate.number == 2:
+            raise KeyboardInterrupt
+        return tries(self, candidate, fold)
+
+    tries = base.Race._try
+    monkeypatch.setattr(base.Race, "_try", stops)
+    model = PolyleafRegressorCV(**QUICK, on_interrupt=on_interrupt)
+    raises, warns = pytest.raises(KeyboardInterrupt, match="was interrupted"), pytest.warns(UserWarning)
+    with raises if on_interrupt == "raise" else warns:
+        model.fit(*NUMBERS)
+    assert len(model.leaderboard_) == 2
+    assert model.predict(NUMBERS[0]).shape == (150, 2)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"validation_fraction": 0.2}, "cv holds rows out"),
+        ({"warm_start": True}, "begins anew"),
+        ({"projection": "pca"}, "learned from raw rows"),
+        ({"time_limit": 0.0}, "time_limit"),
+        ({"n_candidates": 0}, "n_candidates"),
+    ],
+)
+def test_refused(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        PolyleafRegressorCV(**parameters).fit(*NUMBERS)
+
+
+def test_offsets_go_with_their_rows():
+    X, y = NUMBERS[0], np.random.default_rng(1).poisson(3.0, 150)
+    offset = np.linspace(-1.0, 1.0, 150)
+    train, valid = np.arange(0, 150, 2), np.arange(1, 150, 2)
+    options = {**QUICK, "n_candidates": 1, "objective": "poisson", "cv": [(train, valid)]}
+    model = PolyleafRegressorCV(**options).fit(X, y, offset=offset)
+    binned = PolyleafRegressorCV(**options).fit(Dataset(X, y, offset=offset, keep_features=True))
+    alone = {**model.best_params_, "n_estimators": 12, "n_jobs": 1}
+    one = PolyleafRegressor(**alone).fit(
+        Dataset(X).rows(train),
+        y[train],
+        offset=offset[train],
+        eval_set=[(Dataset(X).rows(valid), y[valid])],
+        eval_offset=[offset[valid]],
+    )
+    assert (
+        min(one.evals_result_["validation_0"]["poisson_deviance"]) == model.best_score_ == binned.best_score_
+    )
+    winner = PolyleafRegressor(**model.best_params_, n_jobs=1).fit(X, y, offset=offset)
+    assert winner.model_.equals(model.model_)
+    with pytest.raises(ValueError, match="the evaluation set 'validation_0' has none"):
+        PolyleafRegressorCV(**options).fit(X, y, offset=offset, eval_set=[(X, y)])
+
+
+def test_a_dataset_is_searched_on_as_it_is():
+    X, y = CLASSES
+    binned = PolyleafClassifierCV(**QUICK).fit(Dataset(X, y))
+    assert "only their bins" not in binned.cv_results_["refused"][0]
+    assert "holds only their bins" in binned.cv_results_["refused"][3]  # linear leaves
+    kept = PolyleafClassifierCV(**QUICK).fit(Dataset(X, keep_features=True), y)
+    assert kept.model_.equals(PolyleafClassifierCV(**QUICK).fit(X, y).model_)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@parametrize_with_checks(
+    [
+        PolyleafRegressorCV(n_estimators=20, n_candidates=2, n_jobs=1),
+        PolyleafClassifierCV(n_estimators=20, n_candidates=2, n_jobs=1),
+    ]
+)
+def test_sklearn(estimator, check):
+    check(estimator)

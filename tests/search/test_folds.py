@@ -1,0 +1,92 @@
+"""Rows of folds, and their data: nothing of the rows to validate reaches the training."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.model_selection import TimeSeriesSplit
+
+from polyleaf import Dataset
+from polyleaf.inputs.targets import encode_classification, encode_regression
+from polyleaf.search.folds import MANY_ROWS, folds_of, rows_of_folds
+from polyleaf.training.prepare import Given
+
+
+def rows_for(y, cv=None, groups=None, classes=False):
+    target = encode_classification(y) if classes else encode_regression(y)
+    return rows_of_folds(cv, np.zeros((len(y), 1)), y, target, groups, 0)
+
+
+def test_every_row_is_validated_once():
+    rows = rows_for(np.arange(31.0), cv=4)
+    assert len(rows) == 4
+    np.testing.assert_array_equal(np.sort(np.concatenate([valid for _, valid in rows])), np.arange(31))
+    for train, valid in rows:
+        np.testing.assert_array_equal(np.sort(np.concatenate([train, valid])), np.arange(31))
+
+
+def test_classes_keep_their_shares_and_a_rare_class_is_always_trained_on():
+    y = np.array([0] * 30 + [1] * 15 + [2])
+    for train, valid in rows_for(y, cv=3, classes=True):
+        assert 45 in train
+        assert np.bincount(y[valid]).tolist() == [10, 5]
+
+
+def test_many_rows_are_held_out_once():
+    (rows,) = rows_for(np.arange(MANY_ROWS + 5.0))
+    assert len(rows[1]) == 4001
+
+
+@pytest.mark.parametrize("n_rows", [60, MANY_ROWS + 5])
+def test_groups_are_on_one_side(n_rows):
+    groups = np.arange(n_rows) % 7
+    for train, valid in rows_for(np.arange(float(n_rows)), groups=groups):
+        assert not set(groups[train]) & set(groups[valid])
+
+
+def test_a_splitter_of_time_is_followed():
+    rows = rows_for(np.arange(40.0), cv=TimeSeriesSplit(3))
+    assert all(train.max() < valid.min() for train, valid in rows)
+
+
+def test_masks_and_negative_numbers_are_rows():
+    mask = np.arange(10) < 7
+    ((train, valid), (_, last)) = rows_for(np.arange(10.0), cv=[(mask, ~mask), (np.arange(9), [-1])])
+    assert train.tolist() == list(range(7)) and valid.tolist() == [7, 8, 9] and last.tolist() == [9]
+
+
+def test_rows_of_a_class_that_is_not_trained_on_are_not_validated():
+    y = np.array([0, 1] * 5 + [2, 0])
+    ((_, valid),) = rows_for(y, cv=[(np.arange(8), np.arange(8, 12))], classes=True)
+    assert valid.tolist() == [8, 9, 11]
+
+
+@pytest.mark.parametrize(
+    ("cv", "groups", "message"),
+    [
+        (1, None, "at least 2 folds"),
+        ([(np.arange(5), [])], None, "none to validate"),
+        ([([0], [1])], None, "fewer than two rows"),
+        (3, [0, 1], "groups has 2 entries, but X has 12 rows"),
+        (13, None, "too few rows"),
+        ("kfold", None, "a number of folds"),
+    ],
+)
+def test_folds_that_cannot_be(cv, groups, message):
+    with pytest.raises(ValueError, match=message):
+        rows_for(np.arange(12.0), cv=cv, groups=groups)
+
+
+@pytest.mark.parametrize("as_matrix", [np.asarray, scipy.sparse.csr_matrix])
+def test_a_fold_has_the_codes_of_its_rows(as_matrix):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 6)) * (rng.random((80, 6)) < [1, 1, 0.5, 0.1, 0.05, 0.03])
+    dataset = Dataset(as_matrix(X))
+    weight = rng.random(80)
+    train, valid = np.arange(0, 80, 2), np.arange(1, 80, 2)
+    (fold,) = folds_of(dataset, Given("training", X, list(range(80)), weight), [(train, valid)])
+    np.testing.assert_array_equal(fold.train.X.codes, dataset.codes[:, train])
+    np.testing.assert_array_equal(fold.valid.X.codes, dataset.codes[:, valid])
+    assert fold.train.y == train.tolist() and fold.growth == 2.0
+    np.testing.assert_array_equal(fold.valid.weight, weight[valid])

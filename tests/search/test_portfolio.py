@@ -1,0 +1,45 @@
+"""The table of compositions, and steps away from the best."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from polyleaf import PolyleafClassifier, PolyleafRegressor
+from polyleaf.search.portfolio import LADDERS, PORTFOLIO, variations, without
+
+USUAL = {
+    "learning_rate": 0.1,
+    "max_leaves": 31,
+    "min_child_samples": 1,
+    "reg_lambda": 1.0,
+    "colsample_bynode": 0.5,
+    "subsample": 1.0,
+}
+
+
+def test_the_portfolio_begins_with_the_defaults_and_knows_both_estimators():
+    assert PORTFOLIO[0] == {}
+    for parameters in PORTFOLIO:
+        PolyleafRegressor(**parameters), PolyleafClassifier(**parameters)
+
+
+def test_what_is_set_is_not_changed_and_twins_are_dropped():
+    table = [{}, {"learning_rate": 0.05}, {"max_leaves": 8, "learning_rate": 0.05}]
+    assert without(table, {"learning_rate"}) == [{}, {"max_leaves": 8}]
+
+
+def test_variations_take_steps_on_ladders_and_keep_the_rest():
+    parent = {"leaf": "linear", "max_leaves": 15}
+    for child in islice(variations([parent], USUAL, {"subsample"}, 0), 200):
+        assert child["leaf"] == "linear" and "subsample" not in child
+        moved = {
+            name for name in LADDERS if child.get(name, USUAL.get(name)) != parent.get(name, USUAL[name])
+        }
+        assert len(moved) <= 3
+        assert child["max_leaves"] in (8, 15, 31)
+
+
+def test_the_same_seed_gives_the_same_variations():
+    first, second = (list(islice(variations([{}], USUAL, (), 7), 20)) for _ in range(2))
+    assert first == second
+    assert first != list(islice(variations([{}], USUAL, (), 8), 20))
