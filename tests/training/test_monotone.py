@@ -1,10 +1,14 @@
 """monotone_constraints: what users say, and that no model disobeys."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor
+from polyleaf import PolyleafClassifier, PolyleafRegressor, load_model
 
 RNG = np.random.default_rng(0)
 F, K = 5, 3
@@ -70,15 +74,10 @@ def test_nothing_disobeys(more, directions):
 @pytest.mark.parametrize(
     "more", [{}, {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 4}], ids=str
 )
-@pytest.mark.parametrize("objective", ["absolute_error", "huber", "poisson", "gamma", "quantile"])
+@pytest.mark.parametrize("objective", ["absolute_error", "huber", "poisson", "gamma", "tweedie"])
 def test_no_objective_of_targets_disobeys(objective, more):
-    directions = SAME[:, :1] if objective == "quantile" else OWN
-    given = {"quantile_alpha": [0.5]} if objective == "quantile" else {}
-    target = np.exp(Y[:, 0] if objective == "quantile" else Y)
-    model = PolyleafRegressor(
-        n_estimators=20, objective=objective, monotone_constraints=directions, **given, **more
-    ).fit(X, target)
-    assert violations(model, directions) == 0
+    model = PolyleafRegressor(n_estimators=20, objective=objective, monotone_constraints=OWN, **more)
+    assert violations(model.fit(X, np.exp(Y)), OWN) == 0
 
 
 @pytest.mark.parametrize("objective", ["logistic", "squared_hinge"])
@@ -87,9 +86,104 @@ def test_no_objective_of_labels_disobeys(objective):
     assert violations(model, OWN) == 0
 
 
-def test_no_scores_of_classes_disobey():
-    model = PolyleafClassifier(n_estimators=20, monotone_constraints=OWN).fit(X, Y.argmax(axis=1))
+def test_no_scores_of_classes_disobey_but_probabilities_may():
+    with pytest.warns(UserWarning, match="Their probabilities need not obey"):
+        model = PolyleafClassifier(n_estimators=20, monotone_constraints=OWN).fit(X, Y.argmax(axis=1))
     assert violations(model, OWN) == 0
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_no_quantile_disobeys_at_any_level(columns):
+    frame = pd.DataFrame(Y[:, :columns], columns=["x", "y"][:columns])
+    given = {0: 1, 1: {1: -1}} if columns == 2 else {0: 1}
+    model = PolyleafRegressor(
+        n_estimators=20, objective="quantile", quantile_alpha=[0.1, 0.5, 0.9], monotone_constraints=given
+    ).fit(X, frame)
+    directions = np.zeros((F, columns), int)
+    directions[0], directions[1, 1:] = 1, -1
+    assert violations(model, np.repeat(directions, 3, axis=1)) == 0
+    if columns == 2:
+        named = model.set_params(monotone_constraints={0: 1, 1: {"y": -1}}).fit(X, frame)
+        assert violations(named, np.repeat(directions, 3, axis=1)) == 0
+
+
+def test_missing_values_are_free():
+    """What is missing may lie far from every value: it is set apart, and pulls no value along."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(600, 1))
+    y = np.where(rng.random(600) < 0.3, -9.0, np.tanh(x[:, 0]))
+    x[y == -9] = np.nan
+    model = PolyleafRegressor(n_estimators=60, monotone_constraints=[1]).fit(x, y)
+    assert np.abs(model.predict(x) - y).max() < 0.5
+    line = model.predict(np.linspace(-4, 4, 200)[:, None])
+    assert np.all(np.diff(line) >= 0)
+    assert model.predict([[np.nan]])[0] < -8.5
+
+
+def test_going_on_from_a_model_that_disobeys_is_warned_of():
+    free = PolyleafRegressor(n_estimators=5, warm_start=True).fit(X, Y)
+    with pytest.warns(UserWarning, match="do not obey"):
+        PolyleafRegressor(n_estimators=2, monotone_constraints=OWN).fit(X, Y, init_model=free)
+    model = PolyleafRegressor(n_estimators=5, monotone_constraints=OWN).fit(X, Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        further = PolyleafRegressor(n_estimators=5, monotone_constraints=OWN).fit(X, Y, init_model=model)
+    assert violations(further, OWN) == 0
+    whole = PolyleafRegressor(n_estimators=10, monotone_constraints=OWN).fit(X, Y)
+    np.testing.assert_array_equal(further.predict_raw(X), whole.predict_raw(X))
+
+
+@pytest.mark.parametrize("leaf_dtype", ["float32", "float16", "int8"])
+def test_no_file_disobeys(leaf_dtype, tmp_path):
+    model = PolyleafRegressor(n_estimators=20, monotone_constraints=OWN).fit(X, Y)
+    model.save_model(tmp_path / "m", leaf_dtype=leaf_dtype)
+    read = load_model(tmp_path / "m")
+    assert violations(read, OWN) == 0
+    given = read.get_params()["monotone_constraints"]
+    np.testing.assert_array_equal(given, OWN)
+
+
+def test_settings_of_a_file_train_the_same_model(tmp_path):
+    model = PolyleafRegressor(n_estimators=3, monotone_constraints={0: 1, 1: {2: -1}}).fit(X, Y)
+    model.save_model(tmp_path / "m")
+    again = load_model(tmp_path / "m").fit(X, Y)
+    np.testing.assert_array_equal(again.predict_raw(X), model.predict_raw(X))
+
+
+def test_threads_do_not_matter():
+    one, three = (
+        PolyleafRegressor(n_estimators=5, monotone_constraints=OWN, n_jobs=jobs).fit(X, Y).predict_raw(X)
+        for jobs in (1, 3)
+    )
+    np.testing.assert_array_equal(one, three)
+
+
+def model_of(seed):
+    """A model of random targets and settings, and its directions (F, K)."""
+    rng = np.random.default_rng(seed)
+    directions = rng.integers(-1, 2, (F, K))
+    more = MORE[rng.integers(len(MORE))] | {"learning_rate": float(rng.choice([0.1, 1.0]))}
+    given = {"n_estimators": 10, "monotone_constraints": directions, "random_state": int(rng.integers(99))}
+    objectives = ["squared_error", "absolute_error", "huber", "poisson", "gamma", "tweedie", "logistic"]
+    objective = objectives[rng.integers(len(objectives))]
+    if objective == "logistic":
+        return PolyleafClassifier(**given | more).fit(X, LABELS), directions
+    target = Y if objective in objectives[:3] else np.exp(Y)
+    return PolyleafRegressor(objective=objective, **given | more).fit(X, target), directions
+
+
+@settings(max_examples=8, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_nothing_disobeys_at_random(seed):
+    model, directions = model_of(seed)
+    assert violations(model, directions, n_pairs=1000, seed=seed) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(60))
+def test_no_pair_of_a_million_disobeys(seed):
+    model, directions = model_of(seed)
+    assert violations(model, directions, n_pairs=340_000, seed=seed) == 0
 
 
 def test_forms_mean_the_same():

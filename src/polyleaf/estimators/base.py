@@ -219,7 +219,8 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         if self._is_calibrated(objective):
             data = ready.dataset, target.values, target.weight, objective
             n_rounds = self._rounds(None)[1]
-            trained.model.shift(level_shifts(*data, settings, rates, n_rounds, base_score))
+            names = trained.model.output_names
+            trained.model.shift(level_shifts(*data, settings, rates, n_rounds, base_score, names))
         return self
 
     def _with_offsets(

@@ -14,7 +14,7 @@ __all__ = ["feature_number"]
 
 
 def feature_number(feature: Any, names: Sequence[str] | None, n_features: int, parameter: str) -> int:
-    """The number of a feature of X.
+    """The number of a feature of X; digits that are no name are a number, as keys of JSON have them.
 
     Raises
     ------
@@ -23,6 +23,8 @@ def feature_number(feature: Any, names: Sequence[str] | None, n_features: int, p
     ValueError
         Where there is no such feature.
     """
+    if isinstance(feature, str) and feature.isdecimal() and feature not in (names or ()):
+        feature = int(feature)
     if isinstance(feature, str):
         if names is None:
             raise ValueError(f"{parameter} names the feature {feature!r}, but X has no names; use numbers.")

@@ -7,6 +7,7 @@ trained, what moves it, or where a level lies among residuals.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -52,6 +53,7 @@ def level_shifts(
     rates: Rates,
     n_rounds: int,
     base_score: np.ndarray | None = None,
+    score_names: Sequence[str] | None = None,
 ) -> np.ndarray:
     """What to add to each quantile, so that rows not trained on are below it as often as its level says.
 
@@ -66,6 +68,8 @@ def level_shifts(
         Of that training.
     n_rounds : int
         That the model predicts with.
+    score_names : sequence of str, optional
+        Where settings name outputs.
 
     Returns
     -------
@@ -81,9 +85,8 @@ def level_shifts(
         out = fold == j
         kept = np.where(out if weight is None or weight.ndim == 1 else out[:, None], 0.0, _ones(weight))
         if (kept.reshape(len(kept), -1) > 0).any(axis=0).all():  # some row teaches each target
-            scores = _scores_without(
-                dataset, target, kept.astype(np.float32), objective, settings, rates, n_rounds, base_score
-            )
+            data = dataset, target, kept.astype(np.float32), objective, settings
+            scores = _scores_without(*data, rates, n_rounds, base_score, score_names)
             residuals[out] = truth[out] - scores[out]
     counts = _of_levels(weight, truth.shape, n_levels)
     return np.array([_shift(residuals[:, k], level, counts[:, k]) for k, level in enumerate(levels)])
@@ -105,12 +108,19 @@ def _scores_without(
     rates: Rates,
     n_rounds: int,
     base_score: np.ndarray | None,
+    score_names: Sequence[str] | None,
 ) -> np.ndarray:
     """Scores of all rows by a model of those that have weight, float64."""
     problem = problem_of(objective, target, weight, settings)
     base = problem.base_score(settings.workers) if base_score is None else base_score
     rate = settings.run.learning_rate
-    model = Model(mapper=dataset.mapper, objective=objective, base_score=base, learning_rate=rate)
+    model = Model(
+        mapper=dataset.mapper,
+        objective=objective,
+        base_score=base,
+        learning_rate=rate,
+        output_names=score_names,
+    )
     problem.set_base(base)
     run = Run(settings, parts_of(settings, problem, dataset, weight, model, (), ()))
     for round in range(n_rounds):

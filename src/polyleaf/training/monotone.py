@@ -128,6 +128,8 @@ def _direction(direction: Any, feature: Any) -> int:
 
 
 def _output_number(output: Any, n_outputs: int, names: Sequence[str] | None) -> int:
+    if isinstance(output, str) and output.isdecimal() and output not in (names or ()):
+        output = int(output)  # as keys of JSON have it
     if isinstance(output, str):
         if names is None:
             raise ValueError(
