@@ -144,7 +144,8 @@ def test_no_file_disobeys(leaf_dtype, tmp_path):
 
 
 def test_settings_of_a_file_train_the_same_model(tmp_path):
-    model = PolyleafRegressor(n_estimators=3, monotone_constraints={0: 1, 1: {2: -1}}).fit(X, Y)
+    given = {"n_estimators": 3, "random_state": 0, "monotone_constraints": {"0": 1, "1": {"2": -1}}}
+    model = PolyleafRegressor(**given).fit(X, Y)
     model.save_model(tmp_path / "m")
     again = load_model(tmp_path / "m").fit(X, Y)
     np.testing.assert_array_equal(again.predict_raw(X), model.predict_raw(X))

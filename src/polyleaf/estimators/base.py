@@ -974,6 +974,9 @@ def _plain(value: Any) -> Any:
         value = value.tolist()
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        of_keys = {key: _plain(entry) for key, entry in value.items()}
+        return _NOT_PLAIN if any(entry is _NOT_PLAIN for entry in of_keys.values()) else of_keys
     if isinstance(value, list | tuple):
         entries = [_plain(entry) for entry in value]
         return _NOT_PLAIN if any(entry is _NOT_PLAIN for entry in entries) else entries
