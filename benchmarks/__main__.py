@@ -14,7 +14,10 @@ from . import (
     cases,
     categories,
     compare,
+    conformal,
+    deciding,
     defaults,
+    distributions,
     explaining,
     frames,
     intervals,
@@ -22,9 +25,11 @@ from . import (
     monotone,
     papers,
     peers,
+    portfolio,
     report,
     results,
     scales,
+    search,
 )
 from .frame import runner, tables
 from .frame.context import Context
@@ -39,6 +44,11 @@ STUDIES = {
     "scales": scales.PAPER,
     "intervals": intervals.PAPER,
     "monotone": monotone.PAPER,
+    "distributions": distributions.PAPER,
+    "portfolio": portfolio.PAPER,
+    "conformal": conformal.PAPER,
+    "deciding": deciding.PAPER,
+    "search": search.PAPER,
 }
 
 

@@ -3,6 +3,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -228,6 +229,24 @@ CellColumns cell_columns(const std::optional<CellArrays>& sparse) {
   return {static_cast<int64_t>(n), features.data(), common.data(), begin.data(), rows.data(), codes.data()};
 }
 
+int features_of(const Array1<const uint16_t>& n_bins, const Array1<const bool>& is_categorical) {
+  require(n_bins.size() >= 1, "There must be at least one feature.");
+  require(n_bins.size() == is_categorical.size(),
+          "n_bins and is_categorical must have one entry per feature.");
+  return static_cast<int>(n_bins.size());
+}
+
+// Of codes of some rows of bins that are packed in turn.
+template <class T>
+int64_t rows_of(const Bins& bins, const Array2<T>& codes, int64_t first) {
+  require(bins.stay(), "Only bins at words of the caller's are packed in turn.");
+  const auto n = static_cast<int64_t>(codes.shape(1));
+  require(static_cast<int64_t>(codes.shape(0)) == bins.n_features(), "codes must have one row per feature.");
+  require(first >= 0 && first <= bins.n_rows() && n <= bins.n_rows() - first,
+          "codes must be of rows of the bins.");
+  return n;
+}
+
 }  // namespace
 
 void bind_grower(nb::module_& m) {
@@ -251,6 +270,44 @@ void bind_grower(nb::module_& m) {
           nb::arg("sparse").none(),
           "`sparse`: (features int32 (m,), common uint8 (m,), begin int64 (m + 1,), rows int32 (nnz,), codes "
           "uint8 (nnz,)), the codes of features that have no row in `codes` as compressed columns.")
+      .def_static(
+          "at",
+          [](Array1<uint64_t> words, int64_t n_rows, Array1<const uint16_t> n_bins,
+             Array1<const bool> is_categorical) {
+            const int n_features = features_of(n_bins, is_categorical);
+            require(static_cast<int64_t>(words.size()) == Bins::n_words(n_rows, n_features, n_bins.data()),
+                    "words must have n_words(...) entries.");
+            return new Bins(words.data(), n_rows, n_features, n_bins.data(),
+                            reinterpret_cast<const uint8_t*>(is_categorical.data()));
+          },
+          nb::arg("words").noconvert(), nb::arg("n_rows"), nb::arg("n_bins"), nb::arg("is_categorical"),
+          nb::rv_policy::take_ownership, nb::keep_alive<0, 1>(),
+          "Bins whose words `pack` writes to memory of the caller's, where they stay: training copies none.")
+      .def_static(
+          "n_words",
+          [](int64_t n_rows, Array1<const uint16_t> n_bins) {
+            require(n_rows >= 1, "There must be at least one row.");
+            return Bins::n_words(n_rows, static_cast<int>(n_bins.size()), n_bins.data());
+          },
+          nb::arg("n_rows"), nb::arg("n_bins"), "How many words `at` needs.")
+      .def(
+          "pack",
+          [](Bins& self, Array2<const uint8_t> codes, int64_t first, const Workers& workers) {
+            const int64_t n = rows_of(self, codes, first);
+            nb::gil_scoped_release release;
+            self.pack(codes.data(), first, n, workers);
+          },
+          nb::arg("codes"), nb::arg("first"), nb::arg("n_threads"),
+          "Write the codes (F, m) of rows first .. first + m - 1.")
+      .def(
+          "unpack",
+          [](const Bins& self, Array2<uint8_t> codes, int64_t first, const Workers& workers) {
+            const int64_t n = rows_of(self, codes, first);
+            nb::gil_scoped_release release;
+            self.unpack(codes.data(), first, n, workers);
+          },
+          nb::arg("codes").noconvert(), nb::arg("first"), nb::arg("n_threads"),
+          "The codes again, into `codes`.")
       .def_prop_ro("n_rows", &Bins::n_rows)
       .def_prop_ro("n_features", &Bins::n_features)
       .def_prop_ro("nbytes", &Bins::n_bytes);

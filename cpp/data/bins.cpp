@@ -11,7 +11,8 @@
 namespace polyleaf {
 namespace {
 
-constexpr int64_t kBlock = 4096;  // rows a task packs at once: its codes and words stay in the first cache
+constexpr int64_t kSpareWords = 8;  // that may be read past the last of a tile
+constexpr int64_t kBlock = 4096;    // rows a task packs at once: its codes and words stay in the first cache
 
 int log2_stride_for(int n_bins) {
   for (int bits : {2, 4, 6})
@@ -60,21 +61,55 @@ Bins::Bins(const uint8_t* codes, int64_t n_rows, int n_features, const uint16_t*
     : n_rows_(n_rows),
       n_bins_(n_bins, n_bins + n_features),
       is_categorical_(is_categorical, is_categorical + n_features) {
-  if (n_rows < 1 || n_rows >= INT32_MAX)
+  check();
+  cells_ = Cells(sparse, n_bins, n_features, n_rows, workers);  // checks what lay_out reads
+  lay_out(sparse);
+  owned_.resize(tiles_.size());
+  for (auto& w : owned_) {
+    w.reserve(n_rows);
+    words_.push_back(w.data());
+  }
+  pack(codes, 0, n_rows, workers);
+}
+
+Bins::Bins(uint64_t* words, int64_t n_rows, int n_features, const uint16_t* n_bins,
+           const uint8_t* is_categorical)
+    : n_rows_(n_rows),
+      n_bins_(n_bins, n_bins + n_features),
+      is_categorical_(is_categorical, is_categorical + n_features),
+      stay_(true) {
+  check();
+  lay_out({});
+  for (size_t t = 0; t < tiles_.size(); ++t)
+    words_.push_back(words + static_cast<int64_t>(t) * (n_rows + kSpareWords));
+}
+
+int64_t Bins::n_words(int64_t n_rows, int n_features, const uint16_t* n_bins) {
+  const std::vector<uint16_t> each(n_bins, n_bins + n_features);
+  return static_cast<int64_t>(make_tiles(each, all_of(n_features)).size()) * (n_rows + kSpareWords);
+}
+
+void Bins::check() const {
+  if (n_rows_ < 1 || n_rows_ >= INT32_MAX)
     throw std::invalid_argument("Bins need between 1 and 2^31 - 2 rows.");
-  for (int f = 0; f < n_features; ++f)
-    if (n_bins_[f] > 255) throw std::invalid_argument("A feature has more than 255 value bins.");
-  cells_ = Cells(sparse, n_bins, n_features, n_rows, workers);
+  for (uint16_t n : n_bins_)
+    if (n > 255) throw std::invalid_argument("A feature has more than 255 value bins.");
+}
+
+// Which tile and slot every feature has.
+void Bins::lay_out(const CellColumns& sparse) {
+  const int n_features = static_cast<int>(n_bins_.size());
   slot_of_.assign(n_features, -1);
   for (int64_t number = 0; number < sparse.n; ++number) {
     const int32_t f = sparse.features[number];
     if (is_categorical_[f]) throw std::invalid_argument("A categorical feature cannot be held sparse.");
     slot_of_[f] = static_cast<int32_t>(number);
   }
-  std::vector<int32_t> dense, row_of(n_features, -1);
+  row_of_.assign(n_features, -1);
+  std::vector<int32_t> dense;
   for (int f = 0; f < n_features; ++f) {
     if (slot_of_[f] >= 0) continue;
-    row_of[f] = static_cast<int32_t>(dense.size());
+    row_of_[f] = static_cast<int32_t>(dense.size());
     dense.push_back(f);
   }
   tiles_ = make_tiles(n_bins_, dense);
@@ -82,17 +117,18 @@ Bins::Bins(const uint8_t* codes, int64_t n_rows, int n_features, const uint16_t*
   group_of_ = sparse.n == 0 ? tile_of_ : tile_of_each(make_tiles(n_bins_, all_of(n_features)), n_features);
   for (const Tile& tile : tiles_)
     for (int s = 0; s < tile.n_features; ++s) slot_of_[tile.features[s]] = s;
-  words_.resize(tiles_.size());
-  for (auto& w : words_) w.reserve(n_rows);
-  const int64_t n_blocks = Block::count(n_rows, kBlock);
+}
+
+void Bins::pack(const uint8_t* codes, int64_t first, int64_t n, const Workers& workers) {
+  const int64_t n_blocks = Block::count(n, kBlock);
   std::atomic<bool> bad{false};
   parallel_for(workers, n_blocks * n_tiles(), [&](int64_t task, int) {
     const Tile& tile = tiles_[task / n_blocks];
-    uint64_t* words = words_[task / n_blocks].data();
-    const Block rows(n_rows, kBlock, task % n_blocks);
+    uint64_t* words = words_[task / n_blocks] + first;
+    const Block rows(n, kBlock, task % n_blocks);
     std::fill(words + rows.begin, words + rows.end, uint64_t{0});
     for (int s = 0; s < tile.n_features; ++s) {
-      const uint8_t* column = codes + static_cast<int64_t>(row_of[tile.features[s]]) * n_rows;
+      const uint8_t* column = codes + static_cast<int64_t>(row_of_[tile.features[s]]) * n;
       const uint8_t missing = static_cast<uint8_t>(tile.missing());
       const uint8_t limit = static_cast<uint8_t>(n_bins_[tile.features[s]]);
       uint8_t wrong = 0;
@@ -107,8 +143,24 @@ Bins::Bins(const uint8_t* codes, int64_t n_rows, int n_features, const uint16_t*
   if (bad) throw std::invalid_argument("A feature code is not below its feature's number of bins.");
 }
 
+void Bins::unpack(uint8_t* codes, int64_t first, int64_t n, const Workers& workers) const {
+  const int64_t n_blocks = Block::count(n, kBlock);
+  parallel_for(workers, n_blocks * n_tiles(), [&](int64_t task, int) {
+    const Tile& tile = tiles_[task / n_blocks];
+    const uint64_t* words = words_[task / n_blocks] + first;
+    const Block rows(n, kBlock, task % n_blocks);
+    for (int s = 0; s < tile.n_features; ++s) {
+      uint8_t* column = codes + static_cast<int64_t>(row_of_[tile.features[s]]) * n;
+      for (int64_t i = rows.begin; i < rows.end; ++i) {
+        const int code = static_cast<int>(words[i] >> (8 * s)) & 255;
+        column[i] = static_cast<uint8_t>(code == tile.missing() ? 255 : code);
+      }
+    }
+  });
+}
+
 size_t Bins::n_bytes() const {
-  return words_.size() * static_cast<size_t>(n_rows_) * sizeof(uint64_t) + cells_.n_bytes();
+  return owned_.size() * static_cast<size_t>(n_rows_) * sizeof(uint64_t) + cells_.n_bytes();
 }
 
 }  // namespace polyleaf

@@ -7,6 +7,9 @@
 //
 // Features that are handed over as sparse columns have no tile: see cells.h.
 //
+// Words may lie in memory of the caller's, a mapped file say. Then they stay where they are: who reads them
+// for some rows fetches these, and copies none to keep.
+//
 // Owns: packed codes. Must not know: derivatives, trees.
 #pragma once
 #include <array>
@@ -36,6 +39,19 @@ class Bins {
   // value bins of each feature, 1..255 (0: all missing).
   Bins(const uint8_t* codes, int64_t n_rows, int n_features, const uint16_t* n_bins,
        const uint8_t* is_categorical, const Workers& workers, const CellColumns& sparse = {});
+  // Of no codes yet, no feature sparse: `pack` writes them to `words`, which outlive this; n_words(...) of
+  // them.
+  Bins(uint64_t* words, int64_t n_rows, int n_features, const uint16_t* n_bins,
+       const uint8_t* is_categorical);
+  static int64_t n_words(int64_t n_rows, int n_features, const uint16_t* n_bins);
+
+  // Codes of rows first .. first + n - 1, a row for each feature that is not sparse, `n` in each. In any
+  // order, each row once.
+  void pack(const uint8_t* codes, int64_t first, int64_t n, const Workers& workers);
+  // What was packed; no feature may be sparse.
+  void unpack(uint8_t* codes, int64_t first, int64_t n, const Workers& workers) const;
+  // Whether words are not to be copied.
+  bool stay() const { return stay_; }
 
   Bins(const Bins&) = delete;
   Bins& operator=(const Bins&) = delete;
@@ -56,7 +72,7 @@ class Bins {
   int cell_number(int feature) const { return slot_of_[feature]; }
   int n_bins(int feature) const { return n_bins_[feature]; }
   bool is_categorical(int feature) const { return is_categorical_[feature] != 0; }
-  const uint64_t* words(int t) const { return words_[t].data(); }
+  const uint64_t* words(int t) const { return words_[t]; }
   size_t n_bytes() const;
 
   // Code of one cell, 255 for missing.
@@ -73,7 +89,13 @@ class Bins {
   std::vector<uint8_t> is_categorical_;
   std::vector<Tile> tiles_;
   std::vector<int32_t> tile_of_, slot_of_, group_of_;
-  std::vector<Buffer<uint64_t>> words_;
+  void check() const;
+  void lay_out(const CellColumns& sparse);
+
+  std::vector<uint64_t*> words_;         // of each tile, n_rows_ of them
+  std::vector<Buffer<uint64_t>> owned_;  // where they do not stay
+  bool stay_ = false;
+  std::vector<int32_t> row_of_;  // of codes: that of each feature that is not sparse
   Cells cells_;
 };
 

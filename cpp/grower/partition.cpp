@@ -77,6 +77,7 @@ void Partition::take(const RowSample& sample) {
 
 // Words of the ids of copy 0.
 void Partition::gather_root() {
+  if (!copies_words()) return;
   const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
   const int64_t n = sample_.n_used(), n_blocks = Block::count(n, kMoveBlock);
   for (int t : tiles_) words_[0][t].reserve(n);
@@ -86,6 +87,15 @@ void Partition::gather_root() {
     move.gather_words(bins_.words(t), ids_[0].data() + rows.begin, rows.end - rows.begin,
                       words_[0][t].data() + rows.begin);
   });
+}
+
+const uint64_t* Partition::words(const RowRange& rows, int tile, int64_t first, int64_t n,
+                                 uint64_t* room) const {
+  if (copies_words()) return copy(rows.copy, tile) + rows.begin + first;
+  const uint32_t* from = ids(rows);
+  if (from == nullptr) return bins_.words(tile) + rows.begin + first;
+  POLYLEAF_SELECT(partition_kernels).gather_words(bins_.words(tile), from + first, n, room);
+  return room;
 }
 
 bool Partition::has(const RowSample& sample) const {
@@ -171,10 +181,14 @@ void Partition::codes(const RowRange& rows, int feature, uint8_t* out) const {
   }
   const int t = bins_.tile_of(feature), shift = 8 * bins_.slot_of(feature);
   const int missing = bins_.tile(t).missing();
-  const uint64_t* from = words(rows, t);
-  for (int64_t i = 0; i < rows.size(); ++i) {
-    const int code = static_cast<int>(from[i] >> shift) & 255;
-    out[i] = static_cast<uint8_t>(code == missing ? kMissingCode : code);
+  uint64_t room[kFetched + 8];
+  for (int64_t first = 0; first < rows.size(); first += kFetched) {
+    const int64_t n = std::min(kFetched, rows.size() - first);
+    const uint64_t* from = words(rows, t, first, n, room);
+    for (int64_t i = 0; i < n; ++i) {
+      const int code = static_cast<int>(from[i] >> shift) & 255;
+      out[first + i] = static_cast<uint8_t>(code == missing ? kMissingCode : code);
+    }
   }
 }
 
@@ -199,8 +213,16 @@ int64_t Partition::decide(const Division& division, int64_t first, int64_t last,
   if (bins_.in_cells(division.feature)) return decide_cells(division, first, last, bits);
   CategorySet set;
   const Route route = route_of(division, set);
-  const uint64_t* from = words(division.rows, bins_.tile_of(division.feature));
-  return POLYLEAF_SELECT(partition_kernels).decide(from + first, last - first, route, bits);
+  const int t = bins_.tile_of(division.feature);
+  uint64_t room[kFetched + 8];
+  int64_t n_left = 0;
+  const int64_t at_once = std::max<int64_t>(1, words_at_once(last - first));
+  for (int64_t begin = first; begin < last; begin += at_once) {
+    const int64_t n = std::min(at_once, last - begin);
+    const uint64_t* from = words(division.rows, t, begin, n, room);
+    n_left += POLYLEAF_SELECT(partition_kernels).decide(from, n, route, bits + (begin - first) / 8);
+  }
+  return n_left;
 }
 
 // All rows go where the common code does, but for those that an entry names.
@@ -290,6 +312,7 @@ void Partition::divide(std::vector<Division>& divisions) {
   place_rows(pieces, divisions);
   for (int copy : {1, 2}) {
     ids_[copy].reserve(sample_.n_used());
+    if (!copies_words()) continue;
     for (int t : tiles_) words_[copy][t].reserve(sample_.n_used());
   }
   parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
@@ -304,7 +327,7 @@ void Partition::divide(std::vector<Division>& divisions) {
     else
       move.move_ids(ids_[d.rows.copy].data() + piece.begin, bits, n, ids_[to].data() + piece.left_to,
                     piece.n_left, ids_[to].data() + piece.right_to);
-    if (!d.with_words) return;
+    if (!d.with_words || !copies_words()) return;
     for (int t : tiles_)
       move.move_words(copy(d.rows.copy, t) + piece.begin, bits, n, words_[to][t].data() + piece.left_to,
                       piece.n_left, words_[to][t].data() + piece.right_to);

@@ -1,10 +1,11 @@
 // Rows by node: the words of a node's rows, tile by tile, their ids, and their cells of sparse features lie
 // next to each other. A split moves them to the children and keeps their order (stable), so nothing depends
-// on how rows are cut into blocks.
+// on how rows are cut into blocks. Of words that are to stay where they are (bins.h) only ids move.
 //
 // Owns: the copies of words, ids and sparse cells, reused over trees. Must not know: derivatives, trees, how
 // splits are found.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct Route {
   int threshold = 0;
   const uint64_t* set = nullptr;  // categorical: 256 bits over the tile's codes
 };
+
+constexpr int64_t kFetched = 4096;  // words that are fetched at a time: they stay in the first cache
 
 struct PartitionKernels {
   // bits[i / 8] bit i % 8: row i goes left. Returns how many do. Writes (n + 7) / 8 bytes.
@@ -93,8 +96,11 @@ class Partition {
   // of bits[i / 8] is that of row first + i. Returns how many do.
   int64_t decide(const Division& division, int64_t first, int64_t last, uint8_t* bits) const;
 
-  // Of the first row of a range; word i is that of the i-th row.
-  const uint64_t* words(const RowRange& rows, int tile) const { return copy(rows.copy, tile) + rows.begin; }
+  // Words of rows first .. first + n - 1 of a range, in their order: where they lie, or fetched into `room`
+  // (n words and a cache line).
+  const uint64_t* words(const RowRange& rows, int tile, int64_t first, int64_t n, uint64_t* room) const;
+  // How many of them are best asked for at once, where there are n: all that lie there, few that are fetched.
+  int64_t words_at_once(int64_t n) const { return bins_.stay() ? std::min(n, kFetched) : n; }
   // Row ids of a range; nullptr where row i of the range is row begin + i.
   const uint32_t* ids(const RowRange& rows) const {
     return rows.copy == 0 && !is_sample_ ? nullptr : ids_[rows.copy].data() + rows.begin;
@@ -116,6 +122,7 @@ class Partition {
   }
   void take(const RowSample& sample);
   void gather_root();
+  bool copies_words() const { return !bins_.stay(); }
   Route route_of(const Division& division, CategorySet& set) const;
   CellRange cell_range(const RowRange& rows) const;
   void group_entries(std::vector<RowRange>& groups);

@@ -198,8 +198,11 @@ const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(const std::vect
   set_bounds(jobs);
   make_room(jobs);
   const int n_parts = scope_->n_parts();
-  parallel_for(workers_, static_cast<int64_t>(jobs.size()) * n_parts, [&](int64_t task, int thread) {
-    run_part(jobs[task / n_parts], static_cast<int>(task % n_parts), thread);
+  const int64_t n_jobs = static_cast<int64_t>(jobs.size());
+  parallel_for(workers_, n_jobs * n_parts, [&](int64_t task, int thread) {
+    // Words that stay may have to be read from a disk: all that is wanted of one tile before the next one.
+    const int64_t job = bins_.stay() ? task % n_jobs : task / n_parts;
+    run_part(jobs[job], static_cast<int>(bins_.stay() ? task / n_jobs : task % n_parts), thread);
   });
   return proposals_;
 }
@@ -334,8 +337,7 @@ void HistogramSearch::build_chunks(std::vector<Job>& jobs) {
   }
   if (pieces.empty()) return;
   if (chunk_.size() < pieces.size()) chunk_.resize(pieces.size());
-  const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
-  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int thread) {
     const Piece& piece = pieces[task];
     const Job& job = jobs[piece.job];
     const Node& node = nodes_[job.build];
@@ -350,8 +352,7 @@ void HistogramSearch::build_chunks(std::vector<Job>& jobs) {
     const int64_t end = node.size() * (piece.chunk + 1) / job.chunks;
     uint32_t* counts =
         layout.count_lane < 0 ? reinterpret_cast<uint32_t*>(buffer.data() + n_bins * layout.lanes) : nullptr;
-    kernels.build(scope_->partition().words(node.at.rows, t) + begin, job.channels + begin * layout.lanes,
-                  end - begin, tile.n_features, tile.log2_stride, layout.lanes, buffer.data(), counts);
+    build_rows(job, t, begin, end, {buffer.data(), counts}, thread);
   });
 }
 
@@ -375,7 +376,7 @@ void HistogramSearch::run_tile(const Job& job, int tile_index, int thread, TileS
   const Tile& tile = bins_.tile(t);
   const Node& node = nodes_[job.build];
   Scratch& scratch = scratch_[thread];
-  const uint64_t* rows = scope_->partition().words(node.at.rows, t);
+  const uint64_t* rows = job.by_rows || job.few ? words_of_all(node, t, thread) : nullptr;
   Slots slots = slots_of(node, tile);
   if (job.by_rows || job.few) leave_out_constant(rows, node.size(), slots);
   const bool for_others = job.keep || job.subtract >= 0;
@@ -390,7 +391,7 @@ void HistogramSearch::run_tile(const Job& job, int tile_index, int thread, TileS
   else if (!scratch.clean)
     scratch.clear();
   if (!job.keep) scratch.clean = job.few;
-  build_tile(job, tile_index, bins);
+  build_tile(job, tile_index, bins, thread);
   if (of_sibling != nullptr) {
     const TileBins parent = pool_.tile(job.parent, t);
     parent.subtract(bins, tile, layout_.lanes);
@@ -404,15 +405,38 @@ void HistogramSearch::run_tile(const Job& job, int tile_index, int thread, TileS
   if (job.few) bins.clear_touched(tile, rows, node.size(), lanes);
 }
 
-void HistogramSearch::build_tile(const Job& job, int tile_index, const TileBins& bins) {
+// The words of a small node's rows, all at once.
+const uint64_t* HistogramSearch::words_of_all(const Node& node, int t, int thread) {
+  Buffer<uint64_t>& room = scratch_[thread].words;
+  if (bins_.stay()) room.reserve(static_cast<size_t>(node.size()) + 8);
+  return scope_->partition().words(node.at.rows, t, 0, node.size(), room.data());
+}
+
+// Adds rows begin .. end - 1 of the node that a job builds to one tile's bins.
+void HistogramSearch::build_rows(const Job& job, int t, int64_t begin, int64_t end, const TileBins& bins,
+                                 int thread) {
+  const Partition& partition = scope_->partition();
+  const Tile& tile = bins_.tile(t);
+  const Node& node = nodes_[job.build];
+  const int lanes = node.view.layout->lanes;
+  Buffer<uint64_t>& room = scratch_[thread].fetched;
+  if (bins_.stay()) room.reserve(kFetched + 8);
+  const int64_t at_once = std::max<int64_t>(1, partition.words_at_once(end - begin));
+  for (int64_t i = begin; i < end; i += at_once) {
+    const int64_t n = std::min(at_once, end - i);
+    POLYLEAF_SELECT(histogram_kernels)
+        .build(partition.words(node.at.rows, t, i, n, room.data()), job.channels + i * lanes, n,
+               tile.n_features, tile.log2_stride, lanes, bins.sums, bins.counts);
+  }
+}
+
+void HistogramSearch::build_tile(const Job& job, int tile_index, const TileBins& bins, int thread) {
   const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
   const int t = scope_->tiles()[tile_index];
   const Tile& tile = bins_.tile(t);
   const Node& node = nodes_[job.build];
   const int lanes = node.view.layout->lanes;
-  if (job.chunks == 1)
-    return kernels.build(scope_->partition().words(node.at.rows, t), job.channels, node.size(),
-                         tile.n_features, tile.log2_stride, lanes, bins.sums, bins.counts);
+  if (job.chunks == 1) return build_rows(job, t, 0, node.size(), bins, thread);
   const int64_t n_bins = int64_t{tile.n_features} * tile.stride();
   for (int c = 0; c < job.chunks; ++c) {
     const Buffer<int32_t>& part = chunk_[job.first_chunk + static_cast<size_t>(tile_index) * job.chunks + c];
@@ -434,7 +458,7 @@ void HistogramSearch::scan_by_rows(const Job& job, int t, const Slots& slots, in
   const Tile& tile = bins_.tile(t);
   const Node& node = nodes_[job.build];
   Scratch& scratch = scratch_[thread];
-  const uint64_t* rows = scope_->partition().words(node.at.rows, t);
+  const uint64_t* rows = words_of_all(node, t, thread);
   uint32_t* counts = scratch.start.data() + kTileFeatures * 256;
   RowsByBin by_bin[kTileFeatures];
   for (int s = 0; s < tile.n_features; ++s) {

@@ -107,7 +107,9 @@ class HistogramSearch final : public Search {
   void build_chunks(std::vector<Job>& jobs);
   void run_part(const Job& job, int part, int thread);
   void run_tile(const Job& job, int tile_index, int thread, TileSplit* of_built, TileSplit* of_sibling);
-  void build_tile(const Job& job, int tile_index, const TileBins& bins);
+  const uint64_t* words_of_all(const Node& node, int t, int thread);
+  void build_rows(const Job& job, int t, int64_t begin, int64_t end, const TileBins& bins, int thread);
+  void build_tile(const Job& job, int tile_index, const TileBins& bins, int thread);
   void scan_by_rows(const Job& job, int tile, const Slots& slots, int thread, TileSplit* out);
   void scan(int32_t node, int tile, const TileHistogram& histogram, const Slots& slots, int thread,
             TileSplit* out);
@@ -156,6 +158,7 @@ class HistogramSearch final : public Search {
     Buffer<int32_t> lanes;
     Buffer<uint16_t> order;  // of the rows of a small node, for each slot of a tile
     Buffer<uint32_t> start;
+    Buffer<uint64_t> words, fetched;  // of rows whose words lie elsewhere: of a small node, of a few rows
     mutable Buffer<float> workspace;  // of scores
     Buffer<double> moments;
     CellHistogram cells;

@@ -154,7 +154,8 @@ void LinearChannels::read_narrow(const Columns& c, int64_t begin, int64_t n, flo
   const RowRange& rows = c.request->rows;
   const uint32_t* ids = partition.ids(rows);
   const int32_t f = c.node->feature;
-  const uint64_t* words = c.p > 0 ? partition.words(rows, bins.tile_of(f)) + begin : nullptr;
+  uint64_t room[kRowBlock + 8];
+  const uint64_t* words = c.p > 0 ? partition.words(rows, bins.tile_of(f), begin, n, room) : nullptr;
   float least[4] = {kInfinity, kInfinity, kInfinity, kInfinity}, most[4];
   for (int j = 0; j < 4; ++j) most[j] = -kInfinity;
   POLYLEAF_SELECT(linear_channel_kernels)
@@ -174,9 +175,10 @@ void LinearChannels::read_many(const Columns& c, int64_t begin, int64_t n, float
   const uint32_t* ids = partition.ids(rows);
   const Node& node = *c.node;
   FittedStep step{};
+  uint64_t room[kRowBlock + 8];
   if (node.feature >= 0) {
     const int tile = bins.tile_of(node.feature);
-    step = {partition.words(rows, tile) + begin,
+    step = {partition.words(rows, tile, begin, n, room),
             8 * bins.slot_of(node.feature),
             bins.tile(tile).missing(),
             node.line,
@@ -196,6 +198,7 @@ void LinearChannels::read_columns(const Columns& c, int64_t begin, int64_t n, fl
   const RowRange& rows = c.request->rows;
   const uint32_t* ids = partition.ids(rows);
   float* out = columns_.data() + c.at + begin;
+  uint64_t room[kRowBlock + 8];
   kernels.gather(rows_.data(), stride_, ids != nullptr ? ids + begin : nullptr, rows.begin + begin, n,
                  n_derivatives(), rows.size(), out, largest);
   for (int j = 0; j < c.p; ++j) {
@@ -205,7 +208,7 @@ void LinearChannels::read_columns(const Columns& c, int64_t begin, int64_t n, fl
     float line[256];
     std::copy_n(table_.means(f), 256, line);
     line[bins.tile(tile).missing()] = std::numeric_limits<float>::quiet_NaN();
-    kernels.look_up(partition.words(rows, tile) + begin, 8 * bins.slot_of(f), n, line, z);
+    kernels.look_up(partition.words(rows, tile, begin, n, room), 8 * bins.slot_of(f), n, line, z);
     kernels.range(z, n, range + 2 * j);
   }
 }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from polyleaf import (
         callbacks,
+        distributions,
         explain,
         export,
         files,
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from polyleaf.inputs.binning import BinMapper
     from polyleaf.inputs.dataset import Dataset
     from polyleaf.model import Model
-    from polyleaf.search import PolyleafClassifierCV, PolyleafRegressorCV
+    from polyleaf.search.classifier import PolyleafClassifierCV
+    from polyleaf.search.regressor import PolyleafRegressorCV
 
     __version__: str
 
@@ -35,13 +37,14 @@ _HOME = {
     "Dataset": "inputs.dataset",
     "Model": "model",
     "PolyleafClassifier": "estimators",
-    "PolyleafClassifierCV": "search",
+    "PolyleafClassifierCV": "search.classifier",
     "PolyleafRegressor": "estimators",
-    "PolyleafRegressorCV": "search",
+    "PolyleafRegressorCV": "search.regressor",
     "load_model": "estimators",
 }
 _MODULES = (
     "callbacks",
+    "distributions",
     "explain",
     "export",
     "files",
@@ -62,6 +65,7 @@ __all__ = [
     "PolyleafRegressor",
     "PolyleafRegressorCV",
     "callbacks",
+    "distributions",
     "explain",
     "export",
     "files",

@@ -271,6 +271,39 @@ def test_quantiles(folder, tmp_path, capsys):
     assert 0 < found["share below q0.1"] < 0.4 < found["share below q0.9"] <= 1
 
 
+def test_distributions(folder, tmp_path, capsys):
+    energy, model = folder / "energy_test.csv", tmp_path / "m"
+    train = ["train", folder / "energy_train.csv", "-t", "*_load", "-m", model, "--rounds", "40"]
+    polyleaf(*train, "--objective", "normal")
+    polyleaf("predict", energy, "-m", model, "-o", tmp_path / "p.csv", "--levels", "0.05,0.95")
+    table = read_table(tmp_path / "p.csv")
+    targets = ("heating_load", "cooling_load")
+    assert table.names == (*targets, *(f"{target}_q{level}" for target in targets for level in (0.05, 0.95)))
+    _, X_test, _, y = data.load("energy").split()
+    found = load_model(model).predict_dist(X_test)
+    np.testing.assert_allclose(table.column("cooling_load_q0.95"), found.ppf(0.95)[:, 1], rtol=1e-6)
+    capsys.readouterr()
+    polyleaf("evaluate", energy, "-m", model, "--json")
+    scores = json.loads(capsys.readouterr().out)
+    assert scores["NLL"] == pytest.approx(-found.logpdf(y).mean(), rel=1e-5)
+    assert scores["CRPS"] == pytest.approx(found.crps(y).mean(), rel=1e-5)
+    each = scores["targets"]
+    assert each["heating_load"]["NLL"] == pytest.approx(-found.logpdf(y)[:, 0].mean(), rel=1e-5)
+    assert 0.5 < scores["share in 90 %"] <= 1
+
+
+def test_levels_are_of_distributions(folder, tmp_path, capsys):
+    energy, model = folder / "energy_test.csv", tmp_path / "m"
+    assert "--levels: this model predicts numbers, and no distributions" in fails(
+        capsys, "predict", energy, "-m", folder / "energy.polyleaf", "--levels", "0.5"
+    )
+    train = ["train", folder / "energy_train.csv", "-t", "heating_load", "-m", model, "--rounds", "2"]
+    polyleaf(*train, "--objective", "normal", "--drop", "cooling_load")
+    for levels in ("0", "0.5,x", "1.5", ""):
+        said = fails(capsys, "predict", energy, "-m", model, "--levels", levels)
+        assert f"--levels {levels}: numbers between 0 and 1" in said
+
+
 def test_a_model_without_probabilities(folder, tmp_path, capsys):
     train = ["train", folder / "letter_train.csv", "-t", "letter", "-m", tmp_path / "m", *FAST]
     polyleaf(*train, "--objective", "squared_hinge")

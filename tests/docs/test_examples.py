@@ -25,6 +25,9 @@ SHOWS = {
     "batches": lambda found: found["same"] and found["share"] == 1 / 8,
     "cgb": lambda found: found["accuracy"] > 0.75,
     "custom_objective": lambda found: found["asymmetric"] < found["squared"] - 0.1,
+    "distributions": lambda found: (
+        found["nats won"] > 2 and found["sure"] < 0.8 * found["unsure"] and found["told right"] > 0.95
+    ),
     "early_stopping": lambda found: found["best"] + 20 < found["rounds"] + 1 <= 1000,
     "explaining": lambda found: found["error"] < 1e-4 and found["for cooling"] < found["glazing for heating"],
     "extreme_labels": lambda found: (
@@ -50,6 +53,7 @@ SHOWS = {
     "one_output_per_tree": lambda found: max(found.values()) < 3,
     "quantiles": lambda found: 0.75 < found["inside"] < 0.85 and found["error"] < 0.25 * found["baseline"],
     "registered_objective": lambda found: found["too low at 0.9"] < found["too low at 0.5"] - 0.1,
+    "searching": lambda found: max(found["best"], found["blend"]) < found["defaults"] - 0.05,
     "sparse_features": lambda found: (
         found["accuracy"] > 0.9 and 20 * found["megabytes"] < found["dense megabytes"]
     ),

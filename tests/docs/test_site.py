@@ -23,6 +23,7 @@ PAGES = {
     "polyleaf": "estimators",
     "polyleaf.callbacks": "callbacks",
     "polyleaf.data": "data",
+    "polyleaf.distributions": "distributions",
     "polyleaf.explain": "explain",
     "polyleaf.export": "export",
     "polyleaf.files.multilabel": "files",
@@ -33,6 +34,7 @@ PAGES = {
     "polyleaf.plotting": "plotting",
     "polyleaf.projections": "projections",
     "polyleaf.recipes": "recipes",
+    "polyleaf.search": "search",
     "polyleaf.sketches": "sketches",
 }
 

@@ -1,5 +1,9 @@
 """Datasets from batches: those of one table, whatever the batches."""
 
+import pickle
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -191,3 +195,123 @@ def test_text_that_differs_everywhere_is_told_once():
     with pytest.warns(UserWarning, match="differs in every row") as told:
         Dataset.from_batches(cut(5, X))
     assert len(told) == 1
+
+
+# ---- in a file ---------------------------------------------------------------------------------------
+
+
+def numbers(n=2500, n_features=19, seed=0):
+    """Features of all widths of tiles, and two targets."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, n_features))
+    X[:, 3] = rng.integers(0, 2, n)
+    X[:, 4] = rng.integers(0, 9, n)
+    if n_features > 5:
+        X[:, 5] = rng.integers(0, 40, n)
+    X[rng.random(X.shape) < 0.05] = np.nan
+    clean = np.nan_to_num(X)
+    y = np.column_stack([clean[:, 0] * clean[:, 1], clean[:, 2] + (clean[:, 4] > 4)])
+    return X, y + 0.1 * rng.normal(size=y.shape)
+
+
+RECIPES = {
+    "by gain": {},
+    "by level": {"grow_policy": "depthwise", "max_depth": 5, "max_leaves": None},
+    "a tree for each output": {"multi_strategy": "one_output_per_tree"},
+    "rows drawn": {"subsample": 0.6},
+    "rows of large gradients": {"sampling_method": "goss"},
+    "layers": {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 3, "rows_per_layer": [0.4, 0.7]},
+    "pruned": {"pruning": "post"},
+    "sparse leaves": {"leaf": "sparse", "leaf_k": 1},
+    "quantile leaves": {"objective": "absolute_error"},
+    "linear leaves": {"leaf": "linear"},
+    "linear leaves, full": {"leaf": "linear", "linear_fit": "full"},
+    "a sketch": {"sketch": "random_projection", "sketch_dim": 1},
+    "curvature": {"objective": "poisson", "curvature": "full"},
+}
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_models_of_a_file_are_those_of_memory(recipe, tmp_path):
+    X, y = numbers()
+    y = np.abs(y).round()
+    options = {"categorical_features": [4, 5], "keep_features": "linear" in recipe}
+    held = Dataset(X, y, **options)
+    filed = Dataset.from_batches(cut(1100, X, y), cache_dir=tmp_path, **options)
+    models = []
+    for data in (held, filed):
+        model = PolyleafRegressor(n_estimators=4, calibrate_quantiles=False).set_params(**RECIPES[recipe])
+        models.append(model.fit(data, eval_set=[(data, y)]))
+    assert models[0].save_model() == models[1].save_model()
+    assert models[0].evals_result_ == models[1].evals_result_
+
+
+@pytest.mark.parametrize("n_jobs", [1, 4])
+def test_large_nodes_of_a_file_are_cut_for_threads(n_jobs, tmp_path):
+    X, y = numbers(40_000, 5)
+    held = PolyleafRegressor(n_estimators=2).fit(Dataset(X), y)
+    data = Dataset.from_batches(cut(9000, X), cache_dir=tmp_path)
+    filed = PolyleafRegressor(n_estimators=2, n_jobs=n_jobs).fit(data, y)
+    np.testing.assert_array_equal(held.predict(X), filed.predict(X))
+
+
+def test_codes_of_a_file_are_read_again_and_outlive_it(tmp_path):
+    X, y = numbers()
+    held, filed = Dataset(X, y), Dataset.from_batches(cut(700, X, y), cache_dir=tmp_path)
+    assert list(tmp_path.iterdir()) == []  # the file has no name
+    same(filed, held)
+    same(pickle.loads(pickle.dumps(filed)), held)
+    some = np.arange(3, 2500, 7)
+    np.testing.assert_array_equal(filed.rows(some).codes, held.codes[:, some])
+    first = PolyleafRegressor(n_estimators=3).fit(held)
+    further = [PolyleafRegressor(n_estimators=3).fit(data, init_model=first.model_) for data in (held, filed)]
+    assert further[0].save_model() == further[1].save_model()
+    assert "Dataset(2500 rows" in repr(filed) and filed.nbytes >= X.size
+
+
+def test_what_a_file_cannot_hold_is_said(tmp_path):
+    X = pd.DataFrame({"id": [f"c{i}" for i in range(300)] * 2, "x": np.arange(600.0)})
+    with pytest.raises(ValueError, match="Column 'id' of X has more than 255 categories"):
+        Dataset.from_batches([X], cache_dir=tmp_path)
+    with pytest.raises(OSError, match=r"cannot hold a file of .* GiB: No such file"):
+        Dataset.from_batches([X[["x"]]], cache_dir=tmp_path / "nowhere")
+
+
+_TRAINS_IN_LITTLE_MEMORY = """
+import resource, sys
+import numpy as np
+from polyleaf import Dataset, PolyleafRegressor
+from threadpoolctl import threadpool_limits
+
+N, F, SIZE = 1_200_000, 96, 30_000
+
+def batches():
+    for number in range(N // SIZE):
+        X = np.random.default_rng(number).random((SIZE, F), np.float32)
+        yield X, X[:, 0] * X[:, 1]
+
+threadpool_limits(1)
+PolyleafRegressor(n_estimators=1, n_jobs=1).fit(np.zeros((9, 2)), np.arange(9.0))  # all is loaded
+status = open("/proc/self/status").read()
+before = 1024 * int(status.split("VmData:")[1].split()[0])
+allowed = 220 << 20
+resource.setrlimit(resource.RLIMIT_DATA, (before + allowed, before + allowed))
+folder = sys.argv[1] if len(sys.argv) > 1 else None
+data = Dataset.from_batches(batches, cache_dir=folder, n_jobs=1)
+params = dict(n_estimators=2, max_depth=4, max_leaves=None, grow_policy="depthwise", n_jobs=1)
+model = PolyleafRegressor(**params, colsample_bynode=1.0).fit(data)
+assert model.evals_result_ == {} and model.model_.n_trees == 2
+print(4 * N * F / allowed)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited as Linux does")
+def test_twice_the_memory_trains_from_a_file(tmp_path):
+    """The table takes 440 MiB as float32, and 220 are allowed besides the program."""
+    run = [sys.executable, "-c", _TRAINS_IN_LITTLE_MEMORY]
+    filed = subprocess.run([*run, str(tmp_path)], capture_output=True, text=True)
+    assert filed.returncode == 0, filed.stderr
+    assert float(filed.stdout) > 1.9
+    held = subprocess.run(run, capture_output=True, text=True)
+    assert "MemoryError" in held.stderr or "bad_alloc" in held.stderr

@@ -19,7 +19,7 @@ import typer
 
 from polyleaf import recipes
 from polyleaf.cli import label_commands
-from polyleaf.cli.answers import columns_of, kept_columns, write_answers
+from polyleaf.cli.answers import columns_of, kept_columns, quantiles_of, write_answers
 from polyleaf.cli.tell import Teller, complain, count_of, in_own_terms, write_scores
 from polyleaf.files.folders import Folder
 from polyleaf.files.opening import ReadError
@@ -54,6 +54,7 @@ _EXAMPLES = {
         "polyleaf predict new.csv --model m --out predictions.csv",
         "polyleaf predict new.csv --model m --proba --keep id | head",
         "cat new.csv | polyleaf predict - --model m --json",
+        "polyleaf predict new.csv --model normal.polyleaf --levels 0.05,0.95",
         "polyleaf predict new.txt --format xmc --model m --top 5 --out best.csv",
     ),
     "evaluate": ("polyleaf evaluate test.csv --model m", "polyleaf evaluate test.csv --model m --json"),
@@ -232,6 +233,13 @@ def train(
             help="Keep gains, row counts and curvatures of nodes in the file; importances need them."
         ),
     ] = True,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder on a disk for a byte for each cell of FILE, where FILE is a folder and even these "
+            "do not fit in memory."
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -289,6 +297,8 @@ def train(
     if label_names is not None:
         raise ReadError(f"--label-names is for --format {label_commands.FORMAT}; tables name their columns.")
     folder = Folder.open(file) if file.is_dir() else None
+    if cache is not None and folder is None:
+        raise ReadError("--cache is for a folder of Parquet files; one file is read as a whole.")
     table = read_table(file, format, style) if folder is None else folder.outline
     targets = _targets(table, target)
     dropped = choose_columns(table, drop, "--drop") if drop else ()
@@ -310,7 +320,7 @@ def train(
     if folder is None:
         X = _learned_from(estimator, schema, training, weights)
     else:
-        X = _learned_from_folder(estimator, schema, folder, weights, texts - set(made_categorical))
+        X = _learned_from_folder(estimator, schema, folder, weights, texts - set(made_categorical), cache)
     _fit(estimator, schema, X, training, watched, weights)
     _save(estimator, schema, model, leaf_dtype=leaf_dtype, statistics=statistics)
     tell.table(schema, task is None, training.n_rows, texts)
@@ -332,6 +342,10 @@ def predict(
     proba: Annotated[
         bool, typer.Option("--proba", help="Also the probability of each class or label.")
     ] = False,
+    levels: Annotated[
+        str | None,
+        typer.Option(help="Also quantiles of predicted distributions: levels like 0.05,0.5,0.95."),
+    ] = None,
     top: Annotated[
         int,
         typer.Option(help=f"Best labels to write for each row of --format {label_commands.FORMAT}.", min=1),
@@ -359,9 +373,11 @@ def predict(
         raise ReadError("--proba: this model gives no probabilities.")
     table = read_table(file, format, _style(no_header, sep, decimal, encoding))
     X = _binned(schema, table, estimator, threads, schema.read_offset(table))
-    levels = [f"_q{level:g}" for level in estimator.model_.objective.levels]
-    names = [f"{target}{level}" for target in schema.targets for level in levels or [""]]
+    learned = [f"_q{level:g}" for level in estimator.model_.objective.levels]
+    names = [f"{target}{level}" for target in schema.targets for level in learned or [""]]
     columns = columns_of(names, estimator.predict(X))
+    if levels is not None:
+        columns |= quantiles_of(schema.targets, _law_of(estimator, X, "--levels"), _levels(levels))
     if proba:
         named = schema.targets if schema.task == "multilabel" else estimator.classes_
         columns |= columns_of([f"proba_{name}" for name in named], estimator.predict_proba(X))
@@ -369,6 +385,25 @@ def predict(
     write_answers(kept | columns, out, as_json)
     if out is not None:
         Teller(quiet).remark(f"{count_of(X.shape[0], 'prediction')} written to {out}")
+
+
+def _law_of(estimator: Any, X: Any, option: str) -> Any:
+    """The predicted distributions of rows."""
+    if not estimator.model_.objective.has_distribution:
+        raise ReadError(
+            f"{option}: this model predicts numbers, and no distributions; train one with --objective normal."
+        )
+    return estimator.predict_dist(X)
+
+
+def _levels(given: str) -> list[float]:
+    try:
+        found = [float(level) for level in given.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(0 < level < 1 for level in found):
+        raise ReadError(f"--levels {given}: numbers between 0 and 1, separated by commas, are wanted.")
+    return found
 
 
 @app.command(epilog=_examples("evaluate"))
@@ -404,6 +439,7 @@ def evaluate(
         probabilities=estimator.predict_proba(X) if hasattr(estimator, "predict_proba") else None,
         classes=getattr(estimator, "classes_", None),
         levels=estimator.model_.objective.levels,
+        distribution=estimator.predict_dist(X) if estimator.model_.objective.has_distribution else None,
         weight=table.column(weighted[0]) if weighted else None,
     )
     write_scores(found[0], as_json, found[1])
@@ -582,7 +618,8 @@ def _recipe(name: str | None) -> dict[str, Any]:
 def _check_parameters(task: str, params: dict[str, Any]) -> Any:
     """The estimator's class, which has all these parameters and allows their values."""
     from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
-    from polyleaf.search import PolyleafClassifierCV, PolyleafRegressorCV
+    from polyleaf.search.classifier import PolyleafClassifierCV
+    from polyleaf.search.regressor import PolyleafRegressorCV
 
     searches = "time_limit" in params
     if task == "regression":
@@ -648,7 +685,12 @@ def _learned_from(estimator: Any, schema: Schema, training: Table, weights: np.n
 
 
 def _learned_from_folder(
-    estimator: Any, schema: Schema, folder: Folder, weights: np.ndarray | None, texts: set[str]
+    estimator: Any,
+    schema: Schema,
+    folder: Folder,
+    weights: np.ndarray | None,
+    texts: set[str],
+    cache: Path | None,
 ) -> Any:
     """The same of a folder, of which a few rows are held at a time."""
     from polyleaf.inputs.dataset import Dataset
@@ -662,7 +704,8 @@ def _learned_from_folder(
             yield X, None, None if weights is None else weights[first:last]
             first = last
 
-    return Dataset.from_batches(batches, max_bins=estimator.max_bins, **_kept(estimator))
+    kept = _kept(estimator)
+    return Dataset.from_batches(batches, max_bins=estimator.max_bins, cache_dir=cache, **kept)
 
 
 def _with_numbered_targets(params: dict[str, Any], schema: Schema) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 from polyleaf.callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
 from polyleaf.estimators.intervals import forget
 from polyleaf.estimators.output import Library, as_table, check_library
+from polyleaf.estimators.prediction_sets import forget_sets
 from polyleaf.explain.explained import Explained, in_chunks, mean_magnitude
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable
@@ -44,7 +45,8 @@ from polyleaf.settings.parameters import SharedParameters
 from polyleaf.settings.settings import settings_of
 from polyleaf.threads import effective_threads
 from polyleaf.training.boosting import Boosted, boost
-from polyleaf.training.calibration import Rates, level_shifts
+from polyleaf.training.calibration import level_shifts
+from polyleaf.training.out_of_fold import Rates, Training
 from polyleaf.training.prepare import (
     FeatureReader,
     Given,
@@ -192,8 +194,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             target = target.less(given.offset[:, :: objective.outputs_per_target()])
         ready = prepare(self, given, target, further, metrics, start, seeds, n_threads)
         target, encoding = ready.target, target.encoding
-        unit = _per_score(encoding.scale, objective), _per_score(encoding.offset, objective)
+        unit = _unit_of_scores(encoding, objective)
         base_score = self._encoded_base_score(encoding, objective)
+        offset = None if objective.location else ready.offset
         about = self._metadata(encoding, ready)
         start = None if start is None else _to_go_on_from(start, unit, about)
         rates = Rates()
@@ -208,7 +211,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 callbacks=[*all_callbacks, rates],
                 init_model=start,
                 base_score=base_score,
-                offset=None if objective.location else ready.offset,
+                offset=offset,
                 target_scale=unit[0],
                 target_offset=unit[1],
                 output_names=self._score_names(encoding, objective),
@@ -216,12 +219,16 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 metadata=about,
             )
         self._take(trained, encoding)
-        if self._is_calibrated(objective):
-            data = ready.dataset, target.values, target.weight, objective
-            n_rounds = self._rounds(None)[1]
-            names = trained.model.output_names
-            trained.model.shift(level_shifts(*data, settings, rates, n_rounds, base_score, names))
+        data, n_rounds = (ready.dataset, target.values, target.weight), self._rounds(None)[1]
+        names = trained.model.output_names
+        training = Training(*data, objective, settings, rates, n_rounds, base_score, offset, names)
+        self._after_training(training, ready, given)
         return self
+
+    def _after_training(self, training: Training, ready: Prepared, given: Given) -> None:
+        """What is found out with a model that is trained: of quantiles where their levels are."""
+        if self._is_calibrated(training.objective):
+            self.model_.shift(level_shifts(training))
 
     def _with_offsets(
         self, data: list[Given], target: Target, objective: Objective, start: Model | None
@@ -289,7 +296,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
     def _objective(self, target: Target, start: Model | None) -> Objective:
         encoding = target.encoding
-        objective = self._make_objective(encoding, scipy.sparse.issparse(target.values))
+        objective = self._make_objective(target, start)
         if encoding.scale is not None and not objective.location:
             allow = [name for name in objective_names() if objective_class(name).location]
             raise ValueError(
@@ -366,15 +373,16 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 f"base_score must be a finite number or {n_outputs} of them, got {self.base_score}."
             )
         score = np.resize(score, n_outputs)
-        offset, scale = _per_score(encoding.offset, objective), _per_score(encoding.scale, objective)
+        scale, offset = _unit_of_scores(encoding, objective)
         return score if offset is None or scale is None else (score - offset) / scale
 
-    def _made_objective(self, objective: Any, n_outputs: int | None) -> Objective:
-        """The objective with what the estimator knows: parameters for a name or a class, the number of
-        classes or labels, and whether any second derivative is needed."""
+    def _made_objective(self, objective: Any, n_outputs: int | None, **found: Any) -> Objective:
+        """The objective with what the estimator knows: parameters for a name or a class (`found` in place of
+        its own), the number of classes or labels, and whether any second derivative is needed."""
         parameters = {}
         if not isinstance(objective, Objective):
             given = {name: getattr(self, name, None) for name in objective_class(objective).parameters}
+            given |= {name: value for name, value in found.items() if name in given}
             parameters = {name: value for name, value in given.items() if value is not None}
         first_order = self.curvature == self.leaf_curvature == "none"
         return get_objective(objective, **parameters).suited_to(n_outputs, first_order)
@@ -552,6 +560,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     def _names_of_scores(self) -> list[str]:
         return [self.model_.output_name(i) for i in range(self.model_.n_outputs)]
 
+    def _names_of_predictions(self) -> list[str]:
+        return self._names_of_scores()
+
     @explains_strangers
     def predict_raw(
         self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
@@ -609,7 +620,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         if sparse:
             return self._sparse_prediction(X, iteration_range)
         predicted = self._prediction(self._raw(X, iteration_range, offset))
-        return self._in_output(predicted, self._names_of_scores(), X)
+        return self._in_output(predicted, self._names_of_predictions(), X)
 
     def _to_score(self, X: Any, y: Any, sample_weight: Any, offset: Any = None) -> tuple[Target, np.ndarray]:
         """y as training reads it, in its own unit, and what is predicted for X, (n_rows, n_outputs)."""
@@ -879,7 +890,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         """Predictions of single outputs from their raw scores, where targets were sparse."""
         raise NotImplementedError
 
-    def _make_objective(self, encoding: TargetEncoding, sparse: bool) -> Objective:
+    def _make_objective(self, target: Target, start: Model | None) -> Objective:
         raise NotImplementedError
 
     def _is_calibrated(self, objective: Objective) -> bool:
@@ -929,13 +940,17 @@ def _check_input_names(names: Any, n_features: int) -> None:
         raise ValueError(f"The metadata must name {n_features} features of X, or none.")
 
 
-def _per_score(per_output: np.ndarray | None, objective: Objective) -> np.ndarray | None:
-    """One number per output -> one per raw score (several quantiles of an output stand side by side)."""
-    return None if per_output is None else np.repeat(per_output, objective.outputs_per_target())
+def _unit_of_scores(
+    encoding: TargetEncoding, objective: Objective
+) -> tuple[np.ndarray, np.ndarray] | tuple[None, None]:
+    """Scale and offset of each raw score, where targets are learned in their own unit."""
+    if encoding.scale is None or encoding.offset is None:
+        return None, None
+    return objective.unit_of_scores(encoding.scale, encoding.offset)
 
 
 def _offset_reader(encoding: TargetEncoding, objective: Objective) -> OffsetReader:
-    return OffsetReader(encoding, objective.n_scores(encoding.n_outputs), objective.outputs_per_target())
+    return OffsetReader(encoding, objective.n_scores(encoding.n_outputs), objective.moved_by_offset)
 
 
 def _to_go_on_from(
@@ -945,6 +960,7 @@ def _to_go_on_from(
     model = start.copy()
     model.set_unit(*unit)  # without the shifts of its quantiles
     forget(model)
+    forget_sets(model)
     if metadata.get(_HAS_OFFSETS):
         model.metadata[_HAS_OFFSETS] = True
     return model

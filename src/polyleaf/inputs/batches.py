@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from polyleaf.inputs.binning import BinMapper, integer_weights, totals_of
 from polyleaf.inputs.categories import Category
-from polyleaf.inputs.codes import Codes, empty_codes
+from polyleaf.inputs.codes import Codes, MappedCodes, empty_codes
 from polyleaf.inputs.draws import keys
 from polyleaf.inputs.features import (
     CategoryColumn,
@@ -31,8 +31,11 @@ from polyleaf.inputs.features import (
     judge_texts,
 )
 from polyleaf.inputs.frames import as_frame
+from polyleaf.inputs.mapped import mapped
 
 __all__ = ["Batches", "ReadData", "read"]
+
+_SPARE = 1.25  # times the rows that are wanted may be held before some are thrown away
 
 
 class ReadData(NamedTuple):
@@ -41,7 +44,7 @@ class ReadData(NamedTuple):
     Attributes
     ----------
     mapper : BinMapper
-    codes : Codes
+    codes : Codes or MappedCodes
     features : ndarray of float32, shape (n_columns, n_rows), or None
     very_many : list of CategoryColumn
         The features of more categories than fit in one byte.
@@ -50,7 +53,7 @@ class ReadData(NamedTuple):
     """
 
     mapper: BinMapper
-    codes: Codes
+    codes: Codes | MappedCodes
     features: NDArray[np.float32] | None
     very_many: list[CategoryColumn]
     n_rows: int
@@ -115,7 +118,9 @@ class Batches:
             first += table.n_rows
 
 
-def read(batches: Batches, mapper: BinMapper | None, fresh: BinMapper, keep_features: bool) -> ReadData:
+def read(
+    batches: Batches, mapper: BinMapper | None, fresh: BinMapper, keep_features: bool, folder: str | None
+) -> ReadData:
     """Read twice.
 
     Parameters
@@ -127,6 +132,8 @@ def read(batches: Batches, mapper: BinMapper | None, fresh: BinMapper, keep_feat
         To be fitted, where `mapper` is None.
     keep_features : bool
         The raw values too.
+    folder : str or None
+        Where codes and raw values are to lie in files; None: in memory.
     """
     found = _Found(fresh.subsample, fresh.draw_seed)
     if mapper is None:
@@ -137,7 +144,13 @@ def read(batches: Batches, mapper: BinMapper | None, fresh: BinMapper, keep_feat
         raise ValueError("batches hold no rows.")
     if mapper is None:
         mapper = found.fit(fresh, batches.n_threads)
-    codes, features, very_many = _encoded(batches, mapper, found.n_rows, keep_features)
+    if folder is not None and mapper.very_many_:
+        name = _name(mapper.spec_, mapper.very_many_[0])
+        raise ValueError(
+            f"Column {name} of X has more than 255 categories. What it becomes is learned from the target, "
+            "in memory: leave cache_dir out, or the column."
+        )
+    codes, features, very_many = _encoded(batches, mapper, found.n_rows, keep_features, folder)
     return ReadData(
         mapper,
         codes,
@@ -297,19 +310,26 @@ class _Sample:
     values: list[NDArray[Any]] = field(default_factory=list)  # (m, k), the features of `features`
     features: list[NDArray[np.int64]] = field(default_factory=list)
     drawn_by: tuple[int, int, int] | None = None
+    last: int = 0  # the largest key of those that were left at the last pruning
 
     def add(self, table: FeatureTable, first: int, weight: NDArray[np.float64] | None) -> None:
         present = np.arange(table.n_rows) if weight is None else np.flatnonzero(weight > 0)
         numbers = self.n_present + np.arange(len(present))
         self.n_present += len(present)
+        if self.drawn_by is not None:  # most rows are not even copied
+            wanted = keys(numbers, *self.drawn_by) <= self.last
+            present, numbers = present[wanted], numbers[wanted]
+        if len(present) == 0:
+            return
         self.numbers.append(numbers)
         self.rows.append(first + present)
         blocks = [(block.values[present], block.features) for block in table.dense]
-        features = [np.concatenate([of for _, of in blocks])] if blocks else [np.empty(0, np.int64)]
-        self.features += features
-        empty = np.empty((len(present), 0), np.float32)
-        self.values.append(np.concatenate([values for values, _ in blocks], axis=1) if blocks else empty)
-        if self.most is not None and sum(map(len, self.numbers)) > 2 * self.most:
+        if not blocks:
+            blocks = [(np.empty((len(present), 0), np.float32), np.empty(0, np.int64))]
+        self.features.append(np.concatenate([features for _, features in blocks]))
+        one = len(blocks) == 1
+        self.values.append(blocks[0][0] if one else np.concatenate([values for values, _ in blocks], axis=1))
+        if self.most is not None and sum(map(len, self.numbers)) > _SPARE * self.most:
             self._prune()
 
     def _prune(self) -> None:
@@ -319,10 +339,11 @@ class _Sample:
         if self.drawn_by is None:
             self.drawn_by = self.seed()
         found = [keys(numbers, *self.drawn_by) for numbers in self.numbers]
-        last = np.partition(np.concatenate(found), self.most - 1)[self.most - 1]
-        kept = [of <= last for of in found]
-        for parts in (self.numbers, self.rows, self.values):
-            parts[:] = [part[mask] for part, mask in zip(parts, kept, strict=True)]
+        self.last = int(np.partition(np.concatenate(found), self.most - 1)[self.most - 1])
+        for i, of_part in enumerate(found):
+            kept = of_part <= self.last
+            for parts in (self.numbers, self.rows, self.values):
+                parts[i] = parts[i][kept]
 
     def table(self, spec: FeatureSpec) -> tuple[FeatureTable, NDArray[np.int64]]:
         """The numbers of the rows drawn, and which rows they are: ascending."""
@@ -334,7 +355,8 @@ class _Sample:
         if len(numeric):
             values = np.empty((len(rows), len(numeric)), dtype)
             begin = 0
-            for part, features in zip(self.values, self.features, strict=True):
+            for i, features in enumerate(self.features):
+                part, self.values[i] = self.values[i], np.empty((0, 0))  # let go of what is copied
                 place = np.zeros(spec.n_features, np.int64)
                 place[features] = np.arange(len(features))
                 values[begin : begin + len(part)] = part[:, place[numeric]]
@@ -347,11 +369,17 @@ class _Sample:
 
 
 def _encoded(
-    batches: Batches, mapper: BinMapper, n_rows: int, keep_features: bool
-) -> tuple[Codes, NDArray[np.float32] | None, list[CategoryColumn]]:
+    batches: Batches, mapper: BinMapper, n_rows: int, keep_features: bool, folder: str | None
+) -> tuple[Codes | MappedCodes, NDArray[np.float32] | None, list[CategoryColumn]]:
     """Codes, raw values where they are wanted, and features of very many categories."""
-    codes = empty_codes(mapper.n_columns_, n_rows)
-    features = np.empty((mapper.n_columns_, n_rows), np.float32) if keep_features else None
+    shape = mapper.n_columns_, n_rows
+    codes: Codes | MappedCodes
+    if folder is None:
+        codes = Codes(n_rows, mapper.n_columns_, empty_codes(*shape))
+        features = np.empty(shape, np.float32) if keep_features else None
+    else:
+        codes = MappedCodes(n_rows, mapper.n_bins_, mapper.is_categorical_, folder)
+        features = mapped(shape, np.float32, folder) if keep_features else None
     very_many: dict[int, _Seen] = {feature: _Seen() for feature in mapper.very_many_}
     end = 0
     for batch in batches.reading(mapper):
@@ -359,7 +387,7 @@ def _encoded(
         end = rows.stop
         if end > n_rows:
             break
-        codes[:, rows] = mapper.transform(batch.table, batches.n_threads)
+        codes.write(batch.first, mapper.transform(batch.table, batches.n_threads), batches.n_threads)
         if features is not None:
             features[:, rows] = mapper.numbers(batch.table)
         for column in batch.table.categories:
@@ -370,11 +398,7 @@ def _encoded(
             f"batches held {n_rows} rows when they were read at first, and "
             f"{'more' if end > n_rows else end} at the second time: they must be the same at each reading."
         )
-    return (
-        Codes(n_rows, mapper.n_columns_, codes),
-        features,
-        [seen.column(f, n_rows) for f, seen in very_many.items()],
-    )
+    return codes, features, [seen.column(f, n_rows) for f, seen in very_many.items()]
 
 
 # ---- what batches hold -------------------------------------------------------------------------------------

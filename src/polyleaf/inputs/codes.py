@@ -1,19 +1,22 @@
 """`Codes`: the codes of a table as training keeps them (what a code means: docs/design.md, section 3).
 
 Owns: which features are held as columns of codes, and which as the cells that differ from what most rows
-hold. Must not know: thresholds, trees.
+hold; codes in a file (`MappedCodes`). Must not know: thresholds, trees.
 """
 
 from __future__ import annotations
 
 import mmap
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
+from polyleaf.inputs.mapped import mapped
 
+_ROWS_AT_A_TIME = 65_536
 _HUGE_PAGES_FROM = 1 << 22  # bytes of an array that NumPy asks huge pages for
 
 
@@ -115,12 +118,76 @@ class Codes:
         cells = Cells(old.features, old.common, begin, place[old.rows[kept]], old.codes[kept])
         return Codes(len(rows), self.n_features, np.ascontiguousarray(self.dense[:, rows]), cells)
 
+    def write(self, first: int, codes: NDArray[np.uint8], n_threads: int) -> None:
+        """Set the codes (n_features, m) of rows ``first``, ``first + 1``, ...; nothing is sparse."""
+        self.dense[:, first : first + codes.shape[1]] = codes
+
     def bins(
         self, n_bins: NDArray[np.uint16], is_categorical: NDArray[np.bool_], n_threads: int
     ) -> _core.Bins:
         """The codes as the grower reads them, `_core.Bins`."""
         sparse = None if self.sparse is None else tuple(vars(self.sparse).values())
         return _core.Bins(self.dense, n_bins, is_categorical, n_threads, sparse)
+
+
+class MappedCodes:
+    """Codes of all features as the grower reads them, in a file: a byte for each cell.
+
+    Training leaves them there. What wants codes by feature (`array`) gets them in a further file.
+
+    Parameters
+    ----------
+    n_rows : int
+    n_bins : ndarray of uint16, shape (n_features,)
+    is_categorical : ndarray of bool, shape (n_features,)
+    folder : str
+        Of the files.
+    """
+
+    sparse = None
+
+    def __init__(
+        self, n_rows: int, n_bins: NDArray[np.uint16], is_categorical: NDArray[np.bool_], folder: str
+    ) -> None:
+        self.n_rows, self.n_features, self._folder = n_rows, len(n_bins), folder
+        self._n_bins, self._is_categorical = n_bins, is_categorical
+        self._words = mapped((_core.Bins.n_words(n_rows, n_bins),), np.uint64, folder)
+        self._bins = _core.Bins.at(self._words, n_rows, n_bins, is_categorical)
+
+    @property
+    def nbytes(self) -> int:
+        """Of the file."""
+        return self._words.nbytes
+
+    def write(self, first: int, codes: NDArray[np.uint8], n_threads: int) -> None:
+        """Set the codes (n_features, m) of rows ``first``, ``first + 1``, ..., each row once."""
+        self._bins.pack(np.ascontiguousarray(codes), first, n_threads)
+
+    def array(self) -> NDArray[np.uint8]:
+        """All codes, shape (n_features, n_rows)."""
+        codes = mapped((self.n_features, self.n_rows), np.uint8, self._folder)
+        for first in range(0, self.n_rows, _ROWS_AT_A_TIME):
+            last = min(first + _ROWS_AT_A_TIME, self.n_rows)
+            block = np.empty((self.n_features, last - first), np.uint8)
+            self._bins.unpack(block, first, 1)
+            codes[:, first:last] = block
+        return codes
+
+    def rows(self, rows: NDArray[np.int64]) -> MappedCodes:
+        """Some of the rows, in a file of their own."""
+        other, codes = MappedCodes(len(rows), self._n_bins, self._is_categorical, self._folder), self.array()
+        for first in range(0, len(rows), _ROWS_AT_A_TIME):
+            other.write(first, codes[:, rows[first : first + _ROWS_AT_A_TIME]], 1)
+        return other
+
+    def bins(
+        self, n_bins: NDArray[np.uint16], is_categorical: NDArray[np.bool_], n_threads: int
+    ) -> _core.Bins:
+        """The codes as the grower reads them: one object, whose bins and kinds are those of the beginning."""
+        return self._bins
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Codes, (self.n_rows, self.n_features, np.array(self.array()))
 
 
 def empty_codes(n_features: int, n_rows: int, *, few: bool = False) -> NDArray[np.uint8]:

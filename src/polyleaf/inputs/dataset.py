@@ -19,7 +19,7 @@ import polyleaf._core as _core
 from polyleaf.inputs.batches import Batches, ReadData, read
 from polyleaf.inputs.binning import MAX_BINS, BinMapper
 from polyleaf.inputs.category_statistics import NumericCodes, learn
-from polyleaf.inputs.codes import Codes
+from polyleaf.inputs.codes import Codes, MappedCodes
 from polyleaf.inputs.features import FROM_DTYPE, FeatureTable, as_features
 from polyleaf.inputs.parquet import ParquetRows, parquet_files
 from polyleaf.inputs.targets import Target
@@ -123,7 +123,7 @@ class Dataset:
         _check_n_features(data.n_features)
         self.mapper: BinMapper = data.mapper
         self.features: NDArray[np.float32] | None = data.features
-        self._codes = data.codes
+        self._codes: Codes | MappedCodes = data.codes
         self._all_codes: NDArray[np.uint8] | None = None
         self._wide = data.very_many
         self._shape = data.n_rows, data.n_features
@@ -143,6 +143,7 @@ class Dataset:
         feature_names: Sequence[str] | None = None,
         reference: Dataset | BinMapper | None = None,
         keep_features: bool = False,
+        cache_dir: str | os.PathLike[str] | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> Dataset:
@@ -160,6 +161,10 @@ class Dataset:
         max_bins, categorical_features, feature_names, reference, keep_features, n_jobs, random_state
             As those of ``Dataset``. With ``categorical_features="from_dtype"`` a column is categorical where
             it holds text in any batch.
+        cache_dir : str or path, optional
+            A folder, on a fast disk, for a file of a byte for each cell, and with `keep_features` one of four
+            more. Training then holds nothing for each cell in memory, and is slower: it fetches what it
+            needs of the file. The models are the same. Files go with the data set. None: in memory.
 
         Returns
         -------
@@ -170,21 +175,25 @@ class Dataset:
         ------
         ValueError
             For batches that differ in their columns or in what they hold there, that are sparse matrices,
-            that cannot be read twice or are not the same the second time; otherwise as ``Dataset`` does. The
-            message names the batch, counted from 0.
+            that cannot be read twice or are not the same the second time; with `cache_dir`, for columns of
+            more than 255 categories; otherwise as ``Dataset`` does. The message names the batch, counted
+            from 0.
+        OSError
+            Where `cache_dir` has no room.
 
         Notes
         -----
-        Held besides one batch: a byte for each cell, the values of 200,000 rows to choose thresholds from,
-        targets and weights, and the different categories; four bytes for each cell of categorical columns
-        where there are weights, and of columns of more than 255 categories.
+        Held besides one batch: a byte for each cell (without `cache_dir`), the values of 200,000 rows to
+        choose thresholds from, targets and weights, and the different categories; four bytes for each cell of
+        categorical columns where there are weights, and of columns of more than 255 categories.
         """
         n_threads = effective_threads(n_jobs)
         options = {"categorical_features": categorical_features, "feature_names": feature_names}
         mapper = reference.mapper if isinstance(reference, Dataset) else reference
         fresh = BinMapper(max_bins, random_state=0 if random_state is None else random_state)
         data = cls.__new__(cls)
-        data._hold(read(Batches(batches, options, n_threads), mapper, fresh, keep_features), n_jobs)
+        folder = None if cache_dir is None else os.fspath(cache_dir)
+        data._hold(read(Batches(batches, options, n_threads), mapper, fresh, keep_features, folder), n_jobs)
         return data
 
     @classmethod
@@ -266,7 +275,7 @@ class Dataset:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the codes, and of the features where they are kept, in bytes."""
+        """Memory of the codes, and of the features where they are kept, in bytes; or room in files."""
         codes = self._codes.nbytes
         if self._all_codes is not None and self._codes.sparse is not None:
             codes += self._all_codes.nbytes
@@ -359,6 +368,7 @@ class Dataset:
     def _numeric_codes(self) -> list[NumericCodes]:
         """Features whose slopes may differ by category: numeric ones that are held as columns."""
         names, mapper = self.feature_names, self.mapper
+        assert isinstance(self._codes, Codes)
         features, numeric = self._codes.dense_features(), []
         for row, feature in enumerate(features.tolist()):
             if feature < self.n_features and not mapper.spec_.is_categorical[feature]:
@@ -368,7 +378,7 @@ class Dataset:
 
     def _with_columns(self, mapper: BinMapper, columns: FeatureTable) -> Dataset:
         """A copy that has these made columns (a table of all columns, of which only they are read)."""
-        assert mapper.made_ is not None
+        assert mapper.made_ is not None and isinstance(self._codes, Codes)
         other = copy(self)
         other.mapper, other._bins, other._all_codes = mapper, None, None
         made = np.sort(np.concatenate([places for _, places in mapper.made_.places()]))

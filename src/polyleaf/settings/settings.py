@@ -19,6 +19,7 @@ from polyleaf.objectives import objective_class
 from polyleaf.settings.declaration import Frozen
 from polyleaf.settings.parameters import (
     OF_COUNTS,
+    OF_DISTRIBUTIONS,
     USUALLY,
     BoostingParameters,
     CurvatureParameters,
@@ -230,7 +231,10 @@ def _defaults(p: SharedParameters) -> dict[str, float]:
     """What None stands for, with the objective that there is."""
     if not isinstance(p, RegressorParameters):
         return USUALLY
-    return OF_COUNTS if objective_class(p.objective).of_counts else USUALLY
+    objective = objective_class(p.objective)
+    if objective.of_counts:
+        return OF_COUNTS
+    return OF_DISTRIBUTIONS if objective.has_distribution else USUALLY
 
 
 def _refuse(condition: object, sentence: str) -> None:
