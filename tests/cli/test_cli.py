@@ -227,6 +227,16 @@ def test_validation_and_early_stopping(folder, tmp_path):
         assert load_model(tmp_path / model).best_iteration_ < 1999
 
 
+def test_directions_are_told_by_the_names_of_columns(folder, tmp_path):
+    train = ["train", folder / "energy_train.csv", "-t", "*_load", "-m", tmp_path / "m", *FAST]
+    polyleaf(*train, "--set", 'monotone_constraints={"glazing_area": {"cooling_load": -1}}')
+    model = load_model(tmp_path / "m")
+    X = np.repeat(data.load("energy").split()[0], 2, axis=0)
+    X[1::2, 6] += 0.1
+    scores = model.predict_raw(X)
+    assert np.all(scores[::2, 1] >= scores[1::2, 1]) and np.any(scores[::2, 0] < scores[1::2, 0])
+
+
 def test_offsets_are_columns_that_the_model_remembers(tmp_path, capsys):
     rng = np.random.default_rng(0)
     exposure = rng.uniform(0.1, 2.0, 400).round(3)

@@ -41,6 +41,9 @@ SHOWS = {
     "linear_leaves": lambda found: found["linear"] < found["lines afterwards"] < found["constant"],
     "looking": lambda found: found["least gained"] > 0.05 and found["outputs in the map"] == 6,
     "missing_targets": lambda found: found["ignored"] < min(found["rows dropped"], found["filled"]),
+    "monotone": lambda found: (
+        found["told falls"] == 0 < found["free falls"] and found["told"] < 1.1 * found["free"]
+    ),
     "multilabel": lambda found: found["hamming"] < found["hamming of the majority"],
     "offsets": lambda found: (
         2 * found["both"] < found["trees"] < found["line"]

@@ -45,6 +45,9 @@ def classifier(**changes):
         ("l2_leaf_reg", "reg_lambda"),
         ("max_leaf_nodes", "max_leaves"),
         ("nthread", "n_jobs"),
+        ("monotonic_cst", "monotone_constraints"),
+        ("mono_constraints", "monotone_constraints"),
+        ("interaction_cst", "interaction_constraints"),
         ("n_estimatorz", "n_estimators"),
     ],
 )

@@ -321,7 +321,7 @@ def train(
     known = table if folder is None else folder.table((*targets, *weighted, *offsets))
     schema = Schema.of(table, targets, task or guess_task(known, targets), (*dropped, *weighted), offsets)
     schema.refuse_stray_text(table, made_categorical)
-    params = _recipe(recipe) | params
+    params = _with_numbered_targets(_recipe(recipe) | params, schema)
     estimator = _check_parameters(schema.task, params)(**params)
     _check_validation(validation, early_stopping if search is None else None)
     _refuse_fraction(folder, validation)
@@ -799,6 +799,21 @@ def _learned_from_folder(
 
     kept = _kept(estimator)
     return Dataset.from_batches(batches, max_bins=estimator.max_bins, cache_dir=cache, **kept)
+
+
+def _with_numbered_targets(params: dict[str, Any], schema: Schema) -> dict[str, Any]:
+    """The parameters, with target columns as numbers: estimators are given targets without names."""
+    constraints = params.get("monotone_constraints")
+    if not isinstance(constraints, dict) or len(schema.targets) == 1:
+        return params
+    numbers = {name: number for number, name in enumerate(schema.targets)}
+    numbered = {
+        feature: {numbers.get(name, name): direction for name, direction in of_feature.items()}
+        if isinstance(of_feature, dict)
+        else of_feature
+        for feature, of_feature in constraints.items()
+    }
+    return params | {"monotone_constraints": numbered}
 
 
 def _fit(

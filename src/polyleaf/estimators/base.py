@@ -225,7 +225,8 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             )
         self._take(trained, encoding)
         data, n_rounds = (ready.dataset, target.values, target.weight), self._rounds(None)[1]
-        training = Training(*data, objective, settings, rates, n_rounds, base_score, offset)
+        names = trained.model.output_names
+        training = Training(*data, objective, settings, rates, n_rounds, base_score, offset, names)
         self._after_training(training, ready, given)
         return self
 
@@ -1012,6 +1013,9 @@ def _plain(value: Any) -> Any:
         value = value.tolist()
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        of_keys = {key: _plain(entry) for key, entry in value.items()}
+        return _NOT_PLAIN if any(entry is _NOT_PLAIN for entry in of_keys.values()) else of_keys
     if isinstance(value, list | tuple):
         entries = [_plain(entry) for entry in value]
         return _NOT_PLAIN if any(entry is _NOT_PLAIN for entry in entries) else entries

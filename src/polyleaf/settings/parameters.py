@@ -8,7 +8,7 @@ Each class is a topic of the documentation. The order of the bases, last to firs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -110,6 +110,12 @@ class TreeParameters:
     or numbers: a path stays within one of them, and features that no group has are a group together (as in
     scikit-learn); "pairwise": at most two features a path; "no_interactions": one, which makes the model a
     sum of functions of one feature. None: any."""
+
+    monotone_constraints: Mapping[Any, Any] | Sequence[Any] | np.ndarray | None = parameter(default=None)
+    """Which raw scores must not fall (1) or not rise (-1) as a feature rises: one direction a feature; an
+    array of one row a feature and one column an output; or a dict of features by name or number, each with
+    a direction or with a dict of outputs. Features and outputs without one, or with 0, are free, and so are
+    steps to or from a missing value. No model disobeys, at any pair of rows. None: all are free."""
 
     max_cat_to_onehot: int = parameter(default=4, within="[1, inf)")
     """Up to this many categories in a node, splits are one category against the rest; above, sets of

@@ -261,7 +261,39 @@ def _growth(p: SharedParameters, seed: int) -> Growth:
         "interaction_constraints names features of X, which trees do not see where projection makes others "
         "of them; set one of the two to None.",
     )
+    if p.monotone_constraints is not None:
+        _check_monotone(p)
     return _part(Growth, p, seed=seed)
+
+
+def _check_monotone(p: SharedParameters) -> None:
+    """Refuse what would not obey directions."""
+    _refuse(
+        p.projection is not None,
+        "monotone_constraints names features of X, which trees do not see where projection makes others of "
+        "them; set one of the two to None.",
+    )
+    _refuse(
+        p.leaf == "linear",
+        "monotone_constraints orders the values of leaves, but within a linear leaf values change with every "
+        'row, and may cross those of its neighbours; use leaf="constant".',
+    )
+    _refuse(
+        p.leaf == "sparse",
+        "monotone_constraints orders the values of leaves, and outputs that a sparse leaf does not hold "
+        'would have to move as well; use leaf="constant".',
+    )
+    for name in ("curvature", "leaf_curvature"):
+        _refuse(
+            getattr(p, name) in COUPLED,
+            f'{name}="{getattr(p, name)}" moves the outputs of a leaf together, while monotone_constraints '
+            'moves some of them alone; use "diagonal".',
+        )
+    _refuse(
+        p.sketch is not None,
+        "monotone_constraints is of outputs, but the columns of a sketch, by which splits are found, are "
+        "mixtures of them; set sketch=None.",
+    )
 
 
 def _curvature(p: SharedParameters, leaf: Leaf) -> Curvature:

@@ -6,6 +6,7 @@ are for.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -42,7 +43,7 @@ class Training(NamedTuple):
 
     Attributes
     ----------
-    dataset, target, weight, objective, settings, base_score, offset
+    dataset, target, weight, objective, settings, base_score, offset, output_names
         As `boost` took them.
     rates : Rates
         Of that training.
@@ -59,6 +60,7 @@ class Training(NamedTuple):
     n_rounds: int
     base_score: np.ndarray | None = None
     offset: np.ndarray | None = None
+    output_names: Sequence[str] | None = None
 
 
 def scores_without(training: Training, left_out: np.ndarray) -> np.ndarray | None:
@@ -83,7 +85,13 @@ def scores_without(training: Training, left_out: np.ndarray) -> np.ndarray | Non
     problem = problem_of(t.objective, t.target, kept, t.settings)
     base = best_constant_of(problem, t.offset, t.settings) if t.base_score is None else t.base_score
     rate = t.settings.run.learning_rate
-    model = Model(mapper=t.dataset.mapper, objective=t.objective, base_score=base, learning_rate=rate)
+    model = Model(
+        mapper=t.dataset.mapper,
+        objective=t.objective,
+        base_score=base,
+        learning_rate=rate,
+        output_names=t.output_names,
+    )
     problem.set_base(base)
     run = Run(t.settings, parts_of(t.settings, problem, t.dataset, kept, model, (), (), t.offset))
     for round in range(t.n_rounds):
