@@ -131,7 +131,7 @@ def _columns(estimator: Any, settings: Settings, task: str, n_outputs: int) -> _
     bins = _core.Bins(
         np.zeros((1, len(derivatives.g)), np.uint8), np.ones(1, np.uint16), np.zeros(1, bool), 1, None
     )
-    judge = HistogramSplits(bins, derivatives, sketch, PlainChannels(workers), settings)
+    judge = HistogramSplits(bins, derivatives, sketch, PlainChannels(workers), None, settings)
     kind, g, _ = judge.columns(Draw(0, None, None, None, False), -1 if one_tree else 0)
     leaf = settings.leaf
     regressors = leaf.linear_features if isinstance(leaf, LinearLeaf) and leaf.looks_ahead else -1
