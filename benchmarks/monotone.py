@@ -244,6 +244,7 @@ def cost(context: Context, method: str, problem: str) -> Figures:
     rounds = context.rounds(20)
     job = Job(X, y, X[:50], y[:50], directions, context.threads, rounds, rounds, leaves)
     figures: dict[str, list[float]] = {"ms": [], "times": []}
+    METHODS[method](replace(job, rounds=1))  # libraries are loaded
     for _ in context.seeds(REPEATS):
         seconds = []
         for each in (job, replace(job, directions=np.zeros_like(directions))):
