@@ -83,7 +83,7 @@ class Distribution(ABC):
 
         Returns
         -------
-        ndarray of shape (*size, *shape)
+        ndarray, of the shape ``size`` followed by that of the distributions
         """
 
     # --- what follows --------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ class Distribution(ABC):
 
         Returns
         -------
-        ndarray of shape (*shape, 2)
+        ndarray, of the shape of the distributions followed by 2
             Lower and upper bound.
         """
         if not 0 < coverage < 1:
