@@ -14,16 +14,22 @@ from . import (
     cases,
     categories,
     compare,
+    conformal,
+    deciding,
     defaults,
+    distributions,
     explaining,
     frames,
     intervals,
     kernels,
+    monotone,
     papers,
     peers,
+    portfolio,
     report,
     results,
     scales,
+    search,
 )
 from .frame import runner, tables
 from .frame.context import Context
@@ -37,6 +43,12 @@ STUDIES = {
     "defaults": defaults.PAPER,
     "scales": scales.PAPER,
     "intervals": intervals.PAPER,
+    "monotone": monotone.PAPER,
+    "distributions": distributions.PAPER,
+    "portfolio": portfolio.PAPER,
+    "conformal": conformal.PAPER,
+    "deciding": deciding.PAPER,
+    "search": search.PAPER,
 }
 
 

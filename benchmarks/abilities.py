@@ -101,6 +101,7 @@ def _polyleaf() -> dict[str, Attempt]:
         "linear leaves of several outputs": lambda: _shape(fit(leaf="linear"), Y.shape),
         "sparse targets": lambda: labels(_sparse_labels(), leaf="sparse", leaf_k=2),
         "categorical features": lambda: fit(_frame()),
+        "monotone constraints": lambda: fit(monotone_constraints=RISING),
     }
 
 

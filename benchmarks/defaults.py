@@ -319,7 +319,7 @@ _SETTING_PROTOCOL = (
 _TASKS = {
     "regression": (REGRESSION, "RMSE / standard deviation, mean over targets", "R2, mean over targets"),
     "multi-class": (MULTICLASS + BINARY, "log loss", "accuracy"),
-    "multi-label": (MULTILABEL, "log loss, mean over labels", "F1 over all cells"),
+    "multi-label": (MULTILABEL, "log loss, mean over labels", "F1 over all cells at one half (see Deciding)"),
 }
 EVERYTHING = REGRESSION + MULTICLASS + BINARY + MULTILABEL
 _MEASURES: dict[str, Literal["higher", "lower"]] = {"loss": "lower", "score": "higher"}

@@ -6,6 +6,7 @@
 #include "labels.h"
 #include "leaf_blocks.h"
 #include "leaves/linear.h"
+#include "leaves/monotone.h"
 #include "leaves/newton.h"
 #include "leaves/topk.h"
 #include "sample_of.h"
@@ -106,6 +107,37 @@ std::shared_ptr<LinearLeaves> fit_linear(const Derivatives& g, const Curvatures&
       {features.data(), static_cast<int64_t>(features.shape(0)), n}, table, step, workers);
 }
 
+nb::ndarray<nb::numpy, float> monotone_leaves(const Array2<const float>& values,
+                                              const Array2<const int8_t>& directions,
+                                              const Array1<const uint16_t>& n_bins, const Tree& tree,
+                                              const Curvatures& h, const Leaves& leaf_of_row,
+                                              double reg_lambda, const Rows& rows,
+                                              const Multiplier& multiplier, const Workers& workers) {
+  const size_t k = values.shape(1), features = n_bins.size();
+  const RowSample sample = checked_rows(static_cast<int64_t>(leaf_of_row.size()), leaf_of_row, tree.n_leaves,
+                                        rows, multiplier, workers);
+  require(static_cast<int32_t>(values.shape(0)) == tree.n_leaves && k >= 1,
+          "values must have one row per leaf.");
+  require(directions.shape(0) == features && directions.shape(1) == k,
+          "directions must have one row per feature and one column per output.");
+  require(!h || (h->shape(0) == leaf_of_row.size() && (h->shape(1) == 1 || h->shape(1) == k)),
+          "h must have one row for each entry of leaf_of_row, and one column or one per output.");
+  for (int32_t f : tree.feature)
+    require(f < static_cast<int32_t>(features), "The tree splits on unknown features.");
+  for (size_t f = 0; f < features; ++f)
+    require(n_bins.data()[f] <= kMissingCode, "A feature has at most 255 bins.");
+  NewArray<float> out({values.shape(0), k});
+  std::copy_n(values.data(), values.size(), out.data);
+  nb::gil_scoped_release release;
+  const int columns_of_h = h ? columns(h) : 1;
+  std::vector<double> weights =
+      curvature_sums(data(h), columns_of_h, sample, leaf_of_row.data(), tree.n_leaves, workers);
+  for (double& weight : weights) weight += reg_lambda;
+  obey_directions(tree, n_bins.data(), {directions.data(), static_cast<int>(features), static_cast<int>(k)},
+                  weights, columns_of_h, workers, out.data);
+  return out.array;
+}
+
 }  // namespace
 
 void bind_fitters(nb::module_& m) {
@@ -128,6 +160,11 @@ void bind_fitters(nb::module_& m) {
         nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
         "LinearLeaves on the first features that each leaf's path splits on (GBDT-PL eq. 6), times the "
         "learning rate.");
+  m.def("monotone_leaves", &monotone_leaves, nb::arg("values"), nb::arg("directions"), nb::arg("n_bins"),
+        nb::arg("tree"), nb::arg("h").none(), nb::arg("leaf_of_row"), nb::arg("reg_lambda"),
+        nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
+        "The values (n_leaves, K) of leaves, float32, nearest to these that obey the directions int8 "
+        "(n_features, K), in squares weighted by the curvature of each leaf.");
 }
 
 }  // namespace polyleaf

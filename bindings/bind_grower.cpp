@@ -93,6 +93,14 @@ void bind_channels(nb::module_& m) {
           "curvature_steps",
           [](const Channels& c) { return steps(c.curvature_step(), c.layout().n_curvature()); },
           nb::rv_policy::move);
+  m.def(
+      "channel_lanes",
+      [](int n_outputs, const std::string& kind, int regressors) {
+        require(n_outputs >= 1, "There must be at least one output.");
+        return ChannelLayout::make(n_outputs, curvature_of(kind), regressors).lanes;
+      },
+      nb::arg("n_outputs"), nb::arg("kind"), nb::arg("regressors"),
+      "How many channels a row has with these; -1 regressors: leaves are constant.");
 }
 
 // A grower, and the search of the tree that it grows step by step.
@@ -173,15 +181,6 @@ nb::ndarray<nb::numpy, const int32_t, nb::ndim<1>> leaf_of_row(nb::handle self) 
   return {grower.leaf_of_row(), {static_cast<size_t>(grower.bins().n_rows())}, self};
 }
 
-std::optional<nb::ndarray<nb::numpy, float>> leaf_bounds(const TreeGrower& self) {
-  const std::vector<float> bounds = self.grower.leaf_bounds();
-  if (bounds.empty()) return std::nullopt;
-  const size_t n_leaves = self.grower.node_of_leaf().size();
-  NewArray<float> out({2, n_leaves, bounds.size() / (2 * n_leaves)});
-  std::copy(bounds.begin(), bounds.end(), out.data);
-  return out.array;
-}
-
 void bind_growers(nb::module_& m) {
   nb::class_<TreeGrower>(m, "Grower", "Grows trees on one Bins; memory is reused over trees.")
       .def(nb::init<const Bins&, const Workers&>(), nb::arg("bins"), nb::arg("n_threads"),
@@ -215,10 +214,6 @@ void bind_growers(nb::module_& m) {
           },
           nb::rv_policy::move,
           "int32 (n_leaves,): node of each leaf, by the numbers that nodes had before any were cut.")
-      .def_prop_ro(
-          "leaf_bounds", &leaf_bounds, nb::rv_policy::move,
-          "float32 (2, n_leaves, K): the least and the largest value of every leaf and output, before "
-          "the learning rate; None where the search has set no bounds.")
       .def_prop_ro(
           "leaf_of_row", &leaf_of_row, nb::rv_policy::reference,
           "int32 (n_rows,), read-only view: the leaf of every row in the last tree, overwritten by the "

@@ -10,6 +10,7 @@
 
 #include "arrays.h"
 #include "base/exact_totals.h"
+#include "bind_loss.h"
 #include "leaves/quantile.h"
 #include "losses/objectives.h"
 #include "sample_of.h"
@@ -174,14 +175,6 @@ auto elementary(const Array1<const float>& x) {
   NewArray<float> out({x.shape(0)});
   (POLYLEAF_SELECT(objective_kernels).*kFunction)(x.data(), out.data, rows(x));
   return out.array;
-}
-
-template <class L>
-nb::class_<L> bind_loss(nb::module_& m, const char* name, const char* doc) {
-  return nb::class_<L>(m, name, doc)
-      .def(nb::init<const std::string&, const typename L::Parameters&>(), nb::arg("name"),
-           nb::arg("parameters"), "The loss of that name, with all its parameters.")
-      .def_static("known", &L::known, "Name of every loss -> names of its parameters.");
 }
 
 }  // namespace

@@ -25,6 +25,17 @@ class HeldHistograms final : public HeldSearch {
     search_.use(channels);
     hold(nb::borrow(handle));
   }
+  void obey(const std::optional<Array2<const int8_t>>& directions) {
+    if (!directions) return search_.obey({});
+    const int n_outputs = static_cast<int>(directions->shape(1));
+    require(static_cast<int>(directions->shape(0)) == bins().n_features(),
+            "directions needs one row per feature.");
+    for (int f = 0; f < bins().n_features(); ++f)
+      for (int k = 0; k < n_outputs; ++k)
+        require(!bins().is_categorical(f) || directions->data()[f * n_outputs + k] == 0,
+                "Categories have no direction.");
+    search_.obey({directions->data(), bins().n_features(), n_outputs});
+  }
   HistogramSearch& search() override { return search_; }
 
  private:
@@ -110,7 +121,11 @@ void bind_searches(nb::module_& m) {
       .def("use", &HeldHistograms::use<Channels>, nb::arg("channels"),
            "What the next tree, or the next layer of a tree, is judged by.")
       .def("use", &HeldHistograms::use<LinearChannels>, nb::arg("channels"),
-           "The same; its splits look ahead to linear leaves.");
+           "The same; its splits look ahead to linear leaves.")
+      .def("obey", &HeldHistograms::obey, nb::arg("directions").none(),
+           "int8 (n_features, K), or None: which outputs must not fall (1) or not rise (-1) with which "
+           "features, from "
+           "the next tree on; splits are judged by the best values that obey.");
   nb::class_<HeldVerified, HeldSearch>(m, "VerifiedSearch",
                                        "Best splits of sparse gradients: a histogram search over a sketch of "
                                        "them proposes, and exact sums over "

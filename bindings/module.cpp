@@ -7,6 +7,7 @@
 
 namespace polyleaf {
 void bind_binning(nb::module_& m);
+void bind_likelihoods(nb::module_& m);
 void bind_objectives(nb::module_& m);
 void bind_fitters(nb::module_& m);
 void bind_grower(nb::module_& m);
@@ -31,6 +32,7 @@ NB_MODULE(_core, m) {
   m.def("available_isas", &polyleaf::available_isas, "Instruction sets this CPU can run.");
   polyleaf::bind_binning(m);
   polyleaf::bind_objectives(m);
+  polyleaf::bind_likelihoods(m);
   polyleaf::bind_settings(m);
   polyleaf::bind_grower(m);
   polyleaf::bind_leaf_blocks(m);

@@ -13,6 +13,7 @@ from polyleaf.callbacks import (
     EvaluationMonitor,
     LearningRateScheduler,
     ProgressBar,
+    TimeLimit,
     as_callbacks,
 )
 
@@ -253,3 +254,53 @@ def test_line_20_what_a_killed_training_left_is_removed(tmp_path):
         (tmp_path / name).write_text("half a model")
     drive(Checkpoint(tmp_path), [])
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(others)
+
+
+class Clock:
+    """A clock of which each round takes as long as the list says."""
+
+    def __init__(self, *rounds):
+        self.now, self.rounds = 100.0, list(rounds)
+
+    def __call__(self):
+        return self.now
+
+    def after_iteration(self, model, epoch, evals_log):
+        self.now += self.rounds[epoch % len(self.rounds)]
+
+
+class Passing(Callback):
+    """Lets the time of a round pass before the limit looks."""
+
+    def __init__(self, clock):
+        self.after_iteration = clock.after_iteration
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rounds", "done"),
+    [
+        (10, [1], 10),
+        (9.5, [1], 9),
+        (0.1, [1], 1),  # one is always done
+        (10, [1, 5, 1, 1], 2),  # after 6, another of 5 would end at 11
+        (100, [1], 20),
+        (11, [4, 1, 1, 1], 5),  # after 11: the last took 4
+    ],
+)
+def test_time_limit_ends_before_the_round_that_would_exceed_it(seconds, rounds, done):
+    clock = Clock(*rounds)
+    limit = TimeLimit(seconds, clock)
+    assert drive([Passing(clock), limit], [1.0] * 20)[1] == done
+    assert limit.was_reached == (done < 20)
+
+
+def test_a_time_limit_serves_many_trainings():
+    clock = Clock(1)
+    limit = TimeLimit(5, clock)
+    assert [drive([Passing(clock), limit], [1.0] * 20, first)[1] for first in (0, 40)] == [5, 5]
+
+
+def test_a_time_limit_that_is_none():
+    for seconds in (0, -1, math.nan):
+        with pytest.raises(ValueError, match="TimeLimit needs seconds > 0"):
+            TimeLimit(seconds)

@@ -64,17 +64,26 @@ class Pool {
   void run(int n_threads, Job& job) {
     std::lock_guard<std::mutex> one_job(run_mutex_);
     n_threads = 1 + grow(n_threads - 1);
-    pending_.store(n_threads - 1, std::memory_order_relaxed);
+    left_.store(0, std::memory_order_relaxed);
     {
       std::lock_guard<std::mutex> lock(mutex_);
       job_ = &job;
       active_ = n_threads - 1;
+      joined_ = 0;
       generation_.fetch_add(1, std::memory_order_release);
     }
     wake_.notify_all();
     job.work(0);
+    // Nothing is left to take. Workers that have not come by now, because the machine is busy with other
+    // programs, need not come: to wait for each would cost a time slice of the system, many times a tree.
+    int joined = 0;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      job_ = nullptr;
+      joined = joined_;
+    }
     int spins = 0;
-    while (pending_.load(std::memory_order_acquire) != 0) {
+    while (left_.load(std::memory_order_acquire) != joined) {
       if (++spins < kSpins)
         relax();
       else
@@ -108,10 +117,11 @@ class Pool {
         wake_.wait(lock, [&] { return generation_.load(std::memory_order_relaxed) != seen; });
         seen = generation_.load(std::memory_order_relaxed);
         if (index < active_) job = job_;
+        joined_ += job != nullptr;
       }
       if (job != nullptr) {
         job->work(index + 1);
-        pending_.fetch_sub(1, std::memory_order_release);
+        left_.fetch_add(1, std::memory_order_release);
       }
     }
   }
@@ -121,9 +131,10 @@ class Pool {
   std::condition_variable wake_;
   std::vector<std::thread> workers_;
   std::atomic<uint64_t> generation_{0};
-  std::atomic<int> pending_{0};
-  Job* job_ = nullptr;
+  std::atomic<int> left_{0};  // workers that are done with the job
+  Job* job_ = nullptr;        // null when no worker may join any more
   int active_ = 0;
+  int joined_ = 0;
 };
 
 // Never destroyed: detached workers may outlive static destructors. After a fork the child starts afresh,

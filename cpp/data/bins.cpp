@@ -61,8 +61,9 @@ Bins::Bins(const uint8_t* codes, int64_t n_rows, int n_features, const uint16_t*
     : n_rows_(n_rows),
       n_bins_(n_bins, n_bins + n_features),
       is_categorical_(is_categorical, is_categorical + n_features) {
+  check();
+  cells_ = Cells(sparse, n_bins, n_features, n_rows, workers);  // checks what lay_out reads
   lay_out(sparse);
-  cells_ = Cells(sparse, n_bins, n_features, n_rows, workers);
   owned_.resize(tiles_.size());
   for (auto& w : owned_) {
     w.reserve(n_rows);
@@ -77,6 +78,7 @@ Bins::Bins(uint64_t* words, int64_t n_rows, int n_features, const uint16_t* n_bi
       n_bins_(n_bins, n_bins + n_features),
       is_categorical_(is_categorical, is_categorical + n_features),
       stay_(true) {
+  check();
   lay_out({});
   for (size_t t = 0; t < tiles_.size(); ++t)
     words_.push_back(words + static_cast<int64_t>(t) * (n_rows + kSpareWords));
@@ -87,13 +89,16 @@ int64_t Bins::n_words(int64_t n_rows, int n_features, const uint16_t* n_bins) {
   return static_cast<int64_t>(make_tiles(each, all_of(n_features)).size()) * (n_rows + kSpareWords);
 }
 
+void Bins::check() const {
+  if (n_rows_ < 1 || n_rows_ >= INT32_MAX)
+    throw std::invalid_argument("Bins need between 1 and 2^31 - 2 rows.");
+  for (uint16_t n : n_bins_)
+    if (n > 255) throw std::invalid_argument("A feature has more than 255 value bins.");
+}
+
 // Which tile and slot every feature has.
 void Bins::lay_out(const CellColumns& sparse) {
   const int n_features = static_cast<int>(n_bins_.size());
-  if (n_rows_ < 1 || n_rows_ >= INT32_MAX)
-    throw std::invalid_argument("Bins need between 1 and 2^31 - 2 rows.");
-  for (int f = 0; f < n_features; ++f)
-    if (n_bins_[f] > 255) throw std::invalid_argument("A feature has more than 255 value bins.");
   slot_of_.assign(n_features, -1);
   for (int64_t number = 0; number < sparse.n; ++number) {
     const int32_t f = sparse.features[number];

@@ -89,6 +89,7 @@ class Bins {
   std::vector<uint8_t> is_categorical_;
   std::vector<Tile> tiles_;
   std::vector<int32_t> tile_of_, slot_of_, group_of_;
+  void check() const;
   void lay_out(const CellColumns& sparse);
 
   std::vector<uint64_t*> words_;         // of each tile, n_rows_ of them

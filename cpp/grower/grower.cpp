@@ -229,21 +229,6 @@ const Tree& Grower::number_leaves() {
   return tree_;
 }
 
-std::vector<float> Grower::leaf_bounds() const {
-  const auto state = [&](size_t leaf) -> const NodeState& { return nodes_[node_of_leaf_[leaf]].at.state; };
-  const size_t n = node_of_leaf_.size();
-  size_t width = 0;
-  for (size_t leaf = 0; leaf < n; ++leaf)
-    width = std::max({width, state(leaf).lower.size(), state(leaf).upper.size()});
-  std::vector<float> bounds(n * width, -std::numeric_limits<float>::infinity());
-  bounds.resize(2 * n * width, std::numeric_limits<float>::infinity());
-  for (size_t leaf = 0; leaf < n; ++leaf) {
-    std::copy(state(leaf).lower.begin(), state(leaf).lower.end(), bounds.begin() + leaf * width);
-    std::copy(state(leaf).upper.begin(), state(leaf).upper.end(), bounds.begin() + (n + leaf) * width);
-  }
-  return bounds;
-}
-
 // The search has another sample than the nodes were made with: its rows are grouped by the leaves of the tree
 // so far.
 void Grower::regroup() {

@@ -63,10 +63,6 @@ class Grower {
   const int32_t* leaf_of_row() const { return leaf_of_row_.data(); }
   // Node that each leaf of the tree is, by the numbers that nodes had while they grew.
   const std::vector<int32_t>& node_of_leaf() const { return node_of_leaf_; }
-  // What the values of leaves must keep to: the lower bounds of all, (n_leaves, outputs), then the upper
-  // ones; infinite where there is none, empty where the search has set none at all. Valid as leaf_of_row()
-  // is.
-  std::vector<float> leaf_bounds() const;
 
  private:
   struct Node {

@@ -6,66 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/buffer.h"
-#include "base/parallel.h"
+#include "losses/cut.h"
 
 namespace polyleaf {
 namespace {
-
-// A chunk stays in the first-level cache while gradient, curvature and weights pass over it.
-constexpr int64_t kChunkElements = 1024;
-constexpr int64_t kChunksPerTask = 8;
-constexpr int64_t kLanes = 16;
-
-// How the rows are cut: tasks of whole chunks of whole rows, whatever the number of threads. Chunks are
-// multiples of the 16 rows softmax works on.
-struct Cut {
-  int64_t n_rows, n_outputs, rows_per_chunk, rows_per_task;
-  explicit Cut(const LossInput& input) : Cut(input.n_rows, input.n_outputs) {}
-  // `n_outputs`: floats that are written for a row.
-  Cut(int64_t n_rows, int64_t n_outputs) : n_rows(n_rows), n_outputs(n_outputs) {
-    rows_per_chunk = std::max<int64_t>(1, kChunkElements / n_outputs / kLanes) * kLanes;
-    rows_per_task = rows_per_chunk * kChunksPerTask;
-  }
-  int64_t elements() const { return rows_per_chunk * n_outputs; }
-  int64_t n_tasks() const { return Block::count(n_rows, rows_per_task); }
-
-  // Calls f(task, thread, first_row, n_rows of the chunk) for every chunk.
-  template <class F>
-  void for_each_chunk(const Workers& workers, F&& f) const {
-    parallel_for(workers, n_tasks(), [&](int64_t task, int thread) {
-      const Block block(n_rows, rows_per_task, task);
-      for (int64_t row = block.begin; row < block.end; row += rows_per_chunk)
-        f(task, thread, row, std::min(rows_per_chunk, block.end - row));
-    });
-  }
-};
-
-// A value per output, repeated for the rows of a chunk: element-wise kernels then run over flat arrays.
-Buffer<float> tile(const float* values, const Cut& cut) {
-  Buffer<float> tiled(static_cast<size_t>(cut.elements()));
-  for (int64_t row = 0; row < cut.rows_per_chunk; ++row)
-    std::copy_n(values, cut.n_outputs, tiled.data() + row * cut.n_outputs);
-  return tiled;
-}
-
-std::vector<Buffer<float>> scratch_of_threads(const Workers& workers, int64_t size) {
-  std::vector<Buffer<float>> buffers(static_cast<size_t>(workers.n_threads));
-  for (auto& buffer : buffers) buffer.reserve(static_cast<size_t>(size));
-  return buffers;
-}
-
-// Weights of rows [row, row + n) as (n, columns): in place where the matrix has as many columns, else
-// repeated.
-const float* weights_of(const LossInput& input, int64_t row, int64_t n, int64_t columns, float* space) {
-  if (input.weight == nullptr) {
-    std::fill_n(space, n * columns, 1.0f);
-    return space;
-  }
-  if (input.weight_columns == columns) return input.weight + row * columns;
-  for (int64_t i = 0; i < n; ++i) std::fill_n(space + i * columns, columns, input.weight[row + i]);
-  return space;
-}
 
 void check_input(const LossInput& input) {
   if (input.n_outputs < 1) throw std::invalid_argument("A loss needs at least one output.");
@@ -88,6 +32,10 @@ LossChunk chunk_of(const LossInput& input, int64_t row, int64_t n, const Buffer<
   return {n * input.n_outputs, input.raw + at, input.target + at, offset.data(), parameter.data()};
 }
 
+const float* weights_of(const LossInput& input, int64_t row, int64_t n, int64_t columns, float* space) {
+  return polyleaf::weights_of(input.weight, input.weight_columns, row, n, columns, space);
+}
+
 ClassChunk class_chunk_of(const LossInput& input, int64_t row, int64_t n, float* scratch) {
   return {n, input.n_outputs, input.raw + row * input.n_outputs, input.label + row, input.offset, scratch};
 }
@@ -97,7 +45,7 @@ ClassChunk class_chunk_of(const LossInput& input, int64_t row, int64_t n, float*
 template <class F>
 double mean_over_chunks(const LossInput& input, int64_t columns, const Workers& workers, F&& losses) {
   const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
-  const Cut cut(input);
+  const Cut cut(input.n_rows, input.n_outputs);
   const int64_t size = cut.rows_per_chunk * columns;
   auto weights = scratch_of_threads(workers, size);
   std::vector<std::vector<double>> out(weights.size(), std::vector<double>(static_cast<size_t>(size)));
@@ -136,40 +84,14 @@ void class_derivatives(const LossInput& input, float* g, float* h, int64_t h_col
   });
 }
 
-// Names of a loss's parameters, in order.
-std::vector<std::string> names(const char* const* parameters) {
-  std::vector<std::string> found;
-  for (int i = 0; i < kMostParameters && parameters[i] != nullptr; ++i) found.emplace_back(parameters[i]);
-  return found;
-}
-
 }  // namespace
 
-template <class Kernels, LossTable<Kernels> ObjectiveKernels::* kTable>
-LossOf<Kernels, kTable>::LossOf(const std::string& name, const Parameters& parameters) {
-  for (index_ = 0; index_ < table().n && name != kernels().name;) ++index_;
-  if (index_ == table().n) throw std::invalid_argument("The core has no loss \"" + name + "\".");
-  const std::vector<std::string> wanted = names(kernels().parameters);
-  for (const auto& [parameter, value] : parameters)
-    if (std::find(wanted.begin(), wanted.end(), parameter) == wanted.end())
-      throw std::invalid_argument("Loss \"" + name + "\" has no parameter \"" + parameter + "\".");
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    const auto given = parameters.find(wanted[i]);
-    if (given == parameters.end())
-      throw std::invalid_argument("Loss \"" + name + "\" needs the parameter \"" + wanted[i] + "\".");
-    numbers_[i] = given->second;
-  }
+LossTable<LossKernels> table_of_losses() {
+  return POLYLEAF_SELECT(objective_kernels).losses;
 }
-
-template <class Kernels, LossTable<Kernels> ObjectiveKernels::* kTable>
-std::map<std::string, std::vector<std::string>> LossOf<Kernels, kTable>::known() {
-  std::map<std::string, std::vector<std::string>> found;
-  for (int i = 0; i < table().n; ++i) found[table().first[i].name] = names(table().first[i].parameters);
-  return found;
+LossTable<ClassLossKernels> table_of_class_losses() {
+  return POLYLEAF_SELECT(objective_kernels).class_losses;
 }
-
-template class LossOf<LossKernels, &ObjectiveKernels::losses>;
-template class LossOf<ClassLossKernels, &ObjectiveKernels::class_losses>;
 
 void derivatives(const Loss& loss, const LossInput& input, float* g, float* h, int64_t h_columns,
                  const Workers& workers) {
@@ -181,7 +103,7 @@ void derivatives(const Loss& loss, const LossInput& input, float* g, float* h, i
   if (h != nullptr && h_columns != input.n_outputs && (h_columns != 1 || input.weight_columns > 1))
     throw std::invalid_argument("The curvature array has too few columns for these weights.");
   const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
-  const Cut cut(input);
+  const Cut cut(input.n_rows, input.n_outputs);
   const Buffer<float> offset = tile(input.offset, cut), parameter = tile(input.parameter, cut);
   auto space = scratch_of_threads(workers, cut.elements());
   cut.for_each_chunk(workers, [&](int64_t, int thread, int64_t row, int64_t n) {
@@ -213,7 +135,7 @@ void hessians(const ClassLoss& loss, const LossInput& input, float* g, float* h,
 
 double mean_loss(const Loss& loss, const LossInput& input, const Workers& workers) {
   check_input(input);
-  const Cut cut(input);
+  const Cut cut(input.n_rows, input.n_outputs);
   const Buffer<float> offset = tile(input.offset, cut), parameter = tile(input.parameter, cut);
   return mean_over_chunks(input, input.n_outputs, workers, [&](int, int64_t row, int64_t n, double* out) {
     loss.kernels().losses(loss.numbers(), chunk_of(input, row, n, offset, parameter), out);

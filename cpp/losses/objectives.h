@@ -2,8 +2,9 @@
 //
 // Two shapes of loss exist here. Element-wise ones (`Loss`) see one raw score and one target at a time, so
 // any number of outputs is one flat array to them. Those of one of several classes (`ClassLoss`) see a row at
-// a time. A new one is a struct in kernels/objectives.cpp, a line in the table at its end, and a class in
-// src/polyleaf/objectives/ that has its name.
+// a time. (likelihoods.h has a third: those of two scores a target.) A new one is a struct in
+// kernels/objectives.cpp, a line in the table at its end, and a class in src/polyleaf/objectives/ that has
+// its name.
 //
 // Matrices are row-major (n_rows, n_outputs). `offset` (n_outputs) is added to the raw scores before the loss
 // sees them (the base score, where the loss could not take it off the target). Results are the same bits for
@@ -12,14 +13,11 @@
 // Owns: the mathematics of losses. Must not know: trees, boosting, how channels are quantised.
 #pragma once
 #include <cstdint>
-#include <map>
-#include <stdexcept>
-#include <string>
-#include <vector>
 
 #include "base/isa.h"
 #include "base/packed.h"
 #include "base/workers.h"
+#include "losses/loss_of.h"
 
 namespace polyleaf {
 
@@ -57,10 +55,6 @@ inline int64_t class_scratch(int64_t n_outputs) {
   return 2 * 16 * n_outputs + n_outputs + packed_size(n_outputs) + 3 * 16;
 }
 
-constexpr int kMostParameters = 3;
-// Numbers that a loss has throughout, in the order of their names.
-using LossNumbers = float[kMostParameters];
-
 struct LossKernels {
   const char* name;
   const char* parameters[kMostParameters];  // names; nullptr: no more
@@ -77,11 +71,6 @@ struct ClassLossKernels {
   void (*hessians)(const ClassChunk& chunk, float* g, float* h);
   void (*losses)(const ClassChunk& chunk, double* out);
 };
-template <class Kernels>
-struct LossTable {
-  const Kernels* first;
-  int n;
-};
 struct ObjectiveKernels {
   LossTable<LossKernels> losses;
   LossTable<ClassLossKernels> class_losses;
@@ -93,32 +82,11 @@ struct ObjectiveKernels {
 };
 POLYLEAF_DECLARE_KERNELS(ObjectiveKernels, objective_kernels)
 
-// One loss of a table, with its numbers.
-template <class Kernels, LossTable<Kernels> ObjectiveKernels::* kTable>
-class LossOf {
- public:
-  using Parameters = std::map<std::string, float>;
-
-  // Throws std::invalid_argument where there is no such loss, or its parameters are others.
-  LossOf(const std::string& name, const Parameters& parameters);
-
-  // Of the instruction set in use.
-  const Kernels& kernels() const { return table().first[index_]; }
-  const LossNumbers& numbers() const { return numbers_; }
-  // The losses there are, each with the names of its parameters.
-  static std::map<std::string, std::vector<std::string>> known();
-
- private:
-  static LossTable<Kernels> table() {
-    const ObjectiveKernels& kernels = POLYLEAF_SELECT(objective_kernels);
-    return kernels.*kTable;
-  }
-
-  int index_;
-  LossNumbers numbers_ = {};
-};
-using Loss = LossOf<LossKernels, &ObjectiveKernels::losses>;
-using ClassLoss = LossOf<ClassLossKernels, &ObjectiveKernels::class_losses>;
+// Of the instruction set in use.
+LossTable<LossKernels> table_of_losses();
+LossTable<ClassLossKernels> table_of_class_losses();
+using Loss = LossOf<LossKernels, table_of_losses>;
+using ClassLoss = LossOf<ClassLossKernels, table_of_class_losses>;
 
 // Writes g (n_rows, n_outputs) and, unless it is nullptr, h (n_rows, h_columns). h_columns is n_outputs, or 1
 // where the curvature is unit and weights are per row.

@@ -11,6 +11,7 @@
 #include "base/isa.h"
 #include "base/settings.h"
 #include "channels/channels.h"
+#include "scores/directions.h"
 
 namespace polyleaf {
 
@@ -37,6 +38,24 @@ struct ScanNode {
   float* workspace;                    // workspace_floats() of the layout
   const LinearScan* linear = nullptr;  // nullptr: constant leaves
   float out_of_reach = 0;              // sparse leaves: see ScoreKernels
+  // Where values must obey directions: those of all features, those of the feature at hand, and the bounds of
+  // the node's values, for each output and readable to the next sixteen. nullptr: all are free.
+  const FeatureDirections* directions = nullptr;
+  const float* direction = nullptr;
+  const float *lower = nullptr, *upper = nullptr;
+
+  // The same, where candidates split on this feature.
+  ScanNode split_on(int feature) const {
+    ScanNode node = *this;
+    if (directions != nullptr) node.direction = directions->of(feature);
+    return node;
+  }
+  // The same, where the children need not obey each other.
+  ScanNode split_freely() const {
+    ScanNode node = *this;
+    if (directions != nullptr) node.direction = directions->none();
+    return node;
+  }
 };
 
 // A small node's rows in order of one feature's bins, in place of a histogram: order[start[b] + i] is the
@@ -97,6 +116,9 @@ struct ScoreKernels {
   // Sparse leaves (nullptr otherwise): what of a sum over all outputs no children of the node can hold, at
   // least. -inf: nothing is known.
   float (*out_of_reach)(const ScanNode& node) = nullptr;
+  // Where there are directions: the values of both children, written to the next sixteen.
+  void (*child_values)(const ScanNode& node, const int32_t* left, int32_t left_count, float* of_left,
+                       float* of_right) = nullptr;
 };
 POLYLEAF_DECLARE_KERNELS(ScoreKernels, separable_scores)
 POLYLEAF_DECLARE_KERNELS(ScoreKernels, topk_scores)

@@ -39,7 +39,7 @@ class CellScan {
     build(number, entries, n, touched);
     const ScanFeature feature{histogram_.sums.data(), histogram_.counts.data(), touched, n_bins, n_bins};
     NumericBest found;
-    scores_.scan_numeric(node_, feature, scratch_, &found);
+    scores_.scan_numeric(node_.split_on(f), feature, scratch_, &found);
     clear(touched);
     if (found.sum > -std::numeric_limits<float>::infinity())
       histogram_.found.push_back({found, f, number, entries, n});

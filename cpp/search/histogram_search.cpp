@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <stdexcept>
 
 #include "base/parallel.h"
 
@@ -32,6 +33,7 @@ HistogramSearch::HistogramSearch(const Bins& bins, const Workers& workers)
 void HistogramSearch::start(const SearchScope& scope, const SearchNode& root) {
   scope_ = &scope;
   source_->start(scope, root);
+  check_directions();
   if (!laid_out_ || !(layout_ == source_->layout())) {
     layout_ = source_->layout();
     lay_out_memory();
@@ -41,6 +43,16 @@ void HistogramSearch::start(const SearchScope& scope, const SearchNode& root) {
   pool_.start(scope.config().histogram_memory);
   nodes_.clear();
   add_node(root, source_->view(root.id)).totals = source_->totals();
+}
+
+void HistogramSearch::check_directions() const {
+  const ChannelLayout& layout = source_->layout();
+  if (!directions_.any()) return;
+  if (layout.linear() || layout.curvature == Curvature::full ||
+      scope_->config().split.keeps_few(layout.n_outputs))
+    throw std::invalid_argument("Directions are for leaves of one value an output, each with its own step.");
+  if (directions_.n_outputs() != layout.n_outputs)
+    throw std::invalid_argument("The directions are of another number of outputs than the channels.");
 }
 
 // For channels of this layout.
@@ -102,7 +114,7 @@ void HistogramSearch::drop_histogram(Node& node) {
 void HistogramSearch::split(int32_t parent, SearchNode& left, SearchNode& right, float* output_gain) {
   Node& node = nodes_[parent];
   if (source_->fixed())
-    scores().output_terms(scan_node(node), node.best.left.data(), node.best.left_count, output_gain);
+    judge_split(node, left, right, output_gain);
   else
     source_->split(parent, node.best, scan_node(node), left, right, output_gain);
   const int handed_down = node.histogram;  // it is the left child's, until the pair is evaluated
@@ -113,6 +125,36 @@ void HistogramSearch::split(int32_t parent, SearchNode& left, SearchNode& right,
   r.totals = node.totals;
   for (int j = 0; j < node.view.layout->lanes; ++j) r.totals[j] -= l.totals[j];
   l.histogram = handed_down;
+}
+
+void HistogramSearch::judge_split(const Node& node, SearchNode& left, SearchNode& right, float* output_gain) {
+  const TileSplit& split = node.best;
+  const bool missing_apart = split.bin == bins_.n_bins(split.feature) - 1 && !split.missing_left;
+  const ScanNode scanned =
+      missing_apart ? scan_node(node).split_freely() : scan_node(node).split_on(split.feature);
+  scores().output_terms(scanned, split.left.data(), split.left_count, output_gain);
+  if (!directions_.any()) return;
+  for (SearchNode* child : {&left, &right}) {
+    child->state.lower = node.at.state.lower;
+    child->state.upper = node.at.state.upper;
+  }
+  std::vector<float> of_left(directions_.stride()), of_right(directions_.stride());
+  scores().child_values(scanned, split.left.data(), split.left_count, of_left.data(), of_right.data());
+  for (int k = 0; k < directions_.n_outputs(); ++k) {
+    if (scanned.direction[k] == 0.0f) continue;
+    const float middle = 0.5f * (of_left[k] + of_right[k]);
+    NodeState& low = scanned.direction[k] > 0 ? left.state : right.state;
+    NodeState& high = scanned.direction[k] > 0 ? right.state : left.state;
+    low.upper[k] = std::min(low.upper[k], middle);
+    high.lower[k] = std::max(high.lower[k], middle);
+  }
+}
+
+// Values of the node may be anything, as far as its parent knows.
+void HistogramSearch::unbind(NodeState& state) const {
+  constexpr float kAny = std::numeric_limits<float>::infinity();
+  state.lower.assign(directions_.stride(), -kAny);
+  state.upper.assign(directions_.stride(), kAny);
 }
 
 HistogramSearch::Node& HistogramSearch::add_node(const SearchNode& at, const ChannelView& view) {
@@ -140,8 +182,11 @@ const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(const std::vect
                                                                  bool renewed, bool by_group) {
   per_part_ = by_group && bins_.cells().n_features() > 0 ? kTileFeatures : 1;  // else a tile is a group
   for (const SearchNode& node : nodes) nodes_[node.id].at = node;
-  if (renewed)
-    for (const SearchNode& node : nodes) drop_histogram(nodes_[node.id]);
+  for (const SearchNode& node : nodes) {
+    if (renewed) drop_histogram(nodes_[node.id]);
+    // Bounds are of steps from scores that have changed where derivatives are renewed.
+    if (directions_.any() && (renewed || node.state.lower.empty())) unbind(nodes_[node.id].at.state);
+  }
   std::vector<Job> jobs = plan(nodes);
   proposals_.clear();
   if (jobs.empty()) return proposals_;
@@ -428,9 +473,15 @@ void HistogramSearch::scan_by_rows(const Job& job, int t, const Slots& slots, in
 }
 
 ScanNode HistogramSearch::scan_node(const Node& node, int thread) const {
-  return {&scope_->config().split,           node.view.layout,   node.view.gradient_step,
-          node.view.curvature_step,          node.totals.data(), static_cast<int32_t>(node.at.count),
-          scratch_[thread].workspace.data(), node.view.linear,   node.out_of_reach};
+  ScanNode scanned{&scope_->config().split,           node.view.layout,   node.view.gradient_step,
+                   node.view.curvature_step,          node.totals.data(), static_cast<int32_t>(node.at.count),
+                   scratch_[thread].workspace.data(), node.view.linear,   node.out_of_reach};
+  if (!directions_.any()) return scanned;
+  scanned.directions = &directions_;
+  scanned.direction = directions_.none();
+  scanned.lower = node.at.state.lower.data();
+  scanned.upper = node.at.state.upper.data();
+  return scanned;
 }
 
 Slots HistogramSearch::slots_of(const Node& node, const Tile& tile) const {

@@ -11,6 +11,7 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "base/buffer.h"
@@ -41,6 +42,9 @@ class HistogramSearch final : public Search {
     source_ = &fixed_;
   }
   void use(ChannelSource& source) { source_ = &source; }
+
+  // Where outputs must not fall or rise with features, from the next tree on.
+  void obey(FeatureDirections directions) { directions_ = std::move(directions); }
 
   const RowSample& sample() const override { return source_->sample(); }
   int n_outputs() const override { return source_->layout().n_outputs; }
@@ -90,6 +94,7 @@ class HistogramSearch final : public Search {
     size_t first_chunk = 0;                     // where they lie in chunk_
   };
 
+  void check_directions() const;
   void lay_out_memory();
   void set_thresholds();
   // Nodes are added in the order of their ids.
@@ -116,6 +121,10 @@ class HistogramSearch final : public Search {
   Choice choose(const Proposals& proposals);
 
   const ScoreKernels& scores() const { return scores_of(layout_, scope_->config().split); }
+  // What each output gains by the node's split, and where directions are to be obeyed what its children must
+  // keep to from now on: neither is to pass the middle of their values.
+  void judge_split(const Node& node, SearchNode& left, SearchNode& right, float* output_gain);
+  void unbind(NodeState& state) const;
   bool has_categories(int tile) const;
   // Of a tile's slots those whose features the node may be split on, as flags.
   Slots slots_of(const Node& node, const Tile& tile) const;
@@ -127,6 +136,7 @@ class HistogramSearch final : public Search {
   const Bins& bins_;
   const Workers workers_;
 
+  FeatureDirections directions_;
   FixedChannels fixed_;
 
   // One tree's state.

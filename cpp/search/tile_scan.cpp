@@ -236,13 +236,14 @@ void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogr
     if (!allowed[s]) continue;
     const int f = t.features[s];
     const ScanFeature feature = feature_of(s);
+    const ScanNode split_on = node.split_on(f);
     if (bins.is_categorical(f)) {
-      CategoricalScan(node, feature, f, best).run();
+      CategoricalScan(split_on, feature, f, best).run();
       if (best.feature == f) best_slot = s;
       continue;
     }
     NumericBest numeric;
-    scores.scan_numeric(node, feature, scratch, &numeric);
+    scores.scan_numeric(split_on, feature, scratch, &numeric);
     if (best.take_if_better(numeric, f)) best_slot = s;
   }
   if (best_slot < 0) return;

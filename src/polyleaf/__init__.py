@@ -12,21 +12,27 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from polyleaf import (
         callbacks,
+        distributions,
         explain,
         export,
         files,
         metrics,
+        mlflow,
         objectives,
         plotting,
         projections,
         recipes,
+        report,
         sketches,
+        survival,
     )
     from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor, load_model
     from polyleaf.inputs.binning import BinMapper
     from polyleaf.inputs.dataset import Dataset
+    from polyleaf.memory import memory_estimate
     from polyleaf.model import Model
-    from polyleaf.search import PolyleafClassifierCV, PolyleafRegressorCV
+    from polyleaf.search.classifier import PolyleafClassifierCV
+    from polyleaf.search.regressor import PolyleafRegressorCV
 
     __version__: str
 
@@ -35,22 +41,27 @@ _HOME = {
     "Dataset": "inputs.dataset",
     "Model": "model",
     "PolyleafClassifier": "estimators",
-    "PolyleafClassifierCV": "search",
+    "PolyleafClassifierCV": "search.classifier",
     "PolyleafRegressor": "estimators",
-    "PolyleafRegressorCV": "search",
+    "PolyleafRegressorCV": "search.regressor",
     "load_model": "estimators",
+    "memory_estimate": "memory",
 }
 _MODULES = (
     "callbacks",
+    "distributions",
     "explain",
     "export",
     "files",
     "metrics",
+    "mlflow",
     "objectives",
     "plotting",
     "projections",
     "recipes",
+    "report",
     "sketches",
+    "survival",
 )
 
 __all__ = [
@@ -62,16 +73,21 @@ __all__ = [
     "PolyleafRegressor",
     "PolyleafRegressorCV",
     "callbacks",
+    "distributions",
     "explain",
     "export",
     "files",
     "load_model",
+    "memory_estimate",
     "metrics",
+    "mlflow",
     "objectives",
     "plotting",
     "projections",
     "recipes",
+    "report",
     "sketches",
+    "survival",
 ]
 
 

@@ -1,4 +1,5 @@
-"""What may watch and steer a training run: early stopping, learning rates, checkpoints, progress bar.
+"""What may watch and steer a training run: early stopping, time limits, learning rates, checkpoints, progress
+bar.
 
 Owns the four hooks and the stock callbacks. Must not know how a tree is grown: a callback sees the model so
 far and the metric values so far.
@@ -48,6 +49,7 @@ __all__ = [
     "EvaluationMonitor",
     "LearningRateScheduler",
     "ProgressBar",
+    "TimeLimit",
     "as_callbacks",
 ]
 
@@ -381,6 +383,52 @@ class Checkpoint(Callback):
         if self.keep is not None:
             for old in _checkpoints(self.directory, self.name)[: -self.keep]:
                 old.unlink(missing_ok=True)
+
+
+class TimeLimit(Callback):
+    """End the training before the round that would take longer than there is time.
+
+    The next round is taken to last as long as the last one did, or as the mean of all if that is more. One
+    round is always done. The time begins with the first round: reading and binning data come before, and what
+    quantiles need to be moved to their levels (`calibrate_quantiles`) comes after.
+
+    Parameters
+    ----------
+    seconds : float
+        For all rounds of one training.
+    clock : callable, default=time.monotonic
+        Gives the time in seconds.
+
+    Attributes
+    ----------
+    was_reached : bool
+        Whether the limit ended the training.
+    """
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic):
+        if not seconds > 0:
+            raise ValueError(f"TimeLimit needs seconds > 0, got {seconds}.")
+        self.seconds = seconds
+        self.clock = clock
+
+    def before_training(self, model: Model) -> None:
+        """Start the clock anew, so that one object may serve many fits."""
+        self.was_reached = False
+        self._start = self._last = self.clock()
+        self._longest = 0.0  # of the last round and the mean
+        self._done = 0
+
+    def before_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
+        elapsed = self.clock() - self._start
+        self.was_reached = self._done > 0 and elapsed + self._longest > self.seconds
+        return self.was_reached
+
+    def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
+        now = self.clock()
+        self._done += 1
+        self._longest = max(now - self._last, (now - self._start) / self._done)
+        self._last = now
+        return False
 
 
 def _file_pattern(name: str) -> str:

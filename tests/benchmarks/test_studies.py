@@ -1,9 +1,12 @@
-"""The studies of scales and of intervals: what their runs give, on small data, without other libraries."""
+"""The studies of scales, intervals, decisions and distributions: what their runs give, on small data,
+without other libraries."""
 
 import numpy as np
 import pytest
-from benchmarks import intervals, scales
+from benchmarks import conformal, deciding, defaults, distributions, intervals, scales
 from benchmarks.frame.context import Context
+
+from polyleaf.distributions import Normal
 
 
 @pytest.fixture
@@ -47,3 +50,59 @@ def test_each_way_to_ask_polyleaf_for_quantiles_runs(context):
     for method in ("Polyleaf", "not calibrated"):
         figures = intervals.intervals(context, method, "enb 95")
         assert all(0 <= coverage <= 100 for coverage in figures["coverage"])
+
+
+@pytest.mark.parametrize("method", conformal.MODELS)
+def test_intervals_after_calibration(context, method):
+    figures = conformal.conformal(context, method, "enb")
+    assert all(len(values) == 2 for values in figures.values())
+    for each, worst, all_targets in zip(figures["each"], figures["worst"], figures["all"], strict=True):
+        assert 0 <= all_targets <= worst <= each <= 100
+    if "joint" in method:
+        assert min(figures["all"]) > 70
+    n_held, n_test = 35, 60  # of 200 rows
+    assert figures["error"][0] == pytest.approx(100 * np.sqrt(0.09 * (1 / n_held + 1 / n_test)))
+
+
+def test_one_target_is_measured_as_several_are(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 4)).astype(np.float32)
+    np.savez(tmp_path / "casp.npz", X=X, y=X[:, 0] + 0.1 * rng.standard_normal(200))
+    figures = conformal.conformal(Context(tmp_path, quick=True), "means, each", "casp")
+    assert figures["each"] == figures["all"] == figures["worst"] and min(figures["each"]) > 70
+
+
+def test_the_threshold_is_chosen_on_rows_held_out(context, monkeypatch):
+    """A library whose probabilities are a third of what they should be: one half finds nothing."""
+    rng = np.random.default_rng(0)
+    X = rng.random((400, 3))
+    Y = (X > 0.6).astype(int)
+    monkeypatch.setattr(defaults, "parts", lambda *_: iter([(X[:200], Y[:200], X[200:], Y[200:])]))
+    monkeypatch.setattr(Context, "load", lambda *_: None)
+    monkeypatch.setitem(defaults.LIBRARIES, "Polyleaf", lambda job: lambda X: X / 3)
+    figures = deciding.deciding(context, "Polyleaf", "emotions")
+    assert figures["micro"] == figures["macro"] == [0.0]
+    assert figures["chosen_micro"][0] > 0.97 and 0.18 < figures["threshold"][0] < 0.22
+
+
+def test_f1_of_labels():
+    truth, said = np.array([[1, 0, 0], [1, 1, 0]]), np.array([[1, 1, 1], [0, 1, 0]], bool)
+    assert deciding.f1(truth, said) == (2 * 2 / (3 + 4), pytest.approx((2 / 3 + 2 / 3) / 2))
+
+
+@pytest.mark.parametrize("method", ["Polyleaf", "XGBoost's curvature"])
+def test_each_way_to_ask_polyleaf_for_distributions_runs(context, method):
+    figures = distributions.distributions(context, method, "enb")
+    assert set(figures) == {"nll", "crps", "seconds"} and all(len(v) == 2 for v in figures.values())
+    for split, (job, _, y) in enumerate(distributions._parts(context, "enb")):
+        same = y, np.full(len(y), job.y.mean()), np.full(len(y), job.y.std())  # for all rows
+        assert figures["nll"][split] < distributions.nll(*same)
+        assert figures["crps"][split] < distributions.crps(*same)
+
+
+def test_scores_of_distributions_are_those_of_the_package():
+    rng = np.random.default_rng(0)
+    y, mean, deviation = rng.standard_normal((3, 50)) + np.array([[0], [0], [5]])
+    law = Normal(mean, deviation)
+    assert distributions.nll(y, mean, deviation) == pytest.approx(-law.logpdf(y).mean())
+    assert distributions.crps(y, mean, deviation) == pytest.approx(law.crps(y).mean())

@@ -115,6 +115,14 @@ def test_line_9_quiet(folder, tmp_path, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_time_limit_ends_the_training(folder, tmp_path, capsys):
+    train = "train", folder / "energy_train.csv", "-t", "*_load", "-m", tmp_path / "m"
+    polyleaf(*train, "--time-limit", "1e-9")  # less than a round takes, of which there is always one
+    assert load_model(tmp_path / "m").n_iter_ == 1
+    assert "--time-limit takes a number of seconds above 0" in fails(capsys, *train, "--time-limit", "0")
+    assert "--search has its seconds already" in fails(capsys, *train, "--time-limit", "1", "--search", "1")
+
+
 def test_parquet_in_and_out(folder, tmp_path):
     pa = pytest.importorskip("pyarrow")
     import pyarrow.csv as pa_csv
@@ -219,6 +227,16 @@ def test_validation_and_early_stopping(folder, tmp_path):
         assert load_model(tmp_path / model).best_iteration_ < 1999
 
 
+def test_directions_are_told_by_the_names_of_columns(folder, tmp_path):
+    train = ["train", folder / "energy_train.csv", "-t", "*_load", "-m", tmp_path / "m", *FAST]
+    polyleaf(*train, "--set", 'monotone_constraints={"glazing_area": {"cooling_load": -1}}')
+    model = load_model(tmp_path / "m")
+    X = np.repeat(data.load("energy").split()[0], 2, axis=0)
+    X[1::2, 6] += 0.1
+    scores = model.predict_raw(X)
+    assert np.all(scores[::2, 1] >= scores[1::2, 1]) and np.any(scores[::2, 0] < scores[1::2, 0])
+
+
 def test_offsets_are_columns_that_the_model_remembers(tmp_path, capsys):
     rng = np.random.default_rng(0)
     exposure = rng.uniform(0.1, 2.0, 400).round(3)
@@ -248,6 +266,35 @@ def test_offsets_are_columns_that_the_model_remembers(tmp_path, capsys):
     assert "must have shape (400,) or (400, 1)" in fails(capsys, "train", wide, *unlike)
 
 
+def test_intervals_and_sets_of_a_calibrated_model(folder, tmp_path, capsys):
+    for name in ("energy", "letter"):
+        model, test = tmp_path / name, folder / f"{name}_test.csv"
+        model.write_bytes((folder / f"{name}.polyleaf").read_bytes())
+        assert "calibrate" in fails(capsys, "predict", test, "-m", model, "--intervals")
+        polyleaf(
+            "calibrate", test, "-m", model, "--coverage", "0.8", *(["--joint"] if name == "energy" else [])
+        )
+        polyleaf("predict", test, "-m", model, "--intervals", "-o", tmp_path / f"{name}.csv")
+    table, truth = read_table(tmp_path / "energy.csv"), read_table(folder / "energy_test.csv")
+    targets = data.load("energy").output_names
+    assert table.names == (*targets, *(f"{target}_{end}" for target in targets for end in ("low", "high")))
+    inside = [
+        (table.column(f"{t}_low") <= truth.column(t)) & (truth.column(t) <= table.column(f"{t}_high"))
+        for t in targets
+    ]
+    assert 0.8 <= np.mean(np.all(inside, axis=0)) < 0.87  # of the rows it was calibrated on
+    sets, truth = read_table(tmp_path / "letter.csv"), read_table(folder / "letter_test.csv")
+    letters = np.array(truth.categories["letter"])[truth.column("letter").astype(int)]
+    held = [sets.column(f"set_{letter}")[i] for i, letter in enumerate(letters)]
+    assert 0.8 <= np.mean(held) < 0.9
+    assert "--joint is for" in fails(capsys, "calibrate", test, "-m", tmp_path / "letter", "--joint")
+    few = tmp_path / "few.csv"
+    few.write_text("".join((folder / "energy_test.csv").read_text().splitlines(keepends=True)[:6]))
+    assert "rows are too few for a coverage of 0.9" in fails(
+        capsys, "calibrate", few, "-m", tmp_path / "energy"
+    )
+
+
 def test_quantiles(folder, tmp_path, capsys):
     polyleaf(
         *("train", folder / "energy_train.csv", "-t", "*_load", "-m", tmp_path / "m", *FAST),
@@ -259,6 +306,39 @@ def test_quantiles(folder, tmp_path, capsys):
     polyleaf("evaluate", folder / "energy_test.csv", "-m", tmp_path / "m", "--json")
     found = json.loads(capsys.readouterr().out)
     assert 0 < found["share below q0.1"] < 0.4 < found["share below q0.9"] <= 1
+
+
+def test_distributions(folder, tmp_path, capsys):
+    energy, model = folder / "energy_test.csv", tmp_path / "m"
+    train = ["train", folder / "energy_train.csv", "-t", "*_load", "-m", model, "--rounds", "40"]
+    polyleaf(*train, "--objective", "normal")
+    polyleaf("predict", energy, "-m", model, "-o", tmp_path / "p.csv", "--levels", "0.05,0.95")
+    table = read_table(tmp_path / "p.csv")
+    targets = ("heating_load", "cooling_load")
+    assert table.names == (*targets, *(f"{target}_q{level}" for target in targets for level in (0.05, 0.95)))
+    _, X_test, _, y = data.load("energy").split()
+    found = load_model(model).predict_dist(X_test)
+    np.testing.assert_allclose(table.column("cooling_load_q0.95"), found.ppf(0.95)[:, 1], rtol=1e-6)
+    capsys.readouterr()
+    polyleaf("evaluate", energy, "-m", model, "--json")
+    scores = json.loads(capsys.readouterr().out)
+    assert scores["NLL"] == pytest.approx(-found.logpdf(y).mean(), rel=1e-5)
+    assert scores["CRPS"] == pytest.approx(found.crps(y).mean(), rel=1e-5)
+    each = scores["targets"]
+    assert each["heating_load"]["NLL"] == pytest.approx(-found.logpdf(y)[:, 0].mean(), rel=1e-5)
+    assert 0.5 < scores["share in 90 %"] <= 1
+
+
+def test_levels_are_of_distributions(folder, tmp_path, capsys):
+    energy, model = folder / "energy_test.csv", tmp_path / "m"
+    assert "--levels: this model predicts numbers, and no distributions" in fails(
+        capsys, "predict", energy, "-m", folder / "energy.polyleaf", "--levels", "0.5"
+    )
+    train = ["train", folder / "energy_train.csv", "-t", "heating_load", "-m", model, "--rounds", "2"]
+    polyleaf(*train, "--objective", "normal", "--drop", "cooling_load")
+    for levels in ("0", "0.5,x", "1.5", ""):
+        said = fails(capsys, "predict", energy, "-m", model, "--levels", levels)
+        assert f"--levels {levels}: numbers between 0 and 1" in said
 
 
 def test_a_model_without_probabilities(folder, tmp_path, capsys):

@@ -347,6 +347,79 @@ def test_features_that_may_not_meet_do_not_outlive_their_rule():
     assert_same_tree(Core.grow(p, grower=grower)[0], Twin.grow(p)[0])
 
 
+def with_directions(p, draw=0):
+    """The problem with random directions of its numeric features, one vector of them for each output."""
+    shape = len(p.n_bins), p.g.shape[1]
+    directions = np.random.default_rng(draw).integers(-1, 2, shape).astype(np.int8)
+    directions[p.is_categorical] = 0
+    return replace(p, directions=directions)
+
+
+@pytest.mark.parametrize("n_outputs", OUTPUTS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("penalties", [{}, {"reg_alpha": 0.4, "max_delta_step": 0.3}], ids=str)
+def test_splits_that_obey_directions(kind, n_outputs, penalties):
+    """Of children that would disobey an output both have the value that is best for both."""
+    p = make_problem(
+        22, n=400, n_bins=(9, 30, 5, 7), categorical=[2], n_outputs=n_outputs, kind=kind, **penalties
+    )
+    tree = assert_core_equals_twin(with_directions(p))
+    assert tree.n_leaves > 5
+    free = Twin.grow(p)[0]
+    assert not np.array_equal(tree.gain, free.gain)
+    assert_core_equals_twin(with_directions(sampled(p, multiplied=kind != "unit")), n_threads=2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n_outputs", [1, 3, 17])
+def test_directions_where_much_is_missing(kind, n_outputs):
+    """What parts all values from the missing ones obeys by itself, and leaves no value on the other side."""
+    p = make_problem(23, n=400, n_bins=(9, 30, 255), n_outputs=n_outputs, kind=kind, missing=0.5)
+    g = p.g + np.where(p.codes[1] == reference.MISSING, -3, 0).astype(np.float32)[:, None]
+    rising = np.ones((3, n_outputs), np.int8)
+    tree = assert_core_equals_twin(replace(p, g=g, directions=rising))
+    apart = (tree.feature == 1) & (tree.threshold == 29) & ~tree.missing_left
+    assert apart[0]
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_directions_of_layers(n_outputs):
+    p = make_problem(24, n=500, n_bins=(9, 30, 5), n_outputs=n_outputs, max_depth=4, level_wise=True)
+    p = with_directions(p)
+    layers = [p] + [replace(p, g=make_problem(25 + i, n=500, n_outputs=n_outputs).g) for i in range(4)]
+    twin, twin_leaves = Twin.grow_by_layers(layers)
+    assert twin.n_leaves > 4
+    core, core_leaves = Core.grow_by_layers(layers, n_threads=2)
+    assert_same_tree(core, twin)
+    np.testing.assert_array_equal(core_leaves, twin_leaves)
+
+
+def test_directions_do_not_outlive_their_rule():
+    p = make_problem(26, n=300, n_bins=(8,) * 5, max_leaves=10)
+    grower = Core.grower(p)
+    obeying = Core.grow(with_directions(p), grower=grower)[0]
+    free = Core.grow(p, grower=grower)[0]
+    assert_same_tree(free, Twin.grow(p)[0])
+    assert not np.array_equal(obeying.gain, free.gain)
+
+
+@pytest.mark.parametrize(
+    "directions, more, sentence",
+    [
+        (np.ones((3, 2), np.int8), {}, "one row per feature"),
+        (np.ones((4, 2), np.int8), {"categorical": [1]}, "Categories have no direction"),
+        (np.ones((4, 3), np.int8), {}, "another number of outputs"),
+        (np.ones((4, 2), np.int8), {"leaf_k": 1}, "one value an output"),
+        (np.ones((4, 2), np.int8), {"kind": "full"}, "one value an output"),
+    ],
+    ids=["features", "categories", "outputs", "few outputs", "full"],
+)
+def test_directions_that_do_not_fit_are_refused(directions, more, sentence):
+    p = make_problem(1, n=50, n_outputs=2, **more)
+    with pytest.raises(ValueError, match=sentence):
+        Core.grow(replace(p, directions=directions))
+
+
 def paths(tree):
     """The features split on above each leaf."""
     above = {0: set()}
@@ -481,6 +554,8 @@ def problems(draw):
         p = replace(p, rows=np.zeros(1, np.uint32))
     if draw(st.booleans()):
         p = replace(p, features=np.random.default_rng(0).random(len(n_bins)) < 0.7)
+    if draw(st.booleans()):
+        p = with_directions(p, draw(st.integers(0, 99)))
     return p
 
 

@@ -117,6 +117,17 @@ void test_refusals() {
     refused = true;
   }
   CHECK(refused);
+  const int32_t beyond[] = {1, 9};  // refused before anything is looked up or written by it
+  const uint8_t common[] = {0, 0};
+  const int64_t begin[] = {0, 0, 0};
+  refused = false;
+  try {
+    const CellColumns columns{.n = 2, .features = beyond, .common = common, .begin = begin};
+    Bins bins(p.codes.data(), p.n, 3, p.n_bins.data(), p.categorical.data(), 2, columns);
+  } catch (const std::invalid_argument&) {
+    refused = true;
+  }
+  CHECK(refused);
   p.g[3] = std::nanf("");
   refused = false;
   RowSample sample;

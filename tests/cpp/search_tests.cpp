@@ -1,8 +1,7 @@
 // What searches say and the grower passes on: counts, and the state of nodes.
 #include <array>
 #include <cstdint>
-#include <limits>
-#include <memory>
+#include <map>
 #include <vector>
 
 #include "check.h"
@@ -28,6 +27,7 @@ class ToldSearch final : public Search {
   }
   void evaluate(const std::vector<SearchNode>& nodes, bool, std::vector<Choice>& choices) override {
     choices.assign(nodes.size(), Choice());
+    for (const SearchNode& node : nodes) states[node.id] = node.state;
     for (size_t i = 0; i < nodes.size(); ++i)
       if (scope_->can_split(nodes[i])) choices[i] = {1.0, 0, middle(nodes[i].id), false, {}, 3};
   }
@@ -39,6 +39,8 @@ class ToldSearch final : public Search {
     codes_[right.id] = {middle(parent) + 1, codes_[parent][1]};
   }
   double cover(int32_t) const override { return 0; }
+
+  std::map<int32_t, NodeState> states;  // of nodes that were looked at
 
  private:
   int32_t middle(int32_t node) const { return (codes_[node][0] + codes_[node][1]) / 2; }
@@ -85,25 +87,25 @@ void test_counts_are_not_ranges() {
   }
 }
 
-// A child has its parent's state and what the search has made of it; leaves keep theirs, also where the tree
-// is cut back to them.
+// A child has its parent's state and what the search has made of it.
 void test_states_are_passed_on() {
   const ToldProblem p;
   const Bins bins = p.bins(1);
-  for (bool cut : {false, true}) {
-    GrowConfig config = grow_config();
-    config.max_leaves = 4;
-    config.split.min_child_samples = 2;
-    config.post_prune = cut;
-    config.split.min_split_gain = cut ? 2.0 : 0.0;
-    Grower grower(bins, 1);
-    ToldSearch search(p.n);
-    const Tree tree = grower.grow(search, config, nullptr);
-    const float free = std::numeric_limits<float>::infinity();
-    const std::vector<float> lower_then_upper = {-free, 127, 191, 223, 127, 191, 223, free};
-    CHECK(tree.n_leaves == (cut ? 1 : 4));
-    CHECK(grower.leaf_bounds() == (cut ? std::vector<float>() : lower_then_upper));
+  GrowConfig config = grow_config();
+  config.max_leaves = 4;
+  config.split.min_child_samples = 2;
+  Grower grower(bins, 1);
+  ToldSearch search(p.n);
+  const Tree tree = grower.grow(search, config, nullptr);
+  // Right of 127, of 191, of 223: the left child of each is a leaf.
+  const std::vector<std::vector<float>> lower = {{}, {}, {127}, {127}, {191}, {191}, {223}};
+  const std::vector<std::vector<float>> upper = {{}, {127}, {}, {191}, {}, {223}, {}};
+  CHECK(tree.n_nodes() == 7);
+  for (const auto& [node, state] : search.states) {
+    CHECK(state.lower == lower[node]);
+    CHECK(state.upper == upper[node]);
   }
+  CHECK(search.states.size() >= 5);
 }
 
 }  // namespace polyleaf::tests

@@ -9,7 +9,7 @@ import pytest
 from places import ROOT
 
 PAGES = ROOT / "docs"
-NEEDS = {"objectives": "jax"}
+NEEDS = {"objectives": "jax", "how-to/optuna": "optuna"}
 
 
 def code_of(page: Path) -> str:
@@ -30,8 +30,9 @@ WITH_CODE = [page for page in sorted(PAGES.rglob("*.md")) if code_of(page).strip
     "page", WITH_CODE, ids=lambda page: page.relative_to(PAGES).with_suffix("").as_posix()
 )
 def test_code_runs(page, tmp_path, monkeypatch):
-    if page.parent == PAGES and page.stem in NEEDS:
-        pytest.importorskip(NEEDS[page.stem])
+    name = page.relative_to(PAGES).with_suffix("").as_posix()
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
     monkeypatch.chdir(tmp_path)
     exec(compile(code_of(page), str(page), "exec", dont_inherit=True), {"__name__": "__main__"})
 

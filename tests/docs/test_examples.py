@@ -25,6 +25,9 @@ SHOWS = {
     "batches": lambda found: found["same"] and found["share"] == 1 / 8,
     "cgb": lambda found: found["accuracy"] > 0.75,
     "custom_objective": lambda found: found["asymmetric"] < found["squared"] - 0.1,
+    "distributions": lambda found: (
+        found["nats won"] > 2 and found["sure"] < 0.8 * found["unsure"] and found["told right"] > 0.95
+    ),
     "early_stopping": lambda found: found["best"] + 20 < found["rounds"] + 1 <= 1000,
     "explaining": lambda found: found["error"] < 1e-4 and found["for cooling"] < found["glazing for heating"],
     "extreme_labels": lambda found: (
@@ -38,6 +41,9 @@ SHOWS = {
     "linear_leaves": lambda found: found["linear"] < found["lines afterwards"] < found["constant"],
     "looking": lambda found: found["least gained"] > 0.05 and found["outputs in the map"] == 6,
     "missing_targets": lambda found: found["ignored"] < min(found["rows dropped"], found["filled"]),
+    "monotone": lambda found: (
+        found["told falls"] == 0 < found["free falls"] and found["told"] < 1.1 * found["free"]
+    ),
     "multilabel": lambda found: found["hamming"] < found["hamming of the majority"],
     "offsets": lambda found: (
         2 * found["both"] < found["trees"] < found["line"]
@@ -45,15 +51,23 @@ SHOWS = {
         and 0.25 < found["rate"] < 0.4
     ),
     "one_output_per_tree": lambda found: max(found.values()) < 3,
+    "prediction_sets": lambda found: (
+        abs(found["held"] - 0.95) < 0.015 and found["alone"] > 0.3 and abs(found["inside"] - 0.9) < 0.065
+    ),
     "quantiles": lambda found: 0.75 < found["inside"] < 0.85 and found["error"] < 0.25 * found["baseline"],
     "registered_objective": lambda found: found["too low at 0.9"] < found["too low at 0.5"] - 0.1,
+    "searching": lambda found: max(found["best"], found["blend"]) < found["defaults"] - 0.05,
     "sparse_features": lambda found: (
         found["accuracy"] > 0.9 and 20 * found["megabytes"] < found["dense megabytes"]
     ),
     "sparse_leaves": lambda found: found["four of each leaf's own"] > found["all classes"] > 0.85,
+    "thresholds": lambda found: (
+        min(found["chosen"], found["without labels"]) > found["one half"] and found["threshold"] < 0.45
+    ),
     "small_models": lambda found: (
         abs(found["rounded"] - found["accuracy"]) < 0.01 and found["accuracy"] > found["first"] + 0.3
     ),
+    "survival": lambda found: found["error"] < 0.5 * found["of one curve"] and found["correlation"] > 0.7,
 }
 
 
@@ -78,7 +92,7 @@ def test_every_example_is_checked():
 
 
 def test_readme_has_an_example_for_each_task():
-    assert len(README) == 9
+    assert len(README) == 10
 
 
 @pytest.mark.parametrize("title, code", README, ids=[title for title, _ in README])

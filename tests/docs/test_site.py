@@ -23,17 +23,22 @@ PAGES = {
     "polyleaf": "estimators",
     "polyleaf.callbacks": "callbacks",
     "polyleaf.data": "data",
+    "polyleaf.distributions": "distributions",
     "polyleaf.explain": "explain",
     "polyleaf.export": "export",
     "polyleaf.files.multilabel": "files",
     "polyleaf.inspect": "inspect",
     "polyleaf.metrics": "metrics",
     "polyleaf.metrics.ranking": "ranking",
+    "polyleaf.mlflow": "mlflow",
     "polyleaf.objectives": "objectives",
     "polyleaf.plotting": "plotting",
     "polyleaf.projections": "projections",
     "polyleaf.recipes": "recipes",
+    "polyleaf.report": "report",
+    "polyleaf.search": "search",
     "polyleaf.sketches": "sketches",
+    "polyleaf.survival": "survival",
 }
 
 

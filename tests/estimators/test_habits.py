@@ -45,6 +45,9 @@ def classifier(**changes):
         ("l2_leaf_reg", "reg_lambda"),
         ("max_leaf_nodes", "max_leaves"),
         ("nthread", "n_jobs"),
+        ("monotonic_cst", "monotone_constraints"),
+        ("mono_constraints", "monotone_constraints"),
+        ("interaction_cst", "interaction_constraints"),
         ("n_estimatorz", "n_estimators"),
     ],
 )
@@ -67,7 +70,7 @@ def test_line_14_parameters_of_others_are_answered_with_ours(estimator, theirs, 
         (lambda m: m.fit(X, Y, n_round=3), r"did you mean n_estimators of the constructor\?"),
         (lambda m: m.fit(X, Y, xgb_model=None), r"did you mean init_model\?"),
         (lambda m: m.fit(X, Y, feature_name=list("abc")), "names are those of a data frame's columns"),
-        (lambda m: m.fit(X, Y, zzz=1), "it takes X, y, sample_weight, eval_set"),
+        (lambda m: m.fit(X, Y, zzz=1), "it takes X, y, sample_weight, offset, eval_set"),
     ],
 )
 def test_line_14_arguments_of_others_are_answered(call, sentence):
@@ -89,7 +92,7 @@ def _names(method):
 
 def test_signatures_stay_what_editors_and_scikit_learn_read():
     assert "max_leaves" in _names(PolyleafRegressor) and "kwargs" not in _names(PolyleafRegressor)
-    assert _names(PolyleafRegressor.predict) == ["self", "X", "iteration_range", "sparse"]
+    assert _names(PolyleafRegressor.predict) == ["self", "X", "iteration_range", "offset", "sparse"]
     assert "eval_set" in _names(PolyleafClassifier.fit)
 
 

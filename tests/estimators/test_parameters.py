@@ -40,7 +40,7 @@ PREPARATION = OF_OBJECTIVES | {
     "base_score", "calibrate_quantiles", "callbacks", "categorical_features", "class_weight",
     "early_stopping_rounds", "eval_metric", "leaf", "max_bins", "missing_targets", "n_jobs",
     "normalize_targets", "objective", "on_interrupt", "projection", "projection_dim", "random_state", "tfidf",
-    "validation_fraction", "verbose", "warm_start",
+    "threshold", "validation_fraction", "verbose", "warm_start",
 }  # fmt: skip
 """What objectives, estimators and the preparation of data read, and no part of a run."""
 
@@ -173,6 +173,9 @@ def test_texts_that_say_what_None_stands_for_are_true():
     assert text in EVERY["learning_rate"].text
     assert f"None: {usual['colsample_bynode']}; all for counts" in EVERY["colsample_bynode"].text
     assert counts["colsample_bynode"] == 1 and set(usual) == set(counts)
+    spreads = parameters.OF_DISTRIBUTIONS
+    assert set(spreads) == set(usual) and spreads["learning_rate"] == counts["learning_rate"]
+    assert spreads["colsample_bynode"] == usual["colsample_bynode"]
     assert all(EVERY[name].default is None for name in usual)
     assert f"None: {DEFAULT_DIM}, and {LABEL_SKETCH_DIM} for" in EVERY["sketch_dim"].text
     assert f"None: {Projector.dim}." in EVERY["projection_dim"].text

@@ -174,6 +174,9 @@ def test_what_is_left_open_goes_by_the_objective(objective):
     assert rate_and_features(PolyleafRegressor(objective=objective)) == (0.05, 1.0)
     for other in ("squared_error", "tweedie", "gamma", lambda y, score: (score - y, y)):
         assert rate_and_features(PolyleafRegressor(objective=other)) == (0.1, 0.5)
+    assert rate_and_features(PolyleafRegressor(objective="negative_binomial")) == (0.05, 1.0)
+    for other in ("normal", "gamma_distribution"):
+        assert rate_and_features(PolyleafRegressor(objective=other)) == (0.05, 0.5)
     for other in ("auto", "softmax"):
         assert rate_and_features(PolyleafClassifier(objective=other)) == (0.1, 0.5)
 

@@ -190,6 +190,12 @@ def test_what_is_wrong_is_said_with_its_batch(batches, message):
         Dataset.from_batches(batches)
 
 
+def test_lazy_frames_are_refused():
+    polars = pytest.importorskip("polars")
+    with pytest.raises(TypeError, match="X of batch 0 is a lazy frame"):
+        Dataset.from_batches([polars.LazyFrame({"a": [1.0]})])
+
+
 def test_text_that_differs_everywhere_is_told_once():
     X = pd.DataFrame({"name": [f"row {i}" for i in range(40)], "x": np.arange(40.0)})
     with pytest.warns(UserWarning, match="differs in every row") as told:
@@ -253,6 +259,18 @@ def test_large_nodes_of_a_file_are_cut_for_threads(n_jobs, tmp_path):
     data = Dataset.from_batches(cut(9000, X), cache_dir=tmp_path)
     filed = PolyleafRegressor(n_estimators=2, n_jobs=n_jobs).fit(data, y)
     np.testing.assert_array_equal(held.predict(X), filed.predict(X))
+
+
+@pytest.mark.parametrize("search", ["exact", "sketch"])
+def test_labels_are_learned_from_a_file(search, tmp_path):
+    X, _ = numbers(600)
+    labels = scipy.sparse.csr_matrix(np.nan_to_num(X[:, :8]) > 0.8)
+    held, filed = Dataset(X, labels), Dataset.from_batches(cut(150, X, labels), cache_dir=tmp_path)
+    models = [
+        PolyleafClassifier(n_estimators=3, leaf="sparse", leaf_k=2, split_search=search).fit(data, labels)
+        for data in (held, filed)
+    ]
+    assert models[0].save_model() == models[1].save_model()
 
 
 def test_codes_of_a_file_are_read_again_and_outlive_it(tmp_path):

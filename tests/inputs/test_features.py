@@ -202,25 +202,25 @@ def test_too_many_rows():
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("asked", "error", "words"),
     [
-        ("all", "unknown"),
-        (["x"], "no feature of X"),
-        ([5], "position 5"),
-        ([-1], "position -1"),
-        ([True], "mask of 1 entries"),
-        ([1.5], "names or positions"),
+        ("all", ValueError, "unknown"),
+        (["x"], ValueError, "no feature of X"),
+        ([5], ValueError, "names feature 5, but X has 4"),
+        ([-1], ValueError, "names feature -1"),
+        ([True], ValueError, "mask of 1 entries"),
+        ([1.5], TypeError, "text or whole number, not by 1.5"),
     ],
 )
-def test_wrong_categorical_features(asked, words):
-    with pytest.raises(ValueError, match=words):
+def test_wrong_categorical_features(asked, error, words):
+    with pytest.raises(error, match=words):
         as_features(pandas_frame(), categorical_features=asked)
 
 
 def test_categorical_features_by_name_position_and_mask_agree():
     for asked in (["t", "i"], [1, 2], np.array([1, 2]), np.array([False, True, True, False])):
         assert as_features(pandas_frame(), categorical_features=asked).is_categorical.tolist() == [0, 1, 1, 0]
-    with pytest.raises(ValueError, match="no feature names"):
+    with pytest.raises(ValueError, match="X has no names"):
         as_features(np.ones((2, 2)), categorical_features=["t"])
 
 

@@ -9,10 +9,11 @@ from polyleaf.inputs.offsets import OffsetReader, check_all_or_none
 from polyleaf.inputs.targets import encode_classification, encode_regression
 
 Y = np.arange(12.0).reshape(6, 2)
-TWO = OffsetReader(encode_regression(pd.DataFrame(Y, columns=["a", "b"])).encoding, 2, 1)
-ONE = OffsetReader(encode_regression(Y[:, 0]).encoding, 1, 1)
-LEVELS = OffsetReader(encode_regression(Y).encoding, 6, 3)
-CLASSES = OffsetReader(encode_classification(["x", "y", "z"] * 2).encoding, 3, 1)
+TWO = OffsetReader(encode_regression(pd.DataFrame(Y, columns=["a", "b"])).encoding, 2, (True,))
+ONE = OffsetReader(encode_regression(Y[:, 0]).encoding, 1, (True,))
+LEVELS = OffsetReader(encode_regression(Y).encoding, 6, (True, True, True))
+SPREADS = OffsetReader(encode_regression(Y).encoding, 4, (True, False))
+CLASSES = OffsetReader(encode_classification(["x", "y", "z"] * 2).encoding, 3, (True,))
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,11 @@ def test_one_number_a_row_serves_all_outputs(given):
 
 def test_levels_of_quantiles_share_one():
     np.testing.assert_array_equal(LEVELS.read(Y, 6), np.repeat(Y, 3, axis=1))
+
+
+def test_spreads_are_not_moved():
+    expected = np.stack([Y, np.zeros_like(Y)], axis=2).reshape(6, 4)
+    np.testing.assert_array_equal(SPREADS.read(Y, 6), expected)
 
 
 @pytest.mark.parametrize(

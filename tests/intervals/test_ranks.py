@@ -51,7 +51,28 @@ def test_widths_are_those_of_the_definition(n, coverage, joint):
         with pytest.raises(ValueError, match=f"{n} rows are too few for a coverage of {coverage}"):
             widths(scores, coverage, joint=joint)
     else:
-        np.testing.assert_array_equal(widths(scores, coverage, joint=joint), expected)
+        np.testing.assert_allclose(widths(scores, coverage, joint=joint), expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("n, n_targets", [(60, 16), (186, 14), (100, 3)])
+@pytest.mark.parametrize("heavy, shift", [(1, 0.8), (3, 0.0)])
+def test_a_new_row_is_inside_in_all_targets_as_often_as_asked(n, n_targets, heavy, shift):
+    """Many targets, few rows: where ranks of each target, taken together, would hold a tenth too few."""
+    rng = np.random.default_rng(n)
+    inside, repeats = 0, 1500
+    for _ in range(repeats):
+        scores = np.abs(0.5 * rng.standard_normal((n + 1, 1)) + 0.8 * rng.standard_normal((n + 1, n_targets)))
+        scores = scores**heavy * np.logspace(-3, 3, n_targets) - shift
+        inside += (scores[-1] <= widths(scores[:-1], 0.9, joint=True)).all()
+    assert 0.9 - 3 * np.sqrt(0.09 / repeats) < inside / repeats < 0.94
+
+
+def test_units_of_targets_that_are_mostly_right():
+    scores = np.abs(np.random.default_rng(0).standard_normal((99, 2)))
+    scores[:95, 0] = 0.0
+    found = widths(scores, 0.9, joint=True)
+    assert np.isfinite(found).all() and (scores <= found).all(axis=1).sum() >= 90
+    assert widths(np.zeros((99, 2)), 0.9, joint=True).tolist() == [0.0, 0.0]
 
 
 def test_widths_count_weights_and_leave_out_what_is_not_known():

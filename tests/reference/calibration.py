@@ -47,16 +47,28 @@ def level_shifts(y, levels, weight, fold, n_used, predict_without):
 
 
 def widths(scores, coverage, joint=False):
-    """The width of each target, or None: the score of rank ceil(coverage (n + 1)). `joint`: the scores of the
-    least rank such that so many rows have no larger one."""
+    """The width of each target, or None: the score of rank ceil(coverage (n + 1)).
+
+    `joint`: every target has a unit, the magnitude of that rank among the scores of n + 1 rows, of which n
+    are known: it lies between two of these, `low` and `high`. A row's score is the largest of its targets' in
+    these units, taken as large as it may be; a width is the score of that rank, times the unit as large as
+    it may be.
+    """
     n, n_targets = scores.shape
     rank = -int(-Fraction(coverage).limit_denominator(10**6) * (n + 1) // 1)
     if rank > n:
         return None
-    ordered = np.sort(scores, axis=0)
-    if not joint:
-        return ordered[rank - 1]
-    for least in range(n):
-        if sum(all(scores[i, k] <= ordered[least, k] for k in range(n_targets)) for i in range(n)) >= rank:
-            return ordered[least]
-    raise AssertionError("the last rank holds all rows")
+    if not joint or n_targets == 1:
+        return np.sort(scores, axis=0)[rank - 1]
+    units = []
+    for k in range(n_targets):
+        known = sorted(abs(scores[:, k]))
+        low, high = known[max(rank - 1, 1) - 1], known[rank - 1]
+        mean = sum(known) / n or 1.0
+        units.append((low, high) if low > 0 else (mean, mean))
+    rows = sorted(
+        max(s / low if s >= 0 else s / high for s, (low, high) in zip(row, units, strict=True))
+        for row in scores
+    )
+    number = rows[rank - 1]
+    return np.array([number * (high if number >= 0 else low) for low, high in units])

@@ -132,11 +132,17 @@ def with_default_direction(goes_left, counts):
     return goes_left
 
 
+def sets_missing_apart(goes_left, counts):
+    """Whether the right side has missing values and nothing else."""
+    return not np.any(counts[:MISSING][~goes_left[:MISSING]]) and not goes_left[MISSING]
+
+
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def best_candidate(codes, n_bins, is_categorical, channels, config, features):
+def best_candidate(codes, n_bins, is_categorical, channels, config, features, rules=None):
     """The `Candidate` of largest sum, the first feature on ties; None where children are always too small.
 
     `codes` (F, n_node) are the feature codes of the rows of `channels`, `features` those allowed, ascending.
+    `rules`: for each feature what values must keep to; None: values are free.
     """
     best = None
     for f in features:
@@ -145,23 +151,27 @@ def best_candidate(codes, n_bins, is_categorical, channels, config, features):
             candidates = categorical_candidates(sums, channels, config)
         else:
             candidates = numeric_candidates(sums.count, int(n_bins[f]))
-        scores, terms = score_candidates(sums, candidates, channels, config)
+        rule = None if rules is None else rules[f]
+        scores, terms = score_candidates(sums, candidates, channels, config, rule)
         if len(scores) == 0 or not scores.max() > (-np.inf if best is None else best.sum):
             continue
         c = int(scores.argmax())
         goes_left = with_default_direction(candidates[c], sums.count)
         threshold = -1 if is_categorical[f] else int(candidates[c, :MISSING].sum()) - 1
+        if rule is not None and threshold >= 0 and sets_missing_apart(goes_left, sums.count):
+            threshold = int(n_bins[f]) - 1  # no value will ever be on the right
+            goes_left = np.arange(N_CODES) <= threshold
         best = Candidate(scores[c], int(f), threshold, goes_left, terms(c))
     return best
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def best_split(codes, n_bins, is_categorical, channels, config, features):
+def best_split(codes, n_bins, is_categorical, channels, config, features, rules=None):
     """The best admissible `Split` of the rows of `channels`, or None (GBDT-MO, Algorithm 2)."""
-    best = best_candidate(codes, n_bins, is_categorical, channels, config, features)
+    best = best_candidate(codes, n_bins, is_categorical, channels, config, features, rules)
     if best is None:
         return None
-    parent_sum, parent_terms = parent_score(channels, config)
+    parent_sum, parent_terms = parent_score(channels, config, None if rules is None else rules[0])
     gain = 0.5 * (float(best.sum) - float(parent_sum)) / len(parent_terms)
     if not is_worthwhile(best.sum, parent_sum, gain, config):
         return None

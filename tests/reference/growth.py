@@ -9,8 +9,14 @@ import numpy as np
 
 from polyleaf.settings.parameters import PenaltyParameters, TreeParameters
 from reference.candidates import Split, best_split, may_meet, node_features
-from reference.channels import take, total
-from reference.scores import diagonal_curvature, gradient_and_curvature, mean_curvature
+from reference.channels import F32, take, total
+from reference.scores import (
+    Rule,
+    diagonal_curvature,
+    gradient_and_curvature,
+    mean_curvature,
+    obeying_values,
+)
 from reference.tree import to_tree
 
 
@@ -63,11 +69,17 @@ def next_batch(gains, n_leaves, config):
 
 
 class ChannelSearch:
-    """Best splits from channels that a row keeps in every node (the core's HistogramSearch)."""
+    """Best splits from channels that a row keeps in every node (the core's HistogramSearch).
 
-    def __init__(self, data, channels, config):
-        self.data, self.channels, self.config = data, channels, config
+    Where there are `directions` (F, K), what a node's values must keep to is made by the splits above it, as
+    far as these were found by the same derivatives: neither child of a split is to pass the middle of their
+    two values, in outputs that have a direction.
+    """
+
+    def __init__(self, data, channels, config, directions=None):
+        self.data, self.channels, self.config, self.directions = data, channels, config, directions
         self.n_outputs = len(channels.gradient_steps)
+        self.bounds = {}  # lower and upper (K,) of nodes
 
     def cover(self, positions, parent):
         """Summed curvature of rows that the split of node `parent` (None: the root) has put together."""
@@ -77,10 +89,34 @@ class ChannelSearch:
         """The best `Split` of node `i`, or None."""
         codes, n_bins, is_categorical = self.data
         of_node = take(self.channels, positions)
-        return best_split(codes[:, positions], n_bins, is_categorical, of_node, self.config, may_use)
+        node = codes[:, positions], n_bins, is_categorical, of_node
+        return best_split(*node, self.config, may_use, self.rules(i))
+
+    def rules(self, i):
+        """For each feature what children of node `i` must keep to; None: they are free."""
+        if self.directions is None:
+            return None
+        anything = np.full(self.n_outputs, np.inf, F32)
+        bounds = self.bounds.get(i, (-anything, anything))
+        return [Rule(directions, *bounds) for directions in self.directions]
 
     def divide(self, i, split, children):
         """Node `i` was split; `children` are two pairs (id, positions), left first."""
+        if self.directions is None:
+            return
+        rule = self.rules(i)[split.feature]
+        is_ordered = bool(np.any(~split.goes_left[: self.data[1][split.feature]]))
+        of_rows = [take(self.channels, positions) for _, positions in children]
+        sums = [gradient_and_curvature(total(rows), rows) for rows in of_rows]
+        values = [w[0] for w in obeying_values(*sums, self.config, rule, is_ordered)]
+        middle, (left, right) = F32(0.5) * (values[0] + values[1]), (child for child, _ in children)
+        directions = rule.directions if is_ordered else 0 * rule.directions
+        lowest, highest = np.maximum(rule.lower, middle), np.minimum(rule.upper, middle)
+        for child, sign in ((left, 1), (right, -1)):
+            self.bounds[child] = (
+                np.where(sign * directions < 0, lowest, rule.lower),
+                np.where(sign * directions > 0, highest, rule.upper),
+            )
 
 
 def grow(
@@ -94,18 +130,19 @@ def grow(
     renew=None,
     groups=None,
     at_most=0,
+    directions=None,
 ):
     """Grow one `Tree` (GBDT-MO, Algorithm 5).
 
     `codes` uint8 (F, n), `channels` of the `rows` in use (None: all), or a search of another kind (a class
     like `ChannelSearch`, on its own codes), `features` bool (F,): allowed. `renew(nodes)` gives new channels
     after every batch of splits, before the new nodes are looked at (TFBT, section V). `groups` and `at_most`
-    say which features may meet on a path (`may_meet`).
+    say which features may meet on a path (`may_meet`), `directions` which outputs must obey which features.
     """
     codes = codes if rows is None else codes[:, rows]
     allowed = np.arange(len(codes)) if features is None else np.flatnonzero(features)
     data = codes, n_bins, is_categorical
-    search = channels if hasattr(channels, "look") else ChannelSearch(data, channels, config)
+    search = channels if hasattr(channels, "look") else ChannelSearch(data, channels, config, directions)
 
     def make_node(positions, depth, parent, path):
         return Node(positions, depth, path, search.cover(positions, parent))
@@ -135,7 +172,7 @@ def grow(
             search.divide(i, parent.split, [(c, nodes[c].positions) for c in parent.children])
             order.append(i)
         if renew is not None:
-            search = ChannelSearch(data, renew(nodes), config)
+            search = ChannelSearch(data, renew(nodes), config, directions)
         for i in range(first, len(nodes)):
             look_at(i)
 

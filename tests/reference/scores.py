@@ -4,9 +4,11 @@ Owns the leaf problem of every kind of curvature and leaf: its terms, their sum 
 and when a gain is one. Must not know which candidates there are. Scores are float32.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from reference.channels import F32, Sums, total
+from reference.channels import F32, MISSING, Sums, total
 
 N_LANES = 16
 GAIN_RESOLUTION = 2.0**-20  # relative; below it float32 cannot tell gain from rounding
@@ -90,6 +92,52 @@ def split_terms(G_left, H_left, G_right, H_right, kind, config):
         return leaf_terms(G_left, H_left, kind, config) + leaf_terms(G_right, H_right, kind, config)
     a, b = H_left + F32(config.reg_lambda), H_right + F32(config.reg_lambda)
     return divide((G_left * G_left) * b + (G_right * G_right) * a, a * b)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What values of the children of a node must keep to."""
+
+    directions: np.ndarray  # (K,), of the feature split on: 1 must not fall, -1 must not rise, 0 free
+    lower: np.ndarray  # float32 (K,), of both children
+    upper: np.ndarray
+
+
+def obeying_value(G, H, alpha, config, rule):
+    """Float32 (C, K): the best step of one leaf within the bounds; H includes lambda."""
+    size = divide(np.maximum(np.abs(G) - F32(alpha), F32(0)), H)
+    if config.max_delta_step > 0:
+        size = np.minimum(size, F32(config.max_delta_step))
+    w = np.where(G < 0, size, -size)
+    w = np.where(w < rule.upper, w, rule.upper)
+    return np.where(w > rule.lower, w, rule.lower)
+
+
+def obeying_values(left, right, config, rule, is_ordered=True):
+    """The values (C, K) of both children; `left`, `right`: pairs G, H.
+
+    Of an output that would disobey, both take the one that is best for both: of both their rows, with both
+    their penalties. `is_ordered` (C, 1): whether directions matter at all.
+    """
+    (G_left, H_left), (G_right, H_right) = [(G, H + F32(config.reg_lambda)) for G, H in (left, right)]
+    w_left = obeying_value(G_left, H_left, config.reg_alpha, config, rule)
+    w_right = obeying_value(G_right, H_right, config.reg_alpha, config, rule)
+    both_alpha = F32(2) * F32(config.reg_alpha)
+    both = obeying_value(G_left + G_right, H_left + H_right, both_alpha, config, rule)
+    disobeys = is_ordered * rule.directions.astype(F32) * (w_right - w_left) < 0
+    return np.where(disobeys, both, w_left), np.where(disobeys, both, w_right)
+
+
+def value_terms(G, H, w, config):
+    """Float32 (C, K): twice the loss that values `w` remove; H without lambda."""
+    H = H + F32(config.reg_lambda)
+    return -((F32(2) * G) * w + (H * w) * w) - F32(2) * F32(config.reg_alpha) * np.abs(w)
+
+
+def obeying_terms(left, right, config, rule, is_ordered):
+    """Float32 (C, K): what each output adds to the score sum of a split that obeys."""
+    w_left, w_right = obeying_values(left, right, config, rule, is_ordered)
+    return value_terms(*left, w_left, config) + value_terms(*right, w_right, config)
 
 
 def keeps_few(config, n_outputs):
@@ -188,9 +236,13 @@ def full_solution(G, H, outputs, ridge, least_pivot=LEAST_PIVOT):
     return w
 
 
-def parent_score(channels, config):
+def parent_score(channels, config, rule=None):
     """Float32 sum and terms (K,) of the node as one leaf."""
     G, H = gradient_and_curvature(total(channels), channels)
+    if rule is not None:
+        w = obeying_value(G, H + F32(config.reg_lambda), config.reg_alpha, config, rule)
+        terms = value_terms(G, H, w, config)
+        return lane_sum(terms)[0], terms[0]
     if channels.kind == "full":
         outputs = block_outputs(G[0], config)
         ridge = F32(config.reg_lambda)
@@ -201,9 +253,10 @@ def parent_score(channels, config):
     return lane_sum(terms)[0], terms[0]
 
 
-def score_candidates(sums, candidates, channels, config):
+def score_candidates(sums, candidates, channels, config, rule=None):
     """Float32 score sums (C,), -inf where a child is too small or the sum is NaN; and a function that gives
-    the terms (K,) of one of them."""
+    the terms (K,) of one of them. `rule`: that of the feature; None: values are free. Directions do not
+    matter to what sets all values apart from missing ones, which move nowhere."""
     present = sums.count > 0
     left = Sums(*(candidates[:, present].astype(np.int64) @ part[present] for part in sums.parts()))
     right = total(channels) - left
@@ -219,7 +272,12 @@ def score_candidates(sums, candidates, channels, config):
             one, other = (G * full_solution(G, H, outputs, ridge) for G, H in sides)
             return (one + other)[0]
     else:
-        all_terms = split_terms(G_left, H_left, G_right, H_right, channels.kind, config)
+        if rule is None:
+            all_terms = split_terms(G_left, H_left, G_right, H_right, channels.kind, config)
+        else:
+            is_ordered = np.any((~candidates & present)[:, :MISSING], axis=1, keepdims=True)
+            sides = (G_left, H_left), (G_right, H_right)
+            all_terms = obeying_terms(*sides, config, rule, is_ordered)
         scores, terms = lane_sum(all_terms), all_terms.__getitem__
         if keeps_few(config, all_terms.shape[1]):
             sides = (

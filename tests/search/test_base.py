@@ -20,6 +20,7 @@ from polyleaf.search import base
 
 NUMBERS = make_regression(150, 5, n_targets=2, noise=5.0, random_state=0)
 CLASSES = make_classification(150, 6, n_informative=4, n_classes=3, random_state=0)
+LONGER = {"n_candidates": 10, "n_estimators": 40}  # so that several go through all folds
 QUICK = {"n_estimators": 12, "n_candidates": 4, "n_jobs": 1}
 
 
@@ -130,6 +131,45 @@ def test_an_interrupted_search_keeps_the_best_so_far(on_interrupt, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("search", "data"), [(PolyleafRegressorCV, NUMBERS), (PolyleafClassifierCV, CLASSES)]
+)
+def test_a_blend_is_one_model_and_no_worse_on_the_folds(search, data):
+    X, y = data
+    alone = search(**QUICK | LONGER).fit(X, y)
+    model = search(**QUICK | LONGER, ensemble=3).fit(X, y)
+    assert model.leaderboard_[0]["params"] == alone.leaderboard_[0]["params"]
+    assert model.best_score_ < alone.best_score_  # both losses
+    weights = [member["weight"] for member in model.ensemble_]
+    assert sum(weights) == pytest.approx(1) and 1 < len(weights) <= 3 and weights == sorted(weights)[::-1]
+    members = [plain_of(model)(**m["params"] | {"n_jobs": 1}).fit(X, y).model_ for m in model.ensemble_]
+    expected = sum(w * member.raw_predict(X) for w, member in zip(weights, members, strict=True))
+    np.testing.assert_allclose(
+        model.model_.raw_predict(X), expected, rtol=1e-4, atol=1e-4 * abs(expected).max()
+    )
+    restored = load_model(model.save_model())
+    assert type(restored) is plain_of(model)
+    np.testing.assert_array_equal(restored.predict(X), model.predict(X))
+    assert f"blend of {len(weights)}" in model.report() and "microseconds a row" in model.report()
+    assert alone.ensemble_ is None and "blend" not in alone.report()
+
+
+def test_a_search_goes_on_where_it_ended(tmp_path, monkeypatch):
+    X, y = CLASSES
+    whole = PolyleafClassifierCV(**QUICK | {"n_candidates": 14}, ensemble=2).fit(X, y)
+    PolyleafClassifierCV(**QUICK, ensemble=2).fit(X, y, resume=tmp_path / "log")
+    trained = []
+    trains = base.Race._train_now
+    monkeypatch.setattr(base.Race, "_train_now", lambda self, *a: trained.append(a) or trains(self, *a))
+    on = PolyleafClassifierCV(**QUICK | {"n_candidates": 14}, ensemble=2).fit(X, y, resume=tmp_path / "log")
+    assert on.model_.equals(whole.model_) and on.ensemble_ == whole.ensemble_
+    again = {(repr(candidate.parameters), fold) for candidate, fold in trained}
+    # The first four went through the first fold before.
+    assert not again & {(repr(params), 0) for params in whole.cv_results_["params"][:4]}
+    with pytest.raises(ValueError, match="another search: seed"):
+        PolyleafClassifierCV(**QUICK, random_state=3).fit(X, y, resume=tmp_path / "log")
+
+
+@pytest.mark.parametrize(
     ("parameters", "message"),
     [
         ({"validation_fraction": 0.2}, "cv holds rows out"),
@@ -137,6 +177,7 @@ def test_an_interrupted_search_keeps_the_best_so_far(on_interrupt, monkeypatch):
         ({"projection": "pca"}, "learned from raw rows"),
         ({"time_limit": 0.0}, "time_limit"),
         ({"n_candidates": 0}, "n_candidates"),
+        ({"ensemble": 1}, "ensemble"),
     ],
 )
 def test_refused(parameters, message):
@@ -164,6 +205,8 @@ def test_offsets_go_with_their_rows():
     )
     winner = PolyleafRegressor(**model.best_params_, n_jobs=1).fit(X, y, offset=offset)
     assert winner.model_.equals(model.model_)
+    blend = PolyleafRegressorCV(**{**options, "n_candidates": 4, "ensemble": 2}).fit(X, y, offset=offset)
+    assert blend.best_score_ <= blend.leaderboard_[0]["score"]
     with pytest.raises(ValueError, match="the evaluation set 'validation_0' has none"):
         PolyleafRegressorCV(**options).fit(X, y, offset=offset, eval_set=[(X, y)])
 
@@ -171,8 +214,8 @@ def test_offsets_go_with_their_rows():
 def test_a_dataset_is_searched_on_as_it_is():
     X, y = CLASSES
     binned = PolyleafClassifierCV(**QUICK).fit(Dataset(X, y))
-    assert "only their bins" not in binned.cv_results_["refused"][0]
-    assert "holds only their bins" in binned.cv_results_["refused"][3]  # linear leaves
+    assert not any("leaf" in params for params in binned.cv_results_["params"])  # linear ones
+    assert not any(binned.cv_results_["refused"])
     kept = PolyleafClassifierCV(**QUICK).fit(Dataset(X, keep_features=True), y)
     assert kept.model_.equals(PolyleafClassifierCV(**QUICK).fit(X, y).model_)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from itertools import islice
 
+import pytest
+
 from polyleaf import PolyleafClassifier, PolyleafRegressor
-from polyleaf.search.portfolio import LADDERS, PORTFOLIO, variations, without
+from polyleaf.search.portfolio import LADDERS, PORTFOLIO, suited, variations
 
 USUAL = {
     "learning_rate": 0.1,
@@ -25,7 +27,23 @@ def test_the_portfolio_begins_with_the_defaults_and_knows_both_estimators():
 
 def test_what_is_set_is_not_changed_and_twins_are_dropped():
     table = [{}, {"learning_rate": 0.05}, {"max_leaves": 8, "learning_rate": 0.05}]
-    assert without(table, {"learning_rate"}) == [{}, {"max_leaves": 8}]
+    assert suited(table, {"learning_rate"}, "regression", 1, True) == [{}, {"max_leaves": 8}]
+
+
+@pytest.mark.parametrize(
+    ("task", "n_outputs", "linear", "kept"),
+    [
+        ("regression", 1, True, ["leaf"]),
+        ("regression", 3, False, ["multi_strategy"]),
+        ("binary", 2, True, ["leaf"]),
+        ("multiclass", 26, True, ["leaf", "curvature", "multi_strategy"]),
+        ("multiclass", 27, True, ["leaf", "multi_strategy"]),
+        ("multilabel", 5, True, ["leaf", "multi_strategy"]),
+    ],
+)
+def test_what_means_nothing_for_the_data_is_not_tried(task, n_outputs, linear, kept):
+    table = [{"leaf": "linear"}, {"curvature": "full"}, {"multi_strategy": "one_output_per_tree"}]
+    assert [next(iter(found)) for found in suited(table, (), task, n_outputs, linear)] == kept
 
 
 def test_variations_take_steps_on_ladders_and_keep_the_rest():

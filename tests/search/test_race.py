@@ -8,6 +8,7 @@ import pytest
 from polyleaf.metrics import get_metric
 from polyleaf.search import race as race_module
 from polyleaf.search.folds import Fold
+from polyleaf.search.log import TrainingLog
 from polyleaf.search.race import Budget, Deadline, Race, Watch
 
 
@@ -42,7 +43,7 @@ def a_race(losses, n_folds=3, budget=None, most=None):
         return watched([9.0, losses[parameters["is"]]])
 
     folds = [Fold(None, None, float(j)) for j in range(n_folds)]
-    return Race(train, folds, budget or Budget(None), most, lambda line: None), log
+    return Race(train, folds, budget or Budget(None), most, TrainingLog(None, {}), 1, lambda line: None), log
 
 
 def test_after_every_fold_the_better_half_goes_on():
@@ -66,7 +67,7 @@ def test_what_does_not_go_is_left_out_unless_it_is_the_first():
 def test_there_are_no_more_candidates_than_asked_for():
     race, log = a_race([5.0, 4.0, 3.0, 2.0, 1.0], n_folds=1, most=4)
     race.run([{"is": 0}, {"is": 1}], "portfolio")
-    race.vary(lambda parents, generation: iter([{"is": 1}, {"is": 2}, {"is": 2}, {"is": 3}, {"is": 4}]))
+    race.vary(lambda best, generation: iter([{"is": 1}, {"is": 2}, {"is": 2}, {"is": 3}, {"is": 4}]))
     assert [who for who, _ in log] == [0, 1, 2, 3]
     assert [c.origin for c in race.candidates] == ["portfolio"] * 2 + ["variation"] * 2
 
@@ -74,7 +75,7 @@ def test_there_are_no_more_candidates_than_asked_for():
 def test_the_search_ends_where_nothing_is_new():
     race, log = a_race([2.0], n_folds=1)
     race.run([{"is": 0}], "portfolio")
-    race.vary(lambda parents, generation: iter(parents))
+    race.vary(lambda best, generation: iter(candidate.parameters for candidate in best))
     assert len(log) == 1
 
 
@@ -85,7 +86,13 @@ def test_a_training_cut_by_time_counts_only_where_there_is_no_other():
     curves = iter([[5.0, 4.0], [1.0, 1.0]])
     folds = [Fold(None, None)]
     race = Race(
-        lambda *_: watched(next(curves), budget=Spent(0)), folds, Budget(None), None, lambda line: None
+        lambda *_: watched(next(curves), budget=Spent(0)),
+        folds,
+        Budget(None),
+        None,
+        TrainingLog(None, {}),
+        1,
+        lambda line: None,
     )
     race.run([{}, {"max_leaves": 8}], "portfolio")
     assert [c.curves for c in race.candidates] == [[[5.0]]]

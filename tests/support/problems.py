@@ -29,6 +29,7 @@ class Problem:
     features: np.ndarray | None = None  # bool (F,)
     groups: np.ndarray | None = None  # bool (G, F): each path stays within one
     at_most: int = 0  # features of a path; 0: any number
+    directions: np.ndarray | None = None  # int8 (F, K): which outputs must obey which features
     held_sparse: tuple = ()  # features that the core holds sparse; the twin knows no difference
 
     def with_config(self, **changes):
@@ -157,7 +158,8 @@ class Twin:
         """The tree, and the leaf id of every row, in the sample or not."""
         channels = reference.quantise(p.g, p.h, p.kind, p.rows, p.multiplier)
         data = p.codes, p.n_bins, p.is_categorical
-        tree = reference.grow(*data, channels, p.config, p.rows, p.features, None, p.groups, p.at_most)
+        rules = p.groups, p.at_most, p.directions
+        tree = reference.grow(*data, channels, p.config, p.rows, p.features, None, *rules)
         return tree, reference.leaf_of_row(tree, p.codes)
 
     @staticmethod
@@ -167,7 +169,7 @@ class Twin:
         p = layers[0]
         data = p.codes, p.n_bins, p.is_categorical
         options = p.config, p.rows, p.features, lambda nodes: next(channels)
-        tree = reference.grow(*data, next(channels), *options)
+        tree = reference.grow(*data, next(channels), *options, directions=p.directions)
         return tree, reference.leaf_of_row(tree, p.codes)
 
     @staticmethod
@@ -200,6 +202,7 @@ class Core:
         grower = grower or Core.grower(p, n_threads)
         config = grow_config(p.config, **only_core)
         grower.grower.limit_interactions(p.groups, p.at_most)
+        grower.search.obey(p.directions)
         tree = grower.grow(core_channels(p, n_threads), config, p.features)
         return as_reference_tree(tree), np.array(grower.leaf_of_row)
 
@@ -210,6 +213,7 @@ class Core:
         p, both = layers[0], Core.grower(layers[0], n_threads)
         grower, search = both.grower, both.search
         channels = iter([core_channels(p, n_threads) for p in layers])
+        search.obey(p.directions)
         search.use(next(channels))
         grower.begin(search, grow_config(p.config), p.features)
         while grower.split() and grower.may_split:

@@ -110,17 +110,3 @@ def test_the_loop_names_no_algorithm():
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
-
-
-@pytest.mark.parametrize("objective", ["squared_error", "absolute_error"])
-def test_dense_leaves_keep_to_the_bounds_that_growth_has_set(objective):
-    chosen = parts(objective)
-    chosen.state.renew()
-    draw = chosen.sampler.draw(chosen.state.gradients_of_rows(), 0)
-    grown = chosen.structure.grow(draw, -1)
-    assert grown.bounds is None  # no search sets any
-    free = chosen.fitter.fit(grown, draw, -1, 0.5)
-    bounds = np.stack([np.full_like(free, -0.25), np.full_like(free, 0.5)])
-    held = chosen.fitter.fit(grown._replace(bounds=bounds), draw, -1, 0.5)
-    np.testing.assert_array_equal(held, np.clip(free, -0.125, 0.25))
-    assert free.min() < -0.125 and free.max() > 0.25

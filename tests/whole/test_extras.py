@@ -62,3 +62,9 @@ def test_line_16_the_command_line_says_what_to_install():
 def test_line_16_pictures_say_what_to_install():
     done = run(["matplotlib"], "from polyleaf.plotting.display import pyplot\npyplot()")
     assert 'ImportError: Pictures need the package matplotlib: pip install "polyleaf[plot]"' in done.stderr
+
+
+def test_mlflow_says_what_to_install():
+    program = "import polyleaf\npolyleaf.mlflow.save_model(None, 'nowhere')"
+    done = run(["mlflow"], program)
+    assert 'ImportError: polyleaf.mlflow needs MLflow: pip install "polyleaf[mlflow]".' in done.stderr

@@ -42,6 +42,8 @@ def test_line_18_with_a_hundred_thousand_files():
 METADATA = [
     ("numbers", "parameters", None, "name no parameters"),
     ("numbers", "parameters", {"n_jobs": "y"}, "n_jobs"),
+    ("numbers", "parameters", {"n_jobs": True}, "n_jobs must be an integer"),
+    ("numbers", "parameters", {"n_jobs": 0}, "n_jobs=0 asks for no thread"),
     ("numbers", "estimator", None, "no estimator wrote"),
     ("numbers", "estimator", "object", "it holds a object"),
     ("numbers", "estimator", "PolyleafClassifier", "does not learn a target of kind 'regression'"),

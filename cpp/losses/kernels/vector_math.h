@@ -27,6 +27,27 @@ inline float at_least(float x, float limit) {
   return limit > x ? limit : x;
 }
 
+// (e^r - 1 - r) / r^2 for |r| <= ln(2) / 2.
+inline float exp_series(float r) {
+  float p = 0.00138144672f;
+  p = p * r + 0.00836878084f;
+  p = p * r + 0.0416683927f;
+  p = p * r + 0.166665196f;
+  return p * r + 0.49999994f;
+}
+
+// (ln(1 + t) - t + t^2 / 2) / t^3 for 1 + t in [sqrt 1/2, sqrt 2).
+inline float log_series(float t) {
+  float p = -0.0763449743f;
+  p = p * t + 0.127615824f;
+  p = p * t + -0.13160184f;
+  p = p * t + 0.142017573f;
+  p = p * t + -0.166233569f;
+  p = p * t + 0.200012267f;
+  p = p * t + -0.250008196f;
+  return p * t + 0.333333313f;
+}
+
 // e^x within 1 ulp, saturating: x is clipped to [-87, 88] first. So the result is a normal number whatever x
 // is, which spares the losses zeros to divide by, infinities that turn into NaN, and denormals that cost 100
 // cycles each.
@@ -38,12 +59,7 @@ inline float exp_saturating(float x) {
   const float n = shifted - kRound;
   // ln 2 in two parts: the first has so few bits that n times it is exact.
   const float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
-  float p = 0.00138144672f;
-  p = p * r + 0.00836878084f;
-  p = p * r + 0.0416683927f;
-  p = p * r + 0.166665196f;
-  p = p * r + 0.49999994f;
-  const float mantissa = 1.0f + (r + (r * r) * p);
+  const float mantissa = 1.0f + (r + (r * r) * exp_series(r));
   // 2^n goes straight into the exponent; the bits of kRound above the integer are shifted out.
   const uint32_t exponent = static_cast<uint32_t>(float_bits(shifted)) << 23;
   return bits_float(static_cast<int32_t>(static_cast<uint32_t>(float_bits(mantissa)) + exponent));
@@ -56,16 +72,8 @@ inline float log_normal(float x) {
   const float n = static_cast<float>(bits >> 23);
   const float t =
       bits_float((bits & 0x007fffff) + kSqrtHalf) - 1.0f;  // x = 2^n (1 + t), 1 + t in [sqrt 1/2, sqrt 2)
-  float p = -0.0763449743f;
-  p = p * t + 0.127615824f;
-  p = p * t + -0.13160184f;
-  p = p * t + 0.142017573f;
-  p = p * t + -0.166233569f;
-  p = p * t + 0.200012267f;
-  p = p * t + -0.250008196f;
-  p = p * t + 0.333333313f;
   const float t2 = t * t;
-  const float low = n * -2.12194440e-4f + (t2 * t) * p;
+  const float low = n * -2.12194440e-4f + (t2 * t) * log_series(t);
   return n * 0.693359375f + (t + (low - 0.5f * t2));
 }
 

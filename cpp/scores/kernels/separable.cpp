@@ -82,7 +82,7 @@ void scan_narrow(const S& score, const ScanNode& node, const Candidates& c, Scan
   for (int i = c.first; i < c.last; i += 16) {
     const i32x16 l = load<i32x16>(s.gradient + i);
     const f32x16 gl = to_float(l) * step, gr = to_float(total - l) * step;
-    const f32x16 term = score.pair(gl, gr, load<f32x16>(s.left + i), load<f32x16>(s.right + i));
+    const f32x16 term = narrow_of(score).pair(gl, gr, load<f32x16>(s.left + i), load<f32x16>(s.right + i));
     store(sums + i, term + load<f32x16>(sums + i));
   }
 }
@@ -160,7 +160,7 @@ void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature,
           cl = broadcast(s.left[i]);
           cr = broadcast(s.right[i]);
         }
-        const f32x16 term = score.pair(gl, gr, cl, cr);
+        const f32x16 term = block_of(score, z).pair(gl, gr, cl, cr);
         v = z == 0 ? term : v + term;
       }
       terms[j] = v;
@@ -201,19 +201,30 @@ void terms_of(const S& score, const ScanNode& node, const int32_t* left, int32_t
   }
 }
 
+// The last candidate, which has missing values alone on the right, is judged free of directions: they can be
+// neither raised nor lowered, if no value is ever to come to their side.
+void set_missing_apart(const ScanNode& node, const ScanFeature& feature, const Candidates& c, ScanScratch& s,
+                       float* sums) {
+  separable_sums(node.split_freely(), feature, false, {c.n, c.last - 1, c.last}, s, sums);
+  s.bins[c.last - 1] = feature.n_bins - 1;
+}
+
 void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch, NumericBest* best) {
   scan_both_ways(node, feature, curvature_in_lane(*node.layout), node.layout->n_outputs == 1, scratch, best,
                  [&](bool missing_left, const Candidates& c, float* sums) {
                    separable_sums(node, feature, missing_left, c, scratch, sums);
+                   if (node.directions != nullptr && !missing_left && c.last == c.n)
+                     set_missing_apart(node, feature, c, scratch, sums);
                  });
 }
 
 float candidate_sum(const ScanNode& node, const int32_t* left, int32_t left_count) {
-  return with_score(node, [&](const auto& score) { return sum_of(score, node, left, left_count); });
+  return with_score_or_obeying(node,
+                               [&](const auto& score) { return sum_of(score, node, left, left_count); });
 }
 
 float node_sum(const ScanNode& node) {
-  return with_score(node, [&](const auto& score) { return sum_of(score, node, nullptr, 0); });
+  return with_score_or_obeying(node, [&](const auto& score) { return sum_of(score, node, nullptr, 0); });
 }
 
 float node_curvature(const ScanNode& node) {
@@ -228,14 +239,36 @@ float node_curvature(const ScanNode& node) {
 }
 
 void output_terms(const ScanNode& node, const int32_t* left, int32_t left_count, float* out) {
-  with_score(node, [&](const auto& score) { terms_of(score, node, left, left_count, out); });
+  with_score_or_obeying(node, [&](const auto& score) { terms_of(score, node, left, left_count, out); });
+}
+
+template <bool PER_OUTPUT>
+void child_values_of(const ScanNode& node, const int32_t* left, int32_t left_count, float* of_left,
+                     float* of_right) {
+  const Regularisation r{node.config->reg_lambda, node.config->reg_alpha, node.config->max_delta_step};
+  const Obeying<PER_OUTPUT> score{r, node.direction, node.lower, node.upper};
+  const Terms<Obeying<PER_OUTPUT>> terms(score, node, left, left_count);
+  for (int z = 0; z < (node.layout->n_outputs + 15) / 16; ++z) {
+    f32x16 wl, wr;
+    score.block(z).values(terms.gradient(z, false), terms.gradient(z, true),
+                          score.coefficient(terms.curvature(z, false)),
+                          score.coefficient(terms.curvature(z, true)), &wl, &wr);
+    store(of_left + 16 * z, wl);
+    store(of_right + 16 * z, wr);
+  }
+}
+
+void child_values(const ScanNode& node, const int32_t* left, int32_t left_count, float* of_left,
+                  float* of_right) {
+  const bool per_output = node.layout->curvature == Curvature::diagonal;
+  (per_output ? child_values_of<true> : child_values_of<false>)(node, left, left_count, of_left, of_right);
 }
 
 }  // namespace
 
 void separable_sums(const ScanNode& node, const ScanFeature& feature, bool missing_left, const Candidates& c,
                     ScanScratch& s, float* sums) {
-  with_score(node, [&](const auto& score) {
+  with_score_or_obeying(node, [&](const auto& score) {
     using S = std::decay_t<decltype(score)>;
     if (node.layout->n_outputs == 1)
       scan_narrow(score, node, c, s, sums);
@@ -246,7 +279,8 @@ void separable_sums(const ScanNode& node, const ScanFeature& feature, bool missi
   });
 }
 
-const ScoreKernels separable_scores = {scan_numeric, candidate_sum, node_sum, node_curvature, output_terms};
+const ScoreKernels separable_scores = {scan_numeric, candidate_sum, node_sum,    node_curvature,
+                                       output_terms, nullptr,       child_values};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

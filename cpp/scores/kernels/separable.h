@@ -5,6 +5,7 @@
 
 #include "scores/diagonal.h"
 #include "scores/kernels/candidates.h"
+#include "scores/monotone.h"
 #include "scores/shared.h"
 
 namespace polyleaf {
@@ -28,6 +29,16 @@ auto with_score(const ScanNode& node, F f) {
   const bool plain = r.alpha == 0.0f && r.max_delta_step == 0.0f;
   if (node.layout->curvature == Curvature::diagonal) return plain ? f(Diagonal{r}) : f(Regularised<true>{r});
   return plain ? f(Shared{r}) : f(Regularised<false>{r});
+}
+
+// The same, or the score of trees that obey directions.
+template <class F>
+auto with_score_or_obeying(const ScanNode& node, const F& f) {
+  if (node.directions == nullptr) return with_score(node, f);
+  const Regularisation r{node.config->reg_lambda, node.config->reg_alpha, node.config->max_delta_step};
+  return node.layout->curvature == Curvature::diagonal
+             ? f(Obeying<true>{r, node.direction, node.lower, node.upper})
+             : f(Obeying<false>{r, node.direction, node.lower, node.upper});
 }
 
 // Terms of one candidate, or of the node itself (left == nullptr), sixteen outputs at a time.
@@ -65,13 +76,14 @@ struct Terms {
   }
 
   f32x16 side(int z, bool right) const {
-    return score.single(gradient(z, right), score.coefficient(curvature(z, right)));
+    return block_of(score, z).single(gradient(z, right), score.coefficient(curvature(z, right)));
   }
 
   f32x16 operator()(int z) const {
     if (left == nullptr) return side(z, false);
     const f32x16 cl = score.coefficient(curvature(z, false));
-    return score.pair(gradient(z, false), gradient(z, true), cl, score.coefficient(curvature(z, true)));
+    const f32x16 cr = score.coefficient(curvature(z, true));
+    return block_of(score, z).pair(gradient(z, false), gradient(z, true), cl, cr);
   }
 };
 

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from polyleaf.distributions import Distribution
 from polyleaf.files.opening import ReadError, write_csv
 from polyleaf.files.readers import FORMATS
 from polyleaf.files.table import Table
 
-__all__ = ["columns_of", "kept_columns", "write_answers"]
+__all__ = ["columns_of", "kept_columns", "quantiles_of", "write_answers"]
 
 Columns = dict[str, np.ndarray]
 _JSON_LINES = (".jsonl", ".ndjson")
@@ -26,6 +27,12 @@ _JSON_LINES = (".jsonl", ".ndjson")
 def columns_of(names: Sequence[str], values: np.ndarray) -> Columns:
     """The columns of predictions, by name."""
     return dict(zip(names, values.reshape(len(values), -1).T, strict=True))
+
+
+def quantiles_of(targets: Sequence[str], distribution: Distribution, levels: Sequence[float]) -> Columns:
+    """Columns with quantiles of distributions, the levels of the first target first."""
+    found = {level: columns_of(targets, distribution.ppf(level)) for level in levels}
+    return {f"{target}_q{level:g}": found[level][target] for target in targets for level in levels}
 
 
 def kept_columns(table: Table, names: Sequence[str], answers: Mapping[str, np.ndarray]) -> Columns:

@@ -1,4 +1,4 @@
-"""The command line: ``polyleaf train | predict | evaluate | explain | inspect | demo``, for a file.
+"""The command line: ``polyleaf train | predict | evaluate | calibrate | explain | report | inspect | demo``.
 
 Owns options and exit codes. Must not know formats (`readers`), the meaning of columns (`schema`), how answers
 are written (`answers`) and messages worded (`tell`), what becomes of files without columns (`label_commands`)
@@ -18,8 +18,9 @@ import numpy as np
 import typer
 
 from polyleaf import recipes
+from polyleaf.callbacks import TimeLimit
 from polyleaf.cli import label_commands
-from polyleaf.cli.answers import columns_of, kept_columns, write_answers
+from polyleaf.cli.answers import columns_of, kept_columns, quantiles_of, write_answers
 from polyleaf.cli.tell import Teller, complain, count_of, in_own_terms, write_scores
 from polyleaf.files.folders import Folder
 from polyleaf.files.opening import ReadError
@@ -40,6 +41,7 @@ _EXAMPLES = {
     "train": (
         "polyleaf train houses.csv --target price --model houses.polyleaf",
         "polyleaf train energy.csv -t heating,cooling --validation 0.2 --early-stopping 20 -m m",
+        "polyleaf train energy.csv -t heating,cooling -m m --rounds 5000 --time-limit 60",
         "polyleaf train energy.csv -t heating,cooling -m m --search 60",
         "polyleaf train emotions.arff -t last:6 -m m --rounds 300 --set subsample=0.8",
         "polyleaf train visits.parquet -t visits -m m --objective poisson --drop id,date",
@@ -54,14 +56,20 @@ _EXAMPLES = {
         "polyleaf predict new.csv --model m --out predictions.csv",
         "polyleaf predict new.csv --model m --proba --keep id | head",
         "cat new.csv | polyleaf predict - --model m --json",
+        "polyleaf predict new.csv --model normal.polyleaf --levels 0.05,0.95",
         "polyleaf predict new.txt --format xmc --model m --top 5 --out best.csv",
     ),
     "evaluate": ("polyleaf evaluate test.csv --model m", "polyleaf evaluate test.csv --model m --json"),
+    "calibrate": (
+        "polyleaf calibrate held_out.csv --model m --coverage 0.95",
+        "polyleaf calibrate held_out.csv --model m --joint && polyleaf predict new.csv -m m --intervals",
+    ),
     "explain": (
         "polyleaf explain new.csv --model m --out contributions.parquet",
         "polyleaf explain new.csv --model m --background houses.csv --outputs price",
         "polyleaf explain test.csv --model m --importance",
     ),
+    "report": ("polyleaf report test.csv --model m --out report.html",),
     "inspect": ("polyleaf inspect m", "polyleaf inspect m --tree 0", "polyleaf inspect m --json > m.json"),
     "demo": ("polyleaf demo", "polyleaf demo --quick --out /tmp/demo"),
 }
@@ -195,6 +203,9 @@ def train(
         ),
     ] = None,
     early_stopping: Annotated[int | None, _parameter("early_stopping_rounds", "--early-stopping")] = None,
+    time_limit: Annotated[
+        float | None, typer.Option("--time-limit", help="Seconds that the rounds may take, all together.")
+    ] = None,
     recipe: Annotated[
         str | None,
         typer.Option(
@@ -276,6 +287,7 @@ def train(
     params = {name: value for name, value in chosen.items() if value is not None}
     params |= {"random_state": seed, "verbose": int(sys.stderr.isatty() and not quiet)}
     params |= _parse_settings(settings or [])
+    params |= _time_limit(time_limit, search)
     tell, style = Teller(quiet), _style(no_header, sep, decimal, encoding)
     if label_commands.holds_labels(file, format):
         columns = {"target": target, "task": task, "drop": drop, "weight": weight, "offset": offset}
@@ -309,7 +321,7 @@ def train(
     known = table if folder is None else folder.table((*targets, *weighted, *offsets))
     schema = Schema.of(table, targets, task or guess_task(known, targets), (*dropped, *weighted), offsets)
     schema.refuse_stray_text(table, made_categorical)
-    params = _recipe(recipe) | params
+    params = _with_numbered_targets(_recipe(recipe) | params, schema)
     estimator = _check_parameters(schema.task, params)(**params)
     _check_validation(validation, early_stopping if search is None else None)
     _refuse_fraction(folder, validation)
@@ -341,6 +353,13 @@ def predict(
     proba: Annotated[
         bool, typer.Option("--proba", help="Also the probability of each class or label.")
     ] = False,
+    intervals: Annotated[
+        bool, typer.Option("--intervals", help="Also the intervals, or sets of classes, of calibrate.")
+    ] = False,
+    levels: Annotated[
+        str | None,
+        typer.Option(help="Also quantiles of predicted distributions: levels like 0.05,0.5,0.95."),
+    ] = None,
     top: Annotated[
         int,
         typer.Option(help=f"Best labels to write for each row of --format {label_commands.FORMAT}.", min=1),
@@ -368,16 +387,39 @@ def predict(
         raise ReadError("--proba: this model gives no probabilities.")
     table = read_table(file, format, _style(no_header, sep, decimal, encoding))
     X = _binned(schema, table, estimator, threads, schema.read_offset(table))
-    levels = [f"_q{level:g}" for level in estimator.model_.objective.levels]
-    names = [f"{target}{level}" for target in schema.targets for level in levels or [""]]
+    learned = [f"_q{level:g}" for level in estimator.model_.objective.levels]
+    names = [f"{target}{level}" for target in schema.targets for level in learned or [""]]
     columns = columns_of(names, estimator.predict(X))
+    if levels is not None:
+        columns |= quantiles_of(schema.targets, _law_of(estimator, X, "--levels"), _levels(levels))
     if proba:
         named = schema.targets if schema.task == "multilabel" else estimator.classes_
         columns |= columns_of([f"proba_{name}" for name in named], estimator.predict_proba(X))
+    if intervals:
+        columns |= _inside(estimator, schema, X)
     kept = kept_columns(table, choose_columns(table, keep, "--keep"), columns) if keep else {}
     write_answers(kept | columns, out, as_json)
     if out is not None:
         Teller(quiet).remark(f"{count_of(X.shape[0], 'prediction')} written to {out}")
+
+
+def _law_of(estimator: Any, X: Any, option: str) -> Any:
+    """The predicted distributions of rows."""
+    if not estimator.model_.objective.has_distribution:
+        raise ReadError(
+            f"{option}: this model predicts numbers, and no distributions; train one with --objective normal."
+        )
+    return estimator.predict_dist(X)
+
+
+def _levels(given: str) -> list[float]:
+    try:
+        found = [float(level) for level in given.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(0 < level < 1 for level in found):
+        raise ReadError(f"--levels {given}: numbers between 0 and 1, separated by commas, are wanted.")
+    return found
 
 
 @app.command(epilog=_examples("evaluate"))
@@ -413,9 +455,47 @@ def evaluate(
         probabilities=estimator.predict_proba(X) if hasattr(estimator, "predict_proba") else None,
         classes=getattr(estimator, "classes_", None),
         levels=estimator.model_.objective.levels,
+        distribution=estimator.predict_dist(X) if estimator.model_.objective.has_distribution else None,
         weight=table.column(weighted[0]) if weighted else None,
     )
     write_scores(found[0], as_json, found[1])
+
+
+@app.command(epilog=_examples("calibrate"))
+def calibrate(
+    file: FileArgument,
+    model: ModelOption,
+    coverage: Annotated[float, typer.Option(help="Share of new rows that are to be inside.")] = 0.9,
+    joint: Annotated[
+        bool,
+        typer.Option("--joint", help="Intervals hold all targets of a row at once, not each for itself."),
+    ] = False,
+    weight: WeightOption = None,
+    threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
+    format: FormatOption = None,
+    no_header: NoHeaderOption = False,
+    sep: SepOption = None,
+    decimal: DecimalOption = ".",
+    encoding: EncodingOption = "utf-8",
+) -> None:
+    """Find how wide intervals, or how large sets of classes, must be, on rows that the model has not seen.
+
+    The model file keeps it, and predict --intervals writes them.
+    """
+    if label_commands.holds_labels(file, format):
+        raise ReadError(f"calibrate reads tables, not --format {label_commands.FORMAT}.")
+    estimator, schema = _load(model, threads)
+    if joint and schema.task != "regression":
+        raise ReadError(
+            "--joint is for the intervals of several numbers; a set has all labels of a row anyway."
+        )
+    table = read_table(file, format, _style(no_header, sep, decimal, encoding))
+    weighted = _weighted(table, weight)
+    X = _binned(schema, table, estimator, threads, schema.read_offset(table))
+    weights = table.column(weighted[0]) if weighted else None
+    jointly = {"joint": joint} if schema.task == "regression" else {}
+    estimator.calibrate(X, schema.read_targets(table), weights, coverage=coverage, **jointly)
+    _save(estimator, schema, model)
 
 
 @app.command(epilog=_examples("explain"))
@@ -468,6 +548,36 @@ def explain(
         writer.write(np.atleast_1d(estimator.shap_base_values(usual, chosen)), chunks)
         if out is not None:
             Teller(False).remark(f"{count_of(rows.n_rows, 'explanation')} written to {out}")
+
+
+@app.command(epilog=_examples("report"))
+def report(
+    file: FileArgument,
+    model: ModelOption,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write, HTML.")] = Path("report.html"),
+    title: Annotated[str | None, typer.Option(help="Of the page; by default the name of the model.")] = None,
+    threads: Annotated[int | None, typer.Option("--threads", "-j", help="Threads.")] = None,
+    format: FormatOption = None,
+    no_header: NoHeaderOption = False,
+    sep: SepOption = None,
+    decimal: DecimalOption = ".",
+    encoding: EncodingOption = "utf-8",
+    quiet: QuietOption = False,
+) -> None:
+    """Write a page about a model and how well it predicts a file whose targets are known."""
+    if label_commands.holds_labels(file, format):
+        raise ReadError(
+            f"report looks at every output of every row, too many for --format {label_commands.FORMAT}."
+        )
+    estimator, schema = _load(model, threads)
+    table = read_table(file, format, _style(no_header, sep, decimal, encoding))
+    y = schema.read_targets(table)
+    _check_writable(out)
+    page = estimator.report(
+        _binned(schema, table, estimator, threads), y, title=title or f"Report: {model.name}"
+    )
+    page.save(out)
+    Teller(quiet).remark(f"report of {count_of(table.n_rows, 'row')} written to {out}")
 
 
 @app.command(epilog=_examples("inspect"))
@@ -591,7 +701,8 @@ def _recipe(name: str | None) -> dict[str, Any]:
 def _check_parameters(task: str, params: dict[str, Any]) -> Any:
     """The estimator's class, which has all these parameters and allows their values."""
     from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
-    from polyleaf.search import PolyleafClassifierCV, PolyleafRegressorCV
+    from polyleaf.search.classifier import PolyleafClassifierCV
+    from polyleaf.search.regressor import PolyleafRegressorCV
 
     searches = "time_limit" in params
     if task == "regression":
@@ -606,6 +717,16 @@ def _check_parameters(task: str, params: dict[str, Any]) -> Any:
         raise ReadError(f"--set: there is no parameter {unknown[0]!r}; there are {', '.join(sorted(known))}.")
     kind(**params)._validate_params()
     return kind
+
+
+def _time_limit(seconds: float | None, search: float | None) -> dict[str, Any]:
+    if seconds is None:
+        return {}
+    if search is not None:
+        raise ReadError("--time-limit is for one training: --search has its seconds already.")
+    if not seconds > 0:
+        raise ReadError(f"--time-limit takes a number of seconds above 0, not {seconds:g}.")
+    return {"callbacks": [TimeLimit(seconds)]}
 
 
 def _refuse_columns(options: dict[str, Any]) -> None:
@@ -678,6 +799,21 @@ def _learned_from_folder(
 
     kept = _kept(estimator)
     return Dataset.from_batches(batches, max_bins=estimator.max_bins, cache_dir=cache, **kept)
+
+
+def _with_numbered_targets(params: dict[str, Any], schema: Schema) -> dict[str, Any]:
+    """The parameters, with target columns as numbers: estimators are given targets without names."""
+    constraints = params.get("monotone_constraints")
+    if not isinstance(constraints, dict) or len(schema.targets) == 1:
+        return params
+    numbers = {name: number for number, name in enumerate(schema.targets)}
+    numbered = {
+        feature: {numbers.get(name, name): direction for name, direction in of_feature.items()}
+        if isinstance(of_feature, dict)
+        else of_feature
+        for feature, of_feature in constraints.items()
+    }
+    return params | {"monotone_constraints": numbered}
 
 
 def _fit(
@@ -781,6 +917,15 @@ def _binned(
     model = estimator.model_
     kept: dict[str, Any] = {"keep_features": model.reads_features, "n_jobs": threads}
     return Dataset(schema.read_features(table), reference=model.mapper, offset=offset, **kept)
+
+
+def _inside(estimator: Any, schema: Schema, X: Any) -> dict[str, np.ndarray]:
+    """The bounds of each target, or which classes or labels are in the set, as columns."""
+    if schema.task == "regression":
+        names = [f"{target}_{end}" for target in schema.targets for end in ("low", "high")]
+        return columns_of(names, estimator.predict_interval(X))
+    inside = schema.targets if schema.task == "multilabel" else estimator.classes_
+    return columns_of([f"set_{name}" for name in inside], estimator.predict_set(X).astype(np.int64))
 
 
 def _print_tree(tree: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ predictions, a model to fitted attributes. No preparation of data: that is `prep
 from __future__ import annotations
 
 import copy
+import importlib
 import os
 import sys
 import textwrap
@@ -26,6 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 from polyleaf.callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
 from polyleaf.estimators.intervals import forget
 from polyleaf.estimators.output import Library, as_table, check_library
+from polyleaf.estimators.prediction_sets import forget_sets
 from polyleaf.explain.explained import Explained, in_chunks, mean_magnitude
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable
@@ -44,7 +46,8 @@ from polyleaf.settings.parameters import SharedParameters
 from polyleaf.settings.settings import settings_of
 from polyleaf.threads import effective_threads
 from polyleaf.training.boosting import Boosted, boost
-from polyleaf.training.calibration import Rates, level_shifts
+from polyleaf.training.calibration import level_shifts
+from polyleaf.training.out_of_fold import Rates, Training
 from polyleaf.training.prepare import (
     FeatureReader,
     Given,
@@ -178,6 +181,12 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             After Ctrl-C, as `on_interrupt` has it; the estimator is fitted with the rounds before it.
         """
         given = Given("training", X, y, sample_weight, offset).completed()
+        val = Given("validation", X_val, y_val, sample_weight_val, offset_val)
+        further = evaluation_data(eval_set, eval_names, eval_sample_weight, eval_offset, val)
+        return self._fit(given, further, callbacks, init_model)
+
+    def _fit(self, given: Given, further: list[Given], callbacks: Any, init_model: Any) -> Self:
+        """Train on data, and watch others."""
         start, n_threads = self._starting_model(init_model), effective_threads(self.n_jobs)
         rounds, seeds = self._rounds_to_do(start, init_model), self._seeds(start)
         settings = settings_of(self, rounds, scipy.sparse.issparse(given.y), seeds.training, n_threads)
@@ -185,15 +194,14 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         target = encode(given.y, given.weight, start)
         objective = self._objective(target, start)
         metrics = self._metrics(objective, target)
-        val = Given("validation", X_val, y_val, sample_weight_val, offset_val)
-        further = evaluation_data(eval_set, eval_names, eval_sample_weight, eval_offset, val)
         given, *further = self._with_offsets([given, *further], target, objective, start)
         if given.offset is not None and objective.location:
             target = target.less(given.offset[:, :: objective.outputs_per_target()])
         ready = prepare(self, given, target, further, metrics, start, seeds, n_threads)
         target, encoding = ready.target, target.encoding
-        unit = _per_score(encoding.scale, objective), _per_score(encoding.offset, objective)
+        unit = _unit_of_scores(encoding, objective)
         base_score = self._encoded_base_score(encoding, objective)
+        offset = None if objective.location else ready.offset
         about = self._metadata(encoding, ready)
         start = None if start is None else _to_go_on_from(start, unit, about)
         rates = Rates()
@@ -208,7 +216,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 callbacks=[*all_callbacks, rates],
                 init_model=start,
                 base_score=base_score,
-                offset=None if objective.location else ready.offset,
+                offset=offset,
                 target_scale=unit[0],
                 target_offset=unit[1],
                 output_names=self._score_names(encoding, objective),
@@ -216,11 +224,16 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 metadata=about,
             )
         self._take(trained, encoding)
-        if self._is_calibrated(objective):
-            data = ready.dataset, target.values, target.weight, objective
-            n_rounds = self._rounds(None)[1]
-            trained.model.shift(level_shifts(*data, settings, rates, n_rounds, base_score))
+        data, n_rounds = (ready.dataset, target.values, target.weight), self._rounds(None)[1]
+        names = trained.model.output_names
+        training = Training(*data, objective, settings, rates, n_rounds, base_score, offset, names)
+        self._after_training(training, ready, given)
         return self
+
+    def _after_training(self, training: Training, ready: Prepared, given: Given) -> None:
+        """What is found out with a model that is trained: of quantiles where their levels are."""
+        if self._is_calibrated(training.objective):
+            self.model_.shift(level_shifts(training))
 
     def _with_offsets(
         self, data: list[Given], target: Target, objective: Objective, start: Model | None
@@ -253,7 +266,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             )
             if self.on_interrupt == "raise":
                 raise KeyboardInterrupt(f'{kept} by the estimator (on_interrupt="keep" returns them).')
-            warnings.warn(f"{kept}.", stacklevel=3)
+            warnings.warn(f"{kept}.", stacklevel=4)
 
     def _starting_model(self, init_model: Any) -> Model | None:
         if init_model is None:
@@ -288,7 +301,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
     def _objective(self, target: Target, start: Model | None) -> Objective:
         encoding = target.encoding
-        objective = self._make_objective(encoding, scipy.sparse.issparse(target.values))
+        objective = self._make_objective(target, start)
         if encoding.scale is not None and not objective.location:
             allow = [name for name in objective_names() if objective_class(name).location]
             raise ValueError(
@@ -365,15 +378,16 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 f"base_score must be a finite number or {n_outputs} of them, got {self.base_score}."
             )
         score = np.resize(score, n_outputs)
-        offset, scale = _per_score(encoding.offset, objective), _per_score(encoding.scale, objective)
+        scale, offset = _unit_of_scores(encoding, objective)
         return score if offset is None or scale is None else (score - offset) / scale
 
-    def _made_objective(self, objective: Any, n_outputs: int | None) -> Objective:
-        """The objective with what the estimator knows: parameters for a name or a class, the number of
-        classes or labels, and whether any second derivative is needed."""
+    def _made_objective(self, objective: Any, n_outputs: int | None, **found: Any) -> Objective:
+        """The objective with what the estimator knows: parameters for a name or a class (`found` in place of
+        its own), the number of classes or labels, and whether any second derivative is needed."""
         parameters = {}
         if not isinstance(objective, Objective):
             given = {name: getattr(self, name, None) for name in objective_class(objective).parameters}
+            given |= {name: value for name, value in found.items() if name in given}
             parameters = {name: value for name, value in given.items() if value is not None}
         first_order = self.curvature == self.leaf_curvature == "none"
         return get_objective(objective, **parameters).suited_to(n_outputs, first_order)
@@ -426,6 +440,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         given = {"objective": model.objective, **parameters}
         estimator = cls(**{name: value for name, value in given.items() if name in known})
         estimator._validate_params()
+        effective_threads(estimator.n_jobs)  # scikit-learn takes True and 0 for numbers of threads
         encoding = TargetEncoding.from_dict(model.metadata, model.n_outputs)
         cls._check_agreement(model, encoding)
         if model.projection is None:
@@ -516,9 +531,11 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     ) -> Iterator[np.ndarray]:
         first, last = self._rounds(iteration_range)
         table = self._features(X)
-        start = 0.0 if offset is None else self._offsets(offset, table.n_rows)
-        for raw in self.model_.staged_raw(table, first, last, self._n_threads()):
-            yield raw + start
+        stages = self.model_.staged_raw(table, first, last, self._n_threads())
+        if offset is None:
+            return stages
+        start = self._offsets(offset, table.n_rows)
+        return (raw + start for raw in stages)
 
     def _offsets(self, offset: Any, n_rows: int) -> np.ndarray:
         return _offset_reader(self._encoding, self.model_.objective).read(offset, n_rows)
@@ -547,6 +564,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
     def _names_of_scores(self) -> list[str]:
         return [self.model_.output_name(i) for i in range(self.model_.n_outputs)]
+
+    def _names_of_predictions(self) -> list[str]:
+        return self._names_of_scores()
 
     @explains_strangers
     def predict_raw(
@@ -605,7 +625,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         if sparse:
             return self._sparse_prediction(X, iteration_range)
         predicted = self._prediction(self._raw(X, iteration_range, offset))
-        return self._in_output(predicted, self._names_of_scores(), X)
+        return self._in_output(predicted, self._names_of_predictions(), X)
 
     def _to_score(self, X: Any, y: Any, sample_weight: Any, offset: Any = None) -> tuple[Target, np.ndarray]:
         """y as training reads it, in its own unit, and what is predicted for X, (n_rows, n_outputs)."""
@@ -784,6 +804,24 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             return magnitude if per_output else magnitude.mean(axis=0)
         return self.model_.mapper.of_features(self.model_.feature_importance(kind, per_output))
 
+    def report(self, X: Any, y: Any, *, title: str | None = None) -> Any:
+        """What the model is and how good it is on these rows, on one page of HTML.
+
+        Parameters
+        ----------
+        X, y
+            Rows that training did not see.
+        title : str, optional
+            Of the page.
+
+        Returns
+        -------
+        polyleaf.report.Report
+            `save(path)` writes it; notebooks show it. See :func:`polyleaf.report.report`.
+        """
+        # By name: the page is drawn on a floor above, which is needed by whoever asks for it only.
+        return importlib.import_module("polyleaf.report").report(self, X, y, title=title)
+
     # --- files ---------------------------------------------------------------------------------------
 
     @overload
@@ -875,7 +913,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         """Predictions of single outputs from their raw scores, where targets were sparse."""
         raise NotImplementedError
 
-    def _make_objective(self, encoding: TargetEncoding, sparse: bool) -> Objective:
+    def _make_objective(self, target: Target, start: Model | None) -> Objective:
         raise NotImplementedError
 
     def _is_calibrated(self, objective: Objective) -> bool:
@@ -925,13 +963,17 @@ def _check_input_names(names: Any, n_features: int) -> None:
         raise ValueError(f"The metadata must name {n_features} features of X, or none.")
 
 
-def _per_score(per_output: np.ndarray | None, objective: Objective) -> np.ndarray | None:
-    """One number per output -> one per raw score (several quantiles of an output stand side by side)."""
-    return None if per_output is None else np.repeat(per_output, objective.outputs_per_target())
+def _unit_of_scores(
+    encoding: TargetEncoding, objective: Objective
+) -> tuple[np.ndarray, np.ndarray] | tuple[None, None]:
+    """Scale and offset of each raw score, where targets are learned in their own unit."""
+    if encoding.scale is None or encoding.offset is None:
+        return None, None
+    return objective.unit_of_scores(encoding.scale, encoding.offset)
 
 
 def _offset_reader(encoding: TargetEncoding, objective: Objective) -> OffsetReader:
-    return OffsetReader(encoding, objective.n_scores(encoding.n_outputs), objective.outputs_per_target())
+    return OffsetReader(encoding, objective.n_scores(encoding.n_outputs), objective.moved_by_offset)
 
 
 def _to_go_on_from(
@@ -941,6 +983,7 @@ def _to_go_on_from(
     model = start.copy()
     model.set_unit(*unit)  # without the shifts of its quantiles
     forget(model)
+    forget_sets(model)
     if metadata.get(_HAS_OFFSETS):
         model.metadata[_HAS_OFFSETS] = True
     return model
@@ -970,6 +1013,9 @@ def _plain(value: Any) -> Any:
         value = value.tolist()
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        of_keys = {key: _plain(entry) for key, entry in value.items()}
+        return _NOT_PLAIN if any(entry is _NOT_PLAIN for entry in of_keys.values()) else of_keys
     if isinstance(value, list | tuple):
         entries = [_plain(entry) for entry in value]
         return _NOT_PLAIN if any(entry is _NOT_PLAIN for entry in entries) else entries

@@ -8,18 +8,24 @@ from types import MethodType
 from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
+import scipy.sparse
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.estimators.base import PolyleafEstimator, document
-from polyleaf.inputs.targets import Target, TargetEncoding, encode_classification
+from polyleaf.estimators.prediction_sets import PredictsSets
+from polyleaf.estimators.thresholds import Decides
+from polyleaf.inputs.targets import Target, TargetEncoding, encode_classification, no_for_each_yes
 from polyleaf.metrics.estimator_scores import subset_accuracy
 from polyleaf.model import Model
+from polyleaf.model.decisions import thresholds_of
 from polyleaf.objectives import Custom, Objective, automatic_name, objective_class
 from polyleaf.settings.declaration import constraints
 from polyleaf.settings.habits import explains_strangers
 from polyleaf.settings.parameters import ClassifierParameters
+from polyleaf.training.out_of_fold import Training
+from polyleaf.training.prepare import Given, Prepared
 
 __all__ = ["PolyleafClassifier"]
 
@@ -65,7 +71,7 @@ _where_there_are_probabilities: Callable[[_Method], _Method] = cast(Any, _WhereT
 
 
 @document
-class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameters):
+class PolyleafClassifier(ClassifierMixin, Decides, PredictsSets, PolyleafEstimator, ClassifierParameters):
     """Gradient boosted trees for two classes, many classes, or many labels.
 
     {parameters}
@@ -74,6 +80,8 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
     ----------
     classes_ : ndarray
         Sorted labels; `arange(n_labels)` for multi-label.
+    thresholds_ : ndarray of shape (n_labels,), or (1,) for two classes
+        Probabilities above which `predict` says yes.
     {attributes}
 
     Examples
@@ -113,8 +121,13 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
         )
         return target
 
-    def _make_objective(self, encoding: TargetEncoding, sparse: bool) -> Objective:
-        chosen = automatic_name(encoding.kind, sparse) if self.objective == "auto" else self.objective
+    def _make_objective(self, target: Target, start: Model | None) -> Objective:
+        encoding = target.encoding
+        chosen = (
+            automatic_name(encoding.kind, scipy.sparse.issparse(target.values))
+            if self.objective == "auto"
+            else self.objective
+        )
         cls = objective_class(chosen)
         if not {"labels", "classes"} & set(cls.target_kinds):
             raise ValueError(f"objective={cls.name!r} is for numbers: use PolyleafRegressor.")
@@ -130,7 +143,9 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
                 "scale_pos_weight is for the logistic objective with two classes or with labels: "
                 "use class_weight."
             )
-        objective = self._made_objective(chosen, encoding.n_outputs)
+        objective = self._made_objective(
+            chosen, encoding.n_outputs, **self._weight_of_positives(target, start)
+        )
         n_scores, wanted = objective.n_scores(encoding.n_outputs), encoding.n_outputs
         if n_scores != wanted:
             raise ValueError(
@@ -138,7 +153,26 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
                 f"{'for two classes' if encoding.kind == 'binary' else 'one for each class or label'}. Leave "
                 "their number out; for an encoding of your own train PolyleafRegressor on the encoded labels."
             )
+        self._check_threshold(encoding, objective)
         return objective
+
+    @classmethod
+    def _check_agreement(cls, model: Model, encoding: TargetEncoding) -> None:
+        super()._check_agreement(model, encoding)
+        thresholds_of(model)
+
+    def _weight_of_positives(self, target: Target, start: Model | None) -> dict[str, Any]:
+        """`scale_pos_weight` as numbers, where it is a word."""
+        if not isinstance(self.scale_pos_weight, str):
+            return {}
+        if start is not None:  # as it was found in the rows of the first training
+            return {"scale_pos_weight": getattr(start.objective, "scale_pos_weight", None)}
+        found = no_for_each_yes(target.values, target.weight)
+        return {"scale_pos_weight": np.sqrt(found) if self.scale_pos_weight == "sqrt" else found}
+
+    def _after_training(self, training: Training, ready: Prepared, given: Given) -> None:
+        super()._after_training(training, ready, given)
+        self._decide(training, ready.eval_sets[-1] if ready.eval_sets else None, given.y, given.weight)
 
     def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str] | None:
         if encoding.kind == "multiclass" and encoding.classes is not None:
@@ -147,15 +181,16 @@ class PolyleafClassifier(ClassifierMixin, PolyleafEstimator, ClassifierParameter
 
     def _prediction(self, raw: np.ndarray) -> np.ndarray:
         if self._encoding.kind == "multilabel":
-            return (raw > 0).astype(np.int64)
-        ids = raw.argmax(axis=1) if raw.shape[1] > 1 else (raw[:, 0] > 0).astype(np.intp)
+            return self._says_yes(raw).astype(np.int64)
+        ids = raw.argmax(axis=1) if raw.shape[1] > 1 else self._says_yes(raw)[:, 0].astype(np.intp)
         return self.classes_[ids]
 
     @explains_strangers
     def decision_function(
         self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
     ) -> np.ndarray:
-        """Raw scores: a row belongs to the class of the largest, a label holds where its score is above 0.
+        """Raw scores: a row belongs to the class of the largest, a label holds where its score is above 0
+        (or what its threshold is as a score).
 
         Returns
         -------

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from polyleaf.distributions import Distribution
 from polyleaf.inputs.targets import TargetEncoding
 from polyleaf.intervals import widths
 from polyleaf.model import Model
@@ -34,6 +35,9 @@ class PredictsIntervals:
     def predict(self, X: Any, *, iteration_range: Any = None, offset: Any = None) -> Any:
         raise NotImplementedError
 
+    def _distributions(self, X: Any, iteration_range: Any, offset: Any) -> Distribution:
+        raise NotImplementedError
+
     def calibrate(
         self,
         X: Any,
@@ -48,9 +52,11 @@ class PredictsIntervals:
 
         Bounds are the predictions, or of several quantiles the lowest and the highest (Romano, Patterson and
         Candès, "Conformalized quantile regression", NeurIPS 2019). They are moved outwards by one number for
-        each target, or inwards where they are too wide. New rows like these lie between them with the
-        probability `coverage`, at least, whatever the model is worth. Kept in the model, and in its file,
-        until it is fitted anew.
+        each target, or inwards where they are too wide. Of predicted distributions it is the probability in
+        their tails that is changed, alike for all rows, so that bounds keep to their shape (Chernozhukov,
+        Wüthrich and Zhu, "Distributional conformal prediction", PNAS 118, 2021). New rows like these lie
+        between them with the probability `coverage`, at least, whatever the model is worth. Kept in the
+        model, and in its file, until it is fitted anew.
 
         Parameters
         ----------
@@ -76,10 +82,7 @@ class PredictsIntervals:
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must lie between 0 and 1, got {coverage}.")
         target = self._encoding.encode(y, sample_weight, normalized=False)
-        low, high = self._bounds(X, None, offset)
-        if len(low) != target.n_rows:
-            raise ValueError(f"X has {len(low)} rows, y has {target.n_rows}.")
-        scores = np.maximum(low - target.values, target.values - high)
+        scores = self._misses(X, target.values, offset)
         found = widths(scores, coverage, target.weight, joint)
         self.model_.metadata[_KEPT] = {
             "coverage": float(coverage),
@@ -110,12 +113,30 @@ class PredictsIntervals:
                 "The model's intervals are not calibrated: call calibrate(X, y, coverage=0.9) with rows that "
                 "it was not trained on."
             )
-        low, high = self._bounds(X, iteration_range, offset)
-        width = np.asarray(kept["widths"], np.float64)
+        bounds = self._widened(X, np.asarray(kept["widths"], np.float64), iteration_range, offset)
+        return bounds[:, 0] if self._encoding.one_dimensional else bounds
+
+    def _misses(self, X: Any, y: np.ndarray, offset: Any) -> np.ndarray:
+        """How far each value (n_rows, n_targets) is out: beyond the bounds, or -ln of the probability of
+        what is as far out or farther."""
+        if not self.model_.objective.has_distribution:
+            low, high = self._bounds(X, None, offset)
+            _check_rows(low, y)
+            return np.maximum(low - y, y - high)
+        predicted = self._distributions(X, None, offset)
+        _check_rows(predicted, y)
+        above = predicted.sf(y - 1 if predicted.is_discrete else y)
+        return -np.log(np.maximum(np.minimum(predicted.cdf(y), above), np.finfo(np.float64).tiny))
+
+    def _widened(self, X: Any, width: np.ndarray, rounds: tuple[int, int] | None, offset: Any) -> np.ndarray:
+        """The bounds that miss no more than `width` (n_targets,): (n_rows, n_targets, 2)."""
+        if self.model_.objective.has_distribution:
+            predicted, tail = self._distributions(X, rounds, offset), np.minimum(np.exp(-width), 0.5)
+            return np.stack([predicted.ppf(tail), predicted.isf(tail)], axis=2)
+        low, high = self._bounds(X, rounds, offset)
         # Bounds that were too wide may be moved past each other: then both are their middle.
         middle = (low + high) / 2
-        bounds = np.stack([np.minimum(low - width, middle), np.maximum(high + width, middle)], axis=2)
-        return bounds[:, 0] if self._encoding.one_dimensional else bounds
+        return np.stack([np.minimum(low - width, middle), np.maximum(high + width, middle)], axis=2)
 
     def _bounds(
         self, X: Any, iteration_range: tuple[int, int] | None, offset: Any
@@ -127,3 +148,8 @@ class PredictsIntervals:
         if len(levels) < 2:
             return predicted[..., 0], predicted[..., 0]
         return predicted[..., int(np.argmin(levels))], predicted[..., int(np.argmax(levels))]
+
+
+def _check_rows(predicted: Any, y: np.ndarray) -> None:
+    if len(predicted) != len(y):
+        raise ValueError(f"X has {len(predicted)} rows, y has {len(y)}.")

@@ -7,13 +7,14 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import RegressorMixin
 
+from polyleaf.distributions import Distribution
 from polyleaf.estimators.base import PolyleafEstimator, document
 from polyleaf.estimators.intervals import PredictsIntervals
 from polyleaf.inputs.targets import Target, TargetEncoding, encode_regression
 from polyleaf.inputs.units import Normalize
 from polyleaf.metrics.estimator_scores import pinball_explained, r2_of_outputs
 from polyleaf.model import Model
-from polyleaf.objectives import Objective, objective_class
+from polyleaf.objectives import Objective, distribution_names, objective_class
 from polyleaf.settings.declaration import constraints
 from polyleaf.settings.parameters import RegressorParameters
 
@@ -60,11 +61,12 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
 
     def _normalize(self) -> Normalize:
         """`normalize_targets`; "auto" matters only where large outputs take splits from small ones."""
+        if self.normalize_targets != "auto" or objective_class(self.objective).needs_unit:
+            return bool(self.normalize_targets)
         one_tree = self.multi_strategy == "multi_output_tree"
-        matters = one_tree and objective_class(self.objective).has_unit
-        return matters and "auto" if self.normalize_targets == "auto" else self.normalize_targets
+        return "auto" if one_tree and objective_class(self.objective).has_unit else False
 
-    def _make_objective(self, encoding: TargetEncoding, sparse: bool) -> Objective:
+    def _make_objective(self, target: Target, start: Model | None) -> Objective:
         if "values" not in objective_class(self.objective).target_kinds:
             name = objective_class(self.objective).name
             raise ValueError(f"objective={name!r} is for classes: use PolyleafClassifier.")
@@ -77,17 +79,59 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
         names = encoding.output_names
         if objective.n_scores(encoding.n_outputs) == encoding.n_outputs:
             return None if names is None else list(names)
-        if not objective.levels:
+        parts = objective.names_of_scores
+        if not parts:
             return None
-        levels = [f"q{level:g}" for level in objective.levels]
         if encoding.one_dimensional:
-            return levels
-        names = names or tuple(map(str, range(encoding.n_outputs)))
-        return [f"{name}_{level}" for name in names for level in levels]
+            return list(parts)
+        return [f"{name}_{part}" for name in _names_of_targets(encoding) for part in parts]
+
+    def _names_of_predictions(self) -> list[str]:
+        if self.model_.objective.has_distribution:
+            return _names_of_targets(self._encoding)
+        return super()._names_of_predictions()
 
     def _prediction(self, raw: np.ndarray) -> np.ndarray:
         prediction = self.model_.objective.transform(raw)
         return prediction[:, 0] if self._encoding.one_dimensional and prediction.shape[1] == 1 else prediction
+
+    def predict_dist(
+        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
+    ) -> Distribution:
+        """Predict a distribution for each row and target, with objectives that learn one: "normal" and others
+        (docs/distributions.md).
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+        iteration_range, offset : optional
+            As in `predict`, which gives the means of the same distributions.
+
+        Returns
+        -------
+        polyleaf.distributions.Distribution
+            All of them in one object, with parameters of shape (n_rows,), or (n_rows, n_targets) where y had
+            two dimensions: `mean`, `std`, `ppf`, `cdf`, `logpdf`, `interval`, `rvs`.
+
+        Raises
+        ------
+        ValueError
+            Where the objective predicts numbers only.
+        """
+        predicted = self._distributions(X, iteration_range, offset)
+        return predicted[:, 0] if self._encoding.one_dimensional else predicted
+
+    def _distributions(self, X: Any, iteration_range: tuple[int, int] | None, offset: Any) -> Distribution:
+        """Those of shape (n_rows, n_targets)."""
+        raw = self._raw(X, iteration_range, offset)
+        objective = self.model_.objective
+        if not objective.has_distribution:
+            raise ValueError(
+                f"predict_dist: objective {objective.name!r} predicts numbers, and no distribution of them; "
+                f"{', '.join(distribution_names())} do. predict_interval, after calibrate, gives bounds for "
+                "any objective."
+            )
+        return objective.distribution(raw)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
         """Coefficient of determination R2, the mean over outputs.
@@ -117,3 +161,7 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def _names_of_targets(encoding: TargetEncoding) -> list[str]:
+    return list(encoding.output_names or map(str, range(encoding.n_outputs)))

@@ -614,7 +614,8 @@ class _Header:
                 yield _LINEAR.replace("WHICH", name).replace("COLUMNS", columns)
         yield from self._raw()
         yield from self._predict()
-        yield _CLASS.get(self._source.kind, "")
+        cuts, known = self._source.cuts, _CLASS.get(self._source.kind, "")
+        yield known.replace("> 0.0", f"> {_number(cuts[0], '')}") if isinstance(cuts, np.ndarray) else known
 
     def _raw(self) -> Iterator[str]:
         model = self._source.model

@@ -381,7 +381,7 @@ class _Model:
 
     def _label(self, scores: str) -> None:
         graph, classes = self._graph, self._source.classes
-        above = graph.add("Greater", scores, graph.constant(0.0))
+        above = graph.add("Greater", scores, graph.constant(self._source.cuts))
         if classes is None:
             self._graph.add("Cast", above, to=self._onnx.TensorProto.INT64, name="label")
             return self._output("label", np.int64, self._source.model.n_outputs)

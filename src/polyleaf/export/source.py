@@ -18,6 +18,7 @@ from polyleaf.inputs.binning import MISSING_CODE, Category
 from polyleaf.inputs.features import as_features
 from polyleaf.inputs.targets import TargetEncoding
 from polyleaf.model import Model
+from polyleaf.model.decisions import cuts_of
 from polyleaf.model.leaf_kinds import Leaves
 
 __all__ = ["PlainTree", "Source", "as_matrix", "categories_of", "source_of"]
@@ -104,6 +105,11 @@ class Source:
             return None
         found = TargetEncoding.from_dict(self.model.metadata, self.model.n_outputs).classes
         return None if found is None else found.tolist()
+
+    @property
+    def cuts(self) -> np.ndarray | float:
+        """The raw score above which a label, or the second of two classes, holds; or one for each output."""
+        return cuts_of(self.model)
 
     @property
     def one_vs_rest(self) -> bool:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, validate_data
 
 import polyleaf._core as _core
+from polyleaf.inputs.feature_numbers import feature_number
 from polyleaf.inputs.frames import Frame, as_frame, refuse_lazy, repeated
 from polyleaf.inputs.objects import first_that_is_no_number, is_missing, nulls_as_nan, what
 from polyleaf.inputs.sound import sound
@@ -550,27 +551,9 @@ def _categorical_mask(asked: Any, table: FeatureTable) -> NDArray[np.bool_] | No
             )
         return entries.astype(bool)
     for entry in entries:
-        mask[_position_of(entry, table)] = True
+        number = feature_number(entry, table.feature_names, table.n_features, "categorical_features")
+        mask[number] = True
     return mask
-
-
-def _position_of(entry: Any, table: FeatureTable) -> int:
-    """Position of a feature that ``categorical_features`` lists by name or position."""
-    if isinstance(entry, str):
-        if table.feature_names is None:
-            raise ValueError(
-                f"categorical_features names {entry!r}, but X has no feature names; list positions instead."
-            )
-        if entry not in table.feature_names:
-            raise ValueError(f"categorical_features names {entry!r}, which is no feature of X.")
-        return table.feature_names.index(entry)
-    if not isinstance(entry, int | np.integer) or isinstance(entry, bool | np.bool_):
-        raise ValueError(f"categorical_features must hold names or positions, got {entry!r}.")
-    if not 0 <= entry < table.n_features:
-        raise ValueError(
-            f"categorical_features lists position {entry}, but X has {table.n_features} features."
-        )
-    return int(entry)
 
 
 # ---- numbers -----------------------------------------------------------------------------------------------

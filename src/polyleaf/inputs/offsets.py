@@ -28,13 +28,14 @@ class OffsetReader:
     encoding : TargetEncoding
     n_scores : int
         Raw scores of a row.
-    per_target : int
-        Raw scores of each column of y that have one offset in common: levels of quantiles.
+    moved : tuple of bool
+        Of the raw scores of each column of y, which its offset moves: all levels of quantiles, but of a mean
+        and a spread the mean.
     """
 
     encoding: TargetEncoding
     n_scores: int
-    per_target: int
+    moved: tuple[bool, ...]
 
     def read(self, offset: Any, n_rows: int | None = None, name: str = "offset") -> NDArray[np.float64]:
         """Offsets in the unit of raw scores, (n_rows, n_scores).
@@ -59,16 +60,16 @@ class OffsetReader:
         if n_rows is not None and len(values) != n_rows:
             raise ValueError(f"{name} has {len(values)} rows, but X has {n_rows}.")
         columns = values.reshape(len(values), -1)
-        n_columns = self.n_scores // self.per_target
+        n_columns = self.n_scores // len(self.moved)
         if columns.shape[1] == 1 and n_columns > 1:
             self._refuse_one_for_classes(name)
             columns = np.broadcast_to(columns, (len(columns), n_columns))
         if columns.shape[1] != n_columns:
             raise ValueError(
                 f"{name} has shape {values.shape}, but must have shape {self._shapes(len(values))}."
-                + (" It moves all quantiles of a target alike." if self.per_target > 1 else "")
+                + (" It moves all quantiles of a target alike." if sum(self.moved) > 1 else "")
             )
-        return np.repeat(columns, self.per_target, axis=1)
+        return np.where(self.moved, columns[:, :, None], 0.0).reshape(len(columns), -1)
 
     def _refuse_one_for_classes(self, name: str) -> None:
         if self.encoding.kind == "multiclass":
@@ -79,7 +80,7 @@ class OffsetReader:
             )
 
     def _shapes(self, n_rows: int | str) -> str:
-        n_columns = self.n_scores // self.per_target
+        n_columns = self.n_scores // len(self.moved)
         for_all = [] if self.encoding.kind == "multiclass" else [f"({n_rows},)"]
         return " or ".join([*for_all, f"({n_rows}, {n_columns})"])
 

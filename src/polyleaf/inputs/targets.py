@@ -36,6 +36,7 @@ __all__ = [
     "encode_classification",
     "encode_regression",
     "encode_sparse",
+    "no_for_each_yes",
 ]
 
 Kind = Literal["regression", "binary", "multiclass", "multilabel"]
@@ -471,7 +472,7 @@ def _encode_multilabel(
         output_names=names,
         missing=missing,
     )
-    negative, positive = _label_factors(class_weight, values)
+    negative, positive = _label_factors(class_weight, values, names)
     if np.any(negative != 1) or np.any(positive != 1):
         weight = _times(weight, np.where(values == 1, positive, negative).astype(np.float32))
     return _with_missing(values, weight, encoding)
@@ -697,7 +698,7 @@ def _ravel_column(values: np.ndarray) -> tuple[np.ndarray, bool]:
             "A column-vector y was passed when a 1d array was expected. Please change the shape of y to "
             "(n_samples,), for example using ravel().",
             DataConversionWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
         values = values[:, 0]
     return values, values.ndim == 1
@@ -801,6 +802,15 @@ def _check_class_count(classes: np.ndarray, n_rows: int) -> None:
 # --- weights of classes ---
 
 
+def no_for_each_yes(values: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+    """Weight of the rows that a label does not hold for, over that of those it does: float64 (n_labels,); 1
+    where one of them has none."""
+    known = np.ones(values.shape) if weight is None else np.broadcast_to(weight.T, values.T.shape).T
+    yes = (known * values).sum(axis=0, dtype=np.float64)
+    no = known.sum(axis=0, dtype=np.float64) - yes
+    return np.divide(no, yes, out=np.ones(len(yes)), where=(yes > 0) & (no > 0))
+
+
 def _class_factors(class_weight: Any, classes: np.ndarray, ids: np.ndarray) -> np.ndarray | None:
     """Weight factor of each class, float64 (n_classes,); None: one."""
     if class_weight is None:
@@ -819,7 +829,26 @@ def _class_factors(class_weight: Any, classes: np.ndarray, ids: np.ndarray) -> n
     return _check_factors([class_weight.get(label, 1.0) for label in labels], "class_weight")
 
 
-def _label_factors(class_weight: Any, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _of_labels(
+    class_weight: Mapping[Any, Any], n_labels: int, names: tuple[str, ...] | None
+) -> list[Mapping[Any, Any]]:
+    """`{label: {0: weight, 1: weight}}` as a list with an entry for each label."""
+    found: list[Mapping[Any, Any]] = [{}] * n_labels
+    for label, weights in class_weight.items():
+        at = names.index(label) if names and label in names else label
+        if not isinstance(at, int | np.integer) or not 0 <= at < n_labels or not isinstance(weights, Mapping):
+            known = _some(names) if names else f"0 to {n_labels - 1}"
+            raise ValueError(
+                f"class_weight has {label!r}: {weights!r}; it must be {{label: {{0: weight, 1: weight}}}}, "
+                f"and the labels of y are {known}."
+            )
+        found[at] = weights
+    return found
+
+
+def _label_factors(
+    class_weight: Any, values: np.ndarray, names: tuple[str, ...] | None
+) -> tuple[np.ndarray, np.ndarray]:
     """Weight factors of the values 0 and 1 of each label, two float64 arrays (n_labels,)."""
     n_labels = values.shape[1]
     if class_weight is None:
@@ -831,6 +860,8 @@ def _label_factors(class_weight: Any, values: np.ndarray) -> tuple[np.ndarray, n
         both = (ones > 0) & (ones < known)
         negative = np.where(both, known / np.maximum(2 * (known - ones), 1), 1.0)
         return negative, np.where(both, known / np.maximum(2 * ones, 1), 1.0)
+    if isinstance(class_weight, Mapping) and any(isinstance(w, Mapping) for w in class_weight.values()):
+        class_weight = _of_labels(class_weight, n_labels, names)
     weights = [class_weight] * n_labels if isinstance(class_weight, Mapping) else list(class_weight)
     if len(weights) != n_labels:
         raise ValueError(f"class_weight has {len(weights)} dicts, but y has {n_labels} labels.")

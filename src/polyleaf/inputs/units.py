@@ -115,5 +115,5 @@ def _check_spread(columns: np.ndarray) -> None:
         warnings.warn(
             f"y varies by {spread.max():.3g} at most, too little for float32 sums of squares: "
             "set normalize_targets=True or multiply y by a constant.",
-            stacklevel=5,
+            stacklevel=6,
         )

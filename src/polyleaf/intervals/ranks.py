@@ -56,9 +56,8 @@ def widths(
     coverage : float in (0, 1)
     weight : ndarray of shape (n,) or (n, T), optional
     joint : bool
-        All targets of a row at once: each target's score of one rank, the least at which so many rows have
-        none that is larger (Messoudi et al., "Copula-based conformal prediction for multi-target
-        regression", Pattern Recognition 120, 2021). Of rows whose targets all have weight.
+        All targets of a row at once: one number for all of them, in units of each target's own, see
+        `_joint`. Of rows whose targets all have weight.
 
     Returns
     -------
@@ -70,12 +69,40 @@ def widths(
         Where rows are too few for such a coverage.
     """
     weights = np.ones(scores.shape) if weight is None else np.broadcast_to(weight.T, scores.shape[::-1]).T
-    if not joint:
+    if not joint or scores.shape[1] == 1:
         return np.array([_width(s, coverage, w) for s, w in zip(scores.T, weights.T, strict=True)])
     used = (weights > 0).all(axis=1)
-    ordered = np.sort(scores[used], axis=0)
-    ranks = np.argsort(np.argsort(scores[used], axis=0, kind="stable"), axis=0)
-    return ordered[int(_width(ranks.max(axis=1, initial=0), coverage, weights[used].min(axis=1)))]
+    return _joint(np.asarray(scores[used], np.float64), coverage, weights[used].min(axis=1))
+
+
+def _joint(scores: NDArray[Any], coverage: float, weight: NDArray[Any]) -> NDArray[np.float64]:
+    """Widths that hold all targets of a row at once.
+
+    A row's score is the largest of its targets', each in the unit of the target: the magnitude of the rank
+    that is asked for, so that targets with long tails do not make the others' intervals wide. It would be
+    exchangeable if units were those of these rows and the new one. Such a unit lies between two neighbours
+    among the known magnitudes, so scores are taken as large as they may be, and widths too: the new row is
+    inside with the probability asked for, at least.
+    """
+    low, high = _units(np.abs(scores), coverage)
+    largest = np.where(scores >= 0, scores / low, scores / high).max(axis=1, initial=-np.inf)
+    number = _width(largest, coverage, weight)
+    return number * (high if number >= 0 else low)
+
+
+def _units(
+    magnitudes: NDArray[np.float64], coverage: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Between what the unit of each column lies, one more row included. The mean, where most are 0."""
+    n = len(magnitudes)
+    if n == 0:
+        return np.ones(magnitudes.shape[1]), np.ones(magnitudes.shape[1])
+    ordered = np.sort(magnitudes, axis=0)
+    rank = min(int(np.ceil(coverage * (n + 1) - _ROUNDING * n)), n)  # from 1
+    low, high = ordered[max(rank - 2, 0)], ordered[rank - 1]
+    mean = magnitudes.mean(axis=0)
+    mean = np.where(mean > 0, mean, 1.0)
+    return np.where(low > 0, low, mean), np.where(low > 0, high, mean)
 
 
 def _width(scores: NDArray[Any], coverage: float, weight: NDArray[Any]) -> float:

@@ -22,12 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
+from polyleaf.distributions import Distribution
 from polyleaf.metrics.agreement import balanced_accuracy_of, kappa_of, matthews_of, table_of
 from polyleaf.metrics.areas import average_precision_of, roc_auc_of
 from polyleaf.metrics.of_sklearn import SCORERS, is_greater_better, takes_decisions
 from polyleaf.metrics.ranking import ranking_metric
 from polyleaf.metrics.relative import PREFIX, RelativeError
-from polyleaf.objectives import Objective, Problem
+from polyleaf.objectives import Objective, Problem, distribution_names
 
 __all__ = ["Metric", "default_metric", "default_metrics", "get_metric", "get_metrics", "metric_names"]
 
@@ -402,7 +403,32 @@ class _PinballOfLevel:
         return Pinball(self.level)(y, prediction, weight)
 
 
+@dataclass(frozen=True)
+class _MeanOfDistributions:
+    """Mean of a score of predicted distributions, from raw scores ``(n, K)`` and y ``(n, T)``."""
+
+    objective: Objective
+    score: str
+
+    def __call__(self, y: Array, raw: Array, weight: Array | None = None) -> float:
+        return _means(self._scores(y, raw), weight)[0]
+
+    def per_output(self, y: Array, raw: Array, weight: Array | None = None) -> NDArray[np.float64]:
+        """The mean of each target, ``(T,)``."""
+        return _means(self._scores(y, raw), weight)[1]
+
+    def _scores(self, y: Array, raw: Array) -> Array:
+        of_each, _ = _OF_DISTRIBUTIONS[self.score]
+        return of_each(self.objective.distribution(raw), _matrix(y))
+
+
 # --- names ---
+
+# Scores of predicted distributions, each with whether it has the unit of y.
+_OF_DISTRIBUTIONS: dict[str, tuple[Callable[[Distribution, Array], Array], bool]] = {
+    "nll": (lambda distribution, y: -distribution.logpdf(y), False),
+    "crps": (lambda distribution, y: distribution.crps(y), True),
+}
 
 _METRICS: dict[str, Metric] = {
     metric.name: metric
@@ -468,6 +494,8 @@ _ALIASES: dict[str, str] = {
     "cohen_kappa": "kappa",
     "matthews": "mcc",
     "roc_auc_score": "auc",
+    "negative_log_likelihood": "nll",
+    "normal-nll": "nll",
     **SCORERS,
 }
 
@@ -475,8 +503,8 @@ _PINBALL = re.compile(r"(?:pinball|quantile)@(0?\.[0-9]+)")
 
 
 def metric_names() -> list[str]:
-    """Canonical names of the built-in metrics; besides there are p@k, ndcg@k, psp@k and psndcg@k, and
-    relative_<name> of those that have the unit of y."""
+    """Canonical names of the built-in metrics; besides there are p@k, ndcg@k, psp@k and psndcg@k,
+    relative_<name> of those that have the unit of y, and nll and crps of predicted distributions."""
     return list(_METRICS)
 
 
@@ -488,7 +516,8 @@ def get_metric(metric: str | Callable[..., Any] | Metric, objective: Objective |
     metric : str, callable or Metric
         A canonical name (`metric_names`), one that XGBoost and LightGBM use or that of a scorer of
         scikit-learn, or "p@1", "ndcg@5", "psp@3", "psndcg@3" (any k; see :mod:`polyleaf.metrics.ranking`),
-        "pinball@0.9" (any level); "loss", what the objective minimises; or a function of ``(y_true, y_pred)``
+        "pinball@0.9" (any level); "nll" and "crps" of objectives that predict distributions; "loss", what the
+        objective minimises; or a function of ``(y_true, y_pred)``
         or ``(y_true, y_pred, sample_weight)`` that returns a number (smaller is better, unless it is a score
         of scikit-learn's) or ``(name, value, greater_is_better)``. It gets predictions (probabilities, where
         the objective has them; decisions, where scikit-learn's function compares such) as ``(n,)`` for one
@@ -516,6 +545,8 @@ def get_metric(metric: str | Callable[..., Any] | Metric, objective: Objective |
         return Metric(name, _PinballOfLevel(float(level[1]), levels), by_column=False)
     if name == "loss" and objective is not None:
         return Metric("loss", _ObjectiveLoss(objective), needs="raw", by_column=False)
+    if name in _OF_DISTRIBUTIONS:
+        return _of_distributions(name, objective)
     ranked = ranking_metric(name)
     if ranked is not None:
         return Metric(*ranked, greater_is_better=True, needs="raw", by_column=False)
@@ -525,13 +556,23 @@ def get_metric(metric: str | Callable[..., Any] | Metric, objective: Objective |
         close = difflib.get_close_matches(name, [*_METRICS, *_ALIASES], n=1)
         raise ValueError(
             f"Unknown metric {metric!r}.{f' Did you mean {close[0]!r}?' if close else ''} Known are "
-            f"{', '.join([*_METRICS, *_relative_names()])}, loss, pinball@level, p@k, ndcg@k, psp@k and "
-            "psndcg@k for any k, and any callable."
+            f"{', '.join([*_METRICS, *_relative_names(), *_OF_DISTRIBUTIONS])}, loss, pinball@level, p@k, "
+            "ndcg@k, psp@k and psndcg@k for any k, and any callable."
         )
     found = _METRICS[name]
     if objective is not None and objective.default_metric == name and name in _WITH_PARAMETERS:
         return replace(found, function=_WITH_PARAMETERS[name](**objective.metric_parameters()))
     return found
+
+
+def _of_distributions(name: str, objective: Objective | None) -> Metric:
+    if objective is None or not objective.has_distribution:
+        raise ValueError(
+            f"Metric {name!r} is of predicted distributions, which these objectives give: "
+            f"{', '.join(distribution_names())}."
+        )
+    has_unit = _OF_DISTRIBUTIONS[name][1]
+    return Metric(name, _MeanOfDistributions(objective, name), needs="raw", has_unit=has_unit)
 
 
 def get_metrics(metrics: Any, objective: Objective) -> list[Metric]:

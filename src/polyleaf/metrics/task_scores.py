@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from polyleaf.distributions import Distribution
 from polyleaf.metrics import metric as metrics
 
-__all__ = ["TASKS", "baseline", "of_targets", "quantile_scores", "scores"]
+__all__ = ["TASKS", "baseline", "distribution_scores", "of_targets", "quantile_scores", "scores"]
 
 TASKS = ("regression", "classification", "multilabel")
 
@@ -63,24 +64,28 @@ def of_targets(
     probabilities: np.ndarray | None = None,
     classes: np.ndarray | None = None,
     levels: Sequence[float] = (),
+    distribution: Distribution | None = None,
     weight: np.ndarray | None = None,
 ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
     """The scores of all targets together, and of each by its name, where there are several.
 
     Parameters are those of `scores`; with `levels` predictions are quantiles, as `quantile_scores` takes
-    them.
+    them; a `distribution` of the shape of y adds `distribution_scores`.
     """
 
     def found(columns: slice) -> dict[str, float]:
+        law = distribution
         if y.ndim == 1:
             part, of_part, chances = y, predicted, probabilities
         else:
+            law = None if distribution is None else distribution[:, columns]
             wide = slice(columns.start * max(1, len(levels)), columns.stop * max(1, len(levels)))
             part, of_part = y[:, columns], predicted[:, wide]
             chances = None if probabilities is None else probabilities[:, columns]
         if len(levels):
             return quantile_scores(part, of_part, np.array(levels), weight)
-        return scores(task, part, of_part, chances, classes, weight)
+        of_law = {} if law is None else distribution_scores(part, law, weight)
+        return scores(task, part, of_part, chances, classes, weight) | of_law
 
     each = {name: found(slice(k, k + 1)) for k, name in enumerate(names)} if len(names) > 1 else {}
     return found(slice(0, len(names))), each
@@ -135,6 +140,38 @@ def quantile_scores(
         found[f"pinball loss q{level:g}"] = float(np.average(loss, weights=counts))
         found[f"share below q{level:g}"] = float(np.average(error <= 0, weights=counts))
     return found
+
+
+def distribution_scores(
+    y: np.ndarray, distribution: Distribution, weight: np.ndarray | None = None
+) -> dict[str, float]:
+    """How well distributions were predicted.
+
+    Parameters
+    ----------
+    y : ndarray of the shape of the distributions, (n,) or (n, n_targets)
+        NaN where not known.
+    distribution : Distribution
+    weight : ndarray of shape (n,), optional
+        How much each row counts.
+
+    Returns
+    -------
+    dict of str to float
+        Means over all known targets: the negative log-likelihood (NLL, in nats), the continuous ranked
+        probability score (CRPS, in the unit of y), and the share of y inside central intervals of 90 %.
+    """
+    known = ~np.isnan(y)
+    counts = (
+        None if weight is None else np.broadcast_to(weight.reshape(-1, *[1] * (y.ndim - 1)), y.shape)[known]
+    )
+    bounds = distribution.interval(0.9)
+    found = {
+        "NLL": -distribution.logpdf(y),
+        "CRPS": distribution.crps(y),
+        "share in 90 %": (bounds[..., 0] <= y) & (y <= bounds[..., 1]),
+    }
+    return {name: float(np.average(values[known], weights=counts)) for name, values in found.items()}
 
 
 def _regression_scores(

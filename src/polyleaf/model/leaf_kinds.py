@@ -85,6 +85,10 @@ class LeafKind(ABC):
     def values(self, leaves: Any) -> np.ndarray:
         """The numbers of a tree that files may round: a matrix, float32."""
 
+    @abstractmethod
+    def scaled(self, leaves: Any, factor: np.float32) -> Leaves:
+        """Leaves that add `factor` times as much; it is above 0."""
+
     def to_arrays(self, leaves: Any) -> dict[str, np.ndarray]:
         """The rest of a tree: `arrays`, flat."""
         return {}
@@ -110,6 +114,9 @@ class DenseLeaves(LeafKind):
 
     def values(self, leaves: np.ndarray) -> np.ndarray:
         return leaves
+
+    def scaled(self, leaves: np.ndarray, factor: np.float32) -> np.ndarray:
+        return leaves * factor
 
     def from_arrays(self, take: Take, n_leaves: int, n_columns: int, n_features: int) -> Leaves:
         return take("values", n_leaves, n_columns)
@@ -154,6 +161,9 @@ class TopkLeaves(_WithEntries):
     def values(self, leaves: _core.TopkLeaves) -> np.ndarray:
         return leaves.values[:, None]
 
+    def scaled(self, leaves: _core.TopkLeaves, factor: np.float32) -> _core.TopkLeaves:
+        return _core.TopkLeaves(leaves.indptr, leaves.outputs, leaves.values * factor, leaves.n_outputs)
+
     def to_arrays(self, leaves: _core.TopkLeaves) -> dict[str, np.ndarray]:
         return self._counted(leaves, leaves.outputs)
 
@@ -197,6 +207,15 @@ class LinearLeaves(_WithEntries):
 
     def values(self, leaves: _core.LinearLeaves) -> np.ndarray:
         return leaves.intercept
+
+    def scaled(self, leaves: _core.LinearLeaves, factor: np.float32) -> _core.LinearLeaves:
+        moved = ("weights", "intercept", "lower", "upper")
+        return _core.LinearLeaves(
+            leaves.indptr,
+            leaves.features,
+            centre=leaves.centre,
+            **{name: getattr(leaves, name) * factor for name in moved},
+        )
 
     def to_arrays(self, leaves: _core.LinearLeaves) -> dict[str, np.ndarray]:
         flat = {name: getattr(leaves, name).ravel() for name in ("weights", "centre", "lower", "upper")}

@@ -597,9 +597,8 @@ class Model:
 
     def scorer(self, X: Any, y: Any, sample_weight: Any = None, metrics: Any = None) -> sizes.Scorer:
         """From raw scores of this data to metrics by name; parameters as those of `size_report`."""
-        return sizes.Scorer(
-            self.mapper, self.objective, self.metadata, self.n_outputs, X, y, sample_weight, metrics
-        )
+        table = X if isinstance(X, Dataset) else self.table_of(X)
+        return sizes.Scorer(self.objective, self.metadata, self.n_outputs, table, y, sample_weight, metrics)
 
     def _size_to(self, n_rounds: int) -> dict[str, Any]:
         part = self.copy()

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.inputs.features import as_features
 from polyleaf.inputs.targets import TargetEncoding
 from polyleaf.metrics import get_metrics
 from polyleaf.model import storage
@@ -95,25 +94,26 @@ class Scorer:
 
     Parameters
     ----------
-    mapper, objective, metadata, n_outputs
+    objective, metadata, n_outputs
         Of the model whose predictions are scored.
-    X, y, sample_weight
-        Data as its estimator takes them.
+    table : FeatureTable or Dataset
+        As `Model.raw_predict` takes it.
+    y, sample_weight
+        As its estimator takes them.
     metrics : str, callable or list of these, or None
         As the estimators' `eval_metric`; None: the metric that goes with the objective.
 
     Attributes
     ----------
-    table : FeatureTable
+    table : FeatureTable or Dataset
     """
 
     def __init__(
         self,
-        mapper: Any,
         objective: Any,
         metadata: Any,
         n_outputs: int,
-        X: Any,
+        table: Any,
         y: Any,
         sample_weight: Any,
         metrics: Any,
@@ -123,7 +123,7 @@ class Scorer:
                 "This model does not say what its target is, because no estimator trained it: it cannot be "
                 "scored."
             )
-        self.table = as_features(X, reference=mapper)
+        self.table = table
         encoding = TargetEncoding.from_dict(metadata, n_outputs)
         self._target = encoding.encode(y, sample_weight, normalized=False)
         if self._target.n_rows != self.table.n_rows:

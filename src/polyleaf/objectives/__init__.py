@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from polyleaf.objectives import binary, exponential, location, log_link, softmax
+from polyleaf.objectives import binary, exponential, location, log_link, softmax, spread
 from polyleaf.objectives.base import Objective, Problem, is_built_in
 from polyleaf.objectives.binary import *  # noqa: F403
 from polyleaf.objectives.custom import Custom
@@ -19,6 +19,7 @@ from polyleaf.objectives.location import *  # noqa: F403
 from polyleaf.objectives.log_link import *  # noqa: F403
 from polyleaf.objectives.registry import find_or_raise, known, make, register
 from polyleaf.objectives.softmax import *  # noqa: F403
+from polyleaf.objectives.spread import *  # noqa: F403
 
 __all__ = [
     "Custom",
@@ -26,13 +27,21 @@ __all__ = [
     "Objective",
     "Problem",
     "automatic_name",
+    "distribution_names",
     "get_objective",
     "objective_class",
     "objective_from_dict",
     "objective_names",
     "register",
 ]
-__all__ += binary.__all__ + exponential.__all__ + location.__all__ + log_link.__all__ + softmax.__all__
+__all__ += (
+    binary.__all__
+    + exponential.__all__
+    + location.__all__
+    + log_link.__all__
+    + softmax.__all__
+    + spread.__all__
+)
 
 AnyObjective = str | type[Objective] | Objective | Callable[..., Any]
 
@@ -44,6 +53,11 @@ class NotRegistered(ValueError):
 def objective_names() -> list[str]:
     """Canonical names of the objectives built in."""
     return [name for name, cls in known().items() if is_built_in(cls)]
+
+
+def distribution_names() -> list[str]:
+    """Of these, the names of those that predict distributions."""
+    return [name for name in objective_names() if known()[name].has_distribution]
 
 
 def automatic_name(kind: str, sparse: bool) -> str:

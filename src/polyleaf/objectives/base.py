@@ -32,6 +32,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from polyleaf.distributions import Distribution
 from polyleaf.objectives.packed import packed_diagonal
 
 FloatArray = NDArray[np.floating[Any]]
@@ -74,6 +75,11 @@ class Objective(ABC):
     has_unit : bool
         Its derivatives grow with the unit of a target, and nothing else in it does: of one tree's outputs
         those on large scales decide, unless they are brought nearer ("auto" of `normalize_targets` does).
+    needs_unit : bool
+        Penalties mean what they say only for targets of deviation 1: "auto" of `normalize_targets` learns
+        them in that unit.
+    has_distribution : bool
+        `distribution` gives what is predicted of each row, of which `transform` is the mean.
     of_counts : bool
         Targets are counts, which parameters that are left open go by.
     renews_leaves : bool
@@ -95,6 +101,8 @@ class Objective(ABC):
     full_curvature: ClassVar[bool] = True
     location: ClassVar[bool] = False
     has_unit: ClassVar[bool] = False
+    needs_unit: ClassVar[bool] = False
+    has_distribution: ClassVar[bool] = False
     of_counts: ClassVar[bool] = False
     renews_leaves: ClassVar[bool] = False
     probabilities: ClassVar[bool] = False
@@ -122,9 +130,20 @@ class Objective(ABC):
         """Levels of the quantiles that are learned for each column of the target; none for other losses."""
         return ()
 
+    @property
+    def names_of_scores(self) -> tuple[str, ...]:
+        """What the scores of one column of the target are called, where there are several."""
+        return tuple(f"q{level:g}" for level in self.levels) if len(self.levels) > 1 else ()
+
     def outputs_per_target(self) -> int:
-        """Outputs learned for each column of the target: more than one for several quantiles."""
+        """Outputs learned for each column of the target: more than one for several quantiles, and where a
+        spread is learned."""
         return max(1, len(self.levels))
+
+    @property
+    def moved_by_offset(self) -> tuple[bool, ...]:
+        """Of the scores of one column of the target, which an offset moves."""
+        return (True,) * self.outputs_per_target()
 
     def n_scores(self, n_targets: int) -> int:
         """Raw scores of a row whose target has so many columns, or classes."""
@@ -169,6 +188,17 @@ class Objective(ABC):
     def transform(self, scores: FloatArray) -> FloatArray:
         """Predictions ``(n, K)`` from scores ``raw + base``, float64 ``(n, K)``. The input is not changed."""
         return scores
+
+    def distribution(self, scores: FloatArray) -> Distribution:
+        """What is predicted of each row and target, from scores ``raw + base``, float64 ``(n, K)``; asked for
+        where `has_distribution`."""
+        raise NotImplementedError(f"Objective {self.name!r} predicts numbers, and no distribution of them.")
+
+    def unit_of_scores(self, scale: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """What raw scores ``(K,)`` are multiplied by, and what is added then, where targets ``(T,)`` were
+        learned as ``(y - offset) / scale``."""
+        repeats = self.outputs_per_target()
+        return np.repeat(scale, repeats), np.repeat(offset, repeats)
 
     def metric_parameters(self) -> dict[str, Any]:
         """Parameters that `default_metric` takes over from this objective."""

@@ -1,8 +1,9 @@
-"""Estimators that choose their own parameters: the public face of the search."""
+"""Estimators that choose their own parameters, which `polyleaf` itself offers; and what studies of one's own
+need: a space of parameters, and a callback that prunes."""
 
 from __future__ import annotations
 
-from polyleaf.search.classifier import PolyleafClassifierCV
-from polyleaf.search.regressor import PolyleafRegressorCV
+from polyleaf.search.pruning import PruningCallback
+from polyleaf.search.space import suggest
 
-__all__ = ["PolyleafClassifierCV", "PolyleafRegressorCV"]
+__all__ = ["PruningCallback", "suggest"]

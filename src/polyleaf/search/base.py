@@ -10,7 +10,7 @@ import sys
 import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 import scipy.sparse
@@ -21,11 +21,16 @@ from polyleaf.estimators.base import PolyleafEstimator, document
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.targets import Target
 from polyleaf.metrics import Metric
-from polyleaf.search import results
+from polyleaf.model.blend import blended
+from polyleaf.model.decisions import keep_thresholds, thresholds_of
+from polyleaf.search import results, tpe
 from polyleaf.search.candidates import Candidate
-from polyleaf.search.folds import Fold, folds_of, rows_of_folds
-from polyleaf.search.portfolio import PORTFOLIO, Parameters, variations, without
+from polyleaf.search.ensemble import Member, members_of
+from polyleaf.search.folds import Fold, fingerprint, folds_of, rows_of_folds
+from polyleaf.search.log import TrainingLog
+from polyleaf.search.portfolio import PARENTS, PORTFOLIO, Parameters, suited, variations
 from polyleaf.search.race import Budget, Deadline, Race, Watch
+from polyleaf.search.space import Task
 from polyleaf.settings.declaration import declarations
 from polyleaf.settings.habits import explains_strangers
 from polyleaf.settings.parameters import USUALLY, RunningParameters, SearchParameters
@@ -46,6 +51,9 @@ cv_results_ : dict
     Columns, an entry for each candidate in the order of trying, for a data frame.
 leaderboard_ : list of dict
     The candidates, best first.
+ensemble_ : list of dict or None
+    With `ensemble`: the members of the blend with their weights, the largest first. `best_params_` are then
+    those of the first, and `best_score_` is that of the blend.
 """.strip("\n")
 
 # Rounds and patience at a learning rate of 1; half the rate wants twice as many.
@@ -56,6 +64,7 @@ _REFUSED = {
     "warm_start": "a search begins anew",
     "projection": "it is learned from raw rows, which folds do not keep; use GridSearchCV",
 }
+_QUIETLY = {"early_stopping_rounds": None, "verbose": 0}
 # Set on the search, but nothing that the winner would be another model without.
 _NOT_OF_CANDIDATES = {"callbacks", "eval_metric", "early_stopping_rounds"} | {
     p.name for p in declarations(RunningParameters) if p.name != "random_state"
@@ -70,6 +79,20 @@ def document_search(cls: _Class) -> _Class:
     return document(cls)
 
 
+class Last(NamedTuple):
+    """What the last trainings are handed."""
+
+    given: Given  # the rows, binned
+    watched: tuple[Any, Any]  # evaluation sets and their offsets, as they were given
+    budget: Budget
+    metric: Metric
+
+    @property
+    def sign(self) -> float:
+        """From a loss to the metric's value."""
+        return -1.0 if self.metric.greater_is_better else 1.0
+
+
 # What the mixin expects of the class that it comes before.
 _Base: Any = PolyleafEstimator if TYPE_CHECKING else object
 
@@ -79,6 +102,7 @@ class Searches(_Base):
 
     _plain: ClassVar[type[PolyleafEstimator]]
     best_score_: Any  # as the estimator has it
+    ensemble_: list[dict[str, Any]] | None
 
     @explains_strangers
     @_fit_context(prefer_skip_nested_validation=True)
@@ -92,6 +116,7 @@ class Searches(_Base):
         groups: Any = None,
         eval_set: Any = None,
         eval_offset: Sequence[Any] | None = None,
+        resume: Any = None,
     ) -> Self:
         """Search, then train the winner on all rows.
 
@@ -110,6 +135,10 @@ class Searches(_Base):
             Watched by the last training; where `cv` is None, candidates are compared on the last of them.
         eval_offset : list of array-like, optional
             Offsets of these.
+        resume : path, optional
+            A file that every training on a fold is written to when it has ended. Where it is there already,
+            of a search on the same data with the same settings, its trainings are not repeated: a search
+            that was stopped goes on, one that has ended looks further with more time or candidates.
 
         Returns
         -------
@@ -135,17 +164,33 @@ class Searches(_Base):
         metric, seed = self._metric(plain, target), plain._seed()
         further = evaluation_data(eval_set, None, None, eval_offset, Given("validation", None, None, None))
         folds = self._folds(dataset, given, target, groups, further, seed)
-        race = Race(self._trainer(metric, budget), folds, budget, self.n_candidates, self._say())
-        was_interrupted = self._run(race, seed)
-        self._take_winner(race, metric, budget, given._replace(X=dataset), (eval_set, eval_offset))
+        log = TrainingLog(resume, {} if resume is None else self._about(dataset, target, folds, metric, seed))
+        members = self.ensemble or 1
+        race = Race(
+            self._trainer(metric, budget), folds, budget, self.n_candidates, log, members, self._say()
+        )
+        encoding = target.encoding
+        space = encoding.kind, encoding.n_outputs, dataset.features is not None
+        was_interrupted = self._run(race, space, seed)
+        last = Last(given._replace(X=dataset), (eval_set, eval_offset), budget, metric)
+        if self.ensemble is None or was_interrupted:
+            self._take_winner(race, last)
+        else:
+            self._take_blend(race, last)
         if was_interrupted:
             self._tell_interrupt(race)
         return self
 
-    def report(self) -> str:
-        """The best ten candidates as text, with scores, folds, rounds and seconds."""
+    def report(self, X: Any = None, y: Any = None, *, title: str | None = None) -> Any:
+        """The best ten candidates as text, with scores, folds, rounds and seconds, and what a blend costs;
+        with X and y the page that any estimator makes of them."""
+        if X is not None:
+            return super().report(X, y, title=title)  # type: ignore[misc]
         refused = sum(map(bool, self.cv_results_["refused"]))
-        return results.report(self.leaderboard_, self._metric_name, self._greater_is_better, refused)
+        told = results.report(self.leaderboard_, self._metric_name, self._greater_is_better, refused)
+        if self.ensemble_ is None:
+            return told
+        return f"{told}\n{results.report_of_blend(self.ensemble_, self.best_score_, self._costs)}"
 
     # --- parameters ----------------------------------------------------------------------------------
 
@@ -221,6 +266,20 @@ class Searches(_Base):
             X = Dataset(X, reference=like, keep_features=keeps, n_jobs=self.n_jobs)
         return last._replace(name="validation", X=X)
 
+    def _about(
+        self, dataset: Dataset, target: Target, folds: list[Fold], metric: Metric, seed: int
+    ) -> dict[str, Any]:
+        """What trainings on the folds depend on, besides their parameters; see `TrainingLog`."""
+        fixed = {n: v for n, v in self._fixed().items() if n not in _NOT_OF_CANDIDATES}
+        settings = {
+            "estimator": type(self).__name__,
+            "metric": metric.name,
+            "seed": seed,
+            "patience": self.early_stopping_rounds,
+            "settings": {n: v if isinstance(v, int | float | str) else repr(v) for n, v in fixed.items()},
+        }
+        return settings | {"data": fingerprint(dataset, target, folds)}
+
     # --- search --------------------------------------------------------------------------------------
 
     def _trainer(self, metric: Metric, budget: Budget) -> Callable[[Parameters, Fold, float], Watch]:
@@ -229,11 +288,10 @@ class Searches(_Base):
             watch = Watch(metric, patience, leader, budget)
             candidate = self._candidate(parameters)
             candidate.set_params(
+                **_QUIETLY,
                 n_estimators=rounds,
-                early_stopping_rounds=None,
                 eval_metric=[metric],
                 callbacks=[watch],
-                verbose=0,
                 on_interrupt="raise",
             )
             if hasattr(candidate, "calibrate_quantiles"):  # which scores of rounds do not see
@@ -243,58 +301,104 @@ class Searches(_Base):
                 zip(("X_val", "y_val", "sample_weight_val", "offset_val"), fold.valid[1:], strict=True)
             )
             candidate.fit(X, y, weight, offset=offset, **valid)
+            watch.fitted = None if self.ensemble is None else candidate
             return watch
 
         return train
 
-    def _run(self, race: Race, seed: int) -> bool:
+    def _run(self, race: Race, space: tuple[Task, int, bool], seed: int) -> bool:
         """The whole race. True when Ctrl-C has ended it."""
         fixed = self._fixed()
         usual = {p.name: p.default for p in declarations(type(self))} | USUALLY
 
-        def children(parents: list[Parameters], generation: int) -> Iterator[Parameters]:
+        # What Optuna proposes depends on its version, so a search that must be repeatable does without it.
+        asks_optuna = self.time_limit is not None and tpe.is_installed()
+
+        def children(best: list[Candidate], generation: int) -> Iterator[Parameters]:
+            if asks_optuna:
+                return tpe.proposals(best, *space, usual, fixed, seed + generation)
+            parents = [candidate.parameters for candidate in best[:PARENTS]]
             return variations(parents, usual, fixed, seed + generation)
 
         try:
-            race.run(without(PORTFOLIO, fixed), "portfolio")
+            race.run(suited(PORTFOLIO, fixed, *space), "portfolio")
             if self.time_limit is not None or self.n_candidates is not None:
-                race.vary(children)
+                race.vary(children, "tpe" if asks_optuna else "variation")
         except KeyboardInterrupt:
             if not race.best():
                 raise
             return True
         return False
 
-    def _take_winner(
-        self, race: Race, metric: Metric, budget: Budget, given: Given, watched: tuple[Any, Any]
+    def _take_winner(self, race: Race, last: Last) -> None:
+        best = race.best()[0]
+        winner, rounds = self._last_training(best, last)
+        self._take_results(race, last, winner, best, rounds)
+        self.best_score_, self.ensemble_ = last.sign * best.loss, None
+
+    def _take_blend(self, race: Race, last: Last) -> None:
+        """Train the members on all rows, as far as there is time, and make one model of them."""
+        budget, n_threads = last.budget, effective_threads(self.n_jobs)
+        members, loss = members_of(
+            race.best(),
+            race.folds,
+            self._train_on,
+            last.metric,
+            self.ensemble or 1,
+            budget.is_over,
+        )
+        trained: list[tuple[Member, PolyleafEstimator, int]] = []
+        for member in members:
+            if trained and budget.is_over():
+                self._warn_of_limit(f"{len(trained)} of the {len(members)} members of the blend are in it")
+                break
+            trained.append((member, *self._last_training(member.candidate, last)))
+        total = sum(member.weight for member, _, _ in trained)
+        weights = [member.weight / total for member, _, _ in trained]
+        (first, winner, rounds), models = trained[0], [estimator.model_ for _, estimator, _ in trained]
+        parameters = [{**m.candidate.parameters, "n_estimators": n} for m, _, n in trained]
+        self.ensemble_ = [
+            {"weight": w, "candidate": m.candidate.number, "score": last.sign * m.candidate.loss, "params": p}
+            for w, (m, _, _), p in zip(weights, trained, parameters, strict=True)
+        ]
+        blend = [{"weight": w, "parameters": p} for w, p in zip(weights, parameters, strict=True)]
+        model = blended(models, weights, {**models[0].metadata, "blend": blend})
+        keep_thresholds(model, np.average([thresholds_of(m) for m in models], axis=0, weights=weights))
+        self._take_results(race, last, winner, first.candidate, rounds)
+        self._adopt(model, winner._encoding)
+        self.best_score_ = last.sign * loss
+        data = last.given.X, n_threads
+        self._costs = results.cost(models[0], *data), results.cost(model, *data)
+
+    def _take_results(
+        self, race: Race, last: Last, winner: PolyleafEstimator, best: Candidate, rounds: int
     ) -> None:
-        best, sign = race.best()[0], -1.0 if metric.greater_is_better else 1.0
-        winner, rounds = self._last_training(best, budget, given, watched)
         self._adopt(winner.model_, winner._encoding)
         self.evals_result_ = winner.evals_result_
         self.evals_result_per_output_ = winner.evals_result_per_output_
         fixed = {n: v for n, v in self._fixed().items() if n not in _NOT_OF_CANDIDATES}
         self.best_params_ = {**fixed, **best.parameters, "n_estimators": rounds}
-        self.best_score_ = sign * best.loss
-        self.cv_results_ = results.cv_results(race.candidates, len(race._folds), sign)
-        self.leaderboard_ = results.leaderboard(race.candidates, sign)
-        self._metric_name, self._greater_is_better = metric.name, metric.greater_is_better
+        self.cv_results_ = results.cv_results(race.candidates, len(race.folds), last.sign)
+        self.leaderboard_ = results.leaderboard(race.candidates, last.sign)
+        self._metric_name, self._greater_is_better = last.metric.name, last.metric.greater_is_better
 
-    def _last_training(
-        self, best: Candidate, budget: Budget, given: Given, watched: tuple[Any, Any]
-    ) -> tuple[PolyleafEstimator, int]:
-        """The winner, trained on all rows, and its rounds."""
-        winner, deadline = self._candidate(best.parameters), Deadline(budget)
+    def _last_training(self, best: Candidate, last: Last) -> tuple[PolyleafEstimator, int]:
+        """A candidate, trained on all rows, and its rounds."""
+        winner, deadline = self._candidate(best.parameters), Deadline(last.budget)
         winner.set_params(n_estimators=best.rounds, early_stopping_rounds=None, verbose=None)
-        of_eval = {"eval_set": watched[0], "eval_offset": watched[1]}
-        winner.fit(given.X, given.y, given.weight, offset=given.offset, callbacks=[deadline], **of_eval)
+        _, X, y, weight, offset = last.given
+        of_eval = {"eval_set": last.watched[0], "eval_offset": last.watched[1]}
+        winner.fit(X, y, weight, offset=offset, callbacks=[deadline], **of_eval)
         if deadline.was_met and deadline.rounds < best.rounds:
-            warnings.warn(
-                f"time_limit={self.time_limit} was over in the last training, after {deadline.rounds} of "
-                f"{best.rounds} rounds: the machine became slower, or allow more time.",
-                stacklevel=4,
-            )
+            self._warn_of_limit(f"the last training ended after {deadline.rounds} of {best.rounds} rounds")
         return winner, deadline.rounds
+
+    def _train_on(self, candidate: Candidate, fold: Fold) -> PolyleafEstimator:
+        """A candidate on a fold, with the rounds that it came to."""
+        again = self._candidate(candidate.parameters)
+        again.set_params(**_QUIETLY, n_estimators=candidate.rounds, callbacks=None)
+        _, X, y, weight, offset = fold.train
+        return again.fit(X, y, weight, offset=offset)
 
     # --- what is said --------------------------------------------------------------------------------
 
@@ -302,6 +406,13 @@ class Searches(_Base):
         interactive = hasattr(sys, "ps1") or sys.flags.interactive
         talks = interactive if self.verbose is None else bool(self.verbose)
         return print if talks else lambda line: None
+
+    def _warn_of_limit(self, what: str) -> None:
+        warnings.warn(
+            f"time_limit={self.time_limit} was over too early: {what}. The machine became slower, or allow "
+            "more time.",
+            stacklevel=5,
+        )
 
     def _tell_interrupt(self, race: Race) -> None:
         said = (

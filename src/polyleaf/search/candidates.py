@@ -7,6 +7,7 @@ Scores are losses here: of metrics of which more is better, the negative.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -25,13 +26,15 @@ class Candidate:
         From 0, in the order in which candidates were tried.
     parameters : dict
         What differs from the estimator that searches.
-    origin : {"portfolio", "variation"}
+    origin : {"portfolio", "variation", "tpe"}
     curves : list of list of float
         Of each fold tried, in order: the loss after each round.
     seconds : float
         Of all its trainings.
     refused : str
         Why these parameters do not go with the data or one another; empty where they do.
+    trained : list
+        Of each fold tried: the fitted estimator while it is kept, or None.
     """
 
     number: int
@@ -40,6 +43,7 @@ class Candidate:
     curves: list[list[float]] = field(default_factory=list)
     seconds: float = 0.0
     refused: str = ""
+    trained: list[Any] = field(default_factory=list)
 
     @property
     def n_folds(self) -> int:

@@ -7,6 +7,7 @@ by each training from the rows of its own.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,7 @@ from polyleaf.inputs.holdout import drawn_by_class
 from polyleaf.inputs.targets import Target
 from polyleaf.training.prepare import Given
 
-__all__ = ["Fold", "folds_of", "rows_of_folds"]
+__all__ = ["Fold", "fingerprint", "folds_of", "rows_of_folds"]
 
 FEW_FOLDS = 3
 MANY_ROWS, HELD_OUT = 20_000, 0.2
@@ -49,6 +50,16 @@ def folds_of(dataset: Dataset, given: Given, rows: Sequence[Rows]) -> list[Fold]
         Fold(part("training", train), part("validation", valid), dataset.n_rows / len(train))
         for train, valid in rows
     ]
+
+
+def fingerprint(dataset: Dataset, target: Target, folds: Sequence[Fold]) -> str:
+    """Data and folds in few letters: bins, targets, weights, and targets and offsets of all parts."""
+    state = hashlib.sha256(dataset.codes.tobytes())
+    given = [part for fold in folds for part in (fold.train, fold.valid)]
+    for part in (target.values, target.weight, *(p.y for p in given), *(p.offset for p in given)):
+        values = np.asarray(0 if part is None else part)
+        state.update(repr(values.tolist()).encode() if values.dtype == object else values.tobytes())
+    return state.hexdigest()[:16]
 
 
 def rows_of_folds(cv: Any, X: Any, y: Any, target: Target, groups: Any, seed: int) -> list[Rows]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["PORTFOLIO", "Parameters", "variations", "without"]
+__all__ = ["PARENTS", "PORTFOLIO", "Parameters", "suited", "variations"]
 
 Parameters = dict[str, Any]
 
@@ -40,14 +40,34 @@ LADDERS: dict[str, Sequence[float]] = {
     "colsample_bynode": (0.125, 0.25, 0.5, 0.75, 1.0),
     "subsample": (0.4, 0.55, 0.7, 0.85, 1.0),
 }
+MOST_CLASSES = 26  # of a full Hessian: a round takes as many times longer as there are classes
+PARENTS = 3  # of the best, from which steps are taken
 _STEPS = 3  # ladders that one variation takes a step on, at most
 
 
-def without(candidates: Sequence[Parameters], fixed: Collection[str]) -> list[Parameters]:
-    """The candidates, but for what the user has set; those that are then alike, once."""
+def suited(
+    candidates: Sequence[Parameters], fixed: Collection[str], task: str, n_outputs: int, linear: bool
+) -> list[Parameters]:
+    """The candidates that mean something for these data, but for what the user has set; each once.
+
+    Parameters
+    ----------
+    candidates : sequence of dict
+    fixed : collection of str
+        Parameters that the user has set.
+    task : {"regression", "binary", "multiclass", "multilabel"}
+    n_outputs : int
+    linear : bool
+        Whether linear leaves have features to read.
+    """
+    several = task != "binary" and n_outputs > 1
     found: list[Parameters] = []
     for candidate in candidates:
         free = {name: value for name, value in candidate.items() if name not in fixed}
+        if free.get("curvature") == "full" and not (task == "multiclass" and n_outputs <= MOST_CLASSES):
+            continue
+        if ("multi_strategy" in free and not several) or (free.get("leaf") == "linear" and not linear):
+            continue
         if free not in found:
             found.append(free)
     return found

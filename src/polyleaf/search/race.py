@@ -15,14 +15,16 @@ from typing import Any
 from polyleaf.callbacks import Callback, EvalsLog
 from polyleaf.metrics import Metric
 from polyleaf.search.candidates import Candidate, better_first
+from polyleaf.search.ensemble import POOL
 from polyleaf.search.folds import Fold
+from polyleaf.search.log import Ended, TrainingLog
 from polyleaf.search.portfolio import Parameters
 
 __all__ = ["Budget", "Deadline", "Race", "Watch"]
 
 REACH = 4.0  # times what the last doubling gained: farther ahead, the leader is out of reach
 MARGIN = 1.2  # the last training may take longer than those of the folds have
-GENERATION, PARENTS = 8, 3  # variations that race each other, of so many of the best
+GENERATION = 8  # candidates that race each other, after the portfolio
 
 
 class Budget:
@@ -103,6 +105,8 @@ class Watch(Callback):
         Loss after each round.
     was_cut : bool
         Time was spent before the training had come to its end.
+    fitted : estimator or None
+        What came of it, where it is to be kept.
     """
 
     def __init__(self, metric: Metric, patience: int, leader: float, budget: Budget) -> None:
@@ -111,6 +115,7 @@ class Watch(Callback):
         self._since = 0
         self.curve: list[float] = []
         self.was_cut = False
+        self.fitted: Any = None
 
     def after_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
         value = list(evals_log.values())[-1][self._metric.name][-1]
@@ -145,6 +150,10 @@ class Race:
     budget : Budget
     most : int or None
         Candidates.
+    log : TrainingLog
+        Trainings that need not be repeated, and where those that end are kept.
+    members : int
+        Candidates that may be trained on all rows in the end.
     say : callable
         Takes a line of text.
 
@@ -152,6 +161,7 @@ class Race:
     ----------
     candidates : list of Candidate
         As they were tried.
+    folds : list of Fold
     """
 
     def __init__(
@@ -160,10 +170,12 @@ class Race:
         folds: list[Fold],
         budget: Budget,
         most: int | None,
+        log: TrainingLog,
+        members: int,
         say: Callable[[str], Any],
     ) -> None:
-        self._train, self._folds, self._budget, self._say = train, folds, budget, say
-        self._most = math.inf if most is None else most
+        self._train, self.folds, self._budget, self._say = train, folds, budget, say
+        self._most, self._log, self._members = math.inf if most is None else most, log, members
         self.candidates: list[Candidate] = []
 
     def best(self) -> list[Candidate]:
@@ -179,7 +191,7 @@ class Race:
         room = self._most - len(self.candidates)
         entered = generation if room > len(generation) else generation[: int(room)]
         running = [Candidate(len(self.candidates) + i, p, origin) for i, p in enumerate(entered)]
-        for fold in range(len(self._folds)):
+        for fold in range(len(self.folds)):
             for candidate in running:
                 if fold == 0:
                     self.candidates.append(candidate)
@@ -187,24 +199,28 @@ class Race:
                     return
             running = better_first(running)
             running = running[: math.ceil(len(running) / 2)]
+        # Fitted estimators are needed of those only that may be blended.
+        for candidate in self.best()[POOL * self._members :]:
+            candidate.trained = [None] * candidate.n_folds
 
-    def vary(self, children: Callable[[list[Parameters], int], Iterator[Parameters]]) -> None:
-        """Generation after generation of variations of the best, until the race is over.
+    def vary(
+        self, children: Callable[[list[Candidate], int], Iterator[Parameters]], origin: str = "variation"
+    ) -> None:
+        """Generation after generation made from the best, until the race is over.
 
-        `children(parents, number of the generation)` gives them endlessly, or none.
+        `children(candidates, number of the generation)` gives them endlessly, or none.
         """
         generation = 0
         while not self.is_over():
-            parents = [candidate.parameters for candidate in self.best()[:PARENTS]]
             tried = [candidate.parameters for candidate in self.candidates]
             fresh: list[Parameters] = []
             # Of ladders that are climbed to their ends there may be nothing new.
-            for child in islice(children(parents, generation), 50 * GENERATION):
+            for child in islice(children(self.best(), generation), 50 * GENERATION):
                 if child not in tried and child not in fresh and len(fresh) < GENERATION:
                     fresh.append(child)
             if not fresh:
                 return
-            self.run(fresh, "variation")
+            self.run(fresh, origin)
             generation += 1
 
     def _try(self, candidate: Candidate, fold: int) -> bool:
@@ -213,37 +229,55 @@ class Race:
             return True
         if self.best() and self._budget.is_spent():
             return False
+        ended = self._log.find(candidate.parameters, fold)
+        if ended is None:
+            ended, was_cut, fitted = self._train_now(candidate, fold)
+        else:
+            was_cut, fitted = False, None
+        candidate.seconds += ended.seconds
+        if ended.refused:
+            candidate.refused = ended.refused
+            self._say(f"{candidate.number:4d}  left out: {ended.refused}")
+            return True
+        # Of each its own best round, never that at which time was spent; unless there is nothing else.
+        if ended.curve and (not was_cut or not self.best()):
+            candidate.curves.append(ended.curve)
+            candidate.trained.append(fitted)
+            self._reserve()
+            self._tell(candidate, fold)
+        return not was_cut
+
+    def _train_now(self, candidate: Candidate, fold: int) -> tuple[Ended, bool, Any]:
+        """What came of one training, whether time was spent before its end, and the estimator if kept."""
         before = [c.curves[fold] for c in self.candidates if c.n_folds > fold]
         leader = min((min(curve) for curve in before), default=math.inf)
         if not self.best():
-            self._budget.reserve_as_long(self._folds[fold].growth)
+            self._budget.reserve_as_long(self.folds[fold].growth)
         started = time.perf_counter()
         try:
-            watch = self._train(candidate.parameters, self._folds[fold], leader)
+            watch = self._train(candidate.parameters, self.folds[fold], leader)
         except ValueError as refusal:
             if candidate.number == 0:
                 raise
-            candidate.refused = str(refusal)
-            self._say(f"{candidate.number:4d}  left out: {refusal}")
-            return True
-        candidate.seconds += time.perf_counter() - started
-        # Of each its own best round, never that at which time was spent; unless there is nothing else.
-        if watch.curve and (not watch.was_cut or not self.best()):
-            candidate.curves.append(watch.curve)
-            self._reserve(candidate)
-            self._tell(candidate, fold)
-        return not watch.was_cut
+            ended, was_cut, fitted = Ended([], 0.0, str(refusal)), False, None
+        else:
+            ended = Ended(watch.curve, time.perf_counter() - started)
+            was_cut, fitted = watch.was_cut, watch.fitted
+        if not was_cut:
+            self._log.add(candidate.parameters, fold, ended)
+        return ended, was_cut, fitted
 
-    def _reserve(self, candidate: Candidate) -> None:
-        """Keep time for the last training: the best candidate's rounds, on all rows."""
-        best = self.best()[0]
-        trained = sum(map(len, best.curves))
-        share = best.rounds * best.n_folds / trained * self._folds[0].growth
-        self._budget.reserve(share * best.seconds / best.n_folds)
+    def _reserve(self) -> None:
+        """Keep time for the last trainings: the best candidates' rounds, on all rows."""
+        needed = 0.0
+        for candidate in self.best()[: self._members]:
+            share = candidate.rounds * candidate.n_folds / sum(map(len, candidate.curves))
+            needed += share * self.folds[0].growth * candidate.seconds / candidate.n_folds
+        self._budget.reserve(needed)
 
     def _tell(self, candidate: Candidate, fold: int) -> None:
         best = self.best()[0]
         self._say(
-            f"{candidate.number:4d}  fold {fold + 1} of {len(self._folds)}: loss {candidate.loss:.6g}, "
+            f"{candidate.number:4d}  fold {fold + 1} of {len(self.folds)}: loss {candidate.loss:.6g}, "
             f"{candidate.rounds} rounds; best {best.loss:.6g} ({best.number})  {candidate.parameters}"
         )

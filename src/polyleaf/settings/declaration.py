@@ -18,7 +18,7 @@ import inspect
 import json
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from numbers import Integral, Real
 from types import NoneType, UnionType
@@ -212,6 +212,7 @@ _KINDS: dict[Any, tuple[str, Any]] = {
     bool: ("bool", "boolean"),
     Callable: ("callable", callable),
     Sequence: ("array-like", "array-like"),
+    Mapping: ("dict", Mapping),
     np.ndarray: ("array-like", "array-like"),
 }
 

@@ -44,6 +44,11 @@ _OTHERS_CALL_IT = {
     "categorical_features": "categorical_feature cat_features categorical_column cat_feature",
     "class_weight": "class_weights auto_class_weights is_unbalance unbalance",
     "grow_policy": "growing_policy tree_growth",
+    "monotone_constraints": (
+        "monotone_constraint monotonic_constraints monotonic_cst monotone_cst monotonicity mono_constraints "
+        "mc constraints"
+    ),
+    "interaction_constraints": "interaction_cst interaction_constraint",
     "quantile_alpha": "quantile quantiles",
     "huber_delta": "huber_slope delta",
     "tweedie_variance_power": "tweedie_power variance_power",
@@ -80,6 +85,8 @@ _INSTEAD = {
     "feature_name": "names are those of a data frame's columns, or Dataset(feature_names=)",
     "feature_names": "names are those of a data frame's columns, or Dataset(feature_names=)",
     "use_best_model": "with early_stopping_rounds predictions use the rounds up to the best one",
+    "monotone_constraints_method": "there is one method, which no leaf disobeys",
+    "monotone_penalty": "there is no penalty; a direction holds or is not asked for",
     "classifier": "recipes are for both estimators as they are",
 }
 

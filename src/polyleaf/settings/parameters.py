@@ -8,7 +8,7 @@ Each class is a topic of the documentation. The order of the bases, last to firs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -51,6 +51,8 @@ FewTogether = Literal["pairwise", "no_interactions"]
 # mean overfits faster, and their interactions want every feature at a node.
 USUALLY = {"learning_rate": 0.1, "colsample_bynode": 0.5}
 OF_COUNTS = {"learning_rate": 0.05, "colsample_bynode": 1.0}
+# Where a spread is learned (docs/distributions.md): one that is too small costs far more than one too large.
+OF_DISTRIBUTIONS = {"learning_rate": 0.05, "colsample_bynode": 0.5}
 
 CurvatureKind = Literal["auto", "none", "shared", "diagonal", "full", "block"]
 
@@ -64,7 +66,8 @@ class BoostingParameters:
     total, with `init_model` the rounds to add."""
 
     learning_rate: float | None = parameter(default=None, within="(0, inf)", everyday=True)
-    """Factor of every leaf value (XGBoost: eta). None: 0.1; 0.05 for counts ("poisson")."""
+    """Factor of every leaf value (XGBoost: eta). None: 0.1; 0.05 for counts ("poisson") and where
+    distributions are learned ("normal")."""
 
     refresh: Literal["round", "tree", "layer"] = parameter(default="round")
     """When derivatives are computed anew: once a round; after every tree (with one tree per output, each then
@@ -107,6 +110,12 @@ class TreeParameters:
     or numbers: a path stays within one of them, and features that no group has are a group together (as in
     scikit-learn); "pairwise": at most two features a path; "no_interactions": one, which makes the model a
     sum of functions of one feature. None: any."""
+
+    monotone_constraints: Mapping[Any, Any] | Sequence[Any] | np.ndarray | None = parameter(default=None)
+    """Which raw scores must not fall (1) or not rise (-1) as a feature rises: one direction a feature; an
+    array of one row a feature and one column an output; or a dict of features by name or number, each with
+    a direction or with a dict of outputs. Features and outputs without one, or with 0, are free, and so are
+    steps to or from a missing value. No model disobeys, at any pair of rows. None: all are free."""
 
     max_cat_to_onehot: int = parameter(default=4, within="[1, inf)")
     """Up to this many categories in a node, splits are one category against the rest; above, sets of
@@ -383,8 +392,10 @@ class RegressorParameters(SharedParameters):
         default="squared_error", kw_only=False, everyday=True
     )
     """Loss to minimise. "squared_error", "absolute_error", "quantile", "huber", "poisson", "gamma",
-    "tweedie", "logistic" (y in [0, 1]), a name that XGBoost or LightGBM has for these, or a loss written with
-    JAX, or a function that returns `(gradient, curvature)`: see :class:`polyleaf.objectives.Custom`."""
+    "tweedie", "logistic" (y in [0, 1]); "normal", "lognormal", "student_t", "gamma_distribution" and
+    "negative_binomial", which learn a distribution (docs/distributions.md); a name that XGBoost or LightGBM
+    has for these, or a loss written with JAX, or a function that returns `(gradient, curvature)`: see
+    :class:`polyleaf.objectives.Custom`."""
 
     quantile_alpha: float | Sequence[float] | np.ndarray = parameter(default=Quantile.alpha, within="(0, 1)")
     """Levels for objective "quantile". Several make several outputs: for y with T columns and A levels,
@@ -423,10 +434,21 @@ class ClassifierParameters(SharedParameters):
 
     class_weight: dict[Any, Any] | list[Any] | Literal["balanced"] | None = parameter(default=None)
     """`{label: weight}`; "balanced": inverse to the frequency. Multi-label: `{0: weight, 1: weight}` for all
-    labels or a list of these; "balanced" is done for each label."""
+    labels, a list of these, or `{label: {0: weight, 1: weight}}` by name or number; "balanced" is done for
+    each label."""
 
-    scale_pos_weight: float | Sequence[float] | np.ndarray | None = parameter(default=None, within="(0, inf)")
-    """Weight of the positive class, or of the positives of each label. Objective "logistic" only."""
+    scale_pos_weight: float | Sequence[float] | np.ndarray | Literal["balanced", "sqrt"] | None = parameter(
+        default=None, within="(0, inf)"
+    )
+    """Weight of the positive class, or of the positives of each label. "balanced": as many times as there are
+    negatives for each positive; "sqrt": the root of that. Objective "logistic" only."""
+
+    threshold: float | Literal["f1", "f1_macro"] | dict[Any, float] = parameter(default=0.5, within="(0, 1)")
+    """Probability above which `predict` says yes, for two classes and for labels. "f1": one for all labels,
+    where F1 over all cells is largest; "f1_macro": where the mean of the labels' F1 is. These are chosen on
+    the last evaluation set, where there is one, otherwise on the training rows, by three models that are each
+    trained without a third of them. Or `{label: probability}`, one half for the others. `predict_proba` does
+    not change."""
 
 
 @declares
@@ -448,6 +470,10 @@ class SearchParameters:
 
     metric: str | Callable[..., Any] | None = parameter(default=None, everyday=True)
     """What is to be best: a name or function as for `eval_metric`. None: the last of `eval_metric`."""
+
+    ensemble: int | None = parameter(default=None, within="[2, inf)", everyday=True)
+    """Blend up to so many candidates, weighted by how they score together on the folds, into one model. It
+    is as large and as slow as all of them together; `report` says how much that is. None: the best alone."""
 
 
 @declares

@@ -19,6 +19,7 @@ from polyleaf.objectives import objective_class
 from polyleaf.settings.declaration import Frozen
 from polyleaf.settings.parameters import (
     OF_COUNTS,
+    OF_DISTRIBUTIONS,
     USUALLY,
     BoostingParameters,
     CurvatureParameters,
@@ -230,7 +231,10 @@ def _defaults(p: SharedParameters) -> dict[str, float]:
     """What None stands for, with the objective that there is."""
     if not isinstance(p, RegressorParameters):
         return USUALLY
-    return OF_COUNTS if objective_class(p.objective).of_counts else USUALLY
+    objective = objective_class(p.objective)
+    if objective.of_counts:
+        return OF_COUNTS
+    return OF_DISTRIBUTIONS if objective.has_distribution else USUALLY
 
 
 def _refuse(condition: object, sentence: str) -> None:
@@ -257,7 +261,39 @@ def _growth(p: SharedParameters, seed: int) -> Growth:
         "interaction_constraints names features of X, which trees do not see where projection makes others "
         "of them; set one of the two to None.",
     )
+    if p.monotone_constraints is not None:
+        _check_monotone(p)
     return _part(Growth, p, seed=seed)
+
+
+def _check_monotone(p: SharedParameters) -> None:
+    """Refuse what would not obey directions."""
+    _refuse(
+        p.projection is not None,
+        "monotone_constraints names features of X, which trees do not see where projection makes others of "
+        "them; set one of the two to None.",
+    )
+    _refuse(
+        p.leaf == "linear",
+        "monotone_constraints orders the values of leaves, but within a linear leaf values change with every "
+        'row, and may cross those of its neighbours; use leaf="constant".',
+    )
+    _refuse(
+        p.leaf == "sparse",
+        "monotone_constraints orders the values of leaves, and outputs that a sparse leaf does not hold "
+        'would have to move as well; use leaf="constant".',
+    )
+    for name in ("curvature", "leaf_curvature"):
+        _refuse(
+            getattr(p, name) in COUPLED,
+            f'{name}="{getattr(p, name)}" moves the outputs of a leaf together, while monotone_constraints '
+            'moves some of them alone; use "diagonal".',
+        )
+    _refuse(
+        p.sketch is not None,
+        "monotone_constraints is of outputs, but the columns of a sketch, by which splits are found, are "
+        "mixtures of them; set sketch=None.",
+    )
 
 
 def _curvature(p: SharedParameters, leaf: Leaf) -> Curvature:

@@ -20,7 +20,7 @@ from polyleaf.settings.settings import Settings
 from polyleaf.training.eval_sets import EvalSet
 from polyleaf.training.parts import Parts, parts_of, problem_of
 
-__all__ = ["Boosted", "Run", "boost"]
+__all__ = ["Boosted", "Run", "best_constant_of", "boost"]
 
 # Rounds in a row without growth after which training ends, where rows or features are drawn.
 UNLUCKY_ROUNDS = 10
@@ -97,7 +97,7 @@ def boost(
         model.best_iteration = model.best_score = None  # of the run before
         model.learning_rate = settings.run.learning_rate
     else:
-        base_score = _best_constant(problem, offset, settings) if base_score is None else base_score
+        base_score = best_constant_of(problem, offset, settings) if base_score is None else base_score
         model = Model(
             mapper=dataset.mapper,
             objective=objective,
@@ -115,7 +115,7 @@ def boost(
     return Boosted(model, run.evaluation.log, run.evaluation.log_by_output, run.was_interrupted)
 
 
-def _best_constant(problem: Any, offset: np.ndarray | None, settings: Settings) -> np.ndarray:
+def best_constant_of(problem: Any, offset: np.ndarray | None, settings: Settings) -> np.ndarray:
     """What training starts from in all rows."""
     if offset is None:
         return problem.base_score(settings.workers)

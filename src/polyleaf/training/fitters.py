@@ -13,8 +13,6 @@ output : int
     The one output that the tree is for; -1: all.
 learning_rate : float
     It is in the leaves.
-
-Dense leaves keep to `grown.bounds`; who sets bounds refuses the other kinds, which do not.
 """
 
 from __future__ import annotations
@@ -52,8 +50,7 @@ class ConstantFitter:
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
         data = *self._derivatives.for_leaves(output), grown.leaf_of_row, grown.tree.n_leaves
         step = leaf_config(self._step, learning_rate, self._block_size)
-        values = _core.newton_leaves(*data, step, *draw.sample, self._workers)
-        return within_bounds(values, grown, learning_rate)
+        return _core.newton_leaves(*data, step, *draw.sample, self._workers)
 
 
 class QuantileFitter:
@@ -65,8 +62,52 @@ class QuantileFitter:
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
         sizes = grown.tree.n_leaves, draw.rows, self._workers.n_threads
         values = self._state.problem.renew_leaves(self._state.scores(), grown.leaf_of_row, *sizes)
-        values = (values if output < 0 else column(values, output)) * np.float32(learning_rate)
-        return within_bounds(values, grown, learning_rate)
+        return (values if output < 0 else column(values, output)) * np.float32(learning_rate)
+
+
+class MonotoneFitter:
+    """What another fitter of dense leaves says, made to obey directions.
+
+    Of the values that do, those nearest to it, in squares weighted by each leaf's curvature: for Newton steps
+    without L1 and limit the loss at its least among all that obey.
+
+    Parameters
+    ----------
+    fitter : Fitter
+    directions : ndarray of shape (n_columns, K), int8
+    derivatives : Derivatives
+    n_bins : ndarray of shape (n_columns,), uint16
+    settings : Settings
+
+    Attributes
+    ----------
+    plain : Fitter
+        The other.
+    """
+
+    def __init__(
+        self,
+        fitter: Fitter,
+        directions: np.ndarray,
+        derivatives: Derivatives,
+        n_bins: np.ndarray,
+        settings: Settings,
+    ) -> None:
+        self.plain, self._directions, self._n_bins = fitter, directions, n_bins
+        self._derivatives, self._workers = derivatives, settings.workers
+        self._reg_lambda = settings.step.reg_lambda
+
+    def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
+        values = self.plain.fit(grown, draw, output, learning_rate)
+        assert isinstance(values, np.ndarray)  # other leaves are refused, see `settings`
+        return self.obeying(values, grown, draw, output)
+
+    def obeying(self, values: np.ndarray, grown: Grown, draw: Draw, output: int) -> np.ndarray:
+        """The values (n_leaves, K or 1) that obey and are nearest to these."""
+        directions = self._directions if output < 0 else column(self._directions, output)
+        _, h = self._derivatives.for_leaves(output)
+        leaves = grown.tree, h, grown.leaf_of_row, self._reg_lambda
+        return _core.monotone_leaves(values, directions, self._n_bins, *leaves, *draw.sample, self._workers)
 
 
 class TopkFitter:
@@ -124,11 +165,6 @@ class LinearFitter:
         g, h = self._derivatives.for_leaves(output)
         data = g, h, grown.leaf_of_row, grown.tree, self._features, self.table
         return _core.linear_leaves(*data, step, *draw.sample, self._workers)
-
-
-def within_bounds(values: np.ndarray, grown: Grown, learning_rate: float) -> np.ndarray:
-    """Values of dense leaves, the learning rate in them, held within the bounds that growth has set."""
-    return values if grown.bounds is None else np.clip(values, *(grown.bounds * np.float32(learning_rate)))
 
 
 def leaf_config(step: Step, learning_rate: float = 1.0, block_size: int = 0) -> _core.LeafConfig:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polyleaf.inputs.binning import BinMapper
+from polyleaf.inputs.feature_numbers import feature_number
 
 __all__ = ["Interactions", "interactions_of"]
 
@@ -62,26 +63,5 @@ def _numbers(group: Any, mapper: BinMapper) -> list[int]:
         )
     if len(group) == 0:
         raise ValueError("interaction_constraints has an empty group; leave it out.")
-    return [_number(feature, mapper) for feature in group]
-
-
-def _number(feature: Any, mapper: BinMapper) -> int:
-    if isinstance(feature, str):
-        names = mapper.feature_names_
-        if names is None:
-            raise ValueError(
-                f"interaction_constraints names the feature {feature!r}, but X has no names; use numbers."
-            )
-        if feature not in names:
-            raise ValueError(f"interaction_constraints names {feature!r}, which is no feature of X.")
-        return names.index(feature)
-    if isinstance(feature, bool | np.bool_) or not isinstance(feature, int | np.integer):
-        raise TypeError(
-            f"interaction_constraints names features by text or whole number, not by {feature!r}."
-        )
-    if not 0 <= feature < mapper.n_features_:
-        raise ValueError(
-            f"interaction_constraints names feature {feature}, but X has {mapper.n_features_}, from 0 to "
-            f"{mapper.n_features_ - 1}."
-        )
-    return int(feature)
+    of_mapper = mapper.feature_names_, mapper.n_features_, "interaction_constraints"
+    return [feature_number(feature, *of_mapper) for feature in group]

@@ -14,7 +14,7 @@ import numpy as np
 import polyleaf._core as _core
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
-from polyleaf.training.fitters import Fitter
+from polyleaf.training.fitters import Fitter, MonotoneFitter
 from polyleaf.training.sampling import Draw, Sampler
 from polyleaf.training.state import DenseState
 from polyleaf.training.structure import Grown, Structure
@@ -44,7 +44,10 @@ class Layers:
         model: Model,
         watch: Callable[[int, _core.Tree, Leaves], Any],
     ) -> None:
-        self._state, self._structure, self._fitter = state, structure, fitter
+        self._state, self._structure = state, structure
+        # Sums of steps are to obey directions, not the steps, which only new nodes take.
+        self._monotone = fitter if isinstance(fitter, MonotoneFitter) else None
+        self._fitter = fitter.plain if isinstance(fitter, MonotoneFitter) else fitter
         self._sampler, self._model, self._watch = sampler, model, watch
         self._sums = np.zeros((1, 1), np.float32)  # what each node of the tree adds, ancestors included
 
@@ -59,7 +62,7 @@ class Layers:
             grown = structure.so_far()
             steps = self._fitter.fit(grown, draw, output, self._model.learning_rate)
             self._sums = _summed_steps(self._sums, grown.tree, steps)
-            leaves = self._sums[structure.node_of_leaf]
+            leaves = self._obeying_sums(grown, draw, output)
             state.rewind()
             state.add(grown, leaves, output)
             if not structure.may_split:
@@ -79,7 +82,14 @@ class Layers:
         """The leaves of the tree just grown."""
         if len(self._sums) == 1:  # nothing to split: one step for all rows, as a whole tree of one leaf takes
             return self._fitter.fit(grown, draw, output, learning_rate)
-        return self._sums[self._structure.node_of_leaf]
+        return self._obeying_sums(grown, draw, output)
+
+    def _obeying_sums(self, grown: Grown, draw: Draw, output: int) -> np.ndarray:
+        """The sums of the leaves of the tree as it is, which from here on are what obeys directions."""
+        nodes = self._structure.node_of_leaf
+        if self._monotone is not None:
+            self._sums[nodes] = self._monotone.obeying(self._sums[nodes], grown, draw, output)
+        return self._sums[nodes]
 
 
 def _summed_steps(sums: np.ndarray, tree: _core.Tree, steps: Any) -> np.ndarray:

@@ -6,6 +6,7 @@ Owns: which state, structure and fitter go with which settings. Must not know: i
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -25,6 +26,7 @@ from polyleaf.training.eval_sets import EvalSet, Evaluation
 from polyleaf.training.interactions import Interactions, interactions_of
 from polyleaf.training.label_state import LabelState
 from polyleaf.training.layers import Layers
+from polyleaf.training.monotone import all_obey, directions_of
 from polyleaf.training.sampling import Draw, Sampler
 from polyleaf.training.state import DenseState
 from polyleaf.training.structure import Grown, Limits, Structure
@@ -162,9 +164,36 @@ def _dense_parts(
             fitter = fitters.QuantileFitter(state, settings)
         case _:
             fitter = fitters.ConstantFitter(derivatives, settings)
-    judge = splits.HistogramSplits(bins, derivatives, sketch, channels, settings)
+    directions = _directions(settings, problem, model)
+    if directions is not None:
+        n_bins = dataset.mapper.n_bins_
+        fitter = fitters.MonotoneFitter(fitter, directions, derivatives, n_bins, settings)
+    judge = splits.HistogramSplits(bins, derivatives, sketch, channels, directions, settings)
     limits = limits if sketch is None else Limits()
     return state, Structure(bins, judge, limits, _interactions(settings, dataset), settings), fitter
+
+
+def _directions(settings: Settings, problem: Problem, model: Model) -> np.ndarray | None:
+    """What `monotone_constraints` asks for; a warning where predictions may disobey all the same."""
+    objective, scores = problem.objective, (problem.n_outputs, model.output_names)
+    asked = settings.growth.monotone_constraints
+    directions = directions_of(asked, model.mapper, *scores, max(1, len(objective.levels)))
+    if directions is None:
+        return None
+    if objective.link == "softmax":
+        warnings.warn(
+            "monotone_constraints orders the scores of classes. Their probabilities need not obey, since "
+            "that of a class falls where the score of another rises more. For probabilities that do, give y "
+            "as one column of 0 and 1 for each class: labels are learned apart.",
+            stacklevel=2,
+        )
+    if not all_obey(model, directions):
+        warnings.warn(
+            "Trees of the model that training goes on from do not obey monotone_constraints, so predictions "
+            "may not; new trees do.",
+            stacklevel=2,
+        )
+    return directions
 
 
 def _interactions(settings: Settings, dataset: Dataset) -> Interactions:

@@ -12,7 +12,7 @@ import polyleaf._core as _core
 from polyleaf.settings.settings import COUPLED, LinearLeaf, Settings, TopkLeaf
 from polyleaf.sketches import CountSketch, Sketch, mean_over_outputs
 from polyleaf.threads import Workers
-from polyleaf.training.derivatives import Derivatives
+from polyleaf.training.derivatives import Derivatives, column
 from polyleaf.training.fitters import leaf_config
 from polyleaf.training.label_state import LabelState
 from polyleaf.training.sampling import Draw
@@ -62,18 +62,21 @@ class HistogramSplits:
         derivatives: Derivatives,
         sketch: Sketch | None,
         channels: PlainChannels | LookaheadChannels,
+        directions: np.ndarray | None,
         settings: Settings,
     ) -> None:
         self._derivatives, self._sketch, self._channels = derivatives, sketch, channels
         self._curvature, self._seed = settings.curvature.curvature, settings.sampling.seed
         self._workers = settings.workers
-        self._search = _core.HistogramSearch(bins, settings.workers)
+        self._search, self._directions = _core.HistogramSearch(bins, settings.workers), directions
 
     def use(self, draw: Draw, output: int) -> _core.Search:
-        self._search.use(self._channels.of(*self._columns(draw, output), draw))
+        if self._directions is not None:
+            self._search.obey(self._directions if output < 0 else column(self._directions, output))
+        self._search.use(self._channels.of(*self.columns(draw, output), draw))
         return self._search
 
-    def _columns(self, draw: Draw, output: int) -> tuple[str, np.ndarray, np.ndarray | None]:
+    def columns(self, draw: Draw, output: int) -> tuple[str, np.ndarray, np.ndarray | None]:
         """Kind of channels, gradients and curvatures."""
         g, h = self._derivatives.of_output(output)
         if self._sketch is not None:

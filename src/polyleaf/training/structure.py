@@ -28,15 +28,11 @@ class Grown(NamedTuple):
         A view that the next tree overwrites.
     is_added : bool
         Whether the raw scores have the tree already, which went there layer by layer.
-    bounds : ndarray of shape (2, n_leaves, K), float32, or None
-        The least and the largest value that each leaf may have, before the learning rate, where the search
-        has set bounds.
     """
 
     tree: _core.Tree
     leaf_of_row: np.ndarray
     is_added: bool = False
-    bounds: np.ndarray | None = None
 
 
 class Splits(Protocol):
@@ -72,7 +68,7 @@ class Structure:
         search = self._splits.use(draw, output)
         tree = self._grower.grow(search, self._config(draw.round, output), draw.features)
         search.release()  # what it uses may be as large as the scores, which are about to grow
-        return Grown(tree, self._grower.leaf_of_row, bounds=self._grower.leaf_bounds)
+        return Grown(tree, self._grower.leaf_of_row)
 
     # --- layer by layer: begin, then split, so_far, evaluate in turn, finish ---
 

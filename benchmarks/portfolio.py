@@ -1,0 +1,231 @@
+"""Which compositions a search tries first: many, each on every set, and the few that cover most.
+
+Owns the compositions that were compared, how their losses were found, and the greedy cover. What the search
+then tries is `polyleaf.search.portfolio`. Test parts of sets are not read: a study of the search needs them.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from .defaults import BINARY, MOST_CLASSES, MULTICLASS, MULTILABEL, REGRESSION, Deadline, parts
+from .frame.context import Context
+from .frame.paper import Figures, Paper, Subject, Table
+
+MOST_ROWS = 2_000  # two thirds to train on
+LIMIT = 0.6  # seconds of processor time of one training
+ROUNDS, PATIENCE = 60.0, 4.0  # at a rate of 1; half the rate gets twice as many
+DRAWN = 14  # compositions at random, beside those made by hand
+
+Parameters = dict[str, Any]
+
+BY_HAND: tuple[Parameters, ...] = (
+    {},
+    {"learning_rate": 0.05},
+    {"learning_rate": 0.05, "max_leaves": 8},
+    {"learning_rate": 0.05, "leaf": "linear", "max_leaves": 15},
+    {"learning_rate": 0.05, "min_child_samples": 20, "subsample": 0.7},
+    {"learning_rate": 0.05, "curvature": "full"},
+    {"learning_rate": 0.05, "multi_strategy": "one_output_per_tree", "max_leaves": 15},
+    {"learning_rate": 0.05, "max_leaves": 63, "reg_lambda": 4.0, "colsample_bynode": 0.25},
+    {"learning_rate": 0.05, "curvature": "none", "max_leaves": 15},
+    {"learning_rate": 0.05, "refresh": "layer", "grow_policy": "depthwise", "max_depth": 5},
+    {"leaf": "linear", "max_leaves": 8, "min_child_samples": 20, "subsample": 0.7},
+    {"learning_rate": 0.025, "max_leaves": 4, "colsample_bynode": 1.0},
+)
+# Of what compositions are drawn. A value that stands twice is drawn twice as often; None leaves the default.
+_SPACE: dict[str, tuple[Any, ...]] = {
+    "learning_rate": (0.1, 0.05, 0.05, 0.025),
+    "max_leaves": (4, 8, 15, None, 63, 127),
+    "min_child_samples": (None, None, 5, 10, 20),
+    "reg_lambda": (0.1, None, None, 4.0, 16.0),
+    "colsample_bynode": (0.125, 0.25, None, None, 1.0),
+    "subsample": (0.5, 0.7, 0.7, None, None),
+    "leaf": (None, None, "linear"),
+    "curvature": (None, None, None, "full", "none"),
+    "multi_strategy": (None, None, None, "one_output_per_tree"),
+}
+# The others decide nothing within seconds: one round of them takes a good part of a training's time.
+LEFT_OUT = ("cal500", "corel5k", "delicious", "rcv1_subset1")
+TASKS = {
+    "regression": REGRESSION,
+    "classes": MULTICLASS + BINARY,
+    "labels": [name for name in MULTILABEL if name not in LEFT_OUT],
+}
+SETS = [name for names in TASKS.values() for name in names]
+
+
+def compositions() -> list[Parameters]:
+    """Those made by hand, then those drawn; always the same."""
+    rng = np.random.default_rng(17)
+    found = list(BY_HAND)
+    while len(found) < len(BY_HAND) + DRAWN:
+        drawn = {name: values[int(rng.integers(len(values)))] for name, values in _SPACE.items()}
+        chosen = {name: value for name, value in drawn.items() if value is not None}
+        # Linear leaves are for the default curvature.
+        if chosen.get("leaf") == "linear":
+            chosen.pop("curvature", None)
+        if chosen not in found:
+            found.append(chosen)
+    return found
+
+
+def confirmed_on() -> list[str]:
+    """A third of the sets of every kind of task, by chance: nothing was chosen on them."""
+    rng = np.random.default_rng(17)
+    return [name for names in TASKS.values() for name in sorted(rng.permutation(names)[::3].tolist())]
+
+
+# ------------------------------------------------------------------------------------------------------ runs
+
+
+def losses(context: Context, method: str, problem: str) -> Figures:
+    """`losses`, `rounds` and `seconds` of every composition (None: it does not apply), and `gained`.
+
+    Loss on a third of the training part, after the best round; what is gained is how many per cent the best
+    one's lies below the defaults'.
+    """
+    data = context.load(problem)
+    X, y, _, _ = next(parts(context, data))
+    rows = np.random.default_rng(0).permutation(len(y))[: context.rows(MOST_ROWS)]
+    train, valid = np.split(rows, [len(rows) * 2 // 3])
+    figures: Figures = {"losses": [], "rounds": [], "seconds": []}
+    for parameters in compositions()[: 3 if context.quick else None]:
+        found = _train(data.task, parameters, X, y, train, valid, context.threads)
+        for name, value in zip(figures, found, strict=True):
+            figures[name].append(value)
+    best = min(loss for loss in figures["losses"] if loss is not None)
+    figures["gained"] = 100 * (1 - best / figures["losses"][0])
+    return figures
+
+
+def _train(
+    task: str, parameters: Parameters, X: Any, y: Any, train: np.ndarray, valid: np.ndarray, threads: int
+) -> tuple[float | None, int | None, float | None]:
+    from polyleaf import PolyleafClassifier, PolyleafRegressor
+
+    many = task == "multiclass" and y.max() >= MOST_CLASSES
+    if (sp.issparse(X) and parameters.get("leaf") == "linear") or (many and "full" in parameters.values()):
+        return None, None, None
+    rate = parameters.get("learning_rate", 0.1)
+    kind = PolyleafRegressor if task == "regression" else PolyleafClassifier
+    model = kind(
+        n_estimators=round(ROUNDS / rate),
+        early_stopping_rounds=round(PATIENCE / rate),
+        n_jobs=threads,
+        random_state=0,
+        **parameters,
+    )
+    if y.ndim == 1 and task != "regression":  # no model has a score for a class it never saw
+        valid = valid[np.isin(y[valid], y[train])]
+    limit = Deadline(LIMIT)
+    watched = {"X_val": X[valid], "y_val": y[valid], "callbacks": [limit.passed]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            model.fit(X[train], y[train], **watched)
+        except ValueError:  # a full Hessian of a regression, one tree per output of one output
+            return None, None, None
+    curve = list(model.evals_result_["validation"].values())[-1]
+    best = int(np.nanargmin(curve))
+    return float(curve[best]), best + 1, LIMIT - limit.left()
+
+
+# --------------------------------------------------------------------------------------------------- choice
+
+
+def excess(table: Mapping[str, Sequence[float | None]]) -> dict[str, np.ndarray]:
+    """By set: how far, in logarithms, each composition's loss lies above the best one's; at most 1."""
+    found = {}
+    for name, values in table.items():
+        loss = np.array([np.inf if value is None else max(value, 1e-12) for value in values])
+        found[name] = np.minimum(np.log(loss / loss.min()), 1.0)
+    return found
+
+
+def cover(far: Mapping[str, np.ndarray], names: Iterable[str], size: int, first: int = 0) -> list[int]:
+    """Greedy: again and again the composition that brings the mean excess of the best so far down most."""
+    rows = np.stack([far[name] for name in names])
+    chosen = [first]
+    while len(chosen) < min(size, rows.shape[1]):
+        so_far = rows[:, chosen].min(axis=1)
+        then = np.minimum(rows, so_far[:, None]).mean(axis=0)
+        then[chosen] = np.inf
+        chosen.append(int(np.argmin(then)))
+    return chosen
+
+
+def left(far: Mapping[str, np.ndarray], names: Iterable[str], chosen: Sequence[int]) -> float:
+    """The mean excess that remains where the best of the chosen is taken."""
+    return float(np.mean([far[name][list(chosen)].min() for name in names]))
+
+
+def rows_of(
+    found: Mapping[str, Figures], sizes: Sequence[int] = (1, 2, 4, 6, 8, 12)
+) -> tuple[list[str], list[list[str]]]:
+    """What remains on the sets that nothing was chosen on, by size of the portfolio and way of choosing."""
+    far = excess({name: figures["losses"] for name, figures in found.items()})
+    apart = [name for name in confirmed_on() if name in far]
+    seen = [name for name in far if name not in apart]
+    header = ["portfolio", *(f"{size} tried" for size in sizes)]
+    ways: dict[str, Callable[[int], float]] = {
+        "by hand": lambda size: left(far, apart, range(size)),
+        "greedy cover": lambda size: left(far, apart, cover(far, seen, size)),
+        "greedy cover, by kind of task": lambda size: _left_by_task(far, seen, apart, size),
+        "at random, mean of 200": lambda size: _left_by_chance(far, apart, size),
+        "greedy cover, on the sets it was chosen on": lambda size: left(far, seen, cover(far, seen, size)),
+    }
+    return header, [[way, *(f"{100 * of(size):.1f}" for size in sizes)] for way, of in ways.items()]
+
+
+def _left_by_task(far: Mapping[str, np.ndarray], seen: list[str], apart: list[str], size: int) -> float:
+    total = 0.0
+    for names in TASKS.values():
+        mine = [name for name in apart if name in names]
+        if mine:
+            chosen = cover(far, [name for name in seen if name in names], size)
+            total += left(far, mine, chosen) * len(mine)
+    return total / len(apart)
+
+
+def _left_by_chance(far: Mapping[str, np.ndarray], apart: list[str], size: int) -> float:
+    rng, n = np.random.default_rng(0), len(next(iter(far.values())))
+    drawn = ([0, *(1 + rng.permutation(n - 1)[: size - 1]).tolist()] for _ in range(200))
+    return float(np.mean([left(far, apart, chosen) for chosen in drawn]))
+
+
+# --------------------------------------------------------------------------------------------------- tables
+
+_PROTOCOL = (
+    f"{len(BY_HAND) + DRAWN} compositions, {len(BY_HAND)} made by hand and {DRAWN} drawn at random. At most "
+    f"{MOST_ROWS:,} rows of the training part (test parts are not read), two thirds to train on, loss on "
+    f"the rest after the best round; a training ends after {LIMIT:.0f} s of processor time, after "
+    f"{ROUNDS:.0f} / rate rounds, or when {PATIENCE:.0f} / rate rounds were no better."
+)
+
+
+# In an order by chance: where not all sets were run, those that were are a sample.
+_ORDER = np.random.default_rng(3).permutation(SETS).tolist()
+
+PAPER = Paper(
+    __name__,
+    "What a search tries first",
+    "Many compositions on every set, and the few that cover most.",
+    (
+        Table(
+            "Portfolio",
+            "per cent by which the best composition's loss lies below the defaults'",
+            tuple(Subject(name, "%", None, 1, figure="gained", needs=(name,)) for name in _ORDER),
+            losses,
+            _PROTOCOL,
+            also=("Polyleaf",),
+            ours=("Polyleaf",),
+            subjects_are="rows",
+        ),
+    ),
+)

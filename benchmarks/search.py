@@ -1,0 +1,163 @@
+"""Equal seconds for all: the searching estimators beside other libraries that Optuna tunes.
+
+Owns the comparison: budgets of processor time on one thread, sets, and which of these the search's portfolio
+was chosen on. How the others are tuned is `tuned.py`'s.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import numpy as np
+
+from .defaults import EVERYTHING, Deadline, judge, parts
+from .frame.context import Context, Unavailable
+from .frame.paper import Figures, Paper, Subject, Table
+from .libraries import is_installed
+from .portfolio import SETS, confirmed_on
+from .tuned import PEERS, Part, Predict, tune
+
+SECONDS = (5, 15, 60, 300)
+ALONE = (
+    5,
+)  # beside the others' defaults, which *out of the box* has after up to 30 s, not beside tuned ones
+OURS = {
+    "Polyleaf": {},
+    "Polyleaf, blend of 5": {"ensemble": 5},
+    "Polyleaf, Optuna's proposals": {"asks_optuna": True},
+}
+AS_IT_COMES = "Polyleaf as it comes"
+
+
+def searched(part: Part, seconds: float, asks_optuna: bool = False, **chosen: Any) -> tuple[Predict, Any]:
+    """What the searching estimator finds; its clock is that of this process, like all others' here."""
+    from polyleaf import PolyleafClassifierCV, PolyleafRegressorCV
+    from polyleaf.search import race, tpe
+
+    race.time = SimpleNamespace(perf_counter=time.process_time)  # type: ignore[assignment]
+    tpe.is_installed = lambda: asks_optuna
+    kind = PolyleafRegressorCV if part.task == "regression" else PolyleafClassifierCV
+    model = kind(time_limit=seconds, n_jobs=1, random_state=0, verbose=0, **chosen).fit(part.X, part.y)
+    told = {"parameters": model.best_params_, "candidates": len(model.leaderboard_)}
+    return _reader(part.task, model), told
+
+
+def as_it_comes(part: Part, seconds: float) -> tuple[Predict, Any]:
+    from polyleaf import PolyleafClassifier, PolyleafRegressor
+
+    limit = Deadline(seconds)
+    kind = PolyleafRegressor if part.task == "regression" else PolyleafClassifier
+    return _reader(part.task, kind(n_jobs=1).fit(part.X, part.y, callbacks=[limit.passed])), {}
+
+
+def _reader(task: str, model: Any) -> Predict:
+    if task == "regression":
+        return model.predict
+    return (lambda X: model.predict_proba(X)[:, 1]) if task == "binary" else model.predict_proba
+
+
+def _folds(part: Part) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The same three folds for all: those of the search."""
+    from polyleaf.inputs.targets import encode_classification, encode_regression
+    from polyleaf.search.folds import rows_of_folds
+
+    encode = encode_regression if part.task == "regression" else encode_classification
+    return rows_of_folds(3, part.X, part.y, encode(part.y), None, 0)
+
+
+# ------------------------------------------------------------------------------------------------------ runs
+
+
+def _within(context: Context, method: str, problem: str, seconds: float) -> Figures:
+    """`loss`, `score` and `seconds` (of processor time), and what was chosen; on the first split."""
+    peer = PEERS.get(method)
+    if peer is not None and not (is_installed(method.lower()) and find_spec("optuna")):
+        raise Unavailable(f"{method} or Optuna is not installed")
+    data = context.load(problem)
+    X, y, X_test, y_test = next(parts(context, data))
+    part, seconds = Part(data.task, X, y), seconds / 20 if context.quick else seconds
+    begun = time.process_time()
+    if peer is not None:
+        predict, told = tune(peer, part, _folds(part), seconds)
+    elif method == AS_IT_COMES:
+        predict, told = as_it_comes(part, seconds)
+    else:
+        predict, told = searched(part, seconds, **OURS[method])
+    spent = time.process_time() - begun
+    loss, score = judge(data.task, y_test, np.asarray(predict(X_test), np.float64))
+    return {"loss": loss, "score": score, "seconds": spent, "chosen": told}
+
+
+def within_5(context: Context, method: str, problem: str) -> Figures:
+    return _within(context, method, problem, 5)
+
+
+def within_15(context: Context, method: str, problem: str) -> Figures:
+    return _within(context, method, problem, 15)
+
+
+def within_60(context: Context, method: str, problem: str) -> Figures:
+    return _within(context, method, problem, 60)
+
+
+def within_300(context: Context, method: str, problem: str) -> Figures:
+    return _within(context, method, problem, 300)
+
+
+RUNS = dict(zip(SECONDS, (within_5, within_15, within_60, within_300), strict=True))
+
+# --------------------------------------------------------------------------------------------------- tables
+
+_PROTOCOL = (
+    "The same seconds of processor time for all, the last training on all rows included; one thread. "
+    "Polyleaf: `PolyleafRegressorCV(time_limit=...)` or the classifier. The others: Optuna's TPE over "
+    "TabArena's ranges, the defaults first, three folds (the same for all), early stopping with the same "
+    "patience (4 / learning rate), trials pruned between folds by the median, a last training with the mean "
+    "of the rounds. At most 10,000 training rows, as many test rows, one split; measures as in *out of the "
+    "box*. LightGBM trains one model for each target or label."
+)
+_MEASURES: dict[str, Literal["higher", "lower"]] = {"loss": "lower", "score": "higher"}
+
+
+def apart() -> list[str]:
+    """The sets that the portfolio was not chosen on."""
+    chosen = set(SETS) - set(confirmed_on())
+    return [name for name in EVERYTHING if name not in chosen]
+
+
+def _tables() -> Iterator[Table]:
+    # By chance, so that those that were run are a sample where not all were.
+    order = np.random.default_rng(5).permutation(EVERYTHING).tolist()
+    for seconds in SECONDS:
+        for what, better in _MEASURES.items():
+            for words, wanted in (("apart", True), ("chosen on", False)):
+                names = [name for name in order if (name in apart()) == wanted]
+                yield _table(seconds, what, better, words, names)
+
+
+def _table(
+    seconds: int, what: str, better: Literal["higher", "lower"], words: str, names: Sequence[str]
+) -> Table:
+    return Table(
+        f"{seconds} s, {what}, sets {words}",
+        f"test {what} after {seconds} s of processor time",
+        tuple(Subject(name, what, better, 4, figure=what, needs=(name,)) for name in names),
+        RUNS[seconds],
+        _PROTOCOL,
+        also=("Polyleaf",) if seconds in ALONE else ("Polyleaf", *PEERS, AS_IT_COMES, *list(OURS)[1:]),
+        ours=("Polyleaf",),
+        subjects_are="rows",
+        ranks=seconds not in ALONE,
+    )
+
+
+PAPER = Paper(
+    __name__,
+    "The best model in the time given",
+    "Polyleaf's search beside XGBoost, LightGBM and CatBoost tuned by Optuna, in equal seconds.",
+    tuple(_tables()),
+)

@@ -1,0 +1,59 @@
+// Derivatives of likelihoods with two scores a target: where the distribution lies, and the logarithm of how
+// far it spreads. T targets have 2 T scores in a row, those of the first target first.
+//
+// The curvature is Fisher's information, which for these pairs of parameters is diagonal (Cox and Reid,
+// "Parameter orthogonality and approximate conditional inference", JRSS B, 1987): a leaf's step is the
+// natural gradient of its rows. It is raised where one row alone would ask for a long step.
+//
+// Owns: the mathematics of these derivatives. Must not know: trees, boosting, losses themselves, which Python
+// computes in float64 where they are asked for.
+#pragma once
+#include <cstdint>
+
+#include "base/isa.h"
+#include "base/workers.h"
+#include "losses/loss_of.h"
+
+namespace polyleaf {
+
+// Rows, their weights (nullptr: all 1) and scores. `weight_columns`: 1 or n_targets.
+struct LikelihoodInput {
+  int64_t n_rows = 0;
+  int64_t n_targets = 0;
+  const float* raw = nullptr;     // (n_rows, 2 n_targets)
+  const float* target = nullptr;  // (n_rows, n_targets)
+  const float* weight = nullptr;
+  int64_t weight_columns = 0;
+  const float* offset = nullptr;  // 2 n_targets: added to raw
+};
+
+// What is compiled once per instruction set: n targets, with two scores and two offsets each.
+struct LikelihoodChunk {
+  int64_t n = 0;
+  const float* raw = nullptr;
+  const float* target = nullptr;
+  const float* offset = nullptr;
+  const float* weight = nullptr;
+};
+
+struct LikelihoodKernels {
+  const char* name;
+  const char* parameters[kMostParameters];
+  void (*derivatives)(const LossNumbers& numbers, const LikelihoodChunk& chunk, float* g, float* h);
+};
+struct LikelihoodTable {
+  LossTable<LikelihoodKernels> likelihoods;
+  // For tests: digamma(x) - ln x, and x (x trigamma(x) - 1).
+  void (*digamma_excess)(const float* x, float* out, int64_t n);
+  void (*trigamma_excess)(const float* x, float* out, int64_t n);
+};
+POLYLEAF_DECLARE_KERNELS(LikelihoodTable, likelihood_kernels)
+
+LossTable<LikelihoodKernels> table_of_likelihoods();
+using Likelihood = LossOf<LikelihoodKernels, table_of_likelihoods>;
+
+// Writes g and h, (n_rows, 2 n_targets). The same bits for any number of threads and any instruction set.
+void derivatives(const Likelihood& likelihood, const LikelihoodInput& input, float* g, float* h,
+                 const Workers& workers);
+
+}  // namespace polyleaf

@@ -1,0 +1,117 @@
+"""Prediction sets of a fitted classifier, calibrated on rows that it was not trained on.
+
+Owns: whose depths are ranked, and what is kept of a calibration. Must not know: depths and ranks
+(`intervals`), how models are trained.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from polyleaf.inputs.targets import TargetEncoding
+from polyleaf.intervals import label_depths, likelier, truth_depth, widths
+from polyleaf.model import Model
+
+__all__ = ["PredictsSets", "forget_sets"]
+
+_KEPT = "prediction sets"  # among the model's metadata
+
+
+def forget_sets(model: Model) -> None:
+    """Drop the calibration of a model that is about to change."""
+    model.metadata.pop(_KEPT, None)
+
+
+class PredictsSets:
+    """`calibrate` and `predict_set`, for classifiers."""
+
+    if TYPE_CHECKING:  # what estimators have
+        model_: Model
+        _encoding: TargetEncoding
+
+        def predict_proba(self, X: Any, *, iteration_range: Any = None, offset: Any = None) -> Any: ...
+        def _names_of_classes(self) -> list[str]: ...
+        def _in_output(self, values: Any, names: Any, X: Any) -> Any: ...
+
+    def calibrate(
+        self, X: Any, y: Any, sample_weight: Any = None, *, coverage: float = 0.9, offset: Any = None
+    ) -> Self:
+        """Find how many classes a prediction set must hold, on rows that the model was not trained on.
+
+        Sets hold the classes of largest probability, as many as it takes (Romano, Sesia and Candès, NeurIPS
+        2020): few where the model is sure, more where it is not. New rows like these have their class among
+        them with the probability `coverage`, at least, whatever the model is worth. Of labels a set holds
+        all labels of a row with that probability. One number is kept, in the model and its file, until it
+        is fitted anew.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+        y : array-like of shape (n_rows,), or indicator matrix (n_rows, n_labels)
+            Of labels, rows with one that is not known (NaN) are left out.
+        sample_weight : array-like of shape (n_rows,), optional
+        coverage : float in (0, 1)
+        offset : optional
+            As in `predict`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            Where rows are too few for the coverage: it takes 9 for 0.9, 99 for 0.99.
+        AttributeError
+            Where the objective gives no probabilities.
+        """
+        check_is_fitted(self)
+        if not 0 < coverage < 1:
+            raise ValueError(f"coverage must lie between 0 and 1, got {coverage}.")
+        depths = self._depths(X, None, offset)
+        target = self._encoding.encode(y, sample_weight, normalized=False)
+        if len(depths) != target.n_rows:
+            raise ValueError(f"X has {len(depths)} rows, y has {target.n_rows}.")
+        truth, classes = target.values, target.class_of_row()
+        if classes is not None:
+            truth = np.arange(depths.shape[1]) == np.asarray(classes, np.int64)[:, None]
+        weight = np.ones(len(depths)) if target.weight is None else target.weight
+        weight = weight if weight.ndim == 1 else weight.min(axis=1)
+        depth = widths(truth_depth(depths, truth)[:, None], coverage, weight)[0]
+        self.model_.metadata[_KEPT] = {"coverage": float(coverage), "depth": float(depth)}
+        return self
+
+    def predict_set(
+        self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
+    ) -> np.ndarray:
+        """The classes, or labels, among which the truth is with the coverage of the last `calibrate`.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+        iteration_range, offset : optional
+            As in `predict`; `calibrate` was of the default range.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes), or (n_rows, n_labels); bool
+            Columns in the order of `classes_`. Of classes one at least is in every set, the likeliest.
+        """
+        check_is_fitted(self)
+        kept = self.model_.metadata.get(_KEPT)
+        if kept is None:
+            raise ValueError(
+                "The model's prediction sets are not calibrated: call calibrate(X, y, coverage=0.9) with "
+                "rows that it was not trained on."
+            )
+        depths = self._depths(X, iteration_range, offset)
+        return self._in_output(depths <= float(kept["depth"]), self._names_of_classes(), X)
+
+    def _depths(self, X: Any, iteration_range: tuple[int, int] | None, offset: Any) -> np.ndarray:
+        """How deep a set must reach to hold each class or label: (n_rows, n)."""
+        found = self.predict_proba(X, iteration_range=iteration_range, offset=offset)
+        depths = label_depths if self._encoding.kind == "multilabel" else likelier
+        return depths(np.asarray(found))

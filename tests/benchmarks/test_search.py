@@ -1,0 +1,96 @@
+"""The studies of the search: what a cover is, what runs give on small data, and how others are tuned."""
+
+import numpy as np
+import pytest
+from benchmarks import portfolio, search, tuned
+from benchmarks.frame.context import Context, Unavailable
+
+
+@pytest.fixture
+def context(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((150, 4)).astype(np.float32)
+    y = (X[:, :2] + 0.1 * rng.standard_normal((150, 2))).astype(np.float32)
+    np.savez(tmp_path / "enb.npz", X=X, y=y, task="regression")
+    return Context(tmp_path, quick=True)
+
+
+def test_a_cover_takes_what_helps_most_where_nothing_helps_yet():
+    far = portfolio.excess({"a": [2.0, 1.0, 1.1, None], "b": [1.0, 9.0, 1.2, 1.0], "c": [2.0, 1.5, 1.0, 2.0]})
+    assert far["a"][1] == far["b"][0] == 0 and far["a"][3] == far["b"][1] == 1.0  # at most 1
+    assert portfolio.cover(far, "abc", 3) == [0, 2, 1]
+    assert portfolio.cover(far, "b", 2) == [0, 1]  # nothing helps: the first of them
+    assert portfolio.left(far, "ab", [0]) == pytest.approx(np.log(2) / 2)
+
+
+def test_a_third_of_the_sets_is_kept_apart():
+    apart = portfolio.confirmed_on()
+    assert (
+        set(apart) < set(portfolio.SETS) and len(portfolio.SETS) / 3 <= len(apart) < len(portfolio.SETS) / 2.5
+    )
+    assert all(set(apart) & set(names) for names in portfolio.TASKS.values())
+    assert set(apart) <= set(search.apart()) >= set(portfolio.LEFT_OUT)
+
+
+def test_compositions_differ_and_each_trains(context):
+    found = portfolio.compositions()
+    assert all(parameters not in found[:i] for i, parameters in enumerate(found))
+    figures = portfolio.losses(context, "Polyleaf", "enb")
+    assert len(figures["losses"]) == 3 and all(0 < loss < 1 for loss in figures["losses"])
+    assert figures["gained"] == pytest.approx(100 * (1 - min(figures["losses"]) / figures["losses"][0]))
+    header, rows = portfolio.rows_of({"enb": figures, "edm": figures}, sizes=(1, 3))
+    assert header[1:] == ["1 tried", "3 tried"] and all(row[2] == "0.0" for row in rows)
+
+
+@pytest.mark.parametrize("method", ["Polyleaf", "Polyleaf, blend of 5", "Polyleaf as it comes"])
+def test_ours_runs(context, method):
+    figures = search.within_15(context, method, "enb")
+    assert 0 < figures["loss"] < 1 and figures["score"] > 0
+
+
+def test_a_library_that_is_not_there_is_said(context, monkeypatch):
+    monkeypatch.setattr(search, "is_installed", lambda name: False)
+    with pytest.raises(Unavailable, match="CatBoost or Optuna"):
+        search.within_15(context, "CatBoost", "enb")
+
+
+class Counted:
+    """Time that passes whenever it is asked for."""
+
+    def __init__(self, seconds):
+        self.now = seconds
+
+    def left(self):
+        self.now -= 1
+        return self.now
+
+
+class Shift(tuned.Peer):
+    """A library whose one parameter should be 3, and whose best number of rounds is 7."""
+
+    name, rate = "Shift", 0.1
+
+    def __init__(self):
+        self.last = None
+
+    def space(self, trial):
+        return {"by": trial.suggest_float("by", -10, 10)}
+
+    def fit(self, parameters, rounds, part, valid, passed):
+        by = parameters.get("by", -10.0)
+        self.last = by, rounds, len(part.y)
+        passed()
+        return tuned.Fitted(lambda X: X[:, 0] + by, rounds or [7])
+
+
+def test_the_best_trial_is_trained_on_all_rows(monkeypatch):
+    pytest.importorskip("optuna")
+    monkeypatch.setattr(tuned, "Deadline", Counted)
+    X = np.random.default_rng(0).normal(size=(90, 1))
+    part, peer = tuned.Part("regression", X, X[:, 0] + 3), Shift()
+    rows = np.arange(90)
+    folds = [(rows[rows % 3 != j], rows[rows % 3 == j]) for j in range(3)]
+    predict, told = tuned.tune(peer, part, folds, 2_000)
+    assert told["trials"] > 20 and abs(told["parameters"]["by"] - 3) < 1
+    assert peer.last == (told["parameters"]["by"], [7], 90)
+    np.testing.assert_array_equal(predict(X), X[:, 0] + told["parameters"]["by"])

@@ -1,0 +1,283 @@
+"""Regressors that predict distributions: issue 16, line 7."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from sklearn.base import clone
+
+from polyleaf import PolyleafClassifier, PolyleafRegressor, load_model
+from polyleaf.distributions import Gamma, LogNormal, NegativeBinomial, Normal, StudentT
+from polyleaf.objectives import get_objective
+
+FAMILIES = {
+    "normal": Normal,
+    "lognormal": LogNormal,
+    "student_t": StudentT,
+    "gamma_distribution": Gamma,
+    "negative_binomial": NegativeBinomial,
+}
+QUICK = dict(n_estimators=60, max_leaves=8, min_child_samples=20, n_jobs=1)
+
+
+def made(name, n=3000, n_targets=2, seed=0):
+    """Features, targets whose mean and spread depend on them, and the distributions they were drawn from."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 4)).astype(np.float32)
+    first = np.sin(X[:, :n_targets]) + 1
+    second = 0.5 * np.tanh(X[:, 2:3]) - 0.7 + np.zeros((n, n_targets))
+    law = get_objective(name).distribution(np.stack([first, second], axis=2).reshape(n, -1))
+    return X, law.rvs(random_state=rng), law
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def fitted(request):
+    X, Y, law = made(request.param)
+    model = PolyleafRegressor(objective=request.param, **QUICK).fit(X[:2000], Y[:2000])
+    return request.param, model, X[2000:], Y[2000:], law[2000:]
+
+
+def test_spread_is_learned(fitted):
+    name, model, X, Y, law = fitted
+    found = model.predict_dist(X)
+    assert type(found) is FAMILIES[name] and found.shape == (1000, 2)
+    constant = model.model_.objective.distribution(np.tile(base_of(model), (1000, 1)))
+    best, ours, worst = (-d.logpdf(Y).mean() for d in (law, found, constant))
+    assert best < ours < best + 0.35 * (worst - best)
+    second = model.predict_raw(X)[:, 1]
+    assert np.corrcoef(second, np.tanh(X[:, 2]))[0, 1] > (0.5 if name == "negative_binomial" else 0.75)
+
+
+def base_of(model):
+    scale, offset = model.model_.target_scale, model.model_.target_offset
+    return model.model_.base_score * (1 if scale is None else scale) + (0 if offset is None else offset)
+
+
+def test_predictions_are_the_means(fitted):
+    _, model, X, _, _ = fitted
+    assert model.predict(X).shape == (1000, 2) and model.predict_raw(X).shape == (1000, 4)
+    assert (model.predict(X) == model.predict_dist(X).mean()).all()
+    early = model.predict_dist(X, iteration_range=(0, 10))
+    assert (model.predict(X, iteration_range=(0, 10)) == early.mean()).all()
+    assert (model.predictor()(X[:5]) == model.predict(X[:5])).all()
+
+
+def test_probabilities_are_uniform(fitted):
+    """What the predicted distribution function makes of outcomes: tested at five levels."""
+    name, model, X, Y, law = fitted
+    if name == "negative_binomial":
+        return  # has jumps
+    for levels in (law.cdf(Y), model.predict_dist(X).cdf(Y)):
+        found = (levels[..., None] <= [0.1, 0.3, 0.5, 0.7, 0.9]).mean(axis=(0, 1))
+        assert np.abs(found - [0.1, 0.3, 0.5, 0.7, 0.9]).max() < 0.04
+
+
+def test_file_keeps_all(fitted, tmp_path):
+    _, model, X, _, _ = fitted
+    model.save_model(tmp_path / "m")
+    loaded = load_model(tmp_path / "m")
+    assert (loaded.predict_dist(X).interval() == model.predict_dist(X).interval()).all()
+    scores = model.model_.objective.score_names
+    wanted = tuple(f"{target}_{score}" for target in (0, 1) for score in scores)
+    assert loaded.model_.output_names == model.model_.output_names == wanted
+
+
+def test_same_model_on_any_number_of_threads(fitted):
+    name, model, X, _, _ = fitted
+    data, targets, _ = made(name)
+    again = clone(model).set_params(n_jobs=3).fit(data[:2000], targets[:2000])
+    assert (again.predict_raw(X) == model.predict_raw(X)).all()
+
+
+def test_contributions_add_up_to_raw_scores(fitted):
+    _, model, X, _, _ = fitted
+    values = model.shap_values(X[:50])
+    assert values.shape == (50, 4, 4)
+    np.testing.assert_allclose(
+        values.sum(axis=1) + model.shap_base_values(), model.predict_raw(X[:50]), atol=1e-4
+    )
+
+
+def test_a_unit_is_no_matter():
+    """Of targets on other scales the distributions are the same, in their unit."""
+    X, Y, _ = made("normal")
+    for name in ("normal", "student_t"):
+        plain = PolyleafRegressor(objective=name, **QUICK).fit(X, Y).predict_dist(X)
+        moved = PolyleafRegressor(objective=name, **QUICK).fit(X, Y * [1024.0, 2.0**-10] + 7).predict_dist(X)
+        np.testing.assert_allclose(moved.scale, plain.scale * [1024.0, 2.0**-10], rtol=1e-2)
+        np.testing.assert_allclose(
+            np.median(np.abs(moved.cdf(Y * [1024.0, 2.0**-10] + 7) - plain.cdf(Y))), 0, atol=1e-4
+        )
+
+
+def test_lognormal_is_normal_of_the_logarithm():
+    X, Y, _ = made("lognormal", n_targets=1)
+    amounts = PolyleafRegressor(objective="lognormal", **QUICK).fit(X, Y[:, 0])
+    logarithms = PolyleafRegressor(objective="normal", normalize_targets=False, **QUICK).fit(
+        X, np.log(Y[:, 0])
+    )
+    np.testing.assert_allclose(amounts.predict_raw(X), logarithms.predict_raw(X), rtol=1e-5, atol=1e-5)
+
+
+def test_one_target_has_one_dimension():
+    X, Y, _ = made("normal", n_targets=1)
+    model = PolyleafRegressor(objective="normal", **QUICK).fit(X, Y[:, 0])
+    assert model.predict(X).shape == model.predict_dist(X).shape == (3000,)
+    assert model.predict_dist(X).interval().shape == (3000, 2) and model.predict_raw(X).shape == (3000, 2)
+    assert model.model_.output_names == ("mean", "log_std")
+    assert model.score(X, Y[:, 0]) > 0.5
+
+
+def test_predictions_as_tables_have_the_names_of_targets():
+    X, Y, _ = made("normal")
+    model = PolyleafRegressor(objective="normal", **QUICK)
+    model.fit(X, pd.DataFrame(Y, columns=["price", "volume"])).set_output(predict="pandas")
+    assert list(model.predict(X).columns) == ["price", "volume"]
+    wanted = ["price_mean", "price_log_std", "volume_mean", "volume_log_std"]
+    assert list(model.predict_raw(X).columns) == list(model.model_.output_names) == wanted
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_missing_targets_teach_the_others(name):
+    X, Y, _ = made(name)
+    Y = Y.astype(np.float64)
+    Y[::3, 0] = np.nan
+    model = PolyleafRegressor(objective=name, missing_targets="ignore", **QUICK).fit(X, Y)
+    other = PolyleafRegressor(objective=name, missing_targets="ignore", **QUICK)
+    other.fit(X, Y, sample_weight=np.where(np.isnan(Y), 0.0, 1.0))
+    assert (model.predict(X) == other.predict(X)).all() and np.isfinite(model.predict(X)).all()
+
+
+def test_early_stopping_watches_the_likelihood():
+    X, Y, _ = made("normal", n=600)
+    model = PolyleafRegressor(objective="normal", n_estimators=200, early_stopping_rounds=10, n_jobs=1)
+    model.fit(X[:300], Y[:300], X_val=X[300:], y_val=Y[300:])
+    curve = model.evals_result_["validation"]["nll"]
+    assert model.best_iteration_ == int(np.argmin(curve)) < len(curve) - 1 < 199
+    found = model.predict_dist(X[300:])
+    assert model.best_score_ == pytest.approx(-found.logpdf(Y[300:]).mean())
+    each = model.evals_result_per_output_["validation"]["nll"][model.best_iteration_]
+    np.testing.assert_allclose(each, -found.logpdf(Y[300:]).mean(axis=0))
+
+
+def test_metrics_by_name():
+    X, Y, _ = made("gamma_distribution", n=500)
+    weight = np.random.default_rng(0).random((500, 2))
+    model = PolyleafRegressor(
+        objective="gamma_distribution", eval_metric=["nll", "crps", "rmse", "loss", "relative_crps"], **QUICK
+    )
+    model.fit(X, Y, eval_set=[(X, Y)], eval_sample_weight=[weight])
+    last = {name: values[-1] for name, values in model.evals_result_["validation_0"].items()}
+    law = model.predict_dist(X)
+    assert last["nll"] == pytest.approx(np.average(-law.logpdf(Y), weights=weight), rel=1e-6)
+    assert last["loss"] == pytest.approx(last["nll"], rel=1e-5)
+    assert last["crps"] == pytest.approx(np.average(law.crps(Y), weights=weight), rel=1e-6)
+    assert last["rmse"] == pytest.approx(np.sqrt(np.average((Y - law.mean()) ** 2, weights=weight)), rel=1e-6)
+
+
+def test_training_goes_on():
+    X, Y, _ = made("normal")
+    whole = PolyleafRegressor(objective="normal", **QUICK).fit(X, Y)
+    half = PolyleafRegressor(objective="normal", **{**QUICK, "n_estimators": 30}).fit(X, Y)
+    on = PolyleafRegressor(objective="normal", **{**QUICK, "n_estimators": 30}).fit(X, Y, init_model=half)
+    assert (on.predict_raw(X) == whole.predict_raw(X)).all()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"multi_strategy": "one_output_per_tree"},
+        {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 3, "max_leaves": None},
+        {"leaf": "linear"},
+        {"curvature": "full"},
+        {"leaf": "sparse", "leaf_k": 2},
+        {"sketch": "random_projection", "sketch_dim": 2},
+    ],
+)
+def test_other_parts(settings):
+    X, Y, law = made("normal")
+    found = PolyleafRegressor(objective="normal", **{**QUICK, **settings}).fit(X, Y).predict_dist(X)
+    nothing = Normal(Y.mean(axis=0), Y.std(axis=0)).logpdf(Y).mean()
+    assert found.logpdf(Y).mean() > nothing + 0.4 * (law.logpdf(Y).mean() - nothing)
+
+
+def test_an_offset_moves_the_mean_and_not_the_spread():
+    X, Y, _ = made("normal")
+    known = np.linspace(-3, 3, 6000).reshape(3000, 2)
+    plain = PolyleafRegressor(objective="normal", normalize_targets=False, **QUICK).fit(X, Y)
+    moved = PolyleafRegressor(objective="normal", normalize_targets=False, **QUICK).fit(
+        X, Y + known, offset=known
+    )
+    found, expected = moved.predict_dist(X, offset=known), plain.predict_dist(X)
+    np.testing.assert_allclose(np.median(np.abs(found.loc - known - expected.loc)), 0, atol=1e-5)
+    np.testing.assert_allclose(np.median(found.scale / expected.scale), 1, rtol=1e-5)
+    moved.calibrate(X, Y + known, offset=known)
+    assert (moved.predict_interval(X, offset=known)[..., 0] < found.loc).all()
+
+
+def test_exposures_of_counts():
+    X, _, _ = made("negative_binomial", n_targets=1)
+    rng = np.random.default_rng(0)
+    exposure = rng.uniform(0.5, 20, 3000)
+    counts = rng.poisson(exposure * np.exp(np.sin(X[:, 0])) * rng.gamma(2, 0.5, 3000))
+    model = PolyleafRegressor(objective="negative_binomial", **QUICK).fit(X, counts, offset=np.log(exposure))
+    found = model.predict_dist(X, offset=np.log(exposure))
+    assert np.corrcoef(np.log(found.mu / exposure), np.sin(X[:, 0]))[0, 1] > 0.9
+    assert abs(np.log(np.median(found.alpha) / 0.5)) < 0.4
+
+
+# --- intervals ---
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_calibrated_intervals_hold(fitted, joint):
+    name, model, X, Y, _ = fitted
+    model.calibrate(X[:500], Y[:500], coverage=0.8, joint=joint)
+    bounds = model.predict_interval(X[500:])
+    inside = (bounds[..., 0] <= Y[500:]) & (Y[500:] <= bounds[..., 1])
+    found = inside.all(axis=1).mean() if joint else inside.mean(axis=0)
+    assert np.min(found) > 0.8 - 3 * np.sqrt(0.16 * 2 / 500)
+    # Counts have more on their bounds than was asked for.
+    assert name == "negative_binomial" or np.max(found) < 0.8 + 3 * np.sqrt(0.16 * 2 / 500)
+    if name not in ("normal", "student_t"):
+        assert (bounds >= 0).all()  # in the domain, where the prediction less a width need not be
+
+
+def test_bounds_of_distributions_that_are_right_are_theirs():
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((20_000, 1)), rng.standard_normal((20_000, 2))
+    model = PolyleafRegressor(objective="normal", n_estimators=1, learning_rate=1e-6, n_jobs=1).fit(X, Y)
+    model.calibrate(X, Y, coverage=0.9)
+    expected = model.predict_dist(X[:5]).interval(0.9)
+    np.testing.assert_allclose(model.predict_interval(X[:5]), expected, atol=0.03)
+
+
+# --- what is refused ---
+
+
+def test_predict_dist_needs_a_distribution():
+    X, Y, _ = made("normal", n=100)
+    model = PolyleafRegressor(**QUICK).fit(X, Y)
+    with pytest.raises(
+        ValueError, match="'squared_error' predicts numbers, and no distribution of them; normal"
+    ):
+        model.predict_dist(X)
+
+
+def test_metrics_of_distributions_need_one():
+    X, Y, _ = made("normal", n=100)
+    with pytest.raises(ValueError, match="'nll' is of predicted distributions, which these objectives give"):
+        PolyleafRegressor(eval_metric="nll", **QUICK).fit(X, Y, eval_set=[(X, Y)])
+
+
+def test_classes_have_no_such_distribution():
+    X, _, _ = made("normal", n=100)
+    with pytest.raises(ValueError, match="normal"):
+        PolyleafClassifier(objective="normal", **QUICK).fit(X, X[:, 0] > 0)
+
+
+def test_normal_probabilities_by_scipy():
+    X, Y, _ = made("normal", n=500)
+    found = PolyleafRegressor(objective="normal", **QUICK).fit(X, Y).predict_dist(X)
+    law = stats.norm(found.loc, found.scale)
+    np.testing.assert_allclose(found.logpdf(Y), law.logpdf(Y))

@@ -1,0 +1,191 @@
+"""The page about a model: what stands on it, that it needs nothing else, and is the same each time."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from commands import fails, polyleaf
+
+from polyleaf import PolyleafClassifier, PolyleafRegressor, data, load_model
+from polyleaf.metrics.task_scores import of_targets
+from polyleaf.report import report
+
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """Elements, closed in order; ids; what is asked for elsewhere."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.open, self.tags, self.ids, self.addresses, self.text = [], [], [], [], []
+        self.feed(html)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.tags.append(tag)
+        self.ids += [attrs["id"]] if "id" in attrs else []
+        self.addresses += [attrs[name] for name in ("src", "href", "xlink:href") if name in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_data(self, text):
+        self.text.append(text)
+
+    def sections(self):
+        return [name for name in self.ids if name in NAMES]
+
+
+NAMES = ("model", "data", "scores", "curves", "outputs", "truth", "features", "trees")
+
+
+def two_numbers(**parameters):
+    small = data.load("energy")
+    X, X_test, y, y_test = small.split()
+    X, X_test = (pd.DataFrame(rows, columns=small.feature_names) for rows in (X, X_test))
+    y, y_test = (pd.DataFrame(rows, columns=small.output_names) for rows in (y, y_test))
+    model = PolyleafRegressor(n_estimators=5, max_leaves=6, **parameters)
+    return model.fit(X, y, X_val=X_test, y_val=y_test), X_test, y_test
+
+
+def one_number():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 4))
+    X[rng.random(X.shape) < 0.1] = np.nan
+    y = np.nansum(X, axis=1)
+    model = PolyleafRegressor(n_estimators=5, max_leaves=6, leaf="linear").fit(X[:150], y[:150])
+    return model.calibrate(X[150:220], y[150:220], coverage=0.8), X[220:], y[220:]
+
+
+def quantiles():
+    return two_numbers(objective="quantile", quantile_alpha=[0.1, 0.9])
+
+
+def two_classes():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 3))
+    y = np.where(X[:, 0] > 0, "yes", "no")
+    return PolyleafClassifier(n_estimators=5, max_leaves=6).fit(X[:200], y[:200]), X[200:], y[200:]
+
+
+def classes():
+    X, X_test, y, y_test = data.load("letter").split()
+    return PolyleafClassifier(n_estimators=2, max_leaves=6).fit(X[:600], y[:600]), X_test[:100], y_test[:100]
+
+
+def labels():
+    small = data.load("emotions")
+    X, X_test, y, y_test = small.split()
+    y = pd.DataFrame(y, columns=small.output_names)
+    return PolyleafClassifier(n_estimators=2, max_leaves=6).fit(X, y), X_test, y_test
+
+
+CASES = {
+    two_numbers: NAMES,
+    one_number: [name for name in NAMES if name != "outputs"],
+    quantiles: NAMES,
+    two_classes: [name for name in NAMES if name != "outputs"],
+    classes: [name for name in NAMES if name != "outputs"],
+    labels: NAMES,
+}
+
+
+@pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__)
+def test_a_page_is_whole_and_needs_nothing_else(make):
+    model, X, y = make()
+    html = model.report(X, y).html
+    page = Page(html)
+    assert page.sections() == list(CASES[make])
+    assert len(set(page.ids)) == len(page.ids)
+    assert all(re.match(r"#|data:image/png;base64,", address) for address in page.addresses)
+    assert {address[1:] for address in page.addresses if address[0] == "#"} <= set(page.ids)
+    assert {found[1:] for found in re.findall(r"url\((#[^)]+)\)", html)} <= set(page.ids)
+    assert "script" not in page.tags and "http://" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", html)
+    assert page.tags.count("svg") >= 3
+    assert len(html.encode()) < 1_000_000
+    assert "#010203" not in html  # colours are the page's
+
+
+def test_the_same_model_and_rows_are_the_same_bytes():
+    model, X, y = two_numbers()
+    assert report(model, X, y).html == report(model, X, y).html
+
+
+def test_figures_are_those_of_the_model():
+    model, X, y = two_numbers()
+    text = Page(model.report(X, y, title="Two loads").html).text
+    assert "Two loads" in text
+    of_all, each = of_targets("regression", list(y), y.to_numpy(np.float64), model.predict(X))
+    for found in (of_all, *each.values()):
+        assert {f"{value:.4g}" for value in found.values()} <= set(text)
+    assert {"heating_load", "cooling_load", "relative_compactness"} <= set(text)
+
+
+def test_names_from_data_are_escaped():
+    X = pd.DataFrame(np.random.default_rng(0).standard_normal((80, 2)), columns=["<script>", "a & b"])
+    y = pd.DataFrame({"<b>": X["<script>"], "$x$": X["a & b"]})
+    model = PolyleafRegressor(n_estimators=2, max_leaves=4).fit(X, y)
+    page = Page(model.report(X, y, title="<i>").html)
+    assert not {"script", "b", "i"} & set(page.tags)
+    assert {"<script>", "<b>", "<i>"} <= set(page.text)
+
+
+def test_targets_that_are_not_known_do_not_count():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 3))
+    y = X[:, :2] + 1
+    y[::3, 0] = np.nan
+    model = PolyleafRegressor(n_estimators=2, max_leaves=4, missing_targets="ignore").fit(X, y)
+    assert "33.3%" in Page(model.report(X, y).html).text
+
+
+def test_a_model_without_statistics_has_no_contributions(tmp_path):
+    model, X, y = two_numbers()
+    model.save_model(tmp_path / "m", statistics=False)
+    text = " ".join(Page(load_model(tmp_path / "m").report(X, y).html).text)
+    assert "By the split of the splits" in text and "Contributions were not worked out" in text
+
+
+def test_a_notebook_shows_it_in_a_frame():
+    model, X, y = two_classes()
+    shown = report(model, X, y)._repr_html_()
+    assert shown.startswith("<iframe ") and "&lt;!DOCTYPE html&gt;" in shown and "<svg" not in shown
+
+
+def test_what_cannot_be_reported_is_refused():
+    model, X, y = two_numbers()
+    with pytest.raises(ValueError, match=r"X has 153 rows, y has 150\."):
+        model.report(X, y[:150])
+    with pytest.raises(ValueError, match="pass y as a dense array"):
+        model.report(X, scipy.sparse.csr_matrix(y.to_numpy()))
+    with pytest.raises(ValueError, match="not fitted"):
+        PolyleafRegressor().report(X, y)
+
+
+def test_the_command_writes_it(tmp_path, capsys):
+    small = data.load("energy")
+    rows = np.column_stack([small.X, small.y])
+    table = pd.DataFrame(rows, columns=[*small.feature_names, *small.output_names])
+    table.to_csv(tmp_path / "all.csv", index=False)
+    polyleaf("train", tmp_path / "all.csv", "-t", "*_load", "-m", tmp_path / "m", "--rounds", "3", "-q")
+    out = tmp_path / "page.html"
+    polyleaf("report", tmp_path / "all.csv", "-m", tmp_path / "m", "-o", out)
+    page = Page(out.read_text("utf-8"))
+    assert page.sections() == list(NAMES) and "Report: m" in page.text
+    assert "its folder does not exist" in fails(
+        capsys, "report", tmp_path / "all.csv", "-m", tmp_path / "m", "-o", tmp_path / "no" / "page.html"
+    )

@@ -1,0 +1,56 @@
+"""What a training is said to need, before it begins."""
+
+from __future__ import annotations
+
+import pytest
+
+from polyleaf import memory_estimate
+
+MANY = 1_000_000
+
+
+def test_it_grows_with_what_is_held():
+    usual = memory_estimate(MANY, 50, 8)
+    for more in (
+        memory_estimate(2 * MANY, 50, 8),
+        memory_estimate(MANY, 100, 8),
+        memory_estimate(MANY, 50, 16),
+        memory_estimate(MANY, 50, 8, n_validation_rows=MANY),
+        memory_estimate(MANY, 50, 8, task="labels"),  # which has a curvature for each output
+        memory_estimate(MANY, 50, 8, leaf="linear"),  # whose leaves read the features
+        memory_estimate(MANY, 50, 8, max_leaves=255),
+        memory_estimate(MANY, 50, 8, n_estimators=30_000),
+    ):
+        assert more > usual
+    assert memory_estimate(MANY, 50, 8, subsample=0.1) < usual
+
+
+def test_rows_cost_what_they_hold():
+    """Of one number: codes, three times; y, as given and as trained on; raw scores, gradients, channels."""
+    of_row = (memory_estimate(2 * MANY, 64, max_leaves=2) - memory_estimate(MANY, 64, max_leaves=2)) / MANY
+    codes, y, scores, channels, rows = 3 * 64, 12, 4 + 4 + 4, 2 * 2 * 4, 16
+    assert of_row == codes + y + scores + channels + rows
+
+
+def test_histograms_stay_within_their_memory():
+    parameters = {"max_leaves": 4000, "n_estimators": 1}
+    bounded = memory_estimate(10 * MANY, 1000, 16, histogram_memory=1 << 28, **parameters)
+    free = memory_estimate(10 * MANY, 1000, 16, histogram_memory=1 << 36, **parameters)
+    assert free - bounded > 1 << 30
+
+
+@pytest.mark.parametrize("task", ["regression", "classes", "labels"])
+@pytest.mark.parametrize(
+    "parameters", [{}, {"multi_strategy": "one_output_per_tree"}, {"sketch": "auto"}, {"curvature": "full"}]
+)
+def test_every_task_has_an_estimate(task, parameters):
+    assert 2**20 < memory_estimate(100_000, 20, 5, task=task, histogram_memory=1 << 32, **parameters) < 2**30
+
+
+def test_what_cannot_be_estimated_is_refused():
+    with pytest.raises(ValueError, match=r"n_rows must be at least 1, got 0\."):
+        memory_estimate(0, 5)
+    with pytest.raises(ValueError, match="What sparse labels need depends on how many there are"):
+        memory_estimate(100, 5, 1000, task="labels", leaf="sparse", split_search="sketch")
+    with pytest.raises(TypeError, match="n_tres"):
+        memory_estimate(100, 5, n_tres=3)
