@@ -33,13 +33,14 @@ class PythonCommunicator final : public Communicator {
     const nanobind::gil_scoped_acquire gil;
     object_.attr("largest")(array(numbers));
   }
-  void sum_shares(std::vector<std::vector<int32_t>>& shares) override {
+  void sum_shares(std::span<int32_t> numbers, std::span<const int64_t> begin) override {
     const nanobind::gil_scoped_acquire gil;
-    nanobind::list given;
-    for (std::vector<int32_t>& share : shares) given.append(array(std::span(share)));
+    nanobind::list shares;
+    for (size_t r = 0; r + 1 < begin.size(); ++r)
+      shares.append(array(numbers.subspan(begin[r], begin[r + 1] - begin[r])));
     using Summed = nanobind::ndarray<const int32_t, nanobind::ndim<1>, nanobind::c_contig>;
-    const Summed found = nanobind::cast<Summed>(object_.attr("sum_shares")(given));
-    shares[rank_].assign(found.data(), found.data() + found.size());
+    const Summed found = nanobind::cast<Summed>(object_.attr("sum_shares")(shares));
+    std::memcpy(numbers.data() + begin[rank_], found.data(), found.size() * sizeof(int32_t));
   }
   std::vector<std::vector<std::byte>> gather(std::span<const std::byte> data) override {
     const nanobind::gil_scoped_acquire gil;

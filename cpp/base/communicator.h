@@ -21,9 +21,9 @@ class Communicator {
   virtual void sum(std::span<int64_t> numbers) = 0;
   // In place; NaN where a rank has NaN.
   virtual void largest(std::span<double> numbers) = 0;
-  // shares[r] of every rank, added, goes to rank r, which finds it in its own; shares[r] is as long on all
-  // ranks.
-  virtual void sum_shares(std::vector<std::vector<int32_t>>& shares) = 0;
+  // Share r is numbers begin[r] .. begin[r + 1] - 1, on all ranks. Those of all ranks, added, go to rank r,
+  // which finds them in place of its own; its other shares stay.
+  virtual void sum_shares(std::span<int32_t> numbers, std::span<const int64_t> begin) = 0;
   // What every rank gives, in order of rank.
   virtual std::vector<std::vector<std::byte>> gather(std::span<const std::byte> data) = 0;
 };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "base/communicator.h"
 
@@ -29,6 +30,10 @@ struct Workers {
   // Over the rows of all ranks, in place.
   void sum(std::span<int64_t> numbers) const {
     if (!is_alone()) communicator->sum(numbers);
+  }
+  int64_t sum(int64_t number) const {
+    sum({&number, 1});
+    return number;
   }
   void largest(std::span<double> numbers) const {
     if (!is_alone()) communicator->largest(numbers);

@@ -12,12 +12,6 @@ namespace {
 
 constexpr int64_t kBlock = 2048;
 
-// Of all ranks.
-int64_t total_rows(int64_t n_used, const Workers& workers) {
-  workers.sum({&n_used, 1});
-  return n_used;
-}
-
 int round_up(int n, int multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
@@ -60,8 +54,8 @@ void Channels::quantise(const float* g, const float* h, int n_outputs, Curvature
   data_.reserve(size);
   if (fresh) clear(workers);
   totals_.assign(layout_.lanes + 16, 0);
-  if (layout_.count_lane >= 0)
-    totals_[layout_.count_lane] = static_cast<int32_t>(total_rows(sample_.n_used(), workers));
+  n_used_ = workers.sum(sample_.n_used());
+  if (layout_.count_lane >= 0) totals_[layout_.count_lane] = static_cast<int32_t>(n_used_);
   const bool unit = curvature == Curvature::unit;
   quantise_part(g, n_outputs, 0, unit ? layout_.count_lane : -1, gradient_step_, workers);
   curvature_step_.assign(layout_.n_curvature() + 16, 0.0f);
@@ -106,6 +100,19 @@ std::vector<float> largest_magnitudes(const float* values, int n_columns, const 
   return largest;
 }
 
+namespace {
+
+// Sums of all ranks, in one message.
+void add_ranks(std::vector<int64_t>& size, std::vector<int64_t>& total, int n, const Workers& workers) {
+  std::vector<int64_t> both(size.begin(), size.begin() + n);
+  both.insert(both.end(), total.begin(), total.begin() + n);
+  workers.sum(both);
+  std::copy_n(both.begin(), n, size.begin());
+  std::copy_n(both.begin() + n, n, total.begin());
+}
+
+}  // namespace
+
 // Quantises one group of columns. The scale of a column is 32767 / max, halved until no sum over any rows can
 // leave int32.
 void Channels::quantise_part(const float* values, int n_columns, int offset, int count_lane,
@@ -137,16 +144,15 @@ void Channels::quantise_part(const float* values, int n_columns, int offset, int
         size[j] += size[t * padded + j];
         total[j] += total[t * padded + j];
       }
-    workers.sum(std::span(size).first(n_columns));
-    workers.sum(std::span(total).first(n_columns));
+    if (!workers.is_alone()) add_ranks(size, total, n_columns, workers);
   };
   run();
-  const int64_t n_all_used = total_rows(n_used, workers), limit = int64_t{INT32_MAX};
+  const int64_t limit = int64_t{INT32_MAX};
   bool again = false;
   for (int j = 0; j < n_columns; ++j) {
-    if (size[j] + n_all_used <= limit) continue;
+    if (size[j] + n_used_ <= limit) continue;
     int shift = 1;
-    while ((size[j] >> shift) + n_all_used > limit) ++shift;
+    while ((size[j] >> shift) + n_used_ > limit) ++shift;
     inverse[j] = std::ldexp(inverse[j], -shift);
     step[j] = std::ldexp(step[j], shift);
     again = true;

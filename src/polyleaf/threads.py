@@ -28,6 +28,11 @@ class Workers:
     n_threads: int
     communicator: Communicator = ALONE
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether nobody else has rows."""
+        return self.communicator.size == 1
+
 
 @functools.cache
 def _usable_cores() -> int:

@@ -19,6 +19,8 @@ from polyleaf.objectives.constants import best_constant
 from polyleaf.settings.settings import Settings
 from polyleaf.training.eval_sets import EvalSet
 from polyleaf.training.parts import Parts, parts_of, problem_of
+from polyleaf.training.ranks import agree, check_ranks
+from polyleaf.training.sampling import Numbered
 
 __all__ = ["Boosted", "Run", "best_constant_of", "boost"]
 
@@ -59,6 +61,7 @@ def boost(
     init_model: Model | None = None,
     base_score: np.ndarray | None = None,
     offset: np.ndarray | None = None,
+    numbered: Numbered | None = None,
     **about: Any,
 ) -> Boosted:
     """Boost trees on one data set.
@@ -81,6 +84,9 @@ def boost(
         Instead of the objective's own.
     offset : ndarray of shape (n_rows, K), optional
         Scores that rows start from, where these could not be taken off the target.
+    numbered : Numbered, optional
+        Where other ranks have further rows (`settings.workers`): which these are. Then `base_score` is that of
+        all rows, or that of `init_model`, and evaluation sets and callbacks are rank 0's alone.
     **about
         Kept in the model, see `Model`: `target_scale` and `target_offset` where the target is
         `(y - offset) / scale`, `output_names`, `projection`, `metadata`.
@@ -91,6 +97,8 @@ def boost(
         Also after Ctrl-C.
     """
     callbacks = list(callbacks)
+    if numbered is not None:
+        check_ranks(settings, objective)
     problem = problem_of(objective, target, weight, settings)
     if init_model is not None:
         model = init_model.copy()
@@ -110,7 +118,8 @@ def boost(
     for metric in (metric for e in eval_sets for metric in e.metrics):
         metric.know_training(target, problem.n_outputs)
     watchers = [c.after_layer for c in callbacks if getattr(c, "watches_layers", False)]
-    run = Run(settings, parts_of(settings, problem, dataset, weight, model, eval_sets, watchers, offset))
+    parts = parts_of(settings, problem, dataset, weight, model, eval_sets, watchers, offset, numbered)
+    run = Run(settings, parts)
     run.go(callbacks)
     return Boosted(model, run.evaluation.log, run.evaluation.log_by_output, run.was_interrupted)
 
@@ -130,6 +139,7 @@ class Run:
         one_tree = settings.run.multi_strategy == "multi_output_tree" or self.model.n_outputs == 1
         self.outputs = [-1] if one_tree else list(range(self.model.n_outputs))  # of the trees of a round
         self.n_rounds, self.renews_for_trees = settings.run.n_estimators, settings.run.refresh != "round"
+        self.communicator = settings.workers.communicator
         self.barren = 0  # rounds in a row without growth
         self.was_interrupted = False
 
@@ -143,12 +153,13 @@ class Run:
         round = first = model.n_rounds
         try:
             for round in range(first, first + self.n_rounds):
-                if any([callback.before_iteration(model, round, log) for callback in callbacks]):
+                stops = [callback.before_iteration(model, round, log) for callback in callbacks]
+                if agree(self.communicator, model, any(stops)):
                     break
                 may_grow = self.step(round)
                 self.evaluation.update()
                 stops = [callback.after_iteration(model, round, log) for callback in callbacks]
-                if any(stops) or not may_grow:
+                if agree(self.communicator, model, any(stops) or not may_grow):
                     break
         except KeyboardInterrupt:
             self.forget_incomplete(round)
