@@ -1,4 +1,7 @@
-"""A fit by ranks that are threads, as an engine does it. Owns how rows are cut; must not know what is asserted."""
+"""A fit by ranks that are threads, as an engine does it.
+
+Owns how rows are cut; must not know what is asserted.
+"""
 
 import copy
 
@@ -8,6 +11,7 @@ from polyleaf import Dataset
 from polyleaf.communicator import Threads
 from polyleaf.estimators.shared import fit_rank, planned
 from polyleaf.inputs.features import as_features
+from polyleaf.threads import Workers
 from polyleaf.training.eval_sets import EvalSet
 
 
@@ -19,17 +23,17 @@ def cuts(n_rows, size, seed):
     return [np.flatnonzero(rank == r) for r in range(size)]
 
 
-def fit_on_threads(estimator, X, y, size, sample_weight=None, eval_set=None, seed=0, rows=None):
+def fit_on_threads(estimator, X, y, size, sample_weight=None, eval_set=None, seed=0, rows=None, known=None):
     """The estimators of all ranks, fitted."""
     shared, shard = planned(estimator, y, sample_weight)
     start, target = shared.plan.start, shard.target
     mapper = None if start is None else start.mapper
-    table = X.copy() if isinstance(X, Dataset) else as_features(X, reference=mapper)
-    dataset = (
-        X
-        if isinstance(X, Dataset)
-        else Dataset(table, sample_weight=target.weight, max_bins=estimator.max_bins, reference=mapper)
-    )
+    dataset = X
+    if not isinstance(X, Dataset):
+        table = as_features(X, reference=mapper)
+        dataset = Dataset(
+            table, sample_weight=target.weight, max_bins=estimator.max_bins, reference=mapper, n_jobs=1
+        )
     rows = cuts(dataset.n_rows, size, seed) if rows is None else rows
     sets = []
     for name, (X_val, y_val) in (eval_set or {}).items():
@@ -41,7 +45,7 @@ def fit_on_threads(estimator, X, y, size, sample_weight=None, eval_set=None, see
         own, mine = copy.copy(estimator), rows[communicator.rank]
         watched = sets if communicator.rank == 0 else []
         data = shard.take(mine), dataset.rows(mine)
-        fit_rank(own, shared, *data, communicator, eval_sets=watched)
+        fit_rank(own, shared, *data, Workers(1, communicator), eval_sets=watched, known=known)
         return own
 
     return Threads.run(size, work, timeout=120)

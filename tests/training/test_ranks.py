@@ -112,7 +112,7 @@ def test_how_rows_are_cut_leaves_no_trace(data):
     rows = [np.flatnonzero(rank == r) for r in range(size)]
     kind = PolyleafClassifier if of_classes else PolyleafRegressor
     estimator = kind(n_estimators=4, max_leaves=7, random_state=seed % 1000, n_jobs=1, **chosen)
-    if weight is not None and not weight.any() or of_classes and len(np.unique(y)) < 2:
+    if (weight is not None and not weight.any()) or (of_classes and len(np.unique(y)) < 2):
         return
     try:
         alone = kind(**estimator.get_params()).fit(X, y, weight)

@@ -238,6 +238,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         base_score: np.ndarray | None,
         callbacks: Any,
         numbered: Numbered | None = None,
+        known: Model | None = None,
     ) -> Training:
         """Train on what is ready, and take over the model."""
         settings, start, objective, target = plan.settings, plan.start, plan.objective, ready.target
@@ -262,6 +263,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 base_score=base_score,
                 offset=offset,
                 numbered=numbered,
+                known=known,
                 target_scale=unit[0],
                 target_offset=unit[1],
                 output_names=names,
@@ -270,8 +272,8 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             )
         self._take(trained, encoding)
         data, n_rounds = (ready.dataset, target.values, target.weight), self._rounds(None)[1]
-        names = trained.model.output_names
-        return Training(*data, objective, settings, rates, n_rounds, base_score, offset, names)
+        scores = trained.model.output_names
+        return Training(*data, objective, settings, rates, n_rounds, base_score, offset, scores)
 
     def _after_training(self, training: Training, ready: Prepared, given: Given) -> None:
         """What is found out with a model that is trained: of quantiles where their levels are."""
@@ -380,10 +382,10 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     def _all_callbacks(
         self, callbacks: Any, rounds: int, metrics: list[Metric], workers: Workers
     ) -> Iterator[list[Any]]:
-        """All callbacks of one training, which are rank 0's. Whatever happens in it, no progress bar stays
-        behind."""
+        """All callbacks of one training; those of the estimator are rank 0's. Whatever happens in it, no
+        progress bar stays behind."""
         if workers.communicator.rank > 0:
-            yield []
+            yield as_callbacks(callbacks)
             return
         chosen = self._chosen_callbacks(callbacks, metrics) + self._talk(rounds)
         try:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polyleaf.communicator import Communicator
 from polyleaf.estimators.base import Plan, PolyleafEstimator
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.targets import Target
@@ -65,6 +64,15 @@ class Shard(NamedTuple):
         used[rows] = True
         return Shard(self.target.take(rows), self.numbers[used[self._usable()]])
 
+    @staticmethod
+    def joined(shards: Sequence[Shard]) -> Shard:
+        """That of the rows of all, shard after shard."""
+        targets = [shard.target for shard in shards]
+        values = np.concatenate([target.values for target in targets])
+        weight = None if targets[0].weight is None else np.concatenate([t.weight for t in targets])
+        numbers = np.concatenate([shard.numbers for shard in shards])
+        return Shard(Target(values, weight, targets[0].encoding), numbers)
+
     def _usable(self) -> np.ndarray:
         return np.flatnonzero(_is_usable(self.target))
 
@@ -82,6 +90,11 @@ def planned(
     _refuse(estimator)
     plan, target = estimator._plan(Given("training", None, y, sample_weight), init_model)
     check_ranks(plan.settings, plan.objective)
+    if plan.start is not None and plan.start.reads_features:
+        raise ValueError(
+            "A fit on several workers: the model to go on from has linear leaves, which read features; "
+            "workers hold bins."
+        )
     _check_metrics(plan)
     base_score = estimator._encoded_base_score(target.encoding, plan.objective)
     if base_score is None and plan.start is None:
@@ -97,10 +110,11 @@ def fit_rank(
     shared: SharedFit,
     shard: Shard,
     dataset: Dataset,
-    communicator: Communicator,
+    workers: Workers,
     *,
     eval_sets: Sequence[EvalSet] = (),
     callbacks: Any = None,
+    known: Model | None = None,
 ) -> Training:
     """What one rank does; all have the same model in the end, and rank 0 what came of the evaluation sets.
 
@@ -113,25 +127,27 @@ def fit_rank(
         Of this rank's rows.
     dataset : Dataset
         The same rows, with the bins of all.
-    communicator : Communicator
+    workers : Workers
+        This rank's threads, and the others.
     eval_sets : sequence of EvalSet
         Rank 0's; others have none.
     callbacks : list, optional
-        On top of the estimator's, for rank 0.
+        This rank's; on top of the estimator's, which are rank 0's.
+    known : Model, optional
+        What an attempt that was cut short has come to: its rounds are not trained again.
     """
     plan = shared.plan
-    workers = Workers(plan.settings.workers.n_threads, communicator)
     plan = plan._replace(settings=replace(plan.settings, workers=workers))
     ready = Prepared(dataset, shard.target, list(eval_sets), None, None)
-    numbered = Numbered(shard.numbers, shared.n_usable, communicator)
-    return estimator._train(plan, ready, shared.base_score, callbacks, numbered)
+    numbered = Numbered(shard.numbers, shared.n_usable, workers.communicator)
+    return estimator._train(plan, ready, shared.base_score, callbacks, numbered, known)
 
 
 def _is_usable(target: Target) -> np.ndarray:
     weight = target.weight
     if weight is None:
         return np.ones(target.n_rows, bool)
-    return weight > 0 if weight.ndim == 1 else (weight > 0).any(axis=1)
+    return np.asarray(weight > 0 if weight.ndim == 1 else (weight > 0).any(axis=1))
 
 
 def _refuse(estimator: PolyleafEstimator) -> None:
@@ -147,8 +163,8 @@ def _refuse(estimator: PolyleafEstimator) -> None:
         ),
         (
             isinstance(getattr(estimator, "threshold", None), str),
-            "threshold is chosen on rows in one place; set a number, and call choose_threshold on what to_local "
-            "returns.",
+            "threshold is chosen on rows in one place; set a number, and call choose_threshold on what "
+            "to_local returns.",
         ),
     ):
         if is_asked:
@@ -159,10 +175,6 @@ def _check_metrics(plan: Plan) -> None:
     for metric in plan.metrics:
         if hasattr(metric.function, "know_training"):
             raise ValueError(
-                f"A fit on several workers: eval_metric={metric.name!r} asks how often each label occurs in all "
-                "rows; measure it once the model is trained, or use another."
+                f"A fit on several workers: eval_metric={metric.name!r} asks how often each label occurs in "
+                "all rows; measure it once the model is trained, or use another."
             )
-
-
-def _reads_features(model: Model | None) -> bool:
-    return model is not None and model.reads_features

@@ -33,7 +33,7 @@ from polyleaf.inputs.features import (
 from polyleaf.inputs.frames import as_frame, refuse_lazy
 from polyleaf.inputs.mapped import mapped
 
-__all__ = ["Batches", "Found", "ReadData", "Seen", "kinds_of", "read"]
+__all__ = ["Batches", "Found", "ReadData", "Seen", "joined_values", "kinds_of", "read"]
 
 _SPARE = 1.25  # times the rows that are wanted may be held before some are thrown away
 
@@ -159,8 +159,8 @@ def read(
         very_many,
         found.n_rows,
         mapper.n_features_,
-        _joined(found.y, "y"),
-        _joined(found.weight, "sample_weight"),
+        joined_values(found.y, "y"),
+        joined_values(found.weight, "sample_weight"),
     )
 
 
@@ -170,7 +170,10 @@ def read(
 def kinds_of(
     table: FeatureTable, known: NDArray[np.bool_] | None = None
 ) -> tuple[FeatureSpec, NDArray[np.bool_]]:
-    """The features of some rows, and which hold numbers there; `known`: which do, and need not be looked at."""
+    """The features of some rows, and which hold numbers there.
+
+    `known`: which do already, and need not be looked at.
+    """
     has_numbers = (
         np.zeros(table.n_features, bool) if known is None or len(known) != table.n_features else known.copy()
     )
@@ -223,7 +226,7 @@ class Found:
         self.sample.add(table, batch.first, weight)
 
     def agree(self, spec: FeatureSpec, has_numbers: NDArray[np.bool_], where: str) -> None:
-        """Names, numbers and kinds of features are those of the rows before; both as `kinds_of` gives them."""
+        """Names, numbers and kinds of features, as `kinds_of` gives them, are those of the rows before."""
         if self.spec is None:
             self.spec = FeatureSpec(spec.n_features, spec.feature_names, spec.is_categorical.copy())
             self.has_numbers = np.zeros(spec.n_features, bool)
@@ -250,7 +253,7 @@ class Found:
         assert self.spec is not None
         spec, weights = self.spec, None
         if self.weight:
-            weights = integer_weights(_joined(self.weight, "sample_weight"), self.n_rows)
+            weights = integer_weights(joined_values(self.weight, "sample_weight"), self.n_rows)
         self.judge_texts()
         counted = {}
         for feature, seen in self.categories.items():
@@ -453,7 +456,7 @@ def _by_row(weight: Any) -> NDArray[np.float64]:
     return values.sum(axis=1) if values.ndim == 2 else values
 
 
-def _joined(parts: Sequence[Any], name: str) -> Any:
+def joined_values(parts: Sequence[Any], name: str) -> Any:
     """The parts one below the other, as what they are; None where there are none."""
     if not parts:
         return None

@@ -60,7 +60,7 @@ class ClassObjective(Objective):
 
     def prepare(self, target: Array, weight: Array | None) -> ClassProblem:
         label = np.asarray(target)
-        if label.ndim != 1 or label.dtype.kind not in "iu" or label.size == 0 and not self.n_classes:
+        if label.ndim != 1 or label.dtype.kind not in "iu" or (label.size == 0 and not self.n_classes):
             raise ValueError(
                 f"Objective {self.name!r} needs integer class ids of shape (n,); got {label.dtype} of shape "
                 f"{label.shape}."

@@ -62,6 +62,7 @@ def boost(
     base_score: np.ndarray | None = None,
     offset: np.ndarray | None = None,
     numbered: Numbered | None = None,
+    known: Model | None = None,
     **about: Any,
 ) -> Boosted:
     """Boost trees on one data set.
@@ -85,8 +86,11 @@ def boost(
     offset : ndarray of shape (n_rows, K), optional
         Scores that rows start from, where these could not be taken off the target.
     numbered : Numbered, optional
-        Where other ranks have further rows (`settings.workers`): which these are. Then `base_score` is that of
-        all rows, or that of `init_model`, and evaluation sets and callbacks are rank 0's alone.
+        Where other ranks have further rows (`settings.workers`): which these are. Then `base_score` is that
+        of all rows, or that of `init_model`, and evaluation sets and callbacks are rank 0's alone.
+    known : Model, optional
+        What the same training has come to before it was cut short: its rounds are repeated, callbacks and
+        evaluations included, with the trees that it has.
     **about
         Kept in the model, see `Model`: `target_scale` and `target_offset` where the target is
         `(y - offset) / scale`, `output_names`, `projection`, `metadata`.
@@ -120,7 +124,7 @@ def boost(
     watchers = [c.after_layer for c in callbacks if getattr(c, "watches_layers", False)]
     parts = parts_of(settings, problem, dataset, weight, model, eval_sets, watchers, offset, numbered)
     run = Run(settings, parts)
-    run.go(callbacks)
+    run.go(callbacks, known)
     return Boosted(model, run.evaluation.log, run.evaluation.log_by_output, run.was_interrupted)
 
 
@@ -143,8 +147,9 @@ class Run:
         self.barren = 0  # rounds in a row without growth
         self.was_interrupted = False
 
-    def go(self, callbacks: Sequence[Callback]) -> None:
+    def go(self, callbacks: Sequence[Callback], known: Model | None = None) -> None:
         """All rounds, unless a callback, Ctrl-C or the end of growth comes before."""
+        n_known = 0 if known is None else known.n_rounds
         model, log = self.model, self.evaluation.log
         for callback in callbacks:
             if getattr(callback, "watches_outputs", False):
@@ -156,7 +161,7 @@ class Run:
                 stops = [callback.before_iteration(model, round, log) for callback in callbacks]
                 if agree(self.communicator, model, any(stops)):
                     break
-                may_grow = self.step(round)
+                may_grow = self.repeat(known, round) if known and round < n_known else self.step(round)
                 self.evaluation.update()
                 stops = [callback.after_iteration(model, round, log) for callback in callbacks]
                 if agree(self.communicator, model, any(stops) or not may_grow):
@@ -181,6 +186,19 @@ class Run:
             grew |= grown.tree.n_leaves > 1 or not state.cancel(output)
             state.add(grown, leaves, output)
             self.model.append(grown.tree, leaves, round, output)
+        return self._may_grow(grew, draw.is_chance)
+
+    def repeat(self, known: Model, round: int) -> bool:
+        """One round as it was when it was trained, with its trees; returns what `step` does."""
+        grew = False
+        for i in np.flatnonzero(known.round_of_tree == round).tolist():
+            tree, output = known.forest.tree(i), known.forest.output(i)
+            if tree.n_leaves == 1:
+                self.state.renew()
+            grew |= tree.n_leaves > 1 or not self.state.cancel(output)
+            self.model.append(tree, known.forest.values(i), round, output)
+            self.state.add_last(self.model.forest)
+        draw = self.sampler.draw(self.state.gradients_of_rows(), round)
         return self._may_grow(grew, draw.is_chance)
 
     def _may_grow(self, grew: bool, is_chance: bool) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+import polyleaf._core as _core
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
@@ -48,6 +49,9 @@ class State(Protocol):
 
     def add(self, grown: Grown, leaves: Leaves, output: int) -> None:
         """Add a tree to the raw scores."""
+
+    def add_last(self, forest: _core.Forest) -> None:
+        """Add the last tree of a forest, which was grown before, to the raw scores."""
 
 
 class Grows(Protocol):

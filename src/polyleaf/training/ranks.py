@@ -42,8 +42,8 @@ def agree(communicator: Communicator, model: Model, ends: bool) -> bool:
     for rank, (_, _, *of_other) in enumerate(words):
         if of_other != of_first:
             raise RuntimeError(
-                f"Rank {rank} has grown another tree than rank 0 in round {model.n_rounds - 1}: are all of the "
-                "same version of Polyleaf?"
+                f"Rank {rank} has grown another tree than rank 0 in round {model.n_rounds - 1}: are all of "
+                "the same version of Polyleaf?"
             )
     return bool(ends)
 
@@ -92,8 +92,8 @@ def check_ranks(settings: Settings, objective: Objective) -> None:
         ),
         (
             objective.renews_leaves,
-            f"Objective {objective.name!r} fits its leaves by quantiles of the residuals of all their rows; use "
-            '"huber", or a distribution, which has quantiles too.',
+            f"Objective {objective.name!r} fits its leaves by quantiles of the residuals of all their rows; "
+            'use "huber", or a distribution, which has quantiles too.',
         ),
     ):
         if is_asked:
