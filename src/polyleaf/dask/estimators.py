@@ -86,8 +86,8 @@ class _DaskEstimator(BaseEstimator):
         init_model : polyleaf.Model, fitted local estimator, or path or content of a model file, optional
             Go on from this model.
         max_restarts : int
-            How many times workers may be lost. The round that was being trained is then trained again, by those
-            that are left and those that have come.
+            How many times workers may be lost. The round that was being trained is then trained again, by
+            those that are left and those that have come.
         wait_for_workers : float
             Seconds to wait for a worker where none is left.
 
@@ -157,7 +157,8 @@ class _DaskEstimator(BaseEstimator):
         Returns
         -------
         dask Series, DataFrame or Array, list of delayed, or ndarray
-            Lazy where X is: its partitions, order and index. What it holds is what the local estimator predicts.
+            Lazy where X is: its partitions, order and index. What it holds is what the local estimator
+            predicts.
         """
         return self._lazily("predict", X)
 

@@ -1,14 +1,14 @@
 """Collections as partitions: DataFrames and Arrays of Dask, lists of delayed values, and data in memory.
 
-Owns: which parts a collection has, and that those of X, y and weights go together. Must not know: what is done
-with them.
+Owns: which parts a collection has, and that those of X, y and weights go together. Must not know: what is
+done with them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask.array as da
 import numpy as np
@@ -16,7 +16,7 @@ from dask.base import is_dask_collection
 from dask.delayed import Delayed
 from distributed import Client, Future
 
-__all__ = ["Rows", "is_lazy"]
+__all__ = ["Parts", "Rows", "is_lazy"]
 
 
 def is_lazy(X: Any) -> bool:
@@ -34,7 +34,7 @@ class Rows:
     weight: Any = None
     called: str = "X"
 
-    def on(self, client: Client) -> _Parts:
+    def on(self, client: Client) -> Parts:
         """Their parts on the cluster, without those that have no rows."""
         X = _parts_of(self.X, None)
         chunks = self.X.chunks[0] if isinstance(self.X, da.Array) else None
@@ -56,29 +56,28 @@ class Rows:
         kept = [i for i, n in enumerate(lengths[0]) if n > 0]
         if not kept:
             raise ValueError(f"{self.called} has no rows.")
-        some = [[parts[i] for i in kept] for parts in held]
-        return _Parts(
-            some[0], some[1], some[2] if len(some) > 2 else None, kept, [lengths[0][i] for i in kept]
-        )
+        of_x, of_y, *weights = ([parts[i] for i in kept] for parts in held)
+        return Parts(of_x, of_y, weights[0] if weights else None, kept, [lengths[0][i] for i in kept])
 
 
-@dataclass
-class _Parts:
-    """Futures of the parts of X, y and weights that have rows."""
+class Parts(NamedTuple):
+    """Futures of the parts of X, y and weights that have rows.
+
+    Attributes
+    ----------
+    X, y : list of Future
+    weight : list of Future, or None
+    numbers : list of int
+        Of each part among all that were given.
+    sizes : list of int
+        Rows of each.
+    """
 
     X: list[Future]
     y: list[Future]
     weight: list[Future] | None
     numbers: list[int]
-    lengths: list[int]
-
-    def sizes(self) -> list[int]:
-        """Rows of each."""
-        return self.lengths
-
-    def kept(self) -> list[int]:
-        """The number of each partition among all."""
-        return self.numbers
+    sizes: list[int]
 
 
 def _parts_of(values: Any, chunks: Sequence[int] | None) -> list[Any]:

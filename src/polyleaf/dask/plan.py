@@ -1,6 +1,6 @@
-"""The client's part of a fit: partitions become pieces on workers, workers become ranks, and lost ones are replaced.
+"""The client's part of a fit: partitions become pieces, workers become ranks, and lost ones are replaced.
 
-Owns: which partitions there are, who holds what, and attempts. Must not know: what pieces hold, how trees grow.
+Owns: who holds what, and attempts. Must not know: what pieces hold, how trees grow.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from polyleaf.model import Model
 __all__ = ["Lost", "Restart", "Watched", "fit"]
 
 _SECONDS_BETWEEN_LOOKS = 0.5  # at which workers there are
+_SECONDS_TO_END = 30.0  # that a rank has once the others have ended
 _UNEVEN = 1.5  # times the mean share of partitions that a rank may have before some are moved
 
 
@@ -106,8 +107,7 @@ def _prepare(
         return client.submit(function, *arguments, pure=False)
 
     data = rows.on(client)
-    sizes, kept = data.sizes(), data.kept()
-    firsts = list(itertools.accumulate(sizes, initial=0))[:-1]
+    sizes, firsts = data.sizes, list(itertools.accumulate(data.sizes, initial=0))[:-1]
     fresh = BinMapper(estimator.max_bins, random_state=0)
     planned = submit(plan, estimator, data.y, data.weight, init_model, fresh, sizes)
     pieces = [submit(take, planned, i) for i in range(len(sizes))]
@@ -115,16 +115,17 @@ def _prepare(
     if shared.plan.start is not None:
         mapper = submit(_mapper_of, shared.plan.start)
     else:
-        about = zip(data.X, kept, firsts, pieces, strict=True)
+        about = zip(data.X, data.numbers, firsts, pieces, strict=True)
         chosen = estimator.categorical_features
         looks = [submit(look_at, X, i, first, piece, chosen) for X, i, first, piece in about]
         mapper = submit(joined, looks, fresh, submit(_sample_weights_of, planned))
     found: BinMapper = mapper.result()
     if found.very_many_:
-        name = found.spec_.feature_names or {f: f for f in found.very_many_}
+        names, feature = found.feature_names_, found.very_many_[0]
         raise ValueError(
-            f"A fit on several workers: column {name[found.very_many_[0]]} of X has more than 255 categories. "
-            "What it becomes is learned from the target, on one machine; leave it out, or make numbers of it."
+            f"A fit on several workers: column {names[feature] if names else feature} of X has more than 255 "
+            "categories. What it becomes is learned from the target, on one machine; leave it out, or make "
+            "numbers of it."
         )
     codes = [submit(codes_of, X, mapper) for X in data.X]
     eval_sets = []
@@ -177,9 +178,9 @@ class _Attempts:
                 return found
             if len(self.restarts) >= max_restarts:
                 raise Lost(
-                    f"Workers were lost {len(self.restarts) + 1} times (the last: {', '.join(lost) or 'unknown'}"
-                    f"), more often than max_restarts={max_restarts} allows. Where it is for want of memory, "
-                    "more and smaller partitions do not help, but more workers do."
+                    f"Workers were lost {len(self.restarts) + 1} times, the last being "
+                    f"{', '.join(lost) or 'one that is not known'}: more often than "
+                    f"max_restarts={max_restarts} allows. Where it is for want of memory, add workers."
                 )
             self._wait_for_workers(wait_for_workers)
             n_rounds = 0 if self.known is None else self.known.n_rounds
@@ -220,7 +221,7 @@ class _Attempts:
             if lost is None:
                 return ranks[0].result(), [], began
             self._end(fit, addresses)
-            self._learn(ranks)
+            self._learn(dict(zip(addresses, ranks, strict=True)))
             return None, lost, began
         except BaseException:
             self._end(fit, addresses)
@@ -253,13 +254,12 @@ class _Attempts:
         if alive:
             self.client.run(_end_here, fit, workers=alive, on_error="ignore")
 
-    def _learn(self, ranks: list[Future]) -> None:
+    def _learn(self, ranks: dict[str, Future]) -> None:
         """Take over the rounds of the rank that has most of them."""
-        try:
-            wait(ranks, timeout=10.0)
-        except TimeoutError:
-            pass  # those of lost workers never end
-        for rank in ranks:
+        end = time.monotonic() + _SECONDS_TO_END
+        for address, rank in ranks.items():
+            while rank.status == "pending" and address in self.client.nthreads() and time.monotonic() < end:
+                time.sleep(0.02)  # the rank of a lost worker never ends
             if rank.status != "finished":
                 continue
             found = rank.result()
@@ -278,8 +278,9 @@ class _Attempts:
 
 
 def _shares(client: Client, codes: list[Future]) -> dict[str, list[int]]:
-    """Which partitions each rank trains on: those that its worker has, unless these are far more than others'."""
-    holders, shares = client.who_has(codes), {address: [] for address in sorted(client.nthreads())}
+    """Which partitions each rank trains on: those that its worker has, where these are not far too many."""
+    holders = client.who_has(codes)
+    shares: dict[str, list[int]] = {address: [] for address in sorted(client.nthreads())}
     most = math.ceil(_UNEVEN * len(codes) / len(shares))
     for i, future in enumerate(codes):
         here = [address for address in holders[future.key] if len(shares.get(address, codes)) < most]

@@ -1,7 +1,7 @@
 """What ranks hand one another, over the connections that their Dask workers have.
 
-A rank leaves blocks with its own worker's plugin, and fetches those that others have left for it with theirs: so
-an answer comes over the connection that breaks when a worker dies.
+A rank leaves blocks with its own worker's plugin, and fetches those that others have left for it with theirs:
+so an answer comes over the connection that breaks when a worker dies.
 
 Owns: the plugin, and the communicator that it makes of a worker. Must not know: what blocks hold, who decides
 what a rank does.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from distributed import get_worker, secede
 
-from polyleaf.callbacks import Callback, EvalsLog
+from polyleaf.callbacks import Callback, EvalsLog, OutputsLog
 from polyleaf.communicator import PeerFailed
 from polyleaf.dask.post import DaskCommunicator
 from polyleaf.estimators.base import PolyleafEstimator
@@ -69,7 +69,7 @@ class Fitted(NamedTuple):
 
     model: Model
     evals_log: EvalsLog
-    outputs_log: dict[str, dict[str, np.ndarray]]
+    outputs_log: OutputsLog
 
 
 class Interrupted(NamedTuple):
@@ -195,4 +195,10 @@ def run_rank(
     except BaseException as error:
         communicator.end(f"Rank {rank} failed: {error}")
         raise
-    return Fitted(own.model_, own.evals_result_, own.evals_result_per_output_) if rank == 0 else None
+    if rank > 0:
+        return None
+    by_output = {
+        name: {metric: list(values) for metric, values in metrics.items()}
+        for name, metrics in own.evals_result_per_output_.items()
+    }
+    return Fitted(own.model_, own.evals_result_, by_output)

@@ -7,13 +7,14 @@ are chosen in `parts`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from polyleaf.callbacks import Callback, EvalsLog, OutputsLog
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.model import Model
+from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.objectives import Objective
 from polyleaf.objectives.constants import best_constant
 from polyleaf.settings.settings import Settings
@@ -196,7 +197,7 @@ class Run:
             if tree.n_leaves == 1:
                 self.state.renew()
             grew |= tree.n_leaves > 1 or not self.state.cancel(output)
-            self.model.append(tree, known.forest.values(i), round, output)
+            self.model.append(tree, cast(Leaves, known.forest.values(i)), round, output)
             self.state.add_last(self.model.forest)
         draw = self.sampler.draw(self.state.gradients_of_rows(), round)
         return self._may_grow(grew, draw.is_chance)
