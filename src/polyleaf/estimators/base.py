@@ -949,7 +949,9 @@ def builder_of(
                 "it holds a model that no estimator wrote: read it with polyleaf.Model.load."
             )
         if made_by not in classes:
-            raise ModelFileError(f"it holds a {made_by}, not a {' or '.join(classes)}.")
+            raise ModelFileError(
+                f"it holds a {made_by}, not a {' or '.join(classes)}: read it with {made_by}.load_model."
+            )
         return classes[made_by]._of_model(model)
 
     return build
