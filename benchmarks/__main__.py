@@ -17,6 +17,7 @@ from . import (
     conformal,
     deciding,
     defaults,
+    disk,
     distributions,
     explaining,
     frames,
@@ -49,6 +50,7 @@ STUDIES = {
     "conformal": conformal.PAPER,
     "deciding": deciding.PAPER,
     "search": search.PAPER,
+    "disk": disk.PAPER,
 }
 
 

@@ -103,6 +103,8 @@ class _Pandas(Frame):
                 all_of_them = len(columns) == len(dtypes)
                 part = self.native if all_of_them else self.native.take(columns, axis=1)
                 found.append((part.to_numpy(), columns))
+                if all_of_them:
+                    break
         return found
 
 
