@@ -21,7 +21,7 @@ inline RowSample sample_of(int64_t n_all, const Optional1<const uint32_t>& rows,
   sample.n_all = n_all;
   if (rows) {
     require(rows->size() >= 1 || !is_alone, "A row sample must not be empty.");
-    sample.rows = rows->data();
+    sample.rows = begin_of(rows->data(), rows->size());
     sample.n_rows = static_cast<int64_t>(rows->size());
     for (int64_t i = 0; i < sample.n_rows; ++i)
       require(sample.rows[i] < n_all && (i == 0 || sample.rows[i - 1] < sample.rows[i]),

@@ -42,7 +42,7 @@ void Channels::quantise(const float* g, const float* h, int n_outputs, Curvature
   sample_ = sample;
   if (sample.rows != nullptr) {
     rows_.assign(sample.rows, sample.rows + sample.n_rows);
-    sample_.rows = rows_.data();
+    sample_.rows = begin_of(rows_.data(), rows_.size());
   }
   sample_.multiplier = nullptr;
   if (sample.multiplier != nullptr) {

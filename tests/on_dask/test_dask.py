@@ -181,5 +181,3 @@ def test_an_error_of_a_rank_reaches_the_caller(client):
     lazy = da.from_array(X, chunks=(60, -1)), da.from_array(Y, chunks=(60, -1))
     with pytest.raises(ZeroDivisionError, match="mine"):
         DaskPolyleafRegressor(client=client, objective=fails, base_score=0.0, **SMALL).fit(*lazy)
-
-

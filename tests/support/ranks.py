@@ -23,7 +23,9 @@ def cuts(n_rows, size, seed):
     return [np.flatnonzero(rank == r) for r in range(size)]
 
 
-def fit_on_threads(estimator, X, y, size, sample_weight=None, eval_set=None, seed=0, rows=None, known=None):
+def fit_on_threads(
+    estimator, X, y, size, sample_weight=None, eval_set=None, seed=0, rows=None, known=None, wrap=None
+):
     """The estimators of all ranks, fitted."""
     shared, shard = planned(estimator, y, sample_weight)
     start, target = shared.plan.start, shard.target
@@ -42,6 +44,7 @@ def fit_on_threads(estimator, X, y, size, sample_weight=None, eval_set=None, see
         sets.append(EvalSet(name, codes, found.values, found.weight, shared.plan.metrics))
 
     def work(communicator):
+        communicator = communicator if wrap is None else wrap(communicator)
         own, mine = copy.copy(estimator), rows[communicator.rank]
         watched = sets if communicator.rank == 0 else []
         data = shard.take(mine), dataset.rows(mine)

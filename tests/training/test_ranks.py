@@ -122,6 +122,18 @@ def test_how_rows_are_cut_leaves_no_trace(data):
         assert each.save_model() == alone.save_model()
 
 
+def test_ranks_of_no_weight_and_ranks_that_draw_no_row():
+    X, y = problem(np.random.default_rng(0), 8, 1, False)
+    weight, rows = np.array([1.0, 0, 1, 1, 1, 0, 1, 1]), [[3, 6], [0, 2, 4, 7], [1, 5]]
+    estimator = PolyleafRegressor(
+        n_estimators=4, min_child_samples=1, subsample=0.5, random_state=0, n_jobs=1
+    )
+    alone = PolyleafRegressor(**estimator.get_params()).fit(X, y, weight)
+    rows = [np.array(own) for own in rows]
+    for each in fit_on_threads(estimator, X, y, 3, sample_weight=weight, rows=rows):
+        assert each.save_model() == alone.save_model()
+
+
 def test_early_stopping_is_that_of_one_machine():
     rng = np.random.default_rng(0)
     X, y = problem(rng, 300, 2, False)
@@ -134,6 +146,35 @@ def test_early_stopping_is_that_of_one_machine():
     assert first.save_model() == alone.save_model() and first.evals_result_ == alone.evals_result_
     assert 0 < alone.best_iteration_ < alone.n_iter_ - 1 < 59
     assert all(other.n_iter_ == alone.n_iter_ for other in others)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"multi_strategy": "one_output_per_tree", "refresh": "tree"},
+        {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 3},
+        {"base_score": 0.0, "min_split_gain": 1e9, "n_estimators": 20, "subsample": 0.5},  # no tree grows
+    ],
+)
+def test_rounds_that_are_known_are_repeated(parameters):
+    """What an attempt that was cut short has come to is taken over: the same model, log and end."""
+    rng = np.random.default_rng(0)
+    X, y = problem(rng, 200, 2, False)
+    held = {"validation": problem(rng, 60, 2, False)}
+    chosen = {
+        "n_estimators": 8,
+        "learning_rate": 0.5,
+        "max_leaves": 6,
+        "early_stopping_rounds": 15,
+    } | parameters
+    estimator = PolyleafRegressor(random_state=0, n_jobs=1, **chosen)
+    whole = fit_on_threads(estimator, X, y, 2, eval_set=held)[0]
+    for n_rounds in (1, 5, whole.n_iter_):
+        known = whole.model_.copy()
+        known.truncate(n_rounds)
+        again = fit_on_threads(estimator, X, y, 3, eval_set=held, known=known)[0]
+        assert again.save_model() == whole.save_model() and again.evals_result_ == whole.evals_result_
 
 
 def test_learning_rates_of_callbacks_reach_all():
@@ -173,6 +214,42 @@ def test_ranks_that_differ_are_told():
     assert Threads.run(2, lambda comm: agree(comm, models[comm.rank], comm.rank == 0)) == [True, True]
     with pytest.raises((RuntimeError, PeerFailed), match="another tree"):
         Threads.run(3, lambda comm: agree(comm, models[comm.rank], False))
+
+
+class Counting(Threads):
+    """Knows how often it was asked, and the bytes of shares."""
+
+    def __init__(self, communicator):
+        vars(self).update(vars(communicator))
+        self.asked, self.shared = 0, []
+
+    def exchange(self, blocks):
+        self.asked += 1
+        return super().exchange(blocks)
+
+    def sum_shares(self, shares):
+        self.shared.append([share.nbytes for share in shares])
+        return super().sum_shares(shares)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+def test_messages_and_bytes_of_a_tree_are_as_predicted(depth):
+    """Of a full tree of 16 features of 255 bins and 16 outputs: one histogram for the root and for every pair."""
+    X = np.random.default_rng(0).permuted(np.repeat(np.arange(2048.0)[:, None], 16, axis=1), axis=0)
+    Y = np.sin(X / 100)
+    estimator = PolyleafRegressor(n_estimators=2, max_depth=depth, max_leaves=None, n_jobs=1, random_state=0)
+    counted = []
+
+    def wrap(communicator):
+        counted.append(Counting(communicator))
+        return counted[-1]
+
+    fitted = fit_on_threads(estimator, X, Y, 2, wrap=wrap)
+    assert fitted[0].model_.forest.tree(1).n_leaves == 2**depth
+    tile = 8 * 256 * 16 + 16 + 8 * 256  # of eight features: sums, spare ones, and counts apart
+    for each in counted:
+        assert each.asked == 2 * (9 + 2 * depth)
+        assert [s for s in each.shared] == 2 * [[n * tile * 4] * 2 for n in (1, 1, 2, 4)[:depth]]
 
 
 @settings(max_examples=40, deadline=None)

@@ -91,7 +91,8 @@ def boost(
         of all rows, or that of `init_model`, and evaluation sets and callbacks are rank 0's alone.
     known : Model, optional
         What the same training has come to before it was cut short: its rounds are repeated, callbacks and
-        evaluations included, with the trees that it has.
+        evaluations included, with the trees that it has. (Where layers are boosted they are trained again:
+        callbacks may have seen them, and a tree does not tell what they were.)
     **about
         Kept in the model, see `Model`: `target_scale` and `target_offset` where the target is
         `(y - offset) / scale`, `output_names`, `projection`, `metadata`.
@@ -144,13 +145,14 @@ class Run:
         one_tree = settings.run.multi_strategy == "multi_output_tree" or self.model.n_outputs == 1
         self.outputs = [-1] if one_tree else list(range(self.model.n_outputs))  # of the trees of a round
         self.n_rounds, self.renews_for_trees = settings.run.n_estimators, settings.run.refresh != "round"
+        self.has_layers = settings.run.refresh == "layer"  # which callbacks may watch
         self.communicator = settings.workers.communicator
         self.barren = 0  # rounds in a row without growth
         self.was_interrupted = False
 
     def go(self, callbacks: Sequence[Callback], known: Model | None = None) -> None:
         """All rounds, unless a callback, Ctrl-C or the end of growth comes before."""
-        n_known = 0 if known is None else known.n_rounds
+        n_known = 0 if known is None or self.has_layers else known.n_rounds
         model, log = self.model, self.evaluation.log
         for callback in callbacks:
             if getattr(callback, "watches_outputs", False):
