@@ -1,4 +1,6 @@
-"""A fit on a cluster is the fit of one machine, byte for byte; predictions are lazy and keep index and order."""
+"""A fit on a cluster is the fit of one machine, byte for byte; predictions are lazy, with index and order."""
+
+import itertools
 
 import numpy as np
 import pandas as pd
@@ -45,7 +47,7 @@ def frame():
 
 def cut(values, bounds):
     """Parts of a frame or an array, some of them empty, as delayed values."""
-    return [dask.delayed(values[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
+    return [dask.delayed(values[a:b]) for a, b in itertools.pairwise(bounds)]
 
 
 def test_arrays(client):

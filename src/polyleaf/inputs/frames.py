@@ -193,8 +193,8 @@ def refuse_lazy(data: Any, name: str) -> None:
         raise TypeError(f"{name} is a lazy frame, whose values are not there yet: pass {name}.collect().")
     if home in ("dask", "dask_expr") or (home == "distributed" and kind == "Future"):
         raise TypeError(
-            f"{name} is a Dask {kind}, whose values are not there yet: pass {name}.compute(), or use an estimator "
-            "of polyleaf.dask."
+            f"{name} is a Dask {kind}, whose values are not there yet: pass {name}.compute(), or use an "
+            "estimator of polyleaf.dask."
         )
 
 
