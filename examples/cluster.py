@@ -1,7 +1,7 @@
 """Cluster: a training on the workers of Dask, and the model that one machine would give.
 
-The cluster here is two threads of this process, so that the script runs anywhere; `Client("scheduler:8786")` is
-all that another one needs. It takes `pip install "polyleaf[dask]"`.
+The cluster here is two threads of this process, so that the script runs anywhere; another
+one takes `Client("scheduler:8786")`. It needs `pip install "polyleaf[dask]"`.
 """
 
 import numpy as np

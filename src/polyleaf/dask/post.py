@@ -10,6 +10,7 @@ what a rank does.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from distributed.worker import thread_state
 
 from polyleaf.communicator import Buffer, Communicator, PeerFailed
 
-__all__ = ["DaskCommunicator", "Post", "abort"]
+__all__ = ["DaskCommunicator", "Post"]
 
 _FETCH, _ABORT = "polyleaf_fetch", "polyleaf_abort"
 
@@ -30,12 +31,16 @@ class _Box:
 
     def __init__(self) -> None:
         self._blocks: dict[tuple[int, int], asyncio.Future[Buffer]] = {}
-        self._ended: str | None = None
+        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def at(self, step: int, to: int) -> asyncio.Future[Buffer]:
-        if self._ended is not None:
-            raise PeerFailed(self._ended)
+        self.check()
         return self._blocks.setdefault((step, to), asyncio.get_running_loop().create_future())
+
+    def check(self) -> None:
+        """Raise where the attempt has ended."""
+        if self.ended.done():
+            raise PeerFailed(self.ended.result())
 
     def forget(self, step: int) -> None:
         """What all have fetched."""
@@ -43,10 +48,11 @@ class _Box:
 
     def end(self, why: str) -> None:
         """Nobody waits any longer, and nobody will."""
-        self._ended = self._ended or why
+        if not self.ended.done():
+            self.ended.set_result(why)
         for block in self._blocks.values():
             if not block.done():
-                block.set_exception(PeerFailed(self._ended))
+                block.set_exception(PeerFailed(why))
                 block.exception()  # nobody may be waiting for it
         self._blocks = {}
 
@@ -60,6 +66,7 @@ class Post(WorkerPlugin):
     def setup(self, worker: Worker) -> None:
         self.worker: Any = worker
         self._boxes: dict[str, _Box] = {}
+        self._telling: set[asyncio.Future[None]] = set()
         worker.handlers[_FETCH] = self._fetch
         worker.handlers[_ABORT] = self._abort
 
@@ -80,14 +87,17 @@ class Post(WorkerPlugin):
             answer = await self.worker.rpc(addresses[of]).polyleaf_fetch(fit=fit, step=step, to=rank)
             return answer["data"]
 
-        waiting = [asyncio.ensure_future(fetched(of)) for of in range(len(addresses))]
+        # Whoever connects to a worker that is gone tries for long: that the attempt has ended comes first.
+        fetching = asyncio.gather(*(fetched(of) for of in range(len(addresses))))
         try:
-            found = await asyncio.gather(*waiting)
+            either: set[asyncio.Future[Any]] = {fetching, box.ended}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            box.check()
+            found = fetching.result()
         except OSError as error:  # a connection that broke
             raise PeerFailed(f"Another worker is lost: {error}") from error
         finally:
-            for each in waiting:
-                each.cancel()
+            fetching.cancel()
         box.forget(step - 1)
         return found
 
@@ -95,8 +105,23 @@ class Post(WorkerPlugin):
         """End what waits for blocks of this attempt here."""
         self._box(fit).end(why)
 
+    async def end_all(self, fit: str, addresses: Sequence[str], why: str) -> None:
+        """The same on all workers that can be reached; nobody waits for those that cannot."""
+        self.end(fit, why)
+        for address in addresses:
+            if address != self.worker.address:
+                telling = asyncio.ensure_future(self._tell(address, fit, why))
+                self._telling.add(telling)
+                telling.add_done_callback(self._telling.discard)
+
+    async def _tell(self, address: str, fit: str, why: str) -> None:
+        with contextlib.suppress(OSError):
+            await self.worker.rpc(address).polyleaf_abort(fit=fit, why=why)
+
     def _box(self, fit: str) -> _Box:
-        return self._boxes.setdefault(fit, _Box())
+        if fit not in self._boxes:
+            self._boxes[fit] = _Box()
+        return self._boxes[fit]
 
     async def _fetch(self, fit: str, step: int, to: int) -> dict[str, Any]:
         return {"status": "OK", "data": to_serialize(await self._box(fit).at(step, to))}
@@ -133,22 +158,10 @@ class DaskCommunicator(Communicator):
 
     def end(self, why: str) -> None:
         """Tell all ranks, as far as they can be reached, that this one has ended."""
-        sync(self._loop, abort, self._post, self._fit, self._addresses, why)
+        sync(self._loop, self._post.end_all, self._fit, self._addresses, why)
 
     def _check_wanted(self) -> None:
         """A rank whose client has gone ends."""
         task = self._state.tasks.get(self._key)
         if task is None or task.state == "cancelled":
             raise PeerFailed("Nobody waits for this fit any longer.")
-
-
-async def abort(post: Post, fit: str, addresses: Sequence[str], why: str) -> None:
-    """End an attempt on all workers that can be reached."""
-
-    async def told(address: str) -> None:
-        if address == post.worker.address:
-            post.end(fit, why)
-        else:
-            await post.worker.rpc(address).polyleaf_abort(fit=fit, why=why)
-
-    await asyncio.gather(*map(told, addresses), return_exceptions=True)
