@@ -160,10 +160,10 @@ def _dense_parts(
             fitter = fitters.LinearFitter(derivatives, leaf, dataset, settings)
             if leaf.looks_ahead:
                 channels = splits.LookaheadChannels(fitter.table, leaf, workers)
-        case _ if problem.objective.renews_leaves:
-            fitter = fitters.QuantileFitter(state, settings)
         case _:
             fitter = fitters.ConstantFitter(derivatives, settings)
+            if problem.objective.renews_leaves:
+                fitter = fitters.QuantileFitter(state, fitter, settings)
     directions = _directions(settings, problem, model)
     if directions is not None:
         n_bins = dataset.mapper.n_bins_
