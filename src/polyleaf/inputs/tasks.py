@@ -62,8 +62,8 @@ class TaskColumns:
             )
         if self.names is None:
             raise ValueError(
-                f"{self.name} is {type(self.columns).__name__} without names of columns: give a data frame, or "
-                "a dict of arrays by the names of tasks."
+                f"{self.name} is {type(self.columns).__name__} without names of columns: give a data frame, "
+                "or a dict of arrays by the names of tasks."
             )
 
     @property

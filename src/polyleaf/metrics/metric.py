@@ -633,9 +633,8 @@ def _kind_of(task: Any) -> str:
 
 def _of_task(metric: Metric, place: Any) -> Metric:
     """The metric of one of several tasks, as one of all of them."""
-    function = OfTask(place, metric.function, metric.needs == "raw")
     name, better = f"{place.task.name}: {metric.name}", metric.greater_is_better
-    return Metric(name, function, better, metric.needs, by_column=False)
+    return Metric(name, OfTask(place, metric), better, metric.needs, by_column=False)
 
 
 def _of_tasks(metrics: Mapping[Any, Any], objective: Objective) -> list[Metric]:
@@ -669,7 +668,7 @@ def _check_for_all(metric: Metric, objective: Objective) -> Metric:
 def _skill(objective: Objective) -> Metric:
     """The share of the best constant's error that predictions are without; of tasks the mean."""
     if objective.tasks:
-        of_tasks = [OfTask(place, _skill(place.task.objective).function, True) for place in objective.tasks]
+        of_tasks = [OfTask(place, _skill(place.task.objective)) for place in objective.tasks]
         return Metric("skill", MeanSkill(of_tasks), True, needs="raw", by_column=False)
     metric = default_metric(objective)
     metric = get_metric(INSTEAD.get(metric.name, metric.name), objective)

@@ -6,7 +6,7 @@ become metrics.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,11 +61,11 @@ class MeanSkill:
 
     Parameters
     ----------
-    of_tasks : list of OfTask
+    of_tasks : sequence of OfTask
         Each of a `Skill`.
     """
 
-    def __init__(self, of_tasks: list[OfTask]) -> None:
+    def __init__(self, of_tasks: Sequence[OfTask]) -> None:
         self._of_tasks = of_tasks
 
     def __call__(self, y: Array, raw: Array, weight: Array | None = None) -> float:
@@ -74,35 +74,30 @@ class MeanSkill:
 
 
 class OfTask:
-    """A function of one task's target and scores, as one of all tasks'.
+    """The metric of one task, as a function of the targets and scores of all.
 
     Parameters
     ----------
     place : Place
         Of the task.
-    function : callable
-        ``(y, prediction, weight) -> float``.
-    takes_raw : bool
-        Predictions are raw scores.
+    metric : Metric
     """
 
-    def __init__(self, place: Any, function: Callable[..., float], takes_raw: bool) -> None:
-        self._place, self._function = place, function
-        self._own = place.scores if takes_raw else place.predictions
+    def __init__(self, place: Any, metric: Any) -> None:
+        self._place, self._metric = place, metric
+        self._own = place.scores if metric.needs == "raw" else place.predictions
         self._seen: list[tuple[Array, Array | None, Array, Array | None]] = []
 
     def know_training(self, y: Array, n_outputs: int) -> None:
-        learn = getattr(self._function, "know_training", None)
-        if learn is not None:
-            learn(self._target(y, None)[0], self._place.task.n_scores)
+        self._metric.know_training(self._target(y, None)[0], self._place.task.n_scores)
 
     @property
     def greater_is_better(self) -> bool:
-        return bool(getattr(self._function, "greater_is_better", False))
+        return bool(self._metric.greater_is_better)
 
     def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
         own_y, own_weight = self._target(y, weight)
-        return self._function(own_y, prediction[:, self._own], own_weight)
+        return float(self._metric(own_y, prediction[:, self._own], own_weight))
 
     def _target(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
         """Its part of a data set, the same arrays every time: functions remember by them."""
