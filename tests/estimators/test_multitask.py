@@ -137,7 +137,7 @@ def test_several_tasks_are_the_twins(weights):
     problem = objective.prepare(values, None)
     problem.set_base(found.model_.base_score)
     counts = [(weights or {}).get(place.task.name, 1.0) for place in objective.tasks]
-    blocks = [(p.scores, p.task.objective.in_nats, w) for p, w in zip(objective.tasks, counts, strict=True)]
+    blocks = [(place.scores, count) for place, count in zip(objective.tasks, counts, strict=True)]
     config = reference.GrowConfig(max_leaves=8, min_child_weight=1e-3)
     raw = np.zeros((len(of_full), 8), np.float32)
     levels = np.array([np.nan] * 5 + [0.1, 0.5, 0.9])

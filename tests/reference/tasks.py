@@ -25,13 +25,13 @@ def dispersion(g, h, weight=None):
 
 
 def units(blocks, g, h, weight=None):
-    """What gradients (n, K) are multiplied by, (K,). `blocks` are (scores, is in nats, weight of the task),
-    `weight` (n, K)."""
+    """What gradients (n, K) are multiplied by, (K,). `blocks` are (scores, weight of the task), `weight`
+    (n, K)."""
     unit = np.empty(g.shape[1])
-    for scores, in_nats, counts in blocks:
+    for scores, counts in blocks:
         own = None if weight is None else weight[:, scores]
-        phi = 1.0 if in_nats else dispersion(g[:, scores], None if h is None else h[:, scores], own)
-        unit[scores] = math.sqrt(counts / phi)
+        phi = dispersion(g[:, scores], None if h is None else h[:, scores], own)
+        unit[scores] = math.sqrt(counts / (phi * (scores.stop - scores.start)))
     return unit
 
 

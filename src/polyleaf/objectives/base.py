@@ -86,9 +86,6 @@ class Objective(ABC):
         `Problem.renew_leaves` has values to give, which no Newton step would.
     probabilities : bool
         `transform` gives probabilities.
-    in_nats : bool
-        The loss is the negative logarithm of a likelihood. Of others the scale is not known, and gains of
-        several tasks go by their dispersion (tasks.py).
     zero_base : float or None
         The base score at which a target of 0 has the derivative 0, so that rows with few targets that are not
         0 have few derivatives; None: there is none, or the loss cannot do without all outputs of a row.
@@ -109,7 +106,6 @@ class Objective(ABC):
     of_counts: ClassVar[bool] = False
     renews_leaves: ClassVar[bool] = False
     probabilities: ClassVar[bool] = False
-    in_nats: ClassVar[bool] = False
     zero_base: ClassVar[float | None] = None
     default_metric: ClassVar[str] = "loss"
 

@@ -54,7 +54,6 @@ class Logistic(ElementwiseObjective):
     parameters: ClassVar[Mapping[str, str]] = {"scale_pos_weight": "scale_pos_weight"}
     default_metric: ClassVar[str] = "logloss"
     probabilities: ClassVar[bool] = True
-    in_nats: ClassVar[bool] = True
 
     scale_pos_weight: float | tuple[float, ...] = 1.0
 

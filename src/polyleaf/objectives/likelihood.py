@@ -43,7 +43,6 @@ class LikelihoodObjective(Objective):
 
     separable: ClassVar[bool] = False
     has_distribution: ClassVar[bool] = True
-    in_nats: ClassVar[bool] = True
     default_metric: ClassVar[str] = "nll"
     core_name: ClassVar[str]
     score_names: ClassVar[tuple[str, str]]

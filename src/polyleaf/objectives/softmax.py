@@ -55,7 +55,6 @@ class Softmax(ClassObjective):
         **ClassObjective.parameters,
         "softmax_curvature": "softmax_curvature",
     }
-    in_nats: ClassVar[bool] = True
 
     softmax_curvature: str = "residual"
 

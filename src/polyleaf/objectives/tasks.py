@@ -3,18 +3,21 @@
 Owns where a task's columns and scores are, and the unit in which gains of unlike losses add up. Must not know
 any particular loss.
 
-The unit is nats a row. What is the negative logarithm of a likelihood is in nats as it is. Other losses are
-divided by their dispersion, the mean of g^2 / h (Wedderburn, "Quasi-likelihood functions, generalized linear
-models, and the Gauss-Newton method", Biometrika 61, 1974): for squared error that is the variance of the
-residuals, as if each task were a normal distribution whose deviation is found anew in every round (Kendall,
-Gal and Cipolla, "Multi-task learning using uncertainty to weigh losses", CVPR 2018, with nothing to learn).
-Only splits are judged in it: leaf values are those of each task alone.
+Gains are divided by the dispersion of a task, the mean of g^2 / h over its rows and scores: what a likelihood
+of that loss is scaled by (Wedderburn, "Quasi-likelihood functions, generalized linear models, and the
+Gauss-Newton method", Biometrika 61, 1974). For squared error it is the variance of the residuals, as if each
+task were a normal distribution whose deviation is found anew in every round (Kendall, Gal and Cipolla,
+"Multi-task learning using uncertainty to weigh losses", CVPR 2018, with nothing to learn). And by the number
+of its scores: so what chance alone would gain by a split is the same for every task. Only splits are judged
+in this unit; leaf values are those of each task alone.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -245,32 +248,29 @@ class TasksProblem(Problem):
     def unit_of_gains(self, g: Array, h: Array | None, n_threads: int = 1) -> NDArray[np.float64] | None:
         if len(self._problems) == 1:
             return None
+        # The weight is in g and in h: what is wanted is weight times g^2 / h of a row without it.
+        each = g if self._over_root is None else g * self._over_root
+        squares = _core.column_energy(each, n_threads)
+        bends = None if h is None else _core.column_energy(np.sqrt(h), n_threads)
         unit = np.empty(self.n_outputs)
         for place, _ in self._placed:
-            dispersion = 1.0 if place.task.objective.in_nats else self._dispersion(place, g, h, n_threads)
-            unit[place.scores] = np.sqrt(place.task.weight / dispersion)
+            of_task, n_scores = math.fsum(squares[place.scores]), place.task.n_scores
+            bend = n_scores * self.n_rows if bends is None else math.fsum(bends[place.scores])
+            # A ratio of means, which no row of small curvature upsets; 1 where nothing is left to learn.
+            dispersion = of_task / bend if of_task > 0 and bend > 0 else 1.0
+            unit[place.scores] = math.sqrt(place.task.weight / (dispersion * n_scores))
         return unit
 
-    def _dispersion(self, place: Place, g: Array, h: Array | None, n_threads: int) -> float:
-        """The mean of g^2 / h of a task, over rows by weight and its scores: as a ratio of means, which no
-        row of small curvature upsets. 1 where nothing is left to learn."""
-        own = np.ascontiguousarray(g[:, place.scores])
-        weight, each = self._weight_of_scores(place), own
-        if weight is not None:  # it is in g and in h: what is wanted is weight times g^2 / h of a row
-            each = np.divide(own, weight, out=np.zeros_like(own), where=weight > 0)
-        squares = _total(own, each, n_threads)
-        if h is not None:
-            bend = _total(np.ascontiguousarray(h[:, place.scores]), None, n_threads)
-        else:
-            bend = float(own.size)
-        return squares / bend if squares > 0 and bend > 0 else 1.0
-
-    def _weight_of_scores(self, place: Place) -> Array | None:
-        """Weights of a task's scores, (n, 1) or (n, n_scores); None: all 1."""
-        if self._row_weight is None or self._row_weight.shape[1] == 1:
-            return self._row_weight
-        own = self._row_weight[:, place.columns]
-        return np.repeat(own, place.task.n_scores // own.shape[1], axis=1)
+    @cached_property
+    def _over_root(self) -> NDArray[np.float32] | None:
+        """1 / the root of the weights of scores, (n, 1) or (n, K), 0 for weights of 0; None: all 1."""
+        weight = self._row_weight
+        if weight is None:
+            return None
+        if weight.shape[1] > 1:
+            weight = weight[:, self.objective.columns_of_scores(self.n_outputs)]
+        roots = np.sqrt(weight)
+        return np.divide(1.0, roots, out=np.zeros_like(roots), where=roots > 0)
 
     def loss(self, raw: Array, n_threads: int = 1) -> float:
         losses = [
@@ -288,11 +288,6 @@ class TasksProblem(Problem):
                 own = np.ascontiguousarray(raw[:, place.scores])
                 values[:, place.scores] = problem.renew_leaves(own, leaf_of_row, n_leaves, rows, n_threads)
         return values
-
-
-def _total(values: Array, weight: Array | None, n_threads: int) -> float:
-    """The sum of all values, or of their products with others, whatever their order."""
-    return float(_core.exact_totals(values, weight, None, 1, n_threads)[0, 0].sum())
 
 
 def tasks_from_dict(values: Mapping[str, Any], objective_of: Any) -> Tasks:

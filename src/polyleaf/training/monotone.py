@@ -67,8 +67,8 @@ def directions_of(
 
 
 def tied_scores(objective: Objective, n_scores: int) -> np.ndarray:
-    """The output that each raw score belongs to, numbered from 0: one for each, but quantiles of a column have
-    one together."""
+    """The output that each raw score belongs to, numbered from 0: one for each, but one for all quantiles of
+    a column."""
     columns = objective.columns_of_scores(n_scores)
     of_levels = ~np.isnan(objective.levels_of_scores(n_scores))
     is_same = of_levels[1:] & of_levels[:-1] & (columns[1:] == columns[:-1])
