@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.metrics import d2_log_loss_score, d2_pinball_score, d2_tweedie_score, r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
-from polyleaf import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, load_model
+from polyleaf import Dataset, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, load_model
 from polyleaf.inputs.tasks import read_encoding
 from polyleaf.objectives import Custom, Huber, Logistic, Quantile, Softmax, StudentT
 
@@ -497,3 +497,37 @@ def test_functions_and_classes_as_losses():
     found = model({"demand": Custom(quartic, n_outputs=1), "segment": Softmax}).fit(X, Y)
     assert np.corrcoef(found.predict(X)["demand"], DEMAND)[0, 1] > 0.5
     assert found.predict(X)["segment"].dtype.kind in "OU"
+
+
+def test_plots_reports_and_exports_say_what_they_do_with_tasks(tmp_path):
+    from polyleaf import export, inspect, plotting
+
+    found = fitted(n_estimators=3)
+    for display in ("CalibrationDisplay", "CoverageDisplay", "OutputsDisplay", "ThresholdDisplay"):
+        with pytest.raises(ValueError, match="compares targets of one kind"):
+            getattr(plotting, display).from_estimator(found, X, Y)
+    importances = plotting.ImportanceDisplay.from_estimator(found)
+    trees_of = plotting.TreeDisplay.from_estimator(found)
+    assert importances is not None and trees_of is not None
+    assert "tasks with 8 output(s)" in inspect.summary(found.model_)
+    export.to_c(found, tmp_path / "model.h")
+    assert "_raw(" in (tmp_path / "model.h").read_text()
+
+
+def test_a_predictor_of_rows():
+    found = fitted()
+    predictor, predicted = found.predictor(), found.predict(X)
+    for name, values in predictor(X[:3]).items():
+        np.testing.assert_array_equal(values, predicted[name][:3])
+    one = predictor(X[0])
+    assert one["segment"] == predicted["segment"][0] and one["demand"].shape == (3,)
+
+
+def test_a_dataset_holds_the_targets_of_tasks():
+    of_dict = Dataset(X, y=dict(Y.items()))
+    assert trees(model().fit(Dataset(X, y=Y))) == trees(model().fit(X, Y))
+    assert of_dict.y.keys() == set(Y)
+    with pytest.raises(ValueError, match="give weights of single tasks to fit"):
+        Dataset(X, y=Y, sample_weight={"price": np.ones(N)})
+    with pytest.raises(ValueError, match="y has 10 rows, but X has 500"):
+        Dataset(X, y={"price": PRICE[:10]})

@@ -85,7 +85,7 @@ def test_one_block_is_handed_through():
         one, own = Tasks((part,)), alone(i)
         problem = one.prepare(TARGET[:, COLUMNS[i]], None)
         assert problem.curvature_shape() == own.curvature_shape()
-        assert one.location == part.objective.location and one.link == part.objective.link
+        assert one.location == part.objective.location
         assert problem.unit_of_gains(RAW[:, SCORES[i]], None) is None
 
 

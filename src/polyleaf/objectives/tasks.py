@@ -136,8 +136,8 @@ class Tasks(Objective):
         return self._any("renews_leaves")
 
     @property
-    def link(self) -> str | None:
-        return self.parts[0].objective.link if len(self.parts) == 1 else None
+    def link(self) -> None:
+        """Each task has its own: what leaves this package are raw scores."""
 
     @property
     def constant_curvature(self) -> bool:
