@@ -17,6 +17,7 @@ from . import (
     conformal,
     deciding,
     defaults,
+    disk,
     distributions,
     explaining,
     frames,
@@ -51,6 +52,7 @@ STUDIES = {
     "conformal": conformal.PAPER,
     "deciding": deciding.PAPER,
     "search": search.PAPER,
+    "disk": disk.PAPER,
 }
 
 

@@ -25,14 +25,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
-from polyleaf.estimators.intervals import forget
+from polyleaf.estimators.calibrated import forget
 from polyleaf.estimators.output import Library, as_table, check_library
-from polyleaf.estimators.prediction_sets import forget_sets
 from polyleaf.explain.explained import Explained, in_chunks, mean_magnitude
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable
 from polyleaf.inputs.offsets import OffsetReader, check_all_or_none
-from polyleaf.inputs.targets import Target, TargetEncoding, encode_sparse
+from polyleaf.inputs.targets import Target, TargetEncoding, check_same_rows, encode_sparse
 from polyleaf.inputs.tasks import read_encoding
 from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.model import Model, serialize
@@ -647,8 +646,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         check_is_fitted(self)
         target = self._encoding.encode(y, sample_weight, normalized=False)
         predicted = self._prediction(self._raw(X, None, offset))
-        if target.n_rows != len(predicted):
-            raise ValueError(f"X has {len(predicted)} rows, y has {target.n_rows}.")
+        check_same_rows(len(predicted), target.n_rows)
         return target, predicted.reshape(target.n_rows, -1)
 
     def predictor(
@@ -966,7 +964,9 @@ def builder_of(
                 "it holds a model that no estimator wrote: read it with polyleaf.Model.load."
             )
         if made_by not in classes:
-            raise ModelFileError(f"it holds a {made_by}, not a {' or '.join(classes)}.")
+            raise ModelFileError(
+                f"it holds a {made_by}, not a {' or '.join(classes)}: read it with {made_by}.load_model."
+            )
         return classes[made_by]._of_model(model)
 
     return build
@@ -1000,7 +1000,6 @@ def _to_go_on_from(
     model = start.copy()
     model.set_unit(*unit)  # without the shifts of its quantiles
     forget(model)
-    forget_sets(model)
     if metadata.get(_HAS_OFFSETS):
         model.metadata[_HAS_OFFSETS] = True
     return model

@@ -24,6 +24,7 @@ from polyleaf.inputs.targets import (
     Target,
     TargetEncoding,
     as_numpy,
+    check_same_rows,
     encode_classification,
     encode_regression,
 )
@@ -305,8 +306,7 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         check_is_fitted(self)
         target = self._encoding.encode(Y, sample_weight, normalized=False)
         raw, objective = self._raw(X, None, offset), self.model_.objective
-        if target.n_rows != len(raw):
-            raise ValueError(f"X has {len(raw)} rows, Y has {target.n_rows}.")
+        check_same_rows(len(raw), target.n_rows)
         names = [place.task.name for place in objective.tasks]
         metrics = get_metrics(dict.fromkeys(names, "skill"), objective)
         found = [metric(target.values, raw, target.weight) for metric in metrics]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from polyleaf.inputs.targets import TargetEncoding
+from polyleaf.inputs.targets import TargetEncoding, check_same_rows
 from polyleaf.metrics.thresholds import f1_threshold
 from polyleaf.model import Model
 from polyleaf.model.decisions import keep_thresholds, thresholds_of
@@ -87,8 +87,7 @@ class Decides:
         if y is not None:
             target = self._encoding.encode(y, sample_weight, normalized=False)
             truth, weight = target.values, target.weight
-            if len(truth) != len(probability):
-                raise ValueError(f"X has {len(probability)} rows, y has {len(truth)}.")
+            check_same_rows(len(probability), len(truth))
         elif sample_weight is not None:
             weight = np.asarray(sample_weight, np.float64)
         keep_thresholds(self.model_, f1_threshold(probability, truth, weight, by == "f1_macro"))

@@ -33,6 +33,7 @@ __all__ = [
     "Target",
     "TargetEncoding",
     "as_numpy",
+    "check_same_rows",
     "encode_classification",
     "encode_regression",
     "encode_sparse",
@@ -493,6 +494,12 @@ def _encode_multilabel(
 
 
 # --- reading y ---
+
+
+def check_same_rows(n_rows: int, of_target: int) -> None:
+    """ValueError unless features and target have as many rows."""
+    if n_rows != of_target:
+        raise ValueError(f"X has {n_rows} rows, y has {of_target}.")
 
 
 def as_numpy(y: Any, name: str = "y") -> Any:

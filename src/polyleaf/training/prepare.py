@@ -21,7 +21,7 @@ from polyleaf.inputs.features import FeatureTable, as_features
 from polyleaf.inputs.frames import refuse_lazy
 from polyleaf.inputs.holdout import drawn_by_class
 from polyleaf.inputs.sound import sound
-from polyleaf.inputs.targets import Target, encode_sparse
+from polyleaf.inputs.targets import Target, check_same_rows, encode_sparse
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.projections import Projection, Projector
@@ -292,8 +292,7 @@ def _project(
     if projection is not None:
         return projection.transform(plain, reader.n_threads), projection
     assert projector is not None
-    if plain.shape[0] != target.n_rows:
-        raise ValueError(f"X has {plain.shape[0]} rows, y has {target.n_rows}.")
+    check_same_rows(plain.shape[0], target.n_rows)
     projection, projected = projector.fit_transform(
         plain, target.indicators(), seed=seed, n_threads=reader.n_threads
     )
