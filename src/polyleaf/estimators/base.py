@@ -32,6 +32,7 @@ from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable
 from polyleaf.inputs.offsets import OffsetReader, check_all_or_none
 from polyleaf.inputs.targets import Target, TargetEncoding, check_same_rows, encode_sparse
+from polyleaf.inputs.tasks import read_encoding
 from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.model import Model, serialize
 from polyleaf.model.html import model_html
@@ -291,7 +292,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             raise ValueError(
                 "offset needs a dense y: where y is sparse, raw scores are kept of few outputs of a row only."
             )
-        reader = _offset_reader(target.encoding, objective)
+        reader = self._offset_reader(target.encoding, objective)
         read = [reader.read(data[0].offset, target.n_rows)]
         read += [reader.read(d.offset, name=f"offset of {d.name!r}") for d in data[1:]]
         return [d._replace(offset=offset) for d, offset in zip(data, read, strict=True)]
@@ -346,18 +347,23 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     def _objective(self, target: Target, start: Model | None) -> Objective:
         encoding = target.encoding
         objective = self._make_objective(target, start)
-        if encoding.scale is not None and not objective.location:
-            allow = [name for name in objective_names() if objective_class(name).location]
-            raise ValueError(
-                f"normalize_targets=True moves targets, which objective {objective.name!r} does not allow: "
-                f"it is for {', '.join(allow)}."
-            )
+        self._check_unit(encoding, objective)
         if start is not None and start.objective.to_dict() != objective.to_dict():
             raise ValueError(
                 f"The model to go on from was trained with objective {start.objective.to_dict()}, "
                 f"not {objective.to_dict()}."
             )
         return objective
+
+    @staticmethod
+    def _check_unit(encoding: TargetEncoding, objective: Objective) -> None:
+        """Refuse a unit that the objective's targets cannot be brought to."""
+        if encoding.scale is not None and not objective.location:
+            allow = [name for name in objective_names() if objective_class(name).location]
+            raise ValueError(
+                f"normalize_targets=True moves targets, which objective {objective.name!r} does not allow: "
+                f"it is for {', '.join(allow)}."
+            )
 
     def _encode_sparse_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
         if self.missing_targets != "error":
@@ -487,11 +493,11 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         if not isinstance(parameters, dict):
             raise ValueError("The metadata name no parameters.")
         # An objective that is no name is not among the parameters that a file holds, but the model's is.
-        given = {"objective": model.objective, **parameters}
+        given = {"objective": cls._objective_parameter(model), **parameters}
         estimator = cls(**{name: value for name, value in given.items() if name in known})
         estimator._validate_params()
         effective_threads(estimator.n_jobs)  # scikit-learn takes True and 0 for numbers of threads
-        encoding = TargetEncoding.from_dict(model.metadata, model.n_outputs)
+        encoding = read_encoding(model.metadata, model.n_outputs)
         cls._check_agreement(model, encoding)
         if model.projection is None:
             take_feature_names(estimator, model.mapper.n_features_, model.mapper.feature_names_)
@@ -502,6 +508,11 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         estimator._adopt(model, encoding)
         estimator.evals_result_, estimator.evals_result_per_output_ = model.evals_log, {}
         return estimator
+
+    @classmethod
+    def _objective_parameter(cls, model: Model) -> Any:
+        """What the parameter was, as far as the model says it."""
+        return model.objective
 
     @classmethod
     def _check_agreement(cls, model: Model, encoding: TargetEncoding) -> None:
@@ -588,7 +599,11 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         return (raw + start for raw in stages)
 
     def _offsets(self, offset: Any, n_rows: int) -> np.ndarray:
-        return _offset_reader(self._encoding, self.model_.objective).read(offset, n_rows)
+        return self._offset_reader(self._encoding, self.model_.objective).read(offset, n_rows)
+
+    @staticmethod
+    def _offset_reader(encoding: TargetEncoding, objective: Objective) -> Any:
+        return OffsetReader(encoding, objective.n_scores(encoding.n_outputs), objective.moved_by_offset)
 
     def set_output(self, *, predict: Library = "default") -> Self:
         """Choose what predictions of several columns come in.
@@ -1008,6 +1023,12 @@ def builder_of(
     return build
 
 
+def has_levels(objective: Objective) -> bool:
+    """Whether some scores are quantiles other than medians, which calibration moves."""
+    levels = objective.levels_of_scores(objective.n_scores(1))
+    return bool((np.abs(levels - 0.5) > 0).any())
+
+
 def _check_input_names(names: Any, n_features: int) -> None:
     right = isinstance(names, list) and all(isinstance(name, str) for name in names)
     if names is not None and not (right and len(names) == n_features):
@@ -1021,10 +1042,6 @@ def _unit_of_scores(
     if encoding.scale is None or encoding.offset is None:
         return None, None
     return objective.unit_of_scores(encoding.scale, encoding.offset)
-
-
-def _offset_reader(encoding: TargetEncoding, objective: Objective) -> OffsetReader:
-    return OffsetReader(encoding, objective.n_scores(encoding.n_outputs), objective.moved_by_offset)
 
 
 def _to_go_on_from(

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from polyleaf.inputs.targets import TargetEncoding, check_same_rows
 from polyleaf.metrics.thresholds import f1_threshold
 from polyleaf.model import Model
-from polyleaf.model.decisions import cuts_of, keep_thresholds, thresholds_of
+from polyleaf.model.decisions import keep_thresholds, thresholds_of
 from polyleaf.objectives import Objective
 from polyleaf.training.eval_sets import EvalSet
 from polyleaf.training.out_of_fold import Training, scores_without
@@ -127,10 +127,6 @@ class Decides:
             scores = scores if watched.offset is None else scores + watched.offset
         probability = self.model_.objective.transform(scores)
         keep_thresholds(self.model_, f1_threshold(probability, truth, weight, self.threshold == "f1_macro"))
-
-    def _says_yes(self, raw: np.ndarray) -> np.ndarray:
-        """Where raw scores (n_rows, n_labels) are above the thresholds."""
-        return raw > cuts_of(self.model_)
 
 
 def _check_may_decide(encoding: TargetEncoding, objective: Objective) -> None:
