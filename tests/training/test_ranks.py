@@ -82,6 +82,18 @@ def test_what_is_refused_has_a_sentence(name):
         shared(name, 2)
 
 
+def test_losses_that_are_weighed_by_all_rows_are_refused():
+    from polyleaf.objectives import get_objective
+    from polyleaf.objectives.tasks import Task, Tasks
+    from polyleaf.settings.settings import settings_of
+    from polyleaf.training.ranks import check_ranks
+
+    chosen = settings_of(PolyleafRegressor(), 1, False, 0, 1)
+    check_ranks(chosen, get_objective("l2"))
+    with pytest.raises(ValueError, match="a model for each"):
+        check_ranks(chosen, Tasks([Task("a", get_objective("l2"), "values", 1, 1)]))
+
+
 def problem(rng, n, n_outputs, of_classes):
     X = rng.integers(-9, 9, (n, 4)) / 4.0
     X[rng.random(X.shape) < 0.1] = np.nan

@@ -95,6 +95,11 @@ def check_ranks(settings: Settings, objective: Objective) -> None:
             f"Objective {objective.name!r} fits its leaves by quantiles of the residuals of all their rows; "
             'use "huber", or a distribution, which has quantiles too.',
         ),
+        (
+            not objective.by_row,
+            f"Objective {objective.name!r} weighs losses by what they are on all rows; train on one machine, "
+            "or a model for each.",
+        ),
     ):
         if is_asked:
             raise ValueError(f"A fit on several workers: {sentence}")
