@@ -253,9 +253,9 @@ def _of_array(predicted: Callable[[Any], np.ndarray], X: da.Array) -> da.Array:
         X = X.rechunk({1: -1})
     example = predicted(np.zeros((1, X.shape[1]), X.dtype))
     if example.ndim == 1:
-        return X.map_blocks(predicted, dtype=example.dtype, drop_axis=1, meta=example[:0])
+        return da.map_blocks(predicted, X, dtype=example.dtype, drop_axis=1, meta=example[:0])
     chunks = X.chunks[0], (example.shape[1],)
-    return X.map_blocks(predicted, dtype=example.dtype, chunks=chunks, meta=example[:0])
+    return da.map_blocks(predicted, X, dtype=example.dtype, chunks=chunks, meta=example[:0])
 
 
 def _of_frame(predicted: Callable[[Any], np.ndarray], X: Any) -> Any:

@@ -33,6 +33,7 @@ from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.inputs.binning import BinMapper
 from polyleaf.inputs.partitions import joined
 from polyleaf.model import Model
+from polyleaf.training.ranks import can_repeat
 
 __all__ = ["Lost", "Restart", "Watched", "fit"]
 
@@ -219,7 +220,9 @@ class _Attempts:
             lost = self._watch(ranks, addresses)
             began = time.monotonic()
             if lost is None:
-                return ranks[0].result(), [], began
+                found = ranks[0].result()
+                assert isinstance(found, Fitted)
+                return found, [], began
             self._end(fit, addresses)
             self._learn(dict(zip(addresses, ranks, strict=True)))
             return None, lost, began
@@ -256,6 +259,8 @@ class _Attempts:
 
     def _learn(self, ranks: dict[str, Future]) -> None:
         """Take over the rounds of the rank that has most of them."""
+        if not can_repeat(self.ready.shared.plan.settings):
+            return
         end = time.monotonic() + _SECONDS_TO_END
         for address, rank in ranks.items():
             while rank.status == "pending" and address in self.client.nthreads() and time.monotonic() < end:

@@ -145,7 +145,7 @@ class DaskCommunicator(Communicator):
 
     def __init__(self, fit: str, rank: int, addresses: Sequence[str]) -> None:
         self.rank, self.size = rank, len(addresses)
-        worker = get_worker()
+        worker: Any = get_worker()
         self._post: Post = worker.plugins[Post.name]
         self._loop, self._state, self._key = worker.loop, worker.state, thread_state.key
         self._fit, self._addresses, self._step = fit, list(addresses), 0

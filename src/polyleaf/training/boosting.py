@@ -20,7 +20,7 @@ from polyleaf.objectives.constants import best_constant
 from polyleaf.settings.settings import Settings
 from polyleaf.training.eval_sets import EvalSet
 from polyleaf.training.parts import Parts, parts_of, problem_of
-from polyleaf.training.ranks import agree, check_ranks
+from polyleaf.training.ranks import agree, can_repeat, check_ranks
 from polyleaf.training.sampling import Numbered
 
 __all__ = ["Boosted", "Run", "best_constant_of", "boost"]
@@ -145,14 +145,14 @@ class Run:
         one_tree = settings.run.multi_strategy == "multi_output_tree" or self.model.n_outputs == 1
         self.outputs = [-1] if one_tree else list(range(self.model.n_outputs))  # of the trees of a round
         self.n_rounds, self.renews_for_trees = settings.run.n_estimators, settings.run.refresh != "round"
-        self.has_layers = settings.run.refresh == "layer"  # which callbacks may watch
+        self.can_repeat = can_repeat(settings)
         self.communicator = settings.workers.communicator
         self.barren = 0  # rounds in a row without growth
         self.was_interrupted = False
 
     def go(self, callbacks: Sequence[Callback], known: Model | None = None) -> None:
         """All rounds, unless a callback, Ctrl-C or the end of growth comes before."""
-        n_known = 0 if known is None or self.has_layers else known.n_rounds
+        n_known = known.n_rounds if known is not None and self.can_repeat else 0
         model, log = self.model, self.evaluation.log
         for callback in callbacks:
             if getattr(callback, "watches_outputs", False):

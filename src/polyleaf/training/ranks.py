@@ -18,7 +18,7 @@ from polyleaf.objectives import Objective
 from polyleaf.settings.settings import LinearLeaf, Settings
 from polyleaf.sketches import CountSketch, RandomProjection
 
-__all__ = ["agree", "check_ranks"]
+__all__ = ["agree", "can_repeat", "check_ranks"]
 
 _WORD = struct.Struct("<?dqQ")  # whether training ends, learning rate, trees so far, checksum of the newest
 
@@ -46,6 +46,11 @@ def agree(communicator: Communicator, model: Model, ends: bool) -> bool:
                 "the same version of Polyleaf?"
             )
     return bool(ends)
+
+
+def can_repeat(settings: Settings) -> bool:
+    """Whether rounds can be repeated from their trees: not where callbacks may have watched layers."""
+    return settings.run.refresh != "layer"
 
 
 def _checksum(model: Model) -> int:
