@@ -96,6 +96,7 @@ class Tasks(Objective):
 
     name: ClassVar[str] = "tasks"
     default_metric: ClassVar[str] = "skill"
+    by_row: ClassVar[bool] = False
 
     parts: tuple[Task, ...]
 
