@@ -219,8 +219,8 @@ _PROTOCOL = (
     f"{len(compositions())} compositions: {len(BY_HAND)} made by hand, {len(ONE_CHANGE)} that change one "
     f"thing of the defaults, {DRAWN} drawn at random. At most {MOST_ROWS:,} rows of the training part (test "
     f"parts are not read), two thirds to train on, loss on the rest after the best round; a training ends "
-    f"after {LIMIT} s of processor time, after {MOST_ROUNDS:.0f} / rate rounds, or when {PATIENCE:.0f} / rate "
-    "rounds were no better."
+    f"after {LIMIT} s of processor time, after {MOST_ROUNDS:.0f} / rate rounds, or when {PATIENCE:.0f} / "
+    "rate rounds were no better."
 )
 
 
