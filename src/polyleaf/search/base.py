@@ -29,8 +29,8 @@ from polyleaf.search.candidates import Candidate
 from polyleaf.search.ensemble import Member, members_of
 from polyleaf.search.folds import Fold, fingerprint, folds_of, in_small, rows_of_folds, rows_of_repeats
 from polyleaf.search.log import TrainingLog
-from polyleaf.search.looks import Looks, Pace
-from polyleaf.search.portfolio import PARENTS, PORTFOLIO, Parameters, suited, variations
+from polyleaf.search.looks import Pace
+from polyleaf.search.portfolio import PARENTS, Parameters, portfolio_of, suited, variations
 from polyleaf.search.race import Budget, Deadline, Race, Watch
 from polyleaf.search.space import Task
 from polyleaf.search.timed_race import TimedRace
@@ -293,8 +293,7 @@ class Searches(_Base):
         fold = entry[1][0]
         small = in_small(fold, target.class_of_row() is not None, seed)
         pace = Pace(self._rate, is_free="learning_rate" not in self._fixed())
-        looks = Looks(pace, small.growth, small.growth * fold.growth)
-        return TimedRace(*entry, small=small, looks=looks, repeats=repeats)
+        return TimedRace(*entry, small=small, pace=pace, repeats=repeats)
 
     def _trainer(self, metric: Metric) -> Callable[[Parameters, Fold, float, Budget], Watch]:
         def train(parameters: Parameters, fold: Fold, leader: float, budget: Budget) -> Watch:
@@ -328,7 +327,7 @@ class Searches(_Base):
         # What Optuna proposes depends on its version, so a search that must be repeatable does without it.
         asks_optuna = self.time_limit is not None and tpe.is_installed()
 
-        table = suited(PORTFOLIO, fixed, *space)
+        table = suited(portfolio_of(space[0]), fixed, *space)
 
         def children(best: list[Candidate], generation: int) -> Iterator[Parameters]:
             if asks_optuna:

@@ -6,7 +6,6 @@ what seconds they will need. Must not know the data, or by which rules candidate
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,12 +13,12 @@ from typing import NamedTuple
 from polyleaf.search.portfolio import Parameters
 from polyleaf.settings.parameters import USUALLY, BoostingParameters
 
-__all__ = ["Look", "Looks", "Pace"]
+__all__ = ["COST", "Look", "Looks", "Pace"]
 
 HASTE = 4.0  # times its own rate a candidate learns at, when it is looked at
 MOST_RATE = 0.3  # whatever the haste
 ROOT = 0.5  # n times the rows want about n ** ROOT times the rounds,
-COST = 0.85  # and each of them takes about n ** COST times as long
+COST = 0.85  # and each of them takes n ** COST times as long, where nothing was measured
 # Rounds times rate of the defaults: more is not taken for granted.
 USUAL_LEARNING = BoostingParameters.n_estimators * USUALLY["learning_rate"]
 
@@ -67,26 +66,31 @@ class Looks:
     Parameters
     ----------
     pace : Pace
-    to_fold, to_last : float
-        Rows of a training on a fold, and of the last one, for each row of a look.
+    cost : float
+        Seconds of a round on a fold for each second of one of a look.
+    of_fold, growth : float
+        Rows of a fold for each row of a look, and of the last training for each of a fold. With 1.0 looks are
+        trainings on the fold.
     """
 
-    def __init__(self, pace: Pace, to_fold: float, to_last: float) -> None:
-        self.pace, self._rows = pace, to_last
-        self._to_fold, self._to_last = to_fold**COST, to_last**COST
-        self._drift = 1.0  # seconds of trainings for each second that they were thought to take
+    def __init__(self, pace: Pace, cost: float, of_fold: float, growth: float) -> None:
+        self.pace, self._is_on_fold = pace, of_fold == 1.0
+        self._rows, self._growth = of_fold * growth, growth**COST
+        self._cost = cost
 
-    def hurried(self, parameters: Parameters) -> Parameters:
-        """What a look is taken with."""
-        return self.pace.hurried(parameters, min(HASTE, self.pace.most(parameters)))
+    def hurried(self, parameters: Parameters, haste: float = HASTE) -> Parameters:
+        """The same in haste, that of looks, or as near as may be."""
+        return self.pace.hurried(parameters, min(haste, self.pace.most(parameters)))
 
     def on_fold(self, look: Look, rate: float) -> float:
-        """Seconds of a training on a fold."""
-        return self._per_round(look) * self._to_fold * look.n_trained * look.rate / rate
+        """Seconds of a training on a fold; none where the look was just that."""
+        if self._is_on_fold and look.rate == rate and not look.was_cut:
+            return 0.0
+        return self._cost * look.seconds * look.rate / rate
 
     def last(self, look: Look, rate: float) -> float:
         """Seconds of the last training."""
-        return self._per_round(look) * self._to_last * self.last_rounds(look, rate)
+        return self._cost * self._growth * look.seconds / look.n_trained * self.last_rounds(look, rate)
 
     def last_rounds(self, look: Look, rate: float) -> int:
         """Rounds on all rows, as far as a look can tell how many are enough."""
@@ -96,28 +100,18 @@ class Looks:
 
     def learn(self, look: Look, n_trained: int, seconds: float) -> None:
         """A training on a fold has taken so many seconds for its rounds."""
-        self._drift *= seconds / n_trained / (self._per_round(look) * self._to_fold)
+        self._cost = seconds / n_trained / (look.seconds / look.n_trained)
 
     def haste_of_all(self, found: Sequence[tuple[Parameters, Look]], left: float) -> tuple[float, int]:
         """The least haste with which trainings on a fold, best first, and the last one fit into `left`
-        seconds, and how many do: all, at up to twice their rate; else the first two, else the first."""
-        for n, share, most in ((len(found), 0.6, 2.0), (2, 0.8, math.inf), (1, 0.9, math.inf)):
-            haste, is_fastest = 1.0, n > len(found)
-            while haste <= most and not is_fastest:
-                if self._needed(found[:n], haste) <= share * left:
+        seconds, and how many do: all, else the first two, else the first."""
+        for n, share in ((len(found), 0.6), (2, 0.8), (1, 0.9)):
+            for haste in (1.0, 2.0, HASTE):
+                if n <= len(found) and self._needed(found[:n], haste) <= share * left:
                     return haste, n
-                is_fastest = all(haste >= self.pace.most(parameters) for parameters, _ in found[:n])
-                haste *= math.sqrt(2.0)
-        return math.inf, 0
+        return HASTE, 0
 
     def _needed(self, found: Sequence[tuple[Parameters, Look]], haste: float) -> float:
         """Seconds of all trainings on a fold, and of the longest last one."""
-        at = [
-            (look, self.pace.rate(parameters) * min(haste, self.pace.most(parameters)))
-            for parameters, look in found
-        ]
+        at = [(look, self.pace.rate(self.hurried(parameters, haste))) for parameters, look in found]
         return sum(self.on_fold(*each) for each in at) + max(self.last(*each) for each in at)
-
-    def _per_round(self, look: Look) -> float:
-        """Seconds for each row of a look."""
-        return self._drift * look.seconds / look.n_trained

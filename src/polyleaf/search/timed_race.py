@@ -12,7 +12,7 @@ from typing import Any
 from polyleaf.search.candidates import Candidate
 from polyleaf.search.folds import FEW_FOLDS, Fold
 from polyleaf.search.log import Ended
-from polyleaf.search.looks import Look, Looks
+from polyleaf.search.looks import COST, Look, Looks, Pace
 from polyleaf.search.portfolio import Parameters
 from polyleaf.search.race import MARGIN, Budget, Race, Share
 
@@ -21,11 +21,13 @@ __all__ = ["TimedRace"]
 # Trainings of the defaults on a fold that there is time for. With more nothing needs to be looked at first;
 # with many more, folds that were drawn again are taken in.
 PLENTY, MANY = 150.0, 450.0
-PILOT, LOOKING = 0.125, 0.35  # of the time that is left: for the look at the first, and at a generation
-LONGEST = 4.0  # times as long as the first look others may take
+PILOT, LOOKING = 0.06, 0.35  # of the time that is left: for the look at the first, and at a generation
+LONGEST = 2.0  # times as long as the first look others may take
 PROMISING = 1 / 3  # of all that were looked at
 LAST = 1 / 3  # of all seconds are kept for a last training that is slower than those of the folds, at most
-_LOOK = -1  # where a training log has the number of a fold
+PROBE = 0.02  # of the time: for rounds that are timed, on few rows and on a fold
+SAVING = 0.6  # a round on few rows must not take more of one on a fold
+_LOOK = -1
 
 
 class TimedRace(Race):
@@ -37,14 +39,16 @@ class TimedRace(Race):
         As for `Race`. Folds beyond the first three were drawn again, and are for where there is much time.
     small : Fold
         Few of the rows of the first fold, which looks are taken at.
-    looks : Looks
+    pace : Pace
     repeats : bool
         Whether folds were drawn again.
     """
 
-    def __init__(self, *args: Any, small: Fold, looks: Looks, repeats: bool) -> None:
+    def __init__(self, *args: Any, small: Fold, pace: Pace, repeats: bool) -> None:
         super().__init__(*args)
-        self._small, self._looks, self._all = small, looks, self._budget.left()
+        self._small, self._all = small, self._budget.left()
+        self._looks = Looks(pace, small.growth**COST, small.growth, self.folds[0].growth)
+        self._look = _LOOK  # where a training log has the number of a fold
         self._is_short, self._first_look = True, 0.0
         n_folds = FEW_FOLDS if repeats else len(self.folds)
         self._again = [list(range(i, i + n_folds)) for i in range(0, len(self.folds), n_folds)]
@@ -106,6 +110,7 @@ class TimedRace(Race):
 
     def _plan(self, first: Candidate) -> bool:
         """Look at the first; whether seconds are few beside its training, so that looks save any."""
+        self._choose_rows(first)
         self._look_at(first, Share(self._budget, PILOT * self._budget.left()))
         assert first.look is not None  # it is never refused
         own = self._looks.pace.rate(first.parameters)
@@ -117,13 +122,28 @@ class TimedRace(Race):
             self._steps = self._again
         return self._is_short
 
+    def _choose_rows(self, first: Candidate) -> None:
+        """Looks at few rows must be cheaper than trainings on the fold: measured, since small nodes and many
+        outputs cost the same whatever the rows."""
+        of_few, of_fold = self._seconds_of_round(first, _LOOK), self._seconds_of_round(first, 0)
+        growth, of_rows = self.folds[0].growth, self._small.growth
+        if of_few > SAVING * of_fold:
+            self._small, self._look, of_few, of_rows = self.folds[0], 0, of_fold, 1.0
+        self._looks = Looks(self._looks.pace, of_fold / of_few, of_rows, growth)
+
+    def _seconds_of_round(self, candidate: Candidate, fold: int) -> float:
+        before = self._budget.left()
+        parameters = self._looks.hurried(candidate.parameters)
+        watch = self._train(parameters, self._data(fold), math.inf, Share(self._budget, PROBE * self._all))
+        return max(1e-9, before - self._budget.left()) / len(watch.curve)
+
     def _look_at(self, candidate: Candidate, budget: Budget) -> None:
         parameters = self._looks.hurried(candidate.parameters)
         self.candidates.append(candidate)
-        ended, was_cut = self._log.find(parameters, _LOOK), False
+        ended, was_cut = self._log.find(parameters, self._look), False
         if ended is None:
             leader = min((c.look.loss for c in self.candidates if c.look is not None), default=math.inf)
-            ended, was_cut, _ = self._measured(candidate, parameters, _LOOK, leader, budget)
+            ended, was_cut, _ = self._measured(candidate, parameters, self._look, leader, budget)
         candidate.refused = ended.refused
         if candidate.refused:
             self._say(f"{candidate.number:4d}  left out: {candidate.refused}")
@@ -144,8 +164,8 @@ class TimedRace(Race):
         if n < len(found) and not super().best():
             self._steps = self._steps[:1]  # one fold must do
         for candidate in entering[:n]:
-            candidate.haste = min(haste, self._looks.pace.most(candidate.parameters))
-            candidate.parameters = self._looks.pace.hurried(candidate.parameters, candidate.haste)
+            candidate.parameters = self._looks.hurried(candidate.proposed, haste)
+            candidate.haste = min(haste, self._looks.pace.most(candidate.proposed))
         return entering[:n]
 
     def _data(self, fold: int) -> Fold:
