@@ -95,7 +95,8 @@ class Looks:
     def last_rounds(self, look: Look, rate: float) -> int:
         """Rounds on all rows, as far as a look can tell how many are enough."""
         learned = look.rounds * look.rate
-        more = USUAL_LEARNING if look.was_cut else min(learned * self._rows**ROOT, USUAL_LEARNING)
+        # Where it is not known, what probabilities do not suffer from yet.
+        more = USUAL_LEARNING / 2 if look.was_cut else min(learned * self._rows**ROOT, USUAL_LEARNING)
         return max(1, round(max(learned, more) / rate))
 
     def learn(self, look: Look, n_trained: int, seconds: float) -> None:

@@ -321,8 +321,8 @@ class Race:
         return share * self.folds[0].growth * candidate.seconds
 
     def _tell(self, candidate: Candidate, fold: int) -> None:
-        best = self.best()[0]
+        best, n_folds = self.best()[0], sum(map(len, self._steps))
         self._say(
-            f"{candidate.number:4d}  fold {fold + 1} of {len(self.folds)}: loss {candidate.loss:.6g}, "
+            f"{candidate.number:4d}  fold {fold + 1} of {n_folds}: loss {candidate.loss:.6g}, "
             f"{candidate.rounds} rounds; best {best.loss:.6g} ({best.number})  {candidate.parameters}"
         )

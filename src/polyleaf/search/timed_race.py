@@ -60,14 +60,15 @@ class TimedRace(Race):
 
     def at_last(self, candidate: Candidate) -> tuple[Parameters, int]:
         """As slow as it was made to learn, or as there is time for."""
-        pace, left = self._looks.pace, self._budget.left() / MARGIN
+        pace, left = self._looks.pace, self._budget.left()
         if candidate.curves:
             if candidate.haste == 1.0 or self._members > 1:
                 return super().at_last(candidate)
-            slower = min(candidate.haste, max(1.0, left / self._seconds_at_last(candidate)))
+            slower = min(candidate.haste, max(1.0, left / MARGIN / self._seconds_at_last(candidate)))
             return pace.hurried(candidate.parameters, 1 / slower), round(candidate.rounds * slower)
         assert candidate.look is not None  # there is nothing else of it
         needed = self._looks.last(candidate.look, pace.rate(candidate.parameters))
+        # Nothing is lost where the time comes first: rounds are then fewer.
         haste = min(pace.most(candidate.parameters), max(1.0, needed / max(left, 1e-9)))
         hurried = pace.hurried(candidate.parameters, haste)
         return hurried, self._looks.last_rounds(candidate.look, pace.rate(hurried))
