@@ -17,12 +17,14 @@ from . import (
     conformal,
     deciding,
     defaults,
+    disk,
     distributions,
     explaining,
     frames,
     intervals,
     kernels,
     monotone,
+    multitask,
     papers,
     peers,
     portfolio,
@@ -44,11 +46,13 @@ STUDIES = {
     "scales": scales.PAPER,
     "intervals": intervals.PAPER,
     "monotone": monotone.PAPER,
+    "multitask": multitask.PAPER,
     "distributions": distributions.PAPER,
     "portfolio": portfolio.PAPER,
     "conformal": conformal.PAPER,
     "deciding": deciding.PAPER,
     "search": search.PAPER,
+    "disk": disk.PAPER,
 }
 
 

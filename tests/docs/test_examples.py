@@ -61,6 +61,9 @@ SHOWS = {
         found["accuracy"] > 0.9 and 20 * found["megabytes"] < found["dense megabytes"]
     ),
     "sparse_leaves": lambda found: found["four of each leaf's own"] > found["all classes"] > 0.85,
+    "tasks": lambda found: (
+        found["with help"] < found["without"] - 0.5 < found["deviation"] and found["right"] > 0.85
+    ),
     "thresholds": lambda found: (
         min(found["chosen"], found["without labels"]) > found["one half"] and found["threshold"] < 0.45
     ),
@@ -92,7 +95,7 @@ def test_every_example_is_checked():
 
 
 def test_readme_has_an_example_for_each_task():
-    assert len(README) == 10
+    assert len(README) == 11
 
 
 @pytest.mark.parametrize("title, code", README, ids=[title for title, _ in README])

@@ -9,7 +9,12 @@ import subprocess
 
 import numpy as np
 
-COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
+_CLANGS = ("clang", *(f"clang-{version}" for version in range(40, 10, -1)))
+COMPILERS = [
+    name
+    for name in ("gcc", next(filter(shutil.which, _CLANGS), None))
+    if name is not None and shutil.which(name)
+]
 STRICT = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror")
 
 _PROGRAM = """

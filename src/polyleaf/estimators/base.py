@@ -25,14 +25,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
-from polyleaf.estimators.intervals import forget
+from polyleaf.estimators.calibrated import forget
 from polyleaf.estimators.output import Library, as_table, check_library
-from polyleaf.estimators.prediction_sets import forget_sets
 from polyleaf.explain.explained import Explained, in_chunks, mean_magnitude
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable
 from polyleaf.inputs.offsets import OffsetReader, check_all_or_none
-from polyleaf.inputs.targets import Target, TargetEncoding, encode_sparse
+from polyleaf.inputs.targets import Target, TargetEncoding, check_same_rows, encode_sparse
+from polyleaf.inputs.tasks import read_encoding
 from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.model import Model, serialize
 from polyleaf.model.html import model_html
@@ -247,7 +247,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             raise ValueError(
                 "offset needs a dense y: where y is sparse, raw scores are kept of few outputs of a row only."
             )
-        reader = _offset_reader(target.encoding, objective)
+        reader = self._offset_reader(target.encoding, objective)
         read = [reader.read(data[0].offset, target.n_rows)]
         read += [reader.read(d.offset, name=f"offset of {d.name!r}") for d in data[1:]]
         return [d._replace(offset=offset) for d, offset in zip(data, read, strict=True)]
@@ -302,18 +302,23 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     def _objective(self, target: Target, start: Model | None) -> Objective:
         encoding = target.encoding
         objective = self._make_objective(target, start)
-        if encoding.scale is not None and not objective.location:
-            allow = [name for name in objective_names() if objective_class(name).location]
-            raise ValueError(
-                f"normalize_targets=True moves targets, which objective {objective.name!r} does not allow: "
-                f"it is for {', '.join(allow)}."
-            )
+        self._check_unit(encoding, objective)
         if start is not None and start.objective.to_dict() != objective.to_dict():
             raise ValueError(
                 f"The model to go on from was trained with objective {start.objective.to_dict()}, "
                 f"not {objective.to_dict()}."
             )
         return objective
+
+    @staticmethod
+    def _check_unit(encoding: TargetEncoding, objective: Objective) -> None:
+        """Refuse a unit that the objective's targets cannot be brought to."""
+        if encoding.scale is not None and not objective.location:
+            allow = [name for name in objective_names() if objective_class(name).location]
+            raise ValueError(
+                f"normalize_targets=True moves targets, which objective {objective.name!r} does not allow: "
+                f"it is for {', '.join(allow)}."
+            )
 
     def _encode_sparse_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
         if self.missing_targets != "error":
@@ -437,11 +442,11 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         if not isinstance(parameters, dict):
             raise ValueError("The metadata name no parameters.")
         # An objective that is no name is not among the parameters that a file holds, but the model's is.
-        given = {"objective": model.objective, **parameters}
+        given = {"objective": cls._objective_parameter(model), **parameters}
         estimator = cls(**{name: value for name, value in given.items() if name in known})
         estimator._validate_params()
         effective_threads(estimator.n_jobs)  # scikit-learn takes True and 0 for numbers of threads
-        encoding = TargetEncoding.from_dict(model.metadata, model.n_outputs)
+        encoding = read_encoding(model.metadata, model.n_outputs)
         cls._check_agreement(model, encoding)
         if model.projection is None:
             take_feature_names(estimator, model.mapper.n_features_, model.mapper.feature_names_)
@@ -452,6 +457,11 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         estimator._adopt(model, encoding)
         estimator.evals_result_, estimator.evals_result_per_output_ = model.evals_log, {}
         return estimator
+
+    @classmethod
+    def _objective_parameter(cls, model: Model) -> Any:
+        """What the parameter was, as far as the model says it."""
+        return model.objective
 
     @classmethod
     def _check_agreement(cls, model: Model, encoding: TargetEncoding) -> None:
@@ -538,7 +548,11 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         return (raw + start for raw in stages)
 
     def _offsets(self, offset: Any, n_rows: int) -> np.ndarray:
-        return _offset_reader(self._encoding, self.model_.objective).read(offset, n_rows)
+        return self._offset_reader(self._encoding, self.model_.objective).read(offset, n_rows)
+
+    @staticmethod
+    def _offset_reader(encoding: TargetEncoding, objective: Objective) -> Any:
+        return OffsetReader(encoding, objective.n_scores(encoding.n_outputs), objective.moved_by_offset)
 
     def set_output(self, *, predict: Library = "default") -> Self:
         """Choose what predictions of several columns come in.
@@ -632,8 +646,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         check_is_fitted(self)
         target = self._encoding.encode(y, sample_weight, normalized=False)
         predicted = self._prediction(self._raw(X, None, offset))
-        if target.n_rows != len(predicted):
-            raise ValueError(f"X has {len(predicted)} rows, y has {target.n_rows}.")
+        check_same_rows(len(predicted), target.n_rows)
         return target, predicted.reshape(target.n_rows, -1)
 
     def predictor(
@@ -951,10 +964,18 @@ def builder_of(
                 "it holds a model that no estimator wrote: read it with polyleaf.Model.load."
             )
         if made_by not in classes:
-            raise ModelFileError(f"it holds a {made_by}, not a {' or '.join(classes)}.")
+            raise ModelFileError(
+                f"it holds a {made_by}, not a {' or '.join(classes)}: read it with {made_by}.load_model."
+            )
         return classes[made_by]._of_model(model)
 
     return build
+
+
+def has_levels(objective: Objective) -> bool:
+    """Whether some scores are quantiles other than medians, which calibration moves."""
+    levels = objective.levels_of_scores(objective.n_scores(1))
+    return bool((np.abs(levels - 0.5) > 0).any())
 
 
 def _check_input_names(names: Any, n_features: int) -> None:
@@ -972,10 +993,6 @@ def _unit_of_scores(
     return objective.unit_of_scores(encoding.scale, encoding.offset)
 
 
-def _offset_reader(encoding: TargetEncoding, objective: Objective) -> OffsetReader:
-    return OffsetReader(encoding, objective.n_scores(encoding.n_outputs), objective.moved_by_offset)
-
-
 def _to_go_on_from(
     start: Model, unit: tuple[np.ndarray | None, np.ndarray | None], metadata: dict[str, Any]
 ) -> Model:
@@ -983,7 +1000,6 @@ def _to_go_on_from(
     model = start.copy()
     model.set_unit(*unit)  # without the shifts of its quantiles
     forget(model)
-    forget_sets(model)
     if metadata.get(_HAS_OFFSETS):
         model.metadata[_HAS_OFFSETS] = True
     return model

@@ -9,19 +9,21 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import heappop, heappush
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from polyleaf.export.source import LARGEST, PlainTree, Source, categories_of, source_of
+from polyleaf.export.source import PlainTree, Source, categories_of, source_of
 from polyleaf.inputs.binning import MISSING_CODE
 from polyleaf.model.serialize import polyleaf_version
 
 __all__ = ["to_c"]
 
 _LANES = 8  # trees walked in step: their loads overlap
+_REGISTERS = 8  # of four sums each, which are added to at a time
 _MOST_OUTPUTS = 1 << 16  # the scores of a row are on the stack
 _MOST_NAMED = 50  # features and categories that the header's comment lists
 
@@ -102,85 +104,82 @@ def _index_type(largest: int) -> str:
 
 
 class _Slots:
-    """What the walk reads of a row: numbers in which a missing value is above or below all others, ranks of
-    those that float32 cannot tell apart, and codes of categories."""
+    """What the walk reads of a row: numbers as integers of the same order, twice, in which a missing value is
+    above or below all others; ranks of those that float32 cannot tell apart; and codes of categories.
+
+    Slot 0 is below everything, for leaves."""
 
     def __init__(self, source: Source):
         self._wide = source.is_wide
-        self.above: dict[int, int] = {}  # feature -> slot, missing values go right
-        self.below: dict[int, int] = {}  # go left
+        self.numbers: dict[int, int] = {}  # feature -> slot less 1, missing values go right
         self.codes: dict[int, int] = {}
         thresholds: dict[int, set[float]] = {}
         for tree in source.trees:
             at = tree.structure
             for node in np.flatnonzero(at.feature >= 0).tolist():
                 feature = int(at.feature[node])
-                kind = self.codes if node in tree.codes_left else self._slots_of(at.missing_left[node])
+                kind = self.codes if node in tree.codes_left else self.numbers
                 kind.setdefault(feature, len(kind))
                 if self._wide[feature] and np.isfinite(tree.threshold[node]):
                     thresholds.setdefault(feature, set()).add(float(tree.threshold[node]))
         self.ranks = {feature: sorted(values) for feature, values in thresholds.items()}
 
-    def _slots_of(self, missing_left: bool) -> dict[int, int]:
-        return self.below if missing_left else self.above
-
     def slot(self, feature: int, missing_left: bool) -> int:
-        """Of a numeric split: those of `above` come first."""
-        found = self._slots_of(missing_left)[feature]
-        return found + len(self.above) if missing_left else found
+        """Of a numeric split."""
+        return 1 + self.numbers[feature] + missing_left * len(self.numbers)
 
-    def threshold(self, feature: int, value: float) -> float:
-        """In terms of the slot."""
-        if np.isinf(value):
-            return LARGEST
-        return float(self.ranks[feature].index(value)) if feature in self.ranks else value
+    def key(self, feature: int, threshold: float) -> int:
+        """In terms of the slot: what is above goes right."""
+        if np.isinf(threshold):
+            return _key(np.inf)
+        return self.ranks[feature].index(threshold) if feature in self.ranks else _key(threshold)
+
+
+def _key(value: float) -> int:
+    """The float32 number as an integer of the same order: what NAME_key is to C."""
+    bits = int(np.array(value, np.float32).view(np.uint32))
+    bits = 0 if bits == 1 << 31 else bits
+    return bits ^ (0xFFFFFFFF if bits >> 31 else 1 << 31)
 
 
 class _Node(NamedTuple):
-    threshold: float
+    """`key` of a leaf is its number, its slot and its step are 0: a leaf is its own left child."""
+
+    key: int
     slot: int
-    child: int
+    step: int  # to the left child; the right one is behind it
 
 
 class _Nodes:
-    """All nodes, the children of one side by side. A leaf is its own left child and sends all left."""
+    """All nodes, tree after tree."""
 
-    def __init__(self, source: Source, slots: _Slots):
+    def __init__(self, source: Source, slots: _Slots, first_leaf: Sequence[int]):
         self.nodes: list[_Node] = []
         self.set_of: list[int] = []  # one a node; 0: numeric, otherwise 1 + row of `sets`
         self.sets: list[np.ndarray] = []
-        self.leaf: list[int] = []  # one a node: leaf id within its tree
         self.roots: list[int] = []
         self.depths: list[int] = []
         self._slots = slots
-        for tree in source.trees:
-            self._add(tree)
+        for tree, first in zip(source.trees, first_leaf, strict=True):
+            self._add(tree, first)
 
-    def _add(self, tree: PlainTree) -> None:
+    def _add(self, tree: PlainTree, first_leaf: int) -> None:
         structure = tree.structure
-        at = {0: len(self.nodes)}
-        depth = {0: 0}
-        self.roots.append(at[0])
-        order = [0]
-        next_free = at[0] + 1
-        for node in order:  # children come next to each other
-            left, right = int(structure.left[node]), int(structure.right[node])
-            if left < 0:
-                self._put(_Node(np.inf, 0, at[node]), 0, int(structure.leaf[node]))
-                continue
-            at[left], at[right] = next_free, next_free + 1
-            depth[left] = depth[right] = depth[node] + 1
-            self._put(*self._test(tree, node, next_free), 0)
-            next_free += 2
-            order += [left, right]
-        self.depths.append(max(depth.values()))
+        left, right = structure.left.tolist(), structure.right.tolist()
+        self.roots.append(len(self.nodes))
+        self.depths.append(_depth(left, right))
+        place = _places(left, right, structure.count.tolist())
+        for node in sorted(place, key=place.__getitem__):
+            if left[node] < 0:
+                self._put(_Node(first_leaf + int(structure.leaf[node]), 0, 0), 0)
+            else:
+                self._put(*self._test(tree, node, place[left[node]] - place[node]))
 
-    def _put(self, node: _Node, set_row: int, leaf: int) -> None:
+    def _put(self, node: _Node, set_row: int) -> None:
         self.nodes.append(node)
         self.set_of.append(set_row)
-        self.leaf.append(leaf)
 
-    def _test(self, tree: PlainTree, node: int, child: int) -> tuple[_Node, int]:
+    def _test(self, tree: PlainTree, node: int, step: int) -> tuple[_Node, int]:
         feature = int(tree.structure.feature[node])
         missing_left = bool(tree.structure.missing_left[node])
         if node in tree.codes_left:
@@ -188,9 +187,31 @@ class _Nodes:
             bits[tree.codes_left[node]] = True
             bits[MISSING_CODE] = missing_left
             self.sets.append(np.packbits(bits, bitorder="little").view("<u4"))
-            return _Node(0.0, self._slots.codes[feature], child), len(self.sets)
-        threshold = self._slots.threshold(feature, float(tree.threshold[node]))
-        return _Node(threshold, self._slots.slot(feature, missing_left), child), 0
+            return _Node(0, self._slots.codes[feature], step), len(self.sets)
+        key = self._slots.key(feature, float(tree.threshold[node]))
+        return _Node(key, self._slots.slot(feature, missing_left), step), 0
+
+
+def _depth(left: Sequence[int], right: Sequence[int]) -> int:
+    depth = [0] * len(left)
+    for node, child in enumerate(left):  # children come after their parent
+        if child >= 0:
+            depth[child] = depth[right[node]] = depth[node] + 1
+    return max(depth)
+
+
+def _places(left: Sequence[int], right: Sequence[int], count: Sequence[int]) -> dict[int, int]:
+    """Node -> its place: siblings side by side, the children of the nodes that most rows reach first, so that
+    a row touches few lines of memory. A node comes before its children."""
+    place, waiting = {0: 0}, [(-count[0], 0)]
+    while waiting:
+        _, node = heappop(waiting)
+        if left[node] < 0:
+            continue
+        for child in (left[node], right[node]):
+            place[child] = len(place)
+            heappush(waiting, (-count[child], child))
+    return place
 
 
 class _Run(NamedTuple):
@@ -262,7 +283,9 @@ _TOP = """\
 
 #include <float.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
 #error "This header needs NaN and exact sums: compile it without -ffast-math and -ffinite-math-only."
@@ -292,24 +315,23 @@ _BOTTOM = """\
 #endif
 #undef NAME_EXACT
 #undef NAME_STEP
+#undef NAME_KEPT
+#undef NAME_ADD
 #endif
 """
 
 _PREPARE = """\
-/* What the walk reads of a row. A missing value is above all numbers, or below all. */
-static inline void NAME_prepare(const NAME_input *x, float *slots, unsigned char *codes) {
+/* What the walk reads of a row. */
+static inline void NAME_prepare(const NAME_input *x, uint32_t *keys, unsigned char *codes) {
   int i;
-  (void)x, (void)slots, (void)codes;
-#if NAME_N_ABOVE > 0
-  for (i = 0; i < NAME_N_ABOVE; ++i) {
-    const float v = NAME_number(x, NAME_above[i]);
-    slots[i] = v > FLT_MAX ? FLT_MAX : v == v ? v : INFINITY;
-  }
-#endif
-#if NAME_N_BELOW > 0
-  for (i = 0; i < NAME_N_BELOW; ++i) {
-    const float v = NAME_number(x, NAME_below[i]);
-    slots[NAME_N_ABOVE + i] = v > FLT_MAX ? FLT_MAX : v == v ? v : -INFINITY;
+  (void)x, (void)codes;
+  keys[0] = 0;
+#if NAME_N_NUMBERS > 0
+  for (i = 0; i < NAME_N_NUMBERS; ++i) {
+    const NAME_input v = x[NAME_number[i]];
+    const uint32_t key = NAME_key(v, i);
+    keys[1 + i] = v == v ? key : 0xffffffffu;
+    keys[1 + NAME_N_NUMBERS + i] = v == v ? key : 0;
   }
 #endif
 #if NAME_N_CODES > 0
@@ -322,6 +344,16 @@ static inline void NAME_prepare(const NAME_input *x, float *slots, unsigned char
 }
 """
 
+_KEY = """\
+/* A number as an integer of the same order; both zeros are one. */
+static inline uint32_t NAME_key_of(float v) {
+  uint32_t bits;
+  memcpy(&bits, &v, 4);
+  bits = bits == 0x80000000u ? 0 : bits;
+  return bits ^ (bits >> 31 ? 0xffffffffu : 0x80000000u);
+}
+"""
+
 _WIDE = """\
 /* What float cannot hold becomes its largest number. */
 static inline float NAME_narrow(double v) {
@@ -329,56 +361,59 @@ static inline float NAME_narrow(double v) {
 }
 
 /* A feature whose values float would merge is known by its rank among the thresholds. */
-static inline float NAME_number(const double *x, uint32_t feature) {
-  const uint32_t *range = NAME_rank_begin + NAME_rank_of[feature];
-  const double v = x[feature];
-  uint32_t low = range[0], high = range[1];
-  if (low == high) return NAME_narrow(v);
-  if (v != v) return NAN;
+static inline uint32_t NAME_key(double v, int i) {
+  uint32_t low = NAME_rank_begin[i], high = NAME_rank_begin[i + 1];
+  if (low == high) return NAME_key_of(NAME_narrow(v));
   while (low < high) {
     const uint32_t middle = low + (high - low) / 2;
     if (v > NAME_rank_threshold[middle]) low = middle + 1;
     else high = middle;
   }
-  return (float)(low - range[0]);
+  return low - NAME_rank_begin[i];
 }
 """
 
 _NARROW = """\
 static inline float NAME_narrow(float v) { return v; }
-static inline float NAME_number(const float *x, uint32_t feature) { return x[feature]; }
+static inline uint32_t NAME_key(float v, int i) { return (void)i, NAME_key_of(v); }
 """
 
 _LEAVES = """\
+/* GCC would otherwise load the next nodes ahead of time, and run out of registers. */
+#if defined(__GNUC__)
+#define NAME_KEPT(a) __asm__("" : "+r"(a));
+#else
+#define NAME_KEPT(a)
+#endif
+
 /* The leaf of each tree. Trees of like depth are walked in step. */
 static inline void NAME_leaves(const NAME_input *x, uint32_t *leaf) {
-  float slots[NAME_N_ABOVE + NAME_N_BELOW + 1];
+  uint32_t keys[2 * NAME_N_NUMBERS + 1];
   unsigned char codes[NAME_N_CODES + 1];
   int g, d;
-  slots[0] = 0.0f, codes[0] = 255;
-  NAME_prepare(x, slots, codes);
+  codes[0] = 255;
+  NAME_prepare(x, keys, codes);
   for (g = 0; g < NAME_N_GROUPS; ++g) {
     const NAME_tree *t = NAME_order + 8 * g;
-    uint32_t a0 = NAME_root[t[0]], a1 = NAME_root[t[1]], a2 = NAME_root[t[2]], a3 = NAME_root[t[3]];
-    uint32_t a4 = NAME_root[t[4]], a5 = NAME_root[t[5]], a6 = NAME_root[t[6]], a7 = NAME_root[t[7]];
-    for (d = NAME_depth[g]; d > 0; --d) {
+    const uint32_t *root = NAME_root + 8 * g;
+    size_t a0 = root[0], a1 = root[1], a2 = root[2], a3 = root[3];
+    size_t a4 = root[4], a5 = root[5], a6 = root[6], a7 = root[7];
+    for (d = NAME_steps[g]; d > 0; --d) {
       NAME_STEP(a0) NAME_STEP(a1) NAME_STEP(a2) NAME_STEP(a3)
       NAME_STEP(a4) NAME_STEP(a5) NAME_STEP(a6) NAME_STEP(a7)
     }
-    leaf[t[0]] = NAME_leaf[a0], leaf[t[1]] = NAME_leaf[a1];
-    leaf[t[2]] = NAME_leaf[a2], leaf[t[3]] = NAME_leaf[a3];
-    leaf[t[4]] = NAME_leaf[a4], leaf[t[5]] = NAME_leaf[a5];
-    leaf[t[6]] = NAME_leaf[a6], leaf[t[7]] = NAME_leaf[a7];
+    NAME_KEPT(a0) NAME_KEPT(a1) NAME_KEPT(a2) NAME_KEPT(a3)
+    NAME_KEPT(a4) NAME_KEPT(a5) NAME_KEPT(a6) NAME_KEPT(a7)
+    leaf[t[0]] = NAME_nodes[a0].key, leaf[t[1]] = NAME_nodes[a1].key;
+    leaf[t[2]] = NAME_nodes[a2].key, leaf[t[3]] = NAME_nodes[a3].key;
+    leaf[t[4]] = NAME_nodes[a4].key, leaf[t[5]] = NAME_nodes[a5].key;
+    leaf[t[6]] = NAME_nodes[a6].key, leaf[t[7]] = NAME_nodes[a7].key;
   }
 }
 """
 
 _STEP = """\
-#define NAME_STEP(a) \\
-  { \\
-    const NAME_node n = NAME_nodes[a]; \\
-    a = (uint32_t)n.child + (slots[n.slot] > n.threshold); \\
-  }
+#define NAME_STEP(a) a += (size_t)NAME_nodes[a].step + (keys[NAME_nodes[a].slot] > NAME_nodes[a].key);
 """
 
 _STEP_WITH_CATEGORIES = """\
@@ -387,19 +422,15 @@ _STEP_WITH_CATEGORIES = """\
     const NAME_node n = NAME_nodes[a]; \\
     const uint32_t set = NAME_set_of[a]; \\
     if (set == 0) \\
-      a = (uint32_t)n.child + (slots[n.slot] > n.threshold); \\
+      a += (size_t)n.step + (keys[n.slot] > n.key); \\
     else \\
-      a = (uint32_t)n.child + \\
-          !(NAME_sets[8 * (set - 1) + (codes[n.slot] >> 5)] >> (codes[n.slot] & 31) & 1); \\
+      a += (size_t)n.step + \\
+           !(NAME_sets[8 * (set - 1) + (codes[n.slot] >> 5)] >> (codes[n.slot] & 31) & 1); \\
   }
 """
 
 _ADD = {
-    "dense_rows": """\
-  for (t = {first}; t < {last}; ++t) {{
-    const float *v = NAME_dense_rows + (uint32_t)NAME_N_OUTPUTS * leaf[t];
-    for (k = 0; k < NAME_N_OUTPUTS; ++k) sum[k] += v[k];
-  }}""",
+    "dense_rows": "  NAME_add_dense_rows(leaf + {first}, leaf + {last}, sum);",
     "dense_column": """\
   for (t = {first}; t < {last}; ++t) sum[NAME_output[t]] += NAME_dense_column[leaf[t]];""",
     "sparse_rows": """\
@@ -410,6 +441,18 @@ _ADD = {
     "linear_column": """\
   for (t = {first}; t < {last}; ++t) NAME_add_linear_column(x, leaf[t], sum + NAME_output[t]);""",
 }
+
+_FOUR = """\
+/* Four sums at a time, which compilers keep in a register. */
+#if defined(__GNUC__)
+typedef float NAME_four __attribute__((vector_size(16)));
+typedef float NAME_any_four __attribute__((vector_size(16), aligned(4), may_alias));
+#define NAME_ADD(s, v) s += *(const NAME_any_four *)(v);
+#else
+typedef struct { float v[4]; } NAME_four;
+#define NAME_ADD(s, p) s.v[0] += (p)[0], s.v[1] += (p)[1], s.v[2] += (p)[2], s.v[3] += (p)[3];
+#endif
+"""
 
 _LINEAR = """\
 static inline void NAME_add_WHICH(const NAME_input *x, uint32_t leaf, float *sum) {
@@ -496,14 +539,15 @@ class _Header:
     def __init__(self, source: Source, categories: dict[int, dict[Any, int]]):
         self._source, self._categories = source, categories
         self._slots = _Slots(source)
-        self._nodes = _Nodes(source, self._slots)
         self._leaves = _Leaves(source.trees)
+        self._nodes = _Nodes(source, self._slots, self._leaves.first_of_tree)
 
     def lines(self) -> Iterator[str]:
         yield from self._comment()
         yield _TOP
         yield from self._sizes()
         yield from self._slot_tables()
+        yield _KEY
         yield _NARROW if self._source.dtype is np.float32 else _WIDE
         yield _PREPARE
         yield from self._node_tables()
@@ -544,8 +588,7 @@ class _Header:
             "FEATURES": source.model.n_features,
             "OUTPUTS": source.model.n_outputs,
             "PREDICTIONS": n_predictions if self._predicts else 0,
-            "ABOVE": len(slots.above),
-            "BELOW": len(slots.below),
+            "NUMBERS": len(slots.numbers),
             "CODES": len(slots.codes),
             "TREES": len(source.trees),
             "GROUPS": -(-len(source.trees) // _LANES),
@@ -566,49 +609,42 @@ class _Header:
 
     def _slot_tables(self) -> Iterator[str]:
         slots = self._slots
-        yield from _table("uint32_t", "above", _integers(slots.above))
-        yield from _table("uint32_t", "below", _integers(slots.below))
+        yield from _table("uint32_t", "number", _integers(slots.numbers))
         n_bins = self._source.model.mapper.n_bins_
         yield from _table("uint32_t", "code_feature", _integers(slots.codes))
         yield from _table("int32_t", "code_count", _integers(n_bins[list(slots.codes)]))
         if self._source.dtype is np.float64:
-            begin = np.cumsum([0, 0, *(len(values) for values in slots.ranks.values())])
-            number = {feature: i + 1 for i, feature in enumerate(slots.ranks)}
-            of_feature = [number.get(feature, 0) for feature in range(self._source.model.n_features)]
-            yield from _table("uint32_t", "rank_of", _integers(of_feature))
-            yield from _table("uint32_t", "rank_begin", _integers(begin))
-            values = [_number(value, "") for values in slots.ranks.values() for value in values]
+            ranks = [slots.ranks.get(feature, []) for feature in slots.numbers]
+            yield from _table("uint32_t", "rank_begin", _integers(np.cumsum([0, *map(len, ranks)])))
+            values = [_number(value, "") for values in ranks for value in values]
             yield from _table("double", "rank_threshold", values)
 
     def _node_tables(self) -> Iterator[str]:
-        nodes, trees = self._nodes, self._source.trees
-        child = _index_type(len(nodes.nodes))
-        slot = _index_type(len(self._slots.above) + len(self._slots.below) + len(self._slots.codes))
-        yield f"typedef struct {{ float threshold; {slot} slot; {child} child; }} NAME_node;"
-        yield from _table(
-            "NAME_node", "nodes", (f"{{{_number(n.threshold)},{n.slot},{n.child}}}" for n in nodes.nodes)
-        )
+        nodes, trees, slots = self._nodes, self._source.trees, self._slots
+        slot = _index_type(max(2 * len(slots.numbers) + 1, len(slots.codes)))
+        step = _index_type(max([0, *(node.step for node in nodes.nodes)]))
+        yield f"typedef struct {{ uint32_t key; {slot} slot; {step} step; }} NAME_node;"
+        values = (f"{{{n.key:#x},{n.slot},{n.step}}}" for n in nodes.nodes)
+        yield from _table("NAME_node", "nodes", values)
         if nodes.sets:
             yield from _table(_index_type(len(nodes.sets) + 1), "set_of", _integers(nodes.set_of))
             words = (f"{word:#x}u" for words in nodes.sets for word in words.tolist())
             yield from _table("uint32_t", "sets", words)
-        tree_of = np.repeat(np.arange(len(trees)), [tree.structure.n_nodes for tree in trees])
-        first = np.array(self._leaves.first_of_tree, np.int64)
-        leaf = first[tree_of] + np.array(nodes.leaf, np.int64)
-        yield from _table("uint32_t", "leaf", _integers(leaf))
         order = sorted(range(len(trees)), key=lambda t: nodes.depths[t])
         order += order[-1:] * (-len(order) % _LANES)
-        depths = [max(nodes.depths[t] for t in order[i : i + _LANES]) for i in range(0, len(order), _LANES)]
+        steps = [max(nodes.depths[t] for t in order[i : i + _LANES]) for i in range(0, len(order), _LANES)]
         yield f"typedef {_index_type(len(trees))} NAME_tree;"
         yield from _table("NAME_tree", "order", _integers(order))
-        yield from _table("uint32_t", "root", _integers(nodes.roots))
-        yield from _table("int32_t", "depth", _integers(depths))
+        yield from _table("uint32_t", "root", _integers(nodes.roots[t] for t in order))
+        yield from _table("int32_t", "steps", _integers(steps))
         yield from _table("uint32_t", "output", _integers(max(tree.output, 0) for tree in trees))
 
     # -- functions
 
     def _functions(self) -> Iterator[str]:
         for name in self._leaves.blocks:
+            if name == "dense_rows":
+                yield from self._add_dense_rows()
             if name.startswith("linear"):
                 columns = "1u" if name.endswith("column") else f"{self._source.model.n_outputs}u"
                 yield _LINEAR.replace("WHICH", name).replace("COLUMNS", columns)
@@ -616,6 +652,30 @@ class _Header:
         yield from self._predict()
         cuts, known = self._source.cuts, _CLASS.get(self._source.kind, "")
         yield known.replace("> 0.0", f"> {_number(cuts[0], '')}") if isinstance(cuts, np.ndarray) else known
+
+    def _add_dense_rows(self) -> Iterator[str]:
+        """For blocks of outputs whose sums stay in registers."""
+        n, most = self._source.model.n_outputs, 4 * _REGISTERS
+        yield _FOUR
+        yield "static inline void NAME_add_dense_rows(const uint32_t *first, const uint32_t *last,"
+        yield "                                       float *sum) {\n  const uint32_t *t;"
+        for begin in range(0, n, most):
+            end = min(begin + most, n)
+            tail = end - (end - begin) % 4
+            fours, ones = range(begin, tail, 4), range(tail, end)
+            yield "  {"
+            yield from (f"    NAME_four s{k};" for k in fours)
+            yield from (f"    float s{k} = sum[{k}];" for k in ones)
+            yield from (f"    memcpy(&s{k}, sum + {k}, 16);" for k in fours)
+            yield "    for (t = first; t < last; ++t) {"
+            yield f"      const float *v = NAME_dense_rows + (uint32_t){n} * *t;"
+            yield from (f"      NAME_ADD(s{k}, v + {k})" for k in fours)
+            yield from (f"      s{k} += v[{k}];" for k in ones)
+            yield "    }"
+            yield from (f"    memcpy(sum + {k}, &s{k}, 16);" for k in fours)
+            yield from (f"    sum[{k}] = s{k};" for k in ones)
+            yield "  }"
+        yield "}\n"
 
     def _raw(self) -> Iterator[str]:
         model = self._source.model

@@ -407,8 +407,9 @@ def _encoded(
 
 def _parts_of(batch: Any, number: int) -> tuple[Any, Any, Any]:
     parts = batch if isinstance(batch, tuple) else (batch,)
-    if not 1 <= len(parts) <= 3:
-        raise ValueError(f"Batch {number} has {len(parts)} parts; it should be X, (X, y) or (X, y, weight).")
+    if isinstance(batch, dict) or not 1 <= len(parts) <= 3:
+        what = "a dict" if isinstance(batch, dict) else f"a tuple of {len(parts)}"
+        raise ValueError(f"Batch {number} is {what}; it should be X, (X, y) or (X, y, weight).")
     return (*parts, None, None)[:3]
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Number
 from typing import Any, Literal, get_args
 
@@ -33,6 +33,7 @@ __all__ = [
     "Target",
     "TargetEncoding",
     "as_numpy",
+    "check_same_rows",
     "encode_classification",
     "encode_regression",
     "encode_sparse",
@@ -252,13 +253,14 @@ class Target:
 
     def take(self, rows: np.ndarray) -> Target:
         """The target of some rows."""
-        return Target(self.values[rows], None if self.weight is None else self.weight[rows], self.encoding)
+        weight = None if self.weight is None else self.weight[rows]
+        return replace(self, values=self.values[rows], weight=weight)
 
     def less(self, offset: np.ndarray) -> Target:
         """What is left to learn of numbers of which `offset` (n_rows, n_outputs), in the unit of y, is known;
         float64."""
         scale = 1.0 if self.encoding.scale is None else self.encoding.scale
-        return Target(self.values - offset / scale, self.weight, self.encoding)
+        return replace(self, values=self.values - offset / scale)
 
     def class_of_row(self) -> np.ndarray | None:
         """A number for the class of each row; None where rows have no class, or several labels."""
@@ -274,6 +276,19 @@ class Target:
             return self.values
         n, ones = self.n_rows, np.ones(self.n_rows, np.float32)
         return scipy.sparse.csr_matrix((ones, (np.arange(n), self.values)), (n, self.encoding.n_outputs))
+
+    def weight_of_indicators(self) -> np.ndarray | None:
+        """Weights of the rows, or of each column of `indicators`."""
+        return self.weight
+
+    def names_of_indicators(self) -> list[str]:
+        """What columns of `indicators` are called; numbers, where they have no names."""
+        encoding = self.encoding
+        if encoding.output_names is not None:
+            return list(encoding.output_names)
+        if encoding.classes is not None:
+            return [str(label) for label in encoding.classes]
+        return [str(k) for k in range(encoding.n_outputs)]
 
 
 def encode_regression(
@@ -479,6 +494,12 @@ def _encode_multilabel(
 
 
 # --- reading y ---
+
+
+def check_same_rows(n_rows: int, of_target: int) -> None:
+    """ValueError unless features and target have as many rows."""
+    if n_rows != of_target:
+        raise ValueError(f"X has {n_rows} rows, y has {of_target}.")
 
 
 def as_numpy(y: Any, name: str = "y") -> Any:

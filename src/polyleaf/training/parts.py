@@ -26,7 +26,7 @@ from polyleaf.training.eval_sets import EvalSet, Evaluation
 from polyleaf.training.interactions import Interactions, interactions_of
 from polyleaf.training.label_state import LabelState
 from polyleaf.training.layers import Layers
-from polyleaf.training.monotone import all_obey, directions_of
+from polyleaf.training.monotone import all_obey, directions_of, tied_scores
 from polyleaf.training.sampling import Draw, Sampler
 from polyleaf.training.state import DenseState
 from polyleaf.training.structure import Grown, Limits, Structure
@@ -160,10 +160,10 @@ def _dense_parts(
             fitter = fitters.LinearFitter(derivatives, leaf, dataset, settings)
             if leaf.looks_ahead:
                 channels = splits.LookaheadChannels(fitter.table, leaf, workers)
-        case _ if problem.objective.renews_leaves:
-            fitter = fitters.QuantileFitter(state, settings)
         case _:
             fitter = fitters.ConstantFitter(derivatives, settings)
+            if problem.objective.renews_leaves:
+                fitter = fitters.QuantileFitter(state, fitter, settings)
     directions = _directions(settings, problem, model)
     if directions is not None:
         n_bins = dataset.mapper.n_bins_
@@ -175,12 +175,13 @@ def _dense_parts(
 
 def _directions(settings: Settings, problem: Problem, model: Model) -> np.ndarray | None:
     """What `monotone_constraints` asks for; a warning where predictions may disobey all the same."""
-    objective, scores = problem.objective, (problem.n_outputs, model.output_names)
-    asked = settings.growth.monotone_constraints
-    directions = directions_of(asked, model.mapper, *scores, max(1, len(objective.levels)))
+    objective, asked = problem.objective, settings.growth.monotone_constraints
+    tied = tied_scores(objective, problem.n_outputs)
+    directions = directions_of(asked, model.mapper, tied, model.output_names)
     if directions is None:
         return None
-    if objective.link == "softmax":
+    classes = [p.scores for p in objective.tasks if p.task.objective.link == "softmax"]
+    if objective.link == "softmax" or any(directions[:, scores].any() for scores in classes):
         warnings.warn(
             "monotone_constraints orders the scores of classes. Their probabilities need not obey, since "
             "that of a class falls where the score of another rises more. For probabilities that do, give y "

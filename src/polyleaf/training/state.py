@@ -107,7 +107,7 @@ class DenseState:
 
     def gradients_of_rows(self) -> np.ndarray:
         """By what rows are sampled: (n_rows, K)."""
-        return self.derivatives.g
+        return self.derivatives.in_unit(-1)
 
     def cancel(self, output: int) -> bool:
         """Whether one step for all rows would gain next to nothing."""
