@@ -25,6 +25,7 @@ SHOWS = {
     "batches": lambda found: found["same"] and found["share"] == 1 / 8,
     "cgb": lambda found: found["accuracy"] > 0.75,
     "custom_objective": lambda found: found["asymmetric"] < found["squared"] - 0.1,
+    "cluster": lambda found: found["same"] and found["workers"] == 2,
     "distributions": lambda found: (
         found["nats won"] > 2 and found["sure"] < 0.8 * found["unsure"] and found["told right"] > 0.95
     ),
@@ -85,6 +86,8 @@ def run_main(path: Path) -> dict[str, float]:
 def test_example(path, capsys):
     if path.stem.startswith("jax"):
         pytest.importorskip("jax")
+    if path.stem == "cluster":
+        pytest.importorskip("distributed", reason="the extra dask is not installed")
     found = run_main(path)
     assert SHOWS[path.stem](found), found
     assert capsys.readouterr().out

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeVar, overload
 
 import numpy as np
 import scipy.sparse
@@ -43,8 +43,8 @@ from polyleaf.objectives import Objective, get_objective, objective_class, objec
 from polyleaf.settings.declaration import numpydoc
 from polyleaf.settings.habits import explains_strangers, refuse_strangers
 from polyleaf.settings.parameters import SharedParameters
-from polyleaf.settings.settings import settings_of
-from polyleaf.threads import effective_threads
+from polyleaf.settings.settings import Settings, settings_of
+from polyleaf.threads import Workers, effective_threads
 from polyleaf.training.boosting import Boosted, boost
 from polyleaf.training.calibration import level_shifts
 from polyleaf.training.out_of_fold import Rates, Training
@@ -57,8 +57,9 @@ from polyleaf.training.prepare import (
     prepare,
     take_feature_names,
 )
+from polyleaf.training.sampling import Numbered
 
-__all__ = ["PolyleafEstimator", "builder_of", "document", "read_estimator"]
+__all__ = ["Plan", "PolyleafEstimator", "builder_of", "document", "read_estimator"]
 
 _Class = TypeVar("_Class", bound=type)
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -99,6 +100,27 @@ def document(cls: _Class) -> _Class:
         if cls.__doc__ is not None:  # python -OO
             cls.__doc__ = cls.__doc__.replace(mark, textwrap.indent(text, "    ").lstrip())
     return cls
+
+
+class Plan(NamedTuple):
+    """What a training is to be, settled before any feature is read.
+
+    Attributes
+    ----------
+    settings : Settings
+    start : Model or None
+        What training goes on from.
+    objective : Objective
+    metrics : list of Metric
+        To measure on evaluation sets.
+    seeds : Seeds
+    """
+
+    settings: Settings
+    start: Model | None
+    objective: Objective
+    metrics: list[Metric]
+    seeds: Seeds
 
 
 class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
@@ -187,25 +209,48 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
     def _fit(self, given: Given, further: list[Given], callbacks: Any, init_model: Any) -> Self:
         """Train on data, and watch others."""
+        plan, target = self._plan(given, init_model)
+        start, objective = plan.start, plan.objective
+        given, *further = self._with_offsets([given, *further], target, objective, start)
+        if given.offset is not None and objective.location:
+            target = target.less(given.offset[:, :: objective.outputs_per_target()])
+        n_threads = plan.settings.workers.n_threads
+        ready = prepare(self, given, target, further, plan.metrics, start, plan.seeds, n_threads)
+        base_score = self._encoded_base_score(target.encoding, objective)
+        training = self._train(plan, ready, base_score, callbacks)
+        self._after_training(training, ready, given)
+        return self
+
+    def _plan(self, given: Given, init_model: Any) -> tuple[Plan, Target]:
+        """What a training is to be, and what it is to learn."""
         start, n_threads = self._starting_model(init_model), effective_threads(self.n_jobs)
         rounds, seeds = self._rounds_to_do(start, init_model), self._seeds(start)
         settings = settings_of(self, rounds, scipy.sparse.issparse(given.y), seeds.training, n_threads)
         encode = self._encode_sparse_target if settings.keeps_labels_sparse else self._encode_target
         target = encode(given.y, given.weight, start)
         objective = self._objective(target, start)
-        metrics = self._metrics(objective, target)
-        given, *further = self._with_offsets([given, *further], target, objective, start)
-        if given.offset is not None and objective.location:
-            target = target.less(given.offset[:, :: objective.outputs_per_target()])
-        ready = prepare(self, given, target, further, metrics, start, seeds, n_threads)
-        target, encoding = ready.target, target.encoding
-        unit = _unit_of_scores(encoding, objective)
-        base_score = self._encoded_base_score(encoding, objective)
-        offset = None if objective.location else ready.offset
+        return Plan(settings, start, objective, self._metrics(objective, target), seeds), target
+
+    def _train(
+        self,
+        plan: Plan,
+        ready: Prepared,
+        base_score: np.ndarray | None,
+        callbacks: Any,
+        numbered: Numbered | None = None,
+        known: Model | None = None,
+    ) -> Training:
+        """Train on what is ready, and take over the model."""
+        settings, start, objective, target = plan.settings, plan.start, plan.objective, ready.target
+        encoding, rounds = target.encoding, settings.run.n_estimators
+        unit, names = _unit_of_scores(encoding, objective), self._score_names(encoding, objective)
         about = self._metadata(encoding, ready)
         start = None if start is None else _to_go_on_from(start, unit, about)
+        offset = None if objective.location else ready.offset
         rates = Rates()
-        with self._all_callbacks(callbacks, rounds, metrics if ready.eval_sets else []) as all_callbacks:
+        with self._all_callbacks(
+            callbacks, rounds, plan.metrics if ready.eval_sets else [], settings.workers
+        ) as all_callbacks:
             trained = boost(
                 ready.dataset,
                 target.values,
@@ -217,18 +262,18 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 init_model=start,
                 base_score=base_score,
                 offset=offset,
+                numbered=numbered,
+                known=known,
                 target_scale=unit[0],
                 target_offset=unit[1],
-                output_names=self._score_names(encoding, objective),
+                output_names=names,
                 projection=ready.projection,
                 metadata=about,
             )
         self._take(trained, encoding)
         data, n_rounds = (ready.dataset, target.values, target.weight), self._rounds(None)[1]
-        names = trained.model.output_names
-        training = Training(*data, objective, settings, rates, n_rounds, base_score, offset, names)
-        self._after_training(training, ready, given)
-        return self
+        scores = trained.model.output_names
+        return Training(*data, objective, settings, rates, n_rounds, base_score, offset, scores)
 
     def _after_training(self, training: Training, ready: Prepared, given: Given) -> None:
         """What is found out with a model that is trained: of quantiles where their levels are."""
@@ -339,8 +384,14 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         return get_metrics(chosen, objective)
 
     @contextmanager
-    def _all_callbacks(self, callbacks: Any, rounds: int, metrics: list[Metric]) -> Iterator[list[Any]]:
-        """All callbacks of one training. Whatever happens in it, no progress bar stays behind."""
+    def _all_callbacks(
+        self, callbacks: Any, rounds: int, metrics: list[Metric], workers: Workers
+    ) -> Iterator[list[Any]]:
+        """All callbacks of one training; those of the estimator are rank 0's. Whatever happens in it, no
+        progress bar stays behind."""
+        if workers.communicator.rank > 0:
+            yield as_callbacks(callbacks)
+            return
         chosen = self._chosen_callbacks(callbacks, metrics) + self._talk(rounds)
         try:
             yield chosen

@@ -244,6 +244,14 @@ class Dataset:
         rows = ParquetRows(parquet_files(path), target, sample_weight, tuple(drop), batch_rows)
         return cls.from_batches(rows, **options)
 
+    @classmethod
+    def of_codes(cls, mapper: BinMapper, codes: NDArray[np.uint8], n_jobs: int | None = None) -> Dataset:
+        """The data set of rows that were binned already: codes of shape (n_columns, n_rows)."""
+        data, n_rows = cls.__new__(cls), codes.shape[1]
+        held = Codes(n_rows, len(codes), codes)
+        data._hold(ReadData(mapper, held, None, [], n_rows, mapper.n_features_, None, None), n_jobs)
+        return data
+
     @property
     def n_rows(self) -> int:
         """Number of rows."""

@@ -197,7 +197,10 @@ def refuse_lazy(data: Any, name: str) -> None:
     if kind == "LazyFrame":
         raise TypeError(f"{name} is a lazy frame, whose values are not there yet: pass {name}.collect().")
     if home in ("dask", "dask_expr") or (home == "distributed" and kind == "Future"):
-        raise TypeError(f"{name} is a Dask {kind}, whose values are not there yet: pass {name}.compute().")
+        raise TypeError(
+            f"{name} is a Dask {kind}, whose values are not there yet: pass {name}.compute(), or use an "
+            "estimator of polyleaf.dask."
+        )
 
 
 def repeated(names: Sequence[Any]) -> Any:

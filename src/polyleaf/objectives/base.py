@@ -84,6 +84,8 @@ class Objective(ABC):
         Targets are counts, which parameters that are left open go by.
     renews_leaves : bool
         `Problem.renew_leaves` has values to give, which no Newton step would.
+    by_row : bool
+        What splits and leaves see of a row depends on that row alone, and not on which others there are.
     probabilities : bool
         `transform` gives probabilities.
     zero_base : float or None
@@ -105,6 +107,7 @@ class Objective(ABC):
     has_distribution: ClassVar[bool] = False
     of_counts: ClassVar[bool] = False
     renews_leaves: ClassVar[bool] = False
+    by_row: ClassVar[bool] = True
     probabilities: ClassVar[bool] = False
     zero_base: ClassVar[float | None] = None
     default_metric: ClassVar[str] = "loss"

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+import polyleaf._core as _core
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
@@ -27,7 +28,7 @@ from polyleaf.training.interactions import Interactions, interactions_of
 from polyleaf.training.label_state import LabelState
 from polyleaf.training.layers import Layers
 from polyleaf.training.monotone import all_obey, directions_of, tied_scores
-from polyleaf.training.sampling import Draw, Sampler
+from polyleaf.training.sampling import Draw, Numbered, Sampler
 from polyleaf.training.state import DenseState
 from polyleaf.training.structure import Grown, Limits, Structure
 
@@ -48,6 +49,9 @@ class State(Protocol):
 
     def add(self, grown: Grown, leaves: Leaves, output: int) -> None:
         """Add a tree to the raw scores."""
+
+    def add_last(self, forest: _core.Forest) -> None:
+        """Add the last tree of a forest, which was grown before, to the raw scores."""
 
 
 class Grows(Protocol):
@@ -84,6 +88,7 @@ def parts_of(
     eval_sets: Sequence[EvalSet],
     watchers: Sequence[Callable[..., Any]],
     offset: np.ndarray | None = None,
+    numbered: Numbered | None = None,
 ) -> Parts:
     """Choose the parts of a run.
 
@@ -101,13 +106,15 @@ def parts_of(
         The hooks `after_layer` of callbacks that have one.
     offset : ndarray of shape (n_rows, K), optional
         Scores that rows start from; of dense targets.
+    numbered : Numbered, optional
+        Where other ranks have further rows: which these are.
     """
     if settings.keeps_labels_sparse:
         state, structure, fitter = _label_parts(settings, problem, dataset, weight, model)
     else:
         state, structure, fitter = _dense_parts(settings, problem, dataset, weight, model, offset)
     nodes_draw = settings.growth.colsample_bynode < 1
-    sampler = Sampler(settings.sampling, dataset.mapper.n_columns_, weight, nodes_draw)
+    sampler = Sampler(settings.sampling, dataset.mapper.n_columns_, weight, nodes_draw, numbered)
     evaluation = Evaluation(eval_sets, model, state.new_scores, watchers)
     if settings.run.refresh != "layer":
         return Parts(state, structure, fitter, model, sampler, evaluation)
