@@ -118,18 +118,22 @@ class _most_anonymous:
 
     def __enter__(self) -> Callable[[], float]:
         self.most, self.is_over = 0.0, threading.Event()
-        self.watch = threading.Thread(target=self._look, daemon=True)
+        self.watch = threading.Thread(target=self._keep_looking, daemon=True)
         self.watch.start()
-        return lambda: self.most
+        return self._look
 
     def __exit__(self, *_: object) -> None:
         self.is_over.set()
         self.watch.join()
 
-    def _look(self) -> None:
+    def _keep_looking(self) -> None:
         while not self.is_over.wait(0.02):
-            held = Path("/proc/self/status").read_text().split("RssAnon:")[1].split()[0]
-            self.most = max(self.most, int(held) / 1024)
+            self._look()
+
+    def _look(self) -> float:
+        held = Path("/proc/self/status").read_text().split("RssAnon:")[1].split()[0]
+        self.most = max(self.most, int(held) / 1024)
+        return self.most
 
 
 _PROTOCOL = (

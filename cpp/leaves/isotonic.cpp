@@ -12,15 +12,18 @@ constexpr double kRounding = 1.0 / (int64_t{1} << 40);     // of the sum of magn
 constexpr double kLeastWeight = 1.0 / (int64_t{1} << 40);  // of the largest
 
 // The upper set of largest sum, where nodes have an excess (the sum of all is 0) and a chosen a brings every
-// b of (a, b) with it: what is reached from excess that no flow can take upwards to a lack of it.
+// b of (a, b) with it: what is reached from excess that no flow can take upwards to a lack of it. A maximum
+// flow by layers of distance (Dinitz 1970).
 class UpperSet {
  public:
   UpperSet(std::vector<double> excess, const Pairs& pairs)
-      : excess_(std::move(excess)), pairs_(pairs), flow_(pairs.size(), 0.0), arcs_(excess_.size()) {
-    for (size_t e = 0; e < pairs.size(); ++e) {
-      arcs_[pairs[e].first].push_back(static_cast<int32_t>(e));
-      arcs_[pairs[e].second].push_back(static_cast<int32_t>(e));
-    }
+      : excess_(std::move(excess)), pairs_(pairs), flow_(pairs.size(), 0.0), begin_(excess_.size() + 1, 0) {
+    for (const auto& [a, b] : pairs) ++begin_[a + 1], ++begin_[b + 1];
+    for (size_t i = 1; i < begin_.size(); ++i) begin_[i] += begin_[i - 1];
+    arcs_.resize(2 * pairs.size());
+    std::vector<int32_t> next(begin_.begin(), begin_.end() - 1);
+    for (size_t e = 0; e < pairs.size(); ++e)
+      for (const int32_t i : {pairs[e].first, pairs[e].second}) arcs_[next[i]++] = static_cast<int32_t>(e);
     double sum = 0;
     for (double x : excess_) sum += std::fabs(x);
     least_ = kRounding * sum;
@@ -28,62 +31,87 @@ class UpperSet {
 
   // Flags; all 0: no set has a sum above 0.
   std::vector<uint8_t> find() {
-    int32_t lack;
-    while ((lack = search()) >= 0) push_to(lack);
-    return reached_;
+    const auto n = static_cast<int32_t>(excess_.size());
+    while (find_layers()) {
+      next_.assign(begin_.begin(), begin_.end() - 1);
+      for (int32_t i = 0; i < n; ++i)
+        while (excess_[i] > least_ && push_from(i)) {
+        }
+    }
+    std::vector<uint8_t> reached(excess_.size());
+    for (size_t i = 0; i < reached.size(); ++i) reached[i] = layer_[i] >= 0;
+    return reached;
   }
 
  private:
-  // Nodes that residual arcs reach from those of excess, breadth first; the first that lacks some, or -1.
-  int32_t search() {
-    const size_t n = excess_.size();
-    reached_.assign(n, 0);
-    from_.assign(n, -1);
-    std::vector<int32_t> queue;
-    for (size_t i = 0; i < n; ++i)
+  // Where an arc leads from a node, or -1 where it takes nothing more.
+  int32_t behind(int32_t e, int32_t i) const {
+    const auto& [a, b] = pairs_[e];
+    return a == i ? b : flow_[e] > 0 ? a : -1;
+  }
+
+  // Distances of nodes from those of excess, -1: not reached. Whether some that lacks is reached.
+  bool find_layers() {
+    layer_.assign(excess_.size(), -1);
+    queue_.clear();
+    bool found = false;
+    for (size_t i = 0; i < excess_.size(); ++i)
       if (excess_[i] > least_) {
-        reached_[i] = 1;
-        queue.push_back(static_cast<int32_t>(i));
+        layer_[i] = 0;
+        queue_.push_back(static_cast<int32_t>(i));
       }
-    for (size_t at = 0; at < queue.size(); ++at) {
-      const int32_t i = queue[at];
-      for (int32_t e : arcs_[i]) {
-        const bool forward = pairs_[e].first == i;
-        const int32_t j = forward ? pairs_[e].second : pairs_[e].first;
-        if (reached_[j] || (!forward && !(flow_[e] > 0))) continue;
-        reached_[j] = 1;
-        from_[j] = e;
-        if (excess_[j] < 0) return j;
-        queue.push_back(j);
+    for (size_t at = 0; at < queue_.size(); ++at) {
+      const int32_t i = queue_[at];
+      for (int32_t k = begin_[i]; k < begin_[i + 1]; ++k) {
+        const int32_t j = behind(arcs_[k], i);
+        if (j < 0 || layer_[j] >= 0) continue;
+        layer_[j] = layer_[i] + 1;
+        found |= excess_[j] < 0;
+        queue_.push_back(j);
       }
     }
-    return -1;
+    return found;
   }
 
-  // As much as the path to `lack` takes.
-  void push_to(int32_t lack) {
-    double amount = -excess_[lack];
-    int32_t i = lack;
-    for (; from_[i] >= 0; i = before(i))
-      if (pairs_[from_[i]].first == i) amount = std::min(amount, flow_[from_[i]]);
-    amount = std::min(amount, excess_[i]);
-    excess_[i] -= amount;
-    excess_[lack] += amount;
-    for (i = lack; from_[i] >= 0; i = before(i))
-      flow_[from_[i]] += pairs_[from_[i]].second == i ? amount : -amount;
-  }
-
-  int32_t before(int32_t i) const {
-    const auto& [a, b] = pairs_[from_[i]];
-    return a == i ? b : a;
+  // Takes what one path of the layers can from a node to one that lacks; false where there is none.
+  bool push_from(int32_t source) {
+    path_.clear();
+    int32_t i = source;
+    while (!(excess_[i] < 0)) {
+      int32_t j = -1;
+      for (; next_[i] < begin_[i + 1]; ++next_[i]) {
+        j = behind(arcs_[next_[i]], i);
+        if (j >= 0 && layer_[j] == layer_[i] + 1) break;
+        j = -1;
+      }
+      if (j >= 0) {
+        path_.push_back(i);
+        i = j;
+      } else if (i == source) {
+        return false;
+      } else {
+        i = path_.back();
+        path_.pop_back();
+        ++next_[i];
+      }
+    }
+    double amount = std::min(-excess_[i], excess_[source]);
+    for (const int32_t from : path_)
+      if (const int32_t e = arcs_[next_[from]]; pairs_[e].first != from) amount = std::min(amount, flow_[e]);
+    excess_[source] -= amount;
+    excess_[i] += amount;
+    for (const int32_t from : path_) {
+      const int32_t e = arcs_[next_[from]];
+      flow_[e] += pairs_[e].first == from ? amount : -amount;
+    }
+    return true;
   }
 
   std::vector<double> excess_;
   const Pairs& pairs_;
   std::vector<double> flow_;
-  std::vector<std::vector<int32_t>> arcs_;  // of each node
-  std::vector<uint8_t> reached_;
-  std::vector<int32_t> from_;  // the pair by which a node was reached
+  std::vector<int32_t> begin_, arcs_;  // of each node
+  std::vector<int32_t> layer_, next_, queue_, path_;
   double least_ = 0;
 };
 
@@ -113,6 +141,31 @@ struct Block {
   }
 };
 
+// The parts of a block between which there are no pairs.
+std::vector<Block> components(const Block& block) {
+  const auto n = static_cast<int32_t>(block.members.size());
+  std::vector<int32_t> root(n), number(n);
+  for (int32_t i = 0; i < n; ++i) root[i] = i;
+  const auto find = [&](int32_t i) {
+    while (root[i] != i) i = root[i] = root[root[i]];
+    return i;
+  };
+  for (const auto& [a, b] : block.pairs) root[find(a)] = find(b);
+  std::vector<Block> out;
+  std::vector<int32_t> part(n, -1);  // of a root
+  for (int32_t i = 0; i < n; ++i) {
+    int32_t& own = part[find(i)];
+    if (own < 0) {
+      own = static_cast<int32_t>(out.size());
+      out.emplace_back();
+    }
+    number[i] = static_cast<int32_t>(out[own].members.size());
+    out[own].members.push_back(block.members[i]);
+  }
+  for (const auto& [a, b] : block.pairs) out[part[find(a)]].pairs.emplace_back(number[a], number[b]);
+  return out;
+}
+
 double mean_of(const Block& block, const std::vector<double>& weights, const std::vector<float>& values) {
   double sum = 0, weight = 0;
   for (int32_t i : block.members) {
@@ -133,10 +186,11 @@ std::vector<double> counting(const std::vector<double>& weights) {
 }  // namespace
 
 void make_isotonic(const Pairs& pairs, const std::vector<double>& weights, std::vector<float>& values) {
-  std::vector<Block> blocks(1);
-  for (size_t i = 0; i < values.size(); ++i) blocks[0].members.push_back(static_cast<int32_t>(i));
-  blocks[0].pairs = pairs;
-  if (blocks[0].keeps_to_order(values)) return;
+  Block all;
+  for (size_t i = 0; i < values.size(); ++i) all.members.push_back(static_cast<int32_t>(i));
+  all.pairs = pairs;
+  if (all.keeps_to_order(values)) return;
+  std::vector<Block> blocks = components(all);
   const std::vector<double> counted = counting(weights);
   while (!blocks.empty()) {
     const Block block = std::move(blocks.back());
@@ -151,8 +205,8 @@ void make_isotonic(const Pairs& pairs, const std::vector<double>& weights, std::
       for (int32_t i : block.members) values[i] = static_cast<float>(mean);
       continue;
     }
-    blocks.push_back(block.part(upper, 0));
-    blocks.push_back(block.part(upper, 1));
+    for (const uint8_t side : {0, 1})
+      for (Block& part : components(block.part(upper, side))) blocks.push_back(std::move(part));
   }
   // What rounding of the means has left.
   for (const auto& [a, b] : pairs) values[b] = std::max(values[b], values[a]);

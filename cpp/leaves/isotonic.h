@@ -3,7 +3,7 @@
 //
 // By cuts (Picard 1976; Luss, Rosset and Shahar 2012): around a block's mean the upper set whose excess is
 // largest is cut off, by a maximum flow; both parts are solved apart, until no cut gains anything and the
-// block is its mean.
+// block is its mean. Parts that no pair joins are blocks of their own from the beginning.
 //
 // Owns: the arithmetic. Must not know: trees, and what orders their leaves.
 #pragma once

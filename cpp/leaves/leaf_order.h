@@ -18,15 +18,17 @@ namespace polyleaf {
 
 class LeafOrder {
  public:
-  // n_bins: one number a feature, its value bins.
-  LeafOrder(const Tree& tree, const uint16_t* n_bins, int n_features);
+  // n_bins: one number a feature, its value bins. `is_directed[f]`: whether some output has a direction for
+  // f.
+  LeafOrder(const Tree& tree, const uint16_t* n_bins, const std::vector<uint8_t>& is_directed);
 
-  // A pair (a, b): leaf a must not be above leaf b. In an order such that what is said of a by pairs (., a)
-  // comes before any (a, .). `direction(f)`: 1, -1 or 0.
+  // Pairs (a, b): leaf a must not be above leaf b; what follows from others is left out. In an order such
+  // that what is said of a by pairs (., a) comes before any (a, .). `direction(f)`: 1, -1 or 0.
   template <class Direction>
   std::vector<std::pair<int32_t, int32_t>> pairs(const Direction& direction) const;
 
  private:
+  using Pairs = std::vector<std::pair<int32_t, int32_t>>;
   // Leaves that some directions order: `first .. last` of sides_ are the features by which they lie apart.
   struct Apart {
     int32_t a, b;
@@ -36,9 +38,19 @@ class LeafOrder {
     int32_t feature;
     int8_t sign;  // 1: a lies below b
   };
-  // How two sets of codes lie: 0 overlap, 1 or -1 the first below or above, 2 no move leads from one to the
-  // other.
-  static int apart(const CategorySet& a, const CategorySet& b, bool is_ordered);
+  // The codes of a feature of thresholds that a node holds: values first .. last, none where these cross.
+  struct Span {
+    int16_t first, last;
+    bool has_missing;
+  };
+  struct Boxes;
+  // How two spans lie: 0 overlap, 1 or -1 the first below or above, 2 no move leads from one to the other.
+  static int apart(const Span& a, const Span& b);
+  // Leaves by their place from low to high: of a split the child that is to be lower comes first.
+  template <class Direction>
+  std::vector<int32_t> places(const Direction& direction) const;
+  // The pairs that do not follow from others, sorted by `place`.
+  static Pairs reduced(Pairs pairs, const std::vector<int32_t>& place);
 
   const Tree& tree_;
   std::vector<Apart> apart_;
@@ -46,8 +58,7 @@ class LeafOrder {
 };
 
 template <class Direction>
-std::vector<std::pair<int32_t, int32_t>> LeafOrder::pairs(const Direction& direction) const {
-  // From low to high: of a split the child that is to be lower comes first.
+std::vector<int32_t> LeafOrder::places(const Direction& direction) const {
   std::vector<int32_t> place(tree_.n_leaves), stack{0};
   for (int32_t next = 0; !stack.empty();) {
     const int32_t node = stack.back();
@@ -60,10 +71,15 @@ std::vector<std::pair<int32_t, int32_t>> LeafOrder::pairs(const Direction& direc
     stack.push_back(falls ? tree_.left[node] : tree_.right[node]);
     stack.push_back(falls ? tree_.right[node] : tree_.left[node]);
   }
-  std::vector<std::pair<int32_t, int32_t>> found;
+  return place;
+}
+
+template <class Direction>
+std::vector<std::pair<int32_t, int32_t>> LeafOrder::pairs(const Direction& direction) const {
+  Pairs found;
   for (const Apart& pair : apart_) {
     bool up = true, down = true;
-    for (size_t i = pair.first; i < pair.last; ++i) {
+    for (size_t i = pair.first; i < pair.last && (up || down); ++i) {
       const int sense = direction(sides_[i].feature) * sides_[i].sign;
       up &= sense > 0;
       down &= sense < 0;
@@ -71,11 +87,7 @@ std::vector<std::pair<int32_t, int32_t>> LeafOrder::pairs(const Direction& direc
     if (up) found.emplace_back(pair.a, pair.b);
     if (down) found.emplace_back(pair.b, pair.a);
   }
-  std::sort(found.begin(), found.end(), [&](const auto& one, const auto& other) {
-    return std::pair(place[one.first], place[one.second]) <
-           std::pair(place[other.first], place[other.second]);
-  });
-  return found;
+  return reduced(std::move(found), places(direction));
 }
 
 }  // namespace polyleaf

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from problems import as_reference_tree
 from reference.monotone import isotonic, leaf_order
+from sklearn.isotonic import IsotonicRegression
 from trees import random_codes, tree_arrays
 
 from polyleaf import _core
@@ -63,6 +64,24 @@ def test_values_that_obey_stay_as_they_are(seed):
     np.testing.assert_array_equal(obeying(tree, n_bins, directions, once), once)
     free = np.zeros_like(directions)
     np.testing.assert_array_equal(obeying(tree, n_bins, free, values), values)
+
+
+@pytest.mark.parametrize("n_leaves", [2, 31, 250])
+def test_leaves_along_one_feature_are_scikit_learns_isotonic_regression(n_leaves):
+    """Every pair of leaves is ordered, and all but neighbours follow from others."""
+    rng = np.random.default_rng(n_leaves)
+    arrays = tree_arrays(rng, 1, 2, n_leaves, chain=True)  # the right child is split again and again
+    inner = arrays["feature"] >= 0
+    arrays["threshold"] = np.where(inner, np.cumsum(inner) - 1, -1).astype(np.int32)
+    tree, leaves = _core.Tree.from_arrays(**arrays), arrays["leaf"][~inner]
+    values = (rng.normal(size=(n_leaves, 2)) + np.linspace(0, 3, n_leaves)[:, None]).astype(np.float32)
+    h = rng.uniform(0.1, 3, (n_leaves, 2)).astype(np.float32)
+    found = obeying(tree, np.array([n_leaves], np.uint16), np.array([[1, -1]], np.int8), values, h)
+    for k, rises in enumerate((True, False)):
+        y, weights = values[leaves, k].astype(np.float64), 1.0 + h[leaves, k].astype(np.float64)
+        place = np.arange(n_leaves)
+        expected = IsotonicRegression(increasing=rises).fit(place, y, weights).predict(place)
+        np.testing.assert_allclose(found[leaves, k], expected, rtol=0, atol=1e-6)
 
 
 @settings(max_examples=60, deadline=None)

@@ -452,7 +452,11 @@ BAD = [
     (dict(objective={"price": 3}), Y, "objective must be a name or a callable"),
     (dict(objective={"segment": "squared_error"}), Y, "Task 'segment': y holds the text"),
     (dict(objective={("churn", "segment"): "softmax"}), Y, r"Task 'churn\+segment': y"),
-    (dict(objective={"price": "gamma"}), Y.assign(price=-1.0), "needs positive targets|targets > 0"),
+    (
+        dict(objective={"price": "gamma"}),
+        Y.assign(price=-1.0),
+        "Task 'price': Objective 'gamma' needs targets",
+    ),
     (dict(task_weight={"prise": 2.0}), Y, "task_weight names the task 'prise'"),
     (dict(task_weight={"price": 0.0}), Y, "weight of task 'price' must be above 0"),
     (dict(eval_metric="rmse", validation_fraction=0.2), Y, "does not say which task it is of"),

@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
-from polyleaf.search.portfolio import LADDERS, PORTFOLIO, suited, variations
+from polyleaf.search.portfolio import LADDERS, portfolio_of, suited, variations
 
 USUAL = {
     "learning_rate": 0.1,
@@ -19,10 +19,13 @@ USUAL = {
 }
 
 
-def test_the_portfolio_begins_with_the_defaults_and_knows_both_estimators():
-    assert PORTFOLIO[0] == {}
-    for parameters in PORTFOLIO:
-        PolyleafRegressor(**parameters), PolyleafClassifier(**parameters)
+@pytest.mark.parametrize("task", ["regression", "binary", "multiclass", "multilabel"])
+def test_a_portfolio_begins_with_the_defaults_and_is_the_estimator_s(task):
+    table = portfolio_of(task)
+    estimator = PolyleafRegressor if task == "regression" else PolyleafClassifier
+    assert table[0] == {} and all(parameters not in table[:i] for i, parameters in enumerate(table))
+    for parameters in table:
+        estimator(**parameters)
 
 
 def test_what_is_set_is_not_changed_and_twins_are_dropped():

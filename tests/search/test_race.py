@@ -36,7 +36,7 @@ def a_race(losses, n_folds=3, budget=None, most=None):
     """Candidates {"is": i} have the loss `losses[i]` on every fold; the order of trainings."""
     log = []
 
-    def train(parameters, fold, leader):
+    def train(parameters, fold, leader, budget):
         log.append((parameters["is"], fold.growth))
         if losses[parameters["is"]] is None:
             raise ValueError("it does not go")

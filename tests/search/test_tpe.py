@@ -10,7 +10,7 @@ import pytest
 from polyleaf import PolyleafRegressorCV
 from polyleaf.search import base, tpe
 from polyleaf.search.candidates import Candidate
-from polyleaf.search.portfolio import PORTFOLIO
+from polyleaf.search.portfolio import portfolio_of
 from polyleaf.settings.declaration import declarations
 from polyleaf.settings.parameters import USUALLY, RegressorParameters
 
@@ -36,7 +36,7 @@ def test_proposals_are_near_the_best():
 
 def test_what_is_set_is_not_proposed():
     pytest.importorskip("optuna")
-    best = [Candidate(i, p, "portfolio", [[1.0]]) for i, p in enumerate(PORTFOLIO)]
+    best = [Candidate(i, p, "portfolio", [[1.0]]) for i, p in enumerate(portfolio_of("multiclass"))]
     fixed = {"max_leaves", "learning_rate", "leaf"}
     found = proposed(best, fixed=fixed)
     assert all(not fixed & set(p) and "subsample" in p for p in found)

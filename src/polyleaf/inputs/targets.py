@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Number
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NoReturn, get_args
 
 import numpy as np
 import scipy.sparse
@@ -663,8 +663,12 @@ def _indicator_values(y: Any, name: str, missing: str) -> np.ndarray:
 
 def _label_vector(y: Any, name: str, warn: bool = False) -> np.ndarray:
     given = as_numpy(y, name)
-    _check_label_objects(np.asarray(given), name)
-    labels = _finite(given, name, "error", None)
+    values = np.asarray(given)
+    _check_labels(values, name)
+    if values.dtype == object and all(isinstance(v, int | np.integer) for v in values.ravel().tolist()):
+        values = np.array(values.tolist())  # as pandas has them where something was missing
+    # Whole numbers stay whole, also those of pandas' own dtypes.
+    labels = _finite(values if values.dtype.kind in "iu" else given, name, "error", None)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = _ravel_column(labels)[0] if warn else labels[:, 0]
     if labels.ndim != 1:
@@ -672,16 +676,15 @@ def _label_vector(y: Any, name: str, warn: bool = False) -> np.ndarray:
     return labels
 
 
-def _check_label_objects(labels: np.ndarray, name: str) -> None:
-    """Of Python objects, the first that is no label."""
+def _check_labels(labels: np.ndarray, name: str) -> None:
+    """A sentence about the first that is missing; of Python objects, about the first that is no label."""
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        _refuse_no_label(int(np.isnan(labels.ravel()).argmax()), name)
     if labels.dtype != object or labels.ndim != 1:
         return
     for row, label in enumerate(labels.tolist()):
         if is_missing(label):
-            raise ValueError(
-                f"Input {name} contains NaN: row {row} has no label. A row whose only class is unknown "
-                "teaches nothing, so remove it."
-            )
+            _refuse_no_label(row, name)
         if isinstance(label, list | tuple | set | np.ndarray):
             raise ValueError(
                 f"{name} holds {what(label)} in row {row}. Several labels per row go into an indicator "
@@ -692,6 +695,13 @@ def _check_label_objects(labels: np.ndarray, name: str) -> None:
                 f"{name} holds {what(label)} in row {row}: labels are text, numbers or booleans, so convert "
                 "them to text."
             )
+
+
+def _refuse_no_label(row: int, name: str) -> NoReturn:
+    raise ValueError(
+        f"Input {name} contains NaN: row {row} has no label. A row whose only class is unknown teaches "
+        "nothing, so remove it."
+    )
 
 
 def _unique(labels: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -165,12 +165,13 @@ class Tasks(Objective):
         return np.concatenate([part.objective.levels_of_scores(part.n_scores) for part in self.parts])
 
     def prepare(self, target: Array, weight: Array | None) -> TasksProblem:
-        problems = [
-            place.task.objective.prepare(
-                place.task.target_of(np.asarray(target)[:, place.columns]), place.weight_of(weight)
-            )
-            for place in self.tasks
-        ]
+        problems = []
+        for place in self.tasks:
+            own = place.task.target_of(np.asarray(target)[:, place.columns])
+            try:
+                problems.append(place.task.objective.prepare(own, place.weight_of(weight)))
+            except ValueError as error:
+                raise ValueError(f"Task {place.task.name!r}: {error}") from None
         return TasksProblem(self, problems, weight)
 
     def transform(self, scores: FloatArray) -> FloatArray:

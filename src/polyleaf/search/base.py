@@ -10,6 +10,7 @@ import sys
 import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -26,11 +27,13 @@ from polyleaf.model.decisions import keep_thresholds, thresholds_of
 from polyleaf.search import results, tpe
 from polyleaf.search.candidates import Candidate
 from polyleaf.search.ensemble import Member, members_of
-from polyleaf.search.folds import Fold, fingerprint, folds_of, rows_of_folds
+from polyleaf.search.folds import Fold, fingerprint, folds_of, in_small, rows_of_folds, rows_of_repeats
 from polyleaf.search.log import TrainingLog
-from polyleaf.search.portfolio import PARENTS, PORTFOLIO, Parameters, suited, variations
+from polyleaf.search.looks import Pace
+from polyleaf.search.portfolio import PARENTS, Parameters, portfolio_of, suited, variations
 from polyleaf.search.race import Budget, Deadline, Race, Watch
 from polyleaf.search.space import Task
+from polyleaf.search.timed_race import TimedRace
 from polyleaf.settings.declaration import declarations
 from polyleaf.settings.habits import explains_strangers
 from polyleaf.settings.parameters import USUALLY, RunningParameters, SearchParameters
@@ -163,17 +166,15 @@ class Searches(_Base):
         dataset = self._dataset(given)
         metric, seed = self._metric(plain, target), plain._seed()
         further = evaluation_data(eval_set, None, None, eval_offset, Given("validation", None, None, None))
-        folds = self._folds(dataset, given, target, groups, further, seed)
+        folds, repeats = self._folds(dataset, given, target, groups, further, seed)
         log = TrainingLog(resume, {} if resume is None else self._about(dataset, target, folds, metric, seed))
-        members = self.ensemble or 1
-        race = Race(
-            self._trainer(metric, budget), folds, budget, self.n_candidates, log, members, self._say()
-        )
+        entry = self._trainer(metric), folds, budget, self.n_candidates, log, self.ensemble or 1, self._say()
+        race = Race(*entry) if self.time_limit is None else self._timed(entry, repeats, target, seed)
         encoding = target.encoding
         space = encoding.kind, encoding.n_outputs, dataset.features is not None
         was_interrupted = self._run(race, space, seed)
         last = Last(given._replace(X=dataset), (eval_set, eval_offset), budget, metric)
-        if self.ensemble is None or was_interrupted:
+        if self.ensemble is None or was_interrupted or not race.best()[0].curves:
             self._take_winner(race, last)
         else:
             self._take_blend(race, last)
@@ -216,10 +217,12 @@ class Searches(_Base):
 
     def _rounds_and_patience(self, parameters: Parameters) -> tuple[int, int]:
         """The most rounds of a candidate, and how long it may go without an improvement."""
-        fixed = self._fixed()
-        rate = parameters.get("learning_rate") or self.learning_rate or USUALLY["learning_rate"]
+        fixed, rate = self._fixed(), self._rate(parameters)
         patience = self.early_stopping_rounds or max(10, round(PATIENCE / rate))
         return fixed.get("n_estimators", max(10, round(MOST_ROUNDS / rate))), patience
+
+    def _rate(self, parameters: Parameters) -> float:
+        return parameters.get("learning_rate") or self.learning_rate or USUALLY["learning_rate"]
 
     def _metric(self, plain: PolyleafEstimator, target: Target) -> Metric:
         if self.metric is not None:
@@ -253,11 +256,15 @@ class Searches(_Base):
 
     def _folds(
         self, dataset: Dataset, given: Given, target: Target, groups: Any, further: list[Given], seed: int
-    ) -> list[Fold]:
+    ) -> tuple[list[Fold], bool]:
+        """What candidates are compared on, and whether the folds after the first were drawn again."""
         if self.cv is None and further:
-            return [Fold(given._replace(X=dataset), self._watched(further[-1], dataset))]
+            return [Fold(given._replace(X=dataset), self._watched(further[-1], dataset))], False
         rows = rows_of_folds(self.cv, given.X, given.y, target, groups, seed)
-        return folds_of(dataset, given, rows)
+        repeats = []
+        if self.cv is None and groups is None and self.time_limit is not None:
+            repeats = rows_of_repeats(given.X, given.y, target, seed)
+        return folds_of(dataset, given, rows + repeats), bool(repeats)
 
     def _watched(self, last: Given, like: Dataset) -> Given:
         """An evaluation set, binned once for all candidates."""
@@ -282,8 +289,14 @@ class Searches(_Base):
 
     # --- search --------------------------------------------------------------------------------------
 
-    def _trainer(self, metric: Metric, budget: Budget) -> Callable[[Parameters, Fold, float], Watch]:
-        def train(parameters: Parameters, fold: Fold, leader: float) -> Watch:
+    def _timed(self, entry: tuple[Any, ...], repeats: bool, target: Target, seed: int) -> TimedRace:
+        fold = entry[1][0]
+        small = in_small(fold, target.class_of_row() is not None, seed)
+        pace = Pace(self._rate, is_free="learning_rate" not in self._fixed())
+        return TimedRace(*entry, small=small, pace=pace, repeats=repeats)
+
+    def _trainer(self, metric: Metric) -> Callable[[Parameters, Fold, float, Budget], Watch]:
+        def train(parameters: Parameters, fold: Fold, leader: float, budget: Budget) -> Watch:
             rounds, patience = self._rounds_and_patience(parameters)
             watch = Watch(metric, patience, leader, budget)
             candidate = self._candidate(parameters)
@@ -314,14 +327,18 @@ class Searches(_Base):
         # What Optuna proposes depends on its version, so a search that must be repeatable does without it.
         asks_optuna = self.time_limit is not None and tpe.is_installed()
 
+        table = suited(portfolio_of(space[0]), fixed, *space)
+
         def children(best: list[Candidate], generation: int) -> Iterator[Parameters]:
             if asks_optuna:
-                return tpe.proposals(best, *space, usual, fixed, seed + generation)
-            parents = [candidate.parameters for candidate in best[:PARENTS]]
-            return variations(parents, usual, fixed, seed + generation)
+                proposals = tpe.proposals(best, *space, usual, fixed, seed + generation)
+            else:
+                parents = [candidate.proposed for candidate in best[:PARENTS]]
+                proposals = variations(parents, usual, fixed, seed + generation)
+            return chain(table, proposals)  # of the table what there was no time for
 
         try:
-            race.run(suited(PORTFOLIO, fixed, *space), "portfolio")
+            race.run(list(table), "portfolio")
             if self.time_limit is not None or self.n_candidates is not None:
                 race.vary(children, "tpe" if asks_optuna else "variation")
         except KeyboardInterrupt:
@@ -332,8 +349,8 @@ class Searches(_Base):
 
     def _take_winner(self, race: Race, last: Last) -> None:
         best = race.best()[0]
-        winner, rounds = self._last_training(best, last)
-        self._take_results(race, last, winner, best, rounds)
+        winner, parameters = self._last_training(race.at_last(best), last)
+        self._take_results(race, last, winner, parameters)
         self.best_score_, self.ensemble_ = last.sign * best.loss, None
 
     def _take_blend(self, race: Race, last: Last) -> None:
@@ -347,16 +364,16 @@ class Searches(_Base):
             self.ensemble or 1,
             budget.is_over,
         )
-        trained: list[tuple[Member, PolyleafEstimator, int]] = []
+        trained: list[tuple[Member, PolyleafEstimator, Parameters]] = []
         for member in members:
             if trained and budget.is_over():
                 self._warn_of_limit(f"{len(trained)} of the {len(members)} members of the blend are in it")
                 break
-            trained.append((member, *self._last_training(member.candidate, last)))
+            trained.append((member, *self._last_training(race.at_last(member.candidate), last)))
         total = sum(member.weight for member, _, _ in trained)
         weights = [member.weight / total for member, _, _ in trained]
-        (first, winner, rounds), models = trained[0], [estimator.model_ for _, estimator, _ in trained]
-        parameters = [{**m.candidate.parameters, "n_estimators": n} for m, _, n in trained]
+        winner, models = trained[0][1], [estimator.model_ for _, estimator, _ in trained]
+        parameters = [own for *_, own in trained]
         self.ensemble_ = [
             {"weight": w, "candidate": m.candidate.number, "score": last.sign * m.candidate.loss, "params": p}
             for w, (m, _, _), p in zip(weights, trained, parameters, strict=True)
@@ -364,34 +381,37 @@ class Searches(_Base):
         blend = [{"weight": w, "parameters": p} for w, p in zip(weights, parameters, strict=True)]
         model = blended(models, weights, {**models[0].metadata, "blend": blend})
         keep_thresholds(model, np.average([thresholds_of(m) for m in models], axis=0, weights=weights))
-        self._take_results(race, last, winner, first.candidate, rounds)
+        self._take_results(race, last, winner, parameters[0])
         self._adopt(model, winner._encoding)
         self.best_score_ = last.sign * loss
         data = last.given.X, n_threads
         self._costs = results.cost(models[0], *data), results.cost(model, *data)
 
     def _take_results(
-        self, race: Race, last: Last, winner: PolyleafEstimator, best: Candidate, rounds: int
+        self, race: Race, last: Last, winner: PolyleafEstimator, parameters: Parameters
     ) -> None:
         self._adopt(winner.model_, winner._encoding)
         self.evals_result_ = winner.evals_result_
         self.evals_result_per_output_ = winner.evals_result_per_output_
         fixed = {n: v for n, v in self._fixed().items() if n not in _NOT_OF_CANDIDATES}
-        self.best_params_ = {**fixed, **best.parameters, "n_estimators": rounds}
+        self.best_params_ = {**fixed, **parameters}
         self.cv_results_ = results.cv_results(race.candidates, len(race.folds), last.sign)
         self.leaderboard_ = results.leaderboard(race.candidates, last.sign)
         self._metric_name, self._greater_is_better = last.metric.name, last.metric.greater_is_better
 
-    def _last_training(self, best: Candidate, last: Last) -> tuple[PolyleafEstimator, int]:
-        """A candidate, trained on all rows, and its rounds."""
-        winner, deadline = self._candidate(best.parameters), Deadline(last.budget)
-        winner.set_params(n_estimators=best.rounds, early_stopping_rounds=None, verbose=None)
+    def _last_training(
+        self, found: tuple[Parameters, int], last: Last
+    ) -> tuple[PolyleafEstimator, Parameters]:
+        """A candidate with so many rounds, trained on all rows; its parameters, rounds among them."""
+        parameters, rounds = found
+        winner, deadline = self._candidate(parameters), Deadline(last.budget)
+        winner.set_params(n_estimators=rounds, early_stopping_rounds=None, verbose=None)
         _, X, y, weight, offset = last.given
         of_eval = {"eval_set": last.watched[0], "eval_offset": last.watched[1]}
         winner.fit(X, y, weight, offset=offset, callbacks=[deadline], **of_eval)
-        if deadline.was_met and deadline.rounds < best.rounds:
-            self._warn_of_limit(f"the last training ended after {deadline.rounds} of {best.rounds} rounds")
-        return winner, deadline.rounds
+        if deadline.was_met and deadline.rounds < rounds:
+            self._warn_of_limit(f"the last training ended after {deadline.rounds} of {rounds} rounds")
+        return winner, {**parameters, "n_estimators": deadline.rounds}
 
     def _train_on(self, candidate: Candidate, fold: Fold) -> PolyleafEstimator:
         """A candidate on a fold, with the rounds that it came to."""

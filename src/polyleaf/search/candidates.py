@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from polyleaf.search.looks import Look
 from polyleaf.search.portfolio import Parameters
 
 __all__ = ["Candidate", "better_first"]
@@ -27,6 +28,8 @@ class Candidate:
     parameters : dict
         What differs from the estimator that searches.
     origin : {"portfolio", "variation", "tpe"}
+    proposed : dict
+        The same as they were proposed, before there was haste.
     curves : list of list of float
         Of each fold tried, in order: the loss after each round.
     seconds : float
@@ -35,6 +38,10 @@ class Candidate:
         Why these parameters do not go with the data or one another; empty where they do.
     trained : list
         Of each fold tried: the fitted estimator while it is kept, or None.
+    look : Look or None
+        What a first look at it has found.
+    haste : float
+        How many times faster it learns on the folds than it was made to.
     """
 
     number: int
@@ -44,6 +51,12 @@ class Candidate:
     seconds: float = 0.0
     refused: str = ""
     trained: list[Any] = field(default_factory=list)
+    look: Look | None = None
+    haste: float = 1.0
+    proposed: Parameters = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.proposed = self.parameters
 
     @property
     def n_folds(self) -> int:
@@ -52,8 +65,10 @@ class Candidate:
 
     @property
     def rounds(self) -> int:
-        """Rounds of the best mean over the folds; 0 where it was not tried."""
-        return 1 + int(np.argmin(self._mean())) if self.curves else 0
+        """Rounds of the best mean over the folds, or of a first look; 0 where it was not tried."""
+        if not self.curves:
+            return 0 if self.look is None else self.look.rounds
+        return 1 + int(np.argmin(self._mean()))
 
     @property
     def losses(self) -> list[float]:
@@ -63,8 +78,10 @@ class Candidate:
 
     @property
     def loss(self) -> float:
-        """Their mean; infinite where it was not tried."""
-        return float(np.mean(self.losses)) if self.curves else np.inf
+        """Their mean, or that of a first look; infinite where it was not tried."""
+        if not self.curves:
+            return np.inf if self.look is None else self.look.loss
+        return float(np.mean(self.losses))
 
     def _mean(self) -> np.ndarray:
         """Mean loss after each round. A curve that ended before the others stays where it ended: by then it
@@ -75,6 +92,7 @@ class Candidate:
 
 
 def better_first(candidates: list[Candidate]) -> list[Candidate]:
-    """Those that were tried on more folds first; of these the lower loss, then the one that came earlier."""
-    tried = [candidate for candidate in candidates if candidate.curves]
+    """Those that were tried on more folds first, those that were only looked at last; of as many the lower
+    loss, then the one that came earlier."""
+    tried = [c for c in candidates if c.curves or (c.look is not None and not c.refused)]
     return sorted(tried, key=lambda c: (-c.n_folds, c.loss, c.number))

@@ -42,7 +42,7 @@ def members_of(
     Parameters
     ----------
     candidates : sequence of Candidate
-        Best first. Those that were not tried on all folds are left out.
+        Best first. Those that were not tried on as many folds as the first are left out.
     folds : sequence of Fold
     train : callable
         `train(candidate, fold)`: the fitted estimator, where it was not kept.
@@ -52,7 +52,7 @@ def members_of(
     is_spent : callable
         Whether to make do with what was found.
     """
-    whole = [c for c in candidates if c.n_folds == len(folds)][: POOL * most] or list(candidates[:1])
+    whole = [c for c in candidates if c.n_folds == candidates[0].n_folds][: POOL * most]
     fitted = [[kept or train(c, fold) for kept, fold in zip(c.trained, folds, strict=False)] for c in whole]
     raws = [
         [_raw(estimator, fold, c.rounds) for estimator, fold in zip(each, folds, strict=False)]

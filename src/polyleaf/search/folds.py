@@ -21,10 +21,12 @@ from polyleaf.inputs.holdout import drawn_by_class
 from polyleaf.inputs.targets import Target
 from polyleaf.training.prepare import Given
 
-__all__ = ["Fold", "fingerprint", "folds_of", "rows_of_folds"]
+__all__ = ["Fold", "fingerprint", "folds_of", "in_small", "rows_of_folds", "rows_of_repeats"]
 
 FEW_FOLDS = 3
 MANY_ROWS, HELD_OUT = 20_000, 0.2
+FEW_ROWS, REPEATS = 5_000, 3  # the folds of fewer rows may be drawn so often
+LOOKED_AT, SHARE = 2_000, 0.125  # rows of a first look: so many, or this share of them where that is more
 
 Rows = tuple[np.ndarray, np.ndarray]
 
@@ -60,6 +62,42 @@ def fingerprint(dataset: Dataset, target: Target, folds: Sequence[Fold]) -> str:
         values = np.asarray(0 if part is None else part)
         state.update(repr(values.tolist()).encode() if values.dtype == object else values.tobytes())
     return state.hexdigest()[:16]
+
+
+def in_small(fold: Fold, has_classes: bool, seed: int) -> Fold:
+    """The fold with few of its rows on either side; `growth`: its rows to train on for each of these."""
+    n_train = len(fold.train.y)
+    train = _some_rows(fold.train, has_classes, seed)
+    valid = _some_rows(fold.valid, has_classes, seed)
+    if has_classes and valid is not fold.valid:
+        y = np.asarray(valid.y)
+        known = np.flatnonzero(np.isin(y, np.unique(np.asarray(train.y))))
+        valid = _taken(valid, known) if len(known) < len(y) else valid
+    return Fold(train, valid, n_train / len(train.y))
+
+
+def _some_rows(given: Given, has_classes: bool, seed: int) -> Given:
+    n_rows = len(given.y)
+    wanted = max(LOOKED_AT, round(SHARE * n_rows))
+    if wanted >= 0.8 * n_rows:
+        return given
+    classes = np.asarray(given.y) if has_classes else None
+    return _taken(given, drawn_by_class(n_rows, wanted / n_rows, seed, classes)[1])
+
+
+def _taken(given: Given, rows: np.ndarray) -> Given:
+    """Rows of data that are binned."""
+    weight = None if given.weight is None else np.asarray(given.weight)[rows]
+    offset = None if given.offset is None else np.asarray(given.offset)[rows]
+    return given._replace(X=given.X.rows(rows), y=_safe_indexing(given.y, rows), weight=weight, offset=offset)
+
+
+def rows_of_repeats(X: Any, y: Any, target: Target, seed: int) -> list[Rows]:
+    """Further folds like those of `rows_of_folds` where `cv` is None, for few rows: drawn anew."""
+    if target.n_rows > FEW_ROWS:
+        return []
+    drawn = (rows_of_folds(None, X, y, target, None, seed + i) for i in range(1, REPEATS))
+    return [rows for folds in drawn for rows in folds]
 
 
 def rows_of_folds(cv: Any, X: Any, y: Any, target: Target, groups: Any, seed: int) -> list[Rows]:

@@ -1,7 +1,7 @@
 """Which sets of parameters are tried: a table of compositions that differ much, then steps from the best.
 
-Owns the table and the ladders. Must not know data, folds or scores. Where the table comes from is told in
-docs/choosing.md.
+Owns the table, one for each kind of task, and the ladders. Must not know data, folds or scores. The table is
+what `benchmarks/portfolio.py` found; docs/choosing.md tells the evidence.
 """
 
 from __future__ import annotations
@@ -11,26 +11,75 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["PARENTS", "PORTFOLIO", "Parameters", "suited", "variations"]
+__all__ = ["PARENTS", "PORTFOLIO", "Parameters", "portfolio_of", "suited", "variations"]
 
 Parameters = dict[str, Any]
 
-# In the order in which they are tried. The first is what everybody has who sets nothing.
-PORTFOLIO: tuple[Parameters, ...] = (
-    {},
-    {"learning_rate": 0.05},
-    {"learning_rate": 0.05, "max_leaves": 8},
-    {"learning_rate": 0.05, "leaf": "linear", "max_leaves": 15},
-    {"learning_rate": 0.05, "min_child_samples": 20, "subsample": 0.7},
-    {"learning_rate": 0.05, "curvature": "full"},
-    {"learning_rate": 0.05, "multi_strategy": "one_output_per_tree", "max_leaves": 15},
-    {"learning_rate": 0.05, "max_leaves": 63, "reg_lambda": 4.0, "colsample_bynode": 0.25},
-    {"learning_rate": 0.05, "curvature": "none", "max_leaves": 15},
-    {"learning_rate": 0.05, "refresh": "layer", "grow_policy": "depthwise", "max_depth": 5},
-    {"leaf": "linear", "max_leaves": 8, "min_child_samples": 20, "subsample": 0.7},
-    {"learning_rate": 0.025, "max_leaves": 4, "colsample_bynode": 1.0},
-)
-
+# By the kind of task, in the order in which they are tried. The first is what everybody has who sets nothing,
+# the second the same at half the rate; the others are the compositions that cover most sets.
+_RATE = 0.05
+PORTFOLIO: dict[str, tuple[Parameters, ...]] = {
+    "regression": (
+        {},
+        {"learning_rate": _RATE},
+        {"learning_rate": _RATE, "leaf": "linear"},
+        {"learning_rate": _RATE, "colsample_bynode": 1.0},
+        {"learning_rate": _RATE, "leaf": "linear", "max_leaves": 15},
+        {"learning_rate": _RATE, "min_child_samples": 10, "reg_lambda": 0.1, "subsample": 0.5},
+        {"learning_rate": _RATE, "min_child_samples": 10},
+        {"learning_rate": _RATE, "refresh": "layer", "grow_policy": "depthwise", "max_depth": 5},
+        {"learning_rate": _RATE, "multi_strategy": "one_output_per_tree", "max_leaves": 15},
+        {"learning_rate": _RATE, "max_leaves": 8},
+        {"learning_rate": _RATE, "subsample": 0.7},
+    ),
+    "classes": (
+        {},
+        {"learning_rate": _RATE},
+        {
+            "learning_rate": _RATE,
+            "max_leaves": 63,
+            "min_child_samples": 20,
+            "reg_lambda": 0.1,
+            "colsample_bynode": 0.125,
+            "subsample": 0.7,
+            "curvature": "none",
+        },
+        {"learning_rate": _RATE, "max_leaves": 8},
+        {
+            "learning_rate": _RATE,
+            "leaf": "linear",
+            "max_leaves": 8,
+            "min_child_samples": 20,
+            "subsample": 0.7,
+        },
+        {"learning_rate": _RATE, "leaf": "linear"},
+        {"learning_rate": _RATE, "leaf": "linear", "max_leaves": 15},
+        {"learning_rate": _RATE, "curvature": "none", "max_leaves": 15},
+        {"learning_rate": _RATE, "min_child_samples": 20, "subsample": 0.7},
+        {"learning_rate": _RATE, "curvature": "full"},
+        {"learning_rate": _RATE, "multi_strategy": "one_output_per_tree", "max_leaves": 15},
+    ),
+    "labels": (
+        {},
+        {"learning_rate": _RATE},
+        {"learning_rate": _RATE, "curvature": "none", "max_leaves": 15},
+        {
+            "learning_rate": _RATE,
+            "max_leaves": 63,
+            "min_child_samples": 20,
+            "reg_lambda": 0.1,
+            "colsample_bynode": 0.125,
+            "subsample": 0.7,
+            "curvature": "none",
+        },
+        {"learning_rate": _RATE, "curvature": "none"},
+        {"learning_rate": _RATE, "reg_lambda": 4.0},
+        {"learning_rate": _RATE, "max_leaves": 4, "colsample_bynode": 1.0},
+        {"learning_rate": _RATE, "max_leaves": 8},
+        {"learning_rate": _RATE, "leaf": "linear", "max_leaves": 15},
+        {"learning_rate": _RATE, "min_child_samples": 20, "subsample": 0.7},
+    ),
+}
 # Where a variation goes from a value: one step down or up.
 LADDERS: dict[str, Sequence[float]] = {
     "learning_rate": (0.0125, 0.025, 0.05, 0.1, 0.2),
@@ -43,6 +92,12 @@ LADDERS: dict[str, Sequence[float]] = {
 MOST_CLASSES = 26  # of a full Hessian: a round takes as many times longer as there are classes
 PARENTS = 3  # of the best, from which steps are taken
 _STEPS = 3  # ladders that one variation takes a step on, at most
+
+
+def portfolio_of(task: str) -> tuple[Parameters, ...]:
+    """The table of a task, as `suited` names it."""
+    kinds = {"regression": "regression", "binary": "classes", "multiclass": "classes", "multilabel": "labels"}
+    return PORTFOLIO[kinds[task]]
 
 
 def suited(

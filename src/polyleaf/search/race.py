@@ -20,7 +20,7 @@ from polyleaf.search.folds import Fold
 from polyleaf.search.log import Ended, TrainingLog
 from polyleaf.search.portfolio import Parameters
 
-__all__ = ["Budget", "Deadline", "Race", "Watch"]
+__all__ = ["MARGIN", "Budget", "Deadline", "Race", "Share", "Watch"]
 
 REACH = 4.0  # times what the last doubling gained: farther ahead, the leader is out of reach
 MARGIN = 1.2  # the last training may take longer than those of the folds have
@@ -39,6 +39,10 @@ class Budget:
         self._end = math.inf if seconds is None else time.perf_counter() + seconds
         self._reserved = 0.0
         self._since: tuple[float, float] | None = None
+
+    def left(self) -> float:
+        """Seconds for everything, the last training too."""
+        return math.inf if self._end == math.inf else self._end - time.perf_counter()
 
     def reserve(self, seconds: float) -> None:
         """Keep so many for the last training."""
@@ -59,6 +63,17 @@ class Budget:
     def is_over(self) -> bool:
         """Whether there is no second left, not even for the last training."""
         return self._end < math.inf and time.perf_counter() >= self._end
+
+
+class Share(Budget):
+    """Part of the seconds of another, from now on."""
+
+    def __init__(self, whole: Budget, seconds: float) -> None:
+        super().__init__(seconds)
+        self._whole = whole
+
+    def is_spent(self) -> bool:
+        return super().is_spent() or self._whole.is_spent()
 
 
 class Deadline(Callback):
@@ -144,8 +159,8 @@ class Race:
     Parameters
     ----------
     train : callable
-        `train(parameters, fold, leader)`: the `Watch` of a training that has ended. ValueError where the
-        parameters do not go with the data.
+        `train(parameters, fold, leader, budget)`: the `Watch` of a training that has ended. ValueError where
+        the parameters do not go with the data.
     folds : list of Fold
     budget : Budget
     most : int or None
@@ -166,7 +181,7 @@ class Race:
 
     def __init__(
         self,
-        train: Callable[[Parameters, Fold, float], Watch],
+        train: Callable[[Parameters, Fold, float, Budget], Watch],
         folds: list[Fold],
         budget: Budget,
         most: int | None,
@@ -177,10 +192,12 @@ class Race:
         self._train, self.folds, self._budget, self._say = train, folds, budget, say
         self._most, self._log, self._members = math.inf if most is None else most, log, members
         self.candidates: list[Candidate] = []
+        # Folds that candidates are tried on before the better half of them goes on.
+        self._steps = [[fold] for fold in range(len(folds))]
 
     def best(self) -> list[Candidate]:
         """Those that have a score, best first."""
-        return better_first(self.candidates)
+        return better_first([candidate for candidate in self.candidates if candidate.curves])
 
     def is_over(self) -> bool:
         """Whether there is neither time nor number left for another candidate."""
@@ -190,18 +207,28 @@ class Race:
         """Let a generation race: after every fold the better half goes on to the next."""
         room = self._most - len(self.candidates)
         entered = generation if room > len(generation) else generation[: int(room)]
-        running = [Candidate(len(self.candidates) + i, p, origin) for i, p in enumerate(entered)]
-        for fold in range(len(self.folds)):
+        running = self._entering(
+            [Candidate(len(self.candidates) + i, p, origin) for i, p in enumerate(entered)]
+        )
+        for step in self._steps:
             for candidate in running:
-                if fold == 0:
+                if candidate.number >= len(self.candidates):
                     self.candidates.append(candidate)
-                if not self._try(candidate, fold):
+                if not all(self._try(candidate, fold) for fold in step):
                     return
             running = better_first(running)
             running = running[: math.ceil(len(running) / 2)]
         # Fitted estimators are needed of those only that may be blended.
         for candidate in self.best()[POOL * self._members :]:
             candidate.trained = [None] * candidate.n_folds
+
+    def at_last(self, candidate: Candidate) -> tuple[Parameters, int]:
+        """Parameters and rounds of its training on all rows."""
+        return candidate.parameters, candidate.rounds
+
+    def _entering(self, candidates: list[Candidate]) -> list[Candidate]:
+        """Those of a generation that are tried on the folds, in order."""
+        return candidates
 
     def vary(
         self, children: Callable[[list[Candidate], int], Iterator[Parameters]], origin: str = "variation"
@@ -212,16 +239,20 @@ class Race:
         """
         generation = 0
         while not self.is_over():
-            tried = [candidate.parameters for candidate in self.candidates]
+            tried = [candidate.proposed for candidate in self.candidates]
             fresh: list[Parameters] = []
             # Of ladders that are climbed to their ends there may be nothing new.
-            for child in islice(children(self.best(), generation), 50 * GENERATION):
+            for child in islice(children(self._ranking(), generation), 50 * GENERATION):
                 if child not in tried and child not in fresh and len(fresh) < GENERATION:
                     fresh.append(child)
             if not fresh:
                 return
             self.run(fresh, origin)
             generation += 1
+
+    def _ranking(self) -> list[Candidate]:
+        """What variations learn from, best first."""
+        return self.best()
 
     def _try(self, candidate: Candidate, fold: int) -> bool:
         """One training. False when time is spent."""
@@ -252,10 +283,20 @@ class Race:
         before = [c.curves[fold] for c in self.candidates if c.n_folds > fold]
         leader = min((min(curve) for curve in before), default=math.inf)
         if not self.best():
-            self._budget.reserve_as_long(self.folds[fold].growth)
+            self._keep_time(candidate, fold)
+        return self._measured(candidate, candidate.parameters, fold, leader, self._budget)
+
+    def _keep_time(self, candidate: Candidate, fold: int) -> None:
+        """The first training may be all that there is time for."""
+        self._budget.reserve_as_long(self.folds[fold].growth)
+
+    def _measured(
+        self, candidate: Candidate, parameters: Parameters, fold: int, leader: float, budget: Budget
+    ) -> tuple[Ended, bool, Any]:
+        """The training itself, as `_train_now` has it."""
         started = time.perf_counter()
         try:
-            watch = self._train(candidate.parameters, self.folds[fold], leader)
+            watch = self._train(parameters, self._data(fold), leader, budget)
         except ValueError as refusal:
             if candidate.number == 0:
                 raise
@@ -264,20 +305,24 @@ class Race:
             ended = Ended(watch.curve, time.perf_counter() - started)
             was_cut, fitted = watch.was_cut, watch.fitted
         if not was_cut:
-            self._log.add(candidate.parameters, fold, ended)
+            self._log.add(parameters, fold, ended)
         return ended, was_cut, fitted
+
+    def _data(self, fold: int) -> Fold:
+        return self.folds[fold]
 
     def _reserve(self) -> None:
         """Keep time for the last trainings: the best candidates' rounds, on all rows."""
-        needed = 0.0
-        for candidate in self.best()[: self._members]:
-            share = candidate.rounds * candidate.n_folds / sum(map(len, candidate.curves))
-            needed += share * self.folds[0].growth * candidate.seconds / candidate.n_folds
-        self._budget.reserve(needed)
+        self._budget.reserve(sum(map(self._seconds_at_last, self.best()[: self._members])))
+
+    def _seconds_at_last(self, candidate: Candidate) -> float:
+        """Of a training on all rows."""
+        share = candidate.rounds / sum(map(len, candidate.curves))
+        return share * self.folds[0].growth * candidate.seconds
 
     def _tell(self, candidate: Candidate, fold: int) -> None:
-        best = self.best()[0]
+        best, n_folds = self.best()[0], sum(map(len, self._steps))
         self._say(
-            f"{candidate.number:4d}  fold {fold + 1} of {len(self.folds)}: loss {candidate.loss:.6g}, "
+            f"{candidate.number:4d}  fold {fold + 1} of {n_folds}: loss {candidate.loss:.6g}, "
             f"{candidate.rounds} rounds; best {best.loss:.6g} ({best.number})  {candidate.parameters}"
         )

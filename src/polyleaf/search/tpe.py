@@ -85,8 +85,8 @@ def proposals(
     study = optuna.create_study(sampler=sampler)
     optuna.logging.set_verbosity(verbosity)
     for place, candidate in enumerate(best):
-        if set(candidate.parameters) <= set(open_to):  # others are of another kind
-            values = {name: {**usual, **candidate.parameters}[name] for name in open_to}
+        if set(candidate.proposed) <= set(open_to):  # others are of another kind
+            values = {name: {**usual, **candidate.proposed}[name] for name in open_to}
             trial = optuna.trial.create_trial(params=values, distributions=open_to, value=float(place))
             study.add_trial(trial)
     while True:

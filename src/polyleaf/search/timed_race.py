@@ -1,0 +1,194 @@
+"""The race against the clock: first looks before the folds, and a last training as slow as there is time for.
+
+Owns what is done where a time limit is short beside one training: which candidates are looked at first, in
+what haste they go on, and what is left for the end. Must not know how data are made ready.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from polyleaf.search.candidates import Candidate
+from polyleaf.search.folds import FEW_FOLDS, Fold
+from polyleaf.search.log import Ended
+from polyleaf.search.looks import COST, Look, Looks, Pace
+from polyleaf.search.portfolio import Parameters
+from polyleaf.search.race import MARGIN, Budget, Race, Share
+
+__all__ = ["TimedRace"]
+
+# Trainings of the defaults on a fold that there is time for. With more nothing needs to be looked at first;
+# with many more, folds that were drawn again are taken in.
+PLENTY, MANY = 150.0, 450.0
+PILOT, LOOKING = 0.06, 0.35  # of the time that is left: for the look at the first, and at a generation
+LONGEST = 2.0  # times as long as the first look others may take
+PROMISING = 1 / 3  # of all that were looked at
+LAST = 1 / 3  # of all seconds are kept for a last training that is slower than those of the folds, at most
+PROBE = 0.02  # of the time: for rounds that are timed, on few rows and on a fold
+SAVING = 0.6  # a round on few rows must not take more of one on a fold
+_LOOK = -1
+
+
+class TimedRace(Race):
+    """A race that looks at candidates first where seconds are few.
+
+    Parameters
+    ----------
+    *args
+        As for `Race`. Folds beyond the first three were drawn again, and are for where there is much time.
+    small : Fold
+        Few of the rows of the first fold, which looks are taken at.
+    pace : Pace
+    repeats : bool
+        Whether folds were drawn again.
+    """
+
+    def __init__(self, *args: Any, small: Fold, pace: Pace, repeats: bool) -> None:
+        super().__init__(*args)
+        self._small, self._all = small, self._budget.left()
+        self._looks = Looks(pace, small.growth**COST, small.growth, self.folds[0].growth)
+        self._look = _LOOK  # where a training log has the number of a fold
+        self._is_short, self._first_look = True, 0.0
+        n_folds = FEW_FOLDS if repeats else len(self.folds)
+        self._again = [list(range(i, i + n_folds)) for i in range(0, len(self.folds), n_folds)]
+        self._steps = self._steps[:n_folds]
+        self._is_at_end = False
+
+    def is_over(self) -> bool:
+        return self._is_at_end or super().is_over()
+
+    def at_last(self, candidate: Candidate) -> tuple[Parameters, int]:
+        """As slow as it was made to learn, or as there is time for."""
+        pace, left = self._looks.pace, self._budget.left()
+        if candidate.curves:
+            if candidate.haste == 1.0 or self._members > 1:
+                return super().at_last(candidate)
+            slower = min(candidate.haste, max(1.0, left / MARGIN / self._seconds_at_last(candidate)))
+            return pace.hurried(candidate.parameters, 1 / slower), round(candidate.rounds * slower)
+        assert candidate.look is not None  # there is nothing else of it
+        needed = self._looks.last(candidate.look, pace.rate(candidate.parameters))
+        # Nothing is lost where the time comes first: rounds are then fewer.
+        haste = min(pace.most(candidate.parameters), max(1.0, needed / max(left, 1e-9)))
+        hurried = pace.hurried(candidate.parameters, haste)
+        return hurried, self._looks.last_rounds(candidate.look, pace.rate(hurried))
+
+    def best(self) -> list[Candidate]:
+        """As `Race` has it; where nothing could be tried on a fold, as they were looked at."""
+        return super().best() or (self._looked() if self._is_at_end else [])
+
+    def _looked(self) -> list[Candidate]:
+        """All that were looked at, best first."""
+        found = [(c.look.loss, c.number, c) for c in self.candidates if c.look is not None]
+        return [candidate for *_, candidate in sorted(found, key=lambda entry: entry[:2])]
+
+    def _ranking(self) -> list[Candidate]:
+        tried = super().best()
+        return tried + [c for c in self._looked() if not c.curves]
+
+    def _entering(self, candidates: list[Candidate]) -> list[Candidate]:
+        if not self._is_short:
+            return candidates
+        begins = not self.candidates
+        if begins and not self._plan(candidates.pop(0)):
+            return self.candidates + candidates
+        if self._is_at_end:
+            return []
+        share = Share(self._budget, LOOKING * self._budget.left())
+        for candidate in candidates:
+            if share.is_spent():
+                break
+            self._look_at(candidate, Share(share, LONGEST * self._first_look))
+        seen = self._looked()
+        if begins:  # what everybody has is what others have to beat
+            entering = seen[: max(2, math.ceil(len(seen) / 2))]
+            if self.candidates[0] not in entering:
+                entering.insert(1, self.candidates[0])
+        else:
+            fresh = {candidate.number for candidate in candidates}
+            entering = [c for c in seen[: math.ceil(PROMISING * len(seen))] if c.number in fresh]
+        return self._hurried(entering)
+
+    def _plan(self, first: Candidate) -> bool:
+        """Look at the first; whether seconds are few beside its training, so that looks save any."""
+        self._choose_rows(first)
+        self._look_at(first, Share(self._budget, PILOT * self._budget.left()))
+        assert first.look is not None  # it is never refused
+        own = self._looks.pace.rate(first.parameters)
+        n_trainings = self._budget.left() / self._looks.on_fold(first.look, own)
+        self._is_short, self._first_look = n_trainings < PLENTY, first.look.seconds
+        fits = self._looks.haste_of_all([(first.parameters, first.look)], self._budget.left())[1] > 0
+        self._is_at_end = self._is_short and not fits  # all is needed for a training on all rows
+        if n_trainings >= MANY:
+            self._steps = self._again
+        return self._is_short
+
+    def _choose_rows(self, first: Candidate) -> None:
+        """Looks at few rows must be cheaper than trainings on the fold: measured, since small nodes and many
+        outputs cost the same whatever the rows."""
+        of_few, of_fold = self._seconds_of_round(first, _LOOK), self._seconds_of_round(first, 0)
+        growth, of_rows = self.folds[0].growth, self._small.growth
+        if of_few > SAVING * of_fold:
+            self._small, self._look, of_few, of_rows = self.folds[0], 0, of_fold, 1.0
+        self._looks = Looks(self._looks.pace, of_fold / of_few, of_rows, growth)
+
+    def _seconds_of_round(self, candidate: Candidate, fold: int) -> float:
+        before = self._budget.left()
+        parameters = self._looks.hurried(candidate.parameters)
+        watch = self._train(parameters, self._data(fold), math.inf, Share(self._budget, PROBE * self._all))
+        return max(1e-9, before - self._budget.left()) / len(watch.curve)
+
+    def _look_at(self, candidate: Candidate, budget: Budget) -> None:
+        parameters = self._looks.hurried(candidate.parameters)
+        self.candidates.append(candidate)
+        ended, was_cut = self._log.find(parameters, self._look), False
+        if ended is None:
+            leader = min((c.look.loss for c in self.candidates if c.look is not None), default=math.inf)
+            ended, was_cut, _ = self._measured(candidate, parameters, self._look, leader, budget)
+        candidate.refused = ended.refused
+        if candidate.refused:
+            self._say(f"{candidate.number:4d}  left out: {candidate.refused}")
+            return
+        loss, n = min(ended.curve), len(ended.curve)
+        rounds = 1 + ended.curve.index(loss)
+        rate = self._looks.pace.rate(parameters)
+        candidate.look = Look(loss, rounds, n, max(ended.seconds, 1e-9), rate, was_cut)
+        self._say(f"{candidate.number:4d}  first look: loss {loss:.6g}, {rounds} rounds  {parameters}")
+
+    def _hurried(self, entering: list[Candidate]) -> list[Candidate]:
+        """Those of them, best first, that there is time for, as fast as they must be."""
+        found = [(c.parameters, c.look) for c in entering if c.look is not None]
+        if not found:
+            return []
+        haste, n = self._looks.haste_of_all(found, self._budget.left())
+        self._is_at_end = n == 0
+        if n < len(found) and not super().best():
+            self._steps = self._steps[:1]  # one fold must do
+        for candidate in entering[:n]:
+            candidate.parameters = self._looks.hurried(candidate.proposed, haste)
+            candidate.haste = min(haste, self._looks.pace.most(candidate.proposed))
+        return entering[:n]
+
+    def _data(self, fold: int) -> Fold:
+        return self._small if fold == _LOOK else super()._data(fold)
+
+    def _keep_time(self, candidate: Candidate, fold: int) -> None:
+        if candidate.look is None:
+            super()._keep_time(candidate, fold)
+        else:
+            rate = self._looks.pace.rate(candidate.parameters)
+            self._budget.reserve(self._looks.last(candidate.look, rate))
+
+    def _train_now(self, candidate: Candidate, fold: int) -> tuple[Ended, bool, Any]:
+        ended, was_cut, fitted = super()._train_now(candidate, fold)
+        if candidate.look is not None and ended.curve:
+            self._looks.learn(candidate.look, len(ended.curve), ended.seconds)
+        return ended, was_cut, fitted
+
+    def _reserve(self) -> None:
+        if self._members > 1:
+            super()._reserve()
+            return
+        best = self.best()[0]
+        seconds = self._seconds_at_last(best)
+        self._budget.reserve(min(seconds * best.haste, max(seconds, LAST * self._all)))

@@ -1,0 +1,108 @@
+"""The race against the clock, with trainings that are told beforehand and a clock of their own."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import pytest
+
+from polyleaf.search import race as race_module
+from polyleaf.search.folds import Fold
+from polyleaf.search.log import TrainingLog
+from polyleaf.search.looks import Pace
+from polyleaf.search.race import Budget
+from polyleaf.search.timed_race import TimedRace
+
+GOOD, BAD = {"learning_rate": 0.05, "max_leaves": 8}, {"learning_rate": 0.05, "max_leaves": 63}
+CANDIDATES = [{}, BAD, GOOD]
+LEARNED = 6.0  # rounds times rate of the best round
+
+
+class Track:
+    """Trainings with `seconds_of_round` for each thousand rows; of those done rate, rows and rounds."""
+
+    def __init__(self, monkeypatch, seconds_of_round, limit, rows=10_000, n_folds=3, repeats=False):
+        self.now, self.seconds_of_round, self.done = 0.0, seconds_of_round, []
+        monkeypatch.setattr(race_module, "time", SimpleNamespace(perf_counter=lambda: self.now))
+        few = min(rows, 2_000)
+        folds = [Fold(None, None, 1.5) for _ in range(n_folds)]
+        small = Fold(None, None, rows / few)
+        self.rows = {id(fold): rows for fold in folds} | {id(small): few}
+        self.budget = Budget(limit)
+        pace = Pace(lambda parameters: parameters.get("learning_rate", 0.1), is_free=True)
+        entry = self.train, folds, self.budget, None, TrainingLog(None, {}), 1, lambda line: None
+        self.race = TimedRace(*entry, small=small, pace=pace, repeats=repeats)
+
+    def train(self, parameters, fold, leader, budget):
+        rate, rows = parameters.get("learning_rate", 0.1), self.rows[id(fold)]
+        lowest = {8: 1.0, 63: 3.0}.get(parameters.get("max_leaves"), 2.0)
+        watch = SimpleNamespace(curve=[], was_cut=False, fitted=None)
+        while len(watch.curve) < round((LEARNED + 4) / rate) and not watch.was_cut:
+            self.now += self.seconds_of_round * rows / 1_000
+            learned = rate * (len(watch.curve) + 1)
+            watch.curve.append(lowest + abs(LEARNED - learned) / LEARNED)
+            watch.was_cut = budget.is_spent()
+        self.done.append((rate, rows, len(watch.curve)))
+        return watch
+
+
+def test_candidates_are_looked_at_in_haste_and_trained_as_slowly_as_they_were_made(monkeypatch):
+    track = Track(monkeypatch, 0.0005, 20.0)  # half a second for the defaults on a fold
+    track.race.run(list(CANDIDATES), "portfolio")
+    looked = [candidate.look.rate for candidate in track.race.candidates]
+    assert looked == [0.3, 0.2, 0.2]
+    best = track.race.best()[0]
+    assert best.proposed == GOOD and best.n_folds == 3
+    parameters, rounds = track.race.at_last(best)
+    assert parameters == GOOD and rounds == pytest.approx(LEARNED / 0.05, rel=0.05)
+    # What everybody has was trained beside it, and what fell behind at first sight was not.
+    assert track.race.candidates[0].n_folds > 0 == track.race.candidates[1].n_folds
+    assert track.now < 20.0
+
+
+def test_in_less_time_the_folds_are_in_haste_and_the_last_training_is_not(monkeypatch):
+    track = Track(monkeypatch, 0.0005, 2.5)
+    track.race.run(list(CANDIDATES), "portfolio")
+    best = track.race.best()[0]
+    assert best.haste > 1 and best.parameters["learning_rate"] > 0.05
+    parameters, rounds = track.race.at_last(best)
+    assert parameters["learning_rate"] < best.parameters["learning_rate"]
+    assert parameters["learning_rate"] * rounds == pytest.approx(LEARNED, rel=0.05)
+    assert track.now + rounds * 0.0005 * 15 <= 2.5
+
+
+def test_where_one_training_takes_all_the_time_the_defaults_are_trained(monkeypatch):
+    track = Track(monkeypatch, 0.0005, 0.4)
+    track.race.run(list(CANDIDATES), "portfolio")
+    assert track.race.is_over() and [c.proposed for c in track.race.best()] == [{}]
+    parameters, _ = track.race.at_last(track.race.best()[0])
+    assert 0.1 <= parameters["learning_rate"] <= 0.3
+    assert track.now < 0.2
+
+
+def test_where_there_is_time_for_all_nothing_is_looked_at(monkeypatch):
+    track = Track(monkeypatch, 1e-5, 100.0, n_folds=9, repeats=True)
+    track.race.run(list(CANDIDATES), "portfolio")
+    assert [c.look is None for c in track.race.candidates] == [False, True, True]
+    assert [c.n_folds for c in track.race.candidates] == [6, 3, 9]  # three folds at a time
+    assert all(c.haste == 1.0 for c in track.race.candidates)
+
+
+def test_few_rows_are_taken_only_where_that_saves_time(monkeypatch):
+    track = Track(monkeypatch, 0.0005, 20.0)
+    track.rows = dict.fromkeys(track.rows, 10_000)  # a round takes as long on few
+    track.race.run(list(CANDIDATES), "portfolio")
+    good = track.race.candidates[2]
+    assert good.curves and math.isclose(good.look.loss, min(good.curves[0]), rel_tol=0.1)
+    # Those that a look has trained on the fold already are not trained there in as much haste again.
+    in_haste = [done for done in track.done if done[0] == 0.2 and done[2] == round((LEARNED + 4) / 0.2)]
+    assert len(in_haste) == 2 + 2 * (good.haste == 4.0)
+
+
+def test_later_generations_must_promise_as_much_as_the_best_third(monkeypatch):
+    track = Track(monkeypatch, 0.0005, 20.0)
+    track.race.run(list(CANDIDATES), "portfolio")
+    tried = len(track.race.candidates)
+    track.race.run([{"max_leaves": 63, "learning_rate": 0.1}], "variation")
+    assert track.race.candidates[tried].look is not None and not track.race.candidates[tried].curves
