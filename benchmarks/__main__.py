@@ -19,6 +19,7 @@ from . import (
     defaults,
     distributions,
     explaining,
+    exports,
     frames,
     intervals,
     kernels,
@@ -49,6 +50,7 @@ STUDIES = {
     "conformal": conformal.PAPER,
     "deciding": deciding.PAPER,
     "search": search.PAPER,
+    "exports": exports.PAPER,
 }
 
 
