@@ -17,6 +17,7 @@ from . import (
     conformal,
     deciding,
     defaults,
+    deployment,
     distributions,
     explaining,
     exports,
@@ -51,6 +52,7 @@ STUDIES = {
     "deciding": deciding.PAPER,
     "search": search.PAPER,
     "exports": exports.PAPER,
+    "deployment": deployment.PAPER,
 }
 
 
