@@ -25,7 +25,7 @@ from .problems import shared_structure
 
 ROUNDS, N_TRAINED, N_FEATURES, N_OUTPUTS = 200, 5_000, 50, 16
 ASKED = 2_000  # single rows
-TIMEOUT = 120.0
+TIMEOUT = 300.0
 
 
 def _save_lightgbm(model: Any, path: Path) -> None:

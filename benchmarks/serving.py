@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import multiprocessing
-import resource
 import sys
 import time
 from collections.abc import Callable
@@ -19,6 +18,8 @@ from threading import Thread
 from typing import Any
 
 import numpy as np
+
+from . import memory
 
 BATCHES = (1, 10, 100, 1_000, 10_000)
 CLIENTS = (1, 4)
@@ -96,7 +97,9 @@ def measure(job: dict[str, Any]) -> dict[str, float]:
     """Figures of one library; `job` names it, its file, that of the rows, and how often to ask."""
     X = np.load(job["rows"])
     load = LOADERS[job["method"]]()
-    before = _memory()
+    memory.give_back()
+    memory.forget_peak()
+    before = memory.resident()
     begun = time.perf_counter()
     predict = load(job["path"])
     loaded = time.perf_counter()
@@ -108,13 +111,8 @@ def measure(job: dict[str, Any]) -> dict[str, float]:
         figures |= _latency("frame", predict, frames)
     for size in BATCHES:
         figures[f"batch_{size}"] = _rows_a_second(predict, np.resize(X, (size, X.shape[1])))
-    figures["memory_mb"] = (_memory() - before) / 1e6
+    figures["memory_mb"] = (memory.peak() - before) / 1e6
     return figures | _requests(predict, X, job["asked"] // 2)
-
-
-def _memory() -> float:
-    """The most that the process has held so far, in bytes."""
-    return 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _latency(what: str, predict: Predict, rows: list[Any]) -> dict[str, float]:
