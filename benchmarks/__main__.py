@@ -18,6 +18,7 @@ from . import (
     deciding,
     defaults,
     deployment,
+    disk,
     distributions,
     explaining,
     exports,
@@ -25,6 +26,7 @@ from . import (
     intervals,
     kernels,
     monotone,
+    multitask,
     papers,
     peers,
     portfolio,
@@ -46,6 +48,7 @@ STUDIES = {
     "scales": scales.PAPER,
     "intervals": intervals.PAPER,
     "monotone": monotone.PAPER,
+    "multitask": multitask.PAPER,
     "distributions": distributions.PAPER,
     "portfolio": portfolio.PAPER,
     "conformal": conformal.PAPER,
@@ -53,6 +56,7 @@ STUDIES = {
     "search": search.PAPER,
     "exports": exports.PAPER,
     "deployment": deployment.PAPER,
+    "disk": disk.PAPER,
 }
 
 

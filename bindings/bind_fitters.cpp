@@ -24,7 +24,7 @@ using Curvatures = Optional2<const float>;
 // The sample of a tree's n rows, of which each is in one of the leaves.
 RowSample checked_rows(int64_t n, const Leaves& leaf_of_row, int32_t n_leaves, const Rows& rows,
                        const Multiplier& multiplier, const Workers& workers) {
-  const RowSample sample = sample_of(n, rows, multiplier);
+  const RowSample sample = sample_of(n, rows, multiplier, workers);
   require(static_cast<int64_t>(leaf_of_row.size()) == n, "leaf_of_row needs one entry per row.");
   require(n_leaves >= 1, "There must be at least one leaf.");
   check_leaf_ids(leaf_of_row.data(), n, n_leaves, workers);

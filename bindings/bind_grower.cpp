@@ -45,7 +45,7 @@ void quantise(Channels& channels, Array2<const float> g, const Optional2<const f
             "1) / 2 "
             "for full curvature.");
   }
-  const RowSample sample = sample_of(static_cast<int64_t>(g.shape(0)), rows, multiplier);
+  const RowSample sample = sample_of(static_cast<int64_t>(g.shape(0)), rows, multiplier, workers);
   nb::gil_scoped_release release;
   channels.quantise(g.data(), h ? h->data() : nullptr, n_outputs, curvature, sample, workers);
 }

@@ -4,22 +4,24 @@
 #include <stdexcept>
 
 #include "arrays.h"
+#include "base/workers.h"
 #include "data/sample.h"
 
 namespace polyleaf {
 
-// The arrays must outlive the sample.
+// The arrays must outlive the sample, which is of no rows only where another rank may have some.
 inline RowSample sample_of(int64_t n_all, const Optional1<const uint32_t>& rows,
-                           const Optional1<const float>& multiplier) {
+                           const Optional1<const float>& multiplier, const Workers& workers = 1) {
   const auto require = [](bool condition, const char* message) {
     if (!condition) throw std::invalid_argument(message);
   };
-  require(n_all >= 1, "There must be at least one row.");
+  const bool is_alone = workers.is_alone();
+  require(n_all >= 1 || !is_alone, "There must be at least one row.");
   RowSample sample;
   sample.n_all = n_all;
   if (rows) {
-    require(rows->size() >= 1, "A row sample must not be empty.");
-    sample.rows = rows->data();
+    require(rows->size() >= 1 || !is_alone, "A row sample must not be empty.");
+    sample.rows = begin_of(rows->data(), rows->size());
     sample.n_rows = static_cast<int64_t>(rows->size());
     for (int64_t i = 0; i < sample.n_rows; ++i)
       require(sample.rows[i] < n_all && (i == 0 || sample.rows[i - 1] < sample.rows[i]),

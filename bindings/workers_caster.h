@@ -1,11 +1,13 @@
 // What Python may give where the core asks who does the work: a number of threads, or an object that says so
-// in `n_threads` (polyleaf.threads.Workers). Included wherever a bound function takes `Workers`.
+// in `n_threads` and knows the other ranks in `communicator` (polyleaf.threads.Workers). Included wherever a
+// bound function takes `Workers`.
 #pragma once
 #include <nanobind/nanobind.h>
 
 #include <optional>
 
 #include "base/workers.h"
+#include "python_communicator.h"
 
 template <>
 struct nanobind::detail::type_caster<polyleaf::Workers> {
@@ -28,10 +30,20 @@ struct nanobind::detail::type_caster<polyleaf::Workers> {
     const long long n = PyLong_AsLongLongAndOverflow(number, &overflow);
     const long long most = Value::kMostThreads;
     workers_.emplace(overflow > 0 || n > most ? Value::kMostThreads : n < 1 ? 1 : static_cast<int>(n));
-    return true;
+    return told.is_valid() ? knows_others(source) : true;
   }
   explicit operator Value() const { return *workers_; }
 
  private:
+  bool knows_others(handle source) noexcept try {
+    const object communicator = getattr(source, "communicator");
+    if (cast<int>(communicator.attr("size")) > 1)
+      workers_->communicator = std::make_shared<polyleaf::PythonCommunicator>(communicator);
+    return true;
+  } catch (const std::exception&) {
+    PyErr_Clear();
+    return false;
+  }
+
   std::optional<Value> workers_;
 };

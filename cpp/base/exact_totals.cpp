@@ -57,6 +57,7 @@ std::vector<double> largest_terms(const Terms<T>& terms, int64_t n_rows, const W
   for (int64_t i = k; i < static_cast<int64_t>(largest.size()); ++i)
     largest[i % k] = std::max(largest[i % k], largest[i]);
   largest.resize(k);
+  workers.largest(largest);
   return largest;
 }
 
@@ -89,6 +90,21 @@ struct Unit {
   double first = 0, second = 0;
 };
 
+// Those of all ranks: limbs of 32 bits, the highest with the sign, are added apart.
+void add_ranks(std::vector<Int128>& sums, const Workers& workers) {
+  if (workers.is_alone()) return;
+  std::vector<int64_t> limbs;
+  for (const Int128 sum : sums)
+    for (int i = 0; i < 4; ++i)
+      limbs.push_back(i < 3 ? static_cast<int64_t>(static_cast<uint32_t>(sum >> (32 * i)))
+                            : static_cast<int64_t>(sum >> 96));
+  workers.sum(limbs);
+  for (size_t s = 0; s < sums.size(); ++s) {
+    sums[s] = 0;
+    for (int i = 3; i >= 0; --i) sums[s] = sums[s] * (Int128{1} << 32) + limbs[4 * s + i];
+  }
+}
+
 }  // namespace
 
 template <class T>
@@ -109,12 +125,14 @@ void exact_totals(const T* values, const TotalsInput& input, double* totals, con
       });
     }
   });
+  std::vector<Int128> all(static_cast<size_t>(input.n_groups * k), 0);
+  for (const auto& part : sums)
+    for (size_t i = 0; i < part.size(); ++i) all[i] += part[i];
+  add_ranks(all, workers);
   for (int64_t g = 0; g < input.n_groups; ++g)
     for (int64_t j = 0; j < k; ++j) {
-      Int128 sum = 0;
-      for (const auto& part : sums) sum += part.empty() ? 0 : part[g * k + j];
       const int64_t what = j / input.n_columns, column = j % input.n_columns;
-      totals[(what * input.n_groups + g) * input.n_columns + column] = units[j].total(sum);
+      totals[(what * input.n_groups + g) * input.n_columns + column] = units[j].total(all[g * k + j]);
     }
 }
 

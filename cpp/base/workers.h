@@ -1,11 +1,14 @@
-// Who does the work: today so many threads of one machine. Whatever spreads its work is handed this and
-// passes it on, so that a communicator (rows that lie on several machines, whose integer sums are added up)
-// or a device will travel here, and no signature changes.
+// Who does the work: so many threads of this machine, and whoever has further rows of the same data. Whatever
+// spreads its work is handed this and passes it on.
 //
 // Must not know: what the work is.
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/communicator.h"
 
 namespace polyleaf {
 
@@ -18,10 +21,26 @@ struct Workers {
   Workers(int n_threads) : n_threads(std::clamp(n_threads, 1, kMostThreads)) {}
   // As many as there are tasks for.
   Workers at_most(int64_t n_tasks) const {
-    return n_tasks < n_threads ? Workers(static_cast<int>(n_tasks)) : *this;
+    Workers fewer = *this;
+    if (n_tasks < n_threads) fewer.n_threads = std::max(1, static_cast<int>(n_tasks));
+    return fewer;
   }
 
-  int n_threads;  // 1 to kMostThreads
+  bool is_alone() const { return communicator == nullptr; }
+  // Over the rows of all ranks, in place.
+  void sum(std::span<int64_t> numbers) const {
+    if (!is_alone()) communicator->sum(numbers);
+  }
+  int64_t sum(int64_t number) const {
+    sum({&number, 1});
+    return number;
+  }
+  void largest(std::span<double> numbers) const {
+    if (!is_alone()) communicator->largest(numbers);
+  }
+
+  int n_threads;                               // 1 to kMostThreads
+  std::shared_ptr<Communicator> communicator;  // nullptr: nobody else
 };
 
 }  // namespace polyleaf

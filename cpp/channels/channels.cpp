@@ -42,7 +42,7 @@ void Channels::quantise(const float* g, const float* h, int n_outputs, Curvature
   sample_ = sample;
   if (sample.rows != nullptr) {
     rows_.assign(sample.rows, sample.rows + sample.n_rows);
-    sample_.rows = rows_.data();
+    sample_.rows = begin_of(rows_.data(), rows_.size());
   }
   sample_.multiplier = nullptr;
   if (sample.multiplier != nullptr) {
@@ -54,7 +54,8 @@ void Channels::quantise(const float* g, const float* h, int n_outputs, Curvature
   data_.reserve(size);
   if (fresh) clear(workers);
   totals_.assign(layout_.lanes + 16, 0);
-  if (layout_.count_lane >= 0) totals_[layout_.count_lane] = static_cast<int32_t>(sample_.n_used());
+  n_used_ = workers.sum(sample_.n_used());
+  if (layout_.count_lane >= 0) totals_[layout_.count_lane] = static_cast<int32_t>(n_used_);
   const bool unit = curvature == Curvature::unit;
   quantise_part(g, n_outputs, 0, unit ? layout_.count_lane : -1, gradient_step_, workers);
   curvature_step_.assign(layout_.n_curvature() + 16, 0.0f);
@@ -91,8 +92,26 @@ std::vector<float> largest_magnitudes(const float* values, int n_columns, const 
       largest[j] = std::max(largest[j], x);
     }
   largest.resize(padded);
+  if (!workers.is_alone()) {
+    std::vector<double> of_all(largest.begin(), largest.end());
+    workers.largest(of_all);
+    std::copy(of_all.begin(), of_all.end(), largest.begin());
+  }
   return largest;
 }
+
+namespace {
+
+// Sums of all ranks, in one message.
+void add_ranks(std::vector<int64_t>& size, std::vector<int64_t>& total, int n, const Workers& workers) {
+  std::vector<int64_t> both(size.begin(), size.begin() + n);
+  both.insert(both.end(), total.begin(), total.begin() + n);
+  workers.sum(both);
+  std::copy_n(both.begin(), n, size.begin());
+  std::copy_n(both.begin() + n, n, total.begin());
+}
+
+}  // namespace
 
 // Quantises one group of columns. The scale of a column is 32767 / max, halved until no sum over any rows can
 // leave int32.
@@ -125,14 +144,15 @@ void Channels::quantise_part(const float* values, int n_columns, int offset, int
         size[j] += size[t * padded + j];
         total[j] += total[t * padded + j];
       }
+    if (!workers.is_alone()) add_ranks(size, total, n_columns, workers);
   };
   run();
   const int64_t limit = int64_t{INT32_MAX};
   bool again = false;
   for (int j = 0; j < n_columns; ++j) {
-    if (size[j] + n_used <= limit) continue;
+    if (size[j] + n_used_ <= limit) continue;
     int shift = 1;
-    while ((size[j] >> shift) + n_used > limit) ++shift;
+    while ((size[j] >> shift) + n_used_ > limit) ++shift;
     inverse[j] = std::ldexp(inverse[j], -shift);
     step[j] = std::ldexp(step[j], shift);
     again = true;

@@ -103,6 +103,7 @@ class Channels {
 
   ChannelLayout layout_;
   RowSample sample_;
+  int64_t n_used_ = 0;  // rows of the samples of all ranks
   std::vector<uint32_t> rows_;
   std::vector<float> multiplier_;
   Buffer<int16_t> data_;

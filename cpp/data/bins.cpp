@@ -90,8 +90,7 @@ int64_t Bins::n_words(int64_t n_rows, int n_features, const uint16_t* n_bins) {
 }
 
 void Bins::check() const {
-  if (n_rows_ < 1 || n_rows_ >= INT32_MAX)
-    throw std::invalid_argument("Bins need between 1 and 2^31 - 2 rows.");
+  if (n_rows_ < 0 || n_rows_ >= INT32_MAX) throw std::invalid_argument("Bins have at most 2^31 - 2 rows.");
   for (uint16_t n : n_bins_)
     if (n > 255) throw std::invalid_argument("A feature has more than 255 value bins.");
 }

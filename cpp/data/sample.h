@@ -1,11 +1,18 @@
 // Which rows a tree sees. Must not know what is done with them.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "base/isa.h"
 
 namespace polyleaf {
+
+// Where rows begin that are none: no rows at all are something else than all of them.
+inline constexpr uint32_t kNoRows = 0;
+inline const uint32_t* begin_of(const uint32_t* rows, size_t n) {
+  return n > 0 ? rows : &kNoRows;
+}
 
 // All rows, or the ascending `rows`; `multiplier` (n_all) scales a row's derivatives.
 struct RowSample {

@@ -35,7 +35,7 @@ void Grower::begin(Search& search, const GrowConfig& config, const uint8_t* feat
   tree_ = Tree();
   tree_.n_outputs = search.n_outputs();
   const RowRange rows = partition_.start(search.sample(), scope_.tiles());
-  const SearchNode root{0, 0, rows, rows.size(), {}};
+  const SearchNode root{0, 0, rows, workers_.sum(rows.size()), {}};
   search.start(scope_, root);
   add_node(root);
   new_nodes_.assign(1, 0);
@@ -59,6 +59,7 @@ void Grower::add_node(const SearchNode& at) {
 void Grower::evaluate(bool renewed) {
   if (!schedule_.can_split_more() || new_nodes_.empty()) return;
   if (renewed && !partition_.has(search_->sample())) regroup();
+  if (renewed && !workers_.is_alone()) count_rows();  // those of another rank may have been drawn anew
   std::vector<SearchNode> nodes;
   for (int32_t id : new_nodes_) nodes.push_back(nodes_[id].at);
   std::vector<Choice> choices;
@@ -240,6 +241,14 @@ void Grower::regroup() {
     at.rows = rows[leaf];
     at.count = rows[leaf].size();
   }
+}
+
+// Rows of the new nodes, over all ranks.
+void Grower::count_rows() {
+  std::vector<int64_t> counts;
+  for (int32_t id : new_nodes_) counts.push_back(nodes_[id].at.rows.size());
+  workers_.sum(counts);
+  for (size_t i = 0; i < counts.size(); ++i) nodes_[new_nodes_[i]].at.count = counts[i];
 }
 
 // Rows that the sample left out walk down the finished tree.

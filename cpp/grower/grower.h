@@ -76,6 +76,7 @@ class Grower {
   // Of a node whose rows have been divided.
   void make_children(int32_t id, const Partition::Division& division);
   void regroup();
+  void count_rows();
   void prune();
   void remove_cut_nodes();
   void route_outside_rows();

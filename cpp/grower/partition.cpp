@@ -72,7 +72,7 @@ void Partition::take(const RowSample& sample) {
   sample_ = sample;
   if (sample.rows == nullptr) return;
   rows_.assign(sample.rows, sample.rows + sample.n_rows);
-  sample_.rows = rows_.data();
+  sample_.rows = begin_of(rows_.data(), rows_.size());
 }
 
 // Words of the ids of copy 0.

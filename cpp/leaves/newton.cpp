@@ -40,12 +40,13 @@ std::vector<double> leaf_sums(const float* values, int n_columns, const RowSampl
         .sum(values, n_columns, sample, rows.begin, rows.end, leaf_of_row, n_leaves, scale.data(),
              sums[thread].data());
   });
+  std::vector<int64_t> all(size, 0);
+  for (const auto& part : sums)
+    for (size_t i = 0; i < part.size(); ++i) all[i] += part[i];
+  workers.sum(all);
   std::vector<double> result(size, 0.0);
-  for (size_t i = 0; i < size; ++i) {
-    int64_t sum = 0;
-    for (const auto& part : sums) sum += part.empty() ? 0 : part[i];
-    result[i] = std::ldexp(static_cast<double>(sum), exponent[i % n_columns] - kFixedPointBits);
-  }
+  for (size_t i = 0; i < size; ++i)
+    result[i] = std::ldexp(static_cast<double>(all[i]), exponent[i % n_columns] - kFixedPointBits);
   return result;
 }
 
@@ -64,10 +65,10 @@ std::vector<double> leaf_weights(const RowSample& sample, const int32_t* leaf_of
     int64_t* count = counts[thread].data();
     for (int64_t i = rows.begin; i < rows.end; ++i) ++count[leaf_of_row[sample.row(i)]];
   });
-  std::vector<double> weights(n_leaves, 0.0);
-  for (const auto& count : counts)
-    for (int32_t leaf = 0; leaf < n_leaves; ++leaf) weights[leaf] += static_cast<double>(count[leaf]);
-  return weights;
+  for (size_t t = 1; t < counts.size(); ++t)
+    for (int32_t leaf = 0; leaf < n_leaves; ++leaf) counts[0][leaf] += counts[t][leaf];
+  workers.sum(counts[0]);
+  return {counts[0].begin(), counts[0].end()};
 }
 
 // Outputs that a leaf solves for, ascending: the `size` of largest |G|, the first on ties.

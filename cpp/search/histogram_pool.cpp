@@ -36,6 +36,11 @@ void TileBins::subtract(const TileBins& other, const Tile& tile, int lanes) cons
     kernels.subtract(reinterpret_cast<int32_t*>(counts), reinterpret_cast<const int32_t*>(other.counts), n);
 }
 
+void TileBins::copy(const TileBins& other, const Tile& tile, int lanes) const {
+  std::memcpy(sums, other.sums, sizeof(int32_t) * bins_of(tile) * lanes);
+  if (counts != nullptr) std::memcpy(counts, other.counts, sizeof(uint32_t) * bins_of(tile));
+}
+
 void HistogramPool::lay_out(const Bins& bins, const ChannelLayout& layout) {
   slots_.clear();
   sums_.assign(bins.n_tiles(), 0);

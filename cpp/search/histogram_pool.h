@@ -22,6 +22,7 @@ struct TileBins {
   // The bins that a few rows name.
   void clear_touched(const Tile& tile, const uint64_t* words, int64_t n, int lanes) const;
   void subtract(const TileBins& other, const Tile& tile, int lanes) const;
+  void copy(const TileBins& other, const Tile& tile, int lanes) const;
 };
 
 class HistogramPool {

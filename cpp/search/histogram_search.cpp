@@ -16,6 +16,17 @@ constexpr int64_t kChunkRows = 16384;  // least rows of a histogram chunk
 constexpr int64_t kLabelRows = 192;    // nodes up to this size are built and scanned by touched bins
 constexpr double kTilesToKeep = 0.4;   // with fewer tiles in use by a node histograms are not kept
 
+// The first of those that are worth most; nullptr: none was found.
+const TileSplit* best_of(const std::vector<TileSplit>& splits) {
+  const TileSplit* best = nullptr;
+  for (const TileSplit& split : splits) {
+    if (split.feature < 0) continue;
+    if (best == nullptr || split.sum > best->sum || (split.sum == best->sum && split.feature < best->feature))
+      best = &split;
+  }
+  return best;
+}
+
 // Clears the flags of slots that hold one code in all rows: they have no split.
 void leave_out_constant(const uint64_t* words, int64_t n, Slots& slots) {
   uint64_t varying = 0;
@@ -26,7 +37,7 @@ void leave_out_constant(const uint64_t* words, int64_t n, Slots& slots) {
 }  // namespace
 
 HistogramSearch::HistogramSearch(const Bins& bins, const Workers& workers)
-    : bins_(bins), workers_(workers), fixed_(workers) {
+    : bins_(bins), workers_(workers), fixed_(workers), shared_(workers) {
   scratch_.resize(workers_.n_threads);
 }
 
@@ -34,6 +45,11 @@ void HistogramSearch::start(const SearchScope& scope, const SearchNode& root) {
   scope_ = &scope;
   source_->start(scope, root);
   check_directions();
+  if (!workers_.is_alone()) {
+    if (!source_->fixed() || bins_.cells().n_features() > 0)
+      throw std::invalid_argument("Ranks add up channels that rows keep, of features that are held dense.");
+    shared_.share_out(bins_, scope.tiles(), source_->layout());
+  }
   if (!laid_out_ || !(layout_ == source_->layout())) {
     layout_ = source_->layout();
     lay_out_memory();
@@ -91,9 +107,12 @@ void HistogramSearch::set_thresholds() {
                             : 0;
   // Subtracting moves every bin of a histogram that has left the cache; building reads rows. Rows at which
   // both cost the same, from the costs measured in docs/design.md section 5.
-  direct_rows_ =
-      std::max<int64_t>(std::max(kLabelRows, ordered_rows_),
-                        static_cast<int64_t>(bins_per_feature * 20.0 * layout_.lanes / (layout_.lanes + 12)));
+  // Histograms that have to be sent cost more than either.
+  direct_rows_ = !workers_.is_alone()
+                     ? 0
+                     : std::max<int64_t>(std::max(kLabelRows, ordered_rows_),
+                                         static_cast<int64_t>(bins_per_feature * 20.0 * layout_.lanes /
+                                                              (layout_.lanes + 12)));
 }
 
 // Children of the last level are never scanned, and small children are built directly: neither needs the
@@ -197,6 +216,17 @@ const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(const std::vect
   build_chunks(jobs);
   set_bounds(jobs);
   make_room(jobs);
+  const size_t at_once = workers_.is_alone() ? jobs.size() : shared_.at_once();
+  for (size_t first = 0; first < jobs.size(); first += at_once) {
+    const std::span<Job> some = std::span(jobs).subspan(first, std::min(at_once, jobs.size() - first));
+    if (!workers_.is_alone()) add_ranks(some);
+    run(some);
+  }
+  if (!workers_.is_alone()) hear_ranks();
+  return proposals_;
+}
+
+void HistogramSearch::run(std::span<Job> jobs) {
   const int n_parts = scope_->n_parts();
   const int64_t n_jobs = static_cast<int64_t>(jobs.size());
   parallel_for(workers_, n_jobs * n_parts, [&](int64_t task, int thread) {
@@ -204,7 +234,34 @@ const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(const std::vect
     const int64_t job = bins_.stay() ? task % n_jobs : task / n_parts;
     run_part(jobs[job], static_cast<int>(bins_.stay() ? task / n_jobs : task % n_parts), thread);
   });
-  return proposals_;
+}
+
+// Histograms of this rank's rows become those of all.
+void HistogramSearch::add_ranks(std::span<Job> jobs) {
+  const auto n_tiles = static_cast<int64_t>(scope_->tiles().size());
+  shared_.start(jobs.size());
+  for (size_t j = 0; j < jobs.size(); ++j) jobs[j].shared = j;
+  parallel_for(workers_, static_cast<int64_t>(jobs.size()) * n_tiles, [&](int64_t task, int thread) {
+    const Job& job = jobs[task / n_tiles];
+    const auto tile = static_cast<int>(task % n_tiles);
+    build_tile(job, tile, shared_.bins(job.shared, tile), thread);
+  });
+  shared_.add_ranks();
+}
+
+// The best that each rank has found in its tiles, in place of the best of each tile.
+void HistogramSearch::hear_ranks() {
+  std::vector<TileSplit> own;
+  for (size_t i = 0; i < proposals_.size(); ++i) {
+    const TileSplit* best = best_of(proposals_[i].splits);
+    own.push_back(best != nullptr ? *best : TileSplit());
+  }
+  std::vector<TileSplit> all = shared_.gather(own);
+  for (size_t i = 0; i < own.size(); ++i) {
+    std::vector<TileSplit>& splits = proposals_[i].splits;
+    splits.clear();
+    for (size_t from = i; from < all.size(); from += own.size()) splits.push_back(std::move(all[from]));
+  }
 }
 
 // For what the jobs will find.
@@ -228,8 +285,8 @@ std::vector<HistogramSearch::Job> HistogramSearch::plan(const std::vector<Search
     if (!scope_->can_split(node.at)) return;
     Job job;
     job.build = i;
-    job.by_rows = node.at.count <= ordered_rows_;
-    job.few = node.at.count <= kLabelRows;
+    job.by_rows = workers_.is_alone() && node.at.count <= ordered_rows_;
+    job.few = workers_.is_alone() && node.at.count <= kLabelRows;
     if (!job.by_rows && keeps_histogram(node)) node.histogram = pool_.take();
     job.keep = node.histogram >= 0;
     jobs.push_back(job);
@@ -293,6 +350,15 @@ void HistogramSearch::sum_totals(const std::vector<Job>& jobs) {
     node.totals.assign(layout_.lanes + 16, 0);
     kernels.sum(jobs[task].channels, node.size(), layout_.lanes, node.totals.data());
   });
+  if (workers_.is_alone()) return;
+  std::vector<int64_t> sums;
+  for (const Job& job : jobs)
+    sums.insert(sums.end(), nodes_[job.build].totals.begin(), nodes_[job.build].totals.end());
+  workers_.sum(sums);
+  for (size_t j = 0; j < jobs.size(); ++j) {
+    std::vector<int32_t>& totals = nodes_[jobs[j].build].totals;
+    std::copy_n(sums.begin() + static_cast<int64_t>(j * totals.size()), totals.size(), totals.begin());
+  }
 }
 
 // Sparse leaves: where the nodes' candidates need not be looked at closely.
@@ -372,6 +438,7 @@ void HistogramSearch::run_part(const Job& job, int part, int thread) {
 // Builds one tile of a job's histogram, subtracts it from the parent's, and scans both.
 void HistogramSearch::run_tile(const Job& job, int tile_index, int thread, TileSplit* of_built,
                                TileSplit* of_sibling) {
+  if (!workers_.is_alone() && !shared_.is_own(tile_index)) return;
   const int t = scope_->tiles()[tile_index];
   const Tile& tile = bins_.tile(t);
   const Node& node = nodes_[job.build];
@@ -391,7 +458,10 @@ void HistogramSearch::run_tile(const Job& job, int tile_index, int thread, TileS
   else if (!scratch.clean)
     scratch.clear();
   if (!job.keep) scratch.clean = job.few;
-  build_tile(job, tile_index, bins, thread);
+  if (workers_.is_alone())
+    build_tile(job, tile_index, bins, thread);
+  else
+    bins.copy(shared_.bins(job.shared, tile_index), tile, lanes);
   if (of_sibling != nullptr) {
     const TileBins parent = pool_.tile(job.parent, t);
     parent.subtract(bins, tile, layout_.lanes);
@@ -537,12 +607,7 @@ void HistogramSearch::scan_group(int32_t i, int group, const int16_t* channels, 
 
 // The best of the tiles' splits, if it is admissible.
 Choice HistogramSearch::choose(const Proposals& proposals) {
-  const TileSplit* best = nullptr;
-  for (const TileSplit& split : proposals.splits) {
-    if (split.feature < 0) continue;
-    if (best == nullptr || split.sum > best->sum || (split.sum == best->sum && split.feature < best->feature))
-      best = &split;
-  }
+  const TileSplit* best = best_of(proposals.splits);
   if (best != nullptr && std::isfinite(best->sum)) {
     const double sum = best->sum;
     const double difference = sum - scores().node_sum(scan_node(nodes_[proposals.node]));

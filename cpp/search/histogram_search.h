@@ -5,12 +5,14 @@
 // A node's histogram is kept only while children may be made from it, and only within a memory budget; nodes
 // without a kept parent histogram, and small nodes, are built directly, and the smallest with many outputs
 // have no histogram at all. Sparse features have a histogram each, one at a time, of the cells of the node.
+// Where other ranks have further rows, every node looked at has a histogram, which they add up.
 //
 // Owns: which histograms are made, how, and of which rows. Must not know: what a channel means (scores do),
 // the schedule, leaves.
 #pragma once
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -22,6 +24,7 @@
 #include "search/channel_source.h"
 #include "search/histogram.h"
 #include "search/histogram_pool.h"
+#include "search/shared_tiles.h"
 #include "search/tile_scan.h"
 
 namespace polyleaf {
@@ -92,6 +95,7 @@ class HistogramSearch final : public Search {
     const int16_t* sibling_channels = nullptr;  // of `subtract`, where there are sparse features
     int chunks = 1;                             // row chunks built apart and added up
     size_t first_chunk = 0;                     // where they lie in chunk_
+    size_t shared = 0;                          // which of the histograms that ranks add up at once
   };
 
   void check_directions() const;
@@ -105,6 +109,10 @@ class HistogramSearch final : public Search {
   void sum_totals(const std::vector<Job>& jobs);
   void set_bounds(const std::vector<Job>& jobs);
   void build_chunks(std::vector<Job>& jobs);
+  void run(std::span<Job> jobs);
+  // What ranks do for one another: `shared_tiles.h`.
+  void add_ranks(std::span<Job> jobs);
+  void hear_ranks();
   void run_part(const Job& job, int part, int thread);
   void run_tile(const Job& job, int tile_index, int thread, TileSplit* of_built, TileSplit* of_sibling);
   const uint64_t* words_of_all(const Node& node, int t, int thread);
@@ -146,7 +154,8 @@ class HistogramSearch final : public Search {
   bool laid_out_ = false;
   Pool<Node> nodes_;
   Pool<Proposals> proposals_;
-  int per_part_ = 1;  // splits that a part may propose
+  int per_part_ = 1;    // splits that a part may propose
+  SharedTiles shared_;  // of those that are not alone
 
   // Memory reused over trees.
   HistogramPool pool_;

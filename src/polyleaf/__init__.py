@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         sketches,
         survival,
     )
-    from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor, load_model
+    from polyleaf.estimators import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, load_model
     from polyleaf.inputs.binning import BinMapper
     from polyleaf.inputs.dataset import Dataset
     from polyleaf.memory import memory_estimate
@@ -42,6 +42,7 @@ _HOME = {
     "Model": "model",
     "PolyleafClassifier": "estimators",
     "PolyleafClassifierCV": "search.classifier",
+    "PolyleafMultiTask": "estimators",
     "PolyleafRegressor": "estimators",
     "PolyleafRegressorCV": "search.regressor",
     "load_model": "estimators",
@@ -70,6 +71,7 @@ __all__ = [
     "Model",
     "PolyleafClassifier",
     "PolyleafClassifierCV",
+    "PolyleafMultiTask",
     "PolyleafRegressor",
     "PolyleafRegressorCV",
     "callbacks",

@@ -1,4 +1,5 @@
-"""Who works: how many threads. Owns the meaning of ``n_jobs``; must not know what the threads do."""
+"""Who works: how many threads, and which other ranks. Owns
+the meaning of ``n_jobs``; must not know what the threads do."""
 
 from __future__ import annotations
 
@@ -9,6 +10,8 @@ from numbers import Integral
 
 import joblib
 
+from polyleaf.communicator import ALONE, Communicator
+
 
 @dataclass(frozen=True)
 class Workers:
@@ -18,9 +21,17 @@ class Workers:
     ----------
     n_threads : int
         At least 1.
+    communicator : Communicator
+        Whoever has further rows of the same data.
     """
 
     n_threads: int
+    communicator: Communicator = ALONE
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nobody else has rows."""
+        return self.communicator.size == 1
 
 
 @functools.cache

@@ -1,9 +1,11 @@
-"""The studies of scales, intervals, decisions and distributions: what their runs give, on small data,
+"""The studies of scales, intervals, decisions, distributions and files: what their runs give, on small data,
 without other libraries."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import conformal, deciding, defaults, distributions, intervals, scales
+from benchmarks import conformal, deciding, defaults, disk, distributions, intervals, scales
 from benchmarks.frame.context import Context
 
 from polyleaf.distributions import Normal
@@ -106,3 +108,21 @@ def test_scores_of_distributions_are_those_of_the_package():
     law = Normal(mean, deviation)
     assert distributions.nll(y, mean, deviation) == pytest.approx(-law.logpdf(y).mean())
     assert distributions.crps(y, mean, deviation) == pytest.approx(law.crps(y).mean())
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="reads /proc")
+@pytest.mark.parametrize("problem", disk.OUTPUTS)
+def test_trees_are_grown_from_a_file(context, monkeypatch, problem):
+    monkeypatch.setattr(disk, "BATCH_ROWS", 300)
+    trained = []
+
+    def watched(job):
+        train = disk.polyleaf(job)
+        assert job.folder in Path("/proc/self/maps").read_text()
+        return lambda rounds: trained.append(train(rounds))
+
+    monkeypatch.setitem(disk.METHODS, "Polyleaf", watched)
+    figures = disk.out_of_core(context, "Polyleaf", problem)
+    assert set(figures) == {"tree", "wall", "fetched", "anonymous"} and figures["anonymous"] > 10
+    assert [model.model_.n_trees for model in trained] == [1, 1, 1 + disk.TREES]
+    assert trained[0].model_.n_outputs == disk.OUTPUTS[problem]

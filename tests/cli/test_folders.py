@@ -49,6 +49,51 @@ def test_the_model_is_that_of_one_file(folder, options, capsys):
     assert said[0] == said[1] and "300 rows" in said[0]
 
 
+@pytest.fixture
+def model(folder, capsys):
+    """With linear leaves, which read features, and an offset."""
+    options = "-t", "price", "--drop", "kind,weight", "--offset", "x", "--leaf", "linear", "--rounds", "5"
+    polyleaf("train", folder / "all.parquet", "-m", folder / "m", *options, "--quiet")
+    polyleaf("calibrate", folder / "parts", "-m", folder / "m", "--weight", "weight")
+    return folder / "m"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["predict", "--keep", "kind,weight", "--intervals"],
+        ["predict", "--json"],
+        ["evaluate"],
+        ["evaluate", "--weight", "weight"],
+        ["explain"],
+        ["explain", "--importance", "--background"],
+    ],
+)
+def test_answers_are_those_of_one_file(folder, model, command, capsys):
+    said = []
+    for name in ("all.parquet", "parts"):
+        background = [folder / name] if command[-1] == "--background" else []
+        polyleaf(command[0], folder / name, "-m", model, *command[1:], *background)
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1] and said[0].count("\n") > 1
+
+
+def test_a_calibration_and_a_report_are_those_of_one_file(folder, model):
+    (folder / "again").write_bytes(model.read_bytes())
+    polyleaf("calibrate", folder / "all.parquet", "-m", folder / "again", "--weight", "weight")
+    assert (folder / "again").read_bytes() == model.read_bytes()
+    for name in ("all.parquet", "parts"):
+        polyleaf("report", folder / name, "-m", model, "-o", folder / f"{name}.html", "--quiet")
+    assert (folder / "all.parquet.html").read_bytes() == (folder / "parts.html").read_bytes()
+
+
+def test_a_folder_may_lack_a_column(folder, model, capsys):
+    for name in ("0", "1", "2"):
+        file = folder / "parts" / f"{name}.parquet"
+        pq.write_table(pq.read_table(file).drop_columns(["size"]), file)
+    assert "no column 'size'" in fails(capsys, "predict", folder / "parts", "-m", model)
+
+
 def test_validation_is_a_file(folder, capsys):
     train = "train", folder / "parts", "-t", "price", "-m", folder / "m", "--rounds", "5"
     polyleaf(*train, "--validation", folder / "all.parquet")

@@ -25,6 +25,7 @@ SHOWS = {
     "batches": lambda found: found["same"] and found["share"] == 1 / 8,
     "cgb": lambda found: found["accuracy"] > 0.75,
     "custom_objective": lambda found: found["asymmetric"] < found["squared"] - 0.1,
+    "cluster": lambda found: found["same"] and found["workers"] == 2,
     "distributions": lambda found: (
         found["nats won"] > 2 and found["sure"] < 0.8 * found["unsure"] and found["told right"] > 0.95
     ),
@@ -61,6 +62,9 @@ SHOWS = {
         found["accuracy"] > 0.9 and 20 * found["megabytes"] < found["dense megabytes"]
     ),
     "sparse_leaves": lambda found: found["four of each leaf's own"] > found["all classes"] > 0.85,
+    "tasks": lambda found: (
+        found["with help"] < found["without"] - 0.5 < found["deviation"] and found["right"] > 0.85
+    ),
     "thresholds": lambda found: (
         min(found["chosen"], found["without labels"]) > found["one half"] and found["threshold"] < 0.45
     ),
@@ -83,6 +87,8 @@ def run_main(path: Path) -> dict[str, float]:
 def test_example(path, capsys):
     if path.stem.startswith("jax"):
         pytest.importorskip("jax")
+    if path.stem == "cluster":
+        pytest.importorskip("distributed", reason="the extra dask is not installed")
     found = run_main(path)
     assert SHOWS[path.stem](found), found
     assert capsys.readouterr().out
@@ -93,7 +99,7 @@ def test_every_example_is_checked():
 
 
 def test_readme_has_an_example_for_each_task():
-    assert len(README) == 10
+    assert len(README) == 11
 
 
 @pytest.mark.parametrize("title, code", README, ids=[title for title, _ in README])

@@ -679,7 +679,9 @@ def test_pickles_and_files(X, Y, tmp_path, multi):
 
 def test_loading_the_wrong_kind(X, Y, tmp_path):
     regressor().fit(X, Y).save_model(tmp_path / "model")
-    with pytest.raises(ValueError, match="holds a PolyleafRegressor, not a PolyleafClassifier"):
+    with pytest.raises(
+        ValueError, match=r"not a PolyleafClassifier: read it with PolyleafRegressor\.load_model"
+    ):
         PolyleafClassifier.load_model(tmp_path / "model")
 
 

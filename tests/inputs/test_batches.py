@@ -173,7 +173,8 @@ def test_iterators_are_refused_and_readings_must_agree():
         ([(np.zeros((2, 2)), [1, 2]), np.zeros((2, 2))], "Batch 1: y is in some batches"),
         ([np.zeros((2, 2)), (np.zeros((2, 2)), [1, 2])], "Batch 1: y is in some batches"),
         ([scipy.sparse.eye(2)], "Batch 0 is a SciPy matrix"),
-        ([(1, 2, 3, 4)], "Batch 0 has 4 parts"),
+        ([(1, 2, 3, 4)], "Batch 0 is a tuple of 4"),
+        ([{"X": np.ones((20, 2)), "y": np.ones(20)}], r"Batch 0 is a dict; it should be X, \(X, y\)"),
         ([(np.zeros((2, 1)), [1, 2]), (np.zeros((2, 1)), ["a", "b"])], "y holds text in some batches"),
         (
             [pd.DataFrame({"a": [1.0]}), pd.DataFrame({"a": ["x"]})],

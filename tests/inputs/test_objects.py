@@ -65,6 +65,9 @@ def test_line_15_bad_targets_get_a_sentence(y, sentence):
         (pd.Series(PERIODS), "y holds a Period in row 0.*text"),
         (pd.Series([[1], [2]] * 15), "y holds a list in row 0.*MultiLabelBinarizer"),
         (pd.Series(["a", pd.NA, "b"] * 10, dtype=object), "row 1 has no label"),
+        (pd.Series([0, 1, None] * 10), "row 2 has no label"),
+        (pd.Series([0, None, 1] * 10, dtype="Int64"), "row 1 has no label"),
+        (pd.Series([0, None, 1] * 10, dtype="category"), "row 1 has no label"),
     ],
 )
 def test_line_15_bad_labels_get_a_sentence(y, sentence):

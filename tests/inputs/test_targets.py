@@ -209,12 +209,15 @@ def test_weights_per_output_need_outputs():
         (pl.Series(["b", "a", "b"], dtype=pl.Categorical), ["a", "b"]),
         (pa.array(["b", "a", "b"]), ["a", "b"]),
         (np.array(["b", "a", "b"], dtype=object), ["a", "b"]),
+        (np.array([3, 1, 3], dtype=object), [1, 3]),
+        (pd.Series([3, 1, 3], dtype="Int64"), [1, 3]),
     ],
 )
 def test_binary_labels_of_any_type(y, classes):
     target = encode_classification(y)
     assert target.encoding.kind == "binary" and target.encoding.n_outputs == 1
     assert target.encoding.classes.tolist() == classes
+    assert list(map(type, target.encoding.classes.tolist())) == list(map(type, classes))
     assert target.values.dtype == np.float32 and target.values.shape == (3, 1)
     np.testing.assert_array_equal(target.encoding.classes[target.values[:, 0].astype(int)], np.asarray(y))
 

@@ -68,3 +68,8 @@ def test_mlflow_says_what_to_install():
     program = "import polyleaf\npolyleaf.mlflow.save_model(None, 'nowhere')"
     done = run(["mlflow"], program)
     assert 'ImportError: polyleaf.mlflow needs MLflow: pip install "polyleaf[mlflow]".' in done.stderr
+
+
+def test_dask_says_what_to_install():
+    done = run(["dask"], "import polyleaf.dask")
+    assert 'ImportError: polyleaf.dask needs Dask: pip install "polyleaf[dask]".' in done.stderr

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,8 +20,15 @@ from polyleaf import recipes
 from polyleaf.callbacks import TimeLimit
 from polyleaf.cli import label_commands
 from polyleaf.cli.answers import columns_of, kept_columns, quantiles_of, write_answers
+from polyleaf.cli.rows import (
+    columns_beside,
+    features_to_explain,
+    open_rows,
+    outline_of,
+    rows_to_answer,
+    rows_to_learn,
+)
 from polyleaf.cli.tell import Teller, complain, count_of, in_own_terms, write_scores
-from polyleaf.files.folders import Folder
 from polyleaf.files.opening import ReadError
 from polyleaf.files.readers import FORMATS, CsvStyle, read_table
 from polyleaf.files.schema import Schema, choose_columns, guess_task
@@ -56,6 +62,7 @@ _EXAMPLES = {
         "polyleaf predict new.csv --model m --out predictions.csv",
         "polyleaf predict new.csv --model m --proba --keep id | head",
         "cat new.csv | polyleaf predict - --model m --json",
+        "polyleaf predict visits/ --model m --keep id --out predictions.parquet",
         "polyleaf predict new.csv --model normal.polyleaf --levels 0.05,0.95",
         "polyleaf predict new.txt --format xmc --model m --top 5 --out best.csv",
     ),
@@ -113,7 +120,9 @@ def _by_topic() -> str:
 FileArgument = Annotated[
     Path,
     typer.Argument(
-        metavar="FILE", help=f"The data; - is standard input, CSV unless --format says otherwise. {_FORMATS}"
+        metavar="FILE",
+        help="The data: a file, - for standard input (CSV unless --format says otherwise), or a folder of "
+        f"Parquet files, read a few rows at a time. {_FORMATS}",
     ),
 ]
 ModelOption = Annotated[Path, typer.Option("--model", "-m", help="The model file.", show_default=False)]
@@ -164,14 +173,7 @@ def _style(no_header: bool, sep: str | None, decimal: str, encoding: str) -> Csv
 
 @app.command(epilog=_examples("train"))
 def train(
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE",
-            help="The data: a file, - for standard input, or a folder of Parquet files, read a few rows at a "
-            f"time. {_FORMATS}",
-        ),
-    ],
+    file: FileArgument,
     model: ModelOption,
     target: Annotated[
         str | None,
@@ -307,10 +309,11 @@ def train(
         return
     if label_names is not None:
         raise ReadError(f"--label-names is for --format {label_commands.FORMAT}; tables name their columns.")
-    folder = Folder.open(file) if file.is_dir() else None
-    if cache is not None and folder is None:
+    is_folder = file.is_dir()
+    if cache is not None and not is_folder:
         raise ReadError("--cache is for a folder of Parquet files; one file is read as a whole.")
-    table = read_table(file, format, style) if folder is None else folder.outline
+    source = open_rows(file, format, style)
+    table = outline_of(source)
     targets = _targets(table, target)
     dropped = choose_columns(table, drop, "--drop") if drop else ()
     weighted = _weighted(table, weight)
@@ -318,20 +321,18 @@ def train(
     made_categorical = choose_columns(table, categorical, "--categorical") if categorical else ()
     texts = set(table.categories)
     table = table.with_categorical([name for name in made_categorical if name not in targets])
-    known = table if folder is None else folder.table((*targets, *weighted, *offsets))
+    known = columns_beside(source if is_folder else table, (*targets, *weighted, *offsets))
     schema = Schema.of(table, targets, task or guess_task(known, targets), (*dropped, *weighted), offsets)
     schema.refuse_stray_text(table, made_categorical)
     params = _with_numbered_targets(_recipe(recipe) | params, schema)
     estimator = _check_parameters(schema.task, params)(**params)
     _check_validation(validation, early_stopping if search is None else None)
-    _refuse_fraction(folder, validation)
+    _refuse_fraction(is_folder, validation)
     training, watched = _split(known, validation, seed, format, style)
     _check_writable(model)
     weights = training.column(weighted[0]) if weighted else None
-    if folder is None:
-        X = _learned_from(estimator, schema, training, weights)
-    else:
-        X = _learned_from_folder(estimator, schema, folder, weights, texts - set(made_categorical), cache)
+    learned_from = source if is_folder else training
+    X = rows_to_learn(learned_from, schema, estimator, weights, texts - set(made_categorical), cache)
     _fit(estimator, schema, X, training, watched, weights)
     _save(estimator, schema, model, leaf_dtype=leaf_dtype, statistics=statistics)
     tell.table(schema, task is None, training.n_rows, texts)
@@ -385,8 +386,9 @@ def predict(
     estimator, schema = _load(model, threads)
     if proba and not hasattr(estimator, "predict_proba"):
         raise ReadError("--proba: this model gives no probabilities.")
-    table = read_table(file, format, _style(no_header, sep, decimal, encoding))
-    X = _binned(schema, table, estimator, threads, schema.read_offset(table))
+    source = open_rows(file, format, _style(no_header, sep, decimal, encoding))
+    to_keep = choose_columns(outline_of(source), keep, "--keep") if keep else ()
+    table, X = rows_to_answer(source, schema, estimator, to_keep)
     learned = [f"_q{level:g}" for level in estimator.model_.objective.levels]
     names = [f"{target}{level}" for target in schema.targets for level in learned or [""]]
     columns = columns_of(names, estimator.predict(X))
@@ -397,8 +399,7 @@ def predict(
         columns |= columns_of([f"proba_{name}" for name in named], estimator.predict_proba(X))
     if intervals:
         columns |= _inside(estimator, schema, X)
-    kept = kept_columns(table, choose_columns(table, keep, "--keep"), columns) if keep else {}
-    write_answers(kept | columns, out, as_json)
+    write_answers(kept_columns(table, to_keep, columns) | columns, out, as_json)
     if out is not None:
         Teller(quiet).remark(f"{count_of(X.shape[0], 'prediction')} written to {out}")
 
@@ -444,9 +445,10 @@ def evaluate(
         write_scores(label_commands.evaluate_labels(*_load_labeller(model, file, threads)), as_json)
         return
     estimator, schema = _load(model, threads)
-    table = read_table(file, format, _style(no_header, sep, decimal, encoding))
-    y, weighted = schema.read_targets(table), _weighted(table, weight)
-    X = _binned(schema, table, estimator, threads, schema.read_offset(table))
+    source = open_rows(file, format, _style(no_header, sep, decimal, encoding))
+    weighted = _weighted(outline_of(source), weight)
+    table, X = rows_to_answer(source, schema, estimator, (*schema.targets, *weighted))
+    y = schema.read_targets(table)
     found = of_targets(
         schema.task,
         schema.targets,
@@ -489,9 +491,9 @@ def calibrate(
         raise ReadError(
             "--joint is for the intervals of several numbers; a set has all labels of a row anyway."
         )
-    table = read_table(file, format, _style(no_header, sep, decimal, encoding))
-    weighted = _weighted(table, weight)
-    X = _binned(schema, table, estimator, threads, schema.read_offset(table))
+    source = open_rows(file, format, _style(no_header, sep, decimal, encoding))
+    weighted = _weighted(outline_of(source), weight)
+    table, X = rows_to_answer(source, schema, estimator, (*schema.targets, *weighted))
     weights = table.column(weighted[0]) if weighted else None
     jointly = {"joint": joint} if schema.task == "regression" else {}
     estimator.calibrate(X, schema.read_targets(table), weights, coverage=coverage, **jointly)
@@ -536,9 +538,9 @@ def explain(
         )
     estimator, schema = _load(model, threads)
     style, usual = _style(no_header, sep, decimal, encoding), None
-    rows = _binned(schema, read_table(file, format, style), estimator, threads)
+    rows = features_to_explain(open_rows(file, format, style), schema, estimator)
     if background is not None:
-        usual = _binned(schema, read_table(background, format, style), estimator, threads)
+        usual = features_to_explain(open_rows(background, format, style), schema, estimator)
     chosen = _outputs(outputs, estimator.model_)
     chunks = in_chunks(estimator, rows, usual, chosen)
     writer = ContributionWriter(estimator.model_, chosen, out, sys.stdout)
@@ -570,13 +572,11 @@ def report(
             f"report looks at every output of every row, too many for --format {label_commands.FORMAT}."
         )
     estimator, schema = _load(model, threads)
-    table = read_table(file, format, _style(no_header, sep, decimal, encoding))
+    source = open_rows(file, format, _style(no_header, sep, decimal, encoding))
+    table, X = rows_to_answer(source, schema, estimator, schema.targets)
     y = schema.read_targets(table)
     _check_writable(out)
-    page = estimator.report(
-        _binned(schema, table, estimator, threads), y, title=title or f"Report: {model.name}"
-    )
-    page.save(out)
+    estimator.report(X, y, title=title or f"Report: {model.name}").save(out)
     Teller(quiet).remark(f"report of {count_of(table.n_rows, 'row')} written to {out}")
 
 
@@ -755,50 +755,12 @@ def _split(
     return table.rows(kept), table.rows(watched)
 
 
-def _refuse_fraction(folder: Folder | None, validation: str | None) -> None:
+def _refuse_fraction(is_folder: bool, validation: str | None) -> None:
     """Rows of a folder are read in their order, so none can be drawn beforehand."""
-    if folder is not None and validation is not None and held_out(validation, 100, 0) is not None:
+    if is_folder and validation is not None and held_out(validation, 100, 0) is not None:
         raise ReadError(
             f"--validation {validation} holds rows of one file out; beside a folder, name a file of others."
         )
-
-
-def _kept(estimator: Any, *, is_sparse: bool = False) -> dict[str, Any]:
-    tries_linear = isinstance(estimator, SearchParameters) and not is_sparse
-    return {"keep_features": estimator.leaf == "linear" or tries_linear, "n_jobs": estimator.n_jobs}
-
-
-def _learned_from(estimator: Any, schema: Schema, training: Table, weights: np.ndarray | None) -> Any:
-    """The features of a table, as a `Dataset`."""
-    from polyleaf.inputs.dataset import Dataset
-
-    X = schema.read_features(training)
-    kept = _kept(estimator, is_sparse=bool(X.sparse))
-    return Dataset(X, sample_weight=weights, max_bins=estimator.max_bins, **kept)
-
-
-def _learned_from_folder(
-    estimator: Any,
-    schema: Schema,
-    folder: Folder,
-    weights: np.ndarray | None,
-    texts: set[str],
-    cache: Path | None,
-) -> Any:
-    """The same of a folder, of which a few rows are held at a time."""
-    from polyleaf.inputs.dataset import Dataset
-
-    def batches() -> Iterator[Any]:
-        first = 0
-        for part in folder.parts(schema.features):
-            X = schema.read_features(part)
-            X.texts.extend(c.feature for c in X.categories if schema.features[c.feature] in texts)
-            last = first + part.n_rows
-            yield X, None, None if weights is None else weights[first:last]
-            first = last
-
-    kept = _kept(estimator)
-    return Dataset.from_batches(batches, max_bins=estimator.max_bins, cache_dir=cache, **kept)
 
 
 def _with_numbered_targets(params: dict[str, Any], schema: Schema) -> dict[str, Any]:
@@ -906,17 +868,6 @@ def _load_labeller(path: Path, file: Path, threads: int | None) -> tuple[Any, An
     rows = label_commands.read_rows(file, None, threads)
     label_commands.check_shape(rows, estimator.n_features_in_, estimator.model_.n_outputs, file)
     return estimator.set_params(n_jobs=threads), rows
-
-
-def _binned(
-    schema: Schema, table: Table, estimator: Any, threads: int | None, offset: np.ndarray | None = None
-) -> Any:
-    """The features of a table as the model saw those it learned from: a `Dataset`."""
-    from polyleaf.inputs.dataset import Dataset
-
-    model = estimator.model_
-    kept: dict[str, Any] = {"keep_features": model.reads_features, "n_jobs": threads}
-    return Dataset(schema.read_features(table), reference=model.mapper, offset=offset, **kept)
 
 
 def _inside(estimator: Any, schema: Schema, X: Any) -> dict[str, np.ndarray]:

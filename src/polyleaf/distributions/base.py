@@ -15,9 +15,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Distribution", "Floats"]
+__all__ = ["Distribution", "Floats", "check_coverage"]
 
 Floats = NDArray[np.float64]
+
+
+def check_coverage(coverage: float) -> None:
+    """ValueError unless it is a share of rows that an interval can be asked to hold."""
+    if not 0 < coverage < 1:
+        raise ValueError(f"coverage must lie between 0 and 1, got {coverage}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,8 +115,7 @@ class Distribution(ABC):
         ndarray, of the shape of the distributions followed by 2
             Lower and upper bound.
         """
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must lie between 0 and 1, got {coverage}.")
+        check_coverage(coverage)
         tail = (1.0 - coverage) / 2.0
         return np.stack([self.ppf(tail), self.isf(tail)], axis=-1)
 

@@ -1,4 +1,4 @@
-"""The public face of the estimators: both classes, and how either is read from a file."""
+"""The public face of the estimators: the classes, and how any is read from a file."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import Any
 
 from polyleaf.estimators.base import PolyleafEstimator, read_estimator
 from polyleaf.estimators.classifier import PolyleafClassifier
+from polyleaf.estimators.multitask import PolyleafMultiTask
 from polyleaf.estimators.regressor import PolyleafRegressor
 from polyleaf.model.places import Source
 
-__all__ = ["PolyleafClassifier", "PolyleafRegressor", "load_model"]
+__all__ = ["PolyleafClassifier", "PolyleafMultiTask", "PolyleafRegressor", "load_model"]
 
 _ESTIMATORS: dict[str, type[PolyleafEstimator]] = {
-    cls.__name__: cls for cls in (PolyleafRegressor, PolyleafClassifier)
+    cls.__name__: cls for cls in (PolyleafRegressor, PolyleafClassifier, PolyleafMultiTask)
 }
 
 
@@ -25,7 +26,7 @@ def load_model(path: Source) -> Any:
 
     Returns
     -------
-    PolyleafRegressor or PolyleafClassifier
+    PolyleafRegressor, PolyleafClassifier or PolyleafMultiTask
         Whichever was saved.
 
     Raises

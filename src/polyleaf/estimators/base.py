@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeVar, overload
 
 import numpy as np
 import scipy.sparse
@@ -25,14 +25,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
-from polyleaf.estimators.intervals import forget
+from polyleaf.estimators.calibrated import forget
 from polyleaf.estimators.output import Library, as_table, check_library
-from polyleaf.estimators.prediction_sets import forget_sets
 from polyleaf.explain.explained import Explained, in_chunks, mean_magnitude
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable
 from polyleaf.inputs.offsets import OffsetReader, check_all_or_none
-from polyleaf.inputs.targets import Target, TargetEncoding, encode_sparse
+from polyleaf.inputs.targets import Target, TargetEncoding, check_same_rows, encode_sparse
+from polyleaf.inputs.tasks import read_encoding
 from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.model import Model, serialize
 from polyleaf.model.html import model_html
@@ -43,8 +43,8 @@ from polyleaf.objectives import Objective, get_objective, objective_class, objec
 from polyleaf.settings.declaration import numpydoc
 from polyleaf.settings.habits import explains_strangers, refuse_strangers
 from polyleaf.settings.parameters import SharedParameters
-from polyleaf.settings.settings import settings_of
-from polyleaf.threads import effective_threads
+from polyleaf.settings.settings import Settings, settings_of
+from polyleaf.threads import Workers, effective_threads
 from polyleaf.training.boosting import Boosted, boost
 from polyleaf.training.calibration import level_shifts
 from polyleaf.training.out_of_fold import Rates, Training
@@ -57,8 +57,9 @@ from polyleaf.training.prepare import (
     prepare,
     take_feature_names,
 )
+from polyleaf.training.sampling import Numbered
 
-__all__ = ["PolyleafEstimator", "builder_of", "document", "read_estimator"]
+__all__ = ["Plan", "PolyleafEstimator", "builder_of", "document", "read_estimator"]
 
 _Class = TypeVar("_Class", bound=type)
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -99,6 +100,27 @@ def document(cls: _Class) -> _Class:
         if cls.__doc__ is not None:  # python -OO
             cls.__doc__ = cls.__doc__.replace(mark, textwrap.indent(text, "    ").lstrip())
     return cls
+
+
+class Plan(NamedTuple):
+    """What a training is to be, settled before any feature is read.
+
+    Attributes
+    ----------
+    settings : Settings
+    start : Model or None
+        What training goes on from.
+    objective : Objective
+    metrics : list of Metric
+        To measure on evaluation sets.
+    seeds : Seeds
+    """
+
+    settings: Settings
+    start: Model | None
+    objective: Objective
+    metrics: list[Metric]
+    seeds: Seeds
 
 
 class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
@@ -187,25 +209,48 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
     def _fit(self, given: Given, further: list[Given], callbacks: Any, init_model: Any) -> Self:
         """Train on data, and watch others."""
+        plan, target = self._plan(given, init_model)
+        start, objective = plan.start, plan.objective
+        given, *further = self._with_offsets([given, *further], target, objective, start)
+        if given.offset is not None and objective.location:
+            target = target.less(given.offset[:, :: objective.outputs_per_target()])
+        n_threads = plan.settings.workers.n_threads
+        ready = prepare(self, given, target, further, plan.metrics, start, plan.seeds, n_threads)
+        base_score = self._encoded_base_score(target.encoding, objective)
+        training = self._train(plan, ready, base_score, callbacks)
+        self._after_training(training, ready, given)
+        return self
+
+    def _plan(self, given: Given, init_model: Any) -> tuple[Plan, Target]:
+        """What a training is to be, and what it is to learn."""
         start, n_threads = self._starting_model(init_model), effective_threads(self.n_jobs)
         rounds, seeds = self._rounds_to_do(start, init_model), self._seeds(start)
         settings = settings_of(self, rounds, scipy.sparse.issparse(given.y), seeds.training, n_threads)
         encode = self._encode_sparse_target if settings.keeps_labels_sparse else self._encode_target
         target = encode(given.y, given.weight, start)
         objective = self._objective(target, start)
-        metrics = self._metrics(objective, target)
-        given, *further = self._with_offsets([given, *further], target, objective, start)
-        if given.offset is not None and objective.location:
-            target = target.less(given.offset[:, :: objective.outputs_per_target()])
-        ready = prepare(self, given, target, further, metrics, start, seeds, n_threads)
-        target, encoding = ready.target, target.encoding
-        unit = _unit_of_scores(encoding, objective)
-        base_score = self._encoded_base_score(encoding, objective)
-        offset = None if objective.location else ready.offset
+        return Plan(settings, start, objective, self._metrics(objective, target), seeds), target
+
+    def _train(
+        self,
+        plan: Plan,
+        ready: Prepared,
+        base_score: np.ndarray | None,
+        callbacks: Any,
+        numbered: Numbered | None = None,
+        known: Model | None = None,
+    ) -> Training:
+        """Train on what is ready, and take over the model."""
+        settings, start, objective, target = plan.settings, plan.start, plan.objective, ready.target
+        encoding, rounds = target.encoding, settings.run.n_estimators
+        unit, names = _unit_of_scores(encoding, objective), self._score_names(encoding, objective)
         about = self._metadata(encoding, ready)
         start = None if start is None else _to_go_on_from(start, unit, about)
+        offset = None if objective.location else ready.offset
         rates = Rates()
-        with self._all_callbacks(callbacks, rounds, metrics if ready.eval_sets else []) as all_callbacks:
+        with self._all_callbacks(
+            callbacks, rounds, plan.metrics if ready.eval_sets else [], settings.workers
+        ) as all_callbacks:
             trained = boost(
                 ready.dataset,
                 target.values,
@@ -217,18 +262,18 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 init_model=start,
                 base_score=base_score,
                 offset=offset,
+                numbered=numbered,
+                known=known,
                 target_scale=unit[0],
                 target_offset=unit[1],
-                output_names=self._score_names(encoding, objective),
+                output_names=names,
                 projection=ready.projection,
                 metadata=about,
             )
         self._take(trained, encoding)
         data, n_rounds = (ready.dataset, target.values, target.weight), self._rounds(None)[1]
-        names = trained.model.output_names
-        training = Training(*data, objective, settings, rates, n_rounds, base_score, offset, names)
-        self._after_training(training, ready, given)
-        return self
+        scores = trained.model.output_names
+        return Training(*data, objective, settings, rates, n_rounds, base_score, offset, scores)
 
     def _after_training(self, training: Training, ready: Prepared, given: Given) -> None:
         """What is found out with a model that is trained: of quantiles where their levels are."""
@@ -247,7 +292,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             raise ValueError(
                 "offset needs a dense y: where y is sparse, raw scores are kept of few outputs of a row only."
             )
-        reader = _offset_reader(target.encoding, objective)
+        reader = self._offset_reader(target.encoding, objective)
         read = [reader.read(data[0].offset, target.n_rows)]
         read += [reader.read(d.offset, name=f"offset of {d.name!r}") for d in data[1:]]
         return [d._replace(offset=offset) for d, offset in zip(data, read, strict=True)]
@@ -302,18 +347,23 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     def _objective(self, target: Target, start: Model | None) -> Objective:
         encoding = target.encoding
         objective = self._make_objective(target, start)
-        if encoding.scale is not None and not objective.location:
-            allow = [name for name in objective_names() if objective_class(name).location]
-            raise ValueError(
-                f"normalize_targets=True moves targets, which objective {objective.name!r} does not allow: "
-                f"it is for {', '.join(allow)}."
-            )
+        self._check_unit(encoding, objective)
         if start is not None and start.objective.to_dict() != objective.to_dict():
             raise ValueError(
                 f"The model to go on from was trained with objective {start.objective.to_dict()}, "
                 f"not {objective.to_dict()}."
             )
         return objective
+
+    @staticmethod
+    def _check_unit(encoding: TargetEncoding, objective: Objective) -> None:
+        """Refuse a unit that the objective's targets cannot be brought to."""
+        if encoding.scale is not None and not objective.location:
+            allow = [name for name in objective_names() if objective_class(name).location]
+            raise ValueError(
+                f"normalize_targets=True moves targets, which objective {objective.name!r} does not allow: "
+                f"it is for {', '.join(allow)}."
+            )
 
     def _encode_sparse_target(self, y: Any, sample_weight: Any, start: Model | None) -> Target:
         if self.missing_targets != "error":
@@ -334,8 +384,14 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         return get_metrics(chosen, objective)
 
     @contextmanager
-    def _all_callbacks(self, callbacks: Any, rounds: int, metrics: list[Metric]) -> Iterator[list[Any]]:
-        """All callbacks of one training. Whatever happens in it, no progress bar stays behind."""
+    def _all_callbacks(
+        self, callbacks: Any, rounds: int, metrics: list[Metric], workers: Workers
+    ) -> Iterator[list[Any]]:
+        """All callbacks of one training; those of the estimator are rank 0's. Whatever happens in it, no
+        progress bar stays behind."""
+        if workers.communicator.rank > 0:
+            yield as_callbacks(callbacks)
+            return
         chosen = self._chosen_callbacks(callbacks, metrics) + self._talk(rounds)
         try:
             yield chosen
@@ -437,11 +493,11 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         if not isinstance(parameters, dict):
             raise ValueError("The metadata name no parameters.")
         # An objective that is no name is not among the parameters that a file holds, but the model's is.
-        given = {"objective": model.objective, **parameters}
+        given = {"objective": cls._objective_parameter(model), **parameters}
         estimator = cls(**{name: value for name, value in given.items() if name in known})
         estimator._validate_params()
         effective_threads(estimator.n_jobs)  # scikit-learn takes True and 0 for numbers of threads
-        encoding = TargetEncoding.from_dict(model.metadata, model.n_outputs)
+        encoding = read_encoding(model.metadata, model.n_outputs)
         cls._check_agreement(model, encoding)
         if model.projection is None:
             take_feature_names(estimator, model.mapper.n_features_, model.mapper.feature_names_)
@@ -452,6 +508,11 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         estimator._adopt(model, encoding)
         estimator.evals_result_, estimator.evals_result_per_output_ = model.evals_log, {}
         return estimator
+
+    @classmethod
+    def _objective_parameter(cls, model: Model) -> Any:
+        """What the parameter was, as far as the model says it."""
+        return model.objective
 
     @classmethod
     def _check_agreement(cls, model: Model, encoding: TargetEncoding) -> None:
@@ -538,7 +599,11 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         return (raw + start for raw in stages)
 
     def _offsets(self, offset: Any, n_rows: int) -> np.ndarray:
-        return _offset_reader(self._encoding, self.model_.objective).read(offset, n_rows)
+        return self._offset_reader(self._encoding, self.model_.objective).read(offset, n_rows)
+
+    @staticmethod
+    def _offset_reader(encoding: TargetEncoding, objective: Objective) -> Any:
+        return OffsetReader(encoding, objective.n_scores(encoding.n_outputs), objective.moved_by_offset)
 
     def set_output(self, *, predict: Library = "default") -> Self:
         """Choose what predictions of several columns come in.
@@ -632,8 +697,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         check_is_fitted(self)
         target = self._encoding.encode(y, sample_weight, normalized=False)
         predicted = self._prediction(self._raw(X, None, offset))
-        if target.n_rows != len(predicted):
-            raise ValueError(f"X has {len(predicted)} rows, y has {target.n_rows}.")
+        check_same_rows(len(predicted), target.n_rows)
         return target, predicted.reshape(target.n_rows, -1)
 
     def predictor(
@@ -951,10 +1015,18 @@ def builder_of(
                 "it holds a model that no estimator wrote: read it with polyleaf.Model.load."
             )
         if made_by not in classes:
-            raise ModelFileError(f"it holds a {made_by}, not a {' or '.join(classes)}.")
+            raise ModelFileError(
+                f"it holds a {made_by}, not a {' or '.join(classes)}: read it with {made_by}.load_model."
+            )
         return classes[made_by]._of_model(model)
 
     return build
+
+
+def has_levels(objective: Objective) -> bool:
+    """Whether some scores are quantiles other than medians, which calibration moves."""
+    levels = objective.levels_of_scores(objective.n_scores(1))
+    return bool((np.abs(levels - 0.5) > 0).any())
 
 
 def _check_input_names(names: Any, n_features: int) -> None:
@@ -972,10 +1044,6 @@ def _unit_of_scores(
     return objective.unit_of_scores(encoding.scale, encoding.offset)
 
 
-def _offset_reader(encoding: TargetEncoding, objective: Objective) -> OffsetReader:
-    return OffsetReader(encoding, objective.n_scores(encoding.n_outputs), objective.moved_by_offset)
-
-
 def _to_go_on_from(
     start: Model, unit: tuple[np.ndarray | None, np.ndarray | None], metadata: dict[str, Any]
 ) -> Model:
@@ -983,7 +1051,6 @@ def _to_go_on_from(
     model = start.copy()
     model.set_unit(*unit)  # without the shifts of its quantiles
     forget(model)
-    forget_sets(model)
     if metadata.get(_HAS_OFFSETS):
         model.metadata[_HAS_OFFSETS] = True
     return model

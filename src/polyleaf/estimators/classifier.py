@@ -14,12 +14,13 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.estimators.base import PolyleafEstimator, document
+from polyleaf.estimators.of_classes import decided, probabilities
 from polyleaf.estimators.prediction_sets import PredictsSets
 from polyleaf.estimators.thresholds import Decides
 from polyleaf.inputs.targets import Target, TargetEncoding, encode_classification, no_for_each_yes
 from polyleaf.metrics.estimator_scores import subset_accuracy
 from polyleaf.model import Model
-from polyleaf.model.decisions import thresholds_of
+from polyleaf.model.decisions import cuts_of, thresholds_of
 from polyleaf.objectives import Custom, Objective, automatic_name, objective_class
 from polyleaf.settings.declaration import constraints
 from polyleaf.settings.habits import explains_strangers
@@ -180,10 +181,7 @@ class PolyleafClassifier(ClassifierMixin, Decides, PredictsSets, PolyleafEstimat
         return None if encoding.output_names is None else list(encoding.output_names)
 
     def _prediction(self, raw: np.ndarray) -> np.ndarray:
-        if self._encoding.kind == "multilabel":
-            return self._says_yes(raw).astype(np.int64)
-        ids = raw.argmax(axis=1) if raw.shape[1] > 1 else self._says_yes(raw)[:, 0].astype(np.intp)
-        return self.classes_[ids]
+        return decided(raw, self._encoding, cuts_of(self.model_))
 
     @explains_strangers
     def decision_function(
@@ -249,13 +247,7 @@ class PolyleafClassifier(ClassifierMixin, Decides, PredictsSets, PolyleafEstimat
         return map(self._probabilities, self._staged_raw(X, iteration_range, offset))
 
     def _probabilities(self, raw: np.ndarray) -> np.ndarray:
-        p = self.model_.objective.transform(raw)
-        if self._encoding.kind == "binary":
-            return np.column_stack([1.0 - p[:, 0], p[:, 0]])
-        if self._encoding.one_vs_rest:
-            total = p.sum(axis=1, keepdims=True)
-            return np.divide(p, total, out=np.full_like(p, 1.0 / p.shape[1]), where=total > 0)
-        return p
+        return probabilities(raw, self._encoding, self.model_.objective)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
         """Accuracy; multi-label: the share of rows that are right in every label that is known.

@@ -1,7 +1,7 @@
 """Intervals of a fitted regressor, calibrated on rows that it was not trained on.
 
-Owns: the bounds that a model has by itself, and what is kept of a calibration. Must not know: ranks of
-residuals (`intervals`), how models are trained.
+Owns: the bounds that a model has by itself, and how far they miss. Must not know: ranks of residuals
+(`intervals`), where a calibration is kept, how models are trained.
 """
 
 from __future__ import annotations
@@ -12,18 +12,13 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.distributions import Distribution
-from polyleaf.inputs.targets import TargetEncoding
+from polyleaf.distributions.base import check_coverage
+from polyleaf.estimators.calibrated import keep, kept
+from polyleaf.inputs.targets import TargetEncoding, check_same_rows
 from polyleaf.intervals import widths
 from polyleaf.model import Model
 
-__all__ = ["PredictsIntervals", "forget"]
-
-_KEPT = "intervals"  # among the model's metadata
-
-
-def forget(model: Model) -> None:
-    """Drop the calibration of a model that is about to change."""
-    model.metadata.pop(_KEPT, None)
+__all__ = ["PredictsIntervals"]
 
 
 class PredictsIntervals:
@@ -79,16 +74,12 @@ class PredictsIntervals:
             Where rows are too few for the coverage: it takes 9 for 0.9, 99 for 0.99.
         """
         check_is_fitted(self)
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must lie between 0 and 1, got {coverage}.")
+        check_coverage(coverage)
         target = self._encoding.encode(y, sample_weight, normalized=False)
         scores = self._misses(X, target.values, offset)
         found = widths(scores, coverage, target.weight, joint)
-        self.model_.metadata[_KEPT] = {
-            "coverage": float(coverage),
-            "joint": bool(joint),
-            "widths": found.tolist(),
-        }
+        asked = {"coverage": float(coverage), "joint": bool(joint)}
+        keep(self.model_, "intervals", **asked, widths=found.tolist())
         return self
 
     def predict_interval(
@@ -107,13 +98,8 @@ class PredictsIntervals:
         ndarray of shape (n_rows, 2), or (n_rows, n_targets, 2) where y had two dimensions; float64
         """
         check_is_fitted(self)
-        kept = self.model_.metadata.get(_KEPT)
-        if kept is None:
-            raise ValueError(
-                "The model's intervals are not calibrated: call calibrate(X, y, coverage=0.9) with rows that "
-                "it was not trained on."
-            )
-        bounds = self._widened(X, np.asarray(kept["widths"], np.float64), iteration_range, offset)
+        width = np.asarray(kept(self.model_, "intervals")["widths"], np.float64)
+        bounds = self._widened(X, width, iteration_range, offset)
         return bounds[:, 0] if self._encoding.one_dimensional else bounds
 
     def _misses(self, X: Any, y: np.ndarray, offset: Any) -> np.ndarray:
@@ -121,10 +107,10 @@ class PredictsIntervals:
         what is as far out or farther."""
         if not self.model_.objective.has_distribution:
             low, high = self._bounds(X, None, offset)
-            _check_rows(low, y)
+            check_same_rows(len(low), len(y))
             return np.maximum(low - y, y - high)
         predicted = self._distributions(X, None, offset)
-        _check_rows(predicted, y)
+        check_same_rows(len(predicted), len(y))
         above = predicted.sf(y - 1 if predicted.is_discrete else y)
         return -np.log(np.maximum(np.minimum(predicted.cdf(y), above), np.finfo(np.float64).tiny))
 
@@ -148,8 +134,3 @@ class PredictsIntervals:
         if len(levels) < 2:
             return predicted[..., 0], predicted[..., 0]
         return predicted[..., int(np.argmin(levels))], predicted[..., int(np.argmax(levels))]
-
-
-def _check_rows(predicted: Any, y: np.ndarray) -> None:
-    if len(predicted) != len(y):
-        raise ValueError(f"X has {len(predicted)} rows, y has {len(y)}.")

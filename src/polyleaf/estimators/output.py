@@ -22,12 +22,15 @@ def check_library(library: Any) -> None:
         raise ValueError(f"set_output(predict=) is one of {', '.join(_LIBRARIES)}; got {library!r}.")
 
 
-def as_table(library: Library, values: np.ndarray, names: Sequence[str], X: Any) -> Any:
-    """A matrix (n_rows, n_columns) as a table with these names; of pandas with the index of X, if X has one.
+def as_table(
+    library: Library, values: np.ndarray | dict[str, np.ndarray], names: Sequence[str], X: Any
+) -> Any:
+    """A matrix (n_rows, n_columns), or a dict of columns, as a table with these names; of pandas with the
+    index of X, if X has one.
 
     Vectors, and everything for "default", stay arrays.
     """
-    if library == "default" or values.ndim == 1:
+    if library == "default" or (isinstance(values, np.ndarray) and values.ndim == 1):
         return values
     if library == "pandas":
         import pandas as pd
@@ -41,4 +44,5 @@ def as_table(library: Library, values: np.ndarray, names: Sequence[str], X: Any)
         return pl.DataFrame(values, schema=list(names))
     import pyarrow as pa
 
-    return pa.table(list(values.T), names=list(names))
+    columns = list(values.T) if isinstance(values, np.ndarray) else [values[name] for name in names]
+    return pa.table(columns, names=list(names))

@@ -1,7 +1,7 @@
 """Prediction sets of a fitted classifier, calibrated on rows that it was not trained on.
 
-Owns: whose depths are ranked, and what is kept of a calibration. Must not know: depths and ranks
-(`intervals`), how models are trained.
+Owns: whose depths are ranked. Must not know: depths and ranks (`intervals`), where a calibration is kept,
+how models are trained.
 """
 
 from __future__ import annotations
@@ -11,18 +11,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from polyleaf.inputs.targets import TargetEncoding
+from polyleaf.distributions.base import check_coverage
+from polyleaf.estimators.calibrated import keep, kept
+from polyleaf.inputs.targets import TargetEncoding, check_same_rows
 from polyleaf.intervals import label_depths, likelier, truth_depth, widths
 from polyleaf.model import Model
 
-__all__ = ["PredictsSets", "forget_sets"]
-
-_KEPT = "prediction sets"  # among the model's metadata
-
-
-def forget_sets(model: Model) -> None:
-    """Drop the calibration of a model that is about to change."""
-    model.metadata.pop(_KEPT, None)
+__all__ = ["PredictsSets"]
 
 
 class PredictsSets:
@@ -69,19 +64,17 @@ class PredictsSets:
             Where the objective gives no probabilities.
         """
         check_is_fitted(self)
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must lie between 0 and 1, got {coverage}.")
+        check_coverage(coverage)
         depths = self._depths(X, None, offset)
         target = self._encoding.encode(y, sample_weight, normalized=False)
-        if len(depths) != target.n_rows:
-            raise ValueError(f"X has {len(depths)} rows, y has {target.n_rows}.")
+        check_same_rows(len(depths), target.n_rows)
         truth, classes = target.values, target.class_of_row()
         if classes is not None:
             truth = np.arange(depths.shape[1]) == np.asarray(classes, np.int64)[:, None]
         weight = np.ones(len(depths)) if target.weight is None else target.weight
         weight = weight if weight.ndim == 1 else weight.min(axis=1)
         depth = widths(truth_depth(depths, truth)[:, None], coverage, weight)[0]
-        self.model_.metadata[_KEPT] = {"coverage": float(coverage), "depth": float(depth)}
+        keep(self.model_, "prediction sets", coverage=float(coverage), depth=float(depth))
         return self
 
     def predict_set(
@@ -101,14 +94,9 @@ class PredictsSets:
             Columns in the order of `classes_`. Of classes one at least is in every set, the likeliest.
         """
         check_is_fitted(self)
-        kept = self.model_.metadata.get(_KEPT)
-        if kept is None:
-            raise ValueError(
-                "The model's prediction sets are not calibrated: call calibrate(X, y, coverage=0.9) with "
-                "rows that it was not trained on."
-            )
+        deepest = float(kept(self.model_, "prediction sets")["depth"])
         depths = self._depths(X, iteration_range, offset)
-        return self._in_output(depths <= float(kept["depth"]), self._names_of_classes(), X)
+        return self._in_output(depths <= deepest, self._names_of_classes(), X)
 
     def _depths(self, X: Any, iteration_range: tuple[int, int] | None, offset: Any) -> np.ndarray:
         """How deep a set must reach to hold each class or label: (n_rows, n)."""

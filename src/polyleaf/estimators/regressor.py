@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from polyleaf.distributions import Distribution
-from polyleaf.estimators.base import PolyleafEstimator, document
+from polyleaf.estimators.base import PolyleafEstimator, document, has_levels
 from polyleaf.estimators.intervals import PredictsIntervals
 from polyleaf.inputs.targets import Target, TargetEncoding, encode_regression
 from polyleaf.inputs.units import Normalize
@@ -60,11 +60,9 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
         return encode_regression(y, sample_weight, missing=self.missing_targets, normalize=self._normalize())
 
     def _normalize(self) -> Normalize:
-        """`normalize_targets`; "auto" matters only where large outputs take splits from small ones."""
-        if self.normalize_targets != "auto" or objective_class(self.objective).needs_unit:
-            return bool(self.normalize_targets)
-        one_tree = self.multi_strategy == "multi_output_tree"
-        return "auto" if one_tree and objective_class(self.objective).has_unit else False
+        if self.normalize_targets != "auto":
+            return self.normalize_targets
+        return unit_for(objective_class(self.objective), self.multi_strategy == "multi_output_tree")
 
     def _make_objective(self, target: Target, start: Model | None) -> Objective:
         if "values" not in objective_class(self.objective).target_kinds:
@@ -73,7 +71,7 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
         return self._made_objective(self.objective, None)
 
     def _is_calibrated(self, objective: Objective) -> bool:
-        return self.calibrate_quantiles and any(level != 0.5 for level in objective.levels)
+        return self.calibrate_quantiles and has_levels(objective)
 
     def _score_names(self, encoding: TargetEncoding, objective: Objective) -> list[str] | None:
         names = encoding.output_names
@@ -161,6 +159,14 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def unit_for(objective: type[Objective], one_tree: bool) -> Normalize:
+    """What `normalize_targets="auto"` stands for: it matters where an objective needs a unit, and where large
+    outputs take splits from small ones."""
+    if objective.needs_unit:
+        return True
+    return "auto" if one_tree and objective.has_unit else False
 
 
 def _names_of_targets(encoding: TargetEncoding) -> list[str]:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from polyleaf.inputs.targets import TargetEncoding
+from polyleaf.inputs.targets import TargetEncoding, check_same_rows
 from polyleaf.metrics.thresholds import f1_threshold
 from polyleaf.model import Model
-from polyleaf.model.decisions import cuts_of, keep_thresholds, thresholds_of
+from polyleaf.model.decisions import keep_thresholds, thresholds_of
 from polyleaf.objectives import Objective
 from polyleaf.training.eval_sets import EvalSet
 from polyleaf.training.out_of_fold import Training, scores_without
@@ -87,8 +87,7 @@ class Decides:
         if y is not None:
             target = self._encoding.encode(y, sample_weight, normalized=False)
             truth, weight = target.values, target.weight
-            if len(truth) != len(probability):
-                raise ValueError(f"X has {len(probability)} rows, y has {len(truth)}.")
+            check_same_rows(len(probability), len(truth))
         elif sample_weight is not None:
             weight = np.asarray(sample_weight, np.float64)
         keep_thresholds(self.model_, f1_threshold(probability, truth, weight, by == "f1_macro"))
@@ -128,10 +127,6 @@ class Decides:
             scores = scores if watched.offset is None else scores + watched.offset
         probability = self.model_.objective.transform(scores)
         keep_thresholds(self.model_, f1_threshold(probability, truth, weight, self.threshold == "f1_macro"))
-
-    def _says_yes(self, raw: np.ndarray) -> np.ndarray:
-        """Where raw scores (n_rows, n_labels) are above the thresholds."""
-        return raw > cuts_of(self.model_)
 
 
 def _check_may_decide(encoding: TargetEncoding, objective: Objective) -> None:

@@ -33,7 +33,7 @@ from polyleaf.inputs.features import (
 from polyleaf.inputs.frames import as_frame, refuse_lazy
 from polyleaf.inputs.mapped import mapped
 
-__all__ = ["Batches", "ReadData", "read"]
+__all__ = ["Batches", "Found", "ReadData", "Seen", "joined_values", "kinds_of", "read"]
 
 _SPARE = 1.25  # times the rows that are wanted may be held before some are thrown away
 
@@ -136,7 +136,7 @@ def read(
     folder : str or None
         Where codes and raw values are to lie in files; None: in memory.
     """
-    found = _Found(fresh.subsample, fresh.draw_seed)
+    found = Found(fresh.subsample, fresh.draw_seed)
     if mapper is None:
         fresh.check()
     for batch in batches.reading(mapper):
@@ -159,16 +159,37 @@ def read(
         very_many,
         found.n_rows,
         mapper.n_features_,
-        _joined(found.y, "y"),
-        _joined(found.weight, "sample_weight"),
+        joined_values(found.y, "y"),
+        joined_values(found.weight, "sample_weight"),
     )
 
 
 # ---- the first reading -------------------------------------------------------------------------------------
 
 
-class _Found:
+def kinds_of(
+    table: FeatureTable, known: NDArray[np.bool_] | None = None
+) -> tuple[FeatureSpec, NDArray[np.bool_]]:
+    """The features of some rows, and which hold numbers there.
+
+    `known`: which do already, and need not be looked at.
+    """
+    has_numbers = (
+        np.zeros(table.n_features, bool) if known is None or len(known) != table.n_features else known.copy()
+    )
+    for block in table.dense:
+        unsure = np.flatnonzero(~has_numbers[block.features])
+        if len(unsure):
+            values = block.values[:, unsure]
+            some = ~np.isnan(values).all(axis=0) if values.dtype.kind == "f" else True
+            has_numbers[block.features[unsure]] |= some
+    return FeatureSpec(table.n_features, table.feature_names, table.is_categorical), has_numbers
+
+
+class Found:
     """What bins depend on, of the rows so far."""
+
+    places = "batches"  # that rows come in
 
     def __init__(self, most: int | None, seed: Callable[[], tuple[int, int, int]]) -> None:
         self.n_rows = 0
@@ -176,7 +197,7 @@ class _Found:
         self.weight: list[Any] = []
         self.spec: FeatureSpec | None = None
         self.has_numbers: NDArray[np.bool_] = np.empty(0, bool)
-        self.categories: dict[int, _Seen] = {}
+        self.categories: dict[int, Seen] = {}
         self.texts: set[int] = set()
         self.sample = _Sample(most, seed)
 
@@ -196,45 +217,44 @@ class _Found:
                 f"Batch {batch.number} is a SciPy matrix, which is held by the values it stores already: "
                 "pass the whole matrix to Dataset."
             )
-        self._agree(table, batch.number)
+        self.agree(*kinds_of(table, self.has_numbers), f"Batch {batch.number}")
         weight = None if batch.weight is None else _by_row(batch.weight)
         for column in table.categories:
-            seen = self.categories.setdefault(column.feature, _Seen())
+            seen = self.categories.setdefault(column.feature, Seen())
             seen.add(column, batch.first, keep=weight is not None)
         self.texts.update(table.texts)
         self.sample.add(table, batch.first, weight)
 
-    def _agree(self, table: FeatureTable, number: int) -> None:
-        """Names, numbers and kinds of features are those of the batches before."""
+    def agree(self, spec: FeatureSpec, has_numbers: NDArray[np.bool_], where: str) -> None:
+        """Names, numbers and kinds of features, as `kinds_of` gives them, are those of the rows before."""
         if self.spec is None:
-            self.spec = FeatureSpec(table.n_features, table.feature_names, table.is_categorical)
-            self.has_numbers = np.zeros(table.n_features, bool)
+            self.spec = FeatureSpec(spec.n_features, spec.feature_names, spec.is_categorical.copy())
+            self.has_numbers = np.zeros(spec.n_features, bool)
         try:
-            as_features(table, reference=self.spec)
+            as_features(FeatureTable(0, spec.n_features, spec.feature_names), reference=self.spec)
         except ValueError as error:
-            raise ValueError(f"Batch {number}: {error}") from None
-        for block in table.dense:
-            unsure = np.flatnonzero(~self.has_numbers[block.features])
-            if len(unsure):
-                values = block.values[:, unsure]
-                some = ~np.isnan(values).all(axis=0) if values.dtype.kind == "f" else True
-                self.has_numbers[block.features[unsure]] |= some
-        self.spec.is_categorical[table.is_categorical] = True
+            raise ValueError(f"{where}: {error}") from None
+        self.has_numbers |= has_numbers
+        self.spec.is_categorical[spec.is_categorical] = True
         mixed = np.flatnonzero(self.spec.is_categorical & self.has_numbers)
         if len(mixed):
             raise ValueError(
-                f"Batch {number}: column {table.name_of(int(mixed[0]))} of X holds numbers in some batches "
+                f"{where}: column {_name(spec, int(mixed[0]))} of X holds numbers in some {self.places} "
                 "and text in others: correct it, or list it in categorical_features."
             )
+
+    def judge_texts(self) -> None:
+        """Refuse, or warn of, columns of text that should be something else."""
+        assert self.spec is not None
+        judge_texts(self.categories[f].text(_name(self.spec, f)) for f in sorted(self.texts))
 
     def fit(self, mapper: BinMapper, n_threads: int) -> BinMapper:
         """The mapper, fitted as it would be to one table of all rows."""
         assert self.spec is not None
         spec, weights = self.spec, None
         if self.weight:
-            weights = integer_weights(_joined(self.weight, "sample_weight"), self.n_rows)
-        texts = [self.categories[feature].text(_name(spec, feature)) for feature in sorted(self.texts)]
-        judge_texts(texts)
+            weights = integer_weights(joined_values(self.weight, "sample_weight"), self.n_rows)
+        self.judge_texts()
         counted = {}
         for feature, seen in self.categories.items():
             totals = (
@@ -249,7 +269,7 @@ def _name(spec: FeatureSpec, feature: int) -> str:
     return FeatureTable(0, spec.n_features, spec.feature_names).name_of(feature)
 
 
-class _Seen:
+class Seen:
     """The categories of one feature: numbered as they first occur, whatever batch they are in."""
 
     def __init__(self) -> None:
@@ -260,21 +280,33 @@ class _Seen:
 
     def add(self, column: CategoryColumn, first: int, *, keep: bool) -> None:
         """`keep`: what every row holds, too (four bytes a row)."""
-        known = self.place
-        place = np.array([known.setdefault(c, len(known)) for c in column.categories] + [-1], np.int32)
+        place = np.array([*self._number(column.categories), -1], np.int32)
         present = np.flatnonzero(column.index >= 0)
+        found, at, counts = np.unique(column.index[present], return_index=True, return_counts=True)
+        self._count(place[found].tolist(), counts.tolist(), (first + present[at]).tolist())
+        if keep:
+            self._index.append((first, place[column.index]))
+
+    def join(self, later: Seen) -> NDArray[np.int64]:
+        """Add what was seen in later rows; returns the places of its categories."""
+        place = self._number(later.place)
+        self._count(place, later._counts, later._first)
+        return np.array(place, np.int64)
+
+    def _number(self, categories: Iterable[Category]) -> list[int]:
+        """Their places, new ones at the end."""
+        known = self.place
+        place = [known.setdefault(category, len(known)) for category in categories]
         new = len(known) - len(self._counts)
         self._counts += [0] * new
         self._first += [-1] * new
-        found, at, counts = np.unique(column.index[present], return_index=True, return_counts=True)
-        for category, row, count in zip(
-            place[found].tolist(), present[at].tolist(), counts.tolist(), strict=True
-        ):
+        return place
+
+    def _count(self, place: Sequence[int], counts: Sequence[int], first: Sequence[int]) -> None:
+        for category, count, row in zip(place, counts, first, strict=True):
             self._counts[category] += count
             if self._first[category] < 0:
-                self._first[category] = first + row
-        if keep:
-            self._index.append((first, place[column.index]))
+                self._first[category] = row
 
     def counts(self) -> NDArray[np.float64]:
         return np.array(self._counts, np.float64)
@@ -381,7 +413,7 @@ def _encoded(
     else:
         codes = MappedCodes(n_rows, mapper.n_bins_, mapper.is_categorical_, folder)
         features = mapped(shape, np.float32, folder) if keep_features else None
-    very_many: dict[int, _Seen] = {feature: _Seen() for feature in mapper.very_many_}
+    very_many: dict[int, Seen] = {feature: Seen() for feature in mapper.very_many_}
     end = 0
     for batch in batches.reading(mapper):
         rows = slice(batch.first, batch.first + batch.table.n_rows)
@@ -407,8 +439,9 @@ def _encoded(
 
 def _parts_of(batch: Any, number: int) -> tuple[Any, Any, Any]:
     parts = batch if isinstance(batch, tuple) else (batch,)
-    if not 1 <= len(parts) <= 3:
-        raise ValueError(f"Batch {number} has {len(parts)} parts; it should be X, (X, y) or (X, y, weight).")
+    if isinstance(batch, dict) or not 1 <= len(parts) <= 3:
+        what = "a dict" if isinstance(batch, dict) else f"a tuple of {len(parts)}"
+        raise ValueError(f"Batch {number} is {what}; it should be X, (X, y) or (X, y, weight).")
     return (*parts, None, None)[:3]
 
 
@@ -424,7 +457,7 @@ def _by_row(weight: Any) -> NDArray[np.float64]:
     return values.sum(axis=1) if values.ndim == 2 else values
 
 
-def _joined(parts: Sequence[Any], name: str) -> Any:
+def joined_values(parts: Sequence[Any], name: str) -> Any:
     """The parts one below the other, as what they are; None where there are none."""
     if not parts:
         return None

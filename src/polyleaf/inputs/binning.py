@@ -213,7 +213,7 @@ class BinMapper:
     def _find_thresholds(
         self, table: FeatureTable, weights: NDArray[np.int64] | None, n_threads: int
     ) -> tuple[list[NDArray[np.float64]], NDArray[np.bool_]]:
-        rows = self._sampled_rows(table.n_rows, weights)
+        rows = self.sampled_rows(table.n_rows, weights)
         thresholds, wide = _core.find_thresholds(
             *_numeric_blocks(table),
             table.n_rows,
@@ -469,7 +469,7 @@ class BinMapper:
     def _offsets(self) -> NDArray[np.int64]:
         return np.cumsum([0, *(len(t) for t in self.thresholds_)], dtype=np.int64)
 
-    def _sampled_rows(self, n_rows: int, weights: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+    def sampled_rows(self, n_rows: int, weights: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
         """Ascending rows that thresholds are chosen from (never of weight 0); None: all."""
         present = None if weights is None or weights.all() else np.flatnonzero(weights)
         n_present = n_rows if present is None else len(present)

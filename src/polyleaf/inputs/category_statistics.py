@@ -218,7 +218,7 @@ class _Outputs:
 
     def __init__(self, target: Target, n_threads: int) -> None:
         self._n_threads = n_threads
-        weight = target.weight
+        weight = target.weight_of_indicators()
         self.row_weight: Array | None = None
         if weight is not None:
             rows = weight if weight.ndim == 1 else weight.max(axis=1)
@@ -227,7 +227,7 @@ class _Outputs:
         n_outputs = values.shape[1]
         self._plain: list[_Output] | None = None
         if n_outputs <= _MOST_OUTPUTS:
-            names = _output_names(target)
+            names = target.names_of_indicators()
             self._plain = [
                 _Output(
                     "mean" if n_outputs == 1 else f"mean of {names[k]}",
@@ -281,15 +281,6 @@ class _Outputs:
 def _column(values: Any, k: int) -> Array:
     column = values[:, [k]].toarray()[:, 0] if scipy.sparse.issparse(values) else values[:, k]
     return np.asarray(column, np.float64)
-
-
-def _output_names(target: Target) -> list[str]:
-    encoding = target.encoding
-    if encoding.output_names is not None:
-        return list(encoding.output_names)
-    if encoding.classes is not None:
-        return [str(label) for label in encoding.classes]
-    return [str(k) for k in range(encoding.n_outputs)]
 
 
 def _hashed(values: Any) -> NDArray[np.float32]:

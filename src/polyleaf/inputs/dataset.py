@@ -7,7 +7,7 @@ computed.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -102,6 +102,8 @@ class Dataset:
                 n_threads=n_threads,
             )
         _check_n_features(table.n_features)
+        if isinstance(sample_weight, Mapping):
+            raise ValueError("A Dataset holds one weight a row: give weights of single tasks to fit.")
         for name, values in (("y", y), ("sample_weight", sample_weight), ("offset", offset)):
             if values is not None and _length(values) != table.n_rows:
                 raise ValueError(f"{name} has {_length(values)} rows, but X has {table.n_rows}.")
@@ -241,6 +243,14 @@ class Dataset:
         """
         rows = ParquetRows(parquet_files(path), target, sample_weight, tuple(drop), batch_rows)
         return cls.from_batches(rows, **options)
+
+    @classmethod
+    def of_codes(cls, mapper: BinMapper, codes: NDArray[np.uint8], n_jobs: int | None = None) -> Dataset:
+        """The data set of rows that were binned already: codes of shape (n_columns, n_rows)."""
+        data, n_rows = cls.__new__(cls), codes.shape[1]
+        held = Codes(n_rows, len(codes), codes)
+        data._hold(ReadData(mapper, held, None, [], n_rows, mapper.n_features_, None, None), n_jobs)
+        return data
 
     @property
     def n_rows(self) -> int:
@@ -419,5 +429,7 @@ def _check_n_features(n_features: int) -> None:
 
 
 def _length(values: Any) -> int:
+    if isinstance(values, Mapping):  # the targets of tasks
+        return min(map(_length, values.values()), default=0)
     shape = getattr(values, "shape", None)
     return int(shape[0]) if shape else len(values)

@@ -12,7 +12,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BINNED_ROWS", "FEATURES", "ROWS", "draw", "keys"]
+from polyleaf.communicator import Communicator
+
+__all__ = ["BINNED_ROWS", "FEATURES", "ROWS", "draw", "draw_of", "keys"]
 
 ROWS, FEATURES, BINNED_ROWS = 1, 2, 3  # streams: what is drawn with one seed must not be drawn alike
 
@@ -23,6 +25,28 @@ def draw(n: int, count: int, seed: int, round: int, stream: int) -> NDArray[np.b
         return np.ones(n, bool)
     found = keys(np.arange(n), seed, round, stream)
     return found <= np.partition(found, count - 1)[count - 1] if count > 0 else np.zeros(n, bool)
+
+
+def draw_of(
+    numbers: NDArray[np.integer], count: int, seed: int, round: int, stream: int, communicator: Communicator
+) -> NDArray[np.bool_]:
+    """The same of the numbers that all ranks hold between them, each one once: the mask of this rank's."""
+    found = keys(numbers, seed, round, stream)
+    return found <= _smallest(found, count, communicator)
+
+
+def _smallest(found: NDArray[np.uint32], count: int, communicator: Communicator) -> np.uint32:
+    """The `count`-th smallest of the keys of all ranks, found eight bits at a time."""
+    start = 0
+    for shift in (24, 16, 8, 0):
+        digits = (found >> np.uint32(shift)) & np.uint32(255)
+        counts = np.bincount(digits, minlength=256)
+        communicator.sum(counts)
+        reached = np.cumsum(counts)
+        digit = int(np.searchsorted(reached, count))
+        count -= int(reached[digit] - counts[digit])
+        found, start = found[digits == digit], start | digit << shift
+    return np.uint32(start)
 
 
 def keys(numbers: NDArray[np.integer], seed: int, round: int, stream: int) -> NDArray[np.uint32]:

@@ -76,8 +76,12 @@ class Frame:
 
         Each distinct kind is looked at once: most frames have very few.
         """
-        numbers = {kind for kind in set(kinds) if is_number(kind)}
-        columns = np.array([column for column, kind in enumerate(kinds) if kind in numbers], dtype=np.int64)
+        distinct = set(kinds)
+        numbers = {kind for kind in distinct if is_number(kind)}
+        if numbers == distinct:
+            columns = np.arange(len(kinds))
+        else:
+            columns = np.array([c for c, kind in enumerate(kinds) if kind in numbers], dtype=np.int64)
         small = 8 * self.shape[0] * len(columns) <= _MOST_COPIED_BYTES
         return columns if small else columns[:0]
 
@@ -103,6 +107,8 @@ class _Pandas(Frame):
                 all_of_them = len(columns) == len(dtypes)
                 part = self.native if all_of_them else self.native.take(columns, axis=1)
                 found.append((part.to_numpy(), columns))
+                if all_of_them:
+                    break
         return found
 
 
@@ -123,10 +129,11 @@ class _Polars(Frame):
         columns = self._together(kinds, lambda kind: kind.is_integer() or kind.is_float())
         if not len(columns):
             return []
+        all_of_them = len(columns) == len(kinds)
         if len(self.native) == 1:  # polars makes arrays with many threads, which one row does not pay for
             row = self.native.row(0)
-            return [(np.array([[row[column] for column in columns.tolist()]], dtype=np.float64), columns)]
-        all_of_them = len(columns) == len(kinds)
+            numbers = row if all_of_them else [row[column] for column in columns.tolist()]
+            return [(np.array([numbers], dtype=np.float64), columns)]
         values = (self.native if all_of_them else self.native[:, columns.tolist()]).to_numpy()
         return [(values, columns)] if values.dtype.kind in "fiu" else []
 
@@ -190,7 +197,10 @@ def refuse_lazy(data: Any, name: str) -> None:
     if kind == "LazyFrame":
         raise TypeError(f"{name} is a lazy frame, whose values are not there yet: pass {name}.collect().")
     if home in ("dask", "dask_expr") or (home == "distributed" and kind == "Future"):
-        raise TypeError(f"{name} is a Dask {kind}, whose values are not there yet: pass {name}.compute().")
+        raise TypeError(
+            f"{name} is a Dask {kind}, whose values are not there yet: pass {name}.compute(), or use an "
+            "estimator of polyleaf.dask."
+        )
 
 
 def repeated(names: Sequence[Any]) -> Any:

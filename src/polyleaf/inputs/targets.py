@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Number
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NoReturn, get_args
 
 import numpy as np
 import scipy.sparse
@@ -33,6 +33,7 @@ __all__ = [
     "Target",
     "TargetEncoding",
     "as_numpy",
+    "check_same_rows",
     "encode_classification",
     "encode_regression",
     "encode_sparse",
@@ -252,13 +253,14 @@ class Target:
 
     def take(self, rows: np.ndarray) -> Target:
         """The target of some rows."""
-        return Target(self.values[rows], None if self.weight is None else self.weight[rows], self.encoding)
+        weight = None if self.weight is None else self.weight[rows]
+        return replace(self, values=self.values[rows], weight=weight)
 
     def less(self, offset: np.ndarray) -> Target:
         """What is left to learn of numbers of which `offset` (n_rows, n_outputs), in the unit of y, is known;
         float64."""
         scale = 1.0 if self.encoding.scale is None else self.encoding.scale
-        return Target(self.values - offset / scale, self.weight, self.encoding)
+        return replace(self, values=self.values - offset / scale)
 
     def class_of_row(self) -> np.ndarray | None:
         """A number for the class of each row; None where rows have no class, or several labels."""
@@ -274,6 +276,19 @@ class Target:
             return self.values
         n, ones = self.n_rows, np.ones(self.n_rows, np.float32)
         return scipy.sparse.csr_matrix((ones, (np.arange(n), self.values)), (n, self.encoding.n_outputs))
+
+    def weight_of_indicators(self) -> np.ndarray | None:
+        """Weights of the rows, or of each column of `indicators`."""
+        return self.weight
+
+    def names_of_indicators(self) -> list[str]:
+        """What columns of `indicators` are called; numbers, where they have no names."""
+        encoding = self.encoding
+        if encoding.output_names is not None:
+            return list(encoding.output_names)
+        if encoding.classes is not None:
+            return [str(label) for label in encoding.classes]
+        return [str(k) for k in range(encoding.n_outputs)]
 
 
 def encode_regression(
@@ -481,6 +496,12 @@ def _encode_multilabel(
 # --- reading y ---
 
 
+def check_same_rows(n_rows: int, of_target: int) -> None:
+    """ValueError unless features and target have as many rows."""
+    if n_rows != of_target:
+        raise ValueError(f"X has {n_rows} rows, y has {of_target}.")
+
+
 def as_numpy(y: Any, name: str = "y") -> Any:
     """SciPy, polars and Arrow as NumPy; pandas as it is, because check_array knows its missing values."""
     if y is None:
@@ -642,8 +663,12 @@ def _indicator_values(y: Any, name: str, missing: str) -> np.ndarray:
 
 def _label_vector(y: Any, name: str, warn: bool = False) -> np.ndarray:
     given = as_numpy(y, name)
-    _check_label_objects(np.asarray(given), name)
-    labels = _finite(given, name, "error", None)
+    values = np.asarray(given)
+    _check_labels(values, name)
+    if values.dtype == object and all(isinstance(v, int | np.integer) for v in values.ravel().tolist()):
+        values = np.array(values.tolist())  # as pandas has them where something was missing
+    # Whole numbers stay whole, also those of pandas' own dtypes.
+    labels = _finite(values if values.dtype.kind in "iu" else given, name, "error", None)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = _ravel_column(labels)[0] if warn else labels[:, 0]
     if labels.ndim != 1:
@@ -651,16 +676,15 @@ def _label_vector(y: Any, name: str, warn: bool = False) -> np.ndarray:
     return labels
 
 
-def _check_label_objects(labels: np.ndarray, name: str) -> None:
-    """Of Python objects, the first that is no label."""
+def _check_labels(labels: np.ndarray, name: str) -> None:
+    """A sentence about the first that is missing; of Python objects, about the first that is no label."""
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        _refuse_no_label(int(np.isnan(labels.ravel()).argmax()), name)
     if labels.dtype != object or labels.ndim != 1:
         return
     for row, label in enumerate(labels.tolist()):
         if is_missing(label):
-            raise ValueError(
-                f"Input {name} contains NaN: row {row} has no label. A row whose only class is unknown "
-                "teaches nothing, so remove it."
-            )
+            _refuse_no_label(row, name)
         if isinstance(label, list | tuple | set | np.ndarray):
             raise ValueError(
                 f"{name} holds {what(label)} in row {row}. Several labels per row go into an indicator "
@@ -671,6 +695,13 @@ def _check_label_objects(labels: np.ndarray, name: str) -> None:
                 f"{name} holds {what(label)} in row {row}: labels are text, numbers or booleans, so convert "
                 "them to text."
             )
+
+
+def _refuse_no_label(row: int, name: str) -> NoReturn:
+    raise ValueError(
+        f"Input {name} contains NaN: row {row} has no label. A row whose only class is unknown teaches "
+        "nothing, so remove it."
+    )
 
 
 def _unique(labels: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:

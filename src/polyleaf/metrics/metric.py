@@ -13,7 +13,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -28,6 +28,7 @@ from polyleaf.metrics.areas import average_precision_of, roc_auc_of
 from polyleaf.metrics.of_sklearn import SCORERS, is_greater_better, takes_decisions
 from polyleaf.metrics.ranking import ranking_metric
 from polyleaf.metrics.relative import PREFIX, RelativeError
+from polyleaf.metrics.skill import INSTEAD, MeanSkill, OfTask, Skill
 from polyleaf.objectives import Objective, Problem, distribution_names
 
 __all__ = ["Metric", "default_metric", "default_metrics", "get_metric", "get_metrics", "metric_names"]
@@ -543,6 +544,8 @@ def get_metric(metric: str | Callable[..., Any] | Metric, objective: Objective |
     if level is not None:
         levels = () if objective is None else objective.levels
         return Metric(name, _PinballOfLevel(float(level[1]), levels), by_column=False)
+    if name == "skill" and objective is not None:
+        return _skill(objective)
     if name == "loss" and objective is not None:
         return Metric("loss", _ObjectiveLoss(objective), needs="raw", by_column=False)
     if name in _OF_DISTRIBUTIONS:
@@ -556,8 +559,8 @@ def get_metric(metric: str | Callable[..., Any] | Metric, objective: Objective |
         close = difflib.get_close_matches(name, [*_METRICS, *_ALIASES], n=1)
         raise ValueError(
             f"Unknown metric {metric!r}.{f' Did you mean {close[0]!r}?' if close else ''} Known are "
-            f"{', '.join([*_METRICS, *_relative_names(), *_OF_DISTRIBUTIONS])}, loss, pinball@level, p@k, "
-            "ndcg@k, psp@k and psndcg@k for any k, and any callable."
+            f"{', '.join([*_METRICS, *_relative_names(), *_OF_DISTRIBUTIONS])}, loss, skill, "
+            "pinball@level, p@k, ndcg@k, psp@k and psndcg@k for any k, and any callable."
         )
     found = _METRICS[name]
     if objective is not None and objective.default_metric == name and name in _WITH_PARAMETERS:
@@ -576,13 +579,16 @@ def _of_distributions(name: str, objective: Objective | None) -> Metric:
 
 
 def get_metrics(metrics: Any, objective: Objective) -> list[Metric]:
-    """`get_metric` for None (the objective's default), one metric or a sequence; ValueError where two share a
-    name."""
+    """`get_metric` for None (the objective's default), one metric or a sequence, or for tasks a mapping from
+    their names to such; ValueError where two share a name."""
     if metrics is None:
         return [default_metric(objective)]
-    if isinstance(metrics, (str, Metric)) or callable(metrics):
-        metrics = [metrics]
-    found = [get_metric(metric, objective) for metric in metrics]
+    if isinstance(metrics, Mapping):
+        found = _of_tasks(metrics, objective)
+    else:
+        if isinstance(metrics, (str, Metric)) or callable(metrics):
+            metrics = [metrics]
+        found = [_check_for_all(get_metric(metric, objective), objective) for metric in metrics]
     names = [metric.name for metric in found]
     for name in names:
         if names.count(name) > 1:
@@ -599,8 +605,17 @@ def default_metrics(objective: Objective, kind: str, n_targets: int) -> list[Met
     """What is measured where the user names nothing.
 
     Of several targets an error in their unit is followed by the same in units of each one's spread: early
-    stopping watches the last.
+    stopping watches the last. Of several tasks the metrics of each are followed by the mean of their skill.
     """
+    if objective.tasks:
+        found = [
+            _of_task(metric, place)
+            for place in objective.tasks
+            for metric in default_metrics(
+                place.task.objective, _kind_of(place.task), max(place.task.n_columns, 1)
+            )
+        ]
+        return found if len(objective.tasks) == 1 else [*found, _skill(objective)]
     metric = get_metric(objective.metric_for(kind, n_targets), objective)
     return [metric, _relative(metric)] if metric.has_unit and n_targets > 1 else [metric]
 
@@ -609,6 +624,61 @@ def _relative(metric: Metric) -> Metric:
     if not metric.has_unit:
         raise ValueError(f"{metric.name!r} has no unit to be relative to; {', '.join(_relative_names())} do.")
     return Metric(PREFIX + metric.name, RelativeError(metric.per_output), by_column=False)
+
+
+def _kind_of(task: Any) -> str:
+    of_labels = "binary" if task.n_columns == 1 else "multilabel"
+    return {"values": "regression", "labels": of_labels}.get(task.learns, "multiclass")
+
+
+def _of_task(metric: Metric, place: Any) -> Metric:
+    """The metric of one of several tasks, as one of all of them."""
+    name, better = f"{place.task.name}: {metric.name}", metric.greater_is_better
+    return Metric(name, OfTask(place, metric), better, metric.needs, by_column=False)
+
+
+def _of_tasks(metrics: Mapping[Any, Any], objective: Objective) -> list[Metric]:
+    """The metrics that users name for each of several tasks, in their order."""
+    places = {place.task.name: place for place in objective.tasks}
+    if not places:
+        raise ValueError("eval_metric is a dict where there are several tasks: name one metric, or a list.")
+    found = []
+    for name, chosen in metrics.items():
+        if name not in places:
+            raise ValueError(
+                f"eval_metric names the task {name!r}; there are {', '.join(map(repr, places))}."
+            )
+        found += [
+            _of_task(metric, places[name]) for metric in get_metrics(chosen, places[name].task.objective)
+        ]
+    return found
+
+
+def _check_for_all(metric: Metric, objective: Objective) -> Metric:
+    """Refuse a metric that does not know which of several tasks it is of."""
+    if objective.tasks and metric.name not in ("skill", "loss"):
+        first = objective.tasks[0].task.name
+        raise ValueError(
+            f"eval_metric={metric.name!r} does not say which task it is of: give a dict, such as "
+            f"{{{first!r}: {metric.name!r}}}. For all tasks together there is 'skill'."
+        )
+    return metric
+
+
+def _skill(objective: Objective) -> Metric:
+    """The share of the best constant's error that predictions are without; of tasks the mean."""
+    if objective.tasks:
+        of_tasks = [OfTask(place, _skill(place.task.objective)) for place in objective.tasks]
+        return Metric("skill", MeanSkill(of_tasks), True, needs="raw", by_column=False)
+    metric = default_metric(objective)
+    metric = get_metric(INSTEAD.get(metric.name, metric.name), objective)
+
+    def errors(y: Array, raw: Array, weight: Array | None) -> NDArray[np.float64]:
+        prediction = raw if metric.needs == "raw" else objective.transform(raw)
+        each = metric.per_output(y, prediction, weight) if "labels" not in objective.target_kinds else None
+        return np.array([metric(y, prediction, weight)]) if each is None else each
+
+    return Metric("skill", Skill(objective, errors), True, needs="raw", by_column=False)
 
 
 def _relative_names() -> list[str]:

@@ -81,7 +81,7 @@ class Predictor:
 
         Returns
         -------
-        ndarray
+        ndarray, or dict of such
             As the method that it stands for gives it; of one row without its first axis.
 
         Raises
@@ -90,7 +90,9 @@ class Predictor:
             Where the number of features is not the model's.
         """
         found = self._finish(self.raw(rows))
-        return found[0] if np.ndim(rows) == 1 else found
+        if np.ndim(rows) > 1:
+            return found
+        return {task: of_rows[0] for task, of_rows in found.items()} if isinstance(found, dict) else found[0]
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_core"}

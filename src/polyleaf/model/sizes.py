@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.inputs.targets import TargetEncoding
+from polyleaf.inputs.tasks import read_encoding
 from polyleaf.metrics import get_metrics
 from polyleaf.model import storage
 from polyleaf.model.leaf_kinds import LEAF_KINDS
@@ -124,7 +124,7 @@ class Scorer:
                 "scored."
             )
         self.table = table
-        encoding = TargetEncoding.from_dict(metadata, n_outputs)
+        encoding = read_encoding(metadata, n_outputs)
         self._target = encoding.encode(y, sample_weight, normalized=False)
         if self._target.n_rows != self.table.n_rows:
             raise ValueError(f"X has {self.table.n_rows} rows, but y has {self._target.n_rows}.")

@@ -20,6 +20,7 @@ from polyleaf.objectives.log_link import *  # noqa: F403
 from polyleaf.objectives.registry import find_or_raise, known, make, register
 from polyleaf.objectives.softmax import *  # noqa: F403
 from polyleaf.objectives.spread import *  # noqa: F403
+from polyleaf.objectives.tasks import Tasks, tasks_from_dict
 
 __all__ = [
     "Custom",
@@ -127,6 +128,8 @@ def objective_from_dict(values: Mapping[str, Any]) -> Objective:
         if parameters.pop("function", None) is not None:
             raise ValueError("A stored custom objective holds no function.")
         return make(Custom, parameters)
+    if name == Tasks.name and label is None:
+        return tasks_from_dict(values, objective_from_dict)
     cls = known().get(name)
     if label is not None and (cls is None or is_built_in(cls)):
         module, _, qualified = str(label).partition(":")

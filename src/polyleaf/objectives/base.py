@@ -84,6 +84,8 @@ class Objective(ABC):
         Targets are counts, which parameters that are left open go by.
     renews_leaves : bool
         `Problem.renew_leaves` has values to give, which no Newton step would.
+    by_row : bool
+        What splits and leaves see of a row depends on that row alone, and not on which others there are.
     probabilities : bool
         `transform` gives probabilities.
     zero_base : float or None
@@ -105,6 +107,7 @@ class Objective(ABC):
     has_distribution: ClassVar[bool] = False
     of_counts: ClassVar[bool] = False
     renews_leaves: ClassVar[bool] = False
+    by_row: ClassVar[bool] = True
     probabilities: ClassVar[bool] = False
     zero_base: ClassVar[float | None] = None
     default_metric: ClassVar[str] = "loss"
@@ -126,6 +129,11 @@ class Objective(ABC):
         return False
 
     @property
+    def tasks(self) -> tuple[Any, ...]:
+        """Where several losses are learned side by side: `Place` of each (tasks.py); none for one loss."""
+        return ()
+
+    @property
     def levels(self) -> tuple[float, ...]:
         """Levels of the quantiles that are learned for each column of the target; none for other losses."""
         return ()
@@ -139,6 +147,14 @@ class Objective(ABC):
         """Outputs learned for each column of the target: more than one for several quantiles, and where a
         spread is learned."""
         return max(1, len(self.levels))
+
+    def columns_of_scores(self, n_scores: int) -> NDArray[np.intp]:
+        """The column of the target that each raw score is learned from, (n_scores,)."""
+        return np.arange(n_scores) // self.outputs_per_target()
+
+    def levels_of_scores(self, n_scores: int) -> NDArray[np.float64]:
+        """The level of each raw score that is a quantile, (n_scores,); NaN for others."""
+        return np.tile(self.levels or (np.nan,), n_scores // max(1, len(self.levels)))
 
     @property
     def moved_by_offset(self) -> tuple[bool, ...]:
@@ -275,6 +291,16 @@ class Problem(ABC):
         if not self.objective.constant_curvature:
             return (self.n_rows, self.n_outputs)
         return None if self.weight is None else (self.n_rows, self.weight.shape[1])
+
+    @property
+    def renewed(self) -> NDArray[np.bool_]:
+        """Of which outputs `renew_leaves` gives the values, (K,)."""
+        return np.full(self.n_outputs, self.objective.renews_leaves)
+
+    def unit_of_gains(self, g: Array, h: Array | None, n_threads: int = 1) -> NDArray[np.float64] | None:
+        """What gradients are multiplied by, (K,), where splits are judged, so that gains of unlike losses add
+        up; None: nothing. `g` and `h` are what `derivatives` has just written."""
+        return None
 
     @abstractmethod
     def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:

@@ -60,7 +60,7 @@ class ClassObjective(Objective):
 
     def prepare(self, target: Array, weight: Array | None) -> ClassProblem:
         label = np.asarray(target)
-        if label.ndim != 1 or label.dtype.kind not in "iu" or label.size == 0:
+        if label.ndim != 1 or label.dtype.kind not in "iu" or (label.size == 0 and not self.n_classes):
             raise ValueError(
                 f"Objective {self.name!r} needs integer class ids of shape (n,); got {label.dtype} of shape "
                 f"{label.shape}."
@@ -70,7 +70,7 @@ class ClassObjective(Objective):
             raise ValueError(
                 f"Objective {self.name!r} needs at least two classes; every row of y is of the same class."
             )
-        if label.min() < 0 or label.max() >= n_classes:
+        if label.size > 0 and (label.min() < 0 or label.max() >= n_classes):
             raise ValueError(
                 f"Class ids must lie in 0 .. {n_classes - 1}; got {label.min()} .. {label.max()}."
             )

@@ -17,7 +17,7 @@ _Class = TypeVar("_Class", bound=type[Objective])
 _BY_NAME: dict[str, type[Objective]] = {}
 _ALIASES: dict[str, str] = {}
 
-_RESERVED = ("auto", "custom")
+_RESERVED = ("auto", "custom", "tasks")
 
 
 def register(cls: _Class) -> _Class:

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from polyleaf.plotting.display import Display, model_of, probabilities_of
+from polyleaf.plotting.display import Display, of_one_kind, probabilities_of
 
 __all__ = ["CalibrationDisplay"]
 
@@ -52,7 +52,7 @@ class CalibrationDisplay(Display):
         ValueError
             Where the estimator gives neither probabilities nor quantiles.
         """
-        levels = np.asarray(model_of(estimator).objective.levels, np.float64)
+        levels = np.asarray(of_one_kind(estimator).objective.levels, np.float64)
         if not levels.size:
             return cls.from_predictions(*probabilities_of(estimator, X, y), n_bins=n_bins, ax=ax)
         Y = np.asarray(y, np.float64).reshape(len(y), -1)

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from polyleaf.plotting.display import Display, model_of, names_of
+from polyleaf.plotting.display import Display, names_of, of_one_kind
 
 __all__ = ["CoverageDisplay"]
 
@@ -54,8 +54,8 @@ class CoverageDisplay(Display):
             NaN where not known.
         ax : matplotlib Axes, optional
         """
+        model = of_one_kind(estimator)
         intervals = estimator.predict_interval(X)  # says what to do where nothing was calibrated
-        model = model_of(estimator)
         n_targets = intervals.reshape(len(intervals), -1, 2).shape[1]
         names = names_of(model) if model.n_outputs == n_targets else [f"target {t}" for t in range(n_targets)]
         coverage = model.metadata["intervals"]["coverage"]

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.model import Model
 
-__all__ = ["Display", "model_of", "names_of", "probabilities_of"]
+__all__ = ["Display", "model_of", "names_of", "of_one_kind", "probabilities_of"]
 
 
 class Display:
@@ -54,6 +54,23 @@ def model_of(estimator: Any) -> Model:
     return model
 
 
+def of_one_kind(estimator: Any) -> Model:
+    """The model of an estimator whose targets are of one kind.
+
+    Raises
+    ------
+    ValueError
+        For tasks of unlike kind.
+    """
+    model = model_of(estimator)
+    if model.objective.tasks:
+        raise ValueError(
+            "This display compares targets of one kind, and the model has tasks: pass what is predicted of "
+            "one of them to from_predictions, where there is one; `skills` tells how good each is."
+        )
+    return model
+
+
 def names_of(model: Model) -> list[str]:
     """Names of all outputs."""
     return [model.output_name(k) for k in range(model.n_outputs)]
@@ -74,7 +91,7 @@ def probabilities_of(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.nda
     ValueError
         Where the estimator gives no probabilities.
     """
-    model = model_of(estimator)
+    model = of_one_kind(estimator)
     if not hasattr(estimator, "predict_proba"):
         raise ValueError("This display needs probabilities, which the estimator does not give.")
     probabilities = estimator.predict_proba(X)

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from polyleaf.plotting.display import Display, model_of, names_of
+from polyleaf.plotting.display import Display, model_of, names_of, of_one_kind
 
 __all__ = ["OutputsDisplay"]
 
@@ -64,7 +64,7 @@ class OutputsDisplay(Display):
         scores: dict[str, np.ndarray] = {}
         name = ""
         for label, one in fitted.items():
-            model = model_of(one)
+            model = of_one_kind(one)
             scorer = model.scorer(X, y, metrics=metric)
             n_rounds = model.n_rounds if model.best_iteration is None else model.best_iteration + 1
             if label == "model":

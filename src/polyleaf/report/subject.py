@@ -13,6 +13,7 @@ import scipy.sparse
 
 from polyleaf.explain import mean_magnitude
 from polyleaf.inputs.dataset import Dataset
+from polyleaf.inputs.targets import check_same_rows
 from polyleaf.metrics.task_scores import of_targets
 from polyleaf.model import Model
 from polyleaf.model.contributions import CodedRows, choose_outputs
@@ -46,8 +47,7 @@ class Subject:
         self.y = np.asarray(y)
         self.predicted = np.asarray(estimator.predict(X))
         self.n_rows = len(self.predicted)
-        if len(self.y) != self.n_rows:
-            raise ValueError(f"X has {self.n_rows} rows, y has {len(self.y)}.")
+        check_same_rows(self.n_rows, len(self.y))
         if not self.n_rows:
             raise ValueError("A report needs at least one row to measure the model on.")
         if self.task == "regression":

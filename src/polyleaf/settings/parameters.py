@@ -31,6 +31,7 @@ __all__ = [
     "EvaluationParameters",
     "LeafParameters",
     "LinearLeafParameters",
+    "MultiTaskParameters",
     "OutputParameters",
     "PenaltyParameters",
     "ProjectionParameters",
@@ -449,6 +450,32 @@ class ClassifierParameters(SharedParameters):
     the last evaluation set, where there is one, otherwise on the training rows, by three models that are each
     trained without a third of them. Or `{label: probability}`, one half for the others. `predict_proba` does
     not change."""
+
+
+@declares
+class MultiTaskParameters(SharedParameters):
+    """Several tasks."""
+
+    objective: Mapping[Any, Any] | None = parameter(default=None, kw_only=False, everyday=True)
+    """Loss of each task, by the name of its column of Y, or a tuple of names that are learned together: as
+    the objectives of :class:`polyleaf.PolyleafRegressor` and :class:`polyleaf.PolyleafClassifier`, by name
+    or, with parameters, as objects of :mod:`polyleaf.objectives` (`Quantile((.1, .5, .9))`). Columns of Y
+    that are not named are not learned. None: all columns, text, categories and booleans as classes, 0 and 1
+    as two classes, other numbers by squared error."""
+
+    task_weight: Mapping[Any, float] | None = parameter(default=None, everyday=True)
+    """How much the gains of a task count when splits are chosen, by its name; 1 for those left out. Leaf
+    values are each task's own whatever its weight."""
+
+    calibrate_quantiles: bool = parameter(default=RegressorParameters.calibrate_quantiles)
+    """As for regression, of the tasks that learn quantiles."""
+
+    eval_metric: str | Mapping[Any, Any] | list[Any] | tuple[Any, ...] | None = parameter(  # type: ignore[assignment]
+        default=None, everyday=True
+    )
+    """What to measure on evaluation sets: a dict from tasks to metrics, each as for one target; or "skill",
+    the mean over tasks of the share of the best constant's error that predictions are without. None: the
+    metric that goes with each task, and last "skill", which early stopping then watches."""
 
 
 @declares

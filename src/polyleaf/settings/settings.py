@@ -24,6 +24,7 @@ from polyleaf.settings.parameters import (
     BoostingParameters,
     CurvatureParameters,
     LinearLeafParameters,
+    MultiTaskParameters,
     OutputParameters,
     PenaltyParameters,
     RegressorParameters,
@@ -207,6 +208,8 @@ def settings_of(
     ValueError
         Where parameters do not go together; it says why, and what to do.
     """
+    if isinstance(p, MultiTaskParameters):
+        _check_tasks(p)
     growth, leaf = _growth(p, seed), _leaf(p, sparse_targets)
     return Settings(
         growth=growth,
@@ -228,13 +231,22 @@ def _part(cls: type[T], p: SharedParameters, **resolved: Any) -> T:
 
 
 def _defaults(p: SharedParameters) -> dict[str, float]:
-    """What None stands for, with the objective that there is."""
-    if not isinstance(p, RegressorParameters):
-        return USUALLY
-    objective = objective_class(p.objective)
-    if objective.of_counts:
+    """What None stands for, with the objective that there is, or the objectives of tasks."""
+    if isinstance(p, MultiTaskParameters):
+        each = [_of_objective(objective) for objective in (p.objective or {}).values()] or [USUALLY]
+        # What the most careful of them asks for.
+        return {
+            "learning_rate": min(d["learning_rate"] for d in each),
+            "colsample_bynode": max(d["colsample_bynode"] for d in each),
+        }
+    return _of_objective(p.objective) if isinstance(p, RegressorParameters) else USUALLY
+
+
+def _of_objective(objective: Any) -> dict[str, float]:
+    cls = objective_class(objective)
+    if cls.of_counts:
         return OF_COUNTS
-    return OF_DISTRIBUTIONS if objective.has_distribution else USUALLY
+    return OF_DISTRIBUTIONS if cls.has_distribution else USUALLY
 
 
 def _refuse(condition: object, sentence: str) -> None:
@@ -293,6 +305,22 @@ def _check_monotone(p: SharedParameters) -> None:
         p.sketch is not None,
         "monotone_constraints is of outputs, but the columns of a sketch, by which splits are found, are "
         "mixtures of them; set sketch=None.",
+    )
+
+
+def _check_tasks(p: MultiTaskParameters) -> None:
+    """Refuse what would compare leaf values of unlike tasks."""
+    if p.objective is not None and len(p.objective) == 1:
+        return
+    _refuse(
+        p.leaf == "sparse",
+        'leaf="sparse" keeps the outputs of a leaf that gain most, and leaf values of several tasks have no '
+        'common unit to compare these in; use leaf="constant".',
+    )
+    _refuse(
+        p.reg_alpha > 0 or p.max_delta_step > 0,
+        "reg_alpha and max_delta_step bound leaf values in their own unit, which several tasks do not share; "
+        "set both to 0 (reg_lambda has no unit).",
     )
 
 

@@ -7,18 +7,21 @@ are chosen in `parts`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from polyleaf.callbacks import Callback, EvalsLog, OutputsLog
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.model import Model
+from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.objectives import Objective
 from polyleaf.objectives.constants import best_constant
 from polyleaf.settings.settings import Settings
 from polyleaf.training.eval_sets import EvalSet
 from polyleaf.training.parts import Parts, parts_of, problem_of
+from polyleaf.training.ranks import agree, check_ranks
+from polyleaf.training.sampling import Numbered
 
 __all__ = ["Boosted", "Run", "best_constant_of", "boost"]
 
@@ -59,6 +62,8 @@ def boost(
     init_model: Model | None = None,
     base_score: np.ndarray | None = None,
     offset: np.ndarray | None = None,
+    numbered: Numbered | None = None,
+    known: Model | None = None,
     **about: Any,
 ) -> Boosted:
     """Boost trees on one data set.
@@ -81,6 +86,13 @@ def boost(
         Instead of the objective's own.
     offset : ndarray of shape (n_rows, K), optional
         Scores that rows start from, where these could not be taken off the target.
+    numbered : Numbered, optional
+        Where other ranks have further rows (`settings.workers`): which these are. Then `base_score` is that
+        of all rows, or that of `init_model`, and evaluation sets and callbacks are rank 0's alone.
+    known : Model, optional
+        What the same training has come to before it was cut short: its rounds are repeated, callbacks and
+        evaluations included, with the trees that it has. (Where layers are boosted they are trained again:
+        callbacks may have seen them, and a tree does not tell what they were.)
     **about
         Kept in the model, see `Model`: `target_scale` and `target_offset` where the target is
         `(y - offset) / scale`, `output_names`, `projection`, `metadata`.
@@ -91,6 +103,8 @@ def boost(
         Also after Ctrl-C.
     """
     callbacks = list(callbacks)
+    if numbered is not None:
+        check_ranks(settings, objective)
     problem = problem_of(objective, target, weight, settings)
     if init_model is not None:
         model = init_model.copy()
@@ -110,8 +124,9 @@ def boost(
     for metric in (metric for e in eval_sets for metric in e.metrics):
         metric.know_training(target, problem.n_outputs)
     watchers = [c.after_layer for c in callbacks if getattr(c, "watches_layers", False)]
-    run = Run(settings, parts_of(settings, problem, dataset, weight, model, eval_sets, watchers, offset))
-    run.go(callbacks)
+    parts = parts_of(settings, problem, dataset, weight, model, eval_sets, watchers, offset, numbered)
+    run = Run(settings, parts)
+    run.go(callbacks, known)
     return Boosted(model, run.evaluation.log, run.evaluation.log_by_output, run.was_interrupted)
 
 
@@ -130,11 +145,14 @@ class Run:
         one_tree = settings.run.multi_strategy == "multi_output_tree" or self.model.n_outputs == 1
         self.outputs = [-1] if one_tree else list(range(self.model.n_outputs))  # of the trees of a round
         self.n_rounds, self.renews_for_trees = settings.run.n_estimators, settings.run.refresh != "round"
+        self.has_layers = settings.run.refresh == "layer"  # which callbacks may watch
+        self.communicator = settings.workers.communicator
         self.barren = 0  # rounds in a row without growth
         self.was_interrupted = False
 
-    def go(self, callbacks: Sequence[Callback]) -> None:
+    def go(self, callbacks: Sequence[Callback], known: Model | None = None) -> None:
         """All rounds, unless a callback, Ctrl-C or the end of growth comes before."""
+        n_known = 0 if known is None or self.has_layers else known.n_rounds
         model, log = self.model, self.evaluation.log
         for callback in callbacks:
             if getattr(callback, "watches_outputs", False):
@@ -143,12 +161,13 @@ class Run:
         round = first = model.n_rounds
         try:
             for round in range(first, first + self.n_rounds):
-                if any([callback.before_iteration(model, round, log) for callback in callbacks]):
+                stops = [callback.before_iteration(model, round, log) for callback in callbacks]
+                if agree(self.communicator, model, any(stops)):
                     break
-                may_grow = self.step(round)
+                may_grow = self.repeat(known, round) if known and round < n_known else self.step(round)
                 self.evaluation.update()
                 stops = [callback.after_iteration(model, round, log) for callback in callbacks]
-                if any(stops) or not may_grow:
+                if agree(self.communicator, model, any(stops) or not may_grow):
                     break
         except KeyboardInterrupt:
             self.forget_incomplete(round)
@@ -170,6 +189,19 @@ class Run:
             grew |= grown.tree.n_leaves > 1 or not state.cancel(output)
             state.add(grown, leaves, output)
             self.model.append(grown.tree, leaves, round, output)
+        return self._may_grow(grew, draw.is_chance)
+
+    def repeat(self, known: Model, round: int) -> bool:
+        """One round as it was when it was trained, with its trees; returns what `step` does."""
+        grew = False
+        for i in np.flatnonzero(known.round_of_tree == round).tolist():
+            tree, output = known.forest.tree(i), known.forest.output(i)
+            if tree.n_leaves == 1:
+                self.state.renew()
+            grew |= tree.n_leaves > 1 or not self.state.cancel(output)
+            self.model.append(tree, cast(Leaves, known.forest.values(i)), round, output)
+            self.state.add_last(self.model.forest)
+        draw = self.sampler.draw(self.state.gradients_of_rows(), round)
         return self._may_grow(grew, draw.is_chance)
 
     def _may_grow(self, grew: bool, is_chance: bool) -> bool:

@@ -30,12 +30,13 @@ def level_shifts(training: Training) -> np.ndarray:
     Returns
     -------
     ndarray of shape (n_outputs,), float64
-        In the unit of the target as it was trained on; 0 for medians.
+        In the unit of the target as it was trained on; 0 for medians, and for what is no quantile.
     """
     target, weight, objective = training.target, training.weight, training.objective
-    n_levels = objective.outputs_per_target()
-    truth = np.repeat(target.reshape(len(target), -1), n_levels, axis=1)
-    levels = np.tile(objective.levels, truth.shape[1] // n_levels)
+    values = target.reshape(len(target), -1)
+    n_scores = objective.n_scores(values.shape[1])
+    columns, levels = objective.columns_of_scores(n_scores), objective.levels_of_scores(n_scores)
+    truth = values[:, columns]
     fold, n_used = folds(len(truth), training.settings.sampling.seed)
     residuals = np.full(truth.shape, np.nan)
     for j in range(n_used):
@@ -43,7 +44,7 @@ def level_shifts(training: Training) -> np.ndarray:
         scores = scores_without(training, out)
         if scores is not None:
             residuals[out] = truth[out] - scores[out]
-    counts = _of_levels(weight, truth.shape, n_levels)
+    counts = _of_scores(weight, truth.shape, columns)
     return np.array([_shift(residuals[:, k], level, counts[:, k]) for k, level in enumerate(levels)])
 
 
@@ -56,12 +57,12 @@ def folds(n_rows: int, seed: int) -> tuple[np.ndarray, int]:
 
 def _shift(residuals: np.ndarray, level: float, weight: np.ndarray) -> float:
     known = ~np.isnan(residuals)
-    return level_of_residuals(residuals[known], level, weight[known])
+    return 0.0 if np.isnan(level) else level_of_residuals(residuals[known], level, weight[known])
 
 
-def _of_levels(weight: np.ndarray | None, shape: tuple[int, ...], n_levels: int) -> np.ndarray:
-    """Weights of each row and quantile."""
+def _of_scores(weight: np.ndarray | None, shape: tuple[int, ...], columns: np.ndarray) -> np.ndarray:
+    """Weights of each row and score."""
     if weight is None:
         return np.ones(shape)
-    columns = weight.reshape(len(weight), -1)
-    return np.broadcast_to(np.repeat(columns, n_levels, axis=1) if columns.shape[1] > 1 else columns, shape)
+    given = weight.reshape(len(weight), -1)
+    return np.broadcast_to(given[:, columns] if given.shape[1] > 1 else given, shape)

@@ -37,6 +37,8 @@ class Derivatives:
         Lower triangles of the rows' Hessians, row after row; None where nobody asks for them.
     row_weight : ndarray of shape (n_rows,), float32, or None
         Weights of whole rows, where there are such.
+    unit : ndarray of shape (K,), float64, or None
+        What gradients are multiplied by where splits are judged; None: nothing.
     """
 
     def __init__(
@@ -57,14 +59,17 @@ class Derivatives:
         self.full = np.empty((n, packed_size(k)), np.float32) if is_full else None
         shape = (n, k) if is_full else problem.curvature_shape()
         self.h = None if shape is None else np.empty(shape, np.float32)
+        self.unit: np.ndarray | None = None
 
     def renew(self, raw: np.ndarray) -> None:
         """Compute all of them at raw scores (n_rows, K), float32."""
+        n_threads = self._workers.n_threads
         if self.full is None:
-            self._problem.derivatives(raw, self.g, self.h, self._workers.n_threads)
-            return
-        self._problem.full_curvature(raw, self.g, self.full, self._workers.n_threads)
-        np.take(self.full, packed_diagonal(self.g.shape[1]), axis=1, out=self.h)
+            self._problem.derivatives(raw, self.g, self.h, n_threads)
+        else:
+            self._problem.full_curvature(raw, self.g, self.full, n_threads)
+            np.take(self.full, packed_diagonal(self.g.shape[1]), axis=1, out=self.h)
+        self.unit = self._problem.unit_of_gains(self.g, self.h, n_threads)
 
     def of_output(self, output: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Gradient and curvature of one output (n_rows, 1), or of all where `output` is -1."""
@@ -72,11 +77,32 @@ class Derivatives:
             return self.g, self.h
         return column(self.g, output), None if self.h is None else column(self.h, output)
 
+    def in_unit(self, output: int, per_curvature: bool = False) -> np.ndarray:
+        """Gradients as `of_output` gives them, in the unit in which gains of all outputs add up.
+
+        Parameters
+        ----------
+        output : int
+        per_curvature : bool
+            For gains that see one curvature for all outputs: those of an output are to be what they would be
+            with its own, on average.
+        """
+        g, _ = self.of_output(output)
+        if self.unit is None or output >= 0:
+            return g
+        unit = self.unit
+        if per_curvature and self.h is not None and self.h.shape[1] > 1:
+            bend = _core.exact_totals(self.h, None, None, 1, self._workers)[0, 0]
+            unit = unit * np.sqrt(bend.mean() / np.maximum(bend, np.finfo(np.float32).tiny))
+        return g * unit.astype(np.float32)
+
     def cancel(self, output: int) -> bool:
         """Whether one step for all rows would gain next to nothing."""
-        g, _ = self.of_output(output)
+        g = self.in_unit(output)
         squares, sums = _core.exact_totals(g, g, None, 1, self._workers)[:, 0]
-        return cancel(sums, squares, len(g))
+        n_rows = np.array([len(g)])
+        self._workers.communicator.sum(n_rows)
+        return cancel(sums, squares, int(n_rows[0]))
 
     def for_leaves(self, output: int) -> tuple[np.ndarray, np.ndarray | None]:
         """What leaf values are fitted on: g, and h of 1, K or K (K + 1) / 2 columns, or None (1 a row)."""

@@ -54,15 +54,34 @@ class ConstantFitter:
 
 
 class QuantileFitter:
-    """A vector in each leaf that minimises the loss, where the objective knows it: quantiles of residuals."""
+    """A vector in each leaf that minimises the loss, where the objective knows it: quantiles of residuals.
 
-    def __init__(self, state: DenseState, settings: Settings) -> None:
-        self._state, self._workers = state, settings.workers
+    Outputs whose objective does not know it get what another fitter says.
+
+    Parameters
+    ----------
+    state : DenseState
+    others : Fitter
+        Of dense leaves.
+    settings : Settings
+    """
+
+    def __init__(self, state: DenseState, others: Fitter, settings: Settings) -> None:
+        self._state, self._others, self._workers = state, others, settings.workers
+        self._is_known = state.problem.renewed
 
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
+        known = self._is_known if output < 0 else self._is_known[[output]]
+        if not known.any():
+            return self._others.fit(grown, draw, output, learning_rate)
         sizes = grown.tree.n_leaves, draw.rows, self._workers.n_threads
         values = self._state.problem.renew_leaves(self._state.scores(), grown.leaf_of_row, *sizes)
-        return (values if output < 0 else column(values, output)) * np.float32(learning_rate)
+        values = (values if output < 0 else column(values, output)) * np.float32(learning_rate)
+        if known.all():
+            return values
+        others = self._others.fit(grown, draw, output, learning_rate)
+        assert isinstance(others, np.ndarray)
+        return np.where(known, values, others)
 
 
 class MonotoneFitter:

@@ -71,7 +71,7 @@ class LabelState:
     """
 
     def __init__(self, problem: LabelProblem, dataset: Dataset, model: Model, workers: Workers) -> None:
-        self._problem, self._workers, self.weight = problem, workers, problem.weight
+        self._problem, self._dataset, self._workers, self.weight = problem, dataset, workers, problem.weight
         self._scores = LabelScores(problem.scores(workers.n_threads), workers)
         if model.n_trees > 0:
             self._scores.add_trees(model.forest, 0, dataset.codes, None)
@@ -100,3 +100,8 @@ class LabelState:
         """Add a tree to the raw scores."""
         self.gradients = None
         self._scores.add(grown.leaf_of_row, leaves)
+
+    def add_last(self, forest: _core.Forest) -> None:
+        """Add the last tree of a forest, which was grown before, to the raw scores."""
+        self.gradients = None
+        self._scores.add_trees(forest, len(forest) - 1, self._dataset.codes, None)

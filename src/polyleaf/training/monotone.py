@@ -15,8 +15,9 @@ import polyleaf._core as _core
 from polyleaf.inputs.binning import BinMapper
 from polyleaf.inputs.feature_numbers import feature_number
 from polyleaf.model import Model, storage
+from polyleaf.objectives import Objective
 
-__all__ = ["all_obey", "directions_of"]
+__all__ = ["all_obey", "directions_of", "tied_scores"]
 
 _FORMS = (
     "one direction a feature, such as [1, 0, -1]; an array of one row a feature and one column an output; or "
@@ -25,7 +26,7 @@ _FORMS = (
 
 
 def directions_of(
-    constraints: Any, mapper: BinMapper, n_scores: int, score_names: Sequence[str] | None, n_levels: int = 1
+    constraints: Any, mapper: BinMapper, tied: np.ndarray, score_names: Sequence[str] | None
 ) -> np.ndarray | None:
     """What `monotone_constraints` asks for.
 
@@ -35,11 +36,10 @@ def directions_of(
         As users give them. Their outputs are the scores, but the columns of y where a column has quantiles of
         several levels: these are sorted, so that one cannot rise without the others.
     mapper : BinMapper
-    n_scores : int
-        K.
+    tied : ndarray of shape (K,)
+        The output that each score belongs to, ascending from 0: see `tied_scores`.
     score_names : sequence of str or None
         "column_level", where there are several levels.
-    n_levels : int
 
     Returns
     -------
@@ -55,10 +55,7 @@ def directions_of(
     """
     if constraints is None:
         return None
-    n_outputs, names = n_scores // n_levels, score_names
-    if n_levels > 1 and score_names is not None:
-        columns = [name.rpartition("_")[0] for name in score_names[::n_levels]]
-        names = columns if all(columns) else None
+    n_outputs, names = int(tied[-1]) + 1, None if score_names is None else _of_outputs(tied, score_names)
     if isinstance(constraints, Mapping):
         directions = _by_name(constraints, mapper, n_outputs, names)
     else:
@@ -66,7 +63,26 @@ def directions_of(
     _refuse_categories(directions, mapper)
     if not directions.any():
         return None
-    return np.ascontiguousarray(np.repeat(directions, n_levels, axis=1)[mapper.source_])
+    return np.ascontiguousarray(directions[:, tied][mapper.source_])
+
+
+def tied_scores(objective: Objective, n_scores: int) -> np.ndarray:
+    """The output that each raw score belongs to, numbered from 0: one for each, but one for all quantiles of
+    a column."""
+    columns = objective.columns_of_scores(n_scores)
+    of_levels = ~np.isnan(objective.levels_of_scores(n_scores))
+    is_same = of_levels[1:] & of_levels[:-1] & (columns[1:] == columns[:-1])
+    return np.concatenate([[0], np.cumsum(~is_same)])
+
+
+def _of_outputs(tied: np.ndarray, score_names: Sequence[str]) -> list[str] | None:
+    """Names of outputs; of several scores, what stands before the last underscore."""
+    found = []
+    for output in range(int(tied[-1]) + 1):
+        of_output = np.flatnonzero(tied == output)
+        name = score_names[of_output[0]]
+        found.append(name if len(of_output) == 1 else name.rpartition("_")[0])
+    return found if all(found) else None
 
 
 def all_obey(model: Model, directions: np.ndarray) -> bool:

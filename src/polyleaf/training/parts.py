@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+import polyleaf._core as _core
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
@@ -26,8 +27,8 @@ from polyleaf.training.eval_sets import EvalSet, Evaluation
 from polyleaf.training.interactions import Interactions, interactions_of
 from polyleaf.training.label_state import LabelState
 from polyleaf.training.layers import Layers
-from polyleaf.training.monotone import all_obey, directions_of
-from polyleaf.training.sampling import Draw, Sampler
+from polyleaf.training.monotone import all_obey, directions_of, tied_scores
+from polyleaf.training.sampling import Draw, Numbered, Sampler
 from polyleaf.training.state import DenseState
 from polyleaf.training.structure import Grown, Limits, Structure
 
@@ -48,6 +49,9 @@ class State(Protocol):
 
     def add(self, grown: Grown, leaves: Leaves, output: int) -> None:
         """Add a tree to the raw scores."""
+
+    def add_last(self, forest: _core.Forest) -> None:
+        """Add the last tree of a forest, which was grown before, to the raw scores."""
 
 
 class Grows(Protocol):
@@ -84,6 +88,7 @@ def parts_of(
     eval_sets: Sequence[EvalSet],
     watchers: Sequence[Callable[..., Any]],
     offset: np.ndarray | None = None,
+    numbered: Numbered | None = None,
 ) -> Parts:
     """Choose the parts of a run.
 
@@ -101,13 +106,15 @@ def parts_of(
         The hooks `after_layer` of callbacks that have one.
     offset : ndarray of shape (n_rows, K), optional
         Scores that rows start from; of dense targets.
+    numbered : Numbered, optional
+        Where other ranks have further rows: which these are.
     """
     if settings.keeps_labels_sparse:
         state, structure, fitter = _label_parts(settings, problem, dataset, weight, model)
     else:
         state, structure, fitter = _dense_parts(settings, problem, dataset, weight, model, offset)
     nodes_draw = settings.growth.colsample_bynode < 1
-    sampler = Sampler(settings.sampling, dataset.mapper.n_columns_, weight, nodes_draw)
+    sampler = Sampler(settings.sampling, dataset.mapper.n_columns_, weight, nodes_draw, numbered)
     evaluation = Evaluation(eval_sets, model, state.new_scores, watchers)
     if settings.run.refresh != "layer":
         return Parts(state, structure, fitter, model, sampler, evaluation)
@@ -160,10 +167,10 @@ def _dense_parts(
             fitter = fitters.LinearFitter(derivatives, leaf, dataset, settings)
             if leaf.looks_ahead:
                 channels = splits.LookaheadChannels(fitter.table, leaf, workers)
-        case _ if problem.objective.renews_leaves:
-            fitter = fitters.QuantileFitter(state, settings)
         case _:
             fitter = fitters.ConstantFitter(derivatives, settings)
+            if problem.objective.renews_leaves:
+                fitter = fitters.QuantileFitter(state, fitter, settings)
     directions = _directions(settings, problem, model)
     if directions is not None:
         n_bins = dataset.mapper.n_bins_
@@ -175,12 +182,13 @@ def _dense_parts(
 
 def _directions(settings: Settings, problem: Problem, model: Model) -> np.ndarray | None:
     """What `monotone_constraints` asks for; a warning where predictions may disobey all the same."""
-    objective, scores = problem.objective, (problem.n_outputs, model.output_names)
-    asked = settings.growth.monotone_constraints
-    directions = directions_of(asked, model.mapper, *scores, max(1, len(objective.levels)))
+    objective, asked = problem.objective, settings.growth.monotone_constraints
+    tied = tied_scores(objective, problem.n_outputs)
+    directions = directions_of(asked, model.mapper, tied, model.output_names)
     if directions is None:
         return None
-    if objective.link == "softmax":
+    classes = [p.scores for p in objective.tasks if p.task.objective.link == "softmax"]
+    if objective.link == "softmax" or any(directions[:, scores].any() for scores in classes):
         warnings.warn(
             "monotone_constraints orders the scores of classes. Their probabilities need not obey, since "
             "that of a class falls where the score of another rises more. For probabilities that do, give y "

@@ -6,7 +6,7 @@ estimator it reads parameters, and keeps scikit-learn's books of features on it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from polyleaf.inputs.features import FeatureTable, as_features
 from polyleaf.inputs.frames import refuse_lazy
 from polyleaf.inputs.holdout import drawn_by_class
 from polyleaf.inputs.sound import sound
-from polyleaf.inputs.targets import Target, encode_sparse
+from polyleaf.inputs.targets import Target, check_same_rows, encode_sparse
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.projections import Projection, Projector
@@ -205,11 +205,19 @@ def _hold_out(
     if isinstance(X, Dataset):
         raise ValueError("validation_fraction cannot split a Dataset: pass validation data as eval_set.")
     train, aside = drawn_by_class(n_rows, p.validation_fraction, seed, target.class_of_row())
-    weight = None if np.ndim(weight) == 0 else np.asarray(weight)[aside]
-    held_y = _safe_indexing(y.tocsr() if hasattr(y, "tocsr") else y, aside)
+    weight, held_y = None if weight is None else _rows_of(weight, aside), _rows_of(y, aside)
     offset, held_offset = (None, None) if offset is None else (offset[train], offset[aside])
     held_out = Given("validation", _safe_indexing(X, aside), held_y, weight, held_offset)
     return _safe_indexing(X, train), target.take(train), offset, [held_out]
+
+
+def _rows_of(given: Any, rows: np.ndarray) -> Any:
+    """Some rows of y or weights, or of each array of a dict of such; one number is that of any row."""
+    if isinstance(given, Mapping):
+        return {name: _rows_of(values, rows) for name, values in given.items()}
+    if np.ndim(given) == 0 and not hasattr(given, "__len__"):
+        return given
+    return _safe_indexing(given.tocsr() if hasattr(given, "tocsr") else given, rows)
 
 
 def check_rows(p: SharedParameters, X: Any, target: Target) -> int:
@@ -284,8 +292,7 @@ def _project(
     if projection is not None:
         return projection.transform(plain, reader.n_threads), projection
     assert projector is not None
-    if plain.shape[0] != target.n_rows:
-        raise ValueError(f"X has {plain.shape[0]} rows, y has {target.n_rows}.")
+    check_same_rows(plain.shape[0], target.n_rows)
     projection, projected = projector.fit_transform(
         plain, target.indicators(), seed=seed, n_threads=reader.n_threads
     )

@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polyleaf.inputs.draws import FEATURES, ROWS, draw
+from polyleaf.communicator import Communicator
+from polyleaf.inputs.draws import FEATURES, ROWS, draw, draw_of
 from polyleaf.settings.settings import Sampling
 
-__all__ = ["Draw", "Sampler", "sample_features", "sample_rows"]
+__all__ = ["Draw", "Numbered", "Sampler", "sample_features", "sample_rows"]
 
 _BLOCK = 1 << 15  # rows squared at a time: keeps the temporary array in cache
 
@@ -46,6 +47,30 @@ class Draw(NamedTuple):
         return self.rows, self.multiplier
 
 
+class Numbered(NamedTuple):
+    """Which rows a rank has, of those that all ranks have between them.
+
+    Attributes
+    ----------
+    numbers : ndarray of shape (n_usable,), int64
+        Of this rank's rows that have any weight, in order: how many such rows come before each, wherever
+        they are.
+    n : int
+        Rows that have any weight, of all ranks.
+    communicator : Communicator
+    """
+
+    numbers: np.ndarray
+    n: int
+    communicator: Communicator
+
+    def draw(self, count: int, seed: int, round: int, stream: int) -> np.ndarray:
+        """Mask of this rank's rows among `count` that are drawn of all."""
+        if count >= self.n:
+            return np.ones(len(self.numbers), bool)
+        return draw_of(self.numbers, count, seed, round, stream, self.communicator)
+
+
 class Sampler:
     """Draws, round after round.
 
@@ -57,17 +82,24 @@ class Sampler:
         A row of weight 0 is as good as absent.
     nodes_draw : bool
         Whether each node draws from the features of its tree.
+    numbered : Numbered, optional
+        Where other ranks have further rows: what these are.
     """
 
     def __init__(
-        self, settings: Sampling, n_features: int, weight: np.ndarray | None, nodes_draw: bool
+        self,
+        settings: Sampling,
+        n_features: int,
+        weight: np.ndarray | None,
+        nodes_draw: bool,
+        numbered: Numbered | None = None,
     ) -> None:
         self._settings, self._n_features, self._nodes_draw = settings, n_features, nodes_draw
-        self._usable = _rows_of_weight(weight)
+        self._usable, self._numbered = _rows_of_weight(weight), numbered
 
     def draw(self, g: np.ndarray, round: int, layer: int = 0) -> Draw:
         """The rows and features of a round, or of a layer; parameters as those of `sample_rows`."""
-        rows, multiplier = sample_rows(self._settings, g, round, self._usable, layer)
+        rows, multiplier = sample_rows(self._settings, g, round, self._usable, layer, self._numbered)
         features = sample_features(self._settings, self._n_features, round)
         is_chance = self._nodes_draw or rows is not self._usable or features is not None
         return Draw(round, rows, multiplier, features, is_chance)
@@ -82,7 +114,12 @@ def _rows_of_weight(weight: np.ndarray | None) -> np.ndarray | None:
 
 
 def sample_rows(
-    settings: Sampling, g: np.ndarray, round: int, usable: np.ndarray | None = None, layer: int = 0
+    settings: Sampling,
+    g: np.ndarray,
+    round: int,
+    usable: np.ndarray | None = None,
+    layer: int = 0,
+    numbered: Numbered | None = None,
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Draw the rows of one tree, or of one of its layers.
 
@@ -98,6 +135,8 @@ def sample_rows(
     layer : int
         Depth of the nodes that are about to be split. Matters for `rows_per_layer`, whose draws contain each
         other, and for GOSS, which sees the layer's gradients.
+    numbered : Numbered, optional
+        Where other ranks have further rows, for uniform sampling: which these are.
 
     Returns
     -------
@@ -115,11 +154,12 @@ def sample_rows(
     """
     if settings.sampling_method == "goss":
         return _goss(settings, g, round, usable)
-    n = len(g) if usable is None else len(usable)
+    n = numbered.n if numbered is not None else len(g) if usable is None else len(usable)
     count = _rows_wanted(settings, n, layer)
     if settings.subsample >= 1.0 and count >= n:
         return usable, None
-    chosen = np.flatnonzero(draw(n, count, settings.seed, round, ROWS))
+    by = settings.seed, round, ROWS
+    chosen = np.flatnonzero(draw(n, count, *by) if numbered is None else numbered.draw(count, *by))
     return (chosen.astype(np.uint32) if usable is None else usable[chosen]), None
 
 

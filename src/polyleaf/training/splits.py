@@ -79,10 +79,12 @@ class HistogramSplits:
     def columns(self, draw: Draw, output: int) -> tuple[str, np.ndarray, np.ndarray | None]:
         """Kind of channels, gradients and curvatures."""
         g, h = self._derivatives.of_output(output)
+        wanted = _curvature_of_splits(self._curvature, h, g.shape[1])
+        g = self._derivatives.in_unit(output, wanted in ("none", "shared") or self._sketch is not None)
         if self._sketch is not None:
             used = None if self._curvature == "none" else h
             g, h = self._sketch.sketch(g, used, draw.round, self._seed, self._workers.n_threads)
-        wanted = _curvature_of_splits(self._curvature, h, g.shape[1])
+            wanted = _curvature_of_splits(self._curvature, h, g.shape[1])
         if wanted == "full":
             return wanted, g, self._derivatives.full
         if wanted == "none" or h is None:

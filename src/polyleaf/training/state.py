@@ -82,7 +82,7 @@ class DenseState:
     ) -> None:
         self.problem, self.derivatives = problem, derivatives
         self._offset = None if offset is None else offset.astype(np.float32)
-        self._features, self._workers = dataset.features, workers
+        self._dataset, self._features, self._workers = dataset, dataset.features, workers
         scores = self.new_scores(problem.n_rows)
         if model.n_trees > 0:
             features = dataset.raw_features() if model.reads_features else None
@@ -107,7 +107,7 @@ class DenseState:
 
     def gradients_of_rows(self) -> np.ndarray:
         """By what rows are sampled: (n_rows, K)."""
-        return self.derivatives.g
+        return self.derivatives.in_unit(-1)
 
     def cancel(self, output: int) -> bool:
         """Whether one step for all rows would gain next to nothing."""
@@ -119,6 +119,12 @@ class DenseState:
             return
         n_threads, features = self._workers, self._features
         _core.add_leaf_values(self.raw, grown.leaf_of_row, leaves, output, n_threads, features)
+        self._is_stale = True
+
+    def add_last(self, forest: _core.Forest) -> None:
+        """Add the last tree of a forest, which was grown before, to the raw scores."""
+        last = len(forest) - 1
+        DenseScores(self.raw, self._workers).add_trees(forest, last, self._dataset.codes, self._features)
         self._is_stale = True
 
     def mark(self) -> None:

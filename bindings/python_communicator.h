@@ -1,0 +1,68 @@
+// A communicator that is a Python object (polyleaf.communicator): takes the GIL, and hands its arrays over.
+#pragma once
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "base/communicator.h"
+
+namespace polyleaf {
+
+class PythonCommunicator final : public Communicator {
+ public:
+  // With the GIL held.
+  explicit PythonCommunicator(nanobind::object object)
+      : object_(std::move(object)),
+        rank_(nanobind::cast<int>(object_.attr("rank"))),
+        size_(nanobind::cast<int>(object_.attr("size"))) {}
+  ~PythonCommunicator() override {
+    const nanobind::gil_scoped_acquire gil;
+    object_.reset();
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  void sum(std::span<int64_t> numbers) override {
+    const nanobind::gil_scoped_acquire gil;
+    object_.attr("sum")(array(numbers));
+  }
+  void largest(std::span<double> numbers) override {
+    const nanobind::gil_scoped_acquire gil;
+    object_.attr("largest")(array(numbers));
+  }
+  void sum_shares(std::span<int32_t> numbers, std::span<const int64_t> begin) override {
+    const nanobind::gil_scoped_acquire gil;
+    nanobind::list shares;
+    for (size_t r = 0; r + 1 < begin.size(); ++r)
+      shares.append(array(numbers.subspan(begin[r], begin[r + 1] - begin[r])));
+    using Summed = nanobind::ndarray<const int32_t, nanobind::ndim<1>, nanobind::c_contig>;
+    const Summed found = nanobind::cast<Summed>(object_.attr("sum_shares")(shares));
+    std::memcpy(numbers.data() + begin[rank_], found.data(), found.size() * sizeof(int32_t));
+  }
+  std::vector<std::vector<std::byte>> gather(std::span<const std::byte> data) override {
+    const nanobind::gil_scoped_acquire gil;
+    std::vector<std::vector<std::byte>> found;
+    for (nanobind::handle each : object_.attr("gather")(nanobind::bytes(data.data(), data.size()))) {
+      const nanobind::bytes bytes(each);
+      const std::byte* begin = static_cast<const std::byte*>(bytes.data());
+      found.emplace_back(begin, begin + bytes.size());
+    }
+    return found;
+  }
+
+ private:
+  template <class T>
+  static nanobind::object array(std::span<T> numbers) {
+    return nanobind::cast(nanobind::ndarray<nanobind::numpy, T, nanobind::ndim<1>>(
+                              numbers.data(), {numbers.size()}, nanobind::handle()),
+                          nanobind::rv_policy::reference);
+  }
+
+  nanobind::object object_;
+  int rank_, size_;
+};
+
+}  // namespace polyleaf

@@ -1,0 +1,270 @@
+"""Estimators on collections of Dask: `fit` on the workers of a cluster, predictions as lazy collections.
+
+Owns: the conventions of Dask's users. Must not know: how a fit is done (`plan`), or what an estimator of one
+machine does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, Self
+
+import dask.array as da
+import numpy as np
+from dask.base import is_dask_collection
+from dask.delayed import delayed
+from distributed import Client, get_client, worker_client
+from distributed.worker import thread_state
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+
+from polyleaf.callbacks import as_callbacks
+from polyleaf.dask.partitions import Rows, is_lazy
+from polyleaf.dask.plan import Restart, Watched, fit
+from polyleaf.estimators.base import PolyleafEstimator
+from polyleaf.estimators.classifier import PolyleafClassifier
+from polyleaf.estimators.regressor import PolyleafRegressor
+from polyleaf.inputs.targets import TargetEncoding
+from polyleaf.training.boosting import Boosted
+from polyleaf.training.prepare import take_feature_names
+
+__all__ = ["DaskPolyleafClassifier", "DaskPolyleafRegressor"]
+
+
+class _DaskEstimator(BaseEstimator):
+    """What both have in common."""
+
+    _local_class: ClassVar[type[PolyleafEstimator]]
+
+    def __init__(self, *, client: Client | None = None, **parameters: Any) -> None:
+        self.client = client
+        self._local = self._local_class(**parameters)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """All parameters: the client, and those of the local estimator."""
+        return {"client": self.client, **self._local.get_params(deep)}
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Set parameters."""
+        if "client" in parameters:
+            self.client = parameters.pop("client")
+        self._local.set_params(**parameters)
+        return self
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        eval_set: Sequence[tuple[Any, Any]] | None = None,
+        eval_names: Sequence[str] | None = None,
+        eval_sample_weight: Sequence[Any] | None = None,
+        callbacks: Any = None,
+        init_model: Any = None,
+        max_restarts: int = 3,
+        wait_for_workers: float = 10.0,
+    ) -> Self:
+        """Train on the workers of a cluster. It blocks until the model is there.
+
+        Parameters
+        ----------
+        X : dask DataFrame, dask Array of shape (n_rows, n_features), or list of delayed
+            Parts of a list are what the local estimator takes: arrays or data frames. Partitions without
+            rows are left out, divisions need not be known.
+        y : dask Series, DataFrame or Array, or list of delayed
+            In as many partitions, of as many rows each.
+        sample_weight : like y, optional
+        eval_set : list of (X, y), optional
+            Data to measure metrics on after every round, lazy or in memory. Each set is held by one worker.
+        eval_names : list of str, optional
+            Default: "validation_0", "validation_1", ...
+        eval_sample_weight : list, optional
+        callbacks : list, optional
+            They are called on the worker of the first rank, on copies: what they print appears there.
+        init_model : polyleaf.Model, fitted local estimator, or path or content of a model file, optional
+            Go on from this model.
+        max_restarts : int
+            How many times workers may be lost. The round that was being trained is then trained again, by
+            those that are left and those that have come.
+        wait_for_workers : float
+            Seconds to wait for a worker where none is left.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            Where partitions do not go together, data or parameters are not what they should be, or ask for
+            what is not done on several workers; the message names the alternative.
+        polyleaf.dask.plan.Lost
+            Where workers were lost more often than `max_restarts`.
+        """
+        sets = list(eval_set or [])
+        names = [f"validation_{i}" for i in range(len(sets))] if eval_names is None else list(eval_names)
+        weights = [None] * len(sets) if eval_sample_weight is None else list(eval_sample_weight)
+        for what, entries in (("eval_names", names), ("eval_sample_weight", weights)):
+            if len(entries) != len(sets):
+                raise ValueError(f"{what} has {len(entries)} entries, but eval_set has {len(sets)}.")
+        further = zip(names, sets, weights, strict=True)
+        watched = [Watched(name, Rows(*data, weight, f"X of {name!r}")) for name, data, weight in further]
+        self._local._validate_params()
+        with _on(self.client) as client:
+            rows, chosen = Rows(X, y, sample_weight), as_callbacks(callbacks)
+            found, self.restarts_ = fit(
+                client, self._local, rows, watched, chosen, init_model, max_restarts, wait_for_workers
+            )
+        model = found.model
+        local = self._local_class(**self._local.get_params(deep=False))
+        take_feature_names(local, model.mapper.n_features_, model.mapper.feature_names_)
+        encoding = TargetEncoding.from_dict(model.metadata, model.n_outputs)
+        local._take(Boosted(model, found.evals_log, found.outputs_log, False), encoding)
+        self._fitted = local
+        return self
+
+    restarts_: list[Restart]
+
+    def to_local(self) -> Any:
+        """The fitted estimator of one machine: what its own `fit` would have made of all rows.
+
+        Returns
+        -------
+        PolyleafRegressor or PolyleafClassifier
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+        """
+        if not hasattr(self, "_fitted"):
+            raise NotFittedError(f"This {type(self).__name__} is not fitted yet: call fit.")
+        return self._fitted
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or not name.endswith("_") or "_fitted" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self._fitted, name)
+
+    def predict(self, X: Any) -> Any:
+        """Predict.
+
+        Parameters
+        ----------
+        X : dask DataFrame or Array, list of delayed, or data in memory
+
+        Returns
+        -------
+        dask Series, DataFrame or Array, list of delayed, or ndarray
+            Lazy where X is: its partitions, order and index. What it holds is what the local estimator
+            predicts.
+        """
+        return self._lazily("predict", X)
+
+    def apply(self, X: Any) -> Any:
+        """The leaf that each row falls into in each tree, in the form of `predict`."""
+        return self._lazily("apply", X)
+
+    def predict_topk(self, X: Any, k: int = 5) -> tuple[Any, Any]:
+        """The k best outputs of each row and their scores, each in the form of `predict`."""
+        return self._lazily("predict_topk", X, 0, k=k), self._lazily("predict_topk", X, 1, k=k)
+
+    def _lazily(self, method: str, X: Any, part: int | None = None, **options: Any) -> Any:
+        def predicted(rows: Any) -> np.ndarray:
+            found = getattr(local, method)(rows, **options)
+            return np.asarray(found if part is None else found[part])
+
+        local = self.to_local()
+        if not is_lazy(X):
+            return predicted(X)
+        if isinstance(X, da.Array):
+            return _of_array(predicted, X)
+        if is_dask_collection(X) and hasattr(X, "map_partitions"):
+            return _of_frame(predicted, X)
+        return [delayed(predicted)(rows) for rows in X]
+
+
+class DaskPolyleafRegressor(_DaskEstimator):
+    """`PolyleafRegressor` on a Dask cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client, optional
+        Default: the one that there is.
+    **parameters
+        Those of :class:`polyleaf.PolyleafRegressor`. `n_jobs` is the worker's number of threads.
+
+    Attributes
+    ----------
+    restarts_ : list of polyleaf.dask.plan.Restart
+        What the loss of workers has cost.
+    model_, evals_result_, ...
+        Those of the local estimator, once fitted.
+    """
+
+    _local_class = PolyleafRegressor
+
+
+class DaskPolyleafClassifier(_DaskEstimator):
+    """`PolyleafClassifier` on a Dask cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client, optional
+        Default: the one that there is.
+    **parameters
+        Those of :class:`polyleaf.PolyleafClassifier`. `n_jobs` is the worker's number of threads.
+
+    Attributes
+    ----------
+    restarts_ : list of polyleaf.dask.plan.Restart
+        What the loss of workers has cost.
+    classes_, model_, evals_result_, ...
+        Those of the local estimator, once fitted.
+    """
+
+    _local_class = PolyleafClassifier
+
+    def predict_proba(self, X: Any) -> Any:
+        """Probabilities, in the form of `predict`."""
+        return self._lazily("predict_proba", X)
+
+    def decision_function(self, X: Any) -> Any:
+        """Raw scores, in the form of `predict`."""
+        return self._lazily("decision_function", X)
+
+
+@contextmanager
+def _on(client: Client | None) -> Iterator[Client]:
+    """The client to work with; inside a task, one that lets others take the task's place."""
+    if client is not None:
+        yield client
+    elif hasattr(thread_state, "key"):
+        with worker_client() as own:
+            yield own
+    else:
+        yield get_client()
+
+
+def _of_array(predicted: Callable[[Any], np.ndarray], X: da.Array) -> da.Array:
+    """Predictions of an array, chunk by chunk."""
+    if X.numblocks[1] > 1:
+        X = X.rechunk({1: -1})
+    example = predicted(np.zeros((1, X.shape[1]), X.dtype))
+    if example.ndim == 1:
+        return X.map_blocks(predicted, dtype=example.dtype, drop_axis=1, meta=example[:0])
+    chunks = X.chunks[0], (example.shape[1],)
+    return X.map_blocks(predicted, dtype=example.dtype, chunks=chunks, meta=example[:0])
+
+
+def _of_frame(predicted: Callable[[Any], np.ndarray], X: Any) -> Any:
+    """Predictions of a data frame, partition by partition, with its index."""
+    import pandas as pd
+
+    def framed(rows: Any) -> Any:
+        found = predicted(rows)
+        kind = pd.Series if found.ndim == 1 else pd.DataFrame
+        return kind(found, index=rows.index)
+
+    return X.map_partitions(framed, meta=framed(X._meta_nonempty).iloc[:0])

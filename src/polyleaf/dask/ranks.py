@@ -1,0 +1,204 @@
+"""What runs on workers: the pieces of a fit before it begins, and a rank of it.
+
+Owns: the functions that the client submits. Must not know: where they run, what is done when one fails.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from distributed import get_worker, secede
+
+from polyleaf.callbacks import Callback, EvalsLog, OutputsLog
+from polyleaf.communicator import PeerFailed
+from polyleaf.dask.post import DaskCommunicator
+from polyleaf.estimators.base import PolyleafEstimator
+from polyleaf.estimators.shared import Shard, SharedFit, fit_rank, planned
+from polyleaf.inputs.batches import joined_values
+from polyleaf.inputs.binning import BinMapper, integer_weights
+from polyleaf.inputs.dataset import Dataset
+from polyleaf.inputs.features import as_features
+from polyleaf.inputs.partitions import Look, look
+from polyleaf.inputs.targets import TargetEncoding
+from polyleaf.model import Model
+from polyleaf.threads import Workers
+from polyleaf.training.eval_sets import EvalSet
+
+__all__ = ["Fitted", "Interrupted", "Piece", "codes_of", "eval_set_of", "look_at", "plan", "run_rank", "take"]
+
+
+class Piece(NamedTuple):
+    """What is known of one partition once all targets have been seen.
+
+    Attributes
+    ----------
+    shard : Shard
+    weights : ndarray of int64, or None
+        For bins: see `integer_weights`.
+    wanted : ndarray of int64, or None
+        The rows that thresholds are chosen from; None: all.
+    """
+
+    shard: Shard
+    weights: np.ndarray | None
+    wanted: np.ndarray | None
+
+
+class Planned(NamedTuple):
+    """What all targets and weights say.
+
+    Attributes
+    ----------
+    shared : SharedFit
+    pieces : list of Piece
+        Of the partitions.
+    sample_weights : ndarray of int64, or None
+        Of all rows that thresholds are chosen from.
+    """
+
+    shared: SharedFit
+    pieces: list[Piece]
+    sample_weights: np.ndarray | None
+
+
+class Fitted(NamedTuple):
+    """What rank 0 has when training has ended."""
+
+    model: Model
+    evals_log: EvalsLog
+    outputs_log: OutputsLog
+
+
+class Interrupted(NamedTuple):
+    """What a rank has when another is lost: the rounds that were complete, None where there was none yet."""
+
+    model: Model | None
+    why: str
+
+
+def plan(
+    estimator: PolyleafEstimator,
+    y: Sequence[Any],
+    sample_weight: Sequence[Any] | None,
+    init_model: Any,
+    fresh: BinMapper,
+    sizes: Sequence[int],
+) -> Planned:
+    """See all targets and weights at once."""
+    weight = None if sample_weight is None else joined_values(sample_weight, "sample_weight")
+    shared, whole = planned(estimator, joined_values(y, "y"), weight, init_model)
+    weights = whole.target.weight
+    weights = None if weights is None else integer_weights(weights, whole.target.n_rows)
+    chosen = fresh.sampled_rows(whole.target.n_rows, weights)
+    pieces, first = [], 0
+    for size in sizes:
+        rows = np.arange(first, first + size)
+        wanted = None if chosen is None else chosen[(chosen >= first) & (chosen < first + size)] - first
+        pieces.append(Piece(whole.take(rows), None if weights is None else weights[rows], wanted))
+        first += size
+    return Planned(shared, pieces, weights if weights is None or chosen is None else weights[chosen])
+
+
+def take(planned: Planned, i: int) -> Piece:
+    """What is known of partition i."""
+    return planned.pieces[i]
+
+
+def look_at(X: Any, number: int, first: int, piece: Piece, categorical_features: Any) -> Look:
+    """What bins depend on, in one partition."""
+    return look(X, number, first, piece.weights, piece.wanted, categorical_features)
+
+
+def codes_of(X: Any, mapper: BinMapper) -> np.ndarray:
+    """Codes (n_columns, n_rows) of one partition."""
+    return mapper.transform(as_features(X, reference=mapper), 1)
+
+
+def eval_set_of(
+    name: str,
+    X: Sequence[Any],
+    y: Sequence[Any],
+    weight: Sequence[Any] | None,
+    mapper: BinMapper,
+    shared: SharedFit,
+    encoding: TargetEncoding,
+) -> EvalSet:
+    """Evaluation data, whole, in the place that it is scored in."""
+    codes = np.concatenate([codes_of(part, mapper) for part in X], axis=1)
+    weights = None if weight is None else joined_values(weight, "eval_sample_weight")
+    target = encoding.encode(joined_values(y, "y"), weights, name=f"y of {name!r}", normalized=False)
+    if target.n_rows != codes.shape[1]:
+        raise ValueError(f"y of {name!r} has {target.n_rows} rows, its X has {codes.shape[1]}.")
+    return EvalSet(name, codes, target.values, target.weight, shared.plan.metrics)
+
+
+class _Keeper(Callback):
+    """Knows the model, and how many of its rounds are complete."""
+
+    model: Model | None = None
+    n_rounds = 0
+
+    def before_training(self, model: Model) -> None:
+        self.model, self.n_rounds = model, model.n_rounds
+
+    def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
+        self.n_rounds = epoch + 1
+        return False
+
+    def complete(self) -> Model | None:
+        """The model so far; None before the first round."""
+        if self.model is None or self.n_rounds == 0:
+            return None
+        model = self.model.copy()
+        model.truncate(self.n_rounds)
+        return model
+
+
+def run_rank(
+    estimator: PolyleafEstimator,
+    shared: SharedFit,
+    mapper: BinMapper,
+    codes: Sequence[np.ndarray],
+    pieces: Sequence[Piece],
+    eval_sets: Sequence[EvalSet],
+    callbacks: Sequence[Any],
+    known: Model | None,
+    fit: str,
+    rank: int,
+    addresses: Sequence[str],
+) -> Fitted | Interrupted | None:
+    """Train on some partitions, together with the other ranks."""
+    secede()
+    keeper, communicator = _Keeper(), DaskCommunicator(fit, rank, addresses)
+    n_threads = get_worker().state.nthreads
+    dataset = Dataset.of_codes(mapper, np.concatenate(codes, axis=1), n_jobs=n_threads)
+    shard = Shard.joined([piece.shard for piece in pieces])
+    own = copy.copy(estimator)
+    try:
+        fit_rank(
+            own,
+            shared,
+            shard,
+            dataset,
+            Workers(n_threads, communicator),
+            eval_sets=eval_sets,
+            callbacks=[*callbacks, keeper],
+            known=known,
+        )
+        communicator.gather(b"")  # nobody leaves while others may ask
+    except PeerFailed as error:
+        communicator.end(str(error))
+        return Interrupted(keeper.complete(), str(error))
+    except BaseException as error:
+        communicator.end(f"Rank {rank} failed: {error}")
+        raise
+    if rank > 0:
+        return None
+    by_output = {
+        name: {metric: list(values) for metric, values in metrics.items()}
+        for name, metrics in own.evals_result_per_output_.items()
+    }
+    return Fitted(own.model_, own.evals_result_, by_output)

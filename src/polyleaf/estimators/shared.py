@@ -1,0 +1,180 @@
+"""A fit that several ranks do together: what is found out where all targets are, and what each rank does.
+
+Owns: which part of `fit` needs the targets and weights of all rows, and the parameters that are refused. Must
+not know: how ranks reach one another, or where their rows come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from polyleaf.estimators.base import Plan, PolyleafEstimator
+from polyleaf.inputs.dataset import Dataset
+from polyleaf.inputs.targets import Target
+from polyleaf.model import Model
+from polyleaf.threads import Workers
+from polyleaf.training.boosting import best_constant_of
+from polyleaf.training.eval_sets import EvalSet
+from polyleaf.training.out_of_fold import Training
+from polyleaf.training.parts import problem_of
+from polyleaf.training.prepare import Given, Prepared
+from polyleaf.training.ranks import check_ranks
+from polyleaf.training.sampling import Numbered
+
+__all__ = ["Shard", "SharedFit", "fit_rank", "planned"]
+
+
+class SharedFit(NamedTuple):
+    """What depends on the targets and weights of all rows.
+
+    Attributes
+    ----------
+    plan : Plan
+    base_score : ndarray of shape (K,), float64, or None
+        None: that of the model to go on from.
+    n_usable : int
+        Rows of positive weight.
+    """
+
+    plan: Plan
+    base_score: np.ndarray | None
+    n_usable: int
+
+
+class Shard(NamedTuple):
+    """Target of some rows.
+
+    Attributes
+    ----------
+    target : Target
+    numbers : ndarray of int64
+        Of the rows of positive weight: how many of all such rows come before each.
+    """
+
+    target: Target
+    numbers: np.ndarray
+
+    def take(self, rows: np.ndarray) -> Shard:
+        """That of some of the rows, ascending."""
+        used = np.zeros(self.target.n_rows, bool)
+        used[rows] = True
+        return Shard(self.target.take(rows), self.numbers[used[self._usable()]])
+
+    @staticmethod
+    def joined(shards: Sequence[Shard]) -> Shard:
+        """That of the rows of all, shard after shard."""
+        targets = [shard.target for shard in shards]
+        values = np.concatenate([target.values for target in targets])
+        weight = None if targets[0].weight is None else np.concatenate([t.weight for t in targets])
+        numbers = np.concatenate([shard.numbers for shard in shards])
+        return Shard(Target(values, weight, targets[0].encoding), numbers)
+
+    def _usable(self) -> np.ndarray:
+        return np.flatnonzero(_is_usable(self.target))
+
+
+def planned(
+    estimator: PolyleafEstimator, y: Any, sample_weight: Any = None, init_model: Any = None
+) -> tuple[SharedFit, Shard]:
+    """The fit, and the target of all rows.
+
+    Raises
+    ------
+    ValueError
+        Where parameters ask for what ranks cannot do together, or do not go with y.
+    """
+    _refuse(estimator)
+    plan, target = estimator._plan(Given("training", None, y, sample_weight), init_model)
+    check_ranks(plan.settings, plan.objective)
+    if plan.start is not None and plan.start.reads_features:
+        raise ValueError(
+            "A fit on several workers: the model to go on from has linear leaves, which read features; "
+            "workers hold bins."
+        )
+    _check_metrics(plan)
+    base_score = estimator._encoded_base_score(target.encoding, plan.objective)
+    if base_score is None and plan.start is None:
+        problem = problem_of(plan.objective, target.values, target.weight, plan.settings)
+        base_score = best_constant_of(problem, None, plan.settings)
+    usable = _is_usable(target)
+    shared = SharedFit(plan, base_score, int(np.count_nonzero(usable)))
+    return shared, Shard(target, np.arange(shared.n_usable))
+
+
+def fit_rank(
+    estimator: PolyleafEstimator,
+    shared: SharedFit,
+    shard: Shard,
+    dataset: Dataset,
+    workers: Workers,
+    *,
+    eval_sets: Sequence[EvalSet] = (),
+    callbacks: Any = None,
+    known: Model | None = None,
+) -> Training:
+    """What one rank does; all have the same model in the end, and rank 0 what came of the evaluation sets.
+
+    Parameters
+    ----------
+    estimator : PolyleafEstimator
+        This rank's own. It is fitted.
+    shared : SharedFit
+    shard : Shard
+        Of this rank's rows.
+    dataset : Dataset
+        The same rows, with the bins of all.
+    workers : Workers
+        This rank's threads, and the others.
+    eval_sets : sequence of EvalSet
+        Rank 0's; others have none.
+    callbacks : list, optional
+        This rank's; on top of the estimator's, which are rank 0's.
+    known : Model, optional
+        What an attempt that was cut short has come to: its rounds are not trained again.
+    """
+    plan = shared.plan
+    plan = plan._replace(settings=replace(plan.settings, workers=workers))
+    ready = Prepared(dataset, shard.target, list(eval_sets), None, None)
+    numbered = Numbered(shard.numbers, shared.n_usable, workers.communicator)
+    return estimator._train(plan, ready, shared.base_score, callbacks, numbered, known)
+
+
+def _is_usable(target: Target) -> np.ndarray:
+    weight = target.weight
+    if weight is None:
+        return np.ones(target.n_rows, bool)
+    return np.asarray(weight > 0 if weight.ndim == 1 else (weight > 0).any(axis=1))
+
+
+def _refuse(estimator: PolyleafEstimator) -> None:
+    """Refuse parameters of what is done beside the training of trees."""
+    for is_asked, sentence in (
+        (
+            estimator.validation_fraction is not None,
+            "validation_fraction is not drawn from rows that lie apart; pass an eval_set.",
+        ),
+        (
+            estimator.projection is not None,
+            "projection is learned from all rows in one place; project X before (polyleaf.projections).",
+        ),
+        (
+            isinstance(getattr(estimator, "threshold", None), str),
+            "threshold is chosen on rows in one place; set a number, and call choose_threshold on what "
+            "to_local returns.",
+        ),
+    ):
+        if is_asked:
+            raise ValueError(f"A fit on several workers: {sentence}")
+
+
+def _check_metrics(plan: Plan) -> None:
+    for metric in plan.metrics:
+        if hasattr(metric.function, "know_training"):
+            raise ValueError(
+                f"A fit on several workers: eval_metric={metric.name!r} asks how often each label occurs in "
+                "all rows; measure it once the model is trained, or use another."
+            )

@@ -1,0 +1,105 @@
+"""A training that many ranks do together, each on its own rows: what they agree on, and what they cannot do.
+
+Owns: whose word counts, how ranks notice that they differ, and the settings that are refused. Must not know:
+how ranks reach one another (`communicator`), how a tree is grown.
+
+Every rank runs the loop of `boosting` on its rows. What depends on all rows is asked of the communicator by
+whoever needs it. Evaluation sets and callbacks are rank 0's alone.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+from polyleaf.communicator import Communicator
+from polyleaf.model import Model
+from polyleaf.objectives import Objective
+from polyleaf.settings.settings import LinearLeaf, Settings
+from polyleaf.sketches import CountSketch, RandomProjection
+
+__all__ = ["agree", "check_ranks"]
+
+_WORD = struct.Struct("<?dqQ")  # whether training ends, learning rate, trees so far, checksum of the newest
+
+# Sketches whose columns of a row depend on that row alone.
+_BY_ROW = (None, "auto", "random_projection", "count_sketch")
+
+
+def agree(communicator: Communicator, model: Model, ends: bool) -> bool:
+    """Whether training ends, as rank 0 says; its learning rate is taken over.
+
+    Raises
+    ------
+    RuntimeError
+        Where ranks have grown different trees.
+    """
+    if communicator.size == 1:
+        return ends
+    said = _WORD.pack(ends, model.learning_rate, model.n_trees, _checksum(model))
+    words = [_WORD.unpack(word) for word in communicator.gather(said)]
+    ends, model.learning_rate, *of_first = words[0]
+    for rank, (_, _, *of_other) in enumerate(words):
+        if of_other != of_first:
+            raise RuntimeError(
+                f"Rank {rank} has grown another tree than rank 0 in round {model.n_rounds - 1}: are all of "
+                "the same version of Polyleaf?"
+            )
+    return bool(ends)
+
+
+def _checksum(model: Model) -> int:
+    """Of the newest tree: where it splits."""
+    if model.n_trees == 0:
+        return 0
+    tree = model.forest.tree(model.n_trees - 1)
+    found = 0
+    for array in (tree.feature, tree.threshold, tree.missing_left, tree.categories, tree.count):
+        found = zlib.crc32(array.tobytes(), found)
+    return found
+
+
+def check_ranks(settings: Settings, objective: Objective) -> None:
+    """Refuse what ranks cannot do together.
+
+    Raises
+    ------
+    ValueError
+        It says what to do instead.
+    """
+    for is_asked, sentence in (
+        (
+            isinstance(settings.leaf, LinearLeaf),
+            'leaf="linear" adds up products of floats, in an order that depends on who has which rows; use '
+            'leaf="constant".',
+        ),
+        (
+            settings.keeps_labels_sparse,
+            "A sparse y is learned on one machine only: pass dense labels, or fit the local estimator on a "
+            "Dataset.",
+        ),
+        (
+            settings.sampling.sampling_method == "goss",
+            'sampling_method="goss" needs the gradients of all rows in one place; use subsample.',
+        ),
+        (
+            not (
+                isinstance(settings.run.sketch, RandomProjection | CountSketch)
+                or settings.run.sketch in _BY_ROW
+            ),
+            f"sketch={settings.run.sketch!r} looks at all rows to choose its columns; use "
+            '"random_projection" or "count_sketch".',
+        ),
+        (
+            objective.renews_leaves,
+            f"Objective {objective.name!r} fits its leaves by quantiles of the residuals of all their rows; "
+            'use "huber", or a distribution, which has quantiles too.',
+        ),
+        (
+            not objective.by_row,
+            f"Objective {objective.name!r} weighs losses by what they are on all rows; train on one machine, "
+            "or a model for each.",
+        ),
+    ):
+        if is_asked:
+            raise ValueError(f"A fit on several workers: {sentence}")

@@ -1,0 +1,537 @@
+"""PolyleafMultiTask: one task is the plain estimator, bit for bit; several are the twin's."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import reference
+from reference import tasks as twin
+from sklearn.base import clone
+from sklearn.metrics import d2_log_loss_score, d2_pinball_score, d2_tweedie_score, r2_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
+
+from polyleaf import Dataset, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, load_model
+from polyleaf.inputs.tasks import read_encoding
+from polyleaf.objectives import Custom, Huber, Logistic, Quantile, Softmax, StudentT
+
+N, TRAIN = 500, 350
+RNG = np.random.default_rng(11)
+X = RNG.standard_normal((N, 5)).astype(np.float32)
+X[RNG.random(X.shape) < 0.05] = np.nan
+Z = np.nan_to_num(X)
+PRICE = 100 * Z[:, 0] + 30 * RNG.standard_normal(N) + 1000
+CHURN = np.where(Z[:, 1] + 0.5 * RNG.standard_normal(N) > 0, "yes", "no")
+SEGMENT = np.array(["gold", "iron", "tin"])[np.digitize(Z[:, 2] + 0.4 * RNG.standard_normal(N), [-0.5, 0.5])]
+DEMAND = Z[:, 0] + Z[:, 3] + RNG.standard_normal(N)
+VISITS = RNG.poisson(np.exp(0.5 * Z[:, 1] + 0.3)).astype(float)
+LABELS = (Z[:, :3] + 0.5 * RNG.standard_normal((N, 3)) > 0.3).astype(int)
+Y = pd.DataFrame({"price": PRICE, "churn": CHURN, "segment": SEGMENT, "demand": DEMAND, "visits": VISITS})
+FOUR = {
+    "price": "squared_error",
+    "churn": "logistic",
+    "segment": "softmax",
+    "demand": Quantile((0.1, 0.5, 0.9)),
+}
+SMALL = {"n_estimators": 12, "n_jobs": 1}
+
+
+def model(objective=FOUR, **parameters):
+    return PolyleafMultiTask(objective, **SMALL | parameters)
+
+
+def fitted(objective=FOUR, **parameters):
+    return model(objective, **parameters).fit(X[:TRAIN], Y[:TRAIN])
+
+
+def trees(estimator):
+    """What trees are, and the scores they give."""
+    return (
+        [(t.structure.feature.tolist(), t.structure.threshold.tolist()) for t in estimator.model_.trees],
+        estimator.predict_raw(X).reshape(N, -1).tobytes(),
+    )
+
+
+# --- one task -----------------------------------------------------------------------------------------
+
+ALONE = {
+    "squared_error": (PolyleafRegressor, "squared_error", PRICE),
+    "absolute_error": (PolyleafRegressor, "absolute_error", PRICE),
+    "huber": (PolyleafRegressor, Huber(20.0), PRICE),
+    "quantiles": (PolyleafRegressor, Quantile((0.1, 0.5, 0.9)), DEMAND),
+    "poisson": (PolyleafRegressor, "poisson", VISITS),
+    "normal": (PolyleafRegressor, "normal", PRICE),
+    "student_t": (PolyleafRegressor, StudentT(df=3.0), DEMAND),
+    "several numbers": (PolyleafRegressor, "squared_error", np.column_stack([PRICE, DEMAND])),
+    "several levels": (PolyleafRegressor, Quantile((0.2, 0.8)), np.column_stack([PRICE, DEMAND])),
+    "shares": (PolyleafRegressor, "logistic", 1 / (1 + np.exp(-DEMAND))),
+    "two classes": (PolyleafClassifier, "logistic", CHURN),
+    "two scores": (PolyleafClassifier, "softmax", CHURN),
+    "classes": (PolyleafClassifier, "softmax", SEGMENT),
+    "exponential": (PolyleafClassifier, "exponential", SEGMENT),
+    "one against the rest": (PolyleafClassifier, "logistic", SEGMENT),
+    "labels": (PolyleafClassifier, Logistic(scale_pos_weight=(1.0, 2.0, 3.0)), LABELS),
+}
+OPTIONS = {
+    "plain": {},
+    "sampled": {"subsample": 0.7, "colsample_bytree": 0.6, "random_state": 3},
+    "goss": {"sampling_method": "goss"},
+    "a tree each": {"multi_strategy": "one_output_per_tree"},
+    "layers": {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 3},
+    "held out": {"validation_fraction": 0.3, "early_stopping_rounds": 3, "n_estimators": 30},
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("case", ALONE)
+def test_one_task_is_the_plain_estimator(case, options):
+    cls, objective, y = ALONE[case]
+    plain = cls(objective, **SMALL | options).fit(X, y)
+    one = model({"y": objective}, **options).fit(X, {"y": y})
+    assert trees(one) == trees(plain)
+    np.testing.assert_array_equal(one.predict(X)["y"], plain.predict(X))
+    assert one.best_iteration_ == plain.best_iteration_
+    if hasattr(plain, "predict_proba") and cls is PolyleafClassifier:
+        np.testing.assert_array_equal(one.predict_proba(X)["y"], plain.predict_proba(X))
+
+
+@pytest.mark.parametrize("case", ["squared_error", "quantiles", "normal", "poisson"])
+def test_weights_offsets_and_missing_targets_of_one_task(case):
+    _, objective, y = ALONE[case]
+    weight, offset = RNG.integers(0, 3, N), RNG.standard_normal(N)
+    some = np.where(RNG.random(N) < 0.2, np.nan, y)
+    plain = PolyleafRegressor(objective, missing_targets="ignore", **SMALL)
+    one = model({"y": objective}, missing_targets="ignore")
+    plain.fit(X, some, sample_weight=weight, offset=offset)
+    one.fit(X, {"y": some}, sample_weight=weight, offset={"y": offset})
+    assert trees(one) == trees(plain)
+    with_offset = plain.predict(X, offset=offset)
+    np.testing.assert_array_equal(one.predict(X, offset={"y": offset})["y"], with_offset)
+
+
+@pytest.mark.parametrize("leaf", [{"leaf": "linear"}, {"leaf": "sparse", "leaf_k": 2}, {"curvature": "full"}])
+def test_kinds_of_leaves_of_one_task(leaf):
+    targets = np.column_stack([PRICE, DEMAND, VISITS])
+    plain = PolyleafRegressor(**SMALL | leaf).fit(X, targets)
+    one = model({"y": "squared_error"}, **leaf).fit(X, {"y": targets})
+    assert trees(one) == trees(plain)
+
+
+# --- several tasks: the twin --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weights", [None, {"segment": 4.0, "demand": 0.25}])
+def test_several_tasks_are_the_twins(weights):
+    """Structure by gains in one unit, leaves each task's own; derivatives are those of the tasks alone."""
+    of_full = X[np.isfinite(X).all(axis=1)]
+    rows = np.isfinite(X).all(axis=1)
+    targets = Y[rows]
+    options = {"n_estimators": 5, "colsample_bynode": 1.0, "max_leaves": 8, "calibrate_quantiles": False}
+    found = model(task_weight=weights, learning_rate=0.5, **options).fit(of_full, targets)
+    mapper = found.model_.mapper
+    data = mapper.transform(found._features(of_full)), mapper.n_bins_, mapper.is_categorical_
+    objective = found.model_.objective
+    values = found._encoding.encode(targets).values
+    problem = objective.prepare(values, None)
+    problem.set_base(found.model_.base_score)
+    counts = [(weights or {}).get(place.task.name, 1.0) for place in objective.tasks]
+    blocks = [(place.scores, count) for place, count in zip(objective.tasks, counts, strict=True)]
+    config = reference.GrowConfig(max_leaves=8, min_child_weight=1e-3)
+    raw = np.zeros((len(of_full), 8), np.float32)
+    levels = np.array([np.nan] * 5 + [0.1, 0.5, 0.9])
+    residual_of = targets["demand"].to_numpy()[:, None] - found.model_.base_score
+    for view in found.model_.trees:
+        g, h = np.empty_like(raw), np.empty_like(raw)
+        problem.derivatives(raw, g, h)
+        residual = residual_of.astype(np.float32) - raw
+        unit = twin.units(blocks, g, h)
+        tree, leaves, leaf_values = twin.fit_tree(data, g, h, unit, config, 0.5, levels, residual)
+        np.testing.assert_array_equal(view.structure.feature, tree.feature)
+        np.testing.assert_array_equal(view.structure.threshold, tree.threshold)
+        np.testing.assert_array_equal(view.leaves, leaf_values)
+        raw = raw + leaf_values[leaves]
+    np.testing.assert_array_equal(found.predict_raw(of_full), raw + found.model_.base_score)
+
+
+def test_the_unit_of_a_number_does_not_matter():
+    """A price in cents grows the same trees as one in euros, up to rounding: powers of two are exact."""
+    other = Y.assign(price=1024 * Y["price"])
+    a, b = fitted(), model().fit(X[:TRAIN], other[:TRAIN])
+    assert trees(a)[0] == trees(b)[0]
+    np.testing.assert_allclose(1024 * a.predict(X)["price"], b.predict(X)["price"], rtol=1e-6)
+    np.testing.assert_array_equal(a.predict_proba(X)["segment"], b.predict_proba(X)["segment"])
+
+
+def test_a_task_of_large_weight_has_the_trees():
+    small, large = fitted(task_weight={"segment": 1e-6}), fitted(task_weight={"segment": 1e6})
+    held = X[TRAIN:], Y[TRAIN:]
+    assert large.skills(*held)["segment"] > small.skills(*held)["segment"] + 0.1
+    assert large.skills(*held)["price"] < small.skills(*held)["price"] - 0.1
+
+
+def test_threads_give_the_same_bits():
+    assert trees(fitted()) == trees(fitted(n_jobs=3))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *OPTIONS.values(), {"curvature": "full"}, {"curvature": "shared"}, {"curvature": "none"},
+        {"sketch": "random_projection", "sketch_dim": 3}, {"pruning": "post"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_every_setting_learns_all_tasks(options):
+    four = FOUR if options.get("curvature") != "full" else {k: v for k, v in FOUR.items() if k != "demand"}
+    found = model(four, **{"n_estimators": 40} | options).fit(X[:TRAIN], Y[:TRAIN])
+    skills = found.skills(X[TRAIN:], Y[TRAIN:])
+    assert min(skills.values()) > 0.2, skills
+
+
+# --- what Y may be ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["dict", "polars", "arrow"])
+def test_tables_and_dicts_are_alike(kind):
+    made = {
+        "dict": lambda f: {name: f[name].to_numpy() for name in f},
+        "polars": pl.from_pandas,
+        "arrow": pa.Table.from_pandas,
+    }[kind]
+    found = model().fit(X[:TRAIN], made(Y[:TRAIN]))
+    assert trees(found) == trees(fitted())
+    assert found.score(X[TRAIN:], made(Y[TRAIN:])) == fitted().score(X[TRAIN:], Y[TRAIN:])
+
+
+def test_losses_from_the_kind_of_columns():
+    frame = Y.assign(
+        flag=Y["visits"] > 1, zero_one=(Y["demand"] > 0).astype(float), kind=pd.Categorical(VISITS.clip(0, 3))
+    )
+    found = model(None).fit(X, frame)
+    names = [place.task.objective.name for place in found.model_.objective.tasks]
+    expected = "squared_error logistic softmax squared_error squared_error logistic logistic softmax"
+    assert names == expected.split()
+    assert set(found.classes_) == {"churn", "segment", "flag", "zero_one", "kind"}
+    assert found.predict(X)["flag"].dtype == bool
+
+
+def test_several_columns_are_one_task():
+    frame = Y.assign(a=LABELS[:, 0], b=LABELS[:, 1], c=LABELS[:, 2])
+    tasks = {("a", "b", "c"): "logistic", ("price", "demand"): "squared_error", "segment": "softmax"}
+    found = model(tasks).fit(X, frame)
+    assert found.model_.output_names == (
+        "a", "b", "c", "price", "demand", "segment_gold", "segment_iron", "segment_tin",
+    )  # fmt: skip
+    assert {name: values.shape for name, values in found.predict(X).items()} == {
+        "a+b+c": (N, 3), "price+demand": (N, 2), "segment": (N,),
+    }  # fmt: skip
+    same = model(tasks).fit(X, {name: frame[name].to_numpy() for name in frame})
+    assert trees(found) == trees(same)
+    assert load_model(found.save_model()).objective.keys() == tasks.keys()
+
+
+def test_rows_teach_the_tasks_whose_target_they_have():
+    """What is missing has no say: other values there, or rows without any target, change nothing."""
+    gaps = Y.copy()
+    hole = RNG.random((N, 5)) < 0.3
+    for k, name in enumerate(gaps):
+        gaps.loc[hole[:, k], name] = None
+    whole = model(missing_targets="ignore").fit(X, gaps)
+    for task, objective in FOUR.items():
+        known = gaps[task].notna().to_numpy()
+        one = model({task: objective}, missing_targets="ignore").fit(X, gaps)
+        dropped = model({task: objective}).fit(X[known], gaps[task][known].to_frame())
+        np.testing.assert_array_equal(
+            whole.model_.base_score[: len(one.model_.base_score)].shape, one.model_.base_score.shape
+        )
+        np.testing.assert_allclose(one.model_.base_score, dropped.model_.base_score, rtol=1e-12)
+    assert min(whole.skills(X, gaps).values()) > 0.15
+    polars = model(missing_targets="ignore").fit(X, pl.from_pandas(gaps))
+    assert trees(polars) == trees(whole)
+
+
+def test_weights_of_rows_and_of_tasks():
+    counts = RNG.integers(0, 3, N)
+    of_rows = model().fit(X, Y, sample_weight=counts)
+    of_tasks = model().fit(X, Y, sample_weight=dict.fromkeys(FOUR, counts))
+    assert trees(of_rows) == trees(of_tasks)
+    only = model().fit(X, Y, sample_weight={"price": counts})
+    frame = model().fit(X, Y, sample_weight=pd.DataFrame({"price": counts}))
+    assert trees(only) == trees(frame) != trees(of_rows)
+
+
+def test_offsets_move_their_task():
+    known = 0.5 * Z[:, 1]
+    tasks = {"visits": "poisson", "price": "squared_error"}
+    found = model(tasks).fit(X, Y, offset={"visits": known})
+    base, more = found.predict_raw(X), found.predict_raw(X, offset={"visits": known})
+    np.testing.assert_allclose(more - base, np.column_stack([known, np.zeros(N)]), atol=1e-12)
+    assert found.skills(X, Y, offset={"visits": known})["visits"] > found.skills(X, Y)["visits"]
+    both = model(tasks).fit(X, Y.assign(price=Y["price"] + 64 * VISITS), offset={"price": 64 * VISITS})
+    assert both.skills(X, Y)["price"] > 0.5
+
+
+# --- predictions --------------------------------------------------------------------------------------
+
+
+def test_predictions_as_tables():
+    found = fitted()
+    held = pd.DataFrame(X[TRAIN:], index=np.arange(TRAIN, N))
+    for library, kind in (("pandas", pd.DataFrame), ("polars", pl.DataFrame), ("pyarrow", pa.Table)):
+        tabled = pickle.loads(pickle.dumps(found)).set_output(predict=library)
+        table, chances = tabled.predict(held), tabled.predict_proba(held)
+        assert isinstance(table, kind) and isinstance(chances, kind)
+    table = found.set_output(predict="pandas").predict(held)
+    assert list(table) == ["price", "churn", "segment", "demand_q0.1", "demand_q0.5", "demand_q0.9"]
+    assert list(table.index) == list(held.index)
+    chances = found.predict_proba(held)
+    assert list(chances) == ["churn_no", "churn_yes", "segment_gold", "segment_iron", "segment_tin"]
+    np.testing.assert_allclose(chances.iloc[:, 2:].sum(axis=1), 1)
+    plain = clone(found).set_output(predict="default").fit(X[:TRAIN], Y[:TRAIN]).predict(held)
+    np.testing.assert_array_equal(plain["segment"], table["segment"])
+
+
+def test_distributions_are_by_task():
+    found = model({"price": "normal", ("demand", "visits"): "normal", "churn": "logistic"}).fit(X, Y)
+    laws = found.predict_dist(X)
+    assert list(laws) == ["price", "demand+visits"]
+    np.testing.assert_array_equal(laws["price"].mean(), found.predict(X)["price"])
+    assert laws["demand+visits"].std().shape == (N, 2)
+    assert set(found.skills(X, Y)) == {"price", "demand+visits", "churn"}
+
+
+def test_skills_are_scikit_learns():
+    found = model({**FOUR, "visits": "poisson"}, n_estimators=30, calibrate_quantiles=False)
+    found.fit(X[:TRAIN], Y[:TRAIN])
+    held, truth = X[TRAIN:], Y[TRAIN:]
+    skills, predicted, chances = found.skills(held, truth), found.predict(held), found.predict_proba(held)
+    assert skills["price"] == pytest.approx(r2_score(truth["price"], predicted["price"]))
+    assert skills["churn"] == pytest.approx(d2_log_loss_score(truth["churn"], chances["churn"]), rel=1e-5)
+    of_classes = d2_log_loss_score(truth["segment"], chances["segment"])
+    assert skills["segment"] == pytest.approx(of_classes, rel=1e-5)
+    assert skills["visits"] == pytest.approx(d2_tweedie_score(truth["visits"], predicted["visits"], power=1))
+    levels = [
+        d2_pinball_score(truth["demand"], predicted["demand"][:, i], alpha=level)
+        for i, level in enumerate((0.1, 0.5, 0.9))
+    ]
+    assert skills["demand"] == pytest.approx(np.mean(levels), abs=0.02)  # another rule for quantiles
+    assert found.score(held, truth) == pytest.approx(np.mean(list(skills.values())))
+
+
+def test_stages_and_ranges():
+    found = fitted()
+    last = list(found.staged_predict(X))[-1]
+    np.testing.assert_array_equal(last["segment"], found.predict(X)["segment"])
+    assert not np.array_equal(found.predict(X, iteration_range=(0, 3))["price"], last["price"])
+
+
+# --- evaluation sets ----------------------------------------------------------------------------------
+
+
+def test_metrics_of_tasks_and_early_stopping():
+    found = model(n_estimators=200, early_stopping_rounds=5, learning_rate=0.3, calibrate_quantiles=False)
+    found.fit(X[:TRAIN], Y[:TRAIN], X_val=X[TRAIN:], y_val=Y[TRAIN:])
+    log = found.evals_result_["validation"]
+    assert list(log) == ["price: rmse", "churn: logloss", "segment: mlogloss", "demand: quantile", "skill"]
+    assert found.best_iteration_ == np.argmax(log["skill"]) < 190
+    assert log["skill"][found.best_iteration_] == pytest.approx(found.score(X[TRAIN:], Y[TRAIN:]))
+    errors = found.predict(X[TRAIN:])["price"] - Y["price"][TRAIN:]
+    assert log["price: rmse"][found.best_iteration_] == pytest.approx(np.sqrt(np.mean(errors**2)))
+
+
+def test_early_stopping_on_one_task():
+    chosen = {"churn": ["auc", "logloss"], "price": ["mae", "skill"]}
+    found = model(eval_metric=chosen, n_estimators=100, early_stopping_rounds=4, learning_rate=0.3)
+    found.fit(X[:TRAIN], Y[:TRAIN], eval_set=[(X[TRAIN:], Y[TRAIN:])])
+    log = found.evals_result_["validation_0"]
+    assert list(log) == ["churn: auc", "churn: logloss", "price: mae", "price: skill"]
+    assert found.best_iteration_ == np.argmax(log["price: skill"])
+
+
+def test_metrics_see_missing_targets_as_missing():
+    gaps = Y[TRAIN:].copy()
+    gaps.iloc[::3, :] = None
+    known = np.arange(N - TRAIN) % 3 > 0
+    options = {"missing_targets": "ignore", "calibrate_quantiles": False}
+    found = model(**options).fit(X[:TRAIN], Y[:TRAIN], eval_set=[(X[TRAIN:], gaps)])
+    same = model(**options).fit(X[:TRAIN], Y[:TRAIN], eval_set=[(X[TRAIN:][known], Y[TRAIN:][known])])
+    for name, values in found.evals_result_["validation_0"].items():
+        np.testing.assert_allclose(values, same.evals_result_["validation_0"][name], rtol=1e-5, err_msg=name)
+
+
+# --- files and other tools ----------------------------------------------------------------------------
+
+
+def test_model_files():
+    found = fitted(n_estimators=5, task_weight={"price": 2.0})
+    data = found.save_model()
+    again = load_model(data)
+    assert isinstance(again, PolyleafMultiTask) and again.save_model() == data
+    for name, values in found.predict(X).items():
+        np.testing.assert_array_equal(again.predict(X)[name], values)
+    assert again.get_params()["task_weight"] == {"price": 2.0}
+    assert again.objective["demand"] == Quantile((0.1, 0.5, 0.9))
+    more = model(task_weight={"price": 2.0}).fit(X[:TRAIN], Y[:TRAIN], init_model=again)
+    assert more.n_iter_ == 17
+    with pytest.raises(ValueError, match="it holds a PolyleafMultiTask"):
+        PolyleafRegressor.load_model(data)
+
+
+def test_going_on_is_training_at_once():
+    whole = fitted(n_estimators=10)
+    half = fitted(n_estimators=6).set_params(n_estimators=4, calibrate_quantiles=True)
+    on = half.fit(X[:TRAIN], Y[:TRAIN], init_model=pickle.loads(pickle.dumps(half)))
+    assert trees(on) == trees(whole)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"keys": []}, {"keys": [["a"], 3.5, "b", "c"]}, {"tasks": [1, 2, 3, 4]}, {"missing": 1},
+        {"keys": ["price", "churn", "segment"]}, {"tasks": None},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_encodings_of_any_origin(change):
+    stored = fitted(n_estimators=1)._encoding.to_dict()
+    assert read_encoding(stored, 8).to_dict() == stored
+    with pytest.raises(ValueError, match="The model"):
+        read_encoding(stored | change, 8)
+
+
+def test_scikit_learns_tools():
+    search = GridSearchCV(model(n_estimators=5), {"max_leaves": [4, 8]}, cv=2).fit(X, Y)
+    assert search.best_score_ > 0.1
+    scores = cross_val_score(model(), X, Y, cv=3)
+    assert scores.shape == (3,) and scores.min() > 0.2
+    assert clone(model()).get_params()["objective"] == FOUR
+
+
+def test_explanations_and_importances_by_name():
+    found = fitted()
+    assert found.shap_values(X[:20], outputs=["churn", "demand_q0.9"]).shape == (20, 5, 2)
+    values, base = found.shap_values(X[:20]), found.shap_base_values()
+    moved = found.model_.target_offset if found.model_.target_offset is not None else 0
+    np.testing.assert_allclose(values.sum(axis=1) + base, found.predict_raw(X[:20]), rtol=1e-4, atol=1e-3)
+    assert np.isfinite(moved).all()
+    of_outputs = found.feature_importance(per_output=True)
+    assert of_outputs.shape == (8, 5) and of_outputs[1].argmax() == 1
+
+
+def test_directions_by_name():
+    found = fitted(monotone_constraints={0: {"price": 1, "demand": 1}, 2: {"churn": -1}}, n_estimators=30)
+    low, high = Z[:200].copy(), Z[:200].copy()
+    high[:, 0] += 1
+    assert (found.predict(high)["price"] >= found.predict(low)["price"]).all()
+    assert (found.predict(high)["demand"] >= found.predict(low)["demand"]).all()
+    high[:, 0], high[:, 2] = low[:, 0], low[:, 2] + 1
+    chances = [found.predict_proba(rows)["churn"][:, 1] for rows in (low, high)]
+    assert (chances[1] <= chances[0]).all()
+
+
+def test_many_categories_learn_from_all_tasks():
+    cities = RNG.integers(0, 400, N)
+    frame = pd.DataFrame({"city": pd.Categorical(cities), "x": Z[:, 0]})
+    of_city = RNG.standard_normal(400)[cities]
+    tasks = {"level": "squared_error", "high": "logistic", "third": "softmax"}
+    made = {"level": of_city, "high": of_city > 0, "third": np.digitize(of_city, [-0.5, 0.5])}
+    found = model(tasks, n_estimators=30).fit(frame, made, sample_weight={"level": np.ones(N)})
+    assert found.skills(frame, made)["third"] > 0.2
+    labels = [column for column in found.model_.feature_names if "city" in column]
+    assert any("third 0" in label for label in labels) and any("level" in label for label in labels)
+
+
+# --- bad input ----------------------------------------------------------------------------------------
+
+BAD = [
+    (dict(objective={"prize": "squared_error"}), Y, "Y has no column 'prize'; it has 'price'"),
+    (dict(objective={}), Y, "objective names no task"),
+    (dict(objective={"price": "squared_eror"}), Y, "Did you mean 'squared_error'"),
+    (dict(objective={"price": 3}), Y, "objective must be a name or a callable"),
+    (dict(objective={"segment": "squared_error"}), Y, "Task 'segment': y holds the text"),
+    (dict(objective={("churn", "segment"): "softmax"}), Y, r"Task 'churn\+segment': y"),
+    (
+        dict(objective={"price": "gamma"}),
+        Y.assign(price=-1.0),
+        "Task 'price': Objective 'gamma' needs targets",
+    ),
+    (dict(task_weight={"prise": 2.0}), Y, "task_weight names the task 'prise'"),
+    (dict(task_weight={"price": 0.0}), Y, "weight of task 'price' must be above 0"),
+    (dict(eval_metric="rmse", validation_fraction=0.2), Y, "does not say which task it is of"),
+    (dict(eval_metric={"x": "rmse"}, validation_fraction=0.2), Y, "eval_metric names the task 'x'"),
+    (dict(leaf="sparse"), Y, "no common unit"),
+    (dict(reg_alpha=1.0), Y, "several tasks do not share"),
+    (dict(), Y.to_numpy(), "ndarray without names of columns"),
+    (dict(), None, "y to be passed|Y is None"),
+    (dict(), Y.assign(churn=None), "contains NaN|has no label"),
+    (dict(), {**dict(Y.items()), "churn": CHURN[:10]}, "Task 'price' has 500 rows, but task 'churn' has 10"),
+    (dict(), Y.assign(price=np.where(Z[:, 0] > 1, np.nan, 1.0)), "Task 'price': Input y contains NaN"),
+    (dict(leaf="linear"), Y, "quantiles of their residuals"),
+]
+
+
+@pytest.mark.parametrize(("parameters", "y", "message"), BAD, ids=[m for _, _, m in BAD])
+def test_bad_input_is_answered_by_sentences(parameters, y, message):
+    with pytest.raises(ValueError, match=message):
+        model(**{"objective": FOUR} | parameters).fit(X, y)
+
+
+def test_what_tasks_do_not_have():
+    found = fitted(n_estimators=2)
+    with pytest.raises(ValueError, match="cannot be ranked"):
+        found.predict_topk(X)
+    with pytest.raises(ValueError, match="targets of one kind"):
+        found.report(X, Y)
+    with pytest.raises(ValueError, match="offset is a dict"):
+        found.predict(X, offset=np.zeros(N))
+    with pytest.raises(ValueError, match="names the task 'x'"):
+        found.predict(X, offset={"x": np.zeros(N)})
+    with pytest.raises(ValueError, match="Y has no column 'churn'"):
+        found.score(X, Y[["price"]])
+    with pytest.raises(ValueError, match="label 'maybe', which the training labels do not"):
+        found.score(X, Y.assign(churn="maybe"))
+
+
+def test_functions_and_classes_as_losses():
+    def quartic(y, score):
+        return 4 * (score - y) ** 3, 12 * (score - y) ** 2 + 0.1
+
+    found = model({"demand": Custom(quartic, n_outputs=1), "segment": Softmax}).fit(X, Y)
+    assert np.corrcoef(found.predict(X)["demand"], DEMAND)[0, 1] > 0.5
+    assert found.predict(X)["segment"].dtype.kind in "OU"
+
+
+def test_plots_reports_and_exports_say_what_they_do_with_tasks(tmp_path):
+    from polyleaf import export, inspect, plotting
+
+    found = fitted(n_estimators=3)
+    for display in ("CalibrationDisplay", "CoverageDisplay", "OutputsDisplay", "ThresholdDisplay"):
+        with pytest.raises(ValueError, match="compares targets of one kind"):
+            getattr(plotting, display).from_estimator(found, X, Y)
+    importances = plotting.ImportanceDisplay.from_estimator(found)
+    trees_of = plotting.TreeDisplay.from_estimator(found)
+    assert importances is not None and trees_of is not None
+    assert "tasks with 8 output(s)" in inspect.summary(found.model_)
+    export.to_c(found, tmp_path / "model.h")
+    assert "_raw(" in (tmp_path / "model.h").read_text()
+
+
+def test_a_predictor_of_rows():
+    found = fitted()
+    predictor, predicted = found.predictor(), found.predict(X)
+    for name, values in predictor(X[:3]).items():
+        np.testing.assert_array_equal(values, predicted[name][:3])
+    one = predictor(X[0])
+    assert one["segment"] == predicted["segment"][0] and one["demand"].shape == (3,)
+
+
+def test_a_dataset_holds_the_targets_of_tasks():
+    of_dict = Dataset(X, y=dict(Y.items()))
+    assert trees(model().fit(Dataset(X, y=Y))) == trees(model().fit(X, Y))
+    assert of_dict.y.keys() == set(Y)
+    with pytest.raises(ValueError, match="give weights of single tasks to fit"):
+        Dataset(X, y=Y, sample_weight={"price": np.ones(N)})
+    with pytest.raises(ValueError, match="y has 10 rows, but X has 500"):
+        Dataset(X, y={"price": PRICE[:10]})

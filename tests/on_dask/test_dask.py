@@ -1,0 +1,185 @@
+"""A fit on a cluster is the fit of one machine, byte for byte; predictions are lazy, with index and order."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("distributed", reason="the extra dask is not installed")
+da = pytest.importorskip("dask.array")
+dd = pytest.importorskip("dask.dataframe", reason="dask[dataframe] is not installed")
+
+import dask  # noqa: E402
+from distributed import Client, LocalCluster  # noqa: E402
+
+from polyleaf import PolyleafClassifier, PolyleafRegressor  # noqa: E402
+from polyleaf.dask import DaskPolyleafClassifier, DaskPolyleafRegressor  # noqa: E402
+
+SMALL = {"n_estimators": 3, "max_depth": 2, "max_leaves": None, "random_state": 0, "n_jobs": 1}
+N = 240
+
+
+@pytest.fixture(scope="module")
+def client():
+    about = {"threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with LocalCluster(n_workers=3, **about) as cluster, Client(cluster) as client:
+        yield client
+
+
+def numbers():
+    rng = np.random.default_rng(0)
+    X = rng.integers(-40, 40, (N, 4)) / 8.0
+    X[rng.random(X.shape) < 0.1] = np.nan
+    return X, np.nan_to_num(X[:, :2]) * 2 + rng.integers(-4, 4, (N, 2)) / 8.0
+
+
+def frame():
+    """Data with a category and a class that only the last rows have."""
+    X, Y = numbers()
+    colour = np.array(["red", "green", "blue"])[np.arange(N) % 3].astype(object)
+    colour[-20:] = "rare"
+    y = np.where(Y[:, 0] > 1, "high", "low").astype(object)
+    y[-15:] = "odd"
+    df = pd.DataFrame(X, columns=list("abcd"), index=np.arange(N)[::-1] * 2).assign(colour=colour)
+    return df, pd.Series(y, index=df.index, name="what")
+
+
+def cut(values, bounds):
+    """Parts of a frame or an array, some of them empty, as delayed values."""
+    return [dask.delayed(values[a:b]) for a, b in itertools.pairwise(bounds)]
+
+
+def test_arrays(client):
+    X, Y = numbers()
+    model = DaskPolyleafRegressor(client=client, **SMALL)
+    lazy = da.from_array(X, chunks=(70, 3))
+    assert model.fit(lazy, da.from_array(Y, chunks=(100, 1))) is model
+    local = PolyleafRegressor(**SMALL).fit(X, Y)
+    assert model.to_local().save_model() == local.save_model() and model.restarts_ == []
+    predicted = model.predict(lazy)
+    assert isinstance(predicted, da.Array) and predicted.chunks == ((70, 70, 70, 30), (2,))
+    np.testing.assert_array_equal(predicted.compute(), local.predict(X))
+    np.testing.assert_array_equal(model.apply(lazy).compute(), local.apply(X))
+    np.testing.assert_array_equal(model.predict(X), local.predict(X))
+    assert model.n_iter_ == 3 and model.get_params()["max_depth"] == 2
+
+
+@pytest.mark.parametrize("n_partitions", [1, 7])
+def test_frames_with_categories_and_classes_that_only_some_partitions_have(client, n_partitions):
+    df, y = frame()
+    weight = pd.Series(np.arange(N) % 4 / 2, index=df.index)
+    lazy = dd.from_pandas(df, npartitions=n_partitions, sort=False)
+    model = DaskPolyleafClassifier(client=client, **SMALL)
+    model.fit(
+        lazy,
+        dd.from_pandas(y, npartitions=n_partitions, sort=False),
+        dd.from_pandas(weight, npartitions=n_partitions, sort=False),
+    )
+    local = PolyleafClassifier(**SMALL).fit(df, y, weight)
+    assert model.to_local().save_model() == local.save_model()
+    assert model.classes_.tolist() == ["high", "low", "odd"]
+    predicted = model.predict(lazy).compute()
+    assert predicted.index.equals(df.index) and (predicted == local.predict(df)).all()
+    probabilities = model.predict_proba(lazy).compute()
+    assert probabilities.index.equals(df.index)
+    np.testing.assert_array_equal(probabilities, local.predict_proba(df))
+    labels, scores = model.predict_topk(lazy, 2)
+    for lazily, whole in zip((labels, scores), local.predict_topk(df, 2), strict=True):
+        np.testing.assert_array_equal(lazily.compute(), whole)
+
+
+def test_delayed_parts_of_which_some_are_empty(client):
+    df, y = frame()
+    bounds = [0, 0, 100, 100, 101, 180, N, N]
+    model = DaskPolyleafClassifier(client=client, subsample=0.5, **SMALL)
+    parts = cut(df, bounds)
+    model.fit(parts, cut(y, bounds))
+    local = PolyleafClassifier(subsample=0.5, **SMALL).fit(df, y)
+    assert model.to_local().save_model() == local.save_model()
+    predicted = dask.compute(*model.predict(parts))
+    np.testing.assert_array_equal(np.concatenate(predicted), local.predict(df))
+
+
+def test_early_stopping(client):
+    X, Y = numbers()
+    chosen = SMALL | {"n_estimators": 30, "learning_rate": 1.0, "early_stopping_rounds": 2}
+    model = DaskPolyleafRegressor(client=client, **chosen)
+    train, held = slice(0, 150), slice(150, None)
+    lazy = [da.from_array(values, chunks=(60, -1)) for values in (X[train], Y[train], X[held], Y[held])]
+    model.fit(*lazy[:2], eval_set=[(lazy[2], lazy[3]), (X[held], Y[held])], eval_names=["lazy", "memory"])
+    local = PolyleafRegressor(**chosen).fit(
+        X[train], Y[train], eval_set=[(X[held], Y[held])] * 2, eval_names=["lazy", "memory"]
+    )
+    assert model.to_local().save_model() == local.save_model()
+    assert model.evals_result_ == local.evals_result_ and model.n_iter_ < 30
+    assert model.best_iteration_ == local.best_iteration_
+
+
+def test_going_on_from_a_model(client):
+    X, Y = numbers()
+    start = PolyleafRegressor(**SMALL).fit(X, Y)
+    parts = da.from_array(X, chunks=(60, -1)), da.from_array(Y, chunks=(60, -1))
+    model = DaskPolyleafRegressor(client=client, **SMALL).fit(*parts, init_model=start)
+    local = PolyleafRegressor(**SMALL).fit(X, Y, init_model=start)
+    assert model.to_local().save_model() == local.save_model() and model.n_iter_ == 6
+
+
+def test_two_fits_at_once_and_a_fit_inside_a_task(client):
+    X, Y = numbers()
+
+    def one(seed):
+        lazy = da.from_array(X, chunks=(60, -1)), da.from_array(Y, chunks=(60, -1))
+        return DaskPolyleafRegressor(**SMALL | {"random_state": seed}, subsample=0.5).fit(*lazy)
+
+    for seed, model in enumerate(client.gather(client.map(one, [0, 1], pure=False))):
+        local = PolyleafRegressor(**SMALL | {"random_state": seed}, subsample=0.5).fit(X, Y)
+        assert model.to_local().save_model() == local.save_model()
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        ([3, 4], [3, 5], "Partition 1: y of X has 5 rows, but X has 4"),
+        ([3, 4], [3, 4, 5], "X has 2 partitions, but y of X has 3"),
+        ([0, 0], [0, 0], "X has no rows"),
+    ],
+)
+def test_partitions_that_do_not_go_together(client, X, y, message):
+    parts = [dask.delayed(np.zeros((n, 2))) for n in X], [dask.delayed(np.zeros(n)) for n in y]
+    with pytest.raises(ValueError, match=message):
+        DaskPolyleafRegressor(client=client, **SMALL).fit(*parts)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"leaf": "linear"}, "linear"),
+        ({"validation_fraction": 0.2}, "eval_set"),
+        ({"objective": "absolute_error"}, "huber"),
+        ({"sampling_method": "goss"}, "subsample"),
+        ({"sketch": "top_outputs"}, "random_projection"),
+    ],
+)
+def test_what_is_refused_names_the_alternative(client, parameters, message):
+    X, Y = numbers()
+    lazy = da.from_array(X, chunks=(60, -1)), da.from_array(Y, chunks=(60, -1))
+    with pytest.raises(ValueError, match=message):
+        DaskPolyleafRegressor(client=client, **SMALL | parameters).fit(*lazy)
+
+
+def test_columns_that_do_not_agree_are_named(client):
+    parts = [dask.delayed(pd.DataFrame({"a": values})) for values in ([1.0, 2.0], ["x", "y"])]
+    y = [dask.delayed(np.array([0.0, 1.0]))] * 2
+    with pytest.raises(ValueError, match="Partition 1: column 'a' of X holds numbers in some partitions"):
+        DaskPolyleafRegressor(client=client, **SMALL).fit(parts, y)
+
+
+def test_an_error_of_a_rank_reaches_the_caller(client):
+    def fails(y_true, y_pred):
+        raise ZeroDivisionError("mine")
+
+    X, Y = numbers()
+    lazy = da.from_array(X, chunks=(60, -1)), da.from_array(Y, chunks=(60, -1))
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        DaskPolyleafRegressor(client=client, objective=fails, base_score=0.0, **SMALL).fit(*lazy)

@@ -1,0 +1,54 @@
+"""A fit by ranks that are threads, as an engine does it.
+
+Owns how rows are cut; must not know what is asserted.
+"""
+
+import copy
+
+import numpy as np
+
+from polyleaf import Dataset
+from polyleaf.communicator import Threads
+from polyleaf.estimators.shared import fit_rank, planned
+from polyleaf.inputs.features import as_features
+from polyleaf.threads import Workers
+from polyleaf.training.eval_sets import EvalSet
+
+
+def cuts(n_rows, size, seed):
+    """Which rows each rank has, ascending: cut at random, and with many ranks some have none."""
+    rank = np.random.default_rng(seed).integers(0, size, n_rows)
+    if size >= 3:
+        rank[rank == 1] = 2
+    return [np.flatnonzero(rank == r) for r in range(size)]
+
+
+def fit_on_threads(
+    estimator, X, y, size, sample_weight=None, eval_set=None, seed=0, rows=None, known=None, wrap=None
+):
+    """The estimators of all ranks, fitted."""
+    shared, shard = planned(estimator, y, sample_weight)
+    start, target = shared.plan.start, shard.target
+    mapper = None if start is None else start.mapper
+    dataset = X
+    if not isinstance(X, Dataset):
+        table = as_features(X, reference=mapper)
+        dataset = Dataset(
+            table, sample_weight=target.weight, max_bins=estimator.max_bins, reference=mapper, n_jobs=1
+        )
+    rows = cuts(dataset.n_rows, size, seed) if rows is None else rows
+    sets = []
+    for name, (X_val, y_val) in (eval_set or {}).items():
+        found = target.encoding.encode(y_val, None, name=name, normalized=False)
+        codes = dataset.mapper.transform(as_features(X_val, reference=dataset.mapper), 1)
+        sets.append(EvalSet(name, codes, found.values, found.weight, shared.plan.metrics))
+
+    def work(communicator):
+        communicator = communicator if wrap is None else wrap(communicator)
+        own, mine = copy.copy(estimator), rows[communicator.rank]
+        watched = sets if communicator.rank == 0 else []
+        data = shard.take(mine), dataset.rows(mine)
+        fit_rank(own, shared, *data, Workers(1, communicator), eval_sets=watched, known=known)
+        return own
+
+    return Threads.run(size, work, timeout=120)

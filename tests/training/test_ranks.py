@@ -1,0 +1,278 @@
+"""A training by ranks is the training of one machine, byte for byte, however rows are cut."""
+
+import golden
+import numpy as np
+import pytest
+from golden import CONFIGURATIONS, SMALL, expected
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ranks import fit_on_threads
+
+from polyleaf import PolyleafClassifier, PolyleafRegressor
+from polyleaf.communicator import PeerFailed, Threads
+from polyleaf.inputs.draws import ROWS, draw, draw_of
+
+SIZES = (1, 2, 3, 5)  # of three and more, one has no rows
+
+# What each refused configuration is told.
+REFUSED = {
+    "absolute error": "quantiles",
+    "quantiles": "quantiles",
+    "quantiles as they are": "quantiles",
+    "layers of medians": "quantiles",
+    "goss": "goss",
+    "validation": "validation_fraction",
+    "sketch random_sampling": "random_sampling",
+    "sketch top_outputs": "top_outputs",
+    "gbdt_pl": "linear",
+    **{name: "linear" for name in CONFIGURATIONS if name.startswith(("linear", "warm start, linear"))},
+    **{name: "sparse y" for name in CONFIGURATIONS if name.startswith(("sparse Y", "gbdt_sparse"))},
+    "warm start, sparse Y": "sparse y",
+    "sparse X and Y": "sparse y",
+    "sparse X, linear leaves": "linear",
+    **{name: "dense" for name in ("sparse X", "sparse X, classes", "sparse X, layers")},
+}
+SHARED = sorted(CONFIGURATIONS.keys() - REFUSED.keys())
+FAST = [
+    "defaults",
+    "by level",
+    "frame with categories",
+    "weights, sampled",
+    "missing targets",
+    "normalized targets",
+    "layers on fewer rows",
+    "tfbt_full",
+    "sparse leaves",
+    "one tree an output, renewed",
+]
+
+
+def shared(name, size):
+    """The models of all ranks of a configuration."""
+    kind, X, y, fit, parameters = CONFIGURATIONS[name]
+    estimator = kind(**SMALL | parameters | {"n_estimators": SMALL["n_estimators"]}, n_jobs=1)
+    X, fit = X(), {} if fit is None else fit()
+    y = X.y if y is None else y()
+    for rounds in (3, 5) if estimator.warm_start else (3,):
+        fitted = fit_on_threads(estimator.set_params(n_estimators=rounds), X, y, size, **fit)
+        estimator = fitted[0]
+    return [each.model_ for each in fitted]
+
+
+def check(name, size):
+    for model in shared(name, size):
+        assert golden._hash(golden._lasting(model.to_bytes())) == expected()[name]["model"]
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_models_are_those_of_the_golden_file(name):
+    check(name, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", SHARED)
+def test_all_models_are_those_of_the_golden_file(name, size):
+    check(name, size)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_has_a_sentence(name):
+    with pytest.raises(ValueError, match=REFUSED[name]):
+        shared(name, 2)
+
+
+def test_losses_that_are_weighed_by_all_rows_are_refused():
+    from polyleaf.objectives import get_objective
+    from polyleaf.objectives.tasks import Task, Tasks
+    from polyleaf.settings.settings import settings_of
+    from polyleaf.training.ranks import check_ranks
+
+    chosen = settings_of(PolyleafRegressor(), 1, False, 0, 1)
+    check_ranks(chosen, get_objective("l2"))
+    with pytest.raises(ValueError, match="a model for each"):
+        check_ranks(chosen, Tasks([Task("a", get_objective("l2"), "values", 1, 1)]))
+
+
+def problem(rng, n, n_outputs, of_classes):
+    X = rng.integers(-9, 9, (n, 4)) / 4.0
+    X[rng.random(X.shape) < 0.1] = np.nan
+    wide = max(2, n_outputs)
+    scores = np.nan_to_num(X) @ np.sin(np.arange(4 * wide)).reshape(4, wide) + rng.normal(size=(n, wide))
+    return X, scores.argmax(axis=1) if of_classes else scores[:, :n_outputs].squeeze(
+        axis=1 if n_outputs == 1 else ()
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_how_rows_are_cut_leaves_no_trace(data):
+    seed = data.draw(st.integers(0, 2**32 - 1), "seed")
+    size, n = data.draw(st.integers(2, 5), "size"), data.draw(st.integers(8, 120), "n")
+    of_classes = data.draw(st.booleans(), "of_classes")
+    rng = np.random.default_rng(seed)
+    X, y = problem(rng, n, data.draw(st.sampled_from([1, 3, 17]), "n_outputs"), of_classes)
+    chosen = {
+        "grow_policy": data.draw(st.sampled_from(["lossguide", "depthwise"])),
+        "subsample": data.draw(st.sampled_from([1.0, 0.5])),
+        "colsample_bynode": data.draw(st.sampled_from([1.0, 0.6])),
+        "curvature": data.draw(st.sampled_from(["auto", "none", "shared"])),
+        "min_child_samples": data.draw(st.integers(1, 10)),
+    }
+    weight = data.draw(st.sampled_from([None, rng.integers(0, 3, n) / 2.0]), "weight")
+    rank = rng.integers(0, size, n) if data.draw(st.booleans()) else np.sort(rng.integers(0, 2, n))
+    rows = [np.flatnonzero(rank == r) for r in range(size)]
+    kind = PolyleafClassifier if of_classes else PolyleafRegressor
+    estimator = kind(n_estimators=4, max_leaves=7, random_state=seed % 1000, n_jobs=1, **chosen)
+    if (weight is not None and not weight.any()) or (of_classes and len(np.unique(y)) < 2):
+        return
+    try:
+        alone = kind(**estimator.get_params()).fit(X, y, weight)
+    except ValueError:
+        return  # classes of no weight, say
+    for each in fit_on_threads(estimator, X, y, size, sample_weight=weight, rows=rows):
+        assert each.save_model() == alone.save_model()
+
+
+def test_ranks_of_no_weight_and_ranks_that_draw_no_row():
+    X, y = problem(np.random.default_rng(0), 8, 1, False)
+    weight, rows = np.array([1.0, 0, 1, 1, 1, 0, 1, 1]), [[3, 6], [0, 2, 4, 7], [1, 5]]
+    estimator = PolyleafRegressor(
+        n_estimators=4, min_child_samples=1, subsample=0.5, random_state=0, n_jobs=1
+    )
+    alone = PolyleafRegressor(**estimator.get_params()).fit(X, y, weight)
+    rows = [np.array(own) for own in rows]
+    for each in fit_on_threads(estimator, X, y, 3, sample_weight=weight, rows=rows):
+        assert each.save_model() == alone.save_model()
+
+
+def test_early_stopping_is_that_of_one_machine():
+    rng = np.random.default_rng(0)
+    X, y = problem(rng, 300, 2, False)
+    X_val, y_val = problem(rng, 100, 2, False)
+    estimator = PolyleafRegressor(
+        n_estimators=60, learning_rate=0.5, early_stopping_rounds=3, random_state=0, n_jobs=1
+    )
+    alone = PolyleafRegressor(**estimator.get_params()).fit(X, y, X_val=X_val, y_val=y_val)
+    first, *others = fit_on_threads(estimator, X, y, 3, eval_set={"validation": (X_val, y_val)})
+    assert first.save_model() == alone.save_model() and first.evals_result_ == alone.evals_result_
+    assert 0 < alone.best_iteration_ < alone.n_iter_ - 1 < 59
+    assert all(other.n_iter_ == alone.n_iter_ for other in others)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"multi_strategy": "one_output_per_tree", "refresh": "tree"},
+        {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 3},
+        {"base_score": 0.0, "min_split_gain": 1e9, "n_estimators": 20, "subsample": 0.5},  # no tree grows
+    ],
+)
+def test_rounds_that_are_known_are_repeated(parameters):
+    """What an attempt that was cut short has come to is taken over: the same model, log and end."""
+    rng = np.random.default_rng(0)
+    X, y = problem(rng, 200, 2, False)
+    held = {"validation": problem(rng, 60, 2, False)}
+    chosen = {
+        "n_estimators": 8,
+        "learning_rate": 0.5,
+        "max_leaves": 6,
+        "early_stopping_rounds": 15,
+    } | parameters
+    estimator = PolyleafRegressor(random_state=0, n_jobs=1, **chosen)
+    whole = fit_on_threads(estimator, X, y, 2, eval_set=held)[0]
+    for n_rounds in (1, 5, whole.n_iter_):
+        known = whole.model_.copy()
+        known.truncate(n_rounds)
+        again = fit_on_threads(estimator, X, y, 3, eval_set=held, known=known)[0]
+        assert again.save_model() == whole.save_model() and again.evals_result_ == whole.evals_result_
+
+
+def test_learning_rates_of_callbacks_reach_all():
+    from polyleaf.callbacks import LearningRateScheduler
+
+    X, y = problem(np.random.default_rng(0), 100, 1, False)
+    make = lambda: PolyleafRegressor(  # noqa: E731
+        n_estimators=4, callbacks=[LearningRateScheduler([0.5, 0.25, 0.125])], random_state=0, n_jobs=1
+    )
+    alone = make().fit(X, y)
+    for each in fit_on_threads(make(), X, y, 2):
+        assert golden._lasting(each.save_model()) == golden._lasting(alone.save_model())
+
+
+def test_a_rank_that_fails_ends_all():
+    rng = np.random.default_rng(0)
+    X, y = problem(rng, 100, 1, False)
+
+    class Fails(Exception):
+        pass
+
+    class Fail:
+        def after_iteration(self, model, epoch, evals_log):
+            raise Fails
+
+        before_iteration = before_training = after_training = lambda self, *_: False
+
+    with pytest.raises(Fails):
+        fit_on_threads(PolyleafRegressor(n_estimators=5, callbacks=[Fail()], n_jobs=1), X, y, 3)
+
+
+def test_ranks_that_differ_are_told():
+    from polyleaf.training.ranks import agree
+
+    X, y = problem(np.random.default_rng(0), 100, 1, False)
+    models = [PolyleafRegressor(n_estimators=2, max_leaves=k, n_jobs=1).fit(X, y).model_ for k in (3, 3, 4)]
+    assert Threads.run(2, lambda comm: agree(comm, models[comm.rank], comm.rank == 0)) == [True, True]
+    with pytest.raises((RuntimeError, PeerFailed), match="another tree"):
+        Threads.run(3, lambda comm: agree(comm, models[comm.rank], False))
+
+
+class Counting(Threads):
+    """Knows how often it was asked, and the bytes of shares."""
+
+    def __init__(self, communicator):
+        vars(self).update(vars(communicator))
+        self.asked, self.shared = 0, []
+
+    def exchange(self, blocks):
+        self.asked += 1
+        return super().exchange(blocks)
+
+    def sum_shares(self, shares):
+        self.shared.append([share.nbytes for share in shares])
+        return super().sum_shares(shares)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+def test_messages_and_bytes_of_a_tree_are_as_predicted(depth):
+    """Of a full tree of 16 features of 255 bins and 16 outputs: a histogram of the root and of each pair."""
+    X = np.random.default_rng(0).permuted(np.repeat(np.arange(2048.0)[:, None], 16, axis=1), axis=0)
+    Y = np.sin(X / 100)
+    estimator = PolyleafRegressor(n_estimators=2, max_depth=depth, max_leaves=None, n_jobs=1, random_state=0)
+    counted = []
+
+    def wrap(communicator):
+        counted.append(Counting(communicator))
+        return counted[-1]
+
+    fitted = fit_on_threads(estimator, X, Y, 2, wrap=wrap)
+    assert fitted[0].model_.forest.tree(1).n_leaves == 2**depth
+    tile = 8 * 256 * 16 + 16 + 8 * 256  # of eight features: sums, spare ones, and counts apart
+    for each in counted:
+        assert each.asked == 2 * (9 + 2 * depth)
+        assert [s for s in each.shared] == 2 * [[n * tile * 4] * 2 for n in (1, 1, 2, 4)[:depth]]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 400), st.data())
+def test_draws_are_those_of_all_numbers(n, data):
+    count, size = data.draw(st.integers(1, n)), data.draw(st.integers(1, 4))
+    rank = np.random.default_rng(n).integers(0, size, n)
+    wanted = draw(n, count, 3, 1, ROWS)
+
+    def work(communicator):
+        own = np.flatnonzero(rank == communicator.rank)
+        return own[draw_of(own, count, 3, 1, ROWS, communicator)]
+
+    np.testing.assert_array_equal(np.sort(np.concatenate(Threads.run(size, work))), np.flatnonzero(wanted))
