@@ -134,34 +134,33 @@ def exports(context: Context, method: str, problem: str) -> Figures:
     except DataMissing as error:
         raise Unavailable(str(error)) from error
     figures: Figures = {}
-    fitted: dict[str, tuple[Any, Any]] = {}
+    asked: dict[str, tuple[Any, list[tuple[np.ndarray, np.ndarray]]]] = {}
     for name, (make, parameters) in FORMATS.items():
         kind = str(parameters)
-        if kind not in fitted:
+        if kind not in asked:
             if parameters and sp.issparse(data.X):
                 continue  # linear leaves need dense features
-            fitted[kind] = _fitted(context, data, parameters)
+            asked[kind] = _asked(context, *_fitted(context, data, parameters))
+        est, questions = asked[kind]
         try:
-            figures[name] = _difference(context, make, *fitted[kind])
+            with tempfile.TemporaryDirectory() as folder:
+                scores = make(est, Path(folder))
+                figures[name] = max(difference(scores(X), expected) for X, expected in questions)
         except Unavailable:
             continue
     return figures
 
 
-def _difference(context: Context, make: Callable[[Any, Path], Scores], est: Any, rows: Any) -> float:
+def _asked(context: Context, est: Any, rows: Any) -> tuple[Any, list[tuple[np.ndarray, np.ndarray]]]:
+    """The model, and matrices with their raw scores: rows of the test part, and hard ones."""
     from polyleaf.export import as_matrix
     from polyleaf.export.source import source_of
 
     real, hard = as_matrix(est, rows), hard_rows(est, n=context.rows(N_ROWS))
     if est.leaf == "linear":  # sums of lines at infinity are beyond float32 in graphs
         hard = np.clip(hard, np.nanmin(real), np.nanmax(real))
-    with tempfile.TemporaryDirectory() as folder:
-        scores = make(est, Path(folder))
-        differences = []
-        for X in (real, hard):
-            expected = est.model_.raw_predict(table_of(est, X), 0, source_of(est).n_rounds)
-            differences.append(difference(scores(X), expected))
-    return max(differences)
+    n_rounds = source_of(est).n_rounds
+    return est, [(X, est.model_.raw_predict(table_of(est, X), 0, n_rounds)) for X in (real, hard)]
 
 
 def difference(found: np.ndarray, expected: np.ndarray) -> float:
