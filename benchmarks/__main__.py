@@ -17,9 +17,11 @@ from . import (
     conformal,
     deciding,
     defaults,
+    deployment,
     disk,
     distributions,
     explaining,
+    exports,
     frames,
     intervals,
     kernels,
@@ -52,6 +54,8 @@ STUDIES = {
     "conformal": conformal.PAPER,
     "deciding": deciding.PAPER,
     "search": search.PAPER,
+    "exports": exports.PAPER,
+    "deployment": deployment.PAPER,
     "disk": disk.PAPER,
 }
 

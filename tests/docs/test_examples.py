@@ -68,6 +68,7 @@ SHOWS = {
     "thresholds": lambda found: (
         min(found["chosen"], found["without labels"]) > found["one half"] and found["threshold"] < 0.45
     ),
+    "service": lambda found: found["same"] == 1 and found["refused"] == 400 and found["answers a second"] > 0,
     "small_models": lambda found: (
         abs(found["rounded"] - found["accuracy"]) < 0.01 and found["accuracy"] > found["first"] + 0.3
     ),

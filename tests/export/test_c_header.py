@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from c_programs import COMPILERS, CProgram
+from benchmarks.c_programs import COMPILERS, CProgram
 from exports import CASES, class_numbers, estimator, hard_rows, predictions, raw_scores, training_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st

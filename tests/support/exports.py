@@ -7,10 +7,22 @@ from functools import cache
 
 import golden
 import numpy as np
+from benchmarks.exports import hard_rows, table_of
 
 from polyleaf import PolyleafRegressor
 from polyleaf.export.source import source_of
-from polyleaf.inputs.features import CategoryColumn, DenseBlock, FeatureTable
+
+__all__ = [
+    "CASES",
+    "class_numbers",
+    "days",
+    "estimator",
+    "hard_rows",
+    "predictions",
+    "raw_scores",
+    "table_of",
+    "training_rows",
+]
 
 
 def days():
@@ -69,37 +81,6 @@ def training_rows(name):
         return days()
     known = golden.CONFIGURATIONS.get(name)
     return golden.numbers() if known is None else known[1]()
-
-
-def hard_rows(est, seed=0, n=200):
-    """A matrix as exported models read it: thresholds, their neighbours, NaN, infinities, any category."""
-    rng, source = np.random.default_rng(seed), source_of(est)
-    mapper, dtype = source.model.mapper, source.dtype
-    X = np.empty((n, mapper.n_features_), dtype)
-    largest = np.finfo(dtype).max
-    for feature, thresholds in enumerate(mapper.thresholds_):
-        known = np.concatenate([np.asarray(thresholds, dtype), [dtype(0.5)]])
-        special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, largest, -largest, 1e-40, 3.7], dtype)
-        near = np.nextafter(known, dtype(np.inf)), np.nextafter(known, dtype(-np.inf)), known
-        X[:, feature] = rng.choice(np.concatenate([*near, rng.choice(special, 1 + len(known))]), n)
-        if mapper.is_categorical_[feature]:
-            n_codes = int(mapper.n_bins_[feature])
-            X[:, feature] = rng.choice(np.array([*range(n_codes), np.nan, -1, n_codes, 254, 1e9]), n)
-    return X
-
-
-def table_of(est, X):
-    """The same rows as a FeatureTable, past the check that refuses infinities."""
-    mapper = source_of(est).model.mapper
-    numeric = np.flatnonzero(~mapper.is_categorical_)
-    table = FeatureTable(len(X), mapper.n_features_, None)
-    table.dense.append(DenseBlock(X[:, numeric], numeric))
-    for feature in np.flatnonzero(mapper.is_categorical_).tolist():
-        known = [*mapper.categories_[feature], *mapper.rare_categories_[feature][:1]]
-        codes = np.nan_to_num(X[:, feature], nan=-1.0)
-        index = np.where((codes >= 0) & (codes < len(known)), codes, -1).astype(np.int32)
-        table.categories.append(CategoryColumn(index, tuple(known), feature))
-    return table
 
 
 def raw_scores(est, X):

@@ -11,6 +11,7 @@ from polyleaf.export.lightgbm_model import from_lightgbm
 from polyleaf.export.onnx_graph import to_onnx
 from polyleaf.export.source import as_matrix, categories_of
 from polyleaf.export.treelite_model import to_treelite
+from polyleaf.export.xgboost_file import to_xgboost
 from polyleaf.export.xgboost_model import from_xgboost
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "to_c",
     "to_onnx",
     "to_treelite",
+    "to_xgboost",
 ]

@@ -24,6 +24,7 @@ from polyleaf.model.leaf_kinds import Leaves
 __all__ = ["PlainTree", "Source", "as_matrix", "categories_of", "source_of"]
 
 LARGEST = float(np.finfo(np.float32).max)
+_MOST_VALUES = 1 << 28  # of all leaves as dense vectors
 
 
 class PlainTree(NamedTuple):
@@ -87,6 +88,57 @@ class Source:
     def is_wide(self) -> np.ndarray:
         """Which features are compared as float64: bool (n_features,)."""
         return np.asarray(self.model.mapper.wide_, bool)
+
+    @cached_property
+    def is_scalar(self) -> bool:
+        """Whether every tree is for one output."""
+        return self.model.n_outputs == 1 or all(tree.output >= 0 for tree in self.trees)
+
+    @property
+    def base(self) -> np.ndarray:
+        """Of every row, in the unit of y: float64 (n_outputs,)."""
+        base = self.model.base_score
+        if self.model.target_scale is not None and self.model.target_offset is not None:
+            base = base * self.model.target_scale + self.model.target_offset
+        return base
+
+    def constants(self, tree: PlainTree) -> np.ndarray:
+        """What its leaves add, in the unit of y: float64 (n_leaves, n_outputs), or (n_leaves, 1) where every
+        tree is for one output. Not of linear leaves."""
+        n_outputs = self.model.n_outputs
+        if tree.kind == "sparse":
+            values = np.zeros((tree.structure.n_leaves, n_outputs))
+            leaf = np.repeat(np.arange(len(values)), np.diff(tree.leaves.indptr))  # type: ignore[union-attr]
+            values[leaf, tree.leaves.outputs] = tree.leaves.values  # type: ignore[union-attr]
+        else:
+            values = np.asarray(tree.leaves, np.float64)
+        scale = self.model.target_scale
+        if scale is not None:
+            values = values * (scale if tree.output < 0 else scale[tree.output])
+        if tree.output < 0 or self.is_scalar:
+            return values
+        vectors = np.zeros((len(values), n_outputs))
+        vectors[:, tree.output] = values[:, 0]
+        return vectors
+
+    def check_constants(self, reader: str, instead: str) -> None:
+        """Refuse leaves that a reader of vectors of constants does not know.
+
+        Raises
+        ------
+        ValueError
+        """
+        if any(tree.kind == "linear" for tree in self.trees):
+            raise ValueError(
+                f"The model has linear leaves, which {reader} does not know: use {instead}, or train with "
+                'leaf="constant".'
+            )
+        n_leaves = sum(tree.structure.n_leaves for tree in self.trees)
+        if n_leaves * self.model.n_outputs > _MOST_VALUES and not self.is_scalar:
+            raise ValueError(
+                f"{reader} has no sparse leaves: {n_leaves} leaves for {self.model.n_outputs} outputs would "
+                f"be more than {_MOST_VALUES} numbers. Use to_onnx, or predict_topk in Polyleaf."
+            )
 
     @property
     def dtype(self) -> type:

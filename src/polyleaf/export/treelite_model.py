@@ -13,7 +13,6 @@ from polyleaf.export.source import PlainTree, Source, source_of
 
 __all__ = ["to_treelite"]
 
-_MOST_VALUES = 1 << 28  # of all leaves as dense vectors
 _POSTPROCESSORS = {"logistic": "sigmoid", "softmax": "softmax", "exponential": "exponential"}
 
 
@@ -41,17 +40,7 @@ def to_treelite(model: Any) -> Any:
     """
     treelite = _treelite()
     source = source_of(model)
-    if any(tree.kind == "linear" for tree in source.trees):
-        raise ValueError(
-            "The model has linear leaves, which Treelite does not know: use to_onnx or to_c, or train with "
-            'leaf="constant".'
-        )
-    n_leaves = sum(tree.structure.n_leaves for tree in source.trees)
-    if n_leaves * source.model.n_outputs > _MOST_VALUES and not _scalar(source):
-        raise ValueError(
-            f"Treelite has no sparse leaves: {n_leaves} leaves for {source.model.n_outputs} outputs would be "
-            f"more than {_MOST_VALUES} numbers. Use to_onnx, or predict_topk in Polyleaf."
-        )
+    source.check_constants("Treelite", "to_onnx or to_c")
     builder = _builder(treelite, source)
     for tree in source.trees:
         _add(builder, source, tree)
@@ -69,15 +58,10 @@ def _treelite() -> Any:
     return treelite
 
 
-def _scalar(source: Source) -> bool:
-    """Whether every tree is for one output."""
-    return source.model.n_outputs == 1 or all(tree.output >= 0 for tree in source.trees)
-
-
 def _builder(treelite: Any, source: Source) -> Any:
     parts, model = treelite.model_builder, source.model
     n_outputs, n_trees, classes = model.n_outputs, len(source.trees), source.kind == "multiclass"
-    scalar = _scalar(source)
+    scalar = source.is_scalar
     shape = (1, 1) if scalar else (1, n_outputs) if classes else (n_outputs, 1)
     outputs = [max(0, tree.output) for tree in source.trees] if scalar else [-1] * n_trees
     zeros = [0] * n_trees
@@ -94,9 +78,6 @@ def _builder(treelite: Any, source: Source) -> Any:
     )
     name = _POSTPROCESSORS.get(source.link or "", "identity")
     postprocessor = parts.PostProcessorFunc(name="identity" if source.one_vs_rest else name)
-    base = model.base_score
-    if model.target_scale is not None and model.target_offset is not None:
-        base = base * model.target_scale + model.target_offset
     dtype = np.dtype(source.dtype).name
     return parts.ModelBuilder(
         threshold_type=dtype,
@@ -104,12 +85,12 @@ def _builder(treelite: Any, source: Source) -> Any:
         metadata=metadata,
         tree_annotation=annotation,
         postprocessor=postprocessor,
-        base_scores=base.tolist(),
+        base_scores=source.base.tolist(),
     )
 
 
 def _add(builder: Any, source: Source, tree: PlainTree) -> None:
-    at, values = tree.structure, _values(source, tree)
+    at, values = tree.structure, source.constants(tree)
     builder.start_tree()
     for node in range(at.n_nodes):
         builder.start_node(node)
@@ -142,22 +123,3 @@ def _add_test(builder: Any, source: Source, tree: PlainTree, node: int) -> None:
         category_list_right_child=missing_left,
         **children,
     )
-
-
-def _values(source: Source, tree: PlainTree) -> np.ndarray:
-    """What the leaves add, in the unit of y: float64 (n_leaves, n_outputs or 1)."""
-    n_outputs = source.model.n_outputs
-    if tree.kind == "sparse":
-        values = np.zeros((tree.structure.n_leaves, n_outputs))
-        leaf = np.repeat(np.arange(len(values)), np.diff(tree.leaves.indptr))  # type: ignore[union-attr]
-        values[leaf, tree.leaves.outputs] = tree.leaves.values  # type: ignore[union-attr]
-    else:
-        values = np.asarray(tree.leaves, np.float64)
-    scale = source.model.target_scale
-    if scale is not None:
-        values = values * (scale if tree.output < 0 else scale[tree.output])
-    if tree.output < 0 or _scalar(source):
-        return values
-    vectors = np.zeros((len(values), n_outputs))
-    vectors[:, tree.output] = values[:, 0]
-    return vectors

@@ -176,7 +176,7 @@ def _largest_codes(trees: list[dict[str, Any]]) -> dict[int, int]:
     for tree in trees:
         for node, codes in _sets(tree).items():
             feature = int(tree["split_indices"][node])
-            found[feature] = max(found.get(feature, 0), *codes)
+            found[feature] = max([found.get(feature, 0), *codes])
     return found
 
 

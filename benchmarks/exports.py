@@ -1,0 +1,219 @@
+"""Models that left Polyleaf beside Polyleaf itself, on every data set: how far their raw scores are apart.
+
+Owns the formats, the models, and the rows that are hard on them. Must not know how a format is written. Sets
+and splits are those of `defaults`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from .c_programs import COMPILERS, CProgram
+from .defaults import EVERYTHING, parts
+from .frame.context import Context, Unavailable
+from .frame.paper import Figures, Paper, Subject, Table
+from .sets import DataMissing, DataSet
+
+ROUNDS, MOST_LEAVES, MOST_TRAINED = 10, 31, 3_000
+N_ROWS = 200  # of the test part, and as many hard ones
+
+SETS = [name for name in EVERYTHING if name != "rcv1_subset1"]  # 47,236 features: minutes, and not run yet
+
+Scores = Callable[[np.ndarray], np.ndarray]
+
+
+# --------------------------------------------------------------------------------------------- hard rows
+
+
+def hard_rows(est: Any, seed: int = 0, n: int = 200) -> np.ndarray:
+    """A matrix as exported models read it: thresholds, their neighbours, NaN, infinities, any category."""
+    from polyleaf.export.source import source_of
+
+    rng, source = np.random.default_rng(seed), source_of(est)
+    mapper, dtype = source.model.mapper, source.dtype
+    X = np.empty((n, mapper.n_features_), dtype)
+    largest = np.finfo(dtype).max
+    for feature, thresholds in enumerate(mapper.thresholds_):
+        known = np.concatenate([np.asarray(thresholds, dtype), [dtype(0.5)]])
+        special = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, largest, -largest, 1e-40, 3.7], dtype)
+        near = np.nextafter(known, dtype(np.inf)), np.nextafter(known, dtype(-np.inf)), known
+        X[:, feature] = rng.choice(np.concatenate([*near, rng.choice(special, 1 + len(known))]), n)
+        if mapper.is_categorical_[feature]:
+            n_codes = int(mapper.n_bins_[feature])
+            X[:, feature] = rng.choice(np.array([*range(n_codes), np.nan, -1, n_codes, 254, 1e9]), n)
+    return X
+
+
+def table_of(est: Any, X: np.ndarray) -> Any:
+    """The same rows as a FeatureTable, past the check that refuses infinities."""
+    from polyleaf.export.source import source_of
+    from polyleaf.inputs.features import CategoryColumn, DenseBlock, FeatureTable
+
+    mapper = source_of(est).model.mapper
+    numeric = np.flatnonzero(~mapper.is_categorical_)
+    table = FeatureTable(len(X), mapper.n_features_, None)
+    table.dense.append(DenseBlock(X[:, numeric], numeric))
+    for feature in np.flatnonzero(mapper.is_categorical_).tolist():
+        known = [*mapper.categories_[feature], *mapper.rare_categories_[feature][:1]]
+        codes = np.nan_to_num(X[:, feature], nan=-1.0)
+        index = np.where((codes >= 0) & (codes < len(known)), codes, -1).astype(np.int32)
+        table.categories.append(CategoryColumn(index, tuple(known), feature))
+    return table
+
+
+# ----------------------------------------------------------------------------------------------- formats
+
+
+def _c(compiler: int) -> Callable[[Any, Path], Scores]:
+    def made(est: Any, folder: Path) -> Scores:
+        from polyleaf.export import to_c
+
+        if len(COMPILERS) <= compiler:
+            raise Unavailable("this C compiler is not installed")
+        to_c(est, folder / "model.h")
+        program = CProgram(folder, COMPILERS[compiler], flags=("-O1",))
+        return lambda X: program.raw(X, est.model_.n_outputs)
+
+    return made
+
+
+def _onnx(version: int) -> Callable[[Any, Path], Scores]:
+    def made(est: Any, folder: Path) -> Scores:
+        from polyleaf.export import categories_of, to_onnx
+
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise Unavailable("onnxruntime is not installed") from error
+        if version == 3 and categories_of(est):
+            raise Unavailable("version 3 has no splits by categories")
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        graph = to_onnx(est, opset_ml=version).SerializeToString()
+        session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        return lambda X: session.run(["scores"], {"X": X})[0]
+
+    return made
+
+
+def _treelite(est: Any, folder: Path) -> Scores:
+    from polyleaf.export import to_treelite
+
+    try:
+        import treelite
+    except ImportError as error:
+        raise Unavailable("treelite is not installed") from error
+    model = to_treelite(est)
+    return lambda X: treelite.gtil.predict(model, X, pred_margin=True).reshape(len(X), -1)
+
+
+LINEAR = {"leaf": "linear"}
+FORMATS: dict[str, tuple[Callable[[Any, Path], Scores], dict[str, Any]]] = {
+    "C, gcc": (_c(0), {}),
+    "C, clang": (_c(1), {}),
+    "ONNX 3": (_onnx(3), {}),
+    "ONNX 5": (_onnx(5), {}),
+    "Treelite": (_treelite, {}),
+    "C, linear leaves": (_c(0), LINEAR),
+    "ONNX, linear leaves": (_onnx(5), LINEAR),
+}
+
+
+# ----------------------------------------------------------------------------------------------- one run
+
+
+def exports(context: Context, method: str, problem: str) -> Figures:
+    """On the set `method`, for each format: the largest difference of a raw score, on rows of the test part
+    and on hard rows, as `difference` has it. Formats that cannot hold the model are left out."""
+    try:
+        data = context.load(method)
+    except DataMissing as error:
+        raise Unavailable(str(error)) from error
+    figures: Figures = {}
+    asked: dict[str, tuple[Any, list[tuple[np.ndarray, np.ndarray]]]] = {}
+    for name, (make, parameters) in FORMATS.items():
+        kind = str(parameters)
+        if kind not in asked:
+            if parameters and sp.issparse(data.X):
+                continue  # linear leaves need dense features
+            asked[kind] = _asked(context, *_fitted(context, data, parameters))
+        est, questions = asked[kind]
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                scores = make(est, Path(folder))
+                figures[name] = max(difference(scores(X), expected) for X, expected in questions)
+        except Unavailable:
+            continue
+    return figures
+
+
+def _asked(context: Context, est: Any, rows: Any) -> tuple[Any, list[tuple[np.ndarray, np.ndarray]]]:
+    """The model, and matrices with their raw scores: rows of the test part, and hard ones."""
+    from polyleaf.export import as_matrix
+    from polyleaf.export.source import source_of
+
+    real, hard = as_matrix(est, rows), hard_rows(est, n=context.rows(N_ROWS))
+    if est.leaf == "linear":  # sums of lines at infinity are beyond float32 in graphs
+        hard = np.clip(hard, np.nanmin(real), np.nanmax(real))
+    n_rounds = source_of(est).n_rounds
+    return est, [(X, est.model_.raw_predict(table_of(est, X), 0, n_rounds)) for X in (real, hard)]
+
+
+def difference(found: np.ndarray, expected: np.ndarray) -> float:
+    """In 1e-9 of the largest score of a row, or of 1; -1: the same bits."""
+    found = np.ascontiguousarray(found, np.float64).reshape(expected.shape)
+    if (found.view(np.uint64) == expected.view(np.uint64)).all():
+        return -1.0
+    scale = np.abs(expected).max(axis=1, keepdims=True, initial=1.0)
+    return float(1e9 * (np.abs(found - expected) / scale).max())
+
+
+def _fitted(context: Context, data: DataSet, parameters: dict[str, Any]) -> tuple[Any, Any]:
+    """The model, and rows of the test part."""
+    from polyleaf import PolyleafClassifier, PolyleafRegressor
+
+    X, y, X_test, _ = next(parts(context, data))
+    categories = np.flatnonzero(data.categorical).tolist() if data.name != "parkinsons_updrs" else []
+    estimator = PolyleafRegressor if data.task == "regression" else PolyleafClassifier
+    est = estimator(
+        n_estimators=context.rounds(ROUNDS),
+        max_leaves=MOST_LEAVES,
+        categorical_features=categories or None,
+        n_jobs=context.threads,
+        **parameters,
+    )
+    est.fit(X[:MOST_TRAINED], y[:MOST_TRAINED])
+    return est, X_test[: context.rows(N_ROWS)]
+
+
+_PROTOCOL = (
+    f"{ROUNDS} rounds of {MOST_LEAVES} leaves on at most {MOST_TRAINED:,} rows of each set; features that "
+    f"it calls categories as such. {N_ROWS} rows of the test part, and as many whose values are thresholds, "
+    "their neighbours, NaN, infinities, zeros, the largest numbers, and of categories any code, unseen ones "
+    "too (for linear leaves within the range of the real rows). The largest difference of a raw score, in "
+    "1e-9 of the largest score of its row, or of 1; -1: all bits are the same. Promised are the same bits of "
+    "C, and 1,000 (1e-6) of the others. Empty: version 3 of ONNX's trees has no splits by categories, and "
+    "linear leaves need dense features."
+)
+
+PAPER = Paper(
+    __name__,
+    "Exports",
+    "Raw scores of exported models beside Polyleaf's own, on all sets.",
+    (
+        Table(
+            "exports",
+            "largest difference of a raw score, 1e-9",
+            tuple(Subject(name, "1e-9", None, 0, "raw scores", name) for name in FORMATS),
+            exports,
+            _PROTOCOL,
+            also=tuple(SETS),
+        ),
+    ),
+)

@@ -1,0 +1,125 @@
+"""Models as files of XGBoost: what `from_xgboost` and XGBoost itself read from them scores the same."""
+
+import json
+
+import golden
+import numpy as np
+import pytest
+from exports import CASES, estimator, hard_rows, predictions, raw_scores, table_of, training_rows
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from models import random_model
+
+from polyleaf import PolyleafClassifier
+from polyleaf.export import as_matrix, from_xgboost, to_xgboost
+from polyleaf.inputs.features import as_features
+
+TAKEN = [name for name in CASES if "linear" not in name and "time stamps" not in name]
+LINKED = ["defaults", "poisson", "defaults, two classes", "defaults, classes", "defaults, labels"]
+
+
+def assert_close(found, expected):
+    """To 1e-6 of the largest score of a row: XGBoost adds float32 numbers."""
+    found, scale = found.reshape(expected.shape), np.abs(expected).max(axis=1, keepdims=True, initial=1.0)
+    np.testing.assert_allclose(found / scale, expected / scale, rtol=0, atol=1e-6)
+
+
+def finite(X):
+    """XGBoost refuses infinities, and takes codes of categories that occur, or NaN."""
+    return np.where(np.isinf(X), np.nan, X)
+
+
+def booster(path):
+    xgboost = pytest.importorskip("xgboost", minversion="3.1", reason="XGBoost 3.1 is not installed")
+    return xgboost.Booster(model_file=path)
+
+
+def run(path, X, margin=True):
+    import xgboost
+
+    types = json.loads(path.read_text())["learner"]["feature_types"] or None
+    rows = xgboost.DMatrix(X, feature_types=types, enable_categorical=types is not None, nthread=1)
+    return booster(path).predict(rows, output_margin=margin, validate_features=False)
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_what_is_written_is_read_as_the_same_model(name, tmp_path):
+    est = estimator(name)
+    to_xgboost(est, tmp_path / "m.json")
+    same = from_xgboost(tmp_path / "m.json")
+    X = finite(as_matrix(est, training_rows(name)))
+    assert_close(same.raw_predict(as_features(X, reference=same.mapper)), est._raw(training_rows(name), None))
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_xgboost_scores_the_same(name, tmp_path):
+    est = estimator(name)
+    to_xgboost(est, tmp_path / "m.json")
+    booster(tmp_path / "m.json")
+    for X in (as_matrix(est, training_rows(name)), hard_rows(est, n=500)):
+        X = finite(X)
+        codes = est.model_.mapper.is_categorical_
+        X[:, codes] = np.where((X[:, codes] < 0) | (X[:, codes] > 254), np.nan, X[:, codes])
+        assert_close(run(tmp_path / "m.json", X), raw_scores(est, X))
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_xgboost_predicts_the_same(name, tmp_path):
+    est = estimator(name)
+    to_xgboost(est, tmp_path / "m.json")
+    booster(tmp_path / "m.json")
+    X = finite(hard_rows(est, seed=1))
+    expected = predictions(est, raw_scores(est, X))
+    if name == "defaults, two classes":
+        expected = expected[:, 1:]
+    found = run(tmp_path / "m.json", X, margin=False).reshape(expected.shape)
+    np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-6)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.integers(0, 2**31),
+    st.integers(1, 20),
+    st.booleans(),
+    st.sampled_from([["dense"], ["sparse"], ["dense", "sparse"]]),
+    st.integers(1, 60),
+)
+def test_any_forest(tmp_path_factory, seed, n_outputs, scalar, kinds, n_leaves):
+    model = random_model(
+        seed, n_outputs, n_leaves=n_leaves, scalar=scalar, kinds=["dense"] if scalar else kinds
+    )
+    path = tmp_path_factory.mktemp("any") / "m.json"
+    to_xgboost(model, path)
+    same, X = from_xgboost(path), finite(hard_rows(model, seed))
+    expected = model.raw_predict(table_of(model, X))
+    assert_close(same.raw_predict(as_features(X, reference=same.mapper)), expected)
+
+
+def test_a_model_without_trees(tmp_path):
+    model = random_model(n_rounds=0)
+    to_xgboost(model, tmp_path / "m.json")
+    same = from_xgboost(tmp_path / "m.json")
+    X = np.zeros((3, 4), np.float32)
+    assert_close(same.raw_predict(as_features(X, reference=same.mapper)), np.tile(model.base_score, (3, 1)))
+
+
+def test_probabilities_near_one_keep_their_digits(tmp_path):
+    y = np.ones(len(golden.numbers()), int)
+    y[:2] = 0
+    est = PolyleafClassifier(**golden.SMALL).fit(golden.numbers(), y)
+    to_xgboost(est, tmp_path / "m.json")
+    same, X = from_xgboost(tmp_path / "m.json"), golden.numbers().astype(np.float32)
+    assert_close(same.raw_predict(as_features(X, reference=same.mapper)), est._raw(X, None))
+
+
+def test_what_cannot_be_written_is_a_sentence(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="linear leaves, which XGBoost does not know"):
+        to_xgboost(estimator("linear"), tmp_path / "m.json")
+    with pytest.raises(ValueError, match="values that float32 would merge, and XGBoost"):
+        to_xgboost(estimator("time stamps"), tmp_path / "m.json")
+    with pytest.raises(ValueError, match=r"must end in .json"):
+        to_xgboost(estimator("defaults"), tmp_path / "m.ubj")
+    monkeypatch.setattr("polyleaf.export.source._MOST_VALUES", 100)
+    with pytest.raises(ValueError, match="XGBoost has no sparse leaves"):
+        to_xgboost(estimator("sparse Y"), tmp_path / "m.json")
+    assert list(tmp_path.iterdir()) == []
