@@ -1,11 +1,21 @@
-"""The studies of scales, intervals, decisions, distributions and files: what their runs give, on small data,
-without other libraries."""
+"""The studies of scales, intervals, decisions, distributions, tasks, directions and files: what runs give,
+on small data, without other libraries."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import conformal, deciding, defaults, disk, distributions, intervals, scales
+from benchmarks import (
+    conformal,
+    deciding,
+    defaults,
+    disk,
+    distributions,
+    intervals,
+    monotone,
+    multitask,
+    scales,
+)
 from benchmarks.frame.context import Context
 
 from polyleaf.distributions import Normal
@@ -126,3 +136,42 @@ def test_trees_are_grown_from_a_file(context, monkeypatch, problem):
     assert set(figures) == {"tree", "wall", "fetched", "anonymous"} and figures["anonymous"] > 10
     assert [model.model_.n_trees for model in trained] == [1, 1, 1 + disk.TREES]
     assert trained[0].model_.n_outputs == disk.OUTPUTS[problem]
+
+
+@pytest.mark.parametrize("method", multitask.METHODS)
+def test_tasks_are_learned_together_and_apart(context, method):
+    figures = multitask.multitask(context, method, "enb")
+    assert all(len(figures[name]) == 2 for name in ("skill", "least", "seconds"))
+    assert list(figures["tasks"]) == ["heating", "cooling third", "warm"]
+    assert np.mean(figures["skill"]) == pytest.approx(np.mean(list(figures["tasks"].values())))
+    assert min(figures["least"]) > 0.05 and np.all(np.array(figures["least"]) <= figures["skill"])
+
+
+def test_tasks_are_made_of_targets():
+    y = np.arange(12.0).reshape(6, 2)
+    made = multitask.SETS["enb"].columns(y)
+    np.testing.assert_array_equal(made["heating"], y[:, 0])
+    np.testing.assert_array_equal(made["cooling third"], [0, 0, 1, 1, 2, 2])
+    np.testing.assert_array_equal(made["warm"], [0, 0, 0, 1, 1, 1])
+
+
+@pytest.mark.parametrize("method", ["Polyleaf", "a tree per output", "free"])
+def test_directions_are_kept_or_not(context, method):
+    figures = monotone.monotone(context, method, "additive, own")
+    assert len(figures["error"]) == 2 and max(figures["error"]) < 1.2
+    assert (max(figures["disobeyed"]) == 0) == (method != "free")
+
+
+def test_made_truths_obey_their_directions(context):
+    for kind in monotone.MADE:
+        job, X, _ = monotone.made(kind, 0, False, context)
+        rng = np.random.default_rng([0, *kind.encode()])
+        directions = monotone.directions_of(rng, False)
+        np.testing.assert_array_equal(directions, job.directions)
+        for f, k in np.argwhere(directions):
+            moved = X.copy()
+            moved[:, f] += directions[f, k]
+            low, high = (
+                monotone.truth(kind, rows, directions, np.random.default_rng(1)) for rows in (X, moved)
+            )
+            assert np.all(high[:, k] >= low[:, k] - 1e-6)
