@@ -19,8 +19,7 @@ from .defaults import Deadline, judge
 Predict = Callable[[Any], np.ndarray]
 
 MOST_ROUNDS, PATIENCE = 5_000, 4.0  # patience at a rate of 1, as the search has it
-MARGIN = 1.2  # of time kept for the last training,
-LEAST = 0.03  # and at least this share of all: what comes before its first round was not timed well
+MARGIN = 1.2  # of time kept for the last training
 
 
 @dataclass(frozen=True)
@@ -288,10 +287,10 @@ def tune(
     end, best, n_trials = Deadline(seconds), None, 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        while best is None or end.left() > max(best.seconds, LEAST * seconds):
+        while best is None or end.left() > best.seconds:
             trial = study.ask() if n_trials else None
             parameters = peer.space(trial) if trial else {}
-            best = _trial(peer, part, folds, parameters, trial, study, best, end, LEAST * seconds)
+            best = _trial(peer, part, folds, parameters, trial, study, best, end)
             n_trials += 1
         last = peer.fit(best.parameters, best.rounds, part, None, lambda share=1.0: end.left() < 0)
     return last.predict, {"parameters": best.parameters, "rounds": best.rounds, "trials": n_trials}
@@ -306,7 +305,6 @@ def _trial(
     study: Any,
     best: _Best | None,
     end: Deadline,
-    least: float,
 ) -> _Best:
     """The better of the best so far and this one."""
     import optuna
@@ -321,7 +319,7 @@ def _trial(
         def passed(share: float = 1.0, begun: float = begun, growth: float = growth) -> bool:
             nonlocal was_cut
             # The first training may be all that there is time for.
-            kept = max(best.seconds, least) if best else growth * (begun - end.left())
+            kept = best.seconds if best else growth * (begun - end.left())
             was_cut = (begun - end.left()) >= share * (begun - kept)
             return was_cut
 
