@@ -225,7 +225,8 @@ def guess_task(table: Table, targets: Sequence[str]) -> str:
     if texts:
         raise ReadError(
             f"Several targets are learned together when all are numbers, or all are 0/1 labels; "
-            f"{abbreviate([repr(name) for name in texts])} holds text."
+            f"{abbreviate([repr(name) for name in texts])} holds text. In Python, PolyleafMultiTask learns "
+            "targets of unlike kind."
         )
     return "regression"
 
