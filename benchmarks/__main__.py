@@ -282,7 +282,7 @@ def _results(options: argparse.Namespace) -> int:
     studies = [(paper, kept) for paper in papers.all_papers().values()]
     for name, study in STUDIES.items():
         studies.append((study, Store(options.folder / f"{name}.jsonl")))
-    files = [options.folder / f"{kind}.json" for kind in ("peers", "explain", "kernels")]
+    files = [options.folder / f"{kind}.json" for kind in ("peers", "explain", "kernels", "frames")]
     text = results.page(
         studies, [report.read(path) for path in files if path.is_file()], options.to.parent / "images"
     )

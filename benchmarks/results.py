@@ -125,10 +125,11 @@ def _environment(about: dict[str, Any]) -> tuple[str, str, str]:
 def _document(document: dict[str, Any]) -> Iterator[str]:
     yield f"## {document['kind'].capitalize()}"
     yield "\n".join(_environments([document["environment"]]))
-    if document["kind"] == "kernels":
-        from . import kernels
+    if document["kind"] in ("kernels", "frames"):  # tables without cases of their own
+        from . import frames, kernels
 
-        yield report.lines_of(*kernels.rows_of(document["cases"]))
+        rows_of_all = {"kernels": kernels.rows_of, "frames": frames.rows_of}[document["kind"]]
+        yield report.lines_of(*rows_of_all(document["cases"]))
         return
     rows_of = explaining.rows_of if document["kind"] == "explain" else report.rows_of
     for case in document["cases"]:
