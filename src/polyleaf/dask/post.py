@@ -57,6 +57,12 @@ class _Box:
         self._blocks = {}
 
 
+def _seen(future: asyncio.Future[Any]) -> None:
+    """What becomes of it nobody may ask: the attempt has ended before."""
+    if not future.cancelled():
+        future.exception()
+
+
 class Post(WorkerPlugin):
     """A worker's part: answers for the ranks that run on it."""
 
@@ -89,6 +95,7 @@ class Post(WorkerPlugin):
 
         # Whoever connects to a worker that is gone tries for long: that the attempt has ended comes first.
         fetching = asyncio.gather(*(fetched(of) for of in range(len(addresses))))
+        fetching.add_done_callback(_seen)
         try:
             either: set[asyncio.Future[Any]] = {fetching, box.ended}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
