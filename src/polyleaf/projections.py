@@ -32,6 +32,7 @@ from threadpoolctl import threadpool_limits
 
 import polyleaf._core as _core
 from polyleaf.inputs.csr import arrays_of, canonical
+from polyleaf.inputs.targets import check_same_rows
 
 __all__ = ["PROJECTIONS", "Projection", "Projector"]
 
@@ -338,8 +339,7 @@ def _labels(Y: Any, n_rows: int) -> sp.csr_matrix:
         Y = np.asarray(Y)
         Y = Y[:, None] if Y.ndim == 1 else Y
     labels = canonical(Y, "Y")
-    if labels.shape[0] != n_rows:
-        raise ValueError(f"X has {n_rows} rows, Y has {labels.shape[0]}.")
+    check_same_rows(n_rows, labels.shape[0], "Y")
     return labels
 
 

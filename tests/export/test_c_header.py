@@ -6,7 +6,7 @@ from benchmarks.c_programs import COMPILERS, CProgram
 from exports import CASES, class_numbers, estimator, hard_rows, predictions, raw_scores, training_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import random_model
+from models import forests, random_model
 
 from polyleaf import Model, PolyleafRegressor
 from polyleaf.export import as_matrix, to_c
@@ -76,20 +76,12 @@ def test_no_compiler_and_no_flags_change_a_bit(name, compiler, flags, program):
 
 
 @settings(max_examples=8, deadline=None)
-@given(
-    st.integers(0, 2**31),
-    st.integers(1, 20),
-    st.booleans(),
-    st.lists(st.sampled_from(["dense", "sparse", "linear"]), min_size=1, max_size=4, unique=True),
-    st.integers(1, 300),
-)
-def test_any_forest_has_the_same_bits(tmp_path_factory, seed, n_outputs, scalar, kinds, n_leaves):
-    kinds = [kind for kind in kinds if kind != "sparse"] or ["dense"] if scalar else kinds
-    model = random_model(seed, n_outputs, n_leaves=n_leaves, scalar=scalar, kinds=kinds)
+@given(forests(most_leaves=300), st.integers(0, 2**31))
+def test_any_forest_has_the_same_bits(tmp_path_factory, model, seed):
     folder = tmp_path_factory.mktemp("any")
     to_c(model, folder / "model.h")
     X = hard_rows(model, seed)
-    assert_same_bits(CProgram(folder, flags=("-O0",)).raw(X, n_outputs), raw_scores_of(model, X))
+    assert_same_bits(CProgram(folder, flags=("-O0",)).raw(X, model.n_outputs), raw_scores_of(model, X))
 
 
 def raw_scores_of(model, X):

@@ -14,7 +14,7 @@ from exports import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import example_frame, random_model
+from models import example_frame, forests, random_model
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
 from polyleaf.export import as_matrix, to_onnx
@@ -82,21 +82,13 @@ def test_labels_may_be_text():
 
 
 @settings(max_examples=15, deadline=None)
-@given(
-    st.integers(0, 2**31),
-    st.integers(1, 20),
-    st.booleans(),
-    st.lists(st.sampled_from(["dense", "sparse", "linear"]), min_size=1, max_size=3, unique=True),
-    st.integers(1, 60),
-)
-def test_any_forest(seed, n_outputs, scalar, kinds, n_leaves):
-    kinds = [kind for kind in kinds if kind != "sparse"] or ["dense"] if scalar else kinds
-    model = random_model(seed, n_outputs, n_leaves=n_leaves, scalar=scalar, kinds=kinds)
+@given(forests(), st.integers(0, 2**31))
+def test_any_forest(model, seed):
     X = hard_rows(model, seed)
     X[:, :3] = np.clip(X[:, :3], -1e3, 1e3)  # linear leaves of any slope: sums stay within float32
     found, expected = run(to_onnx(model, opset_ml=5), X)["scores"], model.raw_predict(table_of(model, X))
     # The lines of leaves are summed in float32 here: what that leaves goes by the terms, not by their sum.
-    terms = np.abs(np.nan_to_num(X[:, :3])).sum(axis=1, keepdims=True) if "linear" in kinds else 0.0
+    terms = np.abs(np.nan_to_num(X[:, :3])).sum(axis=1, keepdims=True) if model.reads_features else 0.0
     largest = np.maximum(1.0, np.abs(expected).max(axis=1, keepdims=True))
     assert (np.abs(found - expected) <= 1e-6 * largest + 2.0**-21 * terms).all()
 

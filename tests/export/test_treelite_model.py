@@ -5,7 +5,7 @@ import pytest
 from exports import CASES, estimator, hard_rows, predictions, raw_scores, table_of, training_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import random_model
+from models import forests
 
 from polyleaf.export import as_matrix, to_treelite
 
@@ -51,17 +51,8 @@ def test_links(name):
 
 
 @settings(max_examples=20, deadline=None)
-@given(
-    st.integers(0, 2**31),
-    st.integers(1, 20),
-    st.booleans(),
-    st.sampled_from([["dense"], ["sparse"], ["dense", "sparse"]]),
-    st.integers(1, 60),
-)
-def test_any_forest(seed, n_outputs, scalar, kinds, n_leaves):
-    model = random_model(
-        seed, n_outputs, n_leaves=n_leaves, scalar=scalar, kinds=["dense"] if scalar else kinds
-    )
+@given(forests(kinds=("dense", "sparse")), st.integers(0, 2**31))
+def test_any_forest(model, seed):
     X = hard_rows(model, seed)
     assert_close(scores_of(to_treelite(model), X), model.raw_predict(table_of(model, X)))
 

@@ -8,7 +8,7 @@ import pytest
 from exports import CASES, estimator, hard_rows, predictions, raw_scores, table_of, training_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import random_model
+from models import forests, random_model
 
 from polyleaf import PolyleafClassifier
 from polyleaf.export import as_matrix, from_xgboost, to_xgboost
@@ -77,17 +77,8 @@ def test_xgboost_predicts_the_same(name, tmp_path):
 
 
 @settings(max_examples=20, deadline=None)
-@given(
-    st.integers(0, 2**31),
-    st.integers(1, 20),
-    st.booleans(),
-    st.sampled_from([["dense"], ["sparse"], ["dense", "sparse"]]),
-    st.integers(1, 60),
-)
-def test_any_forest(tmp_path_factory, seed, n_outputs, scalar, kinds, n_leaves):
-    model = random_model(
-        seed, n_outputs, n_leaves=n_leaves, scalar=scalar, kinds=["dense"] if scalar else kinds
-    )
+@given(forests(kinds=("dense", "sparse")), st.integers(0, 2**31))
+def test_any_forest(tmp_path_factory, model, seed):
     path = tmp_path_factory.mktemp("any") / "m.json"
     to_xgboost(model, path)
     same, X = from_xgboost(path), finite(hard_rows(model, seed))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+from hypothesis import strategies as st
 from trees import random_leaves, tree_arrays
 
 import polyleaf._core as _core
@@ -61,6 +62,21 @@ def random_model(
             leaves = random_leaves(rng, kinds[round % len(kinds)], n_leaves, width, NUMERIC)
             model.append(tree, leaves, round, output)
     return model
+
+
+@st.composite
+def forests(draw, kinds=("dense", "sparse", "linear"), most_leaves=60):
+    """Random models whose leaves are of some of `kinds`; with one tree for each output none are sparse."""
+    scalar = draw(st.booleans())
+    chosen = draw(st.lists(st.sampled_from(kinds), min_size=1, unique=True))
+    if scalar:
+        chosen = [kind for kind in chosen if kind != "sparse"] or ["dense"]
+    seed, n_outputs, n_leaves = (
+        draw(st.integers(0, 2**31)),
+        draw(st.integers(1, 20)),
+        draw(st.integers(1, most_leaves)),
+    )
+    return random_model(seed, n_outputs, n_leaves=n_leaves, scalar=scalar, kinds=chosen)
 
 
 def example_table(model, seed=1, n_rows=200):

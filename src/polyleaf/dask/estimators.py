@@ -27,7 +27,7 @@ from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.regressor import PolyleafRegressor
 from polyleaf.inputs.targets import TargetEncoding
 from polyleaf.training.boosting import Boosted
-from polyleaf.training.prepare import take_feature_names
+from polyleaf.training.prepare import evaluation_data, take_feature_names
 
 __all__ = ["DaskPolyleafClassifier", "DaskPolyleafRegressor"]
 
@@ -103,14 +103,10 @@ class _DaskEstimator(BaseEstimator):
         polyleaf.dask.plan.Lost
             Where workers were lost more often than `max_restarts`.
         """
-        sets = list(eval_set or [])
-        names = [f"validation_{i}" for i in range(len(sets))] if eval_names is None else list(eval_names)
-        weights = [None] * len(sets) if eval_sample_weight is None else list(eval_sample_weight)
-        for what, entries in (("eval_names", names), ("eval_sample_weight", weights)):
-            if len(entries) != len(sets):
-                raise ValueError(f"{what} has {len(entries)} entries, but eval_set has {len(sets)}.")
-        further = zip(names, sets, weights, strict=True)
-        watched = [Watched(name, Rows(*data, weight, f"X of {name!r}")) for name, data, weight in further]
+        further = evaluation_data(eval_set, eval_names, eval_sample_weight)
+        watched = [
+            Watched(data.name, Rows(data.X, data.y, data.weight, f"X of {data.name!r}")) for data in further
+        ]
         self._local._validate_params()
         with _on(self.client) as client:
             rows, chosen = Rows(X, y, sample_weight), as_callbacks(callbacks)

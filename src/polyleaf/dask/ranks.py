@@ -130,8 +130,6 @@ def eval_set_of(
     codes = np.concatenate([codes_of(part, mapper) for part in X], axis=1)
     weights = None if weight is None else joined_values(weight, "eval_sample_weight")
     target = encoding.encode(joined_values(y, "y"), weights, name=f"y of {name!r}", normalized=False)
-    if target.n_rows != codes.shape[1]:
-        raise ValueError(f"y of {name!r} has {target.n_rows} rows, its X has {codes.shape[1]}.")
     return EvalSet(name, codes, target.values, target.weight, shared.plan.metrics)
 
 

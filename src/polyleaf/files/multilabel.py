@@ -34,6 +34,7 @@ from polyleaf.files.opening import (
     require_file,
 )
 from polyleaf.inputs.csr import arrays_of, canonical
+from polyleaf.inputs.targets import check_same_rows
 
 __all__ = [
     "MULTILABEL_FORMATS",
@@ -163,8 +164,7 @@ def write_multilabel(
     if format not in ("xmc", "libsvm"):
         raise ValueError(f"Format {format!r} is not written; 'xmc' and 'libsvm' are.")
     rows, labels = canonical(X, "X"), canonical(Y, "Y")
-    if rows.shape[0] != labels.shape[0]:
-        raise ValueError(f"X has {rows.shape[0]} rows, Y has {labels.shape[0]}.")
+    check_same_rows(rows.shape[0], labels.shape[0], "Y")
     if np.any(labels.data != 1):
         raise ValueError("Y must hold 0 and 1; these formats cannot write anything else.")
     blank = (np.diff(rows.indptr) == 0) & (np.diff(labels.indptr) == 0)

@@ -496,10 +496,10 @@ def _encode_multilabel(
 # --- reading y ---
 
 
-def check_same_rows(n_rows: int, of_target: int) -> None:
+def check_same_rows(n_rows: int, of_target: int, called: str = "y") -> None:
     """ValueError unless features and target have as many rows."""
     if n_rows != of_target:
-        raise ValueError(f"X has {n_rows} rows, y has {of_target}.")
+        raise ValueError(f"X has {n_rows} rows, {called} has {of_target}.")
 
 
 def as_numpy(y: Any, name: str = "y") -> Any:

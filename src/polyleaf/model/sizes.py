@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import polyleaf._core as _core
+from polyleaf.inputs.targets import check_same_rows
 from polyleaf.inputs.tasks import read_encoding
 from polyleaf.metrics import get_metrics
 from polyleaf.model import storage
@@ -126,8 +127,7 @@ class Scorer:
         self.table = table
         encoding = read_encoding(metadata, n_outputs)
         self._target = encoding.encode(y, sample_weight, normalized=False)
-        if self._target.n_rows != self.table.n_rows:
-            raise ValueError(f"X has {self.table.n_rows} rows, but y has {self._target.n_rows}.")
+        check_same_rows(self.table.n_rows, self._target.n_rows)
         self._objective, self._metrics = objective, get_metrics(metrics, objective)
 
     def per_output(self, raw: np.ndarray) -> tuple[np.ndarray, str]:

@@ -165,7 +165,7 @@ class Searches(_Base):
         check_rows(plain, X, target)
         dataset = self._dataset(given)
         metric, seed = self._metric(plain, target), plain._seed()
-        further = evaluation_data(eval_set, None, None, eval_offset, Given("validation", None, None, None))
+        further = evaluation_data(eval_set, offsets=eval_offset)
         folds, repeats = self._folds(dataset, given, target, groups, further, seed)
         log = TrainingLog(resume, {} if resume is None else self._about(dataset, target, folds, metric, seed))
         entry = self._trainer(metric), folds, budget, self.n_candidates, log, self.ensemble or 1, self._say()

@@ -39,6 +39,11 @@ class EvalSet:
         Raw features, where leaves read them.
     offset : ndarray of shape (n_rows, K), float64, or None
         Scores that rows start from, in the unit of y.
+
+    Raises
+    ------
+    ValueError
+        Where they have not as many rows.
     """
 
     name: str
@@ -48,6 +53,13 @@ class EvalSet:
     metrics: Sequence[Metric]
     features: np.ndarray | None = None
     offset: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        n_rows, of_target = self.codes.shape[1], self.target.shape[0]
+        if of_target != n_rows:
+            raise ValueError(f"y of {self.name!r} has {of_target} rows, its X has {n_rows}.")
+        if self.offset is not None and len(self.offset) != n_rows:
+            raise ValueError(f"The offset of {self.name!r} has {len(self.offset)} rows, its X has {n_rows}.")
 
 
 class Evaluation:

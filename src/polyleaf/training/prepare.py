@@ -352,21 +352,17 @@ def _eval_set(
         target = encode_sparse(y, weight, kind=kind, name=called, like=encoding)
     else:
         target = encoding.encode(y, weight, name=called, normalized=False)
-    if target.n_rows != codes.shape[1]:
-        raise ValueError(f"{called} has {target.n_rows} rows, its X has {codes.shape[1]}.")
-    if offset is not None and len(offset) != target.n_rows:
-        raise ValueError(f"The offset of {name!r} has {len(offset)} rows, its X has {target.n_rows}.")
     return EvalSet(name, codes, target.values, target.weight, metrics, features, offset)
 
 
 def evaluation_data(
     eval_set: Any,
-    names: Sequence[str] | None,
-    weights: Sequence[Any] | None,
-    offsets: Sequence[Any] | None,
-    val: Given,
+    names: Sequence[str] | None = None,
+    weights: Sequence[Any] | None = None,
+    offsets: Sequence[Any] | None = None,
+    val: Given | None = None,
 ) -> list[Given]:
-    """All evaluation data given to `fit`: a list, and what `X_val` and its like are."""
+    """All evaluation data given to `fit`: a list, and what `X_val` and its like are, where `fit` has them."""
     sets = [] if eval_set is None else [eval_set] if isinstance(eval_set, tuple) else list(eval_set)
     for i, data in enumerate(sets):
         if isinstance(data, Dataset):
@@ -382,9 +378,9 @@ def evaluation_data(
             raise ValueError(f"{what} has {len(entries)} entries, but eval_set has {len(sets)}.")
     beside = zip(names, sets, weights, offsets, strict=True)
     found = [Given(name, X, y, weight, offset) for name, (X, y), weight, offset in beside]
-    if val.X is not None:
+    if val is not None and val.X is not None:
         found.append(val)
-    elif any(given is not None for given in val[2:]):
+    elif val is not None and any(given is not None for given in val[2:]):
         raise ValueError("y_val, sample_weight_val and offset_val need X_val.")
     if len({data.name for data in found}) < len(found):
         raise ValueError(f"Evaluation sets need different names, got {[data.name for data in found]}.")
