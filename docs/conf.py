@@ -29,7 +29,7 @@ suppress_warnings = ["myst.header"]
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings say them, with shapes
-autodoc_mock_imports = ["dask", "distributed"]  # an extra, which pages about it do not need
+autodoc_mock_imports = ["dask", "distributed", "autogluon"]  # extras, which pages about them do not need
 numpydoc_show_class_members = False
 
 html_theme = "pydata_sphinx_theme"

@@ -79,8 +79,8 @@ class Shift(tuned.Peer):
     def fit(self, parameters, rounds, part, valid, passed):
         by = parameters.get("by", -10.0)
         self.last = by, rounds, len(part.y)
-        passed()
-        return tuned.Fitted(lambda X: X[:, 0] + by, rounds or [7])
+        self.was_cut = passed()
+        return tuned.Fitted(lambda X: X[:, 0] + by, rounds or [7], 14)
 
 
 def test_the_best_trial_is_trained_on_all_rows(monkeypatch):
@@ -94,3 +94,12 @@ def test_the_best_trial_is_trained_on_all_rows(monkeypatch):
     assert told["trials"] > 20 and abs(told["parameters"]["by"] - 3) < 1
     assert peer.last == (told["parameters"]["by"], [7], 90)
     np.testing.assert_array_equal(predict(X), X[:, 0] + told["parameters"]["by"])
+
+
+def test_the_last_training_is_not_cut_where_the_time_is_over(monkeypatch):
+    pytest.importorskip("optuna")
+    monkeypatch.setattr(tuned, "Deadline", Counted)
+    part, peer = tuned.Part("regression", np.zeros((6, 1)), np.ones(6)), Shift()
+    rows = np.arange(6)
+    tuned.tune(peer, part, [(rows[:4], rows[4:])], -5)
+    assert peer.last == (-10.0, [7], 6) and not peer.was_cut

@@ -35,6 +35,9 @@ SHOWS = {
         found["P@1"] > found["P@1 of the most frequent"] + 0.15 and found["nDCG@3"] > 0.7
     ),
     "gbdt_mo": lambda found: found["rmse"] < 0.25 * found["baseline"],
+    "in_autogluon": lambda found: max(v for name, v in found.items() if name.startswith("Polyleaf")) < 1,
+    "in_openml": lambda found: found["accuracy"] == found["again"] > 0.8 and found["parameters"] > 30,
+    "in_tabarena": lambda found: len(found) == 2 and max(found.values()) < 1,
     "jax_loss": lambda found: found["own"] < found["one for all"] - 0.3 and 0.8 < found["inside"] < 0.98,
     "layer_by_layer": lambda found: (
         found["and layers boosted"] > found["vectors in the leaves"] + 0.01 > found["a tree per class"] + 0.1
@@ -76,6 +79,16 @@ SHOWS = {
 }
 
 
+# What an example needs that is not installed everywhere.
+NEEDS = {
+    "cluster": "distributed",
+    "in_autogluon": "autogluon.tabular",
+    "in_openml": "openml",
+    "in_tabarena": "tabarena",
+    "jax_loss": "jax",
+}
+
+
 def run_main(path: Path) -> dict[str, float]:
     spec = importlib.util.spec_from_file_location(f"example_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
@@ -85,10 +98,8 @@ def run_main(path: Path) -> dict[str, float]:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_example(path, capsys):
-    if path.stem.startswith("jax"):
-        pytest.importorskip("jax")
-    if path.stem == "cluster":
-        pytest.importorskip("distributed", reason="the extra dask is not installed")
+    if path.stem in NEEDS:
+        pytest.importorskip(NEEDS[path.stem], reason="it is not installed")
     found = run_main(path)
     assert SHOWS[path.stem](found), found
     assert capsys.readouterr().out

@@ -73,3 +73,10 @@ def test_mlflow_says_what_to_install():
 def test_dask_says_what_to_install():
     done = run(["dask"], "import polyleaf.dask")
     assert 'ImportError: polyleaf.dask needs Dask: pip install "polyleaf[dask]".' in done.stderr
+
+
+def test_autogluon_says_what_to_install():
+    done = run(["autogluon"], "import polyleaf.autogluon")
+    assert (
+        'ImportError: polyleaf.autogluon needs AutoGluon: pip install "polyleaf[autogluon]".' in done.stderr
+    )
