@@ -5,6 +5,7 @@ what they mean, written apart.
 """
 
 import numpy as np
+import pandas as pd
 import pytest
 import reference
 from layers import LAYERS, SMALL, N, X, Y, bits, classifier, regressor, runs, targets
@@ -135,6 +136,14 @@ def test_classes_labels_and_two_classes():
         proba = model.predict_proba(blind, offset=offset)
         np.testing.assert_array_equal(model.predict_log_proba(blind, offset=offset), np.log(proba))
         np.testing.assert_array_equal(list(model.staged_predict_proba(blind, offset=offset))[-1], proba)
+
+
+def test_a_data_frame_of_them_is_their_array():
+    """Its columns may lie one after the other in memory."""
+    frame = pd.DataFrame({i: KNOWN[:, i] for i in range(3)})
+    for y in (CLASSES, LABELS):
+        whole = classifier().fit(X, y, offset=KNOWN)
+        assert bits(classifier().fit(X, y, offset=frame)) == bits(whole)
 
 
 def test_of_models_one_begins_where_the_other_ends():

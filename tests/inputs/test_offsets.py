@@ -33,6 +33,11 @@ def test_one_number_a_row_serves_all_outputs(given):
     np.testing.assert_array_equal(ONE.read(given, 6), Y[:, 1:])
 
 
+def test_no_rows_have_no_offsets():
+    assert TWO.read(Y[:0], 0).shape == (0, 2)
+    assert ONE.read(Y[:0, 0]).shape == (0, 1)
+
+
 def test_levels_of_quantiles_share_one():
     np.testing.assert_array_equal(LEVELS.read(Y, 6), np.repeat(Y, 3, axis=1))
 

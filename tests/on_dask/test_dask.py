@@ -125,6 +125,73 @@ def test_going_on_from_a_model(client):
     assert model.to_local().save_model() == local.save_model() and model.n_iter_ == 6
 
 
+def counts():
+    """Counts of an exposure that is known."""
+    X, _ = numbers()
+    rng = np.random.default_rng(1)
+    start = rng.integers(-8, 8, N) / 4.0
+    return X, rng.poisson(np.exp(start)).astype(float), start
+
+
+def test_offsets_of_arrays(client):
+    X, y, start = counts()
+    chosen = SMALL | {"objective": "poisson"}
+    held, train = slice(150, None), slice(0, 150)
+    lazy = [da.from_array(values, chunks=60) for values in (y[train], start[train], y[held], start[held])]
+    rows = da.from_array(X, chunks=(60, 3))
+    model = DaskPolyleafRegressor(client=client, **chosen)
+    model.fit(rows[train], lazy[0], offset=lazy[1], eval_set=[(rows[held], lazy[2])], eval_offset=[lazy[3]])
+    local = PolyleafRegressor(**chosen)
+    local.fit(
+        X[train],
+        y[train],
+        offset=start[train],
+        eval_set=[(X[held], y[held])],
+        eval_offset=[start[held]],
+    )
+    assert model.to_local().save_model() == local.save_model()
+    assert model.evals_result_ == local.evals_result_
+    assert model.to_local().save_model() != PolyleafRegressor(**chosen).fit(X[train], y[train]).save_model()
+    whole = da.from_array(start, chunks=100)  # cut otherwise
+    np.testing.assert_array_equal(model.predict(rows, offset=whole), local.predict(X, offset=start))
+    np.testing.assert_array_equal(model.predict(X, offset=start), local.predict(X, offset=start))
+    with pytest.raises(ValueError, match="evaluation set 'validation_0' has none"):
+        model.fit(rows[train], lazy[0], offset=lazy[1], eval_set=[(rows[held], lazy[2])])
+    again = DaskPolyleafRegressor(client=client, **chosen)
+    with pytest.raises(ValueError, match="was trained with an offset"):
+        again.fit(rows[train], lazy[0], init_model=local)
+    again.fit(rows[train], lazy[0], init_model=local, offset=lazy[1])
+    on = PolyleafRegressor(**chosen).fit(X[train], y[train], init_model=local, offset=start[train])
+    assert again.to_local().save_model() == on.save_model()
+
+
+def test_offsets_of_frames_and_of_delayed_parts(client):
+    df, y = frame()
+    df = df.drop(columns="colour")
+    names = ["high", "low", "odd"]
+    start = pd.DataFrame(np.random.default_rng(0).integers(-4, 4, (N, 3)) / 2, df.index, names)
+    local = PolyleafClassifier(**SMALL).fit(df, y, offset=start)
+    lazy = [dd.from_pandas(values, npartitions=4, sort=False) for values in (df, y, start)]
+    model = DaskPolyleafClassifier(client=client, **SMALL).fit(lazy[0], lazy[1], offset=lazy[2])
+    assert model.to_local().save_model() == local.save_model()
+    probabilities = model.predict_proba(lazy[0], offset=lazy[2]).compute()
+    assert probabilities.index.equals(df.index)
+    np.testing.assert_array_equal(probabilities, local.predict_proba(df, offset=start))
+    bounds = [0, 0, 100, 101, N]
+    parts = [cut(values, bounds) for values in (df, y, start)]
+    again = DaskPolyleafClassifier(client=client, **SMALL).fit(parts[0], parts[1], offset=parts[2])
+    assert again.to_local().save_model() == local.save_model()
+    scores = np.concatenate(dask.compute(*again.decision_function(parts[0], offset=parts[2])))
+    np.testing.assert_array_equal(scores, local.decision_function(df, offset=start))
+    for other, message in (
+        (da.from_array(start.to_numpy()), "X is a dask DataFrame or Series, but offset is a dask Array"),
+        (start, "offset is in memory"),
+        (dd.from_pandas(start, npartitions=3, sort=False), "X has 4 partitions, but offset has 3"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.predict(lazy[0], offset=other)
+
+
 def test_two_fits_at_once_and_a_fit_inside_a_task(client):
     X, Y = numbers()
 

@@ -24,10 +24,20 @@ def cuts(n_rows, size, seed):
 
 
 def fit_on_threads(
-    estimator, X, y, size, sample_weight=None, eval_set=None, seed=0, rows=None, known=None, wrap=None
+    estimator,
+    X,
+    y,
+    size,
+    sample_weight=None,
+    eval_set=None,
+    seed=0,
+    rows=None,
+    known=None,
+    wrap=None,
+    offset=None,
 ):
     """The estimators of all ranks, fitted."""
-    shared, shard = planned(estimator, y, sample_weight)
+    shared, shard = planned(estimator, y, sample_weight, offset=offset)
     start, target = shared.plan.start, shard.target
     mapper = None if start is None else start.mapper
     dataset = X
@@ -38,10 +48,13 @@ def fit_on_threads(
         )
     rows = cuts(dataset.n_rows, size, seed) if rows is None else rows
     sets = []
-    for name, (X_val, y_val) in (eval_set or {}).items():
+    for name, (X_val, y_val, *start) in (eval_set or {}).items():
         found = target.encoding.encode(y_val, None, name=name, normalized=False)
         codes = dataset.mapper.transform(as_features(X_val, reference=dataset.mapper), 1)
-        sets.append(EvalSet(name, codes, found.values, found.weight, shared.plan.metrics))
+        reader = estimator._offset_reader(target.encoding, shared.plan.objective)
+        offsets = reader.read(*start) if start else None
+        metrics = shared.plan.metrics
+        sets.append(EvalSet(name, codes, found.values, found.weight, metrics, offset=offsets))
 
     def work(communicator):
         communicator = communicator if wrap is None else wrap(communicator)

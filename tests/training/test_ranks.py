@@ -160,6 +160,42 @@ def test_early_stopping_is_that_of_one_machine():
     assert all(other.n_iter_ == alone.n_iter_ for other in others)
 
 
+def started(rng, n, objective):
+    """Rows, targets and what they start from: for classes a number each."""
+    X, Y = problem(rng, n, 3, objective == "softmax")
+    known = rng.integers(-4, 4, (n, 3)) / 4.0
+    y = rng.poisson(np.exp(known / 2)).astype(float) if objective == "poisson" else Y
+    return X, y, known
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    ("objective", "parameters"),
+    [
+        ("squared_error", {"normalize_targets": True}),
+        ("poisson", {}),
+        ("poisson", {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 3}),
+        ("softmax", {"subsample": 0.5}),
+    ],
+)
+def test_offsets_are_those_of_one_machine(objective, parameters, size):
+    rng = np.random.default_rng(0)
+    X, y, known = started(rng, 150, objective)
+    X_val, y_val, known_val = started(rng, 60, objective)
+    kind = PolyleafClassifier if objective == "softmax" else PolyleafRegressor
+    estimator = kind(
+        objective=objective, n_estimators=4, max_leaves=6, random_state=0, n_jobs=1, **parameters
+    )
+    alone = kind(**estimator.get_params())
+    alone.fit(X, y, offset=known, X_val=X_val, y_val=y_val, offset_val=known_val)
+    held = {"validation": (X_val, y_val, known_val)}
+    first, *others = fit_on_threads(estimator, X, y, size, offset=known, eval_set=held)
+    assert first.save_model() == alone.save_model() and first.evals_result_ == alone.evals_result_
+    unwatched = kind(**estimator.get_params()).fit(X, y, offset=known).save_model()
+    assert all(other.save_model() == unwatched for other in others)
+    assert unwatched != kind(**estimator.get_params()).fit(X, y).save_model()
+
+
 @pytest.mark.parametrize(
     "parameters",
     [

@@ -20,11 +20,12 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from polyleaf.callbacks import as_callbacks
-from polyleaf.dask.partitions import Rows, is_lazy
+from polyleaf.dask.partitions import Rows, alike, is_lazy
 from polyleaf.dask.plan import Restart, Watched, fit
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.regressor import PolyleafRegressor
+from polyleaf.inputs.offsets import check_all_or_none
 from polyleaf.inputs.targets import TargetEncoding
 from polyleaf.training.boosting import Boosted
 from polyleaf.training.prepare import evaluation_data, take_feature_names
@@ -58,9 +59,11 @@ class _DaskEstimator(BaseEstimator):
         y: Any,
         sample_weight: Any = None,
         *,
+        offset: Any = None,
         eval_set: Sequence[tuple[Any, Any]] | None = None,
         eval_names: Sequence[str] | None = None,
         eval_sample_weight: Sequence[Any] | None = None,
+        eval_offset: Sequence[Any] | None = None,
         callbacks: Any = None,
         init_model: Any = None,
         max_restarts: int = 3,
@@ -76,11 +79,14 @@ class _DaskEstimator(BaseEstimator):
         y : dask Series, DataFrame or Array, or list of delayed
             In as many partitions, of as many rows each.
         sample_weight : like y, optional
+        offset : like y, optional
+            Raw scores that rows start from (docs/offsets.md), for predictions and evaluation sets as well.
         eval_set : list of (X, y), optional
             Data to measure metrics on after every round, lazy or in memory. Each set is held by one worker.
         eval_names : list of str, optional
             Default: "validation_0", "validation_1", ...
-        eval_sample_weight : list, optional
+        eval_sample_weight, eval_offset : list, optional
+            Those of these sets.
         callbacks : list, optional
             They are called on the worker of the first rank, on copies: what they print appears there.
         init_model : polyleaf.Model, fitted local estimator, or path or content of a model file, optional
@@ -103,13 +109,16 @@ class _DaskEstimator(BaseEstimator):
         polyleaf.dask.plan.Lost
             Where workers were lost more often than `max_restarts`.
         """
-        further = evaluation_data(eval_set, eval_names, eval_sample_weight)
+        further = evaluation_data(eval_set, eval_names, eval_sample_weight, eval_offset)
+        have = [each is not None for each in (offset, *(data.offset for data in further))]
+        check_all_or_none(["training", *(data.name for data in further)], have, False)
         watched = [
-            Watched(data.name, Rows(data.X, data.y, data.weight, f"X of {data.name!r}")) for data in further
+            Watched(data.name, Rows(data.X, data.y, data.weight, data.offset, f"X of {data.name!r}"))
+            for data in further
         ]
         self._local._validate_params()
         with _on(self.client) as client:
-            rows, chosen = Rows(X, y, sample_weight), as_callbacks(callbacks)
+            rows, chosen = Rows(X, y, sample_weight, offset), as_callbacks(callbacks)
             found, self.restarts_ = fit(
                 client, self._local, rows, watched, chosen, init_model, max_restarts, wait_for_workers
             )
@@ -143,20 +152,27 @@ class _DaskEstimator(BaseEstimator):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self._fitted, name)
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Any, *, offset: Any = None) -> Any:
         """Predict.
 
         Parameters
         ----------
         X : dask DataFrame or Array, list of delayed, or data in memory
+        offset : like X, optional
+            Raw scores that rows start from: a collection of the same kind, cut as X is.
 
         Returns
         -------
         dask Series, DataFrame or Array, list of delayed, or ndarray
             Lazy where X is: its partitions, order and index. What it holds is what the local estimator
             predicts.
+
+        Raises
+        ------
+        ValueError
+            Where the offset is a collection of another kind, or cut otherwise.
         """
-        return self._lazily("predict", X)
+        return self._lazily("predict", X, offset=offset)
 
     def apply(self, X: Any) -> Any:
         """The leaf that each row falls into in each tree, in the form of `predict`."""
@@ -166,19 +182,23 @@ class _DaskEstimator(BaseEstimator):
         """The k best outputs of each row and their scores, each in the form of `predict`."""
         return self._lazily("predict_topk", X, 0, k=k), self._lazily("predict_topk", X, 1, k=k)
 
-    def _lazily(self, method: str, X: Any, part: int | None = None, **options: Any) -> Any:
-        def predicted(rows: Any) -> np.ndarray:
-            found = getattr(local, method)(rows, **options)
+    def _lazily(
+        self, method: str, X: Any, part: int | None = None, offset: Any = None, **options: Any
+    ) -> Any:
+        def predicted(rows: Any, offset: Any = None) -> np.ndarray:
+            beside = {} if offset is None else {"offset": offset}
+            found = getattr(local, method)(rows, **beside, **options)
             return np.asarray(found if part is None else found[part])
 
         local = self.to_local()
         if not is_lazy(X):
-            return predicted(X)
+            return predicted(X, offset)
+        beside = [] if offset is None else [alike(offset, X, "offset")]
         if isinstance(X, da.Array):
-            return _of_array(predicted, X)
+            return _of_array(predicted, X, *beside)
         if is_dask_collection(X) and hasattr(X, "map_partitions"):
-            return _of_frame(predicted, X)
-        return [delayed(predicted)(rows) for rows in X]
+            return _of_frame(predicted, X, *beside)
+        return [delayed(predicted)(*rows) for rows in zip(X, *beside, strict=True)]
 
 
 class DaskPolyleafRegressor(_DaskEstimator):
@@ -222,13 +242,13 @@ class DaskPolyleafClassifier(_DaskEstimator):
 
     _local_class = PolyleafClassifier
 
-    def predict_proba(self, X: Any) -> Any:
+    def predict_proba(self, X: Any, *, offset: Any = None) -> Any:
         """Probabilities, in the form of `predict`."""
-        return self._lazily("predict_proba", X)
+        return self._lazily("predict_proba", X, offset=offset)
 
-    def decision_function(self, X: Any) -> Any:
+    def decision_function(self, X: Any, *, offset: Any = None) -> Any:
         """Raw scores, in the form of `predict`."""
-        return self._lazily("decision_function", X)
+        return self._lazily("decision_function", X, offset=offset)
 
 
 @contextmanager
@@ -243,24 +263,28 @@ def _on(client: Client | None) -> Iterator[Client]:
         yield get_client()
 
 
-def _of_array(predicted: Callable[[Any], np.ndarray], X: da.Array) -> da.Array:
-    """Predictions of an array, chunk by chunk."""
-    if X.numblocks[1] > 1:
-        X = X.rechunk({1: -1})
+def _of_array(predicted: Callable[..., np.ndarray], X: da.Array, *beside: da.Array) -> da.Array:
+    """Predictions of an array, chunk by chunk; columns lie together in each."""
+    rows, columns, outputs = "i", iter("xo"), "k"
+    given: list[Any] = []
+    for values in (X, *beside):
+        values = values.rechunk({1: -1}) if values.ndim > 1 and values.numblocks[1] > 1 else values
+        given += [values, rows + next(columns) if values.ndim > 1 else rows]
     example = predicted(np.zeros((1, X.shape[1]), X.dtype))
-    if example.ndim == 1:
-        return da.map_blocks(predicted, X, dtype=example.dtype, drop_axis=1, meta=example[:0])
-    chunks = X.chunks[0], (example.shape[1],)
-    return da.map_blocks(predicted, X, dtype=example.dtype, chunks=chunks, meta=example[:0])
+    found, about = rows, {"dtype": example.dtype, "meta": example[:0]}
+    if example.ndim > 1:
+        found, about["new_axes"] = rows + outputs, {outputs: example.shape[1]}
+    return da.blockwise(predicted, found, *given, concatenate=True, align_arrays=False, **about)
 
 
-def _of_frame(predicted: Callable[[Any], np.ndarray], X: Any) -> Any:
+def _of_frame(predicted: Callable[..., np.ndarray], X: Any, *beside: Any) -> Any:
     """Predictions of a data frame, partition by partition, with its index."""
     import pandas as pd
 
-    def framed(rows: Any) -> Any:
-        found = predicted(rows)
+    def framed(rows: Any, *beside: Any) -> Any:
+        found = predicted(rows, *beside)
         kind = pd.Series if found.ndim == 1 else pd.DataFrame
         return kind(found, index=rows.index)
 
-    return X.map_partitions(framed, meta=framed(X._meta_nonempty).iloc[:0])
+    meta = framed(X._meta_nonempty).iloc[:0]
+    return X.map_partitions(framed, *beside, meta=meta, align_dataframes=False)

@@ -110,7 +110,7 @@ def _prepare(
     data = rows.on(client)
     sizes, firsts = data.sizes, list(itertools.accumulate(data.sizes, initial=0))[:-1]
     fresh = BinMapper(estimator.max_bins, random_state=0)
-    planned = submit(plan, estimator, data.y, data.weight, init_model, fresh, sizes)
+    planned = submit(plan, estimator, data.y, data.weight, data.offset, init_model, fresh, sizes)
     pieces = [submit(take, planned, i) for i in range(len(sizes))]
     shared = submit(_shared_of, planned).result()
     if shared.plan.start is not None:
@@ -132,7 +132,7 @@ def _prepare(
     eval_sets = []
     for name, further in watched:
         other, encoding = further.on(client), submit(_encoding_of, pieces[0])
-        about_set = name, other.X, other.y, other.weight, mapper, shared, encoding
+        about_set = name, other.X, other.y, other.weight, other.offset, mapper, shared, encoding
         eval_sets.append(submit(eval_set_of, *about_set))
     for future in (*codes, *pieces, *eval_sets):
         wait(future)

@@ -48,7 +48,7 @@ class Piece(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """What all targets and weights say.
+    """What all targets, weights and offsets say.
 
     Attributes
     ----------
@@ -83,13 +83,15 @@ def plan(
     estimator: PolyleafEstimator,
     y: Sequence[Any],
     sample_weight: Sequence[Any] | None,
+    offset: Sequence[Any] | None,
     init_model: Any,
     fresh: BinMapper,
     sizes: Sequence[int],
 ) -> Planned:
-    """See all targets and weights at once."""
+    """See all targets, weights and offsets at once."""
     weight = None if sample_weight is None else joined_values(sample_weight, "sample_weight")
-    shared, whole = planned(estimator, joined_values(y, "y"), weight, init_model)
+    start = None if offset is None else joined_values(offset, "offset")
+    shared, whole = planned(estimator, joined_values(y, "y"), weight, init_model, start)
     weights = whole.target.weight
     weights = None if weights is None else integer_weights(weights, whole.target.n_rows)
     chosen = fresh.sampled_rows(whole.target.n_rows, weights)
@@ -122,6 +124,7 @@ def eval_set_of(
     X: Sequence[Any],
     y: Sequence[Any],
     weight: Sequence[Any] | None,
+    offset: Sequence[Any] | None,
     mapper: BinMapper,
     shared: SharedFit,
     encoding: TargetEncoding,
@@ -130,7 +133,11 @@ def eval_set_of(
     codes = np.concatenate([codes_of(part, mapper) for part in X], axis=1)
     weights = None if weight is None else joined_values(weight, "eval_sample_weight")
     target = encoding.encode(joined_values(y, "y"), weights, name=f"y of {name!r}", normalized=False)
-    return EvalSet(name, codes, target.values, target.weight, shared.plan.metrics)
+    start = None
+    if offset is not None:
+        reader = PolyleafEstimator._offset_reader(encoding, shared.plan.objective)
+        start = reader.read(joined_values(offset, "offset"), target.n_rows, f"offset of {name!r}")
+    return EvalSet(name, codes, target.values, target.weight, shared.plan.metrics, offset=start)
 
 
 class _Keeper(Callback):

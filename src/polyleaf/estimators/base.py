@@ -212,8 +212,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         plan, target = self._plan(given, init_model)
         start, objective = plan.start, plan.objective
         given, *further = self._with_offsets([given, *further], target, objective, start)
-        if given.offset is not None and objective.location:
-            target = target.less(given.offset[:, :: objective.outputs_per_target()])
+        target = self._left_to_learn(target, given.offset, objective)
         n_threads = plan.settings.workers.n_threads
         ready = prepare(self, given, target, further, plan.metrics, start, plan.seeds, n_threads)
         base_score = self._encoded_base_score(target.encoding, objective)
@@ -296,6 +295,13 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         read = [reader.read(data[0].offset, target.n_rows)]
         read += [reader.read(d.offset, name=f"offset of {d.name!r}") for d in data[1:]]
         return [d._replace(offset=offset) for d, offset in zip(data, read, strict=True)]
+
+    @staticmethod
+    def _left_to_learn(target: Target, offset: np.ndarray | None, objective: Objective) -> Target:
+        """The target, less what rows start from where the loss is of their difference."""
+        if offset is None or not objective.location:
+            return target
+        return target.less(offset[:, :: objective.outputs_per_target()])
 
     def _take(self, trained: Boosted, encoding: TargetEncoding) -> None:
         """Take over what was trained, also where Ctrl-C has ended the training."""

@@ -51,18 +51,23 @@ class Shard(NamedTuple):
     Attributes
     ----------
     target : Target
+        Less what rows start from, where the loss is of their difference.
     numbers : ndarray of int64
         Of the rows of positive weight: how many of all such rows come before each.
+    offset : ndarray of shape (n_rows, K), float64, or None
+        Scores that rows start from.
     """
 
     target: Target
     numbers: np.ndarray
+    offset: np.ndarray | None = None
 
     def take(self, rows: np.ndarray) -> Shard:
         """That of some of the rows, ascending."""
         used = np.zeros(self.target.n_rows, bool)
         used[rows] = True
-        return Shard(self.target.take(rows), self.numbers[used[self._usable()]])
+        offset = None if self.offset is None else self.offset[rows]
+        return Shard(self.target.take(rows), self.numbers[used[self._usable()]], offset)
 
     @staticmethod
     def joined(shards: Sequence[Shard]) -> Shard:
@@ -71,14 +76,20 @@ class Shard(NamedTuple):
         values = np.concatenate([target.values for target in targets])
         weight = None if targets[0].weight is None else np.concatenate([t.weight for t in targets])
         numbers = np.concatenate([shard.numbers for shard in shards])
-        return Shard(Target(values, weight, targets[0].encoding), numbers)
+        offsets = [shard.offset for shard in shards if shard.offset is not None]
+        offset = np.concatenate(offsets) if offsets else None
+        return Shard(Target(values, weight, targets[0].encoding), numbers, offset)
 
     def _usable(self) -> np.ndarray:
         return np.flatnonzero(_is_usable(self.target))
 
 
 def planned(
-    estimator: PolyleafEstimator, y: Any, sample_weight: Any = None, init_model: Any = None
+    estimator: PolyleafEstimator,
+    y: Any,
+    sample_weight: Any = None,
+    init_model: Any = None,
+    offset: Any = None,
 ) -> tuple[SharedFit, Shard]:
     """The fit, and the target of all rows.
 
@@ -88,7 +99,8 @@ def planned(
         Where parameters ask for what ranks cannot do together, or do not go with y.
     """
     _refuse(estimator)
-    plan, target = estimator._plan(Given("training", None, y, sample_weight), init_model)
+    given = Given("training", None, y, sample_weight, offset)
+    plan, target = estimator._plan(given, init_model)
     check_ranks(plan.settings, plan.objective)
     if plan.start is not None and plan.start.reads_features:
         raise ValueError(
@@ -96,13 +108,16 @@ def planned(
             "workers hold bins."
         )
     _check_metrics(plan)
+    offset = estimator._with_offsets([given], target, plan.objective, plan.start)[0].offset
+    target = estimator._left_to_learn(target, offset, plan.objective)
     base_score = estimator._encoded_base_score(target.encoding, plan.objective)
     if base_score is None and plan.start is None:
         problem = problem_of(plan.objective, target.values, target.weight, plan.settings)
-        base_score = best_constant_of(problem, None, plan.settings)
+        seen = None if plan.objective.location else offset
+        base_score = best_constant_of(problem, seen, plan.settings)
     usable = _is_usable(target)
     shared = SharedFit(plan, base_score, int(np.count_nonzero(usable)))
-    return shared, Shard(target, np.arange(shared.n_usable))
+    return shared, Shard(target, np.arange(shared.n_usable), offset)
 
 
 def fit_rank(
@@ -138,7 +153,7 @@ def fit_rank(
     """
     plan = shared.plan
     plan = plan._replace(settings=replace(plan.settings, workers=workers))
-    ready = Prepared(dataset, shard.target, list(eval_sets), None, None)
+    ready = Prepared(dataset, shard.target, list(eval_sets), None, shard.offset)
     numbered = Numbered(shard.numbers, shared.n_usable, workers.communicator)
     return estimator._train(plan, ready, shared.base_score, callbacks, numbered, known)
 

@@ -59,7 +59,7 @@ class OffsetReader:
             raise ValueError(f"{name} must have shape {self._shapes('n_rows')}, got {values.shape}.")
         if n_rows is not None and len(values) != n_rows:
             raise ValueError(f"{name} has {len(values)} rows, but X has {n_rows}.")
-        columns = values.reshape(len(values), -1)
+        columns = values[:, None] if values.ndim == 1 else values
         n_columns = self.n_scores // len(self.moved)
         if columns.shape[1] == 1 and n_columns > 1:
             self._refuse_one_for_classes(name)
@@ -69,7 +69,8 @@ class OffsetReader:
                 f"{name} has shape {values.shape}, but must have shape {self._shapes(len(values))}."
                 + (" It moves all quantiles of a target alike." if sum(self.moved) > 1 else "")
             )
-        return np.where(self.moved, columns[:, :, None], 0.0).reshape(len(columns), -1)
+        moves = np.where(self.moved, columns[:, :, None], 0.0).reshape(len(columns), self.n_scores)
+        return np.ascontiguousarray(moves)  # columns of a data frame lie one after the other
 
     def _refuse_one_for_classes(self, name: str) -> None:
         if self.encoding.kind == "multiclass":
