@@ -9,7 +9,7 @@ from sklearn.model_selection import TimeSeriesSplit
 
 from polyleaf import Dataset
 from polyleaf.inputs.targets import encode_classification, encode_regression
-from polyleaf.search.folds import MANY_ROWS, folds_of, rows_of_folds
+from polyleaf.search.folds import MANY_ROWS, deals_of, folds_of, rows_of_folds
 from polyleaf.training.prepare import Given
 
 
@@ -85,8 +85,34 @@ def test_a_fold_has_the_codes_of_its_rows(as_matrix):
     dataset = Dataset(as_matrix(X))
     weight = rng.random(80)
     train, valid = np.arange(0, 80, 2), np.arange(1, 80, 2)
-    (fold,) = folds_of(dataset, Given("training", X, list(range(80)), weight), [(train, valid)])
+    (fold,) = folds_of(dataset, Given("training", X, list(range(80)), weight), lambda deal: [(train, valid)])
     np.testing.assert_array_equal(fold.train.X.codes, dataset.codes[:, train])
     np.testing.assert_array_equal(fold.valid.X.codes, dataset.codes[:, valid])
     assert fold.train.y == train.tolist() and fold.growth == 2.0
     np.testing.assert_array_equal(fold.valid.weight, weight[valid])
+
+
+def test_folds_are_dealt_and_made_when_a_candidate_comes_to_them():
+    y, dealt, cut = np.arange(30.0), [], []
+    dataset = Dataset(y[:, None])
+
+    class Counted:
+        n_rows = 30
+
+        def rows(self, rows):
+            cut.append(len(rows))
+            return dataset.rows(rows)
+
+    def deal(i):
+        dealt.append(i)
+        return rows_of_folds(3, y[:, None], y, encode_regression(y), None, i)
+
+    folds = folds_of(Counted(), Given("training", y[:, None], y, None, None), deal, 3)
+    assert (len(folds), folds.dealt, dealt, cut) == (9, 3, [0], [])
+    assert folds[1] is folds[1] and cut == [20, 10] and dealt == [0]
+    assert sorted(folds[3].valid.y) != sorted(folds[0].valid.y) and dealt == [0, 1]
+    assert len({tuple(fold.valid.y) for fold in folds}) == 9 and dealt == [0, 1, 2]
+
+
+def test_only_few_rows_are_dealt_again():
+    assert deals_of(5_000) == 3 and deals_of(5_001) == 1

@@ -7,7 +7,7 @@ import pytest
 
 from polyleaf.metrics import get_metric
 from polyleaf.search import race as race_module
-from polyleaf.search.folds import Fold
+from polyleaf.search.folds import Fold, Folds
 from polyleaf.search.log import TrainingLog
 from polyleaf.search.race import Budget, Deadline, Race, Watch
 
@@ -42,7 +42,7 @@ def a_race(losses, n_folds=3, budget=None, most=None):
             raise ValueError("it does not go")
         return watched([9.0, losses[parameters["is"]]])
 
-    folds = [Fold(None, None, float(j)) for j in range(n_folds)]
+    folds = Folds(n_folds, lambda j: Fold(None, None, float(j)))
     return Race(train, folds, budget or Budget(None), most, TrainingLog(None, {}), 1, lambda line: None), log
 
 
@@ -50,9 +50,12 @@ def test_after_every_fold_the_better_half_goes_on():
     race, log = a_race([4.0, 1.0, 3.0, 2.0])
     race.run([{"is": i} for i in range(4)], "portfolio")
     assert [who for who, fold in log if fold == 0] == [0, 1, 2, 3]
-    assert [who for who, fold in log if fold == 1] == [1, 3]
-    assert [who for who, fold in log if fold == 2] == [1]
-    assert [c.number for c in race.best()] == [1, 3, 2, 0]
+    # The defaults, the first, stay: what others are compared with.
+    assert [who for who, fold in log if fold == 1] == [0, 1, 3]
+    assert [who for who, fold in log if fold == 2] == [0, 1]
+    assert [c.number for c in race.best()] == [1, 0, 3, 2]
+    race.run([{"is": 0}, {"is": 2}], "variation")
+    assert [who for who, fold in log[9:] if fold == 2] == [2]
 
 
 def test_what_does_not_go_is_left_out_unless_it_is_the_first():

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from polyleaf.search import race as race_module
-from polyleaf.search.folds import Fold
+from polyleaf.search.folds import Fold, Folds
 from polyleaf.search.log import TrainingLog
 from polyleaf.search.looks import Pace
 from polyleaf.search.race import Budget
@@ -22,7 +22,7 @@ LEARNED = 6.0  # rounds times rate of the best round
 class Track:
     """Trainings with `seconds_of_round` for each thousand rows; of those done rate, rows and rounds."""
 
-    def __init__(self, monkeypatch, seconds_of_round, limit, rows=10_000, n_folds=3, repeats=False):
+    def __init__(self, monkeypatch, seconds_of_round, limit, rows=10_000, n_folds=3):
         self.now, self.seconds_of_round, self.done = 0.0, seconds_of_round, []
         monkeypatch.setattr(race_module, "time", SimpleNamespace(perf_counter=lambda: self.now))
         few = min(rows, 2_000)
@@ -31,8 +31,15 @@ class Track:
         self.rows = {id(fold): rows for fold in folds} | {id(small): few}
         self.budget = Budget(limit)
         pace = Pace(lambda parameters: parameters.get("learning_rate", 0.1), is_free=True)
-        entry = self.train, folds, self.budget, None, TrainingLog(None, {}), 1, lambda line: None
-        self.race = TimedRace(*entry, small=small, pace=pace, repeats=repeats)
+        self.made: list[int] = []
+
+        def make(i):
+            self.made.append(i)
+            return folds[i]
+
+        self.folds = Folds(n_folds, make, 3)
+        entry = self.train, self.folds, self.budget, None, TrainingLog(None, {}), 1, lambda line: None
+        self.race = TimedRace(*entry, small=small, pace=pace)
 
     def train(self, parameters, fold, leader, budget):
         rate, rows = parameters.get("learning_rate", 0.1), self.rows[id(fold)]
@@ -81,11 +88,26 @@ def test_where_one_training_takes_all_the_time_the_defaults_are_trained(monkeypa
     assert track.now < 0.2
 
 
+@pytest.mark.parametrize("limit", [0.4, 0.6, 0.8, 1.0, 1.5, 2.5, 5.0, 20.0])
+def test_nothing_wins_without_having_met_the_defaults_on_a_fold(monkeypatch, limit):
+    track = Track(monkeypatch, 0.0005, limit)
+    track.race.run(list(CANDIDATES), "portfolio")
+    track.race.vary(lambda best, generation: iter([{"max_leaves": 8}]))
+    first = track.race.candidates[0]
+    best = track.race.best()[0]
+    assert best is first or (best.proposed["max_leaves"] == 8 and min(best.n_folds, first.n_folds) > 0)
+    assert limit < 5.0 or best is not first
+    rounds = track.race.at_last(best)[1]
+    assert not best.curves or track.now + rounds * track.seconds_of_round * 15 <= limit
+    # Only folds that somebody came to were made.
+    assert set(track.made) == set(range(max(c.n_folds for c in track.race.candidates) or 1))
+
+
 def test_where_there_is_time_for_all_nothing_is_looked_at(monkeypatch):
-    track = Track(monkeypatch, 1e-5, 100.0, n_folds=9, repeats=True)
+    track = Track(monkeypatch, 1e-5, 100.0, n_folds=9)
     track.race.run(list(CANDIDATES), "portfolio")
     assert [c.look is None for c in track.race.candidates] == [False, True, True]
-    assert [c.n_folds for c in track.race.candidates] == [6, 3, 9]  # three folds at a time
+    assert [c.n_folds for c in track.race.candidates] == [9, 3, 9]  # three folds at a time; the first has all
     assert all(c.haste == 1.0 for c in track.race.candidates)
 
 

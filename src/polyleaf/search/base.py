@@ -27,7 +27,7 @@ from polyleaf.model.decisions import keep_thresholds, thresholds_of
 from polyleaf.search import results, tpe
 from polyleaf.search.candidates import Candidate
 from polyleaf.search.ensemble import Member, members_of
-from polyleaf.search.folds import Fold, fingerprint, folds_of, in_small, rows_of_folds, rows_of_repeats
+from polyleaf.search.folds import Fold, Folds, Rows, deals_of, fingerprint, folds_of, in_small, rows_of_folds
 from polyleaf.search.log import TrainingLog
 from polyleaf.search.looks import Pace
 from polyleaf.search.portfolio import PARENTS, Parameters, portfolio_of, suited, variations
@@ -166,10 +166,10 @@ class Searches(_Base):
         dataset = self._dataset(given)
         metric, seed = self._metric(plain, target), plain._seed()
         further = evaluation_data(eval_set, offsets=eval_offset)
-        folds, repeats = self._folds(dataset, given, target, groups, further, seed)
+        folds = self._folds(dataset, given, target, groups, further, seed)
         log = TrainingLog(resume, {} if resume is None else self._about(dataset, target, folds, metric, seed))
         entry = self._trainer(metric), folds, budget, self.n_candidates, log, self.ensemble or 1, self._say()
-        race = Race(*entry) if self.time_limit is None else self._timed(entry, repeats, target, seed)
+        race = Race(*entry) if self.time_limit is None else self._timed(entry, target, seed)
         encoding = target.encoding
         space = encoding.kind, encoding.n_outputs, dataset.features is not None
         was_interrupted = self._run(race, space, seed)
@@ -256,15 +256,17 @@ class Searches(_Base):
 
     def _folds(
         self, dataset: Dataset, given: Given, target: Target, groups: Any, further: list[Given], seed: int
-    ) -> tuple[list[Fold], bool]:
-        """What candidates are compared on, and whether the folds after the first were drawn again."""
+    ) -> Folds:
+        """What candidates are compared on."""
         if self.cv is None and further:
-            return [Fold(given._replace(X=dataset), self._watched(further[-1], dataset))], False
-        rows = rows_of_folds(self.cv, given.X, given.y, target, groups, seed)
-        repeats = []
-        if self.cv is None and groups is None and self.time_limit is not None:
-            repeats = rows_of_repeats(given.X, given.y, target, seed)
-        return folds_of(dataset, given, rows + repeats), bool(repeats)
+            fold = Fold(given._replace(X=dataset), self._watched(further[-1], dataset))
+            return Folds(1, lambda i: fold)
+
+        def deal(i: int) -> list[Rows]:
+            return rows_of_folds(self.cv, given.X, given.y, target, groups, seed + i)
+
+        again = self.cv is None and groups is None and self.time_limit is not None
+        return folds_of(dataset, given, deal, deals_of(target.n_rows) if again else 1)
 
     def _watched(self, last: Given, like: Dataset) -> Given:
         """An evaluation set, binned once for all candidates."""
@@ -274,7 +276,7 @@ class Searches(_Base):
         return last._replace(name="validation", X=X)
 
     def _about(
-        self, dataset: Dataset, target: Target, folds: list[Fold], metric: Metric, seed: int
+        self, dataset: Dataset, target: Target, folds: Folds, metric: Metric, seed: int
     ) -> dict[str, Any]:
         """What trainings on the folds depend on, besides their parameters; see `TrainingLog`."""
         fixed = {n: v for n, v in self._fixed().items() if n not in _NOT_OF_CANDIDATES}
@@ -289,11 +291,11 @@ class Searches(_Base):
 
     # --- search --------------------------------------------------------------------------------------
 
-    def _timed(self, entry: tuple[Any, ...], repeats: bool, target: Target, seed: int) -> TimedRace:
+    def _timed(self, entry: tuple[Any, ...], target: Target, seed: int) -> TimedRace:
         fold = entry[1][0]
         small = in_small(fold, target.class_of_row() is not None, seed)
         pace = Pace(self._rate, is_free="learning_rate" not in self._fixed())
-        return TimedRace(*entry, small=small, pace=pace, repeats=repeats)
+        return TimedRace(*entry, small=small, pace=pace)
 
     def _trainer(self, metric: Metric) -> Callable[[Parameters, Fold, float, Budget], Watch]:
         def train(parameters: Parameters, fold: Fold, leader: float, budget: Budget) -> Watch:

@@ -8,8 +8,9 @@ by each training from the rows of its own.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from polyleaf.inputs.holdout import drawn_by_class
 from polyleaf.inputs.targets import Target
 from polyleaf.training.prepare import Given
 
-__all__ = ["Fold", "fingerprint", "folds_of", "in_small", "rows_of_folds", "rows_of_repeats"]
+__all__ = ["Fold", "Folds", "deals_of", "fingerprint", "folds_of", "in_small", "rows_of_folds"]
 
 FEW_FOLDS = 3
 MANY_ROWS, HELD_OUT = 20_000, 0.2
@@ -40,18 +41,59 @@ class Fold:
     growth: float = 1.0  # rows of the last training for each of `train`
 
 
-def folds_of(dataset: Dataset, given: Given, rows: Sequence[Rows]) -> list[Fold]:
-    """The folds as data, all in the bins of `dataset`."""
+class Folds(Sequence[Fold]):
+    """Folds, each made when a candidate first comes to it: a short search comes to few.
+
+    Parameters
+    ----------
+    n : int
+    make : callable
+        `make(i)`: fold i.
+    dealt : int, optional
+        How many are dealt at a time; by default all.
+    """
+
+    def __init__(self, n: int, make: Callable[[int], Fold], dealt: int | None = None) -> None:
+        self._n, self._make = n, cache(make)
+        self.dealt = dealt or n
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return [self[j] for j in range(*i.indices(self._n))]
+        if not -self._n <= i < self._n:
+            raise IndexError(i)
+        return self._make(i % self._n)
+
+
+def folds_of(
+    dataset: Dataset, given: Given, deal: Callable[[int], Sequence[Rows]], n_deals: int = 1
+) -> Folds:
+    """The folds as data, all in the bins of `dataset`.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    given : Given
+    deal : callable
+        `deal(i)`: the rows of each fold; of another i as many, dealt anew.
+    n_deals : int
+    """
+    deal = cache(deal)
+    dealt = len(deal(0))
 
     def part(name: str, chosen: np.ndarray) -> Given:
         weight = None if given.weight is None else given.weight[chosen]
         offset = None if given.offset is None else given.offset[chosen]
         return Given(name, dataset.rows(chosen), _safe_indexing(given.y, chosen), weight, offset)
 
-    return [
-        Fold(part("training", train), part("validation", valid), dataset.n_rows / len(train))
-        for train, valid in rows
-    ]
+    def made(i: int) -> Fold:
+        train, valid = deal(i // dealt)[i % dealt]
+        return Fold(part("training", train), part("validation", valid), dataset.n_rows / len(train))
+
+    return Folds(n_deals * dealt, made, dealt)
 
 
 def fingerprint(dataset: Dataset, target: Target, folds: Sequence[Fold]) -> str:
@@ -92,12 +134,9 @@ def _taken(given: Given, rows: np.ndarray) -> Given:
     return given._replace(X=given.X.rows(rows), y=_safe_indexing(given.y, rows), weight=weight, offset=offset)
 
 
-def rows_of_repeats(X: Any, y: Any, target: Target, seed: int) -> list[Rows]:
-    """Further folds like those of `rows_of_folds` where `cv` is None, for few rows: drawn anew."""
-    if target.n_rows > FEW_ROWS:
-        return []
-    drawn = (rows_of_folds(None, X, y, target, None, seed + i) for i in range(1, REPEATS))
-    return [rows for folds in drawn for rows in folds]
+def deals_of(n_rows: int) -> int:
+    """How often folds may be dealt where `cv` is None: again where rows are few."""
+    return REPEATS if n_rows <= FEW_ROWS else 1
 
 
 def rows_of_folds(cv: Any, X: Any, y: Any, target: Target, groups: Any, seed: int) -> list[Rows]:

@@ -103,12 +103,14 @@ class Looks:
         """A training on a fold has taken so many seconds for its rounds."""
         self._cost = seconds / n_trained / (look.seconds / look.n_trained)
 
-    def haste_of_all(self, found: Sequence[tuple[Parameters, Look]], left: float) -> tuple[float, int]:
-        """The least haste with which trainings on a fold, best first, and the last one fit into `left`
-        seconds, and how many do: all, else the first two, else the first."""
+    def haste_of_all(
+        self, found: Sequence[tuple[Parameters, Look]], left: float, least: int = 1
+    ) -> tuple[float, int]:
+        """The least haste with which trainings on a fold, in order, and the last one fit into `left` seconds,
+        and how many do: all, else the first two, else the first; none where these are fewer than `least`."""
         for n, share in ((len(found), 0.6), (2, 0.8), (1, 0.9)):
             for haste in (1.0, 2.0, HASTE):
-                if n <= len(found) and self._needed(found[:n], haste) <= share * left:
+                if least <= n <= len(found) and self._needed(found[:n], haste) <= share * left:
                     return haste, n
         return HASTE, 0
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from polyleaf.callbacks import Callback, EvalsLog
 from polyleaf.metrics import Metric
-from polyleaf.search.candidates import Candidate, better_first
+from polyleaf.search.candidates import Candidate, better_first, winner_first
 from polyleaf.search.ensemble import POOL
-from polyleaf.search.folds import Fold
+from polyleaf.search.folds import Fold, Folds
 from polyleaf.search.log import Ended, TrainingLog
 from polyleaf.search.portfolio import Parameters
 
@@ -161,7 +161,8 @@ class Race:
     train : callable
         `train(parameters, fold, leader, budget)`: the `Watch` of a training that has ended. ValueError where
         the parameters do not go with the data.
-    folds : list of Fold
+    folds : Folds
+        Asked for those only that a candidate comes to.
     budget : Budget
     most : int or None
         Candidates.
@@ -176,13 +177,13 @@ class Race:
     ----------
     candidates : list of Candidate
         As they were tried.
-    folds : list of Fold
+    folds : Folds
     """
 
     def __init__(
         self,
         train: Callable[[Parameters, Fold, float, Budget], Watch],
-        folds: list[Fold],
+        folds: Folds,
         budget: Budget,
         most: int | None,
         log: TrainingLog,
@@ -196,15 +197,16 @@ class Race:
         self._steps = [[fold] for fold in range(len(folds))]
 
     def best(self) -> list[Candidate]:
-        """Those that have a score, best first."""
-        return better_first([candidate for candidate in self.candidates if candidate.curves])
+        """Those that have a score, best first; the defaults before what is not better by more than noise."""
+        return winner_first([candidate for candidate in self.candidates if candidate.curves])
 
     def is_over(self) -> bool:
         """Whether there is neither time nor number left for another candidate."""
         return len(self.candidates) >= self._most or (bool(self.best()) and self._budget.is_spent())
 
     def run(self, generation: list[Parameters], origin: str) -> None:
-        """Let a generation race: after every fold the better half goes on to the next."""
+        """Let a generation race: after every fold the better half goes on to the next, and with it the
+        defaults, which all are compared with in the end."""
         room = self._most - len(self.candidates)
         entered = generation if room > len(generation) else generation[: int(room)]
         running = self._entering(
@@ -216,8 +218,8 @@ class Race:
                     self.candidates.append(candidate)
                 if not all(self._try(candidate, fold) for fold in step):
                     return
-            running = better_first(running)
-            running = running[: math.ceil(len(running) / 2)]
+            others = better_first([c for c in running if c.number > 0])
+            running = [c for c in running if c.number == 0] + others[: math.ceil(len(others) / 2)]
         # Fitted estimators are needed of those only that may be blended.
         for candidate in self.best()[POOL * self._members :]:
             candidate.trained = [None] * candidate.n_folds
@@ -252,7 +254,7 @@ class Race:
 
     def _ranking(self) -> list[Candidate]:
         """What variations learn from, best first."""
-        return self.best()
+        return better_first(self.best())
 
     def _try(self, candidate: Candidate, fold: int) -> bool:
         """One training. False when time is spent."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.model import Model
-from polyleaf.search.candidates import Candidate, better_first
+from polyleaf.search.candidates import Candidate, winner_first
 
 __all__ = ["Cost", "cost", "cv_results", "leaderboard", "report", "report_of_blend"]
 
@@ -40,7 +40,7 @@ def cv_results(candidates: list[Candidate], n_folds: int, sign: float) -> dict[s
     scores = np.full((len(candidates), n_folds), np.nan)
     for row, candidate in zip(scores, candidates, strict=True):
         row[: candidate.n_folds] = [sign * loss for loss in candidate.losses]
-    place = {candidate.number: i + 1 for i, candidate in enumerate(better_first(candidates))}
+    place = {candidate.number: i + 1 for i, candidate in enumerate(winner_first(candidates))}
     tried = [candidate.n_folds > 0 for candidate in candidates]
     found: dict[str, Any] = {
         "params": [candidate.parameters for candidate in candidates],
@@ -69,7 +69,7 @@ def leaderboard(candidates: list[Candidate], sign: float) -> list[dict[str, Any]
             "seconds": c.seconds,
             "params": c.parameters,
         }
-        for i, c in enumerate(better_first(candidates))
+        for i, c in enumerate(winner_first(candidates))
     ]
 
 

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from polyleaf.search.candidates import Candidate
-from polyleaf.search.folds import FEW_FOLDS, Fold
+from polyleaf.search.folds import Fold
 from polyleaf.search.log import Ended
 from polyleaf.search.looks import COST, Look, Looks, Pace
 from polyleaf.search.portfolio import Parameters
@@ -36,21 +36,19 @@ class TimedRace(Race):
     Parameters
     ----------
     *args
-        As for `Race`. Folds beyond the first three were drawn again, and are for where there is much time.
+        As for `Race`. Folds beyond those that were dealt first are for where there is much time.
     small : Fold
         Few of the rows of the first fold, which looks are taken at.
     pace : Pace
-    repeats : bool
-        Whether folds were drawn again.
     """
 
-    def __init__(self, *args: Any, small: Fold, pace: Pace, repeats: bool) -> None:
+    def __init__(self, *args: Any, small: Fold, pace: Pace) -> None:
         super().__init__(*args)
         self._small, self._all = small, self._budget.left()
         self._looks = Looks(pace, small.growth**COST, small.growth, self.folds[0].growth)
         self._look = _LOOK  # where a training log has the number of a fold
         self._is_short, self._first_look = True, 0.0
-        n_folds = FEW_FOLDS if repeats else len(self.folds)
+        n_folds = self.folds.dealt
         self._again = [list(range(i, i + n_folds)) for i in range(0, len(self.folds), n_folds)]
         self._steps = self._steps[:n_folds]
         self._is_at_end = False
@@ -74,8 +72,9 @@ class TimedRace(Race):
         return hurried, self._looks.last_rounds(candidate.look, pace.rate(hurried))
 
     def best(self) -> list[Candidate]:
-        """As `Race` has it; where nothing could be tried on a fold, as they were looked at."""
-        return super().best() or (self._looked() if self._is_at_end else [])
+        """As `Race` has it; where nothing could be tried on a fold, the first: looks in haste at few rows are
+        not enough to leave the defaults."""
+        return super().best() or (self.candidates[:1] if self._is_at_end else [])
 
     def _looked(self) -> list[Candidate]:
         """All that were looked at, best first."""
@@ -101,9 +100,8 @@ class TimedRace(Race):
             self._look_at(candidate, Share(share, LONGEST * self._first_look))
         seen = self._looked()
         if begins:  # what everybody has is what others have to beat
-            entering = seen[: max(2, math.ceil(len(seen) / 2))]
-            if self.candidates[0] not in entering:
-                entering.insert(1, self.candidates[0])
+            first = self.candidates[0]
+            entering = [first, *(c for c in seen[: max(2, math.ceil(len(seen) / 2))] if c is not first)]
         else:
             fresh = {candidate.number for candidate in candidates}
             entering = [c for c in seen[: math.ceil(PROMISING * len(seen))] if c.number in fresh]
@@ -117,8 +115,9 @@ class TimedRace(Race):
         own = self._looks.pace.rate(first.parameters)
         n_trainings = self._budget.left() / self._looks.on_fold(first.look, own)
         self._is_short, self._first_look = n_trainings < PLENTY, first.look.seconds
-        fits = self._looks.haste_of_all([(first.parameters, first.look)], self._budget.left())[1] > 0
-        self._is_at_end = self._is_short and not fits  # all is needed for a training on all rows
+        # Without time for another one on the fold all is needed for the training on all rows.
+        two, left = [(first.parameters, first.look)] * 2, (1 - LOOKING) * self._budget.left()
+        self._is_at_end = self._is_short and self._looks.haste_of_all(two, left, least=2)[1] == 0
         if n_trainings >= MANY:
             self._steps = self._again
         return self._is_short
@@ -156,13 +155,16 @@ class TimedRace(Race):
         self._say(f"{candidate.number:4d}  first look: loss {loss:.6g}, {rounds} rounds  {parameters}")
 
     def _hurried(self, entering: list[Candidate]) -> list[Candidate]:
-        """Those of them, best first, that there is time for, as fast as they must be."""
+        """Those of them, in order, that there is time for, as fast as they must be."""
         found = [(c.parameters, c.look) for c in entering if c.look is not None]
         if not found:
             return []
-        haste, n = self._looks.haste_of_all(found, self._budget.left())
+        # The first of a search, what everybody has, has nothing to win against alone.
+        begins = not super().best()
+        least = min(2, len(found)) if begins else 1
+        haste, n = self._looks.haste_of_all(found, self._budget.left(), least)
         self._is_at_end = n == 0
-        if n < len(found) and not super().best():
+        if n < len(found) and begins:
             self._steps = self._steps[:1]  # one fold must do
         for candidate in entering[:n]:
             candidate.parameters = self._looks.hurried(candidate.proposed, haste)
