@@ -119,6 +119,71 @@ def test_kinds_of_leaves_of_one_task(leaf):
     assert trees(one) == trees(plain)
 
 
+# --- one of several tasks, as the estimator of its kind -------------------------------------------------
+
+MANY = {name: objective for name, (_, objective, _) in ALONE.items() if name != "exponential"}
+RENEWED = ("absolute_error", "quantiles", "several levels")
+TARGETS = {name: y for name, (_, _, y) in ALONE.items()}
+
+
+@pytest.mark.parametrize("options", [*OPTIONS, "linear"])
+def test_a_task_of_several_is_an_estimator_of_its_own(options):
+    """With the scores, predictions and probabilities of the model that it is of, and a file."""
+    is_linear = options == "linear"
+    losses = {name: loss for name, loss in MANY.items() if not (is_linear and name in RENEWED)}
+    many = model(losses, **OPTIONS.get(options, {"leaf": "linear"})).fit(X, TARGETS)
+    predicted, raw, values = many.predict(X), many.predict_raw(X), many.shap_values(X[:20])
+    chances, importances = many.predict_proba(X), many.feature_importance("gain", per_output=True)
+    for place in many.model_.objective.tasks:
+        name = place.task.name
+        found = load_model(many.of_task(name).save_model())
+        assert type(found) is ALONE[name][0]
+        np.testing.assert_array_equal(found.predict(X), predicted[name])
+        np.testing.assert_array_equal(found.predict_raw(X).reshape(N, -1), raw[:, place.scores])
+        of_task = values[..., place.scores].reshape(found.shap_values(X[:20]).shape)
+        np.testing.assert_allclose(
+            found.shap_values(X[:20]), of_task, rtol=0, atol=2**-20 * abs(of_task).max()
+        )
+        np.testing.assert_array_equal(
+            found.feature_importance("gain", per_output=True), importances[place.scores]
+        )
+        if name in chances:
+            np.testing.assert_array_equal(found.predict_proba(X), chances[name])
+
+
+def test_what_takes_one_estimator_takes_a_task():
+    held, new = slice(TRAIN, 425), slice(425, N)
+    many = fitted(validation_fraction=0.2)
+    before = many.save_model()
+    demand = many.of_task("demand").calibrate(X[held], DEMAND[held], coverage=0.8)
+    bounds = demand.predict_interval(X[new])
+    assert 0.6 < np.mean((bounds[:, 0] <= DEMAND[new]) & (DEMAND[new] <= bounds[:, 1])) <= 1
+    segment = many.of_task("segment").calibrate(X[held], SEGMENT[held], coverage=0.9)
+    assert segment.predict_set(X[new]).shape == (75, 3)
+    churn = many.of_task("churn").choose_threshold(X[held], CHURN[held])
+    assert churn.thresholds_ != 0.5 and set(churn.predict(X[new])) <= {"no", "yes"}
+    for name, y in (("price", PRICE), ("churn", CHURN), ("segment", SEGMENT), ("demand", DEMAND)):
+        page = many.of_task(name).report(X[new], y[new]).html
+        assert "<svg" in page and ("gold" in page) == (name == "segment")
+    assert list(many.of_task("price").evals_result_["validation"]) == ["rmse"]
+    assert many.save_model() == before, "what is found for a task stays with it"
+
+
+def test_a_task_keeps_offsets_tables_and_what_was_set():
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    start = RNG.standard_normal(N)
+    directions = {"monotone_constraints": {"a": {"price": 1}}, "base_score": [1.0] * 8}
+    of_outputs = model(n_estimators=3, **directions).fit(frame, Y, offset={"demand": start})
+    found = of_outputs.of_task("demand")
+    assert found.n_jobs == 1 and found.n_estimators == 3 and found.monotone_constraints is None
+    assert list(found.feature_names_in_) == list("abcde")
+    with_offset = of_outputs.predict(frame, offset={"demand": start})["demand"]
+    np.testing.assert_array_equal(found.predict(frame, offset=start), with_offset)
+    shared = fitted(monotone_constraints=[1, 0, 0, 0, 0]).of_task("price")
+    assert shared.monotone_constraints == [1, 0, 0, 0, 0]
+    assert shared.fit(X, PRICE).predict(X).shape == (N,)
+
+
 # --- several tasks: the twin --------------------------------------------------------------------------
 
 
@@ -482,8 +547,10 @@ def test_what_tasks_do_not_have():
     found = fitted(n_estimators=2)
     with pytest.raises(ValueError, match="cannot be ranked"):
         found.predict_topk(X)
-    with pytest.raises(ValueError, match="targets of one kind"):
+    with pytest.raises(ValueError, match=r"targets of one kind.*of_task\(name\)"):
         found.report(X, Y)
+    with pytest.raises(ValueError, match="There is no task 'cost'; there are 'price', 'churn', 'segment'"):
+        found.of_task("cost")
     with pytest.raises(ValueError, match="offset is a dict"):
         found.predict(X, offset=np.zeros(N))
     with pytest.raises(ValueError, match="names the task 'x'"):
@@ -508,7 +575,7 @@ def test_plots_reports_and_exports_say_what_they_do_with_tasks(tmp_path):
 
     found = fitted(n_estimators=3)
     for display in ("CalibrationDisplay", "CoverageDisplay", "OutputsDisplay", "ThresholdDisplay"):
-        with pytest.raises(ValueError, match="compares targets of one kind"):
+        with pytest.raises(ValueError, match=r"compares targets of one kind.*of_task\(name\)"):
             getattr(plotting, display).from_estimator(found, X, Y)
     importances = plotting.ImportanceDisplay.from_estimator(found)
     trees_of = plotting.TreeDisplay.from_estimator(found)

@@ -220,6 +220,24 @@ def test_copies(scalar, kinds, duplicate):
     assert not other.equals(model)
 
 
+@pytest.mark.parametrize(
+    ("scalar", "kinds"), [(False, ALL_KINDS), (True, ("dense",)), (True, ("linear", "dense"))]
+)
+@pytest.mark.parametrize("outputs", [slice(0, 1), slice(1, 3), slice(0, 3)])
+def test_a_part_has_the_scores_of_its_outputs(scalar, kinds, outputs):
+    unit = {"target_scale": [2.0, 0.5, 1e6], "target_offset": [0.0, 1e9, -3.0]}
+    model = random_model(scalar=scalar, kinds=kinds, output_names=["a", "b", "c"], **unit)
+    model.best_iteration = 4
+    part = Model.from_bytes(model.part(outputs, model.objective, {"of": "it"}).to_bytes())
+    assert part.metadata == {"of": "it"} and part.best_iteration == 4 and part.n_rounds == 6
+    assert part.output_names == model.output_names[outputs]
+    table = example_table(model)
+    np.testing.assert_array_equal(part.raw_predict(table), model.raw_predict(table)[:, outputs])
+    gains = model.feature_importance("gain", per_output=True)[outputs]
+    np.testing.assert_allclose(part.feature_importance("gain", per_output=True), gains, rtol=1e-6)
+    np.testing.assert_allclose(part.feature_importance("gain"), gains.mean(axis=0), rtol=1e-5)
+
+
 def test_equals_sees_every_difference():
     model = random_model()
     for change in (

@@ -59,7 +59,7 @@ from polyleaf.training.prepare import (
 )
 from polyleaf.training.sampling import Numbered
 
-__all__ = ["Plan", "PolyleafEstimator", "builder_of", "document", "read_estimator"]
+__all__ = ["HAS_OFFSETS", "Plan", "PolyleafEstimator", "builder_of", "document", "read_estimator"]
 
 _Class = TypeVar("_Class", bound=type)
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -68,7 +68,7 @@ _Estimator = TypeVar("_Estimator", bound="PolyleafEstimator")
 # Typed, so that what `fit` returns is known to whoever checks types.
 _checks_parameters: Callable[[_Method], _Method] = _fit_context(prefer_skip_nested_validation=True)
 
-_HAS_OFFSETS = "rows have offsets"  # in the metadata of a model that was trained with such
+HAS_OFFSETS = "rows have offsets"  # in the metadata of a model that was trained with such
 
 _ATTRIBUTES = """
 model_ : polyleaf.Model
@@ -283,7 +283,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         self, data: list[Given], target: Target, objective: Objective, start: Model | None
     ) -> list[Given]:
         """The data of a training, the rows to learn from first: all with read offsets, or all without."""
-        is_continued = start is not None and bool(start.metadata.get(_HAS_OFFSETS))
+        is_continued = start is not None and bool(start.metadata.get(HAS_OFFSETS))
         check_all_or_none([d.name for d in data], [d.offset is not None for d in data], is_continued)
         if data[0].offset is None:
             return data
@@ -456,7 +456,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
     def _metadata(self, encoding: TargetEncoding, ready: Prepared) -> dict[str, Any]:
         """What a model file holds besides the model, so that the estimator can be made again."""
-        metadata: dict[str, Any] = {} if ready.offset is None else {_HAS_OFFSETS: True}
+        metadata: dict[str, Any] = {} if ready.offset is None else {HAS_OFFSETS: True}
         if ready.projection is not None:  # the model's own names are those of projected features
             names = getattr(self, "feature_names_in_", None)
             metadata["input_names"] = None if names is None else [str(name) for name in names]
@@ -1057,8 +1057,8 @@ def _to_go_on_from(
     model = start.copy()
     model.set_unit(*unit)  # without the shifts of its quantiles
     forget(model)
-    if metadata.get(_HAS_OFFSETS):
-        model.metadata[_HAS_OFFSETS] = True
+    if metadata.get(HAS_OFFSETS):
+        model.metadata[HAS_OFFSETS] = True
     return model
 
 

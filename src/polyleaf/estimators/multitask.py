@@ -15,10 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.distributions import Distribution
 from polyleaf.estimators.base import PolyleafEstimator, document, has_levels
+from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.of_classes import decided, probabilities
+from polyleaf.estimators.of_task import plain_estimator
 from polyleaf.estimators.offsets_of_tasks import TaskOffsetReader
 from polyleaf.estimators.output import as_table
-from polyleaf.estimators.regressor import unit_for
+from polyleaf.estimators.regressor import PolyleafRegressor, unit_for
 from polyleaf.inputs.objects import first_that_is_no_number, is_missing, nulls_as_nan
 from polyleaf.inputs.targets import (
     Target,
@@ -283,12 +285,34 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         """Not of tasks, whose scores cannot be ranked among each other: ValueError."""
         raise ValueError("predict_topk ranks outputs, but scores of unlike tasks cannot be ranked together.")
 
-    def report(self, *args: Any, **kwargs: Any) -> Any:
-        """Not yet of several tasks: ValueError."""
-        raise ValueError(
-            "A report is about targets of one kind; `skills`, `feature_importance` and `shap_values` tell of "
-            "tasks."
-        )
+    def of_task(self, name: str) -> PolyleafRegressor | PolyleafClassifier:
+        """One task as the estimator of its kind, with predictions equal bit for bit: for whatever takes one
+        estimator, such as reports, `calibrate`, `predict_interval`, `predict_set`, `choose_threshold`,
+        displays and exports.
+
+        Parameters
+        ----------
+        name : str
+            Of the task; one of several columns is called by their names with "+" between them.
+
+        Returns
+        -------
+        PolyleafRegressor or PolyleafClassifier
+            Fitted. Its trees are those of all tasks with the task's part of each leaf, a copy: what is
+            calibrated or chosen for it stays with it, and `save_model` writes it to a file of its own.
+            Fitting it again learns the task alone.
+
+        Raises
+        ------
+        ValueError
+            Where there is no such task.
+        """
+        check_is_fitted(self)
+        tasks = {place.task.name: (place, own) for place, own in self._answers()}
+        if name not in tasks:
+            raise ValueError(f"There is no task {name!r}; there are {', '.join(map(repr, tasks))}.")
+        found = plain_estimator(self.model_, *tasks[name], self.evals_result_)
+        return found.set_params(n_jobs=self.n_jobs, verbose=self.verbose)
 
     def skills(self, X: Any, Y: Any, sample_weight: Any = None, *, offset: Any = None) -> dict[str, float]:
         """Of each task the share of the best constant's error that predictions are without: R2 for squared

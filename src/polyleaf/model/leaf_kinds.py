@@ -89,6 +89,10 @@ class LeafKind(ABC):
     def scaled(self, leaves: Any, factor: np.float32) -> Leaves:
         """Leaves that add `factor` times as much; it is above 0."""
 
+    @abstractmethod
+    def of_outputs(self, leaves: Any, outputs: slice) -> Leaves:
+        """Leaves that add what these do, to some of the outputs only; they are numbered from 0 anew."""
+
     def to_arrays(self, leaves: Any) -> dict[str, np.ndarray]:
         """The rest of a tree: `arrays`, flat."""
         return {}
@@ -117,6 +121,9 @@ class DenseLeaves(LeafKind):
 
     def scaled(self, leaves: np.ndarray, factor: np.float32) -> np.ndarray:
         return leaves * factor
+
+    def of_outputs(self, leaves: np.ndarray, outputs: slice) -> np.ndarray:
+        return np.ascontiguousarray(leaves[:, outputs])
 
     def from_arrays(self, take: Take, n_leaves: int, n_columns: int, n_features: int) -> Leaves:
         return take("values", n_leaves, n_columns)
@@ -163,6 +170,12 @@ class TopkLeaves(_WithEntries):
 
     def scaled(self, leaves: _core.TopkLeaves, factor: np.float32) -> _core.TopkLeaves:
         return _core.TopkLeaves(leaves.indptr, leaves.outputs, leaves.values * factor, leaves.n_outputs)
+
+    def of_outputs(self, leaves: _core.TopkLeaves, outputs: slice) -> _core.TopkLeaves:
+        first, end, _ = outputs.indices(leaves.n_outputs)
+        kept = (leaves.outputs >= first) & (leaves.outputs < end)
+        indptr = np.concatenate([[0], np.cumsum(kept, dtype=np.int64)])[leaves.indptr]
+        return _core.TopkLeaves(indptr, leaves.outputs[kept] - first, leaves.values[kept], end - first)
 
     def to_arrays(self, leaves: _core.TopkLeaves) -> dict[str, np.ndarray]:
         return self._counted(leaves, leaves.outputs)
@@ -215,6 +228,15 @@ class LinearLeaves(_WithEntries):
             leaves.features,
             centre=leaves.centre,
             **{name: getattr(leaves, name) * factor for name in moved},
+        )
+
+    def of_outputs(self, leaves: _core.LinearLeaves, outputs: slice) -> _core.LinearLeaves:
+        of_each = ("weights", "intercept", "lower", "upper")
+        return _core.LinearLeaves(
+            leaves.indptr,
+            leaves.features,
+            centre=leaves.centre,
+            **{name: np.ascontiguousarray(getattr(leaves, name)[:, outputs]) for name in of_each},
         )
 
     def to_arrays(self, leaves: _core.LinearLeaves) -> dict[str, np.ndarray]:

@@ -618,6 +618,38 @@ class Model:
             other.append(tree, leaves, round, output)
         return other
 
+    def part(self, outputs: slice, objective: Objective, metadata: dict[str, Any]) -> Model:
+        """A model of some of the outputs: its raw scores are theirs, bit for bit.
+
+        Parameters
+        ----------
+        outputs : slice
+            A run of them.
+        objective : Objective
+            Their link.
+        metadata : dict
+            What is said of them in place of `metadata`.
+        """
+        chosen = range(*outputs.indices(self.n_outputs))
+        scaled = self.target_scale is not None and self.target_offset is not None
+        other = Model(
+            mapper=self.mapper,
+            objective=objective,
+            base_score=self.base_score[outputs],
+            learning_rate=self.learning_rate,
+            feature_names=self.feature_names,
+            output_names=None if self.output_names is None else self.output_names[outputs],
+            target_scale=self.target_scale[outputs] if scaled else None,  # type: ignore[index]
+            target_offset=self.target_offset[outputs] if scaled else None,  # type: ignore[index]
+            projection=self.projection,
+            metadata=metadata,
+        )
+        other.best_iteration, other.has_statistics = self.best_iteration, self.has_statistics
+        trees = storage.of_outputs(self.forest, self.n_outputs, chosen, self.n_features)
+        for t, tree, leaves, output in trees:
+            other.append(tree, leaves, self._rounds[t], output)
+        return other
+
     def equals(self, other: Model) -> bool:
         """Whether both have the same trees, values and settings, bit for bit."""
         return self.to_bytes() == other.to_bytes()

@@ -61,6 +61,32 @@ def trees_of(forest: _core.Forest) -> Iterator[tuple]:
         yield forest.tree(t), forest.values(t), forest.output(t)
 
 
+def of_outputs(
+    forest: _core.Forest, n_outputs: int, outputs: range, n_features: int
+) -> Iterator[tuple[int, _core.Tree, Leaves, int]]:
+    """Yield (number, tree, leaves, output) of the trees that say something to some of the outputs, which are
+    numbered from 0 anew. A node's gain becomes the mean of theirs, where it is known of each output."""
+    columns = slice(outputs.start, outputs.stop)
+    for t, (tree, leaves, output) in enumerate(trees_of(forest)):
+        if output in outputs:
+            yield t, tree, leaves, output - outputs.start
+        elif output < 0:
+            kept = LEAF_KINDS[forest.kind(t)].of_outputs(leaves, columns)
+            yield t, _with_gains_of(tree, n_outputs, columns, n_features), kept, output
+
+
+def _with_gains_of(tree: _core.Tree, n_outputs: int, columns: slice, n_features: int) -> _core.Tree:
+    arrays = {name: getattr(tree, name) for name in NODE_ARRAYS}
+    gains = np.ascontiguousarray(tree.output_gain[:, columns])
+    if tree.n_outputs == n_outputs:
+        arrays["gain"] = gains.mean(axis=1, dtype=np.float64)
+    else:  # of columns that stand for all outputs, or unknown
+        gains = gains[:, :0]
+    return _core.Tree.from_arrays(
+        **arrays, categories=tree.categories, output_gain=gains, n_features=n_features
+    )
+
+
 def kinds_of(forest: _core.Forest) -> list[LeafKind]:
     """The kind of leaves of each tree."""
     return [LEAF_KINDS[forest.kind(t)] for t in range(len(forest))]

@@ -65,8 +65,8 @@ def of_one_kind(estimator: Any) -> Model:
     model = model_of(estimator)
     if model.objective.tasks:
         raise ValueError(
-            "This display compares targets of one kind, and the model has tasks: pass what is predicted of "
-            "one of them to from_predictions, where there is one; `skills` tells how good each is."
+            "This compares targets of one kind, and the model has tasks: pass one of them, of_task(name), "
+            "with its targets; `skills` tells how good each is."
         )
     return model
 

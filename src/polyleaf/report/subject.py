@@ -17,7 +17,7 @@ from polyleaf.inputs.targets import check_same_rows
 from polyleaf.metrics.task_scores import of_targets
 from polyleaf.model import Model
 from polyleaf.model.contributions import CodedRows, choose_outputs
-from polyleaf.plotting.display import names_of
+from polyleaf.plotting.display import names_of, of_one_kind
 
 __all__ = ["Subject"]
 
@@ -43,7 +43,7 @@ class Subject:
                 "there are very many."
             )
         self.estimator, self.X = estimator, X
-        self.model: Model = estimator.model_
+        self.model: Model = of_one_kind(estimator)
         self.y = np.asarray(y)
         self.predicted = np.asarray(estimator.predict(X))
         self.n_rows = len(self.predicted)
