@@ -30,8 +30,8 @@ RATIOS = (
 )
 SUMMARIES = (*RATIOS, "fit_cpu_seconds", "peak_bytes", "score", "rounds", "model_bytes", "ns_per_unit")
 PACKAGES = (
-    "polyleaf", "xgboost", "lightgbm", "catboost", "scikit-learn", "omnigbdt", "mbtr", "shap", "numpy",
-    "scipy",
+    "polyleaf", "xgboost", "lightgbm", "catboost", "scikit-learn", "omnigbdt", "mbtr", "shap", "ngboost",
+    "numpy", "scipy",
 )  # fmt: skip
 
 Spread = dict[str, float]  # median, min, max

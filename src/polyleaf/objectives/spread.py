@@ -8,7 +8,7 @@ own: penalties on leaf values mean the same then for all.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -100,6 +100,7 @@ class StudentT(_LocationScale):
     core_name: ClassVar[str] = "student_t"
     aliases: ClassVar[tuple[str, ...]] = ("t",)
     score_names: ClassVar[tuple[str, str]] = ("location", "log_scale")
+    parameters: ClassVar[Mapping[str, str]] = {"student_t_df": "df"}
 
     df: float = 5.0
 

@@ -52,6 +52,7 @@ _OTHERS_CALL_IT = {
     "quantile_alpha": "quantile quantiles",
     "huber_delta": "huber_slope delta",
     "tweedie_variance_power": "tweedie_power variance_power",
+    "student_t_df": "df degrees_of_freedom",
     "multi_strategy": "multi_target tree_strategy",
     "init_model": "xgb_model",
     "eval_set": "validation_data evals valid_sets",

@@ -15,7 +15,7 @@ import numpy as np
 
 from polyleaf.inputs.binning import MAX_BINS
 from polyleaf.inputs.features import FROM_DTYPE
-from polyleaf.objectives import Huber, Objective, Quantile, Softmax, Tweedie
+from polyleaf.objectives import Huber, Objective, Quantile, Softmax, StudentT, Tweedie
 from polyleaf.objectives.softmax import CURVATURES as SOFTMAX_CURVATURES
 from polyleaf.projections import Kind as ProjectionKind
 from polyleaf.projections import Projector
@@ -412,6 +412,9 @@ class RegressorParameters(SharedParameters):
 
     tweedie_variance_power: float = parameter(default=Tweedie.variance_power, within="(1, 2)")
     """Between 1 (Poisson) and 2 (gamma)."""
+
+    student_t_df: float = parameter(default=StudentT.df, within="(1, 1000000)")
+    """Degrees of freedom of objective "student_t": few have heavy tails."""
 
     normalize_targets: Literal["auto"] | bool = parameter(default="auto")
     """Train on outputs of mean 0 and standard deviation 1, so that outputs on large scales do not decide the
