@@ -22,6 +22,7 @@ from . import (
     distributions,
     explaining,
     exports,
+    faults,
     frames,
     intervals,
     kernels,
@@ -57,6 +58,7 @@ STUDIES = {
     "exports": exports.PAPER,
     "deployment": deployment.PAPER,
     "disk": disk.PAPER,
+    "faults": faults.PAPER,
 }
 
 

@@ -11,6 +11,7 @@ from benchmarks import (
     defaults,
     disk,
     distributions,
+    faults,
     intervals,
     monotone,
     multitask,
@@ -175,3 +176,44 @@ def test_made_truths_obey_their_directions(context):
                 monotone.truth(kind, rows, directions, np.random.default_rng(1)) for rows in (X, moved)
             )
             assert np.all(high[:, k] >= low[:, k] - 1e-6)
+
+
+def test_a_moment_comes_once_and_waits_where_it_is_to(tmp_path):
+    moment = faults.Moment(str(tmp_path), round=3, waits=True)
+    tells = faults.Tells(moment)
+    tells.after_iteration(None, 2, None)
+    assert not moment.has_come()
+    moment.has_struck()  # so nobody waits
+    tells.after_iteration(None, 3, None)
+    assert moment.has_come()
+    (tmp_path / "struck").unlink()
+    tells.after_iteration(None, 3, None)  # of a round that is repeated: it has come before
+
+
+def test_trials_are_summed_up(context, monkeypatch):
+    trials = iter(
+        [
+            {"struck": True, "other": 0, "hung": 0, "lost": [0.5, 1.5], "fit": 3.0},
+            {"struck": False, "other": 1, "hung": 1, "lost": [], "fit": 5.0},
+        ]
+    )
+    monkeypatch.setattr(faults, "_trial", lambda kind, expected, seed: next(trials))
+    found = faults.faults(context, "all killed", "3 workers")
+    assert {name: found[name] for name in faults._FIGURES} == {
+        "trials": 2,
+        "struck": 1,
+        "other": 1,
+        "hung": 1,
+        "restarts": 2,
+        "lost": 1.0,
+        "most": 1.5,
+        "fit": 4.0,
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["one killed between rounds", "the client killed"])
+def test_a_trial_finds_the_model_of_one_machine(context, method):
+    found = faults.faults(context, method, "3 workers")
+    assert found["struck"] == found["trials"] == 2 and found["other"] == found["hung"] == 0
+    assert found["restarts"] >= 2

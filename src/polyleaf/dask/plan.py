@@ -5,13 +5,18 @@ Owns: who holds what, and attempts. Must not know: what pieces hold, how trees g
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
+import queue
+import threading
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from distributed import Client, Future, wait
@@ -20,6 +25,7 @@ from polyleaf.communicator import PeerFailed
 from polyleaf.dask.partitions import Rows
 from polyleaf.dask.post import Post
 from polyleaf.dask.ranks import (
+    SECONDS_BETWEEN_COPIES,
     Fitted,
     Interrupted,
     codes_of,
@@ -68,7 +74,7 @@ class Restart(NamedTuple):
 
 
 class Lost(RuntimeError):
-    """More workers were lost than `max_restarts` allows, or all."""
+    """More workers were lost than `max_restarts` allows, or all, or data that cannot come back."""
 
 
 def fit(
@@ -83,9 +89,17 @@ def fit(
 ) -> tuple[Fitted, list[Restart]]:
     """Train on the workers of a cluster."""
     client.register_plugin(Post())
-    ready = _prepare(client, estimator, rows, watched, init_model)
-    attempts = _Attempts(client, ready, (estimator, ready.shared, ready.mapper), list(callbacks))
-    return attempts.run(max_restarts, wait_for_workers), attempts.restarts
+    try:
+        ready = _prepare(client, estimator, rows, watched, init_model)
+        attempts = _Attempts(client, ready, (estimator, ready.shared, ready.mapper), list(callbacks))
+        return attempts.run(max_restarts, wait_for_workers), attempts.restarts
+    except CancelledError as error:
+        if client.status != "running":
+            raise
+        raise Lost(
+            "Data were lost with a worker and cannot be made again: what client.scatter has put there comes "
+            "from no task. Begin with files, or with data in memory, which fit sends itself."
+        ) from error
 
 
 # --- what there is to train on ---------------------------------------------------------------------
@@ -183,7 +197,7 @@ class _Attempts:
                     f"{', '.join(lost) or 'one that is not known'}: more often than "
                     f"max_restarts={max_restarts} allows. Where it is for want of memory, add workers."
                 )
-            self._wait_for_workers(wait_for_workers)
+            self._wait_for_pieces(wait_for_workers)
             n_rounds = 0 if self.known is None else self.known.n_rounds
             self.restarts.append(Restart(n_rounds, tuple(lost), time.monotonic() - began))
             warnings.warn(
@@ -192,12 +206,11 @@ class _Attempts:
 
     def _attempt(self) -> tuple[Fitted | None, list[str], float]:
         """What came of one; nothing where workers were lost: these, and when that was seen."""
-        wait([*self.ready.codes, *self.ready.pieces, *self.ready.eval_sets, self.ready.mapper])
         shares = _shares(self.client, self.ready.codes)
         addresses = list(shares)
         fit, began = uuid.uuid4().hex, time.monotonic()
-        ranks = [
-            self.client.submit(
+        ranks = {
+            address: self.client.submit(
                 run_rank,
                 *self.about,
                 [self.ready.codes[i] for i in shares[address]],
@@ -215,77 +228,121 @@ class _Attempts:
                 key=f"polyleaf-rank-{rank}-{fit}",
             )
             for rank, address in enumerate(addresses)
-        ]
+        }
         try:
-            lost = self._watch(ranks, addresses)
+            found, lost = self._watch(fit, ranks)
             began = time.monotonic()
-            if lost is None:
-                found = ranks[0].result()
-                assert isinstance(found, Fitted)
-                return found, [], began
-            self._end(fit, addresses)
-            self._learn(dict(zip(addresses, ranks, strict=True)))
-            return None, lost, began
+            if found is None:
+                self._learn(ranks, self._end(fit, addresses))
+            return found, lost, began
         except BaseException:
             self._end(fit, addresses)
             raise
         finally:
-            self.client.cancel(ranks, force=True)
+            self.client.cancel(list(ranks.values()), force=True)
 
-    def _watch(self, ranks: list[Future], addresses: list[str]) -> list[str] | None:
-        """Wait for all ranks; where workers are lost, these, as far as they are known."""
-        waiting = set(ranks)
+    def _watch(self, fit: str, ranks: dict[str, Future]) -> tuple[Fitted | None, list[str]]:
+        """Wait for all ranks: what the first has come to, or nothing and the workers that are known to be
+        lost."""
+        waiting, fitted, asked = dict(ranks), None, time.monotonic()
         while waiting:
-            try:
-                ended = wait(waiting, timeout=_SECONDS_BETWEEN_LOOKS, return_when="FIRST_COMPLETED").done
-            except TimeoutError:
-                ended = set()
-            lost = [address for address in addresses if address not in self.client.nthreads()]
+            if time.monotonic() > asked + SECONDS_BETWEEN_COPIES:
+                self._take_over(self._run(_kept_here, fit, [*ranks][:1]))
+                asked = time.monotonic()
+            with contextlib.suppress(TimeoutError):
+                wait(waiting.values(), timeout=_SECONDS_BETWEEN_LOOKS, return_when="FIRST_COMPLETED")
+            lost = self._lost(ranks)
             if lost:
-                return lost
-            for rank in ended:
+                return None, lost
+            for address, rank in list(waiting.items()):
+                if rank.status == "pending":
+                    continue
                 if rank.status == "error" and not isinstance(rank.exception(), PeerFailed):
                     rank.result()
-                if rank.status != "finished" or isinstance(rank.result(), Interrupted):
-                    return []
-            waiting -= ended
-        return None
+                found = self._result(rank, address)
+                if rank.status != "finished" or isinstance(found, Interrupted):
+                    return None, self._lost(ranks)
+                fitted = found if isinstance(found, Fitted) else fitted
+                del waiting[address]
+        return fitted, []
 
-    def _end(self, fit: str, addresses: list[str]) -> None:
-        """End ranks that still wait for others."""
-        alive = [address for address in addresses if address in self.client.nthreads()]
-        if alive:
-            self.client.run(_end_here, fit, workers=alive, on_error="ignore")
+    def _lost(self, addresses: Iterable[str]) -> list[str]:
+        """Those of the workers that are gone."""
+        alive = self.client.nthreads()
+        return [address for address in addresses if address not in alive]
 
-    def _learn(self, ranks: dict[str, Future]) -> None:
+    def _result(self, rank: Future, address: str) -> Any:
+        """What a rank has returned; None where its worker is lost before it has handed that over.
+
+        The scheduler would have it computed once more on a worker that is gone: nobody may wait for that.
+        """
+        return self._answer(_asked(rank.result), address) if rank.status == "finished" else None
+
+    def _run(self, function: Callable[..., Any], fit: str, addresses: Sequence[str]) -> dict[str, Any]:
+        """What a function returns on each worker, on its event loop; None for those that are lost.
+
+        Whoever connects to a worker that is gone tries for half a minute.
+        """
+        run = partial(self.client.run, function, fit, on_error="ignore")
+        lost = self._lost(addresses)
+        asked = {a: _asked(partial(run, workers=[a])) for a in addresses if a not in lost}
+        return {address: (self._answer(asked[address], address) or {}).get(address) for address in asked}
+
+    def _answer(self, asked: queue.SimpleQueue[Any], address: str) -> Any:
+        """What has been asked of a worker; None where it is lost."""
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return asked.get(timeout=_SECONDS_BETWEEN_LOOKS)
+            if self._lost([address]):
+                return None
+
+    def _end(self, fit: str, addresses: Sequence[str]) -> list[str]:
+        """End ranks that still wait for others; those that have begun."""
+        told = self._run(_end_here, fit, addresses)
+        return [address for address, has_begun in told.items() if has_begun]
+
+    def _learn(self, ranks: dict[str, Future], begun: Sequence[str]) -> None:
         """Take over the rounds of the rank that has most of them."""
-        if not can_repeat(self.ready.shared.plan.settings):
-            return
         end = time.monotonic() + _SECONDS_TO_END
-        for address, rank in ranks.items():
-            while rank.status == "pending" and address in self.client.nthreads() and time.monotonic() < end:
-                time.sleep(0.02)  # the rank of a lost worker never ends
-            if rank.status != "finished":
-                continue
-            found = rank.result()
-            if not isinstance(found, Interrupted) or found.model is None:
-                continue
-            if self.known is None or found.model.n_rounds > self.known.n_rounds:
-                self.known = found.model
+        for address in begun:
+            rank = ranks[address]
+            while rank.status == "pending" and not self._lost([address]) and time.monotonic() < end:
+                time.sleep(0.02)
+            found = self._result(rank, address)
+            if isinstance(found, Interrupted):
+                self._take_over({address: found.model})
 
-    def _wait_for_workers(self, seconds: float) -> None:
-        """Until there is a worker again."""
-        end = time.monotonic() + seconds
-        while not self.client.nthreads():
+    def _take_over(self, models: dict[str, Any]) -> None:
+        """Where one has more rounds than what is known."""
+        for model in models.values():
+            if not isinstance(model, Model) or not can_repeat(self.ready.shared.plan.settings):
+                continue
+            if self.known is None or model.n_rounds > self.known.n_rounds:
+                self.known = model
+
+    def _wait_for_pieces(self, seconds: float) -> None:
+        """Until what was lost is there again, and a worker that runs."""
+        pieces = [*self.ready.codes, *self.ready.pieces, *self.ready.eval_sets, self.ready.mapper]
+        end, are_there = time.monotonic() + seconds, False
+        while not are_there:
+            with contextlib.suppress(TimeoutError):
+                wait(pieces, timeout=_SECONDS_BETWEEN_LOOKS)
+                are_there = True
+            if _running(self.client):
+                end = time.monotonic() + seconds
+                continue
+            are_there = False
             if time.monotonic() > end:
                 raise Lost(f"All workers are lost, and none has come for {seconds} seconds.")
-            time.sleep(0.1)
+            time.sleep(_SECONDS_BETWEEN_LOOKS / 5)
 
 
 def _shares(client: Client, codes: list[Future]) -> dict[str, list[int]]:
     """Which partitions each rank trains on: those that its worker has, where these are not far too many."""
     holders = client.who_has(codes)
-    shares: dict[str, list[int]] = {address: [] for address in sorted(client.nthreads())}
+    shares: dict[str, list[int]] = {address: [] for address in _running(client)}
+    if not shares:
+        return {}
     most = math.ceil(_UNEVEN * len(codes) / len(shares))
     for i, future in enumerate(codes):
         here = [address for address in holders[future.key] if len(shares.get(address, codes)) < most]
@@ -293,6 +350,33 @@ def _shares(client: Client, codes: list[Future]) -> dict[str, list[int]]:
     return {address: share for address, share in shares.items() if share}
 
 
-def _end_here(fit: str, dask_worker: Any) -> None:
-    """`Client.run` calls it on the worker's event loop."""
-    dask_worker.plugins[Post.name].end(fit, "The client has ended this attempt.")
+def _running(client: Client) -> list[str]:
+    """Workers that begin tasks, in order: not those that are about to close, or out of memory."""
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    return sorted(address for address, about in workers.items() if about["status"] == "running")
+
+
+def _asked(question: Callable[[], Any]) -> queue.SimpleQueue[Any]:
+    """Where the answer will be; None where there is none."""
+    answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            answer.put(question())
+        except BaseException:  # it was cancelled, or the client was closed
+            answer.put(None)
+
+    threading.Thread(target=ask, daemon=True).start()
+    return answer
+
+
+def _kept_here(fit: str, dask_worker: Any) -> Any:
+    """The model of some rounds ago, where there is a newer one than at the last time."""
+    post = dask_worker.plugins.get(Post.name)
+    return None if post is None else post.get(fit)
+
+
+def _end_here(fit: str, dask_worker: Any) -> bool:
+    """Whether a rank had begun; `Client.run` calls it on the worker's event loop."""
+    post = dask_worker.plugins.get(Post.name)  # a worker that closes has none any longer
+    return post is not None and bool(post.end(fit, "The client has ended this attempt."))

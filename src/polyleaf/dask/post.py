@@ -14,7 +14,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from distributed import Worker, WorkerPlugin, get_worker
+from distributed import Status, Worker, WorkerPlugin, get_worker
 from distributed.protocol import to_serialize
 from distributed.utils import sync
 from distributed.worker import thread_state
@@ -24,6 +24,8 @@ from polyleaf.communicator import Buffer, Communicator, PeerFailed
 __all__ = ["DaskCommunicator", "Post"]
 
 _FETCH, _ABORT = "polyleaf_fetch", "polyleaf_abort"
+_SECONDS_BETWEEN_TRIES = 0.05  # where a worker that has just come has no plugin yet
+_CLOSING = (Status.closing, Status.closed, Status.failed)
 
 
 class _Box:
@@ -72,6 +74,8 @@ class Post(WorkerPlugin):
     def setup(self, worker: Worker) -> None:
         self.worker: Any = worker
         self._boxes: dict[str, _Box] = {}
+        self._begun: set[str] = set()
+        self._kept: dict[str, Any] = {}
         self._telling: set[asyncio.Future[None]] = set()
         worker.handlers[_FETCH] = self._fetch
         worker.handlers[_ABORT] = self._abort
@@ -90,7 +94,11 @@ class Post(WorkerPlugin):
         async def fetched(of: int) -> Any:
             if of == rank:
                 return blocks[rank]
-            answer = await self.worker.rpc(addresses[of]).polyleaf_fetch(fit=fit, step=step, to=rank)
+            ask = self.worker.rpc(addresses[of]).polyleaf_fetch
+            while (answer := await ask(fit=fit, step=step, to=rank)) is None:
+                await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
+            if "ended" in answer:
+                raise PeerFailed(answer["ended"])
             return answer["data"]
 
         # Whoever connects to a worker that is gone tries for long: that the attempt has ended comes first.
@@ -103,14 +111,32 @@ class Post(WorkerPlugin):
             found = fetching.result()
         except OSError as error:  # a connection that broke
             raise PeerFailed(f"Another worker is lost: {error}") from error
+        except RuntimeError as error:
+            if self.worker.status not in _CLOSING:
+                raise
+            raise PeerFailed(f"This worker closes: {error}") from error
         finally:
             fetching.cancel()
         box.forget(step - 1)
         return found
 
-    def end(self, fit: str, why: str) -> None:
-        """End what waits for blocks of this attempt here."""
+    def begin(self, fit: str) -> None:
+        """A rank of this attempt has begun here."""
+        self._begun.add(fit)
+
+    def end(self, fit: str, why: str) -> bool:
+        """End what waits for blocks of this attempt here; whether a rank of it had begun."""
         self._box(fit).end(why)
+        self._kept.pop(fit, None)
+        return fit in self._begun
+
+    def put(self, fit: str, kept: Any) -> None:
+        """Keep something for the client, in place of what was kept before."""
+        self._kept[fit] = kept
+
+    def get(self, fit: str) -> Any:
+        """What is kept, once; None where nothing new is."""
+        return self._kept.pop(fit, None)
 
     async def end_all(self, fit: str, addresses: Sequence[str], why: str) -> None:
         """The same on all workers that can be reached; nobody waits for those that cannot."""
@@ -122,7 +148,7 @@ class Post(WorkerPlugin):
                 telling.add_done_callback(self._telling.discard)
 
     async def _tell(self, address: str, fit: str, why: str) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, RuntimeError):  # it is gone, or this worker closes
             await self.worker.rpc(address).polyleaf_abort(fit=fit, why=why)
 
     def _box(self, fit: str) -> _Box:
@@ -131,7 +157,10 @@ class Post(WorkerPlugin):
         return self._boxes[fit]
 
     async def _fetch(self, fit: str, step: int, to: int) -> dict[str, Any]:
-        return {"status": "OK", "data": to_serialize(await self._box(fit).at(step, to))}
+        try:
+            return {"status": "OK", "data": to_serialize(await self._box(fit).at(step, to))}
+        except PeerFailed as error:
+            return {"status": "OK", "ended": str(error)}
 
     async def _abort(self, fit: str, why: str) -> dict[str, str]:
         self.end(fit, why)
@@ -156,12 +185,17 @@ class DaskCommunicator(Communicator):
         self._post: Post = worker.plugins[Post.name]
         self._loop, self._state, self._key = worker.loop, worker.state, thread_state.key
         self._fit, self._addresses, self._step = fit, list(addresses), 0
+        self._post.begin(fit)
 
     def exchange(self, blocks: Sequence[Buffer]) -> list[Buffer]:
         self._check_wanted()
         self._step += 1
         about = self._fit, self._step, self.rank, self._addresses, blocks
         return sync(self._loop, self._post.exchange, *about)
+
+    def put(self, kept: Any) -> None:
+        """Leave something for the client, who may ask for it."""
+        self._post.put(self._fit, kept)
 
     def end(self, why: str) -> None:
         """Tell all ranks, as far as they can be reached, that this one has ended."""

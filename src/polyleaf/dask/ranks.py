@@ -6,7 +6,8 @@ Owns: the functions that the client submits. Must not know: where they run, what
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +28,20 @@ from polyleaf.model import Model
 from polyleaf.threads import Workers
 from polyleaf.training.eval_sets import EvalSet
 
-__all__ = ["Fitted", "Interrupted", "Piece", "codes_of", "eval_set_of", "look_at", "plan", "run_rank", "take"]
+__all__ = [
+    "SECONDS_BETWEEN_COPIES",
+    "Fitted",
+    "Interrupted",
+    "Piece",
+    "codes_of",
+    "eval_set_of",
+    "look_at",
+    "plan",
+    "run_rank",
+    "take",
+]
+
+SECONDS_BETWEEN_COPIES = 5.0  # of the model, which survive the loss of all workers
 
 
 class Piece(NamedTuple):
@@ -141,16 +155,22 @@ def eval_set_of(
 
 
 class _Keeper(Callback):
-    """Knows the model, and how many of its rounds are complete."""
+    """Knows the model, and how many of its rounds are complete; puts copies where the client finds them."""
 
     model: Model | None = None
     n_rounds = 0
+
+    def __init__(self, put: Callable[[Model], None] | None) -> None:
+        self._put, self._last = put, time.monotonic()
 
     def before_training(self, model: Model) -> None:
         self.model, self.n_rounds = model, model.n_rounds
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool:
         self.n_rounds = epoch + 1
+        if self._put is not None and time.monotonic() >= self._last + SECONDS_BETWEEN_COPIES:
+            self._put(model.copy())
+            self._last = time.monotonic()
         return False
 
     def complete(self) -> Model | None:
@@ -177,7 +197,8 @@ def run_rank(
 ) -> Fitted | Interrupted | None:
     """Train on some partitions, together with the other ranks."""
     secede()
-    keeper, communicator = _Keeper(), DaskCommunicator(fit, rank, addresses)
+    communicator = DaskCommunicator(fit, rank, addresses)
+    keeper = _Keeper(communicator.put if rank == 0 else None)
     n_threads = get_worker().state.nthreads
     dataset = Dataset.of_codes(mapper, np.concatenate(codes, axis=1), n_jobs=n_threads)
     shard = Shard.joined([piece.shard for piece in pieces])
