@@ -376,7 +376,7 @@ def test_errors_are_one_sentence(folder, tmp_path, capsys):
     assert "no row" in fails(capsys, *train, "-t", "*_load", "--validation", "1.5")
     assert "--learning-rate" in fails(capsys, *train, "-t", "*_load", "-r", "-1")
     assert "objective" in fails(capsys, *train, "-t", "*_load", "--objective", "nonsense")
-    assert "Task 'x'" in fails(capsys, *train, "-t", "*_load", "--task", "x")
+    assert "--task is one of regression" in fails(capsys, *train, "-t", "*_load", "--task", "x")
     assert "No such command" in fails(capsys, "trian")
     assert "its folder does not exist" in fails(
         capsys, "train", energy, "-t", "*_load", "-m", tmp_path / "absent" / "m"

@@ -18,7 +18,7 @@ from polyleaf.files.opening import ReadError, write_csv
 from polyleaf.files.readers import FORMATS
 from polyleaf.files.table import Table
 
-__all__ = ["columns_of", "kept_columns", "quantiles_of", "write_answers"]
+__all__ = ["Columns", "columns_of", "kept_columns", "quantiles_of", "write_answers"]
 
 Columns = dict[str, np.ndarray]
 _JSON_LINES = (".jsonl", ".ndjson")

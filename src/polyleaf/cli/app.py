@@ -1,8 +1,9 @@
-"""The command line: ``polyleaf train | predict | evaluate | calibrate | explain | report | inspect | demo``.
+"""The command line: train, predict, evaluate, calibrate, extract, explain, report, inspect and demo.
 
-Owns options and exit codes. Must not know formats (`readers`), the meaning of columns (`schema`), how answers
-are written (`answers`) and messages worded (`tell`), what becomes of files without columns (`label_commands`)
-or anything of training. Every error is one sentence on the error stream and exit code 2.
+Owns options and exit codes. Must not know formats (`readers`), the meaning of columns (`schema`) and of tasks
+(`tasks`), what answers are (`predicted`), how they are written (`answers`) and messages worded (`tell`), what
+becomes of files without columns (`label_commands`) or anything of training. Every error is one sentence on
+the error stream and exit code 2.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import typer
 from polyleaf import recipes
 from polyleaf.callbacks import TimeLimit
 from polyleaf.cli import label_commands
-from polyleaf.cli.answers import columns_of, kept_columns, quantiles_of, write_answers
+from polyleaf.cli.answers import kept_columns, write_answers
+from polyleaf.cli.predicted import predicted_columns, scores_of, scores_of_tasks
 from polyleaf.cli.rows import (
     columns_beside,
     features_to_explain,
@@ -28,7 +30,15 @@ from polyleaf.cli.rows import (
     rows_to_answer,
     rows_to_learn,
 )
-from polyleaf.cli.tell import Teller, complain, count_of, in_own_terms, write_scores
+from polyleaf.cli.tasks import Wanted, refuse_tasks, tasks_wanted, tell_tasks, the_one_kind
+from polyleaf.cli.tell import (
+    Teller,
+    complain,
+    count_of,
+    in_own_terms,
+    write_scores,
+    write_scores_of_tasks,
+)
 from polyleaf.files.opening import ReadError
 from polyleaf.files.readers import FORMATS, CsvStyle, read_table
 from polyleaf.files.schema import Schema, choose_columns, guess_task
@@ -37,6 +47,7 @@ from polyleaf.inputs.holdout import held_out
 from polyleaf.settings.declaration import declarations
 from polyleaf.settings.parameters import (
     ClassifierSearchParameters,
+    MultiTaskParameters,
     RegressorSearchParameters,
     SearchParameters,
 )
@@ -56,6 +67,7 @@ _EXAMPLES = {
         "polyleaf train energy.csv -t heating,cooling -m m --leaf linear --linear-fit full",
         "polyleaf train letters.csv -t letter -m m --recipe tfbt --rounds 50",
         "polyleaf train letters.csv -t letter -m m --depth 4 --set grow_policy=depthwise --set refresh=layer",
+        "polyleaf train houses.csv --task price=squared_error --task sold=logistic --task segment -m m",
         "polyleaf train tags.txt --format xmc --leaf sparse --label-names tags.names -m m",
     ),
     "predict": (
@@ -71,6 +83,7 @@ _EXAMPLES = {
         "polyleaf calibrate held_out.csv --model m --coverage 0.95",
         "polyleaf calibrate held_out.csv --model m --joint && polyleaf predict new.csv -m m --intervals",
     ),
+    "extract": ("polyleaf extract m --task price --out price.polyleaf",),
     "explain": (
         "polyleaf explain new.csv --model m --out contributions.parquet",
         "polyleaf explain new.csv --model m --background houses.csv --outputs price",
@@ -99,7 +112,9 @@ app = typer.Typer(
 )
 
 _PARAMETERS = {
-    p.name: p for kind in (RegressorSearchParameters, ClassifierSearchParameters) for p in declarations(kind)
+    p.name: p
+    for kind in (MultiTaskParameters, RegressorSearchParameters, ClassifierSearchParameters)
+    for p in declarations(kind)
 }
 
 
@@ -185,11 +200,13 @@ def train(
         ),
     ] = None,
     task: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
+            metavar="KIND or NAME=LOSS",
             help="regression, classification or multilabel. By default guessed: text, or at most 20 "
             "different whole numbers, in one column are classes; several 0/1 columns are labels; "
-            "the rest is regression."
+            "the rest is regression. In place of --target, repeatable: targets of unlike kind in one model, "
+            "NAME=LOSS (price=squared_error, demand=quantile:0.1,0.9) or NAME, whose loss is guessed.",
         ),
     ] = None,
     drop: Annotated[str | None, typer.Option(help="Columns to leave out, written as for --target.")] = None,
@@ -314,7 +331,13 @@ def train(
         raise ReadError("--cache is for a folder of Parquet files; one file is read as a whole.")
     source = open_rows(file, format, style)
     table = outline_of(source)
-    targets = _targets(table, target)
+    kind = the_one_kind(task or [], target)
+    wanted: list[Wanted] = []
+    if task and kind is None:
+        refused = {"--objective": objective, "--offset": offset, "--search": search}
+        _refuse_beside_tasks([name for name, given in refused.items() if given is not None])
+        wanted = tasks_wanted(table, task, lambda columns: columns_beside(source, columns))
+    targets = tuple(name for each in wanted for name in each.columns) or _targets(table, target)
     dropped = choose_columns(table, drop, "--drop") if drop else ()
     weighted = _weighted(table, weight)
     offsets = choose_columns(table, offset, "--offset") if offset else ()
@@ -322,9 +345,13 @@ def train(
     texts = set(table.categories)
     table = table.with_categorical([name for name in made_categorical if name not in targets])
     known = columns_beside(source if is_folder else table, (*targets, *weighted, *offsets))
-    schema = Schema.of(table, targets, task or guess_task(known, targets), (*dropped, *weighted), offsets)
+    if wanted:
+        schema = Schema.of_tasks(table, [(each.kind, each.columns) for each in wanted], (*dropped, *weighted))
+        params = _recipe(recipe) | params | {"objective": {each.key: each.objective for each in wanted}}
+    else:
+        schema = Schema.of(table, targets, kind or guess_task(known, targets), (*dropped, *weighted), offsets)
+        params = _with_numbered_targets(_recipe(recipe) | params, schema)
     schema.refuse_stray_text(table, made_categorical)
-    params = _with_numbered_targets(_recipe(recipe) | params, schema)
     estimator = _check_parameters(schema.task, params)(**params)
     _check_validation(validation, early_stopping if search is None else None)
     _refuse_fraction(is_folder, validation)
@@ -335,7 +362,7 @@ def train(
     X = rows_to_learn(learned_from, schema, estimator, weights, texts - set(made_categorical), cache)
     _fit(estimator, schema, X, training, watched, weights)
     _save(estimator, schema, model, leaf_dtype=leaf_dtype, statistics=statistics)
-    tell.table(schema, task is None, training.n_rows, texts)
+    tell.table(schema, task is None, training.n_rows, texts, tell_tasks(wanted) if wanted else "")
     if search is not None:
         tell.say(estimator.report())
     tell.learned(estimator, model)
@@ -384,33 +411,16 @@ def predict(
         label_commands.write_best(labeller, rows.X, top, out)
         return
     estimator, schema = _load(model, threads)
-    if proba and not hasattr(estimator, "predict_proba"):
-        raise ReadError("--proba: this model gives no probabilities.")
+    if intervals:
+        refuse_tasks(schema, model, "--intervals")
+    wanted_levels = [] if levels is None else _levels(levels)
     source = open_rows(file, format, _style(no_header, sep, decimal, encoding))
     to_keep = choose_columns(outline_of(source), keep, "--keep") if keep else ()
     table, X = rows_to_answer(source, schema, estimator, to_keep)
-    learned = [f"_q{level:g}" for level in estimator.model_.objective.levels]
-    names = [f"{target}{level}" for target in schema.targets for level in learned or [""]]
-    columns = columns_of(names, estimator.predict(X))
-    if levels is not None:
-        columns |= quantiles_of(schema.targets, _law_of(estimator, X, "--levels"), _levels(levels))
-    if proba:
-        named = schema.targets if schema.task == "multilabel" else estimator.classes_
-        columns |= columns_of([f"proba_{name}" for name in named], estimator.predict_proba(X))
-    if intervals:
-        columns |= _inside(estimator, schema, X)
+    columns = predicted_columns(estimator, schema, X, proba, wanted_levels, intervals)
     write_answers(kept_columns(table, to_keep, columns) | columns, out, as_json)
     if out is not None:
         Teller(quiet).remark(f"{count_of(X.shape[0], 'prediction')} written to {out}")
-
-
-def _law_of(estimator: Any, X: Any, option: str) -> Any:
-    """The predicted distributions of rows."""
-    if not estimator.model_.objective.has_distribution:
-        raise ReadError(
-            f"{option}: this model predicts numbers, and no distributions; train one with --objective normal."
-        )
-    return estimator.predict_dist(X)
 
 
 def _levels(given: str) -> list[float]:
@@ -439,8 +449,6 @@ def evaluate(
     encoding: EncodingOption = "utf-8",
 ) -> None:
     """Print how well a model predicts a file whose targets are known, in all and for each of several."""
-    from polyleaf.metrics.task_scores import of_targets
-
     if label_commands.holds_labels(file, format):
         write_scores(label_commands.evaluate_labels(*_load_labeller(model, file, threads)), as_json)
         return
@@ -448,18 +456,11 @@ def evaluate(
     source = open_rows(file, format, _style(no_header, sep, decimal, encoding))
     weighted = _weighted(outline_of(source), weight)
     table, X = rows_to_answer(source, schema, estimator, (*schema.targets, *weighted))
-    y = schema.read_targets(table)
-    found = of_targets(
-        schema.task,
-        schema.targets,
-        y,
-        estimator.predict(X),
-        probabilities=estimator.predict_proba(X) if hasattr(estimator, "predict_proba") else None,
-        classes=getattr(estimator, "classes_", None),
-        levels=estimator.model_.objective.levels,
-        distribution=estimator.predict_dist(X) if estimator.model_.objective.has_distribution else None,
-        weight=table.column(weighted[0]) if weighted else None,
-    )
+    weights = table.column(weighted[0]) if weighted else None
+    if schema.parts:
+        write_scores_of_tasks(*scores_of_tasks(estimator, schema, table, X, weights), as_json)
+        return
+    found = scores_of(estimator, schema, schema.read_targets(table), X, weights)
     write_scores(found[0], as_json, found[1])
 
 
@@ -487,6 +488,7 @@ def calibrate(
     if label_commands.holds_labels(file, format):
         raise ReadError(f"calibrate reads tables, not --format {label_commands.FORMAT}.")
     estimator, schema = _load(model, threads)
+    refuse_tasks(schema, model, "calibrate")
     if joint and schema.task != "regression":
         raise ReadError(
             "--joint is for the intervals of several numbers; a set has all labels of a row anyway."
@@ -498,6 +500,20 @@ def calibrate(
     jointly = {"joint": joint} if schema.task == "regression" else {}
     estimator.calibrate(X, schema.read_targets(table), weights, coverage=coverage, **jointly)
     _save(estimator, schema, model)
+
+
+@app.command(epilog=_examples("extract"))
+def extract(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model file, of several tasks.")],
+    task: Annotated[str, typer.Option(help="The task, by the name that inspect and evaluate give it.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The model file to write.", show_default=False)],
+) -> None:
+    """Make a model of one task of a model of several: for calibrate, report, and whatever takes one."""
+    estimator, schema = _load(model, None)
+    if not schema.parts:
+        raise ReadError(f"{model} has no tasks: it is of targets of one kind already.")
+    _check_writable(out)
+    _save(estimator.of_task(task), schema.each[task], out)
 
 
 @app.command(epilog=_examples("explain"))
@@ -572,6 +588,7 @@ def report(
             f"report looks at every output of every row, too many for --format {label_commands.FORMAT}."
         )
     estimator, schema = _load(model, threads)
+    refuse_tasks(schema, model, "report")
     source = open_rows(file, format, _style(no_header, sep, decimal, encoding))
     table, X = rows_to_answer(source, schema, estimator, schema.targets)
     y = schema.read_targets(table)
@@ -700,13 +717,15 @@ def _recipe(name: str | None) -> dict[str, Any]:
 
 def _check_parameters(task: str, params: dict[str, Any]) -> Any:
     """The estimator's class, which has all these parameters and allows their values."""
-    from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
+    from polyleaf.estimators import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
     from polyleaf.search.classifier import PolyleafClassifierCV
     from polyleaf.search.regressor import PolyleafRegressorCV
 
     searches = "time_limit" in params
-    if task == "regression":
-        kind: Any = PolyleafRegressorCV if searches else PolyleafRegressor
+    if task == "tasks":
+        kind: Any = PolyleafMultiTask
+    elif task == "regression":
+        kind = PolyleafRegressorCV if searches else PolyleafRegressor
     else:
         kind = PolyleafClassifierCV if searches else PolyleafClassifier
     known = [p.name for p in declarations(kind)]
@@ -717,6 +736,16 @@ def _check_parameters(task: str, params: dict[str, Any]) -> Any:
         raise ReadError(f"--set: there is no parameter {unknown[0]!r}; there are {', '.join(sorted(known))}.")
     kind(**params)._validate_params()
     return kind
+
+
+def _refuse_beside_tasks(given: list[str]) -> None:
+    why = {
+        "--objective": "each has its own loss: --task NAME=LOSS",
+        "--offset": "offsets are each task's own, and given in Python",
+        "--search": "a search is for targets of one kind",
+    }
+    if given:
+        raise ReadError(f"{given[0]} does not go with tasks: {why[given[0]]}.")
 
 
 def _time_limit(seconds: float | None, search: float | None) -> dict[str, Any]:
@@ -849,7 +878,11 @@ def _load(path: Path, threads: int | None) -> tuple[Any, Schema]:
             f"{path} was not trained by this command, so its columns are not known; use it in Python."
         )
     schema = Schema.from_dict(fields)
-    if len(schema.features) != len(estimator.model_.input_names) or schema.task not in _tasks_of(estimator):
+    if (
+        len(schema.features) != len(estimator.model_.input_names)
+        or schema.task not in _tasks_of(estimator)
+        or not _agree_on_tasks(estimator.model_.objective.tasks, schema)
+    ):
         raise ReadError(f"{path} does not agree with itself about its columns; take another copy.")
     return estimator.set_params(n_jobs=threads), schema
 
@@ -857,7 +890,17 @@ def _load(path: Path, threads: int | None) -> tuple[Any, Schema]:
 def _tasks_of(estimator: Any) -> tuple[str, ...]:
     """The tasks that an estimator's predictions may be read as."""
     kind = estimator.model_.metadata["kind"]
-    return {"regression": ("regression",), "multilabel": ("multilabel",)}.get(kind, ("classification",))
+    return (kind,) if kind in ("regression", "multilabel", "tasks") else ("classification",)
+
+
+def _agree_on_tasks(places: Any, schema: Schema) -> bool:
+    """Whether a table's schema has the tasks of a model, in the same order."""
+    kinds = {"regression": ("values",), "multilabel": ("labels",), "classification": ("labels", "classes")}
+    return [place.task.name for place in places] == list(schema.each) and all(
+        place.task.learns in kinds[of_own.task] and (of_own.task == "classification" or wide)
+        for place, of_own in zip(places, schema.each.values(), strict=True)
+        for wide in [place.task.n_columns == len(of_own.targets)]
+    )
 
 
 def _load_labeller(path: Path, file: Path, threads: int | None) -> tuple[Any, Any]:
@@ -868,15 +911,6 @@ def _load_labeller(path: Path, file: Path, threads: int | None) -> tuple[Any, An
     rows = label_commands.read_rows(file, None, threads)
     label_commands.check_shape(rows, estimator.n_features_in_, estimator.model_.n_outputs, file)
     return estimator.set_params(n_jobs=threads), rows
-
-
-def _inside(estimator: Any, schema: Schema, X: Any) -> dict[str, np.ndarray]:
-    """The bounds of each target, or which classes or labels are in the set, as columns."""
-    if schema.task == "regression":
-        names = [f"{target}_{end}" for target in schema.targets for end in ("low", "high")]
-        return columns_of(names, estimator.predict_interval(X))
-    inside = schema.targets if schema.task == "multilabel" else estimator.classes_
-    return columns_of([f"set_{name}" for name in inside], estimator.predict_set(X).astype(np.int64))
 
 
 def _print_tree(tree: dict[str, Any]) -> None:

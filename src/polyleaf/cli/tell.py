@@ -18,7 +18,15 @@ from polyleaf.files.schema import Schema
 from polyleaf.files.table import abbreviate
 from polyleaf.metrics import get_metric
 
-__all__ = ["OPTIONS", "Teller", "complain", "count_of", "in_own_terms", "write_scores"]
+__all__ = [
+    "OPTIONS",
+    "Teller",
+    "complain",
+    "count_of",
+    "in_own_terms",
+    "write_scores",
+    "write_scores_of_tasks",
+]
 
 OPTIONS = {
     "n_estimators": "--rounds",
@@ -57,10 +65,14 @@ def in_own_terms(message: str) -> str:
 
 def _as_option(found: re.Match[str]) -> str:
     from polyleaf.settings.declaration import declarations
-    from polyleaf.settings.parameters import ClassifierSearchParameters, RegressorSearchParameters
+    from polyleaf.settings.parameters import (
+        ClassifierSearchParameters,
+        MultiTaskParameters,
+        RegressorSearchParameters,
+    )
 
     name, value = found[1], found[2].strip("\"'")
-    kinds = RegressorSearchParameters, ClassifierSearchParameters
+    kinds = RegressorSearchParameters, ClassifierSearchParameters, MultiTaskParameters
     if name not in {p.name for kind in kinds for p in declarations(kind)}:
         return found[0]
     if value == "...":
@@ -88,12 +100,15 @@ class Teller:
         """What is learned from what."""
         self.say(f"{what}, from {count_of(shape[0], 'row')} and {count_of(shape[1], 'feature')}")
 
-    def table(self, schema: Schema, guessed: bool, n_rows: int, texts: Container[str]) -> None:
-        """What is learned from a table: the task, whether it was guessed, and text taken for categories."""
+    def table(
+        self, schema: Schema, guessed: bool, n_rows: int, texts: Container[str], tasks: str = ""
+    ) -> None:
+        """What is learned from a table: the task, whether it was guessed, or the words of several; and text
+        taken for categories."""
         few = len(schema.targets) < 6
         named = ", ".join(schema.targets) if few else count_of(len(schema.targets), "target")
         how = " (guessed; --task says otherwise)" if guessed else ""
-        self.data(f"{schema.task} of {named}{how}", (n_rows, len(schema.features)))
+        self.data(tasks or f"{schema.task} of {named}{how}", (n_rows, len(schema.features)))
         names = [name for name in schema.features if name in texts]
         if names:
             self.say(f"text taken for categories: {abbreviate(names)}")
@@ -130,21 +145,48 @@ def write_scores(
         of_each = {"targets": {name: _plain(scores) for name, scores in each.items()}} if each else {}
         print(json.dumps(_plain(found) | of_each))
         return
-    width = max(map(len, found))
-    for name, value in found.items():
-        print(f"{name:{width}}  {value:.6g}")
+    _write_lines(found)
     if each:
         print()
         _write_table(each)
 
 
-def _write_table(each: Mapping[str, Mapping[str, float]]) -> None:
+def write_scores_of_tasks(
+    skill: float,
+    each: Mapping[str, tuple[Mapping[str, float], Mapping[str, Mapping[str, float]]]],
+    as_json: bool,
+) -> None:
+    """Print the mean skill of several tasks, and the scores of each: of it, and of each of its columns."""
+    if as_json:
+        of_each = {
+            task: _plain(found)
+            | ({"targets": {k: _plain(of) for k, of in columns.items()}} if columns else {})
+            for task, (found, columns) in each.items()
+        }
+        print(json.dumps(_plain({"skill": skill}) | {"tasks": of_each}))
+        return
+    _write_lines({"skill": skill})
+    for task, (found, columns) in each.items():
+        print(f"\n{task}")
+        _write_lines(found, "  ")
+        if columns:
+            _write_table(columns, "  ")
+
+
+def _write_lines(found: Mapping[str, float], before: str = "") -> None:
+    width = max(map(len, found))
+    for name, value in found.items():
+        print(f"{before}{name:{width}}  {value:.6g}")
+
+
+def _write_table(each: Mapping[str, Mapping[str, float]], before: str = "") -> None:
     """A line for each target."""
     names = list(next(iter(each.values())))
     lines = [["target", *names], *([name, *(f"{of[n]:.6g}" for n in names)] for name, of in each.items())]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
-        print("  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
+        cells = (f"{cell:{width}}" for cell, width in zip(line, widths, strict=True))
+        print(f"{before}{'  '.join(cells)}".rstrip())
 
 
 def _plain(found: Mapping[str, float]) -> dict[str, Any]:

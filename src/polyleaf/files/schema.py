@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from polyleaf.files.opening import ReadError
 from polyleaf.files.table import Table, abbreviate
 from polyleaf.inputs.features import CategoryColumn, DenseBlock, FeatureTable, SparseBlock
 from polyleaf.inputs.targets import FEW_CLASSES
+from polyleaf.inputs.tasks import name_of
 from polyleaf.inputs.text import first_stray_text
 from polyleaf.metrics.task_scores import TASKS
 
@@ -27,6 +28,8 @@ MOST_CLASSES_GUESSED = 20
 """A single column of whole numbers with at most this many different ones is taken for class labels."""
 
 _COLUMNS = ("features", "targets", "categorical")
+_OF_EACH = "tasks"
+"""What `Schema.task` is where there are several, which `Schema.parts` has."""
 
 _YES_NO = ({"0", "1"}, {"false", "true"}, {"no", "yes"}, {"n", "y"}, {"f", "t"})
 
@@ -37,13 +40,16 @@ class Schema:
 
     Attributes
     ----------
-    task : {"regression", "classification", "multilabel"}
+    task : {"regression", "classification", "multilabel", "tasks"}
+        The last: several of the others side by side.
     features, targets : tuple of str
         Column names, in the order of the columns of `X` and `y`.
     categorical : tuple of str
         Those features that are categories without order; the model knows them by name.
     offset : tuple of str
         Columns of raw scores that rows start from, if there are such.
+    parts : tuple of (str, tuple of str)
+        Of several tasks what each is, and its columns among the targets.
     """
 
     task: str
@@ -51,6 +57,35 @@ class Schema:
     targets: tuple[str, ...]
     categorical: tuple[str, ...]
     offset: tuple[str, ...] = ()
+    parts: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @classmethod
+    def of_tasks(
+        cls, table: Table, parts: Sequence[tuple[str, tuple[str, ...]]], drop: Sequence[str] = ()
+    ) -> Schema:
+        """The schema of training data with several tasks: what each is, and its columns.
+
+        Raises
+        ------
+        ReadError
+            As `of`, and where two tasks share a column.
+        """
+        targets = [name for _, columns in parts for name in columns]
+        twice = [name for name in targets if targets.count(name) > 1]
+        if twice:
+            raise ReadError(f"Column {twice[0]!r} is the target of two tasks; give it one of them.")
+        whole = cls.of(table, targets, "regression", drop)
+        return replace(whole, task=_OF_EACH, parts=tuple(parts))
+
+    @property
+    def each(self) -> dict[str, Schema]:
+        """The schema of each of several tasks, by its name."""
+        return {
+            name_of(columns if len(columns) > 1 else columns[0]): replace(
+                self, task=task, targets=columns, parts=()
+            )
+            for task, columns in self.parts
+        }
 
     @classmethod
     def of(
@@ -129,8 +164,9 @@ class Schema:
             features.categories.append(CategoryColumn(index, chosen.categories[name], int(i)))
         return features
 
-    def read_targets(self, table: Table) -> np.ndarray:
-        """`y`: float64 (n,) or (n, K) numbers, labels (n,), or int64 (n, K) indicators, by the task.
+    def read_targets(self, table: Table) -> Any:
+        """`y`: float64 (n,) or (n, K) numbers, labels (n,), or int64 (n, K) indicators, by the task; of
+        several tasks a dict of columns, in which labels may be missing (None).
 
         Raises
         ------
@@ -138,6 +174,9 @@ class Schema:
             When a target column is absent, or holds something else than the task asks for.
         """
         chosen = table.select(self.targets)
+        if self.task == _OF_EACH:
+            read_each = {"classification": _some_labels, "multilabel": _indicator, "regression": _numbers}
+            return {name: read_each[task](chosen, name) for task, columns in self.parts for name in columns}
         if self.task == "classification":
             return _labels(chosen, self.targets)
         read = _indicator if self.task == "multilabel" else _numbers
@@ -159,9 +198,11 @@ class Schema:
         return columns[0] if len(columns) == 1 else np.column_stack(columns)
 
     def to_dict(self) -> dict[str, Any]:
-        """The schema in JSON types; `from_dict` is the inverse. Without offsets it says nothing of them."""
-        fields = asdict(self) if self.offset else {n: v for n, v in asdict(self).items() if n != "offset"}
-        return {name: value if name == "task" else list(value) for name, value in fields.items()}
+        """The schema in JSON types; `from_dict` is the inverse. Without offsets, or parts, it says nothing of
+        them."""
+        fields = {n: v for n, v in asdict(self).items() if v or n not in ("offset", "parts")}
+        found = {name: value if name == "task" else list(value) for name, value in fields.items()}
+        return found | ({"parts": [[task, list(of)] for task, of in self.parts]} if self.parts else {})
 
     @classmethod
     def from_dict(cls, fields: Any) -> Schema:
@@ -169,12 +210,28 @@ class Schema:
         of_offset = [fields.get("offset", [])] if isinstance(fields, Mapping) else []
         names: list[Any] = [*(fields.get(name) for name in _COLUMNS), *of_offset] if of_offset else []
         texts = all(isinstance(of, list) and all(isinstance(name, str) for name in of) for of in names)
-        if not names or not texts or fields.get("task") not in TASKS:
+        if not names or not texts or fields.get("task") not in (*TASKS, _OF_EACH):
             raise ValueError("The model does not say which columns it was trained from.")
-        schema = cls(fields["task"], *(tuple(of) for of in names))
-        if not set(schema.categorical) <= set(schema.features) or not schema.targets:
+        features, targets, categorical, offset = map(tuple, names)
+        parts = _parts(fields.get("parts", []))
+        schema = cls(fields["task"], features, targets, categorical, offset, parts)
+        of_parts = [name for _, columns in schema.parts for name in columns]
+        agree = of_parts == (list(schema.targets) if schema.task == _OF_EACH else [])
+        if not set(schema.categorical) <= set(schema.features) or not schema.targets or not agree:
             raise ValueError("The model names columns that do not agree with each other.")
         return schema
+
+
+def _parts(stored: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The parts of a file, checked."""
+    found = []
+    for part in stored if isinstance(stored, list) else [None]:
+        task, columns = part if isinstance(part, list) and len(part) == 2 else (None, [])
+        texts = isinstance(columns, list) and columns and all(isinstance(name, str) for name in columns)
+        if task not in TASKS or not texts or (task == "classification" and len(columns) > 1):
+            raise ValueError("The model does not say which columns its tasks were trained from.")
+        found.append((task, tuple(columns)))
+    return tuple(found)
 
 
 def choose_columns(table: Table, wanted: str, option: str) -> tuple[str, ...]:
@@ -225,8 +282,8 @@ def guess_task(table: Table, targets: Sequence[str]) -> str:
     if texts:
         raise ReadError(
             f"Several targets are learned together when all are numbers, or all are 0/1 labels; "
-            f"{abbreviate([repr(name) for name in texts])} holds text. In Python, PolyleafMultiTask learns "
-            "targets of unlike kind."
+            f"{abbreviate([repr(name) for name in texts])} holds text. Targets of unlike kind are named one "
+            "by one, by --task NAME for each."
         )
     return "regression"
 
@@ -286,6 +343,16 @@ def _known_numbers(table: Table, name: str) -> np.ndarray:
             "a finite number, 0 for none."
         )
     return values
+
+
+def _some_labels(table: Table, name: str) -> np.ndarray:
+    """Class labels, or None where they are missing."""
+    known = ~np.isnan(table.column(name))
+    if known.all():
+        return _labels(table, (name,))
+    found = np.full(len(known), None, dtype=object)
+    found[known] = _labels(table.rows(np.flatnonzero(known)), (name,)).tolist()
+    return found
 
 
 def _labels(table: Table, targets: tuple[str, ...]) -> np.ndarray:

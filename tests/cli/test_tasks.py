@@ -1,0 +1,170 @@
+"""Targets of unlike kind on the command line: against the estimator, and what is said of mistakes."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from commands import fails, polyleaf
+
+from polyleaf import Dataset, PolyleafMultiTask, load_model
+from polyleaf.objectives import Quantile
+
+N = 400
+RNG = np.random.default_rng(5)
+X = RNG.normal(size=(N, 3)).round(3)
+FRAME = pd.DataFrame(X, columns=list("xyz")).assign(
+    price=(X[:, 0] + 0.3 * RNG.normal(size=N)).round(3),
+    demand=(X[:, 1] + RNG.normal(size=N)).round(3),
+    sold=np.where(X[:, 2] + 0.3 * RNG.normal(size=N) > 0, "yes", "no"),
+    rooms=np.digitize(X[:, 0], [-0.5, 0.5]),
+    a=(X[:, 0] > 0).astype(int),
+    b=(X[:, 1] > 0).astype(int),
+)
+LOSSES = {
+    "price": "normal",
+    "demand": Quantile((0.1, 0.9)),
+    "sold": "logistic",
+    "rooms": "softmax",
+    ("a", "b"): "logistic",
+}
+ASKED = ["--task", "price=normal", "--task", "demand=quantile:0.1,0.9", "--task", "sold=logistic"]
+ASKED += ["--task", "rooms", "--task", "a,b"]
+FAST = ["--rounds", "8", "--threads", "1"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tasks")
+    FRAME[:300].to_csv(folder / "train.csv", index=False)
+    FRAME[300:].to_csv(folder / "test.csv", index=False)
+    polyleaf("train", folder / "train.csv", "-m", folder / "m", *ASKED, *FAST)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return PolyleafMultiTask(LOSSES, n_estimators=8, random_state=0, n_jobs=1).fit(X[:300], FRAME[:300])
+
+
+def read(path):
+    with open(path, encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def test_predictions_are_the_estimators(folder, expected):
+    options = ["--proba", "--levels", "0.5", "-o", folder / "p.csv"]
+    polyleaf("predict", folder / "test.csv", "-m", folder / "m", *options)
+    found, predicted, chances = (
+        read(folder / "p.csv"),
+        expected.predict(X[300:]),
+        expected.predict_proba(X[300:]),
+    )
+    assert list(found)[:8] == ["price", "demand_q0.1", "demand_q0.9", "sold", "rooms", "a", "b", "price_q0.5"]
+    np.testing.assert_array_equal(np.array(found["price"], float), predicted["price"])
+    np.testing.assert_array_equal(np.array(found["demand_q0.9"], float), predicted["demand"][:, 1])
+    assert found["sold"] == predicted["sold"].tolist()
+    np.testing.assert_array_equal(np.array(found["rooms"], int), predicted["rooms"])
+    np.testing.assert_array_equal(np.array([found["a"], found["b"]], int).T, predicted["a+b"])
+    np.testing.assert_array_equal(np.array(found["proba_rooms_2"], float), chances["rooms"][:, 2])
+    np.testing.assert_array_equal(np.array(found["proba_sold_yes"], float), chances["sold"][:, 1])
+    np.testing.assert_array_equal(np.array(found["proba_b"], float), chances["a+b"][:, 1])
+    median = expected.predict_dist(X[300:])["price"].ppf(0.5)
+    np.testing.assert_array_equal(np.array(found["price_q0.5"], float), median)
+
+
+def test_scores_are_told_for_each_task(folder, expected, capsys):
+    capsys.readouterr()
+    polyleaf("evaluate", folder / "test.csv", "-m", folder / "m", "--json")
+    found = json.loads(capsys.readouterr().out)
+    skills = expected.skills(X[300:], FRAME[300:])
+    assert {name: of["skill"] for name, of in found["tasks"].items()} == pytest.approx(skills)
+    assert found["skill"] == pytest.approx(np.mean(list(skills.values())))
+    assert {"RMSE", "NLL", "CRPS"} <= found["tasks"]["price"].keys()
+    assert {"pinball loss q0.1", "share below q0.9"} <= found["tasks"]["demand"].keys()
+    right = np.mean(expected.predict(X[300:])["sold"] == FRAME["sold"][300:])
+    assert found["tasks"]["sold"]["accuracy"] == pytest.approx(right)
+    assert set(found["tasks"]["a+b"]["targets"]) == {"a", "b"}
+    polyleaf("evaluate", folder / "test.csv", "-m", folder / "m")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("skill") and "rooms" in lines and any("micro F1" in line for line in lines)
+
+
+def test_a_task_is_extracted_for_what_takes_one_kind_of_target(folder, expected, capsys, tmp_path):
+    test, of_demand, of_sold = folder / "test.csv", tmp_path / "demand", tmp_path / "sold"
+    for name, path in (("demand", of_demand), ("sold", of_sold)):
+        polyleaf("extract", folder / "m", "--task", name, "-o", path)
+        own, of_all = load_model(path), expected.of_task(name)
+        np.testing.assert_array_equal(own.predict_raw(X), of_all.predict_raw(X))
+        polyleaf("calibrate", test, "-m", path)
+    polyleaf("predict", test, "-m", of_demand, "--intervals", "-o", tmp_path / "p.csv")
+    assert list(read(tmp_path / "p.csv"))[-2:] == ["demand_low", "demand_high"]
+    polyleaf("predict", test, "-m", of_sold, "--intervals", "-o", tmp_path / "p.csv")
+    assert list(read(tmp_path / "p.csv")) == ["sold", "set_no", "set_yes"]
+    polyleaf("report", test, "-m", of_sold, "-o", tmp_path / "r.html")
+    assert "<svg" in (tmp_path / "r.html").read_text("utf-8")
+    capsys.readouterr()
+    polyleaf("explain", test, "-m", folder / "m", "--outputs", "price_mean,rooms_2", "--importance")
+    assert "price_mean,mean_shap_rooms_2" in capsys.readouterr().out
+
+
+def test_labels_and_numbers_may_be_missing(folder, tmp_path, capsys):
+    train = FRAME[:300].copy()
+    train.loc[::4, "price"] = np.nan
+    train.loc[1::4, "sold"] = None
+    train.to_csv(tmp_path / "some.csv", index=False)
+    options = ["--task", "price", "--task", "sold", "--set", "missing_targets=ignore", *FAST]
+    polyleaf("train", tmp_path / "some.csv", "-m", tmp_path / "m", *options)
+    plain = PolyleafMultiTask(
+        {"price": "squared_error", "sold": "logistic"}, missing_targets="ignore", n_estimators=8
+    )
+    features = train[["x", "y", "z", "demand", "rooms", "a", "b"]]
+    plain.set_params(random_state=0, n_jobs=1).fit(Dataset(features), train)  # bins of all rows
+    np.testing.assert_array_equal(
+        load_model(tmp_path / "m").predict_raw(features), plain.predict_raw(features)
+    )
+    capsys.readouterr()
+    polyleaf("evaluate", tmp_path / "some.csv", "-m", tmp_path / "m", "--json")
+    known, tasks = train["sold"].notna(), json.loads(capsys.readouterr().out)["tasks"]
+    right = plain.predict(features)["sold"][known] == train["sold"][known]
+    assert tasks["sold"]["accuracy"] == pytest.approx(right.mean())
+
+
+def test_settings_and_data_to_watch_reach_the_tasks(folder, tmp_path, capsys):
+    options = ["--task", "price", "--task", "sold", "--validation", "0.2", "--early-stopping", "3"]
+    more = ["--set", 'task_weight={"sold": 2}', "--set", 'eval_metric={"sold": "logloss"}']
+    polyleaf("train", folder / "train.csv", "-m", tmp_path / "m", *options, *more, "--rounds", "60")
+    said = capsys.readouterr().err
+    assert "2 tasks: price (squared_error, guessed), sold (logistic, guessed)" in said
+    assert "validation sold: logloss" in said
+    assert [place.task.weight for place in load_model(tmp_path / "m").model_.objective.tasks] == [1.0, 2.0]
+
+
+def test_mistakes_are_answered_by_sentences(folder, tmp_path, capsys):
+    train = ["train", folder / "train.csv", "-m", tmp_path / "m"]
+    assert "leave --target out" in fails(capsys, *train, "-t", "price", "--task", "price=normal")
+    assert "there is no column 'cost'" in fails(capsys, *train, "--task", "cost=normal")
+    assert "such as price=squared_error, not 'price='" in fails(capsys, *train, "--task", "price=")
+    assert "Unknown objective 'nice'" in fails(capsys, *train, "--task", "price=nice")
+    assert "'normal' has no parameter" in fails(capsys, *train, "--task", "price=normal:3")
+    assert "--task price=huber:x: huber_delta" in fails(capsys, *train, "--task", "price=huber:x")
+    assert "target of two tasks" in fails(capsys, *train, "--task", "price", "--task", "price=normal")
+    assert "'sold' holds text" in fails(capsys, *train, "--task", "sold=squared_error", "--task", "price")
+    named = [*train, "--task", "price"]
+    assert "--objective does not go with tasks" in fails(capsys, *named, "--objective", "normal")
+    assert "--offset does not go with tasks" in fails(capsys, *named, "--offset", "x")
+    assert "--search does not go with tasks" in fails(capsys, *named, "--search", "3")
+    for command in (["calibrate"], ["report"], ["predict", "--intervals"]):
+        said = fails(capsys, command[0], folder / "test.csv", "-m", folder / "m", *command[1:])
+        assert "polyleaf extract" in said and "--task price" in said
+    out = ["-o", tmp_path / "m"]
+    assert "no task 'cost'" in fails(capsys, "extract", folder / "m", "--task", "cost", *out)
+    polyleaf("extract", folder / "m", "--task", "price", *out)
+    assert "has no tasks" in fails(capsys, "extract", tmp_path / "m", "--task", "price", *out)
+    text = ["--task", "regression", "-t", "sold,rooms"]
+    assert "regression needs numbers" in fails(capsys, *train[:2], "-m", tmp_path / "n", *text)
+    assert "--task NAME for each" in fails(capsys, *train[:2], "-m", tmp_path / "n", "-t", "sold,rooms")
