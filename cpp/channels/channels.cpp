@@ -54,6 +54,8 @@ void Channels::quantise(const float* g, const float* h, int n_outputs, Curvature
   data_.reserve(size);
   if (fresh) clear(workers);
   totals_.assign(layout_.lanes + 16, 0);
+  largest_.assign(layout_.lanes + 16, 0);
+  if (layout_.count_lane >= 0) largest_[layout_.count_lane] = 1;
   n_used_ = workers.sum(sample_.n_used());
   if (layout_.count_lane >= 0) totals_[layout_.count_lane] = static_cast<int32_t>(n_used_);
   const bool unit = curvature == Curvature::unit;
@@ -158,7 +160,11 @@ void Channels::quantise_part(const float* values, int n_columns, int offset, int
     again = true;
   }
   if (again) run();
-  for (int j = 0; j < n_columns; ++j) totals_[offset + j] = static_cast<int32_t>(total[j]);
+  for (int j = 0; j < n_columns; ++j) {
+    totals_[offset + j] = static_cast<int32_t>(total[j]);
+    // The row of largest magnitude has this very product, rounded likewise.
+    largest_[offset + j] = static_cast<int32_t>(std::nearbyint(largest[j] * inverse[j]));
+  }
 }
 
 }  // namespace polyleaf

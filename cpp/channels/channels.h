@@ -92,6 +92,8 @@ class Channels {
   const int16_t* row(int64_t i) const { return data_.data() + i * layout_.lanes; }
   // Sums over the sample, one per lane.
   const std::vector<int32_t>& totals() const { return totals_; }
+  // Largest magnitude of a row's channel, of every lane; zero past the last.
+  const std::vector<int32_t>& largest() const { return largest_; }
   // step of every lane as a float32, zero for lanes past the last; 16 zeros follow.
   const float* gradient_step() const { return gradient_step_.data(); }
   const float* curvature_step() const { return curvature_step_.data(); }
@@ -108,7 +110,7 @@ class Channels {
   std::vector<float> multiplier_;
   Buffer<int16_t> data_;
   std::vector<float> gradient_step_, curvature_step_;
-  std::vector<int32_t> totals_;
+  std::vector<int32_t> totals_, largest_;
 };
 
 }  // namespace polyleaf

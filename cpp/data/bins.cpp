@@ -158,6 +158,18 @@ void Bins::unpack(uint8_t* codes, int64_t first, int64_t n, const Workers& worke
   });
 }
 
+std::vector<int64_t> Bins::most_rows(const Workers& workers) const {
+  std::vector<int64_t> most(tiles_.size(), 0);
+  parallel_for(workers, n_tiles(), [&](int64_t t, int) {
+    std::array<std::array<uint32_t, 256>, kTileFeatures> counts = {};
+    for (int64_t i = 0; i < n_rows_; ++i)
+      for (int s = 0; s < kTileFeatures; ++s) ++counts[s][words_[t][i] >> (8 * s) & 255];
+    for (int s = 0; s < tiles_[t].n_features; ++s)
+      most[t] = std::max<int64_t>(most[t], *std::max_element(counts[s].begin(), counts[s].end()));
+  });
+  return most;
+}
+
 size_t Bins::n_bytes() const {
   return owned_.size() * static_cast<size_t>(n_rows_) * sizeof(uint64_t) + cells_.n_bytes();
 }

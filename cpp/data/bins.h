@@ -50,6 +50,8 @@ class Bins {
   void pack(const uint8_t* codes, int64_t first, int64_t n, const Workers& workers);
   // What was packed; no feature may be sparse.
   void unpack(uint8_t* codes, int64_t first, int64_t n, const Workers& workers) const;
+  // The most rows that one code of a feature has, for each tile. Reads all words.
+  std::vector<int64_t> most_rows(const Workers& workers) const;
   // Whether words are not to be copied.
   bool stay() const { return stay_; }
 

@@ -20,6 +20,7 @@ struct ChannelView {
   const float* gradient_step = nullptr;
   const float* curvature_step = nullptr;
   const LinearScan* linear = nullptr;  // nullptr: constant leaves
+  const int32_t* largest = nullptr;    // magnitude of a row's channel, of every lane; nullptr: not known
 };
 
 class ChannelSource {
@@ -66,7 +67,8 @@ class FixedChannels final : public ChannelSource {
   void start(const SearchScope& scope, const SearchNode&) override { partition_ = &scope.partition(); }
   void fill(std::vector<Request>& requests) override;
   ChannelView view(int32_t) const override {
-    return {&channels_->layout(), channels_->gradient_step(), channels_->curvature_step()};
+    return {&channels_->layout(), channels_->gradient_step(), channels_->curvature_step(), nullptr,
+            channels_->largest().data()};
   }
   const std::vector<int32_t>& totals() const override { return channels_->totals(); }
   void split(int32_t, const TileSplit&, const ScanNode&, const SearchNode&, const SearchNode&,

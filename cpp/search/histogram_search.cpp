@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t kChunkRows = 16384;  // least rows of a histogram chunk
 constexpr int64_t kLabelRows = 192;    // nodes up to this size are built and scanned by touched bins
+constexpr int64_t kJointRows = 2;      // rows for each bin of a tile from which they are added as one number
 constexpr double kTilesToKeep = 0.4;   // with fewer tiles in use by a node histograms are not kept
 
 // The first of those that are worth most; nullptr: none was found.
@@ -59,6 +60,31 @@ void HistogramSearch::start(const SearchScope& scope, const SearchNode& root) {
   pool_.start(scope.config().histogram_memory);
   nodes_.clear();
   add_node(root, source_->view(root.id)).totals = source_->totals();
+  set_joint_formats();
+}
+
+// Channels that a row keeps are known to their largest; of those made for each node sums are kept apart.
+void HistogramSearch::set_joint_formats() {
+  const ChannelView& view = nodes_[0].view;
+  joint_.assign(bins_.n_tiles(), {});
+  if (view.largest == nullptr || layout_.lanes != JointFormat::kChannels) return;
+  if (most_rows_.empty()) {
+    // Words that stay may have to be read from a disk.
+    if (bins_.n_rows() <= kChunkRows || bins_.stay())
+      most_rows_.assign(bins_.n_tiles(), bins_.n_rows());
+    else
+      most_rows_ = bins_.most_rows(workers_);
+  }
+  ChannelRange channels[JointFormat::kChannels];
+  for (int j = 0; j < JointFormat::kChannels; ++j)
+    channels[j] = {j < layout_.n_outputs ? -view.largest[j] : 0, view.largest[j]};
+  for (const int t : scope_->tiles()) {
+    // Numbers are spread over the sums bin by bin: only where many rows share a bin.
+    const JointFormat format = JointFormat::make(channels, most_rows_[t]);
+    const Tile& tile = bins_.tile(t);
+    if (format.rows == most_rows_[t] || format.rows >= kJointRows * tile.n_features * tile.stride())
+      joint_[t] = format;
+  }
 }
 
 void HistogramSearch::check_directions() const {
@@ -89,6 +115,9 @@ void HistogramSearch::Scratch::reserve(const ChannelLayout& layout, size_t most_
   scan.moments = moments.data();
   cells.reserve(layout.lanes);
   clean = false;
+  if (layout.lanes != JointFormat::kChannels) return;
+  joint.reserve(most_bins + 16);
+  std::memset(joint.data(), 0, sizeof(uint64_t) * joint.size());
 }
 
 // Which nodes are worth a histogram.
@@ -485,8 +514,34 @@ const uint64_t* HistogramSearch::words_of_all(const Node& node, int t, int threa
 // Adds rows begin .. end - 1 of the node that a job builds to one tile's bins.
 void HistogramSearch::build_rows(const Job& job, int t, int64_t begin, int64_t end, const TileBins& bins,
                                  int thread) {
-  const Partition& partition = scope_->partition();
+  const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
   const Tile& tile = bins_.tile(t);
+  const int64_t n_bins = int64_t{tile.n_features} * tile.stride();
+  const JointFormat& format = joint_[t];
+  if (format.rows > 0 && end - begin >= kJointRows * n_bins) {
+    uint64_t* joint = scratch_[thread].joint.data();
+    const int64_t at_once = format.rows == most_rows_[t] ? end - begin : format.rows;
+    for (int64_t i = begin; i < end; i += at_once) {
+      with_words(job, t, i, std::min(end, i + at_once), thread,
+                 [&](const uint64_t* words, const int16_t* channels, int64_t n) {
+                   kernels.build_joint(words, channels, n, tile.n_features, tile.log2_stride, format, joint);
+                 });
+      kernels.spread(joint, n_bins, format, bins.sums);
+    }
+    return;
+  }
+  const int lanes = nodes_[job.build].view.layout->lanes;
+  with_words(job, t, begin, end, thread, [&](const uint64_t* words, const int16_t* channels, int64_t n) {
+    kernels.build(words, channels, n, tile.n_features, tile.log2_stride, lanes, bins.sums, bins.counts);
+  });
+}
+
+// Calls add(words, channels, n) for these rows of the node that a job builds, so many at a time as are
+// fetched at once.
+template <class Add>
+void HistogramSearch::with_words(const Job& job, int t, int64_t begin, int64_t end, int thread,
+                                 const Add& add) {
+  const Partition& partition = scope_->partition();
   const Node& node = nodes_[job.build];
   const int lanes = node.view.layout->lanes;
   Buffer<uint64_t>& room = scratch_[thread].fetched;
@@ -494,9 +549,7 @@ void HistogramSearch::build_rows(const Job& job, int t, int64_t begin, int64_t e
   const int64_t at_once = std::max<int64_t>(1, partition.words_at_once(end - begin));
   for (int64_t i = begin; i < end; i += at_once) {
     const int64_t n = std::min(at_once, end - i);
-    POLYLEAF_SELECT(histogram_kernels)
-        .build(partition.words(node.at.rows, t, i, n, room.data()), job.channels + i * lanes, n,
-               tile.n_features, tile.log2_stride, lanes, bins.sums, bins.counts);
+    add(partition.words(node.at.rows, t, i, n, room.data()), job.channels + i * lanes, n);
   }
 }
 

@@ -24,6 +24,7 @@
 #include "search/channel_source.h"
 #include "search/histogram.h"
 #include "search/histogram_pool.h"
+#include "search/joint_sums.h"
 #include "search/shared_tiles.h"
 #include "search/tile_scan.h"
 
@@ -101,6 +102,7 @@ class HistogramSearch final : public Search {
   void check_directions() const;
   void lay_out_memory();
   void set_thresholds();
+  void set_joint_formats();
   // Nodes are added in the order of their ids.
   Node& add_node(const SearchNode& at, const ChannelView& view);
   void make_room(std::vector<Job>& jobs);
@@ -116,6 +118,8 @@ class HistogramSearch final : public Search {
   void run_part(const Job& job, int part, int thread);
   void run_tile(const Job& job, int tile_index, int thread, TileSplit* of_built, TileSplit* of_sibling);
   const uint64_t* words_of_all(const Node& node, int t, int thread);
+  template <class Add>
+  void with_words(const Job& job, int t, int64_t begin, int64_t end, int thread, const Add& add);
   void build_rows(const Job& job, int t, int64_t begin, int64_t end, const TileBins& bins, int thread);
   void build_tile(const Job& job, int tile_index, const TileBins& bins, int thread);
   void scan_by_rows(const Job& job, int tile, const Slots& slots, int thread, TileSplit* out);
@@ -161,7 +165,11 @@ class HistogramSearch final : public Search {
   HistogramPool pool_;
   int64_t ordered_rows_ = 0;  // up to this size rows are ordered by bins rather than summed in them
   int64_t direct_rows_ = 0;   // up to this size a node is built rather than subtracted
+  // How the channels of a row are one number, for each tile; its `rows` are 0 where they are not.
+  std::vector<JointFormat> joint_;
+  std::vector<int64_t> most_rows_;  // of one bin of each tile
   struct Scratch {
+    Buffer<uint64_t> joint;  // one tile, kept zero
     Buffer<int32_t> sums;    // one tile, kept zero between sparse jobs
     Buffer<int32_t> counts;  // the same, where the layout keeps counts apart
     Buffer<int32_t> lanes;

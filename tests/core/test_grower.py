@@ -444,6 +444,14 @@ def test_threads_on_blocks_of_rows(kind, n_threads):
     assert_core_equals_twin(sampled(p, multiplied=kind != "unit"), n_threads)
 
 
+@pytest.mark.parametrize("n_outputs", [1, 2, 3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_rows_for_each_bin(kind, n_outputs):
+    """Where sums of few channels may share a number: all rows at once, and only so many at a time."""
+    p = make_problem(19, n=20_000, n_bins=(255, 4, 3), n_outputs=n_outputs, kind=kind, max_leaves=6)
+    assert_core_equals_twin(p, n_threads=2)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_deep_trees(kind):
     """Nodes of every size, from many blocks of rows to one row."""

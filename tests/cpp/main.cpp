@@ -11,6 +11,7 @@ int main() {
   test_growing();
   test_counts_are_not_ranges();
   test_states_are_passed_on();
+  test_joint_sums();
   test_refusals();
   test_leaves();
   test_objectives();

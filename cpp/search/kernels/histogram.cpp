@@ -7,6 +7,8 @@ namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
+typedef uint64_t u64x4 __attribute__((vector_size(32)));
+
 // Z vectors of sixteen lanes per row; the tile of 8 features x 256 bins x 16 lanes lies in the second cache.
 template <int Z, int LOG2_STRIDE, bool COUNTS>
 void build_wide(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int32_t* sums,
@@ -88,6 +90,50 @@ void build(const uint64_t* words, const int16_t* channels, int64_t n, int n_feat
       return build_stride<6>(words, channels, n, n_features, lanes, sums, counts);
     default:
       return build_stride<8>(words, channels, n, n_features, lanes, sums, counts);
+  }
+}
+
+// FOUR: the last of the four lanes is in use.
+template <bool FOUR, int LOG2_STRIDE>
+void build_joint_as(const uint64_t* words, const int16_t* channels, int64_t n, int n_features,
+                    const JointFormat& format, uint64_t* joint) {
+  const uint64_t s1 = format.shift[1], s2 = format.shift[2], s3 = format.shift[3];
+  const auto widened = [](int16_t x) { return static_cast<uint64_t>(int64_t{x}); };
+  for (int64_t i = 0; i < n; ++i) {
+    const uint64_t word = words[i];
+    const int16_t* c = channels + 4 * i;
+    uint64_t value = widened(c[0]) + (widened(c[1]) << s1) + (widened(c[2]) << s2);
+    if (FOUR) value += widened(c[3]) << s3;
+#pragma GCC unroll 8
+    for (int f = 0; f < 8; ++f) {
+      if (f >= n_features) break;
+      joint[(static_cast<uint32_t>(f) << LOG2_STRIDE) + ((word >> (8 * f)) & 255)] += value;
+    }
+  }
+}
+
+void build_joint(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int log2_stride,
+                 const JointFormat& format, uint64_t* joint) {
+  const bool four = format.mask[3] != 0;
+#define POLYLEAF_JOINT(bits)                                                                \
+  if (log2_stride == bits)                                                                  \
+    return four ? build_joint_as<true, bits>(words, channels, n, n_features, format, joint) \
+                : build_joint_as<false, bits>(words, channels, n, n_features, format, joint);
+  POLYLEAF_JOINT(2)
+  POLYLEAF_JOINT(4)
+  POLYLEAF_JOINT(6)
+  POLYLEAF_JOINT(8)
+#undef POLYLEAF_JOINT
+}
+
+void spread(uint64_t* joint, int64_t n_bins, const JointFormat& format, int32_t* sums) {
+  const auto shift = load<u64x4>(format.shift), mask = load<u64x4>(format.mask);
+  const auto middle = load<u64x4>(format.middle);
+  for (int64_t b = 0; b < n_bins; ++b) {
+    const u64x4 number = (joint[b] + format.all_middles) - u64x4{};
+    const u64x4 digits = ((number >> shift) & mask) - middle;
+    store(sums + 4 * b, load<i32x4>(sums + 4 * b) + __builtin_convertvector(digits, i32x4));
+    joint[b] = 0;
   }
 }
 
@@ -193,7 +239,8 @@ void build_few(const Cell* entries, int64_t n, const int16_t* channels, int lane
 
 }  // namespace
 
-const HistogramKernels histogram_kernels = {build, subtract, add, gather, sum, touch, build_few};
+const HistogramKernels histogram_kernels = {build,  build_joint, spread, subtract, add,
+                                            gather, sum,         touch,  build_few};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf
