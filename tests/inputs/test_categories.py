@@ -64,7 +64,26 @@ def test_categories_that_say_nothing_do_no_harm():
         np.mean(cross_val_score(regressor(categorical_features=c), Z, y, cv=3, scoring="r2"))
         for c, Z in ((([0]), X), (None, X[:, 1:]))
     )
-    assert with_categories > without - 0.06
+    assert with_categories == without
+
+
+def test_missing_values_that_training_never_saw_are_worth_what_unseen_categories_are(data, model):
+    """A data frame whose categories are those of the training data has NaN where a new one comes."""
+    unseen, missing = (np.array([[value, 0.0, 0.0]]) for value in (12345.0, np.nan))
+    assert not model.model_.mapper.made_.wide[0].missing_seen
+    assert model.predict(missing) == model.predict(unseen) != model.predict([[data[0][0, 0], 0.0, 0.0]])
+    again = Model.from_bytes(model.model_.to_bytes())
+    assert again.mapper.made_.equals(model.model_.mapper.made_)
+
+
+def test_files_that_do_not_say_whether_values_were_missing_have_seen_some(model):
+    meta, arrays = model.model_.mapper.to_state()
+    meta = json.loads(json.dumps(meta))
+    del meta["made"][0]["missing_seen"]
+    assert BinMapper.from_state(meta, arrays).made_.wide[0].missing_seen
+    meta["made"][0]["missing_seen"] = 1
+    with pytest.raises(ValueError, match="whether values were missing"):
+        BinMapper.from_state(meta, arrays)
 
 
 # ---- columns ----------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from isa import printed_by_each
 from many_categories import effects
 
 from polyleaf.inputs import category_statistics
-from polyleaf.inputs.category_statistics import NumericCodes, learn
+from polyleaf.inputs.category_statistics import FeatureCodes, learn
 from polyleaf.inputs.features import as_features
 from polyleaf.inputs.targets import encode_classification, encode_regression, encode_sparse
 
@@ -84,12 +84,38 @@ def test_slopes_are_found_where_they_differ_by_category_and_only_there():
     slopes = rng.normal(size=400)
     y = slopes[category] * x[:, 1] + x[:, 0] + 0.3 * rng.normal(size=8000)
     ranks = np.argsort(np.argsort(x, axis=0), axis=0)
-    numeric = [NumericCodes(f"x{j}", (ranks[:, j] * 255 // 8000).astype(np.uint8), 255) for j in range(2)]
+    numeric = [FeatureCodes(f"x{j}", (ranks[:, j] * 255 // 8000).astype(np.uint8), 255) for j in range(2)]
     wide, training = learned(category, y, numeric=numeric)
     assert wide.labels == ("mean", "slope by x1")
     assert np.corrcoef(wide.values[:, 1], slopes)[0, 1] > 0.9
     assert np.corrcoef(training[:, 1], slopes[category])[0, 1] > 0.85
     assert learned(category, x[:, 0] * x[:, 1], numeric=numeric)[0].labels == ("mean",)
+
+
+def cells(x, n):
+    """Numbers by their rank, in n classes."""
+    return np.argsort(np.argsort(x)) * n // len(x)
+
+
+def test_what_other_features_say_already_is_left_out():
+    rng = np.random.default_rng(0)
+    x, category = rng.normal(size=4000), rng.integers(0, 400, 4000)
+    other = [FeatureCodes("x", cells(x, 250).astype(np.uint8), 250)]
+    told, own = np.sin(2 * x), rng.normal(size=400)[category]
+    noise = 0.5 * rng.normal(size=4000)
+    assert learned(cells(x, 500), told + noise)[0].says_something
+    wide, training = learned(cells(x, 500), told + noise, numeric=other)
+    assert not wide.says_something and not wide.values.any() and not training.any() and wide.n_columns == 1
+    kept, _ = learned(category, told + own + noise, numeric=other)
+    np.testing.assert_array_equal(kept.values, learned(category, told + own + noise)[0].values)
+
+
+def test_of_several_outputs_those_are_left_out_that_say_nothing():
+    rng = np.random.default_rng(0)
+    x, category = rng.normal(size=4000), rng.integers(0, 400, 4000)
+    other = [FeatureCodes("x", cells(x, 250).astype(np.uint8), 250)]
+    Y = np.column_stack([x, rng.normal(size=400)[category], x]) + 0.3 * rng.normal(size=(4000, 3))
+    assert learned(category, Y, numeric=other)[0].labels == ("mean of 1",)
 
 
 def test_weights_count_as_rows_and_rows_of_weight_zero_are_absent():

@@ -29,7 +29,7 @@ def gradients(n, outputs=3, seed=0):
 
 def test_everything_is_kept_by_default():
     assert sample_rows(config(), gradients(10), 0) == (None, None)
-    assert sample_features(config(), 5, 0) is None
+    assert sample_features(config(), np.ones(5, bool), 0) is None
 
 
 @settings(max_examples=50, deadline=None)
@@ -131,15 +131,22 @@ def test_goss_norm_runs_over_all_outputs(outputs):
 
 
 def test_features_per_tree():
-    masks = [sample_features(config(colsample_bytree=0.3), 10, round) for round in range(50)]
+    masks = [sample_features(config(colsample_bytree=0.3), np.ones(10, bool), round) for round in range(50)]
     assert all(mask.dtype == bool and mask.sum() == 3 for mask in masks)
     assert len({mask.tobytes() for mask in masks}) > 20
-    assert sample_features(config(colsample_bytree=0.01), 10, 0).sum() == 1
+    assert sample_features(config(colsample_bytree=0.01), np.ones(10, bool), 0).sum() == 1
+
+
+def test_features_that_tell_nothing_are_not_drawn():
+    telling = np.arange(10) % 2 == 0
+    assert np.array_equal(sample_features(config(), telling, 0), telling)
+    masks = [sample_features(config(colsample_bytree=0.5), telling, round) for round in range(20)]
+    assert all(mask.sum() == 3 and not mask[~telling].any() for mask in masks)
 
 
 def test_rows_and_features_are_drawn_independently():
     rows, _ = sample_rows(config(subsample=0.5), gradients(100), 0)
-    features = np.flatnonzero(sample_features(config(colsample_bytree=0.5), 100, 0))
+    features = np.flatnonzero(sample_features(config(colsample_bytree=0.5), np.ones(100, bool), 0))
     assert not np.array_equal(rows, features)
 
 

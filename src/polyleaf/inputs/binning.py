@@ -126,6 +126,15 @@ class BinMapper:
         return np.array([kept is not None for kept in self.categories_])
 
     @property
+    def telling_(self) -> NDArray[np.bool_]:
+        """Columns that can tell rows apart, bool (n_columns,): all but those made of categories that say
+        nothing."""
+        telling = np.ones(self.n_columns_, bool)
+        for wide, columns in self.made_.places() if self.made_ is not None else ():
+            telling[columns] = wide.says_something
+        return telling
+
+    @property
     def very_many_(self) -> list[int]:
         """Features of more categories than fit in one byte."""
         if self.made_ is not None:

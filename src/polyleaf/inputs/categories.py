@@ -47,6 +47,8 @@ class WideFeature:
         cut off here: columns of one statistic share out its range, so that each has all bins for a part.
     n_groups : int
         Categorical columns that follow: each knows some of the categories, and the mapper which.
+    missing_seen : bool
+        Whether training saw missing values. If not, a missing value is worth what an unknown category is.
     """
 
     feature: int
@@ -57,6 +59,12 @@ class WideFeature:
     lower: NDArray[np.float32]
     upper: NDArray[np.float32]
     n_groups: int
+    missing_seen: bool = True
+
+    @property
+    def says_something(self) -> bool:
+        """Whether its columns can tell rows apart."""
+        return bool(self.n_groups > 0 or self.missing_seen or self.values.any())
 
     @property
     def n_numeric(self) -> int:
@@ -71,7 +79,7 @@ class WideFeature:
         return np.clip(statistics[:, self.statistic], self.lower, self.upper)
 
     def statistics_of(self, column: CategoryColumn) -> NDArray[np.float32]:
-        """Statistics of the rows of a table: NaN where missing, 0 for a category that was never seen."""
+        """Statistics of the rows of a table: NaN where missing, 0 for what was never seen."""
         unseen = len(self.categories)
         place = np.array([self._place.get(c, unseen) for c in column.categories] + [unseen + 1], np.int64)
         return self._lookup[place[column.index]]
@@ -84,7 +92,7 @@ class WideFeature:
     def _lookup(self) -> NDArray[np.float32]:
         """`values`, and behind them what unseen and missing categories have."""
         row = np.ones((1, len(self.labels)), np.float32)
-        return np.concatenate([self.values, row * 0, row * np.nan])
+        return np.concatenate([self.values, row * 0, row * (np.nan if self.missing_seen else 0)])
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
@@ -101,7 +109,7 @@ class WideFeature:
 
     def equals(self, other: WideFeature) -> bool:
         """Whether both make the same of every table."""
-        plain = ("feature", "categories", "labels", "n_groups")
+        plain = ("feature", "categories", "labels", "n_groups", "missing_seen")
         return all(getattr(self, name) == getattr(other, name) for name in plain) and all(
             np.array_equal(getattr(self, name), getattr(other, name)) for name in _ARRAYS
         )
@@ -202,6 +210,7 @@ class MadeColumns:
                 "categories": list(wide.categories),
                 "labels": list(wide.labels),
                 "n_groups": wide.n_groups,
+                "missing_seen": wide.missing_seen,
             }
             for wide in self.wide
         ]
@@ -250,15 +259,14 @@ def _require(condition: bool, problem: str) -> None:
 
 
 def _read_wide(entry: Any, arrays: Mapping[str, Any], prefix: str, n_features: int) -> WideFeature:
-    _require(
-        isinstance(entry, Mapping) and set(entry) == {"feature", "categories", "labels", "n_groups"},
-        "has a malformed feature",
-    )
-    feature, categories, labels, n_groups = (
-        entry[name] for name in ("feature", "categories", "labels", "n_groups")
-    )
+    names = "feature", "categories", "labels", "n_groups", "missing_seen"
+    _require(isinstance(entry, Mapping), "has a malformed feature")
+    entry = {"missing_seen": True} | dict(entry)  # files had no such entry once
+    _require(set(entry) == set(names), "has a malformed feature")
+    feature, categories, labels, n_groups, missing_seen = (entry[name] for name in names)
     _require(type(feature) is int and 0 <= feature < n_features, "has a feature that does not exist")
     _require(type(n_groups) is int and 0 <= n_groups < 2**16, "has a wrong number of groups")
+    _require(type(missing_seen) is bool, "does not say whether values were missing")
     _require(isinstance(categories, list) and all(map(is_category, categories)), "has bad categories")
     _require(len(set(categories)) == len(categories), "repeats a category")
     _require(isinstance(labels, list) and all(isinstance(label, str) for label in labels), "has bad labels")
@@ -275,4 +283,5 @@ def _read_wide(entry: Any, arrays: Mapping[str, Any], prefix: str, n_features: i
     _require(0 < len(statistic) < 2**16, "has no column, or too many, for a feature")
     _require(bool(np.all((statistic >= 0) & (statistic < len(labels)))), "has a column of no statistic")
     _require(bool(np.all(lower <= upper)), "has bounds that do not ascend")
-    return WideFeature(feature, tuple(categories), tuple(labels), values, statistic, lower, upper, n_groups)
+    columns = statistic, lower, upper
+    return WideFeature(feature, tuple(categories), tuple(labels), values, *columns, n_groups, missing_seen)

@@ -7,7 +7,8 @@ see itself, or trees would learn from a copy of the target: it sees the rows of 
 unless its category has so many rows that its own is lost among them.
 
 Where the mean is not all that differs between categories, the slope of the target against a numeric feature
-may: then the same is done with the product of both.
+may: then the same is done with the product of both. And where the other features say already what the
+categories say, a statistic is one more column of noise to trees, and left out.
 
 Owns: these statistics, and how many columns they make. Must not know: how tables are read, bins, trees.
 
@@ -17,7 +18,6 @@ Additions are in one order on every machine: no BLAS, and no sum of NumPy's.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -30,7 +30,7 @@ from polyleaf.inputs.categories import MadeColumns, WideFeature, category_key
 from polyleaf.inputs.features import CategoryColumn
 from polyleaf.inputs.targets import Target
 
-__all__ = ["NumericCodes", "learn"]
+__all__ = ["FeatureCodes", "learn"]
 
 # Measured: docs/categories.md.
 _FOLDS = 5
@@ -40,9 +40,11 @@ _DIRECTIONS = 16
 _MOST_SLOPES = 2
 _SLOPE_SHARE = 0.15  # least share of the variance of a product that lies between categories
 _SLOPE_SIGMAS = 5.0  # ... and how unlikely that must be by chance
-_SCREENED = (20_000, 64, 8)  # rows, numeric features and outputs that are looked through for slopes
+_SCREENED = (20_000, 64, 8)  # rows, other features and outputs that are looked through for slopes
+_LEAST_SHARE = 0.04  # of what the other features leave, for a statistic to be worth its column
+_PASSES, _STEP = 3, 0.5  # of the sum of functions of the other features that tells
 _MOST_PARTS, _MOST_COLUMNS = 4, 32  # columns that share one statistic, and of one feature
-_GROUP_PRIOR = 0.5  # up to this prior the categories of a single output are offered themselves,
+_GROUP_PRIOR = 0.15  # up to this prior the categories of a single output are offered themselves,
 _MOST_GROUPS, _GROUP_SIZE = 16, 254  # in so many columns of so many
 _LEAST_PRIOR, _LARGEST_PRIOR = 0.01, 1e4
 _DOUBT = (
@@ -54,16 +56,16 @@ _ITERATIONS = 4
 Array = NDArray[np.float64]
 
 
-class NumericCodes(NamedTuple):
-    """A numeric feature by its bins, from which its ranks are taken."""
+class FeatureCodes(NamedTuple):
+    """Another feature, by its bins."""
 
     name: str
     codes: NDArray[np.uint8]
     n_bins: int
+    is_numeric: bool = True
 
 
-@dataclass(frozen=True)
-class _Output:
+class _Output(NamedTuple):
     """One column of the target: standardised, with weights that are 1 on average; None: all 1."""
 
     label: str
@@ -73,7 +75,7 @@ class _Output:
 
 def learn(
     columns: Sequence[CategoryColumn],
-    numeric: Sequence[NumericCodes],
+    others: Sequence[FeatureCodes],
     target: Target,
     n_features: int,
     n_threads: int,
@@ -84,8 +86,8 @@ def learn(
     ----------
     columns : sequence of CategoryColumn
         The wide features.
-    numeric : sequence of NumericCodes
-        Features whose slopes may differ by category.
+    others : sequence of FeatureCodes
+        Features that may say already what the categories say, or whose slopes may differ by category.
     target : Target
     n_features : int
         Of the table.
@@ -99,7 +101,7 @@ def learn(
         What the rows that were learned from are to see.
     """
     outputs = _Outputs(target, n_threads)
-    learners = [_Learner(column, outputs, numeric) for column in sorted(columns, key=lambda c: c.feature)]
+    learners = [_Learner(column, outputs, others) for column in sorted(columns, key=lambda c: c.feature)]
     made = MadeColumns(n_features, tuple(learner.wide for learner in learners))
     return made, {learner.wide.feature: learner.training for learner in learners}
 
@@ -107,24 +109,25 @@ def learn(
 class _Learner:
     """The statistics of one feature."""
 
-    def __init__(self, column: CategoryColumn, outputs: _Outputs, numeric: Sequence[NumericCodes]) -> None:
+    def __init__(self, column: CategoryColumn, outputs: _Outputs, others: Sequence[FeatureCodes]) -> None:
         categories, place = _positions(column, outputs.row_weight)
         self._rows = np.flatnonzero(place >= 0)
         self._place, self._n = place[self._rows], len(categories)
         self._fold = _folds(self._place, self._rows)
-        self._found: list[_Statistic] = []
-        residuals = []
-        for output in outputs.of(self._place, self._rows, self._n):
-            values, weight = _taken(output, self._rows)
-            statistic = self._statistic(output.label, values, weight)
-            self._found.append(statistic)
-            residuals.append((values - statistic.others, weight))
-        priors = [statistic.prior for statistic in self._found]
+        taken = [_taken(output, self._rows) for output in outputs.of(self._place, self._rows, self._n)]
+        left = list(self._left_by(others, taken)) if others else []
+        means = [self._mean(output) for output in taken]
+        priors = [mean.prior for mean in means]
+        for k, residual in enumerate(left):
+            share, priors[k] = self._share(residual)
+            if share < _LEAST_SHARE:
+                means[k] = means[k].nothing()
+        self._found = [statistic for statistic in means if statistic.values.any()] or means[:1]
         n_groups = 0
-        if len(priors) == 1 and priors[0] <= _GROUP_PRIOR:
+        if len(means) == 1 and priors[0] <= _GROUP_PRIOR:
             n_groups = min(_MOST_GROUPS, -(-self._n // _GROUP_SIZE))
         parts = [self._parts_of(statistic) for statistic in self._found]
-        slopes = list(self._slopes(residuals, numeric))
+        slopes = [self._slope(taken[k], other) for k, other in self._strongest_slopes(left, others)]
         self._found += slopes
         parts += [[(-np.inf, np.inf)]] * len(slopes)
         self.training = self._of_training(len(place))
@@ -137,16 +140,71 @@ class _Learner:
             np.array([low for part in parts for low, _ in part], np.float32),
             np.array([high for part in parts for _, high in part], np.float32),
             n_groups,
+            missing_seen=bool(np.any(column.index[_present(outputs.row_weight)] < 0)),
         )
 
-    def _statistic(self, label: str, values: Array, weight: Array | None) -> _Statistic:
-        place, n = self._place, self._n
-        sums, counts = _sums(place, values, weight, n)
-        prior = _prior(values, weight, place, sums, counts)[0]
-        cell = place * _FOLDS + self._fold
-        own, own_counts = _sums(cell, values, weight, n * _FOLDS)
-        others = (sums[place] - own[cell]) / (np.maximum(counts[place] - own_counts[cell], 0.0) + prior)
+    def _mean(self, output: _Output) -> _Statistic:
+        label, values, weight = output
+        sums, counts = _sums(self._place, values, weight, self._n)
+        prior = _prior(values, weight, sums, counts)
+        cell = self._place * _FOLDS + self._fold
+        own, own_counts = _sums(cell, values, weight, self._n * _FOLDS)
+        left = np.maximum(counts[self._place] - own_counts[cell], 0.0)
+        others = (sums[self._place] - own[cell]) / (left + prior)
         return _Statistic(label, sums / (counts + prior), others, counts >= _KNOWN * prior, prior)
+
+    def _slope(self, output: _Output, feature: FeatureCodes) -> _Statistic:
+        """Of the target against a number's ranks within each category, less that of all rows. A row sees
+        nothing of its own fold: neither in the products, nor in the means that are taken off them."""
+        ranks = _ranks(feature)[self._rows]
+        cell = self._place * _FOLDS + self._fold
+        whole = _Moments.of(self._place, output.values, ranks, output.weight, self._n)
+        own = _Moments.of(cell, output.values, ranks, output.weight, self._n * _FOLDS)
+        common, prior = whole.common_slope(), whole.slopes()[0]
+        others = whole.at(self._place).less(own.at(cell))
+        unknown = np.zeros(self._n, bool)
+        label = output.label.replace("mean", f"slope by {feature.name}", 1)
+        return _Statistic(label, whole.slope(common, prior), others.slope(common, prior), unknown, prior)
+
+    def _left_by(self, others: Sequence[FeatureCodes], taken: Sequence[_Output]) -> Iterator[_Residual]:
+        """What a sum of functions of the other features leaves of each output, in some of the categories."""
+        most_rows, most_features, _ = _SCREENED
+        step = np.uint64(max(1, len(self._rows) // most_rows))
+        some = np.flatnonzero(_mix(self._place) % step == 0)
+        bins = [other.codes[self._rows[some]].astype(np.int64) for other in others[:most_features]]
+        for _, values, weights in taken:
+            left, weight = values[some], None if weights is None else weights[some]
+            for codes in bins * _PASSES:
+                sums, counts = _sums(codes, left, weight, 256)
+                left = left - _STEP * (sums / (counts + _prior(left, weight, sums, counts)))[codes]
+            yield _Residual(some, _centred(left, weight), weight)
+
+    def _share(self, left: _Residual) -> tuple[float, float]:
+        """Of the variance of a residual, what the means of categories explain to rows that did not teach
+        them, by moments; and the prior of these means."""
+        place = self._place[left.rows]
+        sums, counts = _sums(place, left.values, left.weight, self._n)
+        prior = _prior(left.values, left.weight, sums, counts)
+        taught = counts * (1.0 - 1.0 / _FOLDS)
+        explained = _total(counts * taught / (taught + prior)) / max(_total(counts), 1e-300)
+        return explained / (1.0 + prior), prior
+
+    def _strongest_slopes(
+        self, left: Sequence[_Residual], others: Sequence[FeatureCodes]
+    ) -> list[tuple[int, FeatureCodes]]:
+        """The few outputs and numbers whose slopes differ most between categories."""
+        _, features, outputs = _SCREENED
+        found = []
+        for j, feature in enumerate(others[:features]):
+            if not feature.is_numeric:
+                continue
+            ranks = _ranks(feature)[self._rows]
+            for k, (rows, values, weight) in enumerate(left[:outputs]):
+                moments = _Moments.of(self._place[rows], values, ranks[rows], weight, self._n)
+                _, share, sigmas = moments.slopes()
+                if sigmas >= _SLOPE_SIGMAS and share >= _SLOPE_SHARE:
+                    found.append((-share, j, k))
+        return [(k, others[j]) for _, j, k in sorted(found)[:_MOST_SLOPES]]
 
     def _of_training(self, n_rows: int) -> NDArray[np.float32]:
         training = np.full((n_rows, len(self._found)), np.nan, np.float32)
@@ -166,30 +224,6 @@ class _Learner:
         edges = [-np.inf, *(float(values[len(values) * i // n]) for i in range(1, n)), np.inf]
         return list(pairwise(edges))
 
-    def _slopes(
-        self, residuals: list[tuple[Array, Array | None]], numeric: Sequence[NumericCodes]
-    ) -> Iterator[_Statistic]:
-        """Statistics of the products of what the means leave with numeric features: the strongest few."""
-        rows, features, outputs = _SCREENED
-        step = max(1, len(self._rows) // rows)
-        some = slice(None, None, step)
-        found = []
-        for j, feature in enumerate(numeric[:features]):
-            ranks = _ranks(feature)[self._rows[some]]
-            for k, (values, weight) in enumerate(residuals[:outputs]):
-                part = None if weight is None else weight[some]
-                product = _centred(values[some] * ranks, part)
-                sums, counts = _sums(self._place[some], product, part, self._n)
-                prior, sigmas = _prior(product, part, self._place[some], sums, counts)
-                if sigmas >= _SLOPE_SIGMAS and 1.0 / (1.0 + prior) >= _SLOPE_SHARE:
-                    found.append((prior, j, k))
-        for _, j, k in sorted(found)[:_MOST_SLOPES]:
-            values, weight = residuals[k]
-            product = _centred(values * _ranks(numeric[j])[self._rows], weight)
-            label = self._found[k].label.replace("mean", f"slope by {numeric[j].name}", 1)
-            statistic = self._statistic(label, product, weight)
-            yield statistic._replace(known=np.zeros_like(statistic.known))
-
 
 class _Statistic(NamedTuple):
     """One number for each category.
@@ -208,6 +242,81 @@ class _Statistic(NamedTuple):
     others: Array
     known: NDArray[np.bool_]
     prior: float
+
+    def nothing(self) -> _Statistic:
+        """The same where nothing is known."""
+        none = np.zeros_like(self.known)
+        return _Statistic(self.label, self.values * 0.0, self.others * 0.0, none, _LARGEST_PRIOR)
+
+
+class _Residual(NamedTuple):
+    """What the other features leave of an output, in some of the rows that have a category."""
+
+    rows: NDArray[np.int64]
+    values: Array
+    weight: Array | None
+
+
+class _Moments(NamedTuple):
+    """Numbers of rows, sums, squares and products of a target v and of a number r, by place, weighted."""
+
+    rows: Array
+    v: Array
+    r: Array
+    vv: Array
+    rr: Array
+    vr: Array
+
+    @classmethod
+    def of(cls, place: NDArray[np.int64], v: Array, r: Array, weight: Array | None, n: int) -> _Moments:
+        sums = [_sums(place, column, weight, n) for column in (v, r, v * v, r * r, v * r)]
+        return cls(sums[0][1], *(column for column, _ in sums))
+
+    def at(self, place: NDArray[np.int64]) -> _Moments:
+        return _Moments(*(column[place] for column in self))
+
+    def less(self, other: _Moments) -> _Moments:
+        return _Moments(*(a - b for a, b in zip(self, other, strict=True)))
+
+    def _within(self, products: Array, first: Array, second: Array) -> Array:
+        means = np.divide(first * second, self.rows, out=np.zeros_like(self.rows), where=self.rows > 0.5)
+        return np.where(self.rows > 0.5, products - means, 0.0)
+
+    def slope(self, common: float, prior: float) -> Array:
+        """Of v against r within each place, less the common one, drawn to 0 by a prior in units of r^2."""
+        squares = np.maximum(self._within(self.rr, self.r, self.r), 0.0)
+        return (self._within(self.vr, self.v, self.r) - common * squares) / (squares + prior)
+
+    def common_slope(self) -> float:
+        squares = _total(self._within(self.rr, self.r, self.r))
+        return _total(self._within(self.vr, self.v, self.r)) / squares if squares > 0 else 0.0
+
+    def slopes(self) -> tuple[float, float, float]:
+        """What the slopes of places are like, by moments: v = slope r + noise within each.
+
+        Returns
+        -------
+        prior : float
+            Variance of the noise over that of the slopes.
+        share : float
+            Of the variance of v within places, what the slopes make.
+        sigmas : float
+            By how many deviations the slopes' variance is above 0.
+        """
+        common = self.common_slope()
+        rr = np.maximum(self._within(self.rr, self.r, self.r), 0.0)
+        vr = self._within(self.vr, self.v, self.r) - common * rr
+        vv = self._within(self.vv, self.v, self.v) - common * (2.0 * vr + common * rr)
+        freedom = _total(self.rows) - np.count_nonzero(self.rows > 0) + _DOUBT
+        all_of_it, squares = _total(vv), _total(rr * rr)
+        noise = all_of_it / freedom
+        excess = _total(vr * vr) - noise * _total(rr)
+        if squares <= 0 or noise <= 0 or excess <= 0:
+            return _LARGEST_PRIOR, 0.0, 0.0
+        share = excess / squares * _total(rr) / all_of_it
+        noise = max(1.0 - share, 0.0) * noise
+        prior = float(np.clip(noise * squares / excess, _LEAST_PRIOR, _LARGEST_PRIOR))
+        return prior, share, excess / (all_of_it / freedom) / np.sqrt(2.0 * squares)
 
 
 # ---- the target --------------------------------------------------------------------------------------------
@@ -266,7 +375,7 @@ class _Outputs:
         for k in range(means.shape[1]):
             column = self._many[rows, k].astype(np.float64)
             sums, counts = _sums(place, column, weight, n)
-            prior = _prior(column, weight, place, sums, counts)[0]
+            prior = _prior(column, weight, sums, counts)
             means[:, k] = sums / (counts + prior) * np.sqrt(counts)
         transposed = np.ascontiguousarray(means.T)
         bits = _mix(np.arange(means.shape[1] * _DIRECTIONS)) >> np.uint64(63)
@@ -304,6 +413,11 @@ def _hashed(values: Any) -> NDArray[np.float32]:
 # ---- rows and categories -----------------------------------------------------------------------------------
 
 
+def _present(weight: Array | None) -> Any:
+    """Rows that weigh something."""
+    return slice(None) if weight is None else weight > 0
+
+
 def _positions(column: CategoryColumn, weight: Array | None) -> tuple[tuple[Any, ...], NDArray[np.int64]]:
     """Categories that some row weighs something of, sorted, and which one each row has; -1: none."""
     present = column.index >= 0 if weight is None else (column.index >= 0) & (weight > 0)
@@ -334,30 +448,24 @@ def _sums(place: NDArray[np.int64], values: Array, weight: Array | None, n: int)
     return np.bincount(place, values, n).astype(np.float64), counts.astype(np.float64)
 
 
-def _prior(
-    values: Array, weight: Array | None, place: NDArray[np.int64], sums: Array, counts: Array
-) -> tuple[float, float]:
-    """Variance within categories over that between them, and by how many deviations the latter is above 0."""
+def _prior(values: Array, weight: Array | None, sums: Array, counts: Array) -> float:
+    """Variance within categories over that between them, from their sums and numbers of rows."""
     used = counts > 0
     n_used, total = int(np.count_nonzero(used)), _total(counts)
-    means = np.divide(sums, counts, out=np.zeros_like(sums), where=used)
     if n_used < 2:
-        return _LARGEST_PRIOR, 0.0
-    freedom = total - n_used + _DOUBT
-    squares = np.stack([(values - means[place]) ** 2, values**2])
-    inside, all_of_it = (_total(s if weight is None else s * weight) for s in squares)
-    within = (inside + _DOUBT * all_of_it / total) / freedom
-    spread = _total(counts * means * means) / (n_used - 1)
+        return _LARGEST_PRIOR
+    squares = values * values
+    all_of_it = _total(squares if weight is None else squares * weight)
+    between = _total(np.divide(sums * sums, counts, out=np.zeros_like(sums), where=used))
+    within = (max(all_of_it - between, 0.0) + _DOUBT * all_of_it / total) / (total - n_used + _DOUBT)
+    spread = between / (n_used - 1)
     if spread <= within:
-        return _LARGEST_PRIOR, 0.0
-    if within <= 0:
-        return _LEAST_PRIOR, np.inf
+        return _LARGEST_PRIOR
     each = (total - _total(counts * counts) / total) / (n_used - 1)  # rows of a category, on average
-    prior = float(np.clip(within * each / (spread - within), _LEAST_PRIOR, _LARGEST_PRIOR))
-    return prior, (spread / within - 1.0) / np.sqrt(2.0 / (n_used - 1) + 2.0 / freedom)
+    return float(np.clip(within * each / (spread - within), _LEAST_PRIOR, _LARGEST_PRIOR))
 
 
-def _ranks(feature: NumericCodes) -> Array:
+def _ranks(feature: FeatureCodes) -> Array:
     """Of each row, standardised; 0 where the value is missing."""
     counts = np.bincount(feature.codes, minlength=256)[: feature.n_bins].astype(np.float64)
     total = _total(counts)
@@ -378,8 +486,12 @@ def _total(values: Array) -> float:
 
 
 def _centred(values: Array, weight: Array | None) -> Array:
+    return values - _mean_of(values, weight)
+
+
+def _mean_of(values: Array, weight: Array | None) -> float:
     rows = float(len(values)) if weight is None else _total(weight)
-    return values - _total(values if weight is None else values * weight) / max(rows, 1e-300)
+    return _total(values if weight is None else values * weight) / max(rows, 1e-300)
 
 
 def _standardised(values: Array, weight: Array | None) -> tuple[Array, Array | None]:
@@ -397,12 +509,12 @@ def _of_mean_one(weight: Array) -> Array | None:
     return weight * (np.count_nonzero(weight) / _total(weight))
 
 
-def _taken(output: _Output, rows: NDArray[np.int64]) -> tuple[Array, Array | None]:
+def _taken(output: _Output, rows: NDArray[np.int64]) -> _Output:
     """Of some rows, centred on them."""
     if len(rows) == len(output.values):
-        return output.values, output.weight
+        return output
     weight = None if output.weight is None else output.weight[rows]
-    return _centred(output.values[rows], weight), weight
+    return _Output(output.label, _centred(output.values[rows], weight), weight)
 
 
 def _orthonormal(basis: Array) -> Array:

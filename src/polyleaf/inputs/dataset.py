@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import polyleaf._core as _core
 from polyleaf.inputs.batches import Batches, ReadData, read
 from polyleaf.inputs.binning import MAX_BINS, BinMapper
-from polyleaf.inputs.category_statistics import NumericCodes, learn
+from polyleaf.inputs.category_statistics import FeatureCodes, learn
 from polyleaf.inputs.codes import Codes, MappedCodes
 from polyleaf.inputs.features import FROM_DTYPE, FeatureTable, as_features
 from polyleaf.inputs.parquet import ParquetRows, parquet_files
@@ -341,7 +341,7 @@ class Dataset:
         if not self._wide or (self.mapper.made_ is None and not is_first):
             return self
         n_threads = effective_threads(self.n_jobs)
-        made, statistics = learn(self._wide, self._numeric_codes(), target, self.n_features, n_threads)
+        made, statistics = learn(self._wide, self._codes_beside(), target, self.n_features, n_threads)
         empty = FeatureTable(self.n_rows, self.n_features, None, categories=self._wide)
         columns = made.expand(empty, statistics)
         if made.n_columns > _core.MOST_FEATURES:
@@ -375,16 +375,20 @@ class Dataset:
         empty = FeatureTable(self.n_rows, self.n_features, self.feature_names, categories=self._wide)
         return self._with_columns(mapper, mapper.made_.expand(empty))
 
-    def _numeric_codes(self) -> list[NumericCodes]:
-        """Features whose slopes may differ by category: numeric ones that are held as columns."""
+    def _codes_beside(self) -> list[FeatureCodes]:
+        """Features that are held as columns, but for those of very many categories."""
         names, mapper = self.feature_names, self.mapper
         assert isinstance(self._codes, Codes)
-        features, numeric = self._codes.dense_features(), []
-        for row, feature in enumerate(features.tolist()):
-            if feature < self.n_features and not mapper.spec_.is_categorical[feature]:
+        wide = {column.feature for column in self._wide}
+        found = []
+        for row, feature in enumerate(self._codes.dense_features().tolist()):
+            if feature < self.n_features and feature not in wide:
                 name = f"f{feature}" if names is None else names[feature]
-                numeric.append(NumericCodes(name, self._codes.dense[row], int(mapper.n_bins_[feature])))
-        return numeric
+                is_numeric = not mapper.spec_.is_categorical[feature]
+                found.append(
+                    FeatureCodes(name, self._codes.dense[row], int(mapper.n_bins_[feature]), is_numeric)
+                )
+        return found
 
     def _with_columns(self, mapper: BinMapper, columns: FeatureTable) -> Dataset:
         """A copy that has these made columns (a table of all columns, of which only they are read)."""

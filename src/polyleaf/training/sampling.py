@@ -77,7 +77,8 @@ class Sampler:
     Parameters
     ----------
     settings : Sampling
-    n_features : int
+    telling : ndarray of shape (n_features,), bool
+        The features to draw from.
     weight : ndarray of shape (n_rows,) or (n_rows, K), or None
         A row of weight 0 is as good as absent.
     nodes_draw : bool
@@ -89,19 +90,21 @@ class Sampler:
     def __init__(
         self,
         settings: Sampling,
-        n_features: int,
+        telling: np.ndarray,
         weight: np.ndarray | None,
         nodes_draw: bool,
         numbered: Numbered | None = None,
     ) -> None:
-        self._settings, self._n_features, self._nodes_draw = settings, n_features, nodes_draw
+        self._settings, self._nodes_draw = settings, nodes_draw
+        self._telling = telling if telling.any() else np.ones_like(telling)
         self._usable, self._numbered = _rows_of_weight(weight), numbered
 
     def draw(self, g: np.ndarray, round: int, layer: int = 0) -> Draw:
         """The rows and features of a round, or of a layer; parameters as those of `sample_rows`."""
         rows, multiplier = sample_rows(self._settings, g, round, self._usable, layer, self._numbered)
-        features = sample_features(self._settings, self._n_features, round)
-        is_chance = self._nodes_draw or rows is not self._usable or features is not None
+        features = sample_features(self._settings, self._telling, round)
+        some_features = self._nodes_draw or self._settings.colsample_bytree < 1.0
+        is_chance = some_features or rows is not self._usable
         return Draw(round, rows, multiplier, features, is_chance)
 
 
@@ -170,8 +173,14 @@ def _rows_wanted(settings: Sampling, n: int, layer: int) -> int:
     return int(wanted) if isinstance(wanted, Integral) or wanted > 1 else _count(float(wanted), n)
 
 
-def sample_features(settings: Sampling, n_features: int, round: int) -> np.ndarray | None:
-    """Draw the features of one tree: `ceil(colsample_bytree * n_features)` of them.
+def sample_features(settings: Sampling, telling: np.ndarray, round: int) -> np.ndarray | None:
+    """Draw the features of one tree: `ceil(colsample_bytree * n)` of n that tell rows apart.
+
+    Parameters
+    ----------
+    settings : Sampling
+    telling : ndarray of shape (n_features,), bool
+    round : int
 
     Returns
     -------
@@ -179,8 +188,10 @@ def sample_features(settings: Sampling, n_features: int, round: int) -> np.ndarr
         True: the tree may split on this feature; None: on all.
     """
     if settings.colsample_bytree >= 1.0:
-        return None
-    return draw(n_features, _count(settings.colsample_bytree, n_features), settings.seed, round, FEATURES)
+        return None if telling.all() else telling
+    n, mask = int(np.count_nonzero(telling)), np.zeros(len(telling), bool)
+    mask[telling] = draw(n, _count(settings.colsample_bytree, n), settings.seed, round, FEATURES)
+    return mask
 
 
 def _goss(
