@@ -36,11 +36,14 @@ def roc_auc_of(y: Array, score: Array, weight: Array | None = None) -> float:
     fewer = y if 2 * n_positive <= len(y) else ~y
     below = _Below(score, weight)
     scores = score[fewer]
-    of_row = 0.5 * (below.up_to(scores, "left") + below.up_to(scores, "right"))
-    own = np.ones(len(of_row)) if weight is None else weight[fewer].astype(np.float64)
+    under = below.up_to(scores, "left") + below.up_to(scores, "right")  # twice, so that a tie is one half
+    if weight is None:
+        own, pairs = float(len(scores)), 0.5 * float(under.sum())
+    else:
+        of_row = weight[fewer].astype(np.float64)
+        own, pairs = float(of_row.sum()), 0.5 * float(of_row @ under)
     # Among themselves the rows of one class lie below each other half of the time.
-    pairs = float(own @ of_row) - 0.5 * float(own.sum()) ** 2
-    area = pairs / (float(own.sum()) * (below.total - float(own.sum())))
+    area = (pairs - 0.5 * own**2) / (own * (below.total - own))
     return area if fewer is y else 1.0 - area
 
 
@@ -72,4 +75,4 @@ class _Below:
 
     def up_to(self, scores: Array, side: Any) -> Array:
         place = np.searchsorted(self._sorted, scores, side)
-        return place.astype(np.float64) if self._sums is None else self._sums[place]
+        return place if self._sums is None else self._sums[place]

@@ -365,10 +365,11 @@ def average_precision(y: Array, proba: Array, weight: Array | None = None) -> fl
 
 
 def _one_against_rest(y: Array, proba: Array) -> tuple[Array, Array]:
-    proba = _matrix(proba)
+    """Both (n, K), columns in one piece, as they are read one after the other."""
+    proba = np.asfortranarray(_matrix(proba))
     if np.ndim(y) == 1 and proba.shape[1] > 1:
-        return np.asarray(y)[:, None] == np.arange(proba.shape[1]), proba
-    return _matrix(y) > 0.5, proba
+        return (np.arange(proba.shape[1])[:, None] == np.asarray(y)).T, proba
+    return np.asfortranarray(_matrix(y)) > 0.5, proba
 
 
 def _agreement(
