@@ -37,7 +37,7 @@ void renew(LinearChannels& channels, const Array2<const float>& g, const Optiona
   require(!config.full || config.max_regressors <= kMostFullRegressors,
           "The full fit takes at most 8 regressors.");
   require(!config.full || !diagonal, "The full fit needs one curvature for all outputs.");
-  const RowSample sample = sample_of(static_cast<int64_t>(g.shape(0)), rows, multiplier);
+  const RowSample sample = sample_of(static_cast<int64_t>(g.shape(0)), rows, multiplier, workers);
   nb::gil_scoped_release release;
   channels.use(g.data(), h ? h->data() : nullptr, static_cast<int>(g.shape(1)),
                !h                           ? Curvature::unit

@@ -1,5 +1,6 @@
 // What features are worth as regressors (GBDT-PL, section 4.1): centred on their mean, in units of their
 // standard deviation, and the mean of every bin in that unit. Ridge then means the same for every feature.
+// From exact totals over the rows of all ranks.
 //
 // Owns: these numbers. Must not know: derivatives, trees.
 #pragma once
@@ -26,7 +27,8 @@ class LinearTable {
   const double* means(int feature) const { return means_.data() + static_cast<size_t>(feature) * 256; }
 
  private:
-  void measure(const Bins& bins, const float* column, const float* weight, int feature);
+  void measure(const Bins& bins, const float* column, const float* weight, int feature,
+               const Workers& workers);
 
   std::vector<double> centre_, scale_, means_;
 };

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "base/parallel.h"
+#include "base/rounded.h"
 #include "leaves/block_arrays.h"
 #include "leaves/kernels/linear.h"
 #include "leaves/newton.h"
@@ -32,16 +34,20 @@ class Fit {
         config_(config),
         workers_(workers),
         kernels_(POLYLEAF_SELECT(linear_leaf_kernels)),
-        dot_(POLYLEAF_SELECT(dot_kernels).dot),
         regressors_(
             path_regressors(tree, table, std::isfinite(config.linear_lambda) ? config.max_regressors : 0)),
         scratch_(workers.n_threads) {}
 
   std::shared_ptr<LinearLeaves> run() {
-    curvature_ = curvature_sums(h_, h_columns_, sample_, leaf_of_row_, n_leaves_, workers_);
-    gradient_ = leaf_sums(g_, n_outputs_, sample_, leaf_of_row_, n_leaves_, workers_);
+    std::vector<float> of_h, of_g;
+    curvature_ = curvature_sums(h_, h_columns_, sample_, leaf_of_row_, n_leaves_, workers_, &of_h);
+    gradient_ = leaf_sums(g_, n_outputs_, sample_, leaf_of_row_, n_leaves_, workers_, &of_g);
+    for (int j = 0; j < h_columns_; ++j) h_top_.push_back(exponent_above(of_h[j]));
+    for (int k = 0; k < n_outputs_; ++k) g_top_.push_back(exponent_above(of_g[k]));
     cut_rows();
+    gather_regressors();
     find_centres();
+    find_units();
     sum_moments();
     solve();
     if (config_.clip) bound();
@@ -71,9 +77,13 @@ class Fit {
   void cut_rows() {
     ids_.resize(sample_.n_used());
     const std::vector<int64_t> begin = rows_by_leaf(sample_, leaf_of_row_, n_leaves_, ids_.data());
+    std::vector<int64_t> counts(n_leaves_);
     size_t x = 0, slot = 0;
+    moments_begin_.push_back(0);
     for (int32_t leaf = 0; leaf < n_leaves_; ++leaf) {
       const int p = regressors(leaf);
+      counts[leaf] = begin[leaf + 1] - begin[leaf];
+      moments_begin_.push_back(moments_begin_.back() + n_moments(p));
       if (p == 0) continue;
       for (int64_t b = begin[leaf]; b < begin[leaf + 1]; b += kSumBlock) {
         const int64_t size = std::min(kSumBlock, begin[leaf + 1] - b);
@@ -83,7 +93,9 @@ class Fit {
       }
     }
     x_.resize(x);
-    moments_.resize(slot);
+    terms_.resize(slot);
+    workers_.sum(counts);
+    for (const int64_t count : counts) bits_.push_back(term_bits(count));
   }
 
   template <class F>
@@ -92,61 +104,129 @@ class Fit {
                  [&](int64_t task, int thread) { f(pieces_[task], scratch_[thread]); });
   }
 
-  // Float64 curvature of a piece's rows in one column, times their multipliers.
-  const double* weights(const Piece& piece, int column, Scratch& s) const {
+  // Regressors of the rows of every piece, next to each other, and their range in every leaf.
+  void gather_regressors() {
+    std::vector<std::vector<float>> ranges(pieces_.size());
+    const Piece* begin = pieces_.data();
+    for_pieces([&](const Piece& piece, Scratch&) {
+      std::vector<float>& range = ranges[&piece - begin];
+      for (int j = 0; j < regressors(piece.leaf); ++j) {
+        const int32_t f = regressors_.features[regressors_.begin[piece.leaf] + j];
+        range.insert(range.end(), {kInfinity, -kInfinity});
+        kernels_.gather(features_.data + f * features_.n_rows, ids_.data() + piece.begin, piece.n,
+                        x_.data() + piece.x + static_cast<size_t>(j) * piece.n, range.data() + 2 * j);
+      }
+    });
+    range_.assign(2 * regressors_.features.size(), -kInfinity);  // minus the least, and the largest
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      double* of = range_.data() + 2 * regressors_.begin[pieces_[i].leaf];
+      for (size_t j = 0; j < ranges[i].size(); j += 2) {
+        of[j] = std::max<double>(of[j], -ranges[i][j]);
+        of[j + 1] = std::max<double>(of[j + 1], ranges[i][j + 1]);
+      }
+    }
+    workers_.largest(range_);
+    is_finite_.assign(n_leaves_, 1);
+    for (int32_t leaf = 0; leaf < n_leaves_; ++leaf)
+      for (int64_t e = regressors_.begin[leaf]; e < regressors_.begin[leaf + 1]; ++e)
+        for (const double side : {range_[2 * e], range_[2 * e + 1]})
+          if (side == static_cast<double>(kInfinity)) is_finite_[leaf] = 0;
+  }
+
+  // What is largest of a regressor in a leaf as `of` sees its values; 0 where it is missing throughout.
+  template <class Of>
+  double largest_of(int64_t entry, Of of) const {
+    const double least = -range_[2 * entry], most = range_[2 * entry + 1];
+    return least > most ? 0.0 : std::max(std::fabs(of(least)), std::fabs(of(most)));
+  }
+
+  // Float64 curvature of a piece's rows in the only column, times their multipliers, in units of the leaf;
+  // where there are several, 1.
+  const double* weights(const Piece& piece, Scratch& s) const {
     s.weight.resize(kSumBlock);
+    const bool is_one = h_columns_ == 1;
+    const double unit = std::ldexp(1.0, bits_[piece.leaf] - (is_one ? h_top_[0] : 1));
     for (int64_t i = 0; i < piece.n; ++i) {
       const int64_t row = ids_[piece.begin + i];
       const float m = sample_.factor(row);
-      s.weight[i] = static_cast<double>(h_ != nullptr ? h_[row * h_columns_ + column] * m : m);
+      s.weight[i] = is_one ? static_cast<double>(h_ != nullptr ? h_[row] * m : m) * unit : unit;
     }
     return s.weight.data();
   }
 
   void find_centres() {
+    std::vector<int> top(regressors_.features.size());
+    for (size_t e = 0; e < top.size(); ++e)
+      top[e] = exponent_above(largest_of(static_cast<int64_t>(e), [](double x) { return x; }));
     for_pieces([&](const Piece& piece, Scratch& s) {
-      const double* w = weights(piece, 0, s);
-      if (h_columns_ > 1) std::fill_n(s.weight.begin(), piece.n, 1.0);
-      for (int j = 0; j < regressors(piece.leaf); ++j) {
-        const int32_t f = regressors_.features[regressors_.begin[piece.leaf] + j];
-        float* x = x_.data() + piece.x + static_cast<size_t>(j) * piece.n;
-        kernels_.gather(features_.data + f * features_.n_rows, ids_.data() + piece.begin, piece.n, x);
-        kernels_.mean_sums(x, w, piece.n, moments_.data() + piece.slot + 2 * j);
-      }
+      if (!is_finite_[piece.leaf]) return;
+      const double* w = weights(piece, s);
+      for (int j = 0; j < regressors(piece.leaf); ++j)
+        kernels_.mean_sums(x_.data() + piece.x + static_cast<size_t>(j) * piece.n, w,
+                           std::ldexp(1.0, -top[regressors_.begin[piece.leaf] + j]), piece.n,
+                           terms_.data() + piece.slot + 2 * j);
     });
+    std::vector<int64_t> sums(2 * regressors_.features.size(), 0);
+    add_pieces(sums, [&](int32_t leaf) { return 2 * regressors_.begin[leaf]; });
     centre_.assign(regressors_.features.size(), 0.0f);
-    for (size_t p = 0; p < pieces_.size();) {
-      const int32_t leaf = pieces_[p].leaf;
-      std::vector<double> sums(2 * static_cast<size_t>(regressors(leaf)), 0.0);
-      for (; p < pieces_.size() && pieces_[p].leaf == leaf; ++p)
-        for (size_t j = 0; j < sums.size(); ++j) sums[j] += moments_[pieces_[p].slot + j];
-      for (int j = 0; j < regressors(leaf); ++j) {
-        float& centre = centre_[regressors_.begin[leaf] + j];
-        if (sums[2 * j] > 0) centre = static_cast<float>(sums[2 * j + 1] / sums[2 * j]);
-      }
+    for (size_t e = 0; e < centre_.size(); ++e) {
+      const auto weight = static_cast<double>(sums[2 * e]), total = static_cast<double>(sums[2 * e + 1]);
+      if (weight > 0) centre_[e] = static_cast<float>(std::ldexp(total / weight, top[e]));
     }
+  }
+
+  // Sums of all pieces, of all ranks, where each leaf's begin at `begin_of(leaf)`, up to the next one's.
+  template <class BeginOf>
+  void add_pieces(std::vector<int64_t>& sums, BeginOf begin_of) const {
+    for (const Piece& piece : pieces_) {
+      if (!is_finite_[piece.leaf]) continue;
+      const size_t begin = begin_of(piece.leaf), n = begin_of(piece.leaf + 1) - begin;
+      for (size_t j = 0; j < n; ++j) sums[begin + j] += static_cast<int64_t>(terms_[piece.slot + j]);
+    }
+    if (!sums.empty()) workers_.sum(sums);
+  }
+
+  double inverse_scale(int64_t entry) const { return 1 / table_.scale(regressors_.features[entry]); }
+
+  // Powers of two above the standardised regressors of every leaf.
+  void find_units() {
+    for (int32_t leaf = 0; leaf < n_leaves_; ++leaf)
+      for (int64_t e = regressors_.begin[leaf]; e < regressors_.begin[leaf + 1]; ++e) {
+        const double centre = centre_[e], inverse = inverse_scale(e);
+        const double largest = largest_of(e, [&](double x) { return (x - centre) * inverse; });
+        if (!std::isfinite(largest)) is_finite_[leaf] = 0;
+        z_top_.push_back(std::isfinite(largest) ? exponent_above(largest) : 0);
+      }
+  }
+
+  // What a column of derivatives is multiplied by, for each; and zeros, to a multiple of eight.
+  static std::vector<double> units_of(const std::vector<int>& tops, int bits) {
+    std::vector<double> units((tops.size() + 7) / 8 * 8, 0.0);
+    for (size_t j = 0; j < tops.size(); ++j) units[j] = std::ldexp(1.0, bits - tops[j]);
+    return units;
   }
 
   void sum_moments() {
     for_pieces([&](const Piece& piece, Scratch& s) {
-      const int p = regressors(piece.leaf), triangle = packed_size(p);
+      if (!is_finite_[piece.leaf]) return;
+      const int p = regressors(piece.leaf), triangle = packed_size(p), bits = bits_[piece.leaf];
       const int64_t first = regressors_.begin[piece.leaf];
       s.z.resize(static_cast<size_t>(p + packed_size(p)) * kSumBlock);
       s.weighted.resize(kSumBlock);
       for (int j = 0; j < p; ++j)
         kernels_.standardise(x_.data() + piece.x + static_cast<size_t>(j) * piece.n, piece.n,
-                             centre_[first + j], 1 / table_.scale(regressors_.features[first + j]),
-                             s.z.data() + j * kSumBlock);
-      double* out = moments_.data() + piece.slot;
+                             centre_[first + j], inverse_scale(first + j),
+                             std::ldexp(1.0, -z_top_[first + j]), s.z.data() + j * kSumBlock);
+      double* out = terms_.data() + piece.slot;
       const uint32_t* ids = ids_.data() + piece.begin;
       if (h_columns_ == 1) {
-        const double* w = weights(piece, 0, s);
+        const double* w = weights(piece, s);
         for (int i = 0; i < p; ++i) {
           const double* zi = s.z.data() + i * kSumBlock;
-          out[triangle + i] = dot_(w, zi, piece.n);
           for (int64_t r = 0; r < piece.n; ++r) s.weighted[r] = w[r] * zi[r];
+          out[triangle + i] = kernels_.dot(w, zi, piece.n);
           for (int j = 0; j <= i; ++j)
-            out[packed(i, j)] = dot_(s.weighted.data(), s.z.data() + j * kSumBlock, piece.n);
+            out[packed(i, j)] = kernels_.dot(s.weighted.data(), s.z.data() + j * kSumBlock, piece.n);
         }
         out += triangle + p;
       } else {
@@ -157,25 +237,51 @@ class Fit {
             for (int64_t r = 0; r < piece.n; ++r)
               product[r] = s.z[i * kSumBlock + r] * s.z[j * kSumBlock + r];
           }
-        kernels_.outer(s.z.data(), kSumBlock, p + triangle, h_, h_columns_, ids, sample_, piece.n, out);
+        kernels_.outer(s.z.data(), kSumBlock, p + triangle, h_, units_of(h_top_, bits).data(), h_columns_,
+                       ids, sample_, piece.n, out);
         out += static_cast<size_t>(p + triangle) * h_columns_;
       }
-      kernels_.outer(s.z.data(), kSumBlock, p, g_, n_outputs_, ids, sample_, piece.n, out);
+      kernels_.outer(s.z.data(), kSumBlock, p, g_, units_of(g_top_, bits).data(), n_outputs_, ids, sample_,
+                     piece.n, out);
     });
+    moments_.assign(moments_begin_.back(), 0);
+    add_pieces(moments_, [&](int32_t leaf) { return moments_begin_[leaf]; });
   }
 
   void solve() {
     weights_.assign(regressors_.features.size() * static_cast<size_t>(n_outputs_), 0.0f);
     intercept_.assign(static_cast<size_t>(n_leaves_) * n_outputs_, 0.0f);
-    std::vector<size_t> first(static_cast<size_t>(n_leaves_) + 1, pieces_.size());
-    for (size_t p = pieces_.size(); p-- > 0;) first[pieces_[p].leaf] = p;
     parallel_for(workers_, n_leaves_, [&](int64_t leaf, int) {
-      const int p = regressors(leaf);
-      std::vector<double> sums(n_moments(p), 0.0);
-      for (size_t i = first[leaf]; i < pieces_.size() && pieces_[i].leaf == leaf; ++i)
-        for (size_t j = 0; j < sums.size(); ++j) sums[j] += moments_[pieces_[i].slot + j];
-      solve_leaf(leaf, p, sums);
+      if (is_finite_[leaf])
+        solve_leaf(leaf, regressors(leaf), moments_as_floats(leaf));
+      else
+        make_constant(leaf, regressors(leaf));
     });
+  }
+
+  // From units of the leaf, in the order of `sum_moments`.
+  std::vector<double> moments_as_floats(int64_t leaf) const {
+    const int p = regressors(leaf), m = h_columns_;
+    const int64_t* sum = moments_.data() + moments_begin_[leaf];
+    const int* z = z_top_.data() + regressors_.begin[leaf];
+    std::vector<double> found;
+    const auto take = [&](int power) {
+      found.push_back(std::ldexp(static_cast<double>(*sum++), power - bits_[leaf]));
+    };
+    const auto gram = [&] {
+      for (int i = 0; i < p; ++i)
+        for (int j = 0; j <= i; ++j)
+          for (int c = 0; c < m; ++c) take(z[i] + z[j] + h_top_[c]);
+    };
+    const auto of_regressors = [&](const std::vector<int>& top) {
+      for (int i = 0; i < p; ++i)
+        for (const int column : top) take(z[i] + column);
+    };
+    if (m == 1) gram();
+    of_regressors(h_top_);
+    if (m > 1) gram();
+    of_regressors(g_top_);
+    return found;
   }
 
   // Moments of a leaf, as `sum_moments` lays them out: with one Gram matrix its triangle, then the sums of
@@ -315,8 +421,20 @@ class Fit {
         lower_[i] = std::min(lower_[i], lower[p][k]);
         upper_[i] = std::max(upper_[i], upper[p][k]);
       }
+    bound_by_ranks();
     for (size_t i = 0; i < lower_.size(); ++i)  // leaves without regressors
       if (lower_[i] > upper_[i]) lower_[i] = upper_[i] = intercept_[i];
+  }
+
+  void bound_by_ranks() {
+    if (workers_.is_alone()) return;
+    std::vector<double> widest(upper_.begin(), upper_.end());
+    for (const float lower : lower_) widest.push_back(-lower);
+    workers_.largest(widest);
+    for (size_t i = 0; i < upper_.size(); ++i) {
+      upper_[i] = static_cast<float>(widest[i]);
+      lower_[i] = static_cast<float>(-widest[upper_.size() + i]);
+    }
   }
 
   std::shared_ptr<LinearLeaves> assemble() {
@@ -353,14 +471,18 @@ class Fit {
   const LinearLeafConfig& config_;
   const Workers workers_;
   const LinearLeafKernels& kernels_;
-  double (*const dot_)(const double*, const double*, int64_t);
   const Regressors regressors_;
   std::vector<Scratch> scratch_;
   std::vector<double> gradient_, curvature_;  // of the leaves
   std::vector<Piece> pieces_;
   std::vector<uint32_t> ids_;
   std::vector<float> x_;
-  std::vector<double> moments_;
+  std::vector<double> terms_,
+      range_;  // sums of pieces; of regressors in leaves: minus the least, and the most
+  std::vector<int> bits_, h_top_, g_top_, z_top_;  // of terms of a leaf; powers of two above what they are of
+  std::vector<char> is_finite_;                    // leaves whose regressors are
+  std::vector<size_t> moments_begin_;              // of each leaf in moments_, and the end
+  std::vector<int64_t> moments_;
   std::vector<float> centre_, weights_, intercept_, lower_, upper_;
 };
 

@@ -1,5 +1,5 @@
-// Linear leaves: one Newton step a leaf, linear in a few raw features (GBDT-PL eq. 6), from float64 sums in
-// one fixed order.
+// Linear leaves: one Newton step a leaf, linear in a few raw features (GBDT-PL eq. 6), from sums that do not
+// depend on the order of rows or on who has them (rounded.h).
 //
 // The regressors are centred on the leaf's own rows, so the intercept is what a constant leaf would pay out,
 // and slopes come on top: with an infinite penalty on slopes a linear leaf *is* the constant leaf. A

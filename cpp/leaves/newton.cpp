@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/parallel.h"
+#include "base/rounded.h"
 
 namespace polyleaf {
 namespace {
@@ -12,19 +13,14 @@ namespace {
 constexpr int64_t kBlock = 16384;
 constexpr int kFixedPointBits = 30;
 
-// Exponent of the smallest power of two above `largest`.
-int exponent_above(float largest) {
-  int e = 0;
-  std::frexp(largest, &e);  // largest = m * 2^e with 0.5 <= m < 1
-  return e;
-}
-
 }  // namespace
 
 std::vector<double> leaf_sums(const float* values, int n_columns, const RowSample& sample,
-                              const int32_t* leaf_of_row, int32_t n_leaves, const Workers& workers) {
+                              const int32_t* leaf_of_row, int32_t n_leaves, const Workers& workers,
+                              std::vector<float>* largest_of_all) {
   const int64_t n_used = sample.n_used(), n_blocks = Block::count(n_used, kBlock);
   const std::vector<float> largest = largest_magnitudes(values, n_columns, sample, workers);
+  if (largest_of_all != nullptr) *largest_of_all = largest;
   std::vector<float> scale(largest.size(), 0.0f);
   std::vector<int> exponent(n_columns, 0);
   for (int j = 0; j < n_columns; ++j) {
@@ -54,11 +50,12 @@ namespace {
 
 // Curvature 1 for every row: the rows of each leaf, or the sum of their multipliers.
 std::vector<double> leaf_weights(const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
-                                 const Workers& workers) {
+                                 const Workers& workers, std::vector<float>* largest) {
   if (sample.multiplier != nullptr) {
     const std::vector<float> ones(static_cast<size_t>(sample.n_all), 1.0f);
-    return leaf_sums(ones.data(), 1, sample, leaf_of_row, n_leaves, workers);
+    return leaf_sums(ones.data(), 1, sample, leaf_of_row, n_leaves, workers, largest);
   }
+  if (largest != nullptr) largest->assign(1, 1.0f);
   std::vector<std::vector<int64_t>> counts(workers.n_threads, std::vector<int64_t>(n_leaves, 0));
   parallel_for(workers, Block::count(sample.n_used(), kBlock), [&](int64_t task, int thread) {
     const Block rows(sample.n_used(), kBlock, task);
@@ -102,9 +99,10 @@ void solve_full(const double* G, const double* H, int n_outputs, const LeafConfi
 }  // namespace
 
 std::vector<double> curvature_sums(const float* h, int h_columns, const RowSample& sample,
-                                   const int32_t* leaf_of_row, int32_t n_leaves, const Workers& workers) {
-  return h != nullptr ? leaf_sums(h, h_columns, sample, leaf_of_row, n_leaves, workers)
-                      : leaf_weights(sample, leaf_of_row, n_leaves, workers);
+                                   const int32_t* leaf_of_row, int32_t n_leaves, const Workers& workers,
+                                   std::vector<float>* largest) {
+  return h != nullptr ? leaf_sums(h, h_columns, sample, leaf_of_row, n_leaves, workers, largest)
+                      : leaf_weights(sample, leaf_of_row, n_leaves, workers, largest);
 }
 
 void newton_leaves(const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,

@@ -27,14 +27,16 @@ struct LeafKernels {
 POLYLEAF_DECLARE_KERNELS(LeafKernels, leaf_kernels)
 
 // Sums of (n_all, n_columns) values per leaf, float64 (n_leaves, n_columns): exact multiples of 2^-30 of a
-// power of two above the column's largest magnitude.
+// power of two above the column's largest magnitude, which `largest` is told.
 std::vector<double> leaf_sums(const float* values, int n_columns, const RowSample& sample,
-                              const int32_t* leaf_of_row, int32_t n_leaves, const Workers& workers);
+                              const int32_t* leaf_of_row, int32_t n_leaves, const Workers& workers,
+                              std::vector<float>* largest = nullptr);
 
 // Summed curvature per leaf, float64 (n_leaves, h_columns): of h, or, where that is nullptr, one column of
-// the rows of each leaf (the sum of their multipliers).
+// the rows of each leaf (the sum of their multipliers), the largest being 1 where there are no multipliers.
 std::vector<double> curvature_sums(const float* h, int h_columns, const RowSample& sample,
-                                   const int32_t* leaf_of_row, int32_t n_leaves, const Workers& workers);
+                                   const int32_t* leaf_of_row, int32_t n_leaves, const Workers& workers,
+                                   std::vector<float>* largest = nullptr);
 
 // The step of one output from its summed derivatives, before the learning rate, and how much it lowers twice
 // the loss.

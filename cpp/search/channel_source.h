@@ -36,10 +36,12 @@ class ChannelSource {
   // A new tree; makes the root's channels.
   virtual void start(const SearchScope& scope, const SearchNode& root) = 0;
 
-  // The channels of a node's rows, next to each other, and, where channels are not fixed, their sums.
+  // The channels of a node's rows, next to each other, and, where channels are not fixed, their sums, those
+  // of the rows of all ranks.
   struct Request {
     int32_t node;
     RowRange rows;
+    int64_t count;  // of the rows of all ranks
     const int16_t* channels = nullptr;
     std::vector<int32_t>* totals = nullptr;
   };

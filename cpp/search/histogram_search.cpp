@@ -47,8 +47,8 @@ void HistogramSearch::start(const SearchScope& scope, const SearchNode& root) {
   source_->start(scope, root);
   check_directions();
   if (!workers_.is_alone()) {
-    if (!source_->fixed() || bins_.cells().n_features() > 0)
-      throw std::invalid_argument("Ranks add up channels that rows keep, of features that are held dense.");
+    if (bins_.cells().n_features() > 0)
+      throw std::invalid_argument("Ranks add up channels of features that are held dense.");
     shared_.share_out(bins_, scope.tiles(), source_->layout());
   }
   if (!laid_out_ || !(layout_ == source_->layout())) {
@@ -273,7 +273,7 @@ void HistogramSearch::add_ranks(std::span<Job> jobs) {
   parallel_for(workers_, static_cast<int64_t>(jobs.size()) * n_tiles, [&](int64_t task, int thread) {
     const Job& job = jobs[task / n_tiles];
     const auto tile = static_cast<int>(task % n_tiles);
-    build_tile(job, tile, shared_.bins(job.shared, tile), thread);
+    build_tile(job, tile, shared_.bins(job.shared, tile, *nodes_[job.build].view.layout), thread);
   });
   shared_.add_ranks();
 }
@@ -355,7 +355,7 @@ std::vector<HistogramSearch::Job> HistogramSearch::plan(const std::vector<Search
 void HistogramSearch::gather_channels(std::vector<Job>& jobs) {
   std::vector<ChannelSource::Request> requests;
   const auto ask = [&](int32_t node) {
-    requests.push_back({node, nodes_[node].at.rows, nullptr, &nodes_[node].totals});
+    requests.push_back({node, nodes_[node].at.rows, nodes_[node].at.count, nullptr, &nodes_[node].totals});
   };
   for (const Job& job : jobs) ask(job.build);
   if (bins_.cells().n_features() > 0)
@@ -490,7 +490,7 @@ void HistogramSearch::run_tile(const Job& job, int tile_index, int thread, TileS
   if (workers_.is_alone())
     build_tile(job, tile_index, bins, thread);
   else
-    bins.copy(shared_.bins(job.shared, tile_index), tile, lanes);
+    bins.copy(shared_.bins(job.shared, tile_index, *node.view.layout), tile, lanes);
   if (of_sibling != nullptr) {
     const TileBins parent = pool_.tile(job.parent, t);
     parent.subtract(bins, tile, layout_.lanes);

@@ -26,7 +26,7 @@ void LinearChannels::use(const float* g, const float* h, int n_outputs, Curvatur
   sample_ = sample;
   if (sample.rows != nullptr) {
     sample_rows_.assign(sample.rows, sample.rows + sample.n_rows);
-    sample_.rows = sample_rows_.data();
+    sample_.rows = begin_of(sample_rows_.data(), sample_rows_.size());
   }
   sample_.multiplier = nullptr;  // it is in the copies
   layouts_.clear();
@@ -62,7 +62,7 @@ void LinearChannels::start(const SearchScope& scope, const SearchNode& root) {
   scope_ = &scope;
   nodes_.clear();
   nodes_.add().start();
-  std::vector<Request> request{{root.id, root.rows, nullptr, &root_totals_}};
+  std::vector<Request> request{{root.id, root.rows, root.count, nullptr, &root_totals_}};
   root_channels_ = nullptr;
   fill(request);
   root_channels_ = request[0].channels;
@@ -140,6 +140,25 @@ void LinearChannels::read_rows() {
       c.range[j] = std::min(c.range[j], piece.range[j]);
       c.range[j + 1] = std::max(c.range[j + 1], piece.range[j + 1]);
     }
+  }
+  hear_ranges();
+}
+
+// Of the rows of all ranks.
+void LinearChannels::hear_ranges() {
+  if (workers_.is_alone()) return;
+  std::vector<double> largest;
+  for (size_t i = 0; i < batch_.size(); ++i) {
+    const Columns& c = batch_[i];
+    largest.insert(largest.end(), c.largest.begin(), c.largest.end());
+    for (size_t j = 0; j < c.range.size(); ++j) largest.push_back(j % 2 == 0 ? -c.range[j] : c.range[j]);
+  }
+  workers_.largest(largest);
+  const double* next = largest.data();
+  for (size_t i = 0; i < batch_.size(); ++i) {
+    for (float& of_derivative : batch_[i].largest) of_derivative = static_cast<float>(*next++);
+    for (size_t j = 0; j < batch_[i].range.size(); ++j, ++next)
+      batch_[i].range[j] = static_cast<float>(j % 2 == 0 ? -*next : *next);
   }
 }
 
@@ -228,7 +247,7 @@ void LinearChannels::set_scales(Columns& c) {
   }
   const float h = n_curvature() > 0 ? c.largest[K] : 1.0f;
   int shift = 0;
-  while (c.request->rows.size() * (32768 >> shift) > int64_t{INT32_MAX}) ++shift;
+  while (c.request->count * (32768 >> shift) > int64_t{INT32_MAX}) ++shift;
   LinearScan& scan = node.scan;
   scan.step.assign(layout.lanes + 16, 0.0f);
   c.inverse.assign(layout.lanes + 16, 0.0f);
@@ -314,10 +333,23 @@ void LinearChannels::quantise() {
     const Piece& piece = pieces_[i];
     for (size_t j = 0; j < piece.totals.size(); ++j) batch_[piece.of].totals[j] += piece.totals[j];
   }
+  hear_totals();
   for (size_t i = 0; i < batch_.size(); ++i) {
     const int count_lane = batch_[i].node->layout->count_lane;
-    if (count_lane >= 0) batch_[i].totals[count_lane] = batch_[i].request->rows.size();
+    if (count_lane >= 0) batch_[i].totals[count_lane] = batch_[i].request->count;
   }
+}
+
+// Of the rows of all ranks.
+void LinearChannels::hear_totals() {
+  if (workers_.is_alone()) return;
+  std::vector<int64_t> sums;
+  for (size_t i = 0; i < batch_.size(); ++i)
+    sums.insert(sums.end(), batch_[i].totals.begin(), batch_[i].totals.end());
+  workers_.sum(sums);
+  auto next = sums.begin();
+  for (size_t i = 0; i < batch_.size(); ++i)
+    for (int64_t& total : batch_[i].totals) total = *next++;
 }
 
 // What a side of the split is solved from.

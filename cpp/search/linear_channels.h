@@ -111,6 +111,8 @@ class LinearChannels final : public ChannelSource {
   void read_many(const Columns& c, int64_t begin, int64_t n, float* largest);
   void read_columns(const Columns& c, int64_t begin, int64_t n, float* largest, float* range);
   void fill_channels(const Columns& c, int64_t begin, int64_t n, int64_t* totals);
+  void hear_ranges();
+  void hear_totals();
   void set_scales(Columns& c);
   std::vector<LaneProduct> lane_products(int p) const;
   void quantise();

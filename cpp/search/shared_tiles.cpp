@@ -15,11 +15,87 @@ int64_t round_up(int64_t n) {
   return (n + kSpare - 1) / kSpare * kSpare;
 }
 
-// A split as it is sent; sums follow.
-struct SentSplit {
-  float sum;
-  int32_t feature, bin, missing_left, left_count;
-  CategorySet set;
+// Splits as they are sent, one after the other.
+class Writer {
+ public:
+  void write(const TileSplit& split) {
+    put(Head{split.sum, split.feature, split.bin, split.missing_left, split.left_count, split.n_absent,
+             split.set});
+    if (split.feature < 0) return;
+    put_all(split.left);
+    put_all(split.left_products);
+    put_all(split.products);
+    put_all(split.absent);
+  }
+  std::vector<std::byte> sent;
+
+  struct Head {
+    float sum;
+    int32_t feature, bin, missing_left, left_count, n_absent;
+    CategorySet set;
+  };
+
+ private:
+  template <class T>
+  void put(const T& value) {
+    put(&value, sizeof value);
+  }
+  void put(const void* from, size_t n) {
+    const auto* bytes = static_cast<const std::byte*>(from);
+    sent.insert(sent.end(), bytes, bytes + n);
+  }
+  template <class T>
+  void put_all(const std::vector<T>& values) {
+    put(static_cast<int32_t>(values.size()));
+    put(values.data(), values.size() * sizeof(T));
+  }
+};
+
+// The same splits, of a rank that has found as many.
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> sent) : rest_(sent) {}
+
+  TileSplit read() {
+    Writer::Head head;
+    get(&head, sizeof head);
+    TileSplit split;
+    split.sum = head.sum;
+    split.feature = head.feature;
+    split.bin = head.bin;
+    split.missing_left = head.missing_left != 0;
+    split.left_count = head.left_count;
+    split.n_absent = head.n_absent;
+    split.set = head.set;
+    if (split.feature < 0) return split;
+    get_all(split.left);
+    get_all(split.left_products);
+    get_all(split.products);
+    get_all(split.absent);
+    return split;
+  }
+  bool is_at_end() const { return rest_.empty(); }
+
+  [[noreturn]] static void lost_step() {
+    throw std::runtime_error("Ranks have lost step: they have found splits of different numbers of nodes.");
+  }
+
+ private:
+  void get(void* to, size_t n) {
+    if (rest_.size() < n) lost_step();
+    std::memcpy(to, rest_.data(), n);
+    rest_ = rest_.subspan(n);
+  }
+  template <class T>
+  void get_all(std::vector<T>& values) {
+    int32_t n = 0;
+    get(&n, sizeof n);
+    if (n < 0 || rest_.size() < static_cast<size_t>(n) * sizeof(T)) lost_step();
+    values.resize(static_cast<size_t>(n));
+    get(values.data(), values.size() * sizeof(T));
+  }
+
+  std::span<const std::byte> rest_;
 };
 
 }  // namespace
@@ -28,7 +104,7 @@ void SharedTiles::share_out(const Bins& bins, const std::vector<int>& tiles, con
   const int64_t n_ranks = workers_.communicator->size();
   const auto n_bins = [&](int t) { return int64_t{bins.tile(t).n_features} * bins.tile(t).stride(); };
   lanes_ = layout.lanes;
-  counts_apart_ = layout.count_lane < 0;
+  counts_apart_ = layout.count_lane < 0 || layout.linear();
   int64_t all = 0, before = 0;
   for (int t : tiles) all += n_bins(t);
   owner_.clear();
@@ -60,10 +136,10 @@ void SharedTiles::start(size_t n_histograms) {
   std::memset(room_.data(), 0, sizeof(int32_t) * static_cast<size_t>(begin_.back()));
 }
 
-TileBins SharedTiles::bins(size_t histogram, int i) {
+TileBins SharedTiles::bins(size_t histogram, int i, const ChannelLayout& layout) {
   const int rank = owner_[i];
   int32_t* part = room_.data() + begin_[rank] + static_cast<int64_t>(histogram) * width_[rank];
-  return {part + sums_[i], counts_apart_ ? reinterpret_cast<uint32_t*>(part + counts_[i]) : nullptr};
+  return {part + sums_[i], layout.count_lane < 0 ? reinterpret_cast<uint32_t*>(part + counts_[i]) : nullptr};
 }
 
 void SharedTiles::add_ranks() {
@@ -71,34 +147,13 @@ void SharedTiles::add_ranks() {
 }
 
 std::vector<TileSplit> SharedTiles::gather(const std::vector<TileSplit>& found) const {
-  const size_t n_left = static_cast<size_t>(lanes_) + kSpare;
-  const size_t size = sizeof(SentSplit) + n_left * sizeof(int32_t);
-  std::vector<std::byte> sent(found.size() * size);
-  for (size_t i = 0; i < found.size(); ++i) {
-    const TileSplit& split = found[i];
-    const SentSplit head{split.sum,          split.feature,    split.bin,
-                         split.missing_left, split.left_count, split.set};
-    std::memcpy(sent.data() + i * size, &head, sizeof head);
-    if (split.feature >= 0)
-      std::memcpy(sent.data() + i * size + sizeof head, split.left.data(), n_left * sizeof(int32_t));
-  }
+  Writer writer;
+  for (const TileSplit& split : found) writer.write(split);
   std::vector<TileSplit> all;
-  for (const std::vector<std::byte>& part : workers_.communicator->gather(sent)) {
-    if (part.size() != sent.size())
-      throw std::runtime_error("Ranks have lost step: they have found splits of different numbers of nodes.");
-    for (size_t i = 0; i < found.size(); ++i) {
-      SentSplit head;
-      std::memcpy(&head, part.data() + i * size, sizeof head);
-      TileSplit& split = all.emplace_back();
-      split.sum = head.sum;
-      split.feature = head.feature;
-      split.bin = head.bin;
-      split.missing_left = head.missing_left != 0;
-      split.left_count = head.left_count;
-      split.set = head.set;
-      split.left.resize(n_left);
-      std::memcpy(split.left.data(), part.data() + i * size + sizeof head, n_left * sizeof(int32_t));
-    }
+  for (const std::vector<std::byte>& part : workers_.communicator->gather(writer.sent)) {
+    Reader reader(part);
+    for (size_t i = 0; i < found.size(); ++i) all.push_back(reader.read());
+    if (!reader.is_at_end()) Reader::lost_step();
   }
   return all;
 }

@@ -21,7 +21,7 @@ class SharedTiles {
  public:
   explicit SharedTiles(const Workers& workers) : workers_(workers) {}
 
-  // The tiles of a tree: runs of them, with about as many bins for each rank.
+  // The tiles of a tree: runs of them, with about as many bins for each rank. Nodes may have fewer lanes.
   void share_out(const Bins& bins, const std::vector<int>& tiles, const ChannelLayout& layout);
   // Whether tile i of those is this rank's.
   bool is_own(int i) const { return owner_[i] == workers_.communicator->rank(); }
@@ -31,8 +31,8 @@ class SharedTiles {
   // Room for so many of them, all zero.
   void start(size_t n_histograms);
   // Bins of a tile of one of them: of this rank's rows, and after `add_ranks` of all ranks' where the tile is
-  // its own.
-  TileBins bins(size_t histogram, int i);
+  // its own. layout: of the node.
+  TileBins bins(size_t histogram, int i, const ChannelLayout& layout);
   void add_ranks();
 
   // What every rank has found, rank after rank: as many splits from each.
@@ -41,7 +41,7 @@ class SharedTiles {
  private:
   const Workers workers_;
   int lanes_ = 0;
-  bool counts_apart_ = false;           // from the sums
+  bool counts_apart_ = false;           // from the sums, in some nodes
   std::vector<int> owner_;              // of each tile
   std::vector<int64_t> sums_, counts_;  // where those of a tile start in its owner's part of one histogram
   std::vector<int64_t> width_;          // of each rank's part of one histogram

@@ -125,6 +125,22 @@ def test_going_on_from_a_model(client):
     assert model.to_local().save_model() == local.save_model() and model.n_iter_ == 6
 
 
+@pytest.mark.parametrize("linear_fit", ["half_additive", "full", "post"])
+def test_linear_leaves(client, linear_fit):
+    """Workers keep the features themselves; so does the evaluation set, and a model to go on from."""
+    X, Y = numbers()
+    chosen = SMALL | {"leaf": "linear", "linear_fit": linear_fit}
+    train, held = slice(0, 180), slice(180, None)
+    lazy = [da.from_array(values, chunks=(50, -1)) for values in (X[train], Y[train])]
+    model = DaskPolyleafRegressor(client=client, **chosen).fit(*lazy, eval_set=[(X[held], Y[held])])
+    local = PolyleafRegressor(**chosen).fit(X[train], Y[train], eval_set=[(X[held], Y[held])])
+    assert model.to_local().save_model() == local.save_model()
+    assert model.evals_result_ == local.evals_result_ and local.model_.reads_features
+    model = DaskPolyleafRegressor(client=client, **SMALL).fit(*lazy, init_model=local)
+    on = PolyleafRegressor(**SMALL).fit(X[train], Y[train], init_model=local)
+    assert model.to_local().save_model() == on.save_model()
+
+
 def counts():
     """Counts of an exposure that is known."""
     X, _ = numbers()
@@ -221,7 +237,6 @@ def test_partitions_that_do_not_go_together(client, X, y, message):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"leaf": "linear"}, "linear"),
         ({"validation_fraction": 0.2}, "eval_set"),
         ({"objective": "absolute_error"}, "huber"),
         ({"sampling_method": "goss"}, "subsample"),

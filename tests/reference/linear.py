@@ -7,41 +7,32 @@ The paper is GBDT-PL: Shi, Li and Li, "Gradient Boosting With Piece-Wise Linear 
 p regressors, d the most that a leaf may have.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from reference import F32, MISSING, GrowConfig, LinearLeaves, leaf_sums, linear_payload, used
+from reference.totals import exact_totals
 
-ROW_BLOCK = 4096  # rows whose terms are summed before they join the total
-ROW_LANES = 8
+MOST_TERM_BITS = 41  # 4,096 terms of as many bits still add up exactly in float64
+SUM_BITS = 62
 LEAST_PIVOT = 2.0**-20  # of a leaf's Gram matrix, relative to its diagonal entry
 
 
-def row_sum(terms):
-    """Float64: sum over rows in blocks of 4096; in a block, lane j adds rows j, j + 8, ... and lanes fold."""
-    total = 0.0
-    for start in range(0, len(terms), ROW_BLOCK):
-        block = np.zeros(-(-len(terms[start : start + ROW_BLOCK]) // ROW_LANES) * ROW_LANES)
-        block[: len(terms[start : start + ROW_BLOCK])] = terms[start : start + ROW_BLOCK]
-        lanes = np.zeros(ROW_LANES)
-        for row in block.reshape(-1, ROW_LANES):
-            lanes = lanes + row
-        while len(lanes) > 1:
-            lanes = lanes[: len(lanes) // 2] + lanes[len(lanes) // 2 :]
-        total = total + lanes[0]
-    return total
+def term_bits(n_rows):
+    """Bits of the terms of a sum over so many rows, which then fits int64."""
+    return min(MOST_TERM_BITS, SUM_BITS - (max(n_rows, 1) - 1).bit_length())
 
 
-def column_sums(terms):
-    """Float64 (...): sums over the first axis, row after row within blocks, block after block."""
-    total = np.zeros(terms.shape[1:])
-    for start in range(0, len(terms), ROW_BLOCK):
-        part = np.zeros(terms.shape[1:])
-        for row in terms[start : start + ROW_BLOCK]:
-            part = part + row
-        total = total + part
-    return total
+def exponent_above(largest):
+    """The power of two above a magnitude; 0 for 0."""
+    return math.frexp(float(largest))[1]
+
+
+def rounded_sum(terms):
+    """Int: the sum over the last axis of float64 terms, each rounded to an integer, to even."""
+    return np.rint(terms).astype(np.int64).sum(axis=-1)
 
 
 @dataclass(frozen=True)
@@ -63,12 +54,12 @@ def linear_table(codes, features, is_categorical, weight=None):
         if is_categorical[f] or len(here) == 0:
             continue
         x = features[f, here].astype(np.float64)
-        weights = np.bincount(codes[f, here], w[here], 256)
-        sums = np.bincount(codes[f, here], w[here] * x, 256)
+        of_bins = exact_totals(x[:, None], w[here, None], codes[f, here], 256)
+        sums, weights = of_bins[:, :, 0]
         total = np.cumsum(weights)[-1]
         centre[f] = np.cumsum(sums)[-1] / total
         d = x - centre[f]
-        scale[f] = np.sqrt(row_sum((w[here] * d) * d) / total)
+        scale[f] = np.sqrt(exact_totals((d * d)[:, None], w[here, None])[0, 0, 0] / total)
         if not (scale[f] > 0 and np.isfinite(scale[f])):
             scale[f] = 0.0
             continue
@@ -145,43 +136,94 @@ def linear_leaves(
     ids = np.arange(len(g)) if rows is None else np.asarray(rows)
     leaves = np.asarray(leaf_of_row)[ids]
     G, H = leaf_sums(gm, leaves, n_leaves), leaf_sums(hm, leaves, n_leaves) + reg_lambda
+    tops = [[exponent_above(np.abs(column).max()) for column in values.T] for values in (gm, hm)]
     fits = []
     for leaf in range(n_leaves):
         here = np.flatnonzero(leaves == leaf)
         found = [f for f in regressors[leaf] if np.isfinite(linear_lambda)]
         x = features[found][:, ids[here]]
         data = gm[here], hm[here], x, scale[found], G[leaf], H[leaf]
-        fits.append(fit_leaf(*data, linear_lambda, learning_rate, found))
+        fits.append(fit_leaf(*data, tops, linear_lambda, learning_rate, found))
     return joined(fits, features, ids, leaves, clip)
 
 
-@np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def fit_leaf(g, h, x, scale, G, H, linear_lambda, learning_rate, found):
-    """Features ascending, weights float32 (p, K), centre float32 (p,), intercept float32 (K,) of one leaf."""
-    n_outputs, p = g.shape[1], len(found)
-    g, h = g.astype(np.float64), h.astype(np.float64)
-    w = h[:, 0] if h.shape[1] == 1 else np.ones(len(g))
-    centre, z = np.zeros(p, F32), np.zeros((p, len(g)))
-    for j in range(p):
+@dataclass
+class Moments:
+    """Sums over a leaf's rows, from integers: Gram matrices (m, p, p), of which the lower triangles, sums of
+    regressors (m, p) and products with gradients (p, K)."""
+
+    gram: np.ndarray
+    sums: np.ndarray
+    products: np.ndarray
+
+
+def centres(x, w, w_top, bits):
+    """Float32 (p,): the weighted mean of each regressor x (p, n) over the rows where it is there."""
+    centre = np.zeros(len(x), F32)
+    for j in range(len(x)):
         present = ~np.isnan(x[j])
-        weight, total = (
-            row_sum(np.where(present, w, 0.0)),
-            row_sum(np.where(present, w * x[j].astype(np.float64), 0.0)),
-        )
-        if weight > 0:
-            centre[j] = F32(total / weight)
-            z[j] = np.where(present, (x[j].astype(np.float64) - np.float64(centre[j])) * (1 / scale[j]), 0.0)
-    c = column_sums(z.T[:, :, None] * g[:, None, :]) if p else np.zeros((0, n_outputs))
+        here = x[j, present].astype(np.float64)
+        top = exponent_above(np.abs(here).max(initial=0.0))
+        weight = w[present] * 2.0 ** (bits - w_top)
+        total = rounded_sum(weight)
+        if total > 0:
+            mean = np.float64(rounded_sum(weight * (here * 2.0**-top))) / np.float64(total)
+            centre[j] = F32(np.ldexp(mean, top))
+    return centre
+
+
+def standardised(x, centre, scale):
+    """Float64 z (p, n), less than 1, and the powers of two (p,) that they are to be multiplied by."""
+    z, tops = np.zeros(x.shape), []
+    for j in range(len(x)):
+        present = ~np.isnan(x[j])
+        here = (x[j, present].astype(np.float64) - np.float64(centre[j])) * (1 / scale[j])
+        tops.append(exponent_above(np.abs(here).max(initial=0.0)))
+        z[j, present] = here * 2.0 ** -tops[j]
+    return z, tops
+
+
+def moments(g, h, z, z_tops, tops, bits):
+    """`Moments` of a leaf: g (n, K) and h (n, m) float64, z (p, n) as `standardised` gives it."""
+    p, m, n_outputs = len(z), h.shape[1], g.shape[1]
+    g_tops, h_tops = tops
+    found = Moments(np.zeros((m, p, p)), np.zeros((m, p)), np.zeros((p, n_outputs)))
+    for i in range(p):
+        for k in range(n_outputs):
+            total = rounded_sum(z[i] * (g[:, k] * 2.0 ** (bits - g_tops[k])))
+            found.products[i, k] = np.ldexp(np.float64(total), z_tops[i] + g_tops[k] - bits)
+        for c in range(m):
+            w = h[:, c] * 2.0 ** (bits - h_tops[c])
+            found.sums[c, i] = np.ldexp(np.float64(rounded_sum(z[i] * w)), z_tops[i] + h_tops[c] - bits)
+            for j in range(i + 1):
+                total = rounded_sum((w * z[i]) * z[j] if m == 1 else (z[i] * z[j]) * w)
+                power = z_tops[i] + z_tops[j] + h_tops[c] - bits
+                found.gram[c, i, j] = np.ldexp(np.float64(total), power)
+    return found
+
+
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
+def fit_leaf(g, h, x, scale, G, H, tops, linear_lambda, learning_rate, found):
+    """Features ascending, weights float32 (p, K), centre float32 (p,), intercept float32 (K,) of one leaf.
+
+    `tops`: powers of two above the columns of g and h, of all leaves.
+    """
+    n_outputs, p = g.shape[1], len(found)
+    g, h, bits = g.astype(np.float64), h.astype(np.float64), term_bits(len(g))
+    one = h.shape[1] == 1
+    centre = centres(x, h[:, 0] if one else np.ones(len(g)), tops[1][0] if one else 1, bits)
+    z, z_tops = standardised(x, centre, scale)
+    of = moments(g, h, z, z_tops, tops, bits)
     slopes, shift = np.zeros((p, n_outputs)), np.zeros(n_outputs)
     for m in range(h.shape[1]):  # one Gram matrix for all outputs, or one each
-        columns = slice(None) if h.shape[1] == 1 else slice(m, m + 1)
-        A, v = moments(z, h[:, m], h.shape[1] == 1)
+        columns = slice(None) if one else slice(m, m + 1)
+        A, v = of.gram[m], of.sums[m]
         inverse = 1.0 / H[m] if H[m] > 0 else 0.0
         for i in range(p):
             for j in range(i + 1):
                 A[i, j] = A[i, j] - (v[i] * v[j]) * inverse
             A[i, i] = A[i, i] + linear_lambda
-        t = c[:, columns].copy()
+        t = of.products[:, columns].copy()
         for i in range(p):
             t[i] = t[i] - v[i] * (G[columns] * inverse)
         alpha = -solve_gram(A, t)
@@ -197,18 +239,6 @@ def fit_leaf(g, h, x, scale, G, H, linear_lambda, learning_rate, found):
         intercept = (constant * learning_rate).astype(F32)
     order = [j for j in np.argsort(found, kind="stable") if (weights[j] != 0).any()]
     return np.array(found, np.int32)[order], weights[order], centre[order], intercept
-
-
-def moments(z, h, in_lanes):
-    """Gram matrix (lower triangle) and sums of z (p, n) weighted with h (n,)."""
-    p = len(z)
-    A, v = np.zeros((p, p)), np.zeros(p)
-    add = row_sum if in_lanes else column_sums
-    for i in range(p):
-        v[i] = add(h * z[i])
-        for j in range(i + 1):
-            A[i, j] = add((h * z[i]) * z[j])
-    return A, v
 
 
 def joined(fits, features, ids, leaves, clip):

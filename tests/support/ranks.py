@@ -44,17 +44,24 @@ def fit_on_threads(
     if not isinstance(X, Dataset):
         table = as_features(X, reference=mapper)
         dataset = Dataset(
-            table, sample_weight=target.weight, max_bins=estimator.max_bins, reference=mapper, n_jobs=1
+            table,
+            sample_weight=target.weight,
+            max_bins=estimator.max_bins,
+            reference=mapper,
+            keep_features=shared.reads_features,
+            n_jobs=1,
         )
     rows = cuts(dataset.n_rows, size, seed) if rows is None else rows
     sets = []
     for name, (X_val, y_val, *start) in (eval_set or {}).items():
         found = target.encoding.encode(y_val, None, name=name, normalized=False)
-        codes = dataset.mapper.transform(as_features(X_val, reference=dataset.mapper), 1)
+        table = as_features(X_val, reference=dataset.mapper)
+        codes = dataset.mapper.transform(table, 1)
+        features = dataset.mapper.numbers(table) if shared.reads_features else None
         reader = estimator._offset_reader(target.encoding, shared.plan.objective)
         offsets = reader.read(*start) if start else None
         metrics = shared.plan.metrics
-        sets.append(EvalSet(name, codes, found.values, found.weight, metrics, offset=offsets))
+        sets.append(EvalSet(name, codes, found.values, found.weight, metrics, features, offsets))
 
     def work(communicator):
         communicator = communicator if wrap is None else wrap(communicator)

@@ -24,12 +24,9 @@ REFUSED = {
     "validation": "validation_fraction",
     "sketch random_sampling": "random_sampling",
     "sketch top_outputs": "top_outputs",
-    "gbdt_pl": "linear",
-    **{name: "linear" for name in CONFIGURATIONS if name.startswith(("linear", "warm start, linear"))},
     **{name: "sparse y" for name in CONFIGURATIONS if name.startswith(("sparse Y", "gbdt_sparse"))},
     "warm start, sparse Y": "sparse y",
     "sparse X and Y": "sparse y",
-    "sparse X, linear leaves": "linear",
     **{name: "dense" for name in ("sparse X", "sparse X, classes", "sparse X, layers")},
 }
 SHARED = sorted(CONFIGURATIONS.keys() - REFUSED.keys())
@@ -44,6 +41,7 @@ FAST = [
     "tfbt_full",
     "sparse leaves",
     "one tree an output, renewed",
+    "gbdt_pl",
 ]
 
 
@@ -118,7 +116,11 @@ def test_how_rows_are_cut_leaves_no_trace(data):
         "colsample_bynode": data.draw(st.sampled_from([1.0, 0.6])),
         "curvature": data.draw(st.sampled_from(["auto", "none", "shared"])),
         "min_child_samples": data.draw(st.integers(1, 10)),
+        "leaf": data.draw(st.sampled_from(["constant", "linear"])),
+        "linear_fit": data.draw(st.sampled_from(["half_additive", "full", "post"])),
     }
+    if chosen["leaf"] == "constant":
+        del chosen["linear_fit"]
     weight = data.draw(st.sampled_from([None, rng.integers(0, 3, n) / 2.0]), "weight")
     rank = rng.integers(0, size, n) if data.draw(st.booleans()) else np.sort(rng.integers(0, 2, n))
     rows = [np.flatnonzero(rank == r) for r in range(size)]
@@ -134,11 +136,12 @@ def test_how_rows_are_cut_leaves_no_trace(data):
         assert each.save_model() == alone.save_model()
 
 
-def test_ranks_of_no_weight_and_ranks_that_draw_no_row():
+@pytest.mark.parametrize("leaf", ["constant", "linear"])
+def test_ranks_of_no_weight_and_ranks_that_draw_no_row(leaf):
     X, y = problem(np.random.default_rng(0), 8, 1, False)
     weight, rows = np.array([1.0, 0, 1, 1, 1, 0, 1, 1]), [[3, 6], [0, 2, 4, 7], [1, 5]]
     estimator = PolyleafRegressor(
-        n_estimators=4, min_child_samples=1, subsample=0.5, random_state=0, n_jobs=1
+        n_estimators=4, min_child_samples=1, subsample=0.5, leaf=leaf, random_state=0, n_jobs=1
     )
     alone = PolyleafRegressor(**estimator.get_params()).fit(X, y, weight)
     rows = [np.array(own) for own in rows]
@@ -146,12 +149,13 @@ def test_ranks_of_no_weight_and_ranks_that_draw_no_row():
         assert each.save_model() == alone.save_model()
 
 
-def test_early_stopping_is_that_of_one_machine():
+@pytest.mark.parametrize("leaf", ["constant", "linear"])
+def test_early_stopping_is_that_of_one_machine(leaf):
     rng = np.random.default_rng(0)
     X, y = problem(rng, 300, 2, False)
     X_val, y_val = problem(rng, 100, 2, False)
     estimator = PolyleafRegressor(
-        n_estimators=60, learning_rate=0.5, early_stopping_rounds=3, random_state=0, n_jobs=1
+        n_estimators=60, learning_rate=0.5, early_stopping_rounds=3, leaf=leaf, random_state=0, n_jobs=1
     )
     alone = PolyleafRegressor(**estimator.get_params()).fit(X, y, X_val=X_val, y_val=y_val)
     first, *others = fit_on_threads(estimator, X, y, 3, eval_set={"validation": (X_val, y_val)})
@@ -202,6 +206,7 @@ def test_offsets_are_those_of_one_machine(objective, parameters, size):
         {},
         {"multi_strategy": "one_output_per_tree", "refresh": "tree"},
         {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 3},
+        {"leaf": "linear"},
         {"base_score": 0.0, "min_split_gain": 1e9, "n_estimators": 20, "subsample": 0.5},  # no tree grows
     ],
 )
@@ -298,6 +303,28 @@ def test_messages_and_bytes_of_a_tree_are_as_predicted(depth):
     for each in counted:
         assert each.asked == 2 * (9 + 2 * depth)
         assert [s for s in each.shared] == 2 * [[n * tile * 4] * 2 for n in (1, 1, 2, 4)[:depth]]
+
+
+@pytest.mark.parametrize(
+    ("linear_fit", "a_tree", "a_level"), [("half_additive", 11, 4), ("full", 11, 4), ("post", 14, 2)]
+)
+def test_messages_of_linear_leaves_are_as_predicted(linear_fit, a_tree, a_level):
+    X = np.random.default_rng(0).normal(size=(300, 5))
+    asked = {}
+    for depth in (1, 3):
+        counted = []
+
+        def wrap(communicator, counted=counted):
+            counted.append(Counting(communicator))
+            return counted[-1]
+
+        estimator = PolyleafRegressor(
+            n_estimators=2, max_depth=depth, max_leaves=None, leaf="linear", linear_fit=linear_fit, n_jobs=1
+        )
+        fit_on_threads(estimator, X, X[:, 0] * X[:, 1], 2, wrap=wrap)
+        asked[depth] = counted[0].asked
+    of_table = 4 * X.shape[1]  # what features are worth as regressors, once
+    assert asked == {depth: of_table + 2 * (a_tree + a_level * depth) for depth in (1, 3)}
 
 
 @settings(max_examples=40, deadline=None)

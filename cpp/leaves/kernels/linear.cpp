@@ -7,22 +7,28 @@ namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
-void gather(const float* values, const uint32_t* ids, int64_t n, float* out) {
+void gather(const float* values, const uint32_t* ids, int64_t n, float* out, float* range) {
   constexpr int kAhead = 24;
+  float least = range[0], most = range[1];
   for (int64_t i = 0; i < n; ++i) {
     if (i + kAhead < n) __builtin_prefetch(values + ids[i + kAhead]);
-    out[i] = values[ids[i]];
+    const float x = values[ids[i]];
+    out[i] = x;
+    least = x < least ? x : least;
+    most = x > most ? x : most;
   }
+  range[0] = least;
+  range[1] = most;
 }
 
-void mean_sums(const float* x, const double* w, int64_t n, double* out) {
+void mean_sums(const float* x, const double* w, double unit, int64_t n, double* out) {
   f64x8 weight = {}, total = {};
   const auto add = [&](const float* x_at, const double* w_at) __attribute__((always_inline)) {
     const f64x8 value = to_double(x_at);
     const auto here = value == value;
     const f64x8 counted = select(here, load<f64x8>(w_at), f64x8{});
-    weight += counted;
-    total += select(here, counted * value, f64x8{});
+    weight += to_integer(counted);
+    total += to_integer(select(here, counted * (value * unit), f64x8{}));
   };
   int64_t i = 0;
   for (; i + 8 <= n; i += 8) add(x + i, w + i);
@@ -37,17 +43,28 @@ void mean_sums(const float* x, const double* w, int64_t n, double* out) {
   out[1] = fold(total);
 }
 
-void standardise(const float* x, int64_t n, double centre, double inverse_scale, double* out) {
+void standardise(const float* x, int64_t n, double centre, double inverse_scale, double unit, double* out) {
   for (int64_t i = 0; i < n; ++i) {
-    const double z = (static_cast<double>(x[i]) - centre) * inverse_scale;
+    const double z = ((static_cast<double>(x[i]) - centre) * inverse_scale) * unit;
     out[i] = x[i] == x[i] ? z : 0.0;
   }
 }
 
+double dot(const double* a, const double* b, int64_t n) {
+  f64x8 sum = {};
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) sum += to_integer(load<f64x8>(a + i) * load<f64x8>(b + i));
+  double rest = 0;
+  for (; i < n; ++i) rest += to_integer(a[i] * b[i]);
+  return fold(sum) + rest;
+}
+
 // Columns [column, column + 8) of the outer product; the sums of P regressors stay in registers.
 template <int P>
-void outer_columns(const double* z, int64_t z_step, const float* values, int n_columns, int column, int width,
-                   const uint32_t* ids, const RowSample& sample, int64_t n, double* out) {
+void outer_columns(const double* z, int64_t z_step, const float* values, const double* units, int n_columns,
+                   int column, int width, const uint32_t* ids, const RowSample& sample, int64_t n,
+                   double* out) {
+  const f64x8 unit = load<f64x8>(units + column);
   f64x8 sums[P] = {};
   for (int64_t i = 0; i < n; ++i) {
     const float* v = values + static_cast<int64_t>(ids[i]) * n_columns + column;
@@ -57,35 +74,35 @@ void outer_columns(const double* z, int64_t z_step, const float* values, int n_c
       store(row, load<f32x8>(v) * m);
     else
       for (int k = 0; k < width; ++k) row[k] = v[k] * m;
-    const f64x8 wide = to_double(row);
-    for (int j = 0; j < P; ++j) sums[j] += z[j * z_step + i] * wide;
+    const f64x8 wide = to_double(row) * unit;
+    for (int j = 0; j < P; ++j) sums[j] += to_integer(z[j * z_step + i] * wide);
   }
   for (int j = 0; j < P; ++j)
     for (int k = 0; k < width; ++k) out[j * n_columns + column + k] = sums[j][k];
 }
 
 template <int P>
-void outer_regressors(const double* z, int64_t z_step, const float* values, int n_columns,
-                      const uint32_t* ids, const RowSample& sample, int64_t n, double* out) {
+void outer_regressors(const double* z, int64_t z_step, const float* values, const double* units,
+                      int n_columns, const uint32_t* ids, const RowSample& sample, int64_t n, double* out) {
   if (n_columns == 1) {
     double sums[P] = {};
     for (int64_t i = 0; i < n; ++i) {
       const float m = sample.factor(ids[i]);
-      const double v = static_cast<double>(values[ids[i]] * m);
-      for (int j = 0; j < P; ++j) sums[j] += z[j * z_step + i] * v;
+      const double v = static_cast<double>(values[ids[i]] * m) * units[0];
+      for (int j = 0; j < P; ++j) sums[j] += to_integer(z[j * z_step + i] * v);
     }
     for (int j = 0; j < P; ++j) out[j] = sums[j];
     return;
   }
   for (int k = 0; k < n_columns; k += 8)
-    outer_columns<P>(z, z_step, values, n_columns, k, n_columns - k < 8 ? n_columns - k : 8, ids, sample, n,
-                     out);
+    outer_columns<P>(z, z_step, values, units, n_columns, k, n_columns - k < 8 ? n_columns - k : 8, ids,
+                     sample, n, out);
 }
 
-void outer(const double* z, int64_t z_step, int p, const float* values, int n_columns, const uint32_t* ids,
-           const RowSample& sample, int64_t n, double* out) {
+void outer(const double* z, int64_t z_step, int p, const float* values, const double* units, int n_columns,
+           const uint32_t* ids, const RowSample& sample, int64_t n, double* out) {
   const auto from = [&](auto* regressors, int j) {
-    regressors(z + j * z_step, z_step, values, n_columns, ids, sample, n, out + j * n_columns);
+    regressors(z + j * z_step, z_step, values, units, n_columns, ids, sample, n, out + j * n_columns);
   };
   int j = 0;
   for (; p - j >= 5; j += 5) from(outer_regressors<5>, j);
@@ -122,7 +139,7 @@ void bound(const float* scores, int n_columns, int64_t n, float* lower, float* u
 
 }  // namespace
 
-const LinearLeafKernels linear_leaf_kernels = {gather, mean_sums, standardise, outer, bound};
+const LinearLeafKernels linear_leaf_kernels = {gather, mean_sums, standardise, dot, outer, bound};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

@@ -142,7 +142,7 @@ def _prepare(
             "categories. What it becomes is learned from the target, on one machine; leave it out, or make "
             "numbers of it."
         )
-    codes = [submit(codes_of, X, mapper) for X in data.X]
+    codes = [submit(codes_of, X, mapper, shared.reads_features) for X in data.X]
     eval_sets = []
     for name, further in watched:
         other, encoding = further.on(client), submit(_encoding_of, pieces[0])

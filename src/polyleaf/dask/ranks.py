@@ -30,6 +30,7 @@ from polyleaf.training.eval_sets import EvalSet
 
 __all__ = [
     "SECONDS_BETWEEN_COPIES",
+    "Binned",
     "Fitted",
     "Interrupted",
     "Piece",
@@ -59,6 +60,27 @@ class Piece(NamedTuple):
     shard: Shard
     weights: np.ndarray | None
     wanted: np.ndarray | None
+
+
+class Binned(NamedTuple):
+    """Rows as training reads them.
+
+    Attributes
+    ----------
+    codes : ndarray of uint8, shape (n_columns, n_rows)
+    features : ndarray of float32, shape (n_columns, n_rows), or None
+        For linear leaves.
+    """
+
+    codes: np.ndarray
+    features: np.ndarray | None
+
+    @staticmethod
+    def joined(parts: Sequence[Binned]) -> Binned:
+        """Those of all parts, part after part."""
+        features = [part.features for part in parts if part.features is not None]
+        codes = np.concatenate([part.codes for part in parts], axis=1)
+        return Binned(codes, np.concatenate(features, axis=1) if features else None)
 
 
 class Planned(NamedTuple):
@@ -128,9 +150,10 @@ def look_at(X: Any, number: int, first: int, piece: Piece, categorical_features:
     return look(X, number, first, piece.weights, piece.wanted, categorical_features)
 
 
-def codes_of(X: Any, mapper: BinMapper) -> np.ndarray:
-    """Codes (n_columns, n_rows) of one partition."""
-    return mapper.transform(as_features(X, reference=mapper), 1)
+def codes_of(X: Any, mapper: BinMapper, keep_features: bool) -> Binned:
+    """One partition, binned."""
+    table = as_features(X, reference=mapper)
+    return Binned(mapper.transform(table, 1), mapper.numbers(table) if keep_features else None)
 
 
 def eval_set_of(
@@ -144,14 +167,14 @@ def eval_set_of(
     encoding: TargetEncoding,
 ) -> EvalSet:
     """Evaluation data, whole, in the place that it is scored in."""
-    codes = np.concatenate([codes_of(part, mapper) for part in X], axis=1)
+    rows = Binned.joined([codes_of(part, mapper, shared.reads_features) for part in X])
     weights = None if weight is None else joined_values(weight, "eval_sample_weight")
     target = encoding.encode(joined_values(y, "y"), weights, name=f"y of {name!r}", normalized=False)
     start = None
     if offset is not None:
         reader = PolyleafEstimator._offset_reader(encoding, shared.plan.objective)
         start = reader.read(joined_values(offset, "offset"), target.n_rows, f"offset of {name!r}")
-    return EvalSet(name, codes, target.values, target.weight, shared.plan.metrics, offset=start)
+    return EvalSet(name, rows.codes, target.values, target.weight, shared.plan.metrics, rows.features, start)
 
 
 class _Keeper(Callback):
@@ -186,7 +209,7 @@ def run_rank(
     estimator: PolyleafEstimator,
     shared: SharedFit,
     mapper: BinMapper,
-    codes: Sequence[np.ndarray],
+    parts: Sequence[Binned],
     pieces: Sequence[Piece],
     eval_sets: Sequence[EvalSet],
     callbacks: Sequence[Any],
@@ -200,7 +223,7 @@ def run_rank(
     communicator = DaskCommunicator(fit, rank, addresses)
     keeper = _Keeper(communicator.put if rank == 0 else None)
     n_threads = get_worker().state.nthreads
-    dataset = Dataset.of_codes(mapper, np.concatenate(codes, axis=1), n_jobs=n_threads)
+    dataset = Dataset.of_codes(mapper, *Binned.joined(parts), n_jobs=n_threads)
     shard = Shard.joined([piece.shard for piece in pieces])
     own = copy.copy(estimator)
     try:

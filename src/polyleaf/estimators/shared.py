@@ -16,6 +16,7 @@ from polyleaf.estimators.base import Plan, PolyleafEstimator
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.targets import Target
 from polyleaf.model import Model
+from polyleaf.settings.settings import LinearLeaf
 from polyleaf.threads import Workers
 from polyleaf.training.boosting import best_constant_of
 from polyleaf.training.eval_sets import EvalSet
@@ -43,6 +44,12 @@ class SharedFit(NamedTuple):
     plan: Plan
     base_score: np.ndarray | None
     n_usable: int
+
+    @property
+    def reads_features(self) -> bool:
+        """Whether ranks need the features themselves beside their bins: for linear leaves."""
+        start = self.plan.start
+        return isinstance(self.plan.settings.leaf, LinearLeaf) or (start is not None and start.reads_features)
 
 
 class Shard(NamedTuple):
@@ -102,11 +109,6 @@ def planned(
     given = Given("training", None, y, sample_weight, offset)
     plan, target = estimator._plan(given, init_model)
     check_ranks(plan.settings, plan.objective)
-    if plan.start is not None and plan.start.reads_features:
-        raise ValueError(
-            "A fit on several workers: the model to go on from has linear leaves, which read features; "
-            "workers hold bins."
-        )
     _check_metrics(plan)
     offset = estimator._with_offsets([given], target, plan.objective, plan.start)[0].offset
     target = estimator._left_to_learn(target, offset, plan.objective)

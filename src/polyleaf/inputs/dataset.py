@@ -245,11 +245,18 @@ class Dataset:
         return cls.from_batches(rows, **options)
 
     @classmethod
-    def of_codes(cls, mapper: BinMapper, codes: NDArray[np.uint8], n_jobs: int | None = None) -> Dataset:
-        """The data set of rows that were binned already: codes of shape (n_columns, n_rows)."""
+    def of_codes(
+        cls,
+        mapper: BinMapper,
+        codes: NDArray[np.uint8],
+        features: NDArray[np.float32] | None = None,
+        n_jobs: int | None = None,
+    ) -> Dataset:
+        """The data set of rows that were binned already: codes, and features where they are kept, of shape
+        (n_columns, n_rows)."""
         data, n_rows = cls.__new__(cls), codes.shape[1]
         held = Codes(n_rows, len(codes), codes)
-        data._hold(ReadData(mapper, held, None, [], n_rows, mapper.n_features_, None, None), n_jobs)
+        data._hold(ReadData(mapper, held, features, [], n_rows, mapper.n_features_, None, None), n_jobs)
         return data
 
     @property

@@ -15,7 +15,7 @@ import zlib
 from polyleaf.communicator import Communicator
 from polyleaf.model import Model
 from polyleaf.objectives import Objective
-from polyleaf.settings.settings import LinearLeaf, Settings
+from polyleaf.settings.settings import Settings
 from polyleaf.sketches import CountSketch, RandomProjection
 
 __all__ = ["agree", "can_repeat", "check_ranks"]
@@ -73,11 +73,6 @@ def check_ranks(settings: Settings, objective: Objective) -> None:
         It says what to do instead.
     """
     for is_asked, sentence in (
-        (
-            isinstance(settings.leaf, LinearLeaf),
-            'leaf="linear" adds up products of floats, in an order that depends on who has which rows; use '
-            'leaf="constant".',
-        ),
         (
             settings.keeps_labels_sparse,
             "A sparse y is learned on one machine only: pass dense labels, or fit the local estimator on a "
