@@ -34,7 +34,7 @@ void renew(LinearChannels& channels, const Array2<const float>& g, const Optiona
   require(g.shape(1) >= 1, "There must be at least one output.");
   require(!h || (h->shape(0) == g.shape(0) && h->shape(1) == (diagonal ? g.shape(1) : 1)),
           "h must have g's rows, and one column for all outputs or, where diagonal, one for each.");
-  require(!config.full || config.max_regressors <= kMostFullRegressors,
+  require(!config.full || config.max_regressors <= kMostRegressors,
           "The full fit takes at most 8 regressors.");
   require(!config.full || !diagonal, "The full fit needs one curvature for all outputs.");
   const RowSample sample = sample_of(static_cast<int64_t>(g.shape(0)), rows, multiplier, workers);

@@ -10,11 +10,13 @@
 #pragma once
 #include "base/kernels/eight.h"
 #include "base/packed.h"
+#include "channels/channels.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 
 constexpr double kLeastSpread = 1.0 / (1 << 30);  // of x, relative to its second moment: below, a constant
+constexpr int kAnyRegressors = -1;
 constexpr double kLeastMomentPivot = 1.0 / (1 << 10);  // of z, whose moments are rounded
 
 template <class V>
@@ -54,12 +56,18 @@ struct OneOutput {
 // Sums of a side, in the unit of the derivatives. Over all its rows: count, h, hz, hzz, and g, gz of one
 // output at a time; over the rows where x is there: `h_there`, `hz_there`, `g_there`; products with x: hx,
 // hxx, hzx, gx.
+//
+// P: how many z there are, or kAnyRegressors: then `p` says how many.
 template <class V, int P>
 struct LinearSide {
-  V A[packed_size(P + 1)];  // x, then z
-  V kept[P + 1];            // the least pivots, then 1 / pivot, or 0
+  static constexpr int kMost = P < 0 ? kMostRegressors : P;
+  int p = P;
+  V A[packed_size(kMost + 1)];  // x, then z
+  V kept[kMost + 1];            // the least pivots, then 1 / pivot, or 0
   V inverse, shrunk, middle;
-  V hz[P > 0 ? P : 1];
+  V hz[kMost > 0 ? kMost : 1];
+
+  POLYLEAF_METHOD int n() const { return P < 0 ? p : P; }
 
   // The Gram matrix and its elimination. HZZ(i, j), j <= i; with_x: x takes part.
   template <class HZ, class HZZ>
@@ -68,7 +76,7 @@ struct LinearSide {
     inverse = inverse_of(h);
     shrunk = inverse_of(h + reg_lambda);
     middle = V{};
-    for (int i = 0; i < P; ++i) {
+    for (int i = 0; i < n(); ++i) {
       hz[i] = hz_of(i);
       V* row = A + packed(i + 1, 0);
       row[0] = V{};
@@ -88,21 +96,21 @@ struct LinearSide {
     middle = hx * inverse_of(h_there);
     const V spread = hxx - hx * middle;
     A[0] = select(spread > kLeastSpread * hxx, spread + slope_ridge, V{});
-    for (int i = 0; i < P; ++i) A[packed(i + 1, 0)] = hzx(i) - middle * hz_there(i);
+    for (int i = 0; i < n(); ++i) A[packed(i + 1, 0)] = hzx(i) - middle * hz_there(i);
   }
-  POLYLEAF_METHOD void eliminate() { eliminate_above<V>(A, P + 1, nullptr, 0, kept); }
+  POLYLEAF_METHOD void eliminate() { eliminate_above<V>(A, n() + 1, nullptr, 0, kept); }
 
   // The right-hand side of one output; gx: product of its gradient with x, where x takes part.
   template <class GZ>
   POLYLEAF_METHOD void right_hand_side(V g, V gx, V g_there, const GZ& gz, V* y) const {
     y[0] = gx - middle * g_there;
-    for (int i = 0; i < P; ++i) y[i + 1] = gz(i) - g * (hz[i] * inverse);
-    follow(A, P + 1, y, kept);
+    for (int i = 0; i < n(); ++i) y[i + 1] = gz(i) - g * (hz[i] * inverse);
+    follow(A, n() + 1, y, kept);
   }
   // What one output adds to twice the loss removed.
-  POLYLEAF_METHOD V score(V g, const V* y) const { return quadratic_form(P + 1, y, kept, (g * g) * shrunk); }
+  POLYLEAF_METHOD V score(V g, const V* y) const { return quadratic_form(n() + 1, y, kept, (g * g) * shrunk); }
   // y becomes minus the slopes.
-  POLYLEAF_METHOD void solve(V* y) const { substitute(A, P + 1, y, 1, kept); }
+  POLYLEAF_METHOD void solve(V* y) const { substitute(A, n() + 1, y, 1, kept); }
 };
 
 }  // namespace POLYLEAF_ISA_NAMESPACE

@@ -237,7 +237,7 @@ void LinearChannels::set_scales(Columns& c) {
   Node& node = *c.node;
   const ChannelLayout& layout = *node.layout;
   const int K = n_outputs_;
-  float z[kMostFullRegressors];
+  float z[kMostRegressors];
   for (int j = 0; j < c.p; ++j) {
     float* range = c.range.data() + 2 * j;
     if (range[0] > range[1]) range[0] = range[1] = 0;  // missing throughout

@@ -24,8 +24,6 @@
 
 namespace polyleaf {
 
-constexpr int kMostFullRegressors = 8;  // that a fully corrective search can solve for
-
 class LinearChannels final : public ChannelSource {
  public:
   explicit LinearChannels(const LinearTable& table) : table_(table) {}

@@ -20,10 +20,10 @@ struct Running {
 };
 
 // Lists candidates as `list_candidates` does, with missing values on neither side, and fills `sums`.
-template <int P>
 int run_over_bins(const ScanNode& node, const ScanFeature& feature, ScanScratch& s, const Running& sums) {
   const ChannelLayout& layout = *node.layout;
   const int K = layout.n_outputs, h_lane = layout.curvature_offset, first = layout.first_product();
+  const int p = layout.regressors;
   for (int j = 0; j < sums.n_lanes; ++j) sums.lane(j)[0] = 0;
   for (int q = 0; q < sums.n_products; ++q) sums.product(q)[0] = 0;
   int m = 0;
@@ -40,7 +40,7 @@ int run_over_bins(const ScanNode& node, const ScanFeature& feature, ScanScratch&
       for (int k = 0; k < K; ++k) sums.product(k)[m] = sums.product(k)[before] + at[k] * x;
       sums.product(K)[m] = sums.product(K)[before] + h * x;
       sums.product(K + 1)[m] = sums.product(K + 1)[before] + h * (x * x);
-      for (int i = 0; i < P; ++i)
+      for (int i = 0; i < p; ++i)
         sums.product(K + 2 + i)[m] = sums.product(K + 2 + i)[before] + at[first + i] * x;
     }
     m += (c != 0) | (b == 0);
@@ -106,7 +106,7 @@ Running running(const ScanNode& node, const ScanScratch& s, bool with_x) {
 template <int P>
 void scan(const ScanNode& node, const ScanFeature& feature, ScanScratch& s, NumericBest* best) {
   const Running sums = running(node, s, feature.means != nullptr);
-  const int m = run_over_bins<P>(node, feature, s, sums);
+  const int m = run_over_bins(node, feature, s, sums);
   scan_listed(node, feature, m, s, best, [&](bool missing_left, const Candidates& c, float* out) {
     score_candidates<P>(node, feature, missing_left, c, s, sums, out);
   });
@@ -142,24 +142,18 @@ bool has_many(const ChannelLayout& layout) {
   return layout.n_outputs > 1 && layout.regressors == 0;
 }
 
-// Calls f with the number of the node's regressors as a constant.
+// Calls f with the number of the node's regressors where that is a constant worth code of its own.
 template <class F>
 auto with_regressors(const ScanNode& node, F f) {
   switch (node.layout->regressors) {
-#define POLYLEAF_CASE(P) \
-  case P:                \
-    return f(std::integral_constant<int, P>());
-    POLYLEAF_CASE(1)
-    POLYLEAF_CASE(2)
-    POLYLEAF_CASE(3)
-    POLYLEAF_CASE(4)
-    POLYLEAF_CASE(5)
-    POLYLEAF_CASE(6)
-    POLYLEAF_CASE(7)
-    POLYLEAF_CASE(8)
-#undef POLYLEAF_CASE
-    default:
+    case 0:
       return f(std::integral_constant<int, 0>());
+    case 1:
+      return f(std::integral_constant<int, 1>());
+    case 2:
+      return f(std::integral_constant<int, 2>());
+    default:
+      return f(std::integral_constant<int, kAnyRegressors>());
   }
 }
 

@@ -11,7 +11,8 @@ namespace POLYLEAF_ISA_NAMESPACE {
 constexpr int kRow = 272;  // numbers kept for the candidates of a feature
 
 // Sums of one side in the unit of the derivatives. LANE(j): the integer sum of lane j over all rows or over
-// those where x is there; PRODUCT(q): product number q with x. As doubles, or as eight candidates each.
+// those where x is there; PRODUCT(q): product number q with x. As doubles, or as eight candidates each. P: as
+// LinearSide has it.
 template <class V, int P, class All, class There, class Product>
 struct SideSums {
   const ScanNode& node;
@@ -30,12 +31,13 @@ struct SideSums {
   }
   POLYLEAF_METHOD double h_step() const { return h_lane() < 0 ? 1.0 : step(h_lane()); }
 
-  // Of all outputs; `slopes` (P + 1, K), where wanted: of x, then of the node's own regressors.
+  // Of all outputs; `slopes` (p + 1, K), where wanted: of x, then of the node's own regressors.
   POLYLEAF_METHOD V score(V count, V count_there, V* weight, V* middle, double* slopes, double* terms) const {
     const LinearScan& linear = *node.linear;
     const int K = layout.n_outputs, first = layout.first_product(), second = layout.second_moments();
     const int gz = layout.gradient_products();
     LinearSide<V, P> side;
+    side.p = layout.regressors;
     *weight = curvature(all, count);
     side.moments(
         count, *weight,
@@ -55,7 +57,7 @@ struct SideSums {
     *middle = side.middle;
     V sums[8] = {};  // output k is added to number k mod 8
     for (int k = 0; k < K; ++k) {
-      V y[P + 1];
+      V y[side.kMost + 1];
       const V g = all(k) * step(k);
       side.right_hand_side(
           g, with_x ? product(k) * step(k) : V{}, with_x ? there(k) * step(k) : V{},
@@ -67,7 +69,7 @@ struct SideSums {
         if (terms != nullptr) terms[k] = term;
         if (slopes == nullptr) continue;
         side.solve(y);
-        for (int j = 0; j <= P; ++j) slopes[j * K + k] = -y[j];
+        for (int j = 0; j <= side.n(); ++j) slopes[j * K + k] = -y[j];
       }
     }
     if (K == 1) return sums[0];

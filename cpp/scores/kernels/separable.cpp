@@ -175,21 +175,29 @@ void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature,
   }
 }
 
+// Scores that most trainings ask for, which are worth code for each number of registers.
+template <class S>
+constexpr bool kUsual = std::is_same_v<S, Shared> || std::is_same_v<S, Diagonal>;
+
 template <class S, bool ROWS>
 void scan_direction(const S& score, const ScanNode& node, const ScanFeature& feature, bool missing_left,
                     const Candidates& c, ScanScratch& s, float* sums) {
-  switch ((node.layout->n_outputs + 15) / 16) {
-    case 1:
-      return scan_wide<S, 1, ROWS>(score, node, feature, missing_left, c, s, sums);
-    case 2:
-      return scan_wide<S, 2, ROWS>(score, node, feature, missing_left, c, s, sums);
-    case 3:
-      return scan_wide<S, 3, ROWS>(score, node, feature, missing_left, c, s, sums);
-    case 4:
-      return scan_wide<S, 4, ROWS>(score, node, feature, missing_left, c, s, sums);
-    default:
-      return scan_wide<S, 0, ROWS>(score, node, feature, missing_left, c, s, sums);
+  const int blocks = (node.layout->n_outputs + 15) / 16;
+  if constexpr (kUsual<S>) {
+    switch (blocks) {
+      case 1:
+        return scan_wide<S, 1, ROWS>(score, node, feature, missing_left, c, s, sums);
+      case 2:
+        return scan_wide<S, 2, ROWS>(score, node, feature, missing_left, c, s, sums);
+      case 3:
+        return scan_wide<S, 3, ROWS>(score, node, feature, missing_left, c, s, sums);
+      case 4:
+        return scan_wide<S, 4, ROWS>(score, node, feature, missing_left, c, s, sums);
+    }
+  } else if (!ROWS && blocks == 1) {
+    return scan_wide<S, 1, false>(score, node, feature, missing_left, c, s, sums);
   }
+  scan_wide<S, 0, ROWS>(score, node, feature, missing_left, c, s, sums);
 }
 
 template <class S>
