@@ -85,7 +85,7 @@ def _folds(part: Part) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def _within(context: Context, method: str, problem: str, seconds: float) -> Figures:
-    """`loss`, `score` and `seconds` (of processor time), of ours `megabytes` and `us`, and what was chosen; on
+    """`loss`, `score`, `seconds` (of processor time), of ours `megabytes` and `us`, and what was chosen; on
     the first split."""
     peer = PEERS.get(method)
     if peer is not None and not (is_installed(method.lower()) and find_spec("optuna")):

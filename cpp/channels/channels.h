@@ -16,7 +16,7 @@
 
 namespace polyleaf {
 
-constexpr int kMostRegressors = 8;  // of a node, that a fully corrective search can solve for
+constexpr int kMostRegressors = 8;             // of a node, that a fully corrective search can solve for
 constexpr float kSmallestDerivative = 1e-28f;  // a column whose largest magnitude is below counts as zero
 
 enum class Curvature { unit = 0, shared = 1, diagonal = 2, full = 3 };

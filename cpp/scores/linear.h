@@ -108,7 +108,9 @@ struct LinearSide {
     follow(A, n() + 1, y, kept);
   }
   // What one output adds to twice the loss removed.
-  POLYLEAF_METHOD V score(V g, const V* y) const { return quadratic_form(n() + 1, y, kept, (g * g) * shrunk); }
+  POLYLEAF_METHOD V score(V g, const V* y) const {
+    return quadratic_form(n() + 1, y, kept, (g * g) * shrunk);
+  }
   // y becomes minus the slopes.
   POLYLEAF_METHOD void solve(V* y) const { substitute(A, n() + 1, y, 1, kept); }
 };
