@@ -148,6 +148,21 @@ def test_tasks_are_learned_together_and_apart(context, method):
     assert min(figures["least"]) > 0.05 and np.all(np.array(figures["least"]) <= figures["skill"])
 
 
+def test_the_two_ways_to_learn_tasks_take_turns(context, monkeypatch):
+    calls = []
+    for name, method in multitask.METHODS.items():
+
+        def watched(*given, name=name, method=method):
+            calls.append(name)
+            return method(*given)
+
+        monkeypatch.setitem(multitask.METHODS, name, watched)
+    monkeypatch.setattr(multitask, "apart", multitask.METHODS["a model each"])
+    figures = multitask.turns(context, "one model", "enb")
+    assert len(figures["ratio"]) == 4 and min(figures["ratio"]) > 0
+    assert calls == ["one model", "a model each"] * 4
+
+
 def test_tasks_are_made_of_targets():
     y = np.arange(12.0).reshape(6, 2)
     made = multitask.SETS["enb"].columns(y)

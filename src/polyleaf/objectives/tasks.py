@@ -104,8 +104,8 @@ class Tasks(Objective):
         object.__setattr__(self, "parts", tuple(self.parts))
         _check(self.parts)
 
-    @property
-    def tasks(self) -> tuple[Place, ...]:
+    @cached_property
+    def tasks(self) -> tuple[Place, ...]:  # type: ignore[override]
         ends = np.cumsum([[p.n_columns, p.n_scores, p.n_predictions] for p in self.parts], axis=0).tolist()
         begins = [[0, 0, 0], *ends]
         return tuple(
