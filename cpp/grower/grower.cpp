@@ -111,10 +111,10 @@ void Grower::make_children(int32_t id, const Partition::Division& division) {
     tree_.categories.back()[3] &= ~(uint64_t{1} << 63);  // missing_left alone tells where missing goes
   }
   const SearchNode& at = node.at;
-  NodeState state = at.state;
-  scope_.extend(state.path, choice.feature);
-  SearchNode left{left_id, at.depth + 1, division.left, choice.n_left, state};
-  SearchNode right{left_id + 1, at.depth + 1, division.right, at.count - choice.n_left, state};
+  std::vector<int32_t> path = at.path;
+  scope_.extend(path, choice.feature);
+  const SearchNode left{left_id, at.depth + 1, division.left, choice.n_left, path};
+  const SearchNode right{left_id + 1, at.depth + 1, division.right, at.count - choice.n_left, path};
   search_->split(id, left, right, tree_.output_gain.data() + static_cast<size_t>(id) * tree_.n_outputs);
   for (const SearchNode& child : {left, right}) {
     add_node(child);

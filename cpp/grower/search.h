@@ -14,7 +14,6 @@
 #include "base/rng.h"
 #include "base/settings.h"
 #include "grower/interactions.h"
-#include "grower/node_state.h"
 #include "grower/partition.h"
 
 namespace polyleaf {
@@ -25,9 +24,9 @@ constexpr double kLeastRelativeGain = 1.0 / (1 << 20);  // below this float32 ca
 struct SearchNode {
   int32_t id = 0;
   int32_t depth = 0;
-  RowRange rows;      // those that lie here: what is read
-  int64_t count = 0;  // rows of the node, wherever they lie: what decides
-  NodeState state;    // its parent's, unless the search has narrowed it
+  RowRange rows;              // those that lie here: what is read
+  int64_t count = 0;          // rows of the node, wherever they lie: what decides
+  std::vector<int32_t> path;  // features split on from the root, each once; kept where there are rules
 };
 
 // The best split of a node; feature < 0: none that is admissible.
@@ -89,7 +88,7 @@ class SearchScope {
   // smallest hash of (seed, node, feature).
   std::vector<uint8_t> features_of(const SearchNode& node) const {
     std::vector<uint8_t> allowed = features_;
-    interactions_->narrow(node.state.path, allowed);
+    interactions_->narrow(node.path, allowed);
     if (config_->colsample_bynode >= 1.0) return allowed;
     std::vector<std::pair<uint64_t, int>> order;
     for (size_t f = 0; f < allowed.size(); ++f)
@@ -122,9 +121,9 @@ class Search {
   // Finds the best splits of the root, or of children in pairs (left, right). `renewed`: derivatives, or the
   // rows of nodes, have changed since their parents were looked at, so that nothing of a parent's sums holds.
   virtual void evaluate(const std::vector<SearchNode>& nodes, bool renewed, std::vector<Choice>& choices) = 0;
-  // The choice found for `parent` is taken: `left` and `right` are its children, whose states, still those of
-  // the parent, it may narrow. Writes what each output adds to gain * n_outputs.
-  virtual void split(int32_t parent, SearchNode& left, SearchNode& right, float* output_gain) = 0;
+  // The choice found for `parent` is taken: `left` and `right` are its children. Writes what each output adds
+  // to gain * n_outputs.
+  virtual void split(int32_t parent, const SearchNode& left, const SearchNode& right, float* output_gain) = 0;
   // Summed curvature of the root after `start`, or of a node that the last `split` made; mean over outputs.
   virtual double cover(int32_t node) const = 0;
 };

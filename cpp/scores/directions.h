@@ -1,4 +1,4 @@
-// Where outputs must not fall (1) or not rise (-1) with a feature, as scores read it, and bounds of values.
+// Where outputs must not fall (1) or not rise (-1) with a feature, as scores read it.
 //
 // Must not know: who says so.
 #pragma once

@@ -1,7 +1,6 @@
-// The score of trees that must obey directions: each child takes its best value within the bounds of the
-// node; of an output whose children would disobey the feature's direction both take the one value that is
-// best for both. What leaves hold in the end obeys by itself (leaves/monotone.h); here splits learn what that
-// will cost.
+// The score of trees that must obey directions: of an output whose children would disobey the feature's
+// direction both take the one value that is best for both. What leaves hold in the end obeys by itself
+// (leaves/monotone.h); here splits learn what that will cost.
 #pragma once
 #include "scores/score.h"
 
@@ -11,28 +10,21 @@ namespace POLYLEAF_ISA_NAMESPACE {
 // Of sixteen outputs, or sixteen candidates of one. Coefficients are curvature and lambda.
 struct ObeyingBlock {
   const Regularisation& r;
-  f32x16 direction, lower, upper;
+  f32x16 direction;
 
   POLYLEAF_METHOD f32x16 value(f32x16 g, f32x16 c, float alpha) const {
     const Step<f32x16, float> step(g, c, alpha, r.max_delta_step);
-    return larger(smaller(select(g < 0.0f, step.size, -step.size), upper), lower);
+    return select(g < 0.0f, step.size, -step.size);
   }
   // Twice what a value takes off the loss.
   POLYLEAF_METHOD f32x16 term(f32x16 g, f32x16 c, f32x16 w) const {
     return -((2.0f * g) * w + (c * w) * w) - (2.0f * r.alpha) * select(w < 0.0f, -w, w);
   }
-  // Those of both children, in place.
-  POLYLEAF_METHOD void values(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr, f32x16* left, f32x16* right) const {
+  POLYLEAF_METHOD f32x16 pair(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr) const {
     const f32x16 wl = value(gl, cl, r.alpha), wr = value(gr, cr, r.alpha);
     const f32x16 both = value(gl + gr, cl + cr, 2.0f * r.alpha);
     const auto disobeys = direction * (wr - wl) < 0.0f;
-    *left = select(disobeys, both, wl);
-    *right = select(disobeys, both, wr);
-  }
-  POLYLEAF_METHOD f32x16 pair(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr) const {
-    f32x16 left, right;
-    values(gl, gr, cl, cr, &left, &right);
-    return term(gl, cl, left) + term(gr, cr, right);
+    return term(gl, cl, select(disobeys, both, wl)) + term(gr, cr, select(disobeys, both, wr));
   }
   POLYLEAF_METHOD f32x16 single(f32x16 g, f32x16 c) const { return term(g, c, value(g, c, r.alpha)); }
 };
@@ -41,15 +33,11 @@ template <bool PER_OUTPUT>
 struct Obeying {
   static constexpr bool kPerOutput = PER_OUTPUT;
   Regularisation r;
-  const float *direction, *lower, *upper;  // of every output, readable to the next sixteen
+  const float* direction;  // of every output, readable to the next sixteen
 
   POLYLEAF_METHOD f32x16 coefficient(f32x16 h) const { return h + r.lambda; }
-  POLYLEAF_METHOD ObeyingBlock block(int z) const {
-    return {r, load<f32x16>(direction + 16 * z), load<f32x16>(lower + 16 * z), load<f32x16>(upper + 16 * z)};
-  }
-  POLYLEAF_METHOD ObeyingBlock narrow() const {
-    return {r, broadcast(direction[0]), broadcast(lower[0]), broadcast(upper[0])};
-  }
+  POLYLEAF_METHOD ObeyingBlock block(int z) const { return {r, load<f32x16>(direction + 16 * z)}; }
+  POLYLEAF_METHOD ObeyingBlock narrow() const { return {r, broadcast(direction[0])}; }
 };
 
 // A score as it is for the outputs 16 z to 16 z + 15, and for one output.

@@ -38,11 +38,10 @@ struct ScanNode {
   float* workspace;                    // workspace_floats() of the layout
   const LinearScan* linear = nullptr;  // nullptr: constant leaves
   float out_of_reach = 0;              // sparse leaves: see ScoreKernels
-  // Where values must obey directions: those of all features, those of the feature at hand, and the bounds of
-  // the node's values, for each output and readable to the next sixteen. nullptr: all are free.
+  // Where values must obey directions: those of all features, and those of the feature at hand, for each
+  // output and readable to the next sixteen. nullptr: all are free.
   const FeatureDirections* directions = nullptr;
   const float* direction = nullptr;
-  const float *lower = nullptr, *upper = nullptr;
 
   // The same, where candidates split on this feature.
   ScanNode split_on(int feature) const {
@@ -116,9 +115,6 @@ struct ScoreKernels {
   // Sparse leaves (nullptr otherwise): what of a sum over all outputs no children of the node can hold, at
   // least. -inf: nothing is known.
   float (*out_of_reach)(const ScanNode& node) = nullptr;
-  // Where there are directions: the values of both children, written to the next sixteen.
-  void (*child_values)(const ScanNode& node, const int32_t* left, int32_t left_count, float* of_left,
-                       float* of_right) = nullptr;
 };
 POLYLEAF_DECLARE_KERNELS(ScoreKernels, separable_scores)
 POLYLEAF_DECLARE_KERNELS(ScoreKernels, topk_scores)

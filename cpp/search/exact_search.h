@@ -25,7 +25,7 @@ class ExactSearch final : public LabelSearch {
 
   void start(const SearchScope& scope, const SearchNode&) override;
   void evaluate(const std::vector<SearchNode>& nodes, bool renewed, std::vector<Choice>& choices) override;
-  void split(int32_t parent, SearchNode& left, SearchNode& right, float* output_gain) override {
+  void split(int32_t parent, const SearchNode& left, const SearchNode& right, float* output_gain) override {
     (void)output_gain;
     note_split(parent, left.id, right.id);
   }

@@ -159,10 +159,11 @@ void HistogramSearch::drop_histogram(Node& node) {
   node.histogram = -1;
 }
 
-void HistogramSearch::split(int32_t parent, SearchNode& left, SearchNode& right, float* output_gain) {
+void HistogramSearch::split(int32_t parent, const SearchNode& left, const SearchNode& right,
+                            float* output_gain) {
   Node& node = nodes_[parent];
   if (source_->fixed())
-    judge_split(node, left, right, output_gain);
+    judge_split(node, output_gain);
   else
     source_->split(parent, node.best, scan_node(node), left, right, output_gain);
   const int handed_down = node.histogram;  // it is the left child's, until the pair is evaluated
@@ -175,34 +176,13 @@ void HistogramSearch::split(int32_t parent, SearchNode& left, SearchNode& right,
   l.histogram = handed_down;
 }
 
-void HistogramSearch::judge_split(const Node& node, SearchNode& left, SearchNode& right, float* output_gain) {
+// What each output gains by the node's split.
+void HistogramSearch::judge_split(const Node& node, float* output_gain) const {
   const TileSplit& split = node.best;
   const bool missing_apart = split.bin == bins_.n_bins(split.feature) - 1 && !split.missing_left;
   const ScanNode scanned =
       missing_apart ? scan_node(node).split_freely() : scan_node(node).split_on(split.feature);
   scores().output_terms(scanned, split.left.data(), split.left_count, output_gain);
-  if (!directions_.any()) return;
-  for (SearchNode* child : {&left, &right}) {
-    child->state.lower = node.at.state.lower;
-    child->state.upper = node.at.state.upper;
-  }
-  std::vector<float> of_left(directions_.stride()), of_right(directions_.stride());
-  scores().child_values(scanned, split.left.data(), split.left_count, of_left.data(), of_right.data());
-  for (int k = 0; k < directions_.n_outputs(); ++k) {
-    if (scanned.direction[k] == 0.0f) continue;
-    const float middle = 0.5f * (of_left[k] + of_right[k]);
-    NodeState& low = scanned.direction[k] > 0 ? left.state : right.state;
-    NodeState& high = scanned.direction[k] > 0 ? right.state : left.state;
-    low.upper[k] = std::min(low.upper[k], middle);
-    high.lower[k] = std::max(high.lower[k], middle);
-  }
-}
-
-// Values of the node may be anything, as far as its parent knows.
-void HistogramSearch::unbind(NodeState& state) const {
-  constexpr float kAny = std::numeric_limits<float>::infinity();
-  state.lower.assign(directions_.stride(), -kAny);
-  state.upper.assign(directions_.stride(), kAny);
 }
 
 HistogramSearch::Node& HistogramSearch::add_node(const SearchNode& at, const ChannelView& view) {
@@ -230,11 +210,8 @@ const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(const std::vect
                                                                  bool renewed, bool by_group) {
   per_part_ = by_group && bins_.cells().n_features() > 0 ? kTileFeatures : 1;  // else a tile is a group
   for (const SearchNode& node : nodes) nodes_[node.id].at = node;
-  for (const SearchNode& node : nodes) {
-    if (renewed) drop_histogram(nodes_[node.id]);
-    // Bounds are of steps from scores that have changed where derivatives are renewed.
-    if (directions_.any() && (renewed || node.state.lower.empty())) unbind(nodes_[node.id].at.state);
-  }
+  if (renewed)
+    for (const SearchNode& node : nodes) drop_histogram(nodes_[node.id]);
   std::vector<Job> jobs = plan(nodes);
   proposals_.clear();
   if (jobs.empty()) return proposals_;
@@ -602,8 +579,6 @@ ScanNode HistogramSearch::scan_node(const Node& node, int thread) const {
   if (!directions_.any()) return scanned;
   scanned.directions = &directions_;
   scanned.direction = directions_.none();
-  scanned.lower = node.at.state.lower.data();
-  scanned.upper = node.at.state.upper.data();
   return scanned;
 }
 

@@ -54,7 +54,7 @@ class HistogramSearch final : public Search {
   int n_outputs() const override { return source_->layout().n_outputs; }
   void start(const SearchScope& scope, const SearchNode& root) override;
   void evaluate(const std::vector<SearchNode>& nodes, bool renewed, std::vector<Choice>& choices) override;
-  void split(int32_t parent, SearchNode& left, SearchNode& right, float* output_gain) override;
+  void split(int32_t parent, const SearchNode& left, const SearchNode& right, float* output_gain) override;
   double cover(int32_t node) const override;
 
   // What `evaluate` chooses from: the best splits of every part (tiles, and parts of the sparse features),
@@ -133,10 +133,7 @@ class HistogramSearch final : public Search {
   Choice choose(const Proposals& proposals);
 
   const ScoreKernels& scores() const { return scores_of(layout_, scope_->config().split); }
-  // What each output gains by the node's split, and where directions are to be obeyed what its children must
-  // keep to from now on: neither is to pass the middle of their values.
-  void judge_split(const Node& node, SearchNode& left, SearchNode& right, float* output_gain);
-  void unbind(NodeState& state) const;
+  void judge_split(const Node& node, float* output_gain) const;
   bool has_categories(int tile) const;
   // Of a tile's slots those whose features the node may be split on, as flags.
   Slots slots_of(const Node& node, const Tile& tile) const;

@@ -39,7 +39,7 @@ void VerifiedSearch::start(const SearchScope& scope, const SearchNode& root) {
   }
 }
 
-void VerifiedSearch::split(int32_t parent, SearchNode& left, SearchNode& right, float*) {
+void VerifiedSearch::split(int32_t parent, const SearchNode& left, const SearchNode& right, float*) {
   std::vector<float> unused(static_cast<size_t>(proposals_.n_outputs()));
   proposals_.split(parent, left, right, unused.data());
   note_split(parent, left.id, right.id);

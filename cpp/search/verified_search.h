@@ -26,7 +26,7 @@ class VerifiedSearch final : public LabelSearch {
 
   void start(const SearchScope& scope, const SearchNode& root) override;
   void evaluate(const std::vector<SearchNode>& nodes, bool renewed, std::vector<Choice>& choices) override;
-  void split(int32_t parent, SearchNode& left, SearchNode& right, float* output_gain) override;
+  void split(int32_t parent, const SearchNode& left, const SearchNode& right, float* output_gain) override;
 
  private:
   static constexpr int kCandidates = kSets - 1;  // set 0 is the node itself

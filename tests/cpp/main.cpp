@@ -10,7 +10,6 @@ int main() {
   test_parallel();
   test_growing();
   test_counts_are_not_ranges();
-  test_states_are_passed_on();
   test_joint_sums();
   test_refusals();
   test_leaves();

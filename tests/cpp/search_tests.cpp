@@ -1,7 +1,6 @@
-// What searches say and the grower passes on: counts, and the state of nodes.
+// What searches say and the grower passes on: counts.
 #include <array>
 #include <cstdint>
-#include <map>
 #include <vector>
 
 #include "check.h"
@@ -14,8 +13,8 @@
 namespace polyleaf::tests {
 namespace {
 
-// Splits feature 0 in the middle of the codes that a node has, tells counts of its own, as if other rows of
-// the node lay elsewhere, and bounds the one value of a node by its codes.
+// Splits feature 0 in the middle of the codes that a node has, and tells counts of its own, as if other rows
+// of the node lay elsewhere.
 class ToldSearch final : public Search {
  public:
   explicit ToldSearch(int64_t n) { sample_.n_all = n; }
@@ -27,20 +26,15 @@ class ToldSearch final : public Search {
   }
   void evaluate(const std::vector<SearchNode>& nodes, bool, std::vector<Choice>& choices) override {
     choices.assign(nodes.size(), Choice());
-    for (const SearchNode& node : nodes) states[node.id] = node.state;
     for (size_t i = 0; i < nodes.size(); ++i)
       if (scope_->can_split(nodes[i])) choices[i] = {1.0, 0, middle(nodes[i].id), false, {}, 3};
   }
-  void split(int32_t parent, SearchNode& left, SearchNode& right, float*) override {
-    left.state.upper = {static_cast<float>(middle(parent))};
-    right.state.lower = {static_cast<float>(middle(parent))};
+  void split(int32_t parent, const SearchNode& left, const SearchNode& right, float*) override {
     codes_.resize(right.id + 1);
     codes_[left.id] = {codes_[parent][0], middle(parent)};
     codes_[right.id] = {middle(parent) + 1, codes_[parent][1]};
   }
   double cover(int32_t) const override { return 0; }
-
-  std::map<int32_t, NodeState> states;  // of nodes that were looked at
 
  private:
   int32_t middle(int32_t node) const { return (codes_[node][0] + codes_[node][1]) / 2; }
@@ -85,27 +79,6 @@ void test_counts_are_not_ranges() {
       CHECK(grower.leaf_of_row()[i] == tree.leaf[node]);
     }
   }
-}
-
-// A child has its parent's state and what the search has made of it.
-void test_states_are_passed_on() {
-  const ToldProblem p;
-  const Bins bins = p.bins(1);
-  GrowConfig config = grow_config();
-  config.max_leaves = 4;
-  config.split.min_child_samples = 2;
-  Grower grower(bins, 1);
-  ToldSearch search(p.n);
-  const Tree tree = grower.grow(search, config, nullptr);
-  // Right of 127, of 191, of 223: the left child of each is a leaf.
-  const std::vector<std::vector<float>> lower = {{}, {}, {127}, {127}, {191}, {191}, {223}};
-  const std::vector<std::vector<float>> upper = {{}, {127}, {}, {191}, {}, {223}, {}};
-  CHECK(tree.n_nodes() == 7);
-  for (const auto& [node, state] : search.states) {
-    CHECK(state.lower == lower[node]);
-    CHECK(state.upper == upper[node]);
-  }
-  CHECK(search.states.size() >= 5);
 }
 
 }  // namespace polyleaf::tests

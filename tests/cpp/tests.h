@@ -6,7 +6,6 @@ namespace polyleaf::tests {
 void test_parallel();
 void test_growing();
 void test_counts_are_not_ranges();
-void test_states_are_passed_on();
 void test_joint_sums();
 void test_refusals();
 void test_objectives();

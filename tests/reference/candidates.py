@@ -138,11 +138,11 @@ def sets_missing_apart(goes_left, counts):
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def best_candidate(codes, n_bins, is_categorical, channels, config, features, rules=None):
+def best_candidate(codes, n_bins, is_categorical, channels, config, features, directions=None):
     """The `Candidate` of largest sum, the first feature on ties; None where children are always too small.
 
     `codes` (F, n_node) are the feature codes of the rows of `channels`, `features` those allowed, ascending.
-    `rules`: for each feature what values must keep to; None: values are free.
+    `directions` (F, K): which way values may move with each feature; None: they are free.
     """
     best = None
     for f in features:
@@ -151,14 +151,14 @@ def best_candidate(codes, n_bins, is_categorical, channels, config, features, ru
             candidates = categorical_candidates(sums, channels, config)
         else:
             candidates = numeric_candidates(sums.count, int(n_bins[f]))
-        rule = None if rules is None else rules[f]
-        scores, terms = score_candidates(sums, candidates, channels, config, rule)
+        own = None if directions is None else directions[f]
+        scores, terms = score_candidates(sums, candidates, channels, config, own)
         if len(scores) == 0 or not scores.max() > (-np.inf if best is None else best.sum):
             continue
         c = int(scores.argmax())
         goes_left = with_default_direction(candidates[c], sums.count)
         threshold = -1 if is_categorical[f] else int(candidates[c, :MISSING].sum()) - 1
-        if rule is not None and threshold >= 0 and sets_missing_apart(goes_left, sums.count):
+        if own is not None and threshold >= 0 and sets_missing_apart(goes_left, sums.count):
             threshold = int(n_bins[f]) - 1  # no value will ever be on the right
             goes_left = np.arange(N_CODES) <= threshold
         best = Candidate(scores[c], int(f), threshold, goes_left, terms(c))
@@ -166,12 +166,12 @@ def best_candidate(codes, n_bins, is_categorical, channels, config, features, ru
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def best_split(codes, n_bins, is_categorical, channels, config, features, rules=None):
+def best_split(codes, n_bins, is_categorical, channels, config, features, directions=None):
     """The best admissible `Split` of the rows of `channels`, or None (GBDT-MO, Algorithm 2)."""
-    best = best_candidate(codes, n_bins, is_categorical, channels, config, features, rules)
+    best = best_candidate(codes, n_bins, is_categorical, channels, config, features, directions)
     if best is None:
         return None
-    parent_sum, parent_terms = parent_score(channels, config, None if rules is None else rules[0])
+    parent_sum, parent_terms = parent_score(channels, config, directions is not None)
     gain = 0.5 * (float(best.sum) - float(parent_sum)) / len(parent_terms)
     if not is_worthwhile(best.sum, parent_sum, gain, config):
         return None

@@ -9,13 +9,11 @@ import numpy as np
 
 from polyleaf.settings.parameters import PenaltyParameters, TreeParameters
 from reference.candidates import Split, best_split, may_meet, node_features
-from reference.channels import F32, take, total
+from reference.channels import take, total
 from reference.scores import (
-    Rule,
     diagonal_curvature,
     gradient_and_curvature,
     mean_curvature,
-    obeying_values,
 )
 from reference.tree import to_tree
 
@@ -71,15 +69,12 @@ def next_batch(gains, n_leaves, config):
 class ChannelSearch:
     """Best splits from channels that a row keeps in every node (the core's HistogramSearch).
 
-    Where there are `directions` (F, K), what a node's values must keep to is made by the splits above it, as
-    far as these were found by the same derivatives: neither child of a split is to pass the middle of their
-    two values, in outputs that have a direction.
+    `directions` (F, K): which outputs must obey which features; None: all are free.
     """
 
     def __init__(self, data, channels, config, directions=None):
         self.data, self.channels, self.config, self.directions = data, channels, config, directions
         self.n_outputs = len(channels.gradient_steps)
-        self.bounds = {}  # lower and upper (K,) of nodes
 
     def cover(self, positions, parent):
         """Summed curvature of rows that the split of node `parent` (None: the root) has put together."""
@@ -90,33 +85,10 @@ class ChannelSearch:
         codes, n_bins, is_categorical = self.data
         of_node = take(self.channels, positions)
         node = codes[:, positions], n_bins, is_categorical, of_node
-        return best_split(*node, self.config, may_use, self.rules(i))
-
-    def rules(self, i):
-        """For each feature what children of node `i` must keep to; None: they are free."""
-        if self.directions is None:
-            return None
-        anything = np.full(self.n_outputs, np.inf, F32)
-        bounds = self.bounds.get(i, (-anything, anything))
-        return [Rule(directions, *bounds) for directions in self.directions]
+        return best_split(*node, self.config, may_use, self.directions)
 
     def divide(self, i, split, children):
-        """Node `i` was split; `children` are two pairs (id, positions), left first."""
-        if self.directions is None:
-            return
-        rule = self.rules(i)[split.feature]
-        is_ordered = bool(np.any(~split.goes_left[: self.data[1][split.feature]]))
-        of_rows = [take(self.channels, positions) for _, positions in children]
-        sums = [gradient_and_curvature(total(rows), rows) for rows in of_rows]
-        values = [w[0] for w in obeying_values(*sums, self.config, rule, is_ordered)]
-        middle, (left, right) = F32(0.5) * (values[0] + values[1]), (child for child, _ in children)
-        directions = rule.directions if is_ordered else 0 * rule.directions
-        lowest, highest = np.maximum(rule.lower, middle), np.minimum(rule.upper, middle)
-        for child, sign in ((left, 1), (right, -1)):
-            self.bounds[child] = (
-                np.where(sign * directions < 0, lowest, rule.lower),
-                np.where(sign * directions > 0, highest, rule.upper),
-            )
+        """Node `i` was split; `children`: two pairs (id, positions), left first. Nothing is handed down."""
 
 
 def grow(

@@ -4,8 +4,6 @@ Owns the leaf problem of every kind of curvature and leaf: its terms, their sum 
 and when a gain is one. Must not know which candidates there are. Scores are float32.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from reference.channels import F32, MISSING, Sums, total
@@ -94,37 +92,27 @@ def split_terms(G_left, H_left, G_right, H_right, kind, config):
     return divide((G_left * G_left) * b + (G_right * G_right) * a, a * b)
 
 
-@dataclass(frozen=True)
-class Rule:
-    """What values of the children of a node must keep to."""
-
-    directions: np.ndarray  # (K,), of the feature split on: 1 must not fall, -1 must not rise, 0 free
-    lower: np.ndarray  # float32 (K,), of both children
-    upper: np.ndarray
-
-
-def obeying_value(G, H, alpha, config, rule):
-    """Float32 (C, K): the best step of one leaf within the bounds; H includes lambda."""
+def free_value(G, H, alpha, config):
+    """Float32 (C, K): the best step of one leaf; H includes lambda."""
     size = divide(np.maximum(np.abs(G) - F32(alpha), F32(0)), H)
     if config.max_delta_step > 0:
         size = np.minimum(size, F32(config.max_delta_step))
-    w = np.where(G < 0, size, -size)
-    w = np.where(w < rule.upper, w, rule.upper)
-    return np.where(w > rule.lower, w, rule.lower)
+    return np.where(G < 0, size, -size)
 
 
-def obeying_values(left, right, config, rule, is_ordered=True):
-    """The values (C, K) of both children; `left`, `right`: pairs G, H.
+def obeying_values(left, right, config, directions, is_ordered):
+    """The values (C, K) of both children; `left`, `right`: pairs G, H. `directions` (K,): of the feature
+    split on, 1 must not fall, -1 must not rise, 0 free.
 
     Of an output that would disobey, both take the one that is best for both: of both their rows, with both
     their penalties. `is_ordered` (C, 1): whether directions matter at all.
     """
     (G_left, H_left), (G_right, H_right) = [(G, H + F32(config.reg_lambda)) for G, H in (left, right)]
-    w_left = obeying_value(G_left, H_left, config.reg_alpha, config, rule)
-    w_right = obeying_value(G_right, H_right, config.reg_alpha, config, rule)
+    w_left = free_value(G_left, H_left, config.reg_alpha, config)
+    w_right = free_value(G_right, H_right, config.reg_alpha, config)
     both_alpha = F32(2) * F32(config.reg_alpha)
-    both = obeying_value(G_left + G_right, H_left + H_right, both_alpha, config, rule)
-    disobeys = is_ordered * rule.directions.astype(F32) * (w_right - w_left) < 0
+    both = free_value(G_left + G_right, H_left + H_right, both_alpha, config)
+    disobeys = is_ordered * directions.astype(F32) * (w_right - w_left) < 0
     return np.where(disobeys, both, w_left), np.where(disobeys, both, w_right)
 
 
@@ -134,9 +122,9 @@ def value_terms(G, H, w, config):
     return -((F32(2) * G) * w + (H * w) * w) - F32(2) * F32(config.reg_alpha) * np.abs(w)
 
 
-def obeying_terms(left, right, config, rule, is_ordered):
+def obeying_terms(left, right, config, directions, is_ordered):
     """Float32 (C, K): what each output adds to the score sum of a split that obeys."""
-    w_left, w_right = obeying_values(left, right, config, rule, is_ordered)
+    w_left, w_right = obeying_values(left, right, config, directions, is_ordered)
     return value_terms(*left, w_left, config) + value_terms(*right, w_right, config)
 
 
@@ -236,11 +224,11 @@ def full_solution(G, H, outputs, ridge, least_pivot=LEAST_PIVOT):
     return w
 
 
-def parent_score(channels, config, rule=None):
+def parent_score(channels, config, obeys=False):
     """Float32 sum and terms (K,) of the node as one leaf."""
     G, H = gradient_and_curvature(total(channels), channels)
-    if rule is not None:
-        w = obeying_value(G, H + F32(config.reg_lambda), config.reg_alpha, config, rule)
+    if obeys:
+        w = free_value(G, H + F32(config.reg_lambda), config.reg_alpha, config)
         terms = value_terms(G, H, w, config)
         return lane_sum(terms)[0], terms[0]
     if channels.kind == "full":
@@ -253,9 +241,9 @@ def parent_score(channels, config, rule=None):
     return lane_sum(terms)[0], terms[0]
 
 
-def score_candidates(sums, candidates, channels, config, rule=None):
+def score_candidates(sums, candidates, channels, config, directions=None):
     """Float32 score sums (C,), -inf where a child is too small or the sum is NaN; and a function that gives
-    the terms (K,) of one of them. `rule`: that of the feature; None: values are free. Directions do not
+    the terms (K,) of one of them. `directions`: those of the feature; None: values are free. They do not
     matter to what sets all values apart from missing ones, which move nowhere."""
     present = sums.count > 0
     left = Sums(*(candidates[:, present].astype(np.int64) @ part[present] for part in sums.parts()))
@@ -272,12 +260,12 @@ def score_candidates(sums, candidates, channels, config, rule=None):
             one, other = (G * full_solution(G, H, outputs, ridge) for G, H in sides)
             return (one + other)[0]
     else:
-        if rule is None:
+        if directions is None:
             all_terms = split_terms(G_left, H_left, G_right, H_right, channels.kind, config)
         else:
             is_ordered = np.any((~candidates & present)[:, :MISSING], axis=1, keepdims=True)
             sides = (G_left, H_left), (G_right, H_right)
-            all_terms = obeying_terms(*sides, config, rule, is_ordered)
+            all_terms = obeying_terms(*sides, config, directions, is_ordered)
         scores, terms = lane_sum(all_terms), all_terms.__getitem__
         if keeps_few(config, all_terms.shape[1]):
             sides = (

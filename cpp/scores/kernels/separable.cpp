@@ -250,28 +250,6 @@ void output_terms(const ScanNode& node, const int32_t* left, int32_t left_count,
   with_score_or_obeying(node, [&](const auto& score) { terms_of(score, node, left, left_count, out); });
 }
 
-template <bool PER_OUTPUT>
-void child_values_of(const ScanNode& node, const int32_t* left, int32_t left_count, float* of_left,
-                     float* of_right) {
-  const Regularisation r{node.config->reg_lambda, node.config->reg_alpha, node.config->max_delta_step};
-  const Obeying<PER_OUTPUT> score{r, node.direction, node.lower, node.upper};
-  const Terms<Obeying<PER_OUTPUT>> terms(score, node, left, left_count);
-  for (int z = 0; z < (node.layout->n_outputs + 15) / 16; ++z) {
-    f32x16 wl, wr;
-    score.block(z).values(terms.gradient(z, false), terms.gradient(z, true),
-                          score.coefficient(terms.curvature(z, false)),
-                          score.coefficient(terms.curvature(z, true)), &wl, &wr);
-    store(of_left + 16 * z, wl);
-    store(of_right + 16 * z, wr);
-  }
-}
-
-void child_values(const ScanNode& node, const int32_t* left, int32_t left_count, float* of_left,
-                  float* of_right) {
-  const bool per_output = node.layout->curvature == Curvature::diagonal;
-  (per_output ? child_values_of<true> : child_values_of<false>)(node, left, left_count, of_left, of_right);
-}
-
 }  // namespace
 
 void separable_sums(const ScanNode& node, const ScanFeature& feature, bool missing_left, const Candidates& c,
@@ -287,8 +265,7 @@ void separable_sums(const ScanNode& node, const ScanFeature& feature, bool missi
   });
 }
 
-const ScoreKernels separable_scores = {scan_numeric, candidate_sum, node_sum,    node_curvature,
-                                       output_terms, nullptr,       child_values};
+const ScoreKernels separable_scores = {scan_numeric, candidate_sum, node_sum, node_curvature, output_terms};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

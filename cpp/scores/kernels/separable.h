@@ -36,9 +36,8 @@ template <class F>
 auto with_score_or_obeying(const ScanNode& node, const F& f) {
   if (node.directions == nullptr) return with_score(node, f);
   const Regularisation r{node.config->reg_lambda, node.config->reg_alpha, node.config->max_delta_step};
-  return node.layout->curvature == Curvature::diagonal
-             ? f(Obeying<true>{r, node.direction, node.lower, node.upper})
-             : f(Obeying<false>{r, node.direction, node.lower, node.upper});
+  return node.layout->curvature == Curvature::diagonal ? f(Obeying<true>{r, node.direction})
+                                                       : f(Obeying<false>{r, node.direction});
 }
 
 // Terms of one candidate, or of the node itself (left == nullptr), sixteen outputs at a time.
