@@ -94,7 +94,10 @@ def test_hazards_are_learned():
         (lambda: intervals([1.0, 2.0], [1]), r"got shapes \(2,\) and \(1,\)"),
         (lambda: encode([1.0], [-1], [1.0]), "numbers of causes from 1 on"),
         (lambda: encode([1.0], [0.5], [1.0]), "numbers of causes from 1 on"),
+        (lambda: encode([1.0], ["yes"], [1.0]), "numbers of causes from 1 on"),
+        (lambda: encode([1.0], [np.nan], [1.0]), "numbers of causes from 1 on"),
         (lambda: encode([1.0], [1], [2.0, 1.0]), "numbers above 0 that rise"),
+        (lambda: curves([[0.1, 1.5]], [1.0, 2.0]), "hazards must be probabilities"),
         (lambda: curves([[0.1, 0.2, 0.3]], [1.0, 2.0]), "hazards must have 2 columns"),
     ],
 )

@@ -143,6 +143,8 @@ def curves(hazards: ArrayLike, ends: ArrayLike) -> Curves:
             f"hazards must have {len(bounds)} columns, one for each interval, or so many for each cause; "
             f"got the shape {found.shape}."
         )
+    if not ((found >= 0) & (found <= 1)).all():
+        raise ValueError("hazards must be probabilities, from 0 to 1, as predict_proba gives them.")
     of_causes = found.reshape(len(found), -1, len(bounds))
     together = of_causes.sum(axis=1, keepdims=True)
     of_causes = of_causes / np.maximum(together, 1.0)  # each was learned by itself
@@ -161,7 +163,8 @@ def _checked(time: ArrayLike, event: ArrayLike) -> tuple[Floats, NDArray[np.int6
     if bad.any():
         row = int(np.argmax(bad))
         raise ValueError(f"Times must be finite and above 0; that of row {row} is {times[row]}.")
-    causes = events.astype(np.int64)
+    are_numbers = events.dtype.kind in "biuf" and bool(np.isfinite(events).all())
+    causes = events.astype(np.int64) if are_numbers else np.full(len(events), -1)
     if (causes != events).any() or (causes < 0).any():
         raise ValueError("event must hold 0 (censored), 1, or numbers of causes from 1 on.")
     return times, causes

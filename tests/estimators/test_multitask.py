@@ -533,7 +533,8 @@ BAD = [
     (dict(), Y.assign(churn=None), "contains NaN|has no label"),
     (dict(), {**dict(Y.items()), "churn": CHURN[:10]}, "Task 'price' has 500 rows, but task 'churn' has 10"),
     (dict(), Y.assign(price=np.where(Z[:, 0] > 1, np.nan, 1.0)), "Task 'price': Input y contains NaN"),
-    (dict(leaf="linear"), Y, "quantiles of their residuals"),
+    (dict(leaf="linear"), Y, "Objective 'quantile' of task 'demand' fits its leaves by quantiles"),
+    (dict(objective={"price": "nice"}), Y, "Task 'price': Unknown objective 'nice'"),
 ]
 
 

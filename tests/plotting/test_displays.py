@@ -117,6 +117,9 @@ def test_probabilities_are_compared_with_what_held(labeller):
         CalibrationDisplay.from_predictions(np.ones((3, 1)), np.ones((3, 2)), ["a"])
     with pytest.raises(ValueError, match="needs probabilities"):
         CalibrationDisplay.from_estimator(PolyleafRegressor(n_estimators=2).fit(X, Y), X, Y)
+    two = PolyleafClassifier(n_estimators=2).fit(X, Y[:, 0] > np.median(Y[:, 0]))
+    with pytest.raises(ValueError, match="label 'yes', which the training labels do not"):
+        CalibrationDisplay.from_estimator(two, X, np.full(len(X), "yes"))
 
 
 def test_classes_are_each_against_the_rest():

@@ -211,7 +211,7 @@ def test_directions_that_are_all_free_change_nothing():
     "constraints, error, sentence",
     [
         ([1, 0], ValueError, "X has 5 features and there are 3 outputs"),
-        ([1, 0, 2, 0, 0], ValueError, "are 1, -1 or 0"),
+        ([1, 0, 2, 0, 0], ValueError, "are 1, -1 or 0; one of them is 2"),
         ([1, 0, 0.5, 0, 0], ValueError, "are 1, -1 or 0"),
         ({0: "up"}, ValueError, "feature 0 is 'up'"),
         ({0: True}, ValueError, "feature 0 is True"),

@@ -98,6 +98,9 @@ def probabilities_of(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.nda
     y = np.asarray(y.toarray() if hasattr(y, "toarray") else y)
     if y.ndim == 2 and y.shape[1] > 1:
         return y != 0, probabilities, names_of(model)
+    unknown = [label for label in np.unique(y).tolist() if label not in estimator.classes_.tolist()]
+    if unknown and model.metadata["kind"] != "multilabel":
+        raise ValueError(f"y holds the label {unknown[0]!r}, which the training labels do not.")
     holds = y.reshape(-1, 1) == np.asarray(estimator.classes_)[None, :]
     names = [str(name) for name in estimator.classes_]
     return (

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, TypeVar
 
+from polyleaf.inputs.tasks import Key, name_of
 from polyleaf.objectives import objective_class
 from polyleaf.settings.declaration import Frozen
 from polyleaf.settings.parameters import (
@@ -233,13 +234,20 @@ def _part(cls: type[T], p: SharedParameters, **resolved: Any) -> T:
 def _defaults(p: SharedParameters) -> dict[str, float]:
     """What None stands for, with the objective that there is, or the objectives of tasks."""
     if isinstance(p, MultiTaskParameters):
-        each = [_of_objective(objective) for objective in (p.objective or {}).values()] or [USUALLY]
+        each = [_of_task(key, objective) for key, objective in (p.objective or {}).items()] or [USUALLY]
         # What the most careful of them asks for.
         return {
             "learning_rate": min(d["learning_rate"] for d in each),
             "colsample_bynode": max(d["colsample_bynode"] for d in each),
         }
     return _of_objective(p.objective) if isinstance(p, RegressorParameters) else USUALLY
+
+
+def _of_task(key: Key, objective: Any) -> dict[str, float]:
+    try:
+        return _of_objective(objective)
+    except ValueError as error:
+        raise ValueError(f"Task {name_of(key)!r}: {error}") from None
 
 
 def _of_objective(objective: Any) -> dict[str, float]:

@@ -114,7 +114,9 @@ def _by_place(constraints: Any, n_features: int, n_outputs: int) -> np.ndarray:
         )
     wrong = given[(given != -1) & (given != 0) & (given != 1)]
     if wrong.size > 0:
-        raise ValueError(f"Directions of monotone_constraints are 1, -1 or 0; one of them is {wrong[0]!r}.")
+        raise ValueError(
+            f"Directions of monotone_constraints are 1, -1 or 0; one of them is {wrong.tolist()[0]!r}."
+        )
     return directions
 
 

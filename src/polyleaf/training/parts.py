@@ -219,8 +219,12 @@ def _check_sparse(problem: Problem, leaf: TopkLeaf) -> None:
 
 def _refuse_renewal(problem: Problem, kind: str) -> None:
     """Refuse objectives whose leaves are no Newton steps."""
-    if problem.objective.renews_leaves:
+    objective = problem.objective
+    if objective.renews_leaves:
+        each = [place.task for place in objective.tasks if place.task.objective.renews_leaves]
+        of_task = f" of task {each[0].name!r}" if each else ""
+        name = each[0].objective.name if each else objective.name
         raise ValueError(
-            f"Objective {problem.objective.name!r} fits its leaves by quantiles of their residuals, for "
+            f"Objective {name!r}{of_task} fits its leaves by quantiles of their residuals, for "
             f'which {kind} leaves have no step; use leaf="constant", or objective="huber".'
         )
