@@ -26,6 +26,7 @@ from . import (
     frames,
     intervals,
     kernels,
+    limits,
     monotone,
     multitask,
     papers,
@@ -58,6 +59,7 @@ STUDIES = {
     "exports": exports.PAPER,
     "deployment": deployment.PAPER,
     "disk": disk.PAPER,
+    "limits": limits.PAPER,
     "faults": faults.PAPER,
 }
 
