@@ -8,7 +8,7 @@
 namespace polyleaf {
 namespace {
 
-constexpr int64_t kMoveBlock = 8192;    // rows one task moves
+constexpr int64_t kMoveBlock = 2048;    // rows one task moves
 constexpr int64_t kEntryBlock = 32768;  // cells of sparse features one task moves
 
 // A block of one division's rows, and where it goes.

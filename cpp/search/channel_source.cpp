@@ -8,7 +8,7 @@
 namespace polyleaf {
 namespace {
 
-constexpr int64_t kGatherBlock = 8192;  // rows whose channels one task gathers
+constexpr int64_t kGatherBlock = 2048;  // rows whose channels one task gathers
 
 }  // namespace
 

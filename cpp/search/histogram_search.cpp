@@ -235,10 +235,16 @@ const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(const std::vect
 void HistogramSearch::run(std::span<Job> jobs) {
   const int n_parts = scope_->n_parts();
   const int64_t n_jobs = static_cast<int64_t>(jobs.size());
+  // The largest first: threads that are done wait for a small one.
+  std::vector<const Job*> order;
+  for (const Job& job : jobs) order.push_back(&job);
+  std::stable_sort(order.begin(), order.end(), [&](const Job* a, const Job* b) {
+    return nodes_[a->build].size() > nodes_[b->build].size();
+  });
   parallel_for(workers_, n_jobs * n_parts, [&](int64_t task, int thread) {
     // Words that stay may have to be read from a disk: all that is wanted of one tile before the next one.
     const int64_t job = bins_.stay() ? task % n_jobs : task / n_parts;
-    run_part(jobs[job], static_cast<int>(bins_.stay() ? task / n_jobs : task % n_parts), thread);
+    run_part(*order[job], static_cast<int>(bins_.stay() ? task / n_jobs : task % n_parts), thread);
   });
 }
 

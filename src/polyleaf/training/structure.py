@@ -104,6 +104,13 @@ class Structure:
         """The node of each leaf of the tree, by the numbers that nodes had before any were cut."""
         return self._grower.node_of_leaf
 
+    def _seed(self, round: int, output: int) -> int:
+        """What features of nodes are drawn by; made only where they are: it takes longer than a small level."""
+        if self._growth.colsample_bynode >= 1:
+            return 0
+        sequence = np.random.SeedSequence([self._growth.seed, round, output + 1])
+        return int(sequence.generate_state(1, np.uint64)[0])
+
     def _config(self, round: int, output: int) -> _core.GrowConfig:
         g = self._growth
         return _core.GrowConfig(
@@ -117,7 +124,7 @@ class Structure:
             max_cat_to_onehot=g.max_cat_to_onehot,
             cat_smooth=g.cat_smooth,
             colsample_bynode=g.colsample_bynode,
-            seed=int(np.random.SeedSequence([g.seed, round, output + 1]).generate_state(1, np.uint64)[0]),
+            seed=self._seed(round, output),
             histogram_memory=g.histogram_memory_bytes,
             post_prune=g.pruning == "post",
             block_size=self._block_size,
