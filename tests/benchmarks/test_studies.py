@@ -13,6 +13,7 @@ from benchmarks import (
     distributions,
     faults,
     intervals,
+    limits,
     monotone,
     multitask,
     scales,
@@ -232,3 +233,14 @@ def test_a_trial_finds_the_model_of_one_machine(context, method):
     found = faults.faults(context, method, "3 workers")
     assert found["struck"] == found["trials"] == 2 and found["other"] == found["hung"] == 0
     assert found["restarts"] >= 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="reads /proc")
+def test_limits_are_measured(context):
+    figures = limits.training(context, "Polyleaf", "16 targets")
+    assert set(figures) == {"seconds", "memory"} and figures["seconds"] > 0
+    assert limits.predicting(context, "Polyleaf", "one output")["ms"] > 0
+    assert limits.kinds(context, "Polyleaf", "linear leaves, one output")["ratio"] > 0
+    assert set(limits.loading(context, "Polyleaf", "10,000 trees")) == {"load", "first"}
+    curve = limits.rows(context, "Polyleaf", "50 features, 4 outputs")["curves"]["tree"]
+    assert [n for n, _ in curve] == [400]

@@ -160,7 +160,13 @@ def from_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, n_features: in
     n_trees = len(arrays["output"])
     nodes = _offsets(arrays, "node_offsets", n_trees, len(arrays["feature"]))
     sets = _offsets(arrays, "set_offsets", n_trees, len(arrays["categories"]))
-    forest, kinds, readers = _core.Forest(n_outputs), _kinds(arrays), _readers(arrays)
+    forest, kinds = _core.Forest(n_outputs), _kinds(arrays)
+    if _are_plain(arrays, kinds):
+        flat = {name: arrays[name] for name in (*NODE_ARRAYS, *_OTHER_ARRAYS)}
+        values = leaf_storage.decode(arrays["values"], None)
+        forest.extend(**flat, values=values, n_features=n_features)
+        return forest
+    readers = _readers(arrays)
 
     def take(name: str, n_rows: int, n_columns: int) -> np.ndarray:
         return readers[name].take(n_rows, n_columns)
@@ -180,6 +186,13 @@ def from_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, n_features: in
     for reader in readers.values():
         reader.check_end()
     return forest
+
+
+def _are_plain(arrays: Mapping[str, np.ndarray], kinds: Sequence[LeafKind]) -> bool:
+    """Whether all leaves are dense and without scales: such a forest is made at once, tree by tree in C++."""
+    others = _KIND_ARRAYS.keys() & arrays.keys() - {"leaf_kind"}
+    all_dense = all(kind is LEAF_KINDS["dense"] for kind in kinds)
+    return all_dense and "value_scales" not in arrays and not any(len(arrays[name]) for name in others)
 
 
 def _kinds(arrays: Mapping[str, np.ndarray]) -> list[LeafKind]:

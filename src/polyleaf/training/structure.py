@@ -105,7 +105,7 @@ class Structure:
         return self._grower.node_of_leaf
 
     def _seed(self, round: int, output: int) -> int:
-        """What features of nodes are drawn by; made only where they are: it takes longer than a small level."""
+        """What features of nodes are drawn by; made only where they are, since that takes a while."""
         if self._growth.colsample_bynode >= 1:
             return 0
         sequence = np.random.SeedSequence([self._growth.seed, round, output + 1])

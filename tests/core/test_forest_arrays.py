@@ -1,0 +1,64 @@
+"""A forest made at once from arrays is the one made tree by tree, and refuses what that would refuse."""
+
+import numpy as np
+import pytest
+from models import random_model
+
+from polyleaf import _core
+from polyleaf.model import storage
+
+N_OUTPUTS = 3
+
+
+@pytest.fixture
+def arrays():
+    return storage.to_arrays(random_model(n_outputs=N_OUTPUTS, n_rounds=5).forest)
+
+
+def made_at_once(arrays, n_features=100):
+    forest = _core.Forest(N_OUTPUTS)
+    names = (*storage.NODE_ARRAYS, *storage._OTHER_ARRAYS, "values")
+    forest.extend(**{name: arrays[name] for name in names}, n_features=n_features)
+    return forest
+
+
+def test_the_same_as_tree_by_tree(arrays):
+    forest, by_tree = made_at_once(arrays), _core.Forest(N_OUTPUTS)
+    for tree, leaves, output in storage.trees_of(forest):
+        by_tree.append(tree, leaves, output)
+    assert len(forest) == 5 and forest.tree(0).n_leaves > 1
+    for other in (forest, by_tree):
+        again = storage.to_arrays(other)
+        assert again.keys() == arrays.keys()
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(again[name], array)
+
+
+@pytest.mark.parametrize(
+    "name, change, sentence",
+    [
+        ("values", lambda a: a[:-1], "'values' is too short"),
+        ("values", lambda a: np.append(a, np.float32(0)), "'values' is longer"),
+        ("output_gain", lambda a: a[:-1], "'output_gain' is too short"),
+        ("output_gain", lambda a: np.append(a, np.float32(0)), "'output_gain' is longer"),
+        ("gain_outputs", lambda a: a * 0 - 1, "'output_gain' is too short"),
+        ("gain_outputs", lambda a: a[:-1], "for each tree"),
+        ("output", lambda a: a[:-1], "for each tree"),
+        ("node_offsets", lambda a: a - 1, "Offsets must rise"),
+        ("node_offsets", lambda a: a[::-1].copy(), "Offsets must rise"),
+        ("node_offsets", lambda a: a * 1000, "Offsets must rise"),
+        ("set_offsets", lambda a: a - 5, "Offsets must rise"),
+        ("categories", lambda a: np.zeros((len(a), 3), np.uint64), "4 words"),
+        ("threshold", lambda a: a[:-1], "."),
+        ("cover", lambda a: a[:-1], "."),
+        ("missing_left", lambda a: a[:-1], "."),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(arrays, name, change, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        made_at_once(arrays | {name: change(arrays[name])})
+
+
+def test_features_that_are_not_there_are_refused(arrays):
+    with pytest.raises(ValueError):
+        made_at_once(arrays, n_features=1)
