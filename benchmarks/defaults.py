@@ -7,7 +7,9 @@ comes first: then the model is what it had by then.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -41,6 +43,8 @@ MULTILABEL = (
 
 # Settings are chosen on these: small enough to try many.
 CHOSEN_ON = ("bike_hour casp edm enb oes10 scpf sf1 slump student_por wq dna satimage vehicle yeast").split()
+# Of more than 12,500 training rows, where ending early could be the default.
+LARGE = "casp gas_turbine california_housing bike_hour poker25k shuttle letter".split()
 # Of several outputs, of every task and size; recipes are compared on these.
 SEVERAL_OUTPUTS = (
     "covtype20k dna leaf99 letter otto satimage vehicle yeast enb gas_turbine oes10 rf1 sarcos4449 scpf wq "
@@ -203,8 +207,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "15 leaves": {"max_leaves": 15},
     "63 leaves": {"max_leaves": 63},
 }  # fmt: skip
+# A tenth of the rows held out, as scikit-learn's histogram boosting has it by itself above 10,000 rows.
+_STOPPED: dict[str, Any] = {"validation_fraction": 0.1, "early_stopping_rounds": 10}
+EARLY: dict[str, dict[str, Any]] = {
+    "stopped early": _STOPPED,
+    "3,000 rounds, stopped early": {"n_estimators": 3_000, **_STOPPED},
+}
 METHODS = LIBRARIES | {
-    name: functools.partial(polyleaf, **what) for name, what in (RECIPES | SETTINGS).items()
+    name: functools.partial(polyleaf, **what) for name, what in (RECIPES | SETTINGS | EARLY).items()
 }
 
 
@@ -228,12 +238,19 @@ def _check_recipe(parameters: dict[str, Any], data: DataSet) -> None:
         raise Unavailable("linear leaves need dense features")
 
 
-def measure(context: Context, fit: Callable[[Job], Predict], problem: str) -> Figures:
+def on_all_rows(context: Context, method: str, problem: str) -> Figures:
+    """As `out_of_the_box`, with as many rows as there are."""
+    return measure(context, METHODS[method], problem, sys.maxsize)
+
+
+def measure(
+    context: Context, fit: Callable[[Job], Predict], problem: str, most_rows: int = MOST_ROWS
+) -> Figures:
     """`loss`, `score` and `seconds` (of processor time), each a list with one number a split."""
     data = context.load(problem)
     limit = LIMIT / 20 if context.quick else LIMIT
     figures: Figures = {"loss": [], "score": [], "seconds": []}
-    for X, y, X_test, y_test in parts(context, data):
+    for X, y, X_test, y_test in parts(context, data, most_rows):
         begun = time.process_time()
         predict = fit(Job(data.task, X, y, context.threads, Deadline(limit)))
         figures["seconds"].append(time.process_time() - begun)
@@ -243,7 +260,9 @@ def measure(context: Context, fit: Callable[[Job], Predict], problem: str) -> Fi
     return figures
 
 
-def parts(context: Context, data: DataSet) -> Iterator[tuple[Any, np.ndarray, Any, np.ndarray]]:
+def parts(
+    context: Context, data: DataSet, most_rows: int = MOST_ROWS
+) -> Iterator[tuple[Any, np.ndarray, Any, np.ndarray]]:
     """Training and test parts: the source's own split first, then random ones; small sets get more of them.
 
     Rows of one person are alike, so people, not rows, of the Parkinson's data are drawn, and who it was is
@@ -262,7 +281,7 @@ def parts(context: Context, data: DataSet) -> Iterator[tuple[Any, np.ndarray, An
             train, test = np.flatnonzero(~tested), np.flatnonzero(tested)
         else:
             train, test = data.parts if data.parts is not None and seed == 0 else data.split(seed)
-        train = rng.permutation(train)[: context.rows(MOST_ROWS)]
+        train = rng.permutation(train)[: context.rows(most_rows)]
         test = rng.permutation(test)[: context.rows(MOST_ROWS)]
         y, y_test = data.y[train], data.y[test]
         if data.task in ("multiclass", "binary"):
@@ -316,6 +335,11 @@ _SETTING_PROTOCOL = (
     "The defaults, and the defaults with one setting changed, on the sets they were chosen on. Protocol and "
     "measures as above."
 )
+_EARLY_PROTOCOL = (
+    "The defaults on all rows of sets of more than 12,500; the same with a tenth of the rows held out, ending "
+    "after ten rounds without an improvement on these; and with up to 3,000 rounds. At most 10,000 test rows; "
+    "all else as above."
+)
 _TASKS = {
     "regression": (REGRESSION, "RMSE / standard deviation, mean over targets", "R2, mean over targets"),
     "multi-class": (MULTICLASS + BINARY, "log loss", "accuracy"),
@@ -340,6 +364,10 @@ def _tables() -> Iterator[Table]:
             yield _table(
                 f"{kind}, {what}", f"{kind}: {what}", what, better, names, ("Polyleaf", *methods), protocol
             )
+    for what, better in (*_MEASURES.items(), ("seconds", None)):
+        name, title = f"Early stopping, {what}", f"Early stopping: {what}"
+        table = _table(name, title, what, better, LARGE, ("Polyleaf", *EARLY), _EARLY_PROTOCOL)
+        yield dataclasses.replace(table, run=on_all_rows)
 
 
 def _table(
