@@ -336,9 +336,9 @@ _SETTING_PROTOCOL = (
     "measures as above."
 )
 _EARLY_PROTOCOL = (
-    "The defaults on all rows of sets of more than 12,500; the same with a tenth of the rows held out, ending "
-    "after ten rounds without an improvement on these; and with up to 3,000 rounds. At most 10,000 test rows; "
-    "all else as above."
+    "The defaults on all rows of sets of more than 12,500; the same with a tenth of the rows held out, that "
+    "end after ten rounds without an improvement on these; and with up to 3,000 rounds. At most 10,000 test "
+    "rows; all else as above."
 )
 _TASKS = {
     "regression": (REGRESSION, "RMSE / standard deviation, mean over targets", "R2, mean over targets"),
