@@ -43,6 +43,8 @@ class Subject:
         Which of the run's figures is shown.
     needs : tuple of str
         Data sets without which there is nothing to run.
+    run : callable or None
+        What is run for it, where that is not the table's.
     """
 
     title: str
@@ -52,6 +54,7 @@ class Subject:
     problem: str = ""
     figure: str = "score"
     needs: tuple[str, ...] = ()
+    run: Run | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "problem", self.problem or self.title)
@@ -248,7 +251,7 @@ class Paper:
 
     def task(self, table: Table | Figure, method: str, subject: Subject) -> Task:
         """The run behind one cell."""
-        return Task(self.module, table.run, method, subject.problem, subject.needs)
+        return Task(self.module, subject.run or table.run, method, subject.problem, subject.needs)
 
 
 def find(module: str) -> Paper:

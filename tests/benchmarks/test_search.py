@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from benchmarks import portfolio, search, tuned
+from benchmarks.frame import plots
 from benchmarks.frame.context import Context, Unavailable
 
 
@@ -46,6 +47,21 @@ def test_compositions_differ_and_each_trains(context):
 def test_ours_runs(context, method):
     figures = search.within_15(context, method, "enb")
     assert 0 < figures["loss"] < 1 and figures["score"] > 0
+    assert 0 < figures["megabytes"] < 10 and figures["us"] > 0
+
+
+def test_a_panel_is_drawn_where_there_is_more_than_one_number_of_seconds(tmp_path):
+    figure = search.PAPER.tables[-1]
+    assert {search.PAPER.task(figure, "Polyleaf", s).run.__name__ for s in figure.subjects} == {
+        "within_15", "within_60", "within_300",
+    }  # fmt: skip
+    found = {("Polyleaf", "usps 15"): {"loss": 0.2}, ("XGBoost", "satimage 60"): {"loss": 0.3}}
+    found |= {("Polyleaf", f"satimage {s}"): {"loss": 10.0 / s} for s in (15, 60)}
+    panels = []
+    plots.save(lambda canvas: (figure.draw(canvas, found), panels.extend(canvas.axes)), tmp_path / "x.svg")
+    (panel,) = panels
+    assert panel.get_title() == "satimage"
+    assert [line.get_label() for line in panel.get_lines()] == ["Polyleaf", "XGBoost"]
 
 
 def test_a_library_that_is_not_there_is_said(context, monkeypatch):

@@ -40,6 +40,12 @@ def test_pairs_differ_in_scale_alone():
     np.testing.assert_allclose(large / [1e3, 1], small, rtol=1e-12)
 
 
+@pytest.mark.parametrize("method", ["Polyleaf", *defaults.EARLY])
+def test_ending_early_is_measured_on_all_rows(context, method):
+    figures = defaults.on_all_rows(context, method, "rf1")
+    assert len(figures["loss"]) == 2 and max(figures["loss"]) < 1
+
+
 @pytest.mark.parametrize("problem", ["rf1", "apart 1e3 : 1"])
 def test_r2_is_told_of_each_target(context, problem):
     figures = scales.r2_of_targets(context, "Polyleaf", problem)
