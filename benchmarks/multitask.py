@@ -19,7 +19,6 @@ from .frame.paper import Figures, Paper, Subject, Table
 MOST_ROWS = 8_000  # of a set, before it is split
 SPLITS = 3
 ROUNDS, PATIENCE = 500, 30
-TURNS = 3  # of each split, where time is compared
 LEVELS = (0.1, 0.5, 0.9)
 
 Columns = dict[str, np.ndarray]
@@ -139,18 +138,17 @@ def multitask(context: Context, method: str, problem: str) -> Figures:
 
 def turns(context: Context, method: str, problem: str) -> Figures:
     """`ratio`: processor time to train and predict of a method over that of a model each, which takes turns
-    with it: one number a split and repeat."""
+    with it: one number a split."""
     losses, ratios = SETS[problem].losses, []
     parts = list(_parts(context, problem))
     fitted(losses, parts[0], Context(context.data, True, context.threads))  # libraries are loaded
     for part in parts:
-        for _ in context.seeds(TURNS):
-            seconds = []
-            for each in (METHODS[method], apart):
-                start = time.process_time()
-                each(losses, part, context)
-                seconds.append(time.process_time() - start)
-            ratios.append(seconds[0] / seconds[1])
+        seconds = []
+        for each in (METHODS[method], apart):
+            start = time.process_time()
+            each(losses, part, context)
+            seconds.append(time.process_time() - start)
+        ratios.append(seconds[0] / seconds[1])
     return {"ratio": ratios}
 
 
@@ -200,7 +198,7 @@ _IN_TURNS = Table(
     "time of one model / of a model each",
     tuple(Subject(name, "ratio", "lower", 2, name, "ratio", needs=(name,)) for name in SETS),
     turns,
-    f"As skill; the two take turns, {TURNS} times on each split.",
+    "As skill; the two take turns.",
     also=("one model",),
     ours=("one model",),
     subjects_are="rows",
