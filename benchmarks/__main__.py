@@ -13,6 +13,7 @@ from . import (
     abilities,
     cases,
     categories,
+    cluster,
     compare,
     conformal,
     deciding,
@@ -61,6 +62,7 @@ STUDIES = {
     "disk": disk.PAPER,
     "limits": limits.PAPER,
     "faults": faults.PAPER,
+    "cluster": cluster.PAPER,
 }
 
 

@@ -31,7 +31,7 @@ from polyleaf.callbacks import Callback
 from .frame.context import Context, Unavailable
 from .frame.paper import Figures, Paper, Subject, Table
 
-N_WORKERS, TRIALS, PATIENCE = 3, 16, 90.0
+N_WORKERS, TRIALS, PATIENCE = 3, 16, 300.0
 N_ROWS, PART_ROWS, ROUNDS = 6_000, 700, 40
 SETTINGS = {"n_estimators": ROUNDS, "max_depth": 3, "max_leaves": None, "random_state": 0, "n_jobs": 1}
 

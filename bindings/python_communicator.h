@@ -40,7 +40,8 @@ class PythonCommunicator final : public Communicator {
       shares.append(array(numbers.subspan(begin[r], begin[r + 1] - begin[r])));
     using Summed = nanobind::ndarray<const int32_t, nanobind::ndim<1>, nanobind::c_contig>;
     const Summed found = nanobind::cast<Summed>(object_.attr("sum_shares")(shares));
-    std::memcpy(numbers.data() + begin[rank_], found.data(), found.size() * sizeof(int32_t));
+    if (found.data() != numbers.data() + begin[rank_])  // they may be added up in place
+      std::memcpy(numbers.data() + begin[rank_], found.data(), found.size() * sizeof(int32_t));
   }
   std::vector<std::vector<std::byte>> gather(std::span<const std::byte> data) override {
     const nanobind::gil_scoped_acquire gil;

@@ -73,7 +73,7 @@ class Communicator(ABC):
             numbers[...] = np.maximum.reduce(self._of_all(numbers))
 
     def sum_shares(self, shares: Sequence[IntegerArray]) -> IntegerArray:
-        """Share r of every rank, added, goes to rank r.
+        """Share r of every rank, added, goes to rank r, in place of its own.
 
         Parameters
         ----------
@@ -90,8 +90,11 @@ class Communicator(ABC):
         own = shares[self.rank]
         if self.size == 1:
             return own
-        found = self.exchange([_bytes_of(share) for share in shares])
-        return sum((_like(data, own) for data in found), np.zeros_like(own))
+        blocks = [b"" if r == self.rank else _bytes_of(share) for r, share in enumerate(shares)]
+        for r, data in enumerate(self.exchange(blocks)):
+            if r != self.rank:
+                own += _like(data, own)
+        return own
 
     def gather(self, data: Buffer) -> list[Buffer]:
         """What every rank gives, in order of rank."""

@@ -1,11 +1,13 @@
 """The studies of scales, intervals, decisions, distributions, tasks, directions and files: what runs give,
 on small data, without other libraries."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from benchmarks import (
+    cluster,
     conformal,
     deciding,
     defaults,
@@ -20,7 +22,10 @@ from benchmarks import (
 )
 from benchmarks.frame.context import Context
 
+from polyleaf import Dataset, PolyleafRegressor
 from polyleaf.distributions import Normal
+from polyleaf.estimators.shared import fit_rank, planned
+from polyleaf.threads import Workers
 
 
 @pytest.fixture
@@ -250,3 +255,34 @@ def test_limits_are_measured(context):
     assert set(limits.loading(context, "Polyleaf", "10,000 trees")) == {"load", "first"}
     curve = limits.rows(context, "Polyleaf", "50 features, 4 outputs")["curves"]["tree"]
     assert [n for n, _ in curve] == [400]
+
+
+def test_parts_are_made_alike_anywhere():
+    X, Y = cluster.part(3, 20, 9, 2)
+    again = cluster.part(3, 20, 9, 1)
+    assert X.shape == (20, 9) and Y.shape == (20, 2) and not np.array_equal(X, cluster.part(4, 20, 9, 1)[0])
+    np.testing.assert_array_equal(X, again[0])
+    np.testing.assert_array_equal(Y[:, 0], again[1])
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
+def test_a_clock_tells_the_mean_of_all_rounds_but_the_first(tmp_path, monkeypatch):
+    seconds = iter([1.0, 5.0, 9.0])
+    monkeypatch.setattr(cluster, "processor_seconds", lambda pid: next(seconds))
+    clock = cluster.Clock([1], str(tmp_path / "clock"))
+    for epoch in range(3):
+        clock.after_iteration(None, epoch, None)
+    assert json.loads((tmp_path / "clock").read_text())["tree"] == 4.0
+
+
+def test_a_rank_whose_peers_have_no_rows_grows_the_trees_of_its_tiles():
+    """Eight features are one tile, the rank's own: so the trees are those of one machine."""
+    X, y = cluster.part(0, 400, 8, 2)
+    estimator = PolyleafRegressor(n_estimators=2, **cluster.SHAPE)
+    shared, shard = planned(estimator, y)
+    mirror = cluster.Mirror(2, 8)
+    fit_rank(estimator, shared, shard, Dataset(X), Workers(1, mirror))
+    alone = PolyleafRegressor(n_estimators=2, **cluster.SHAPE).fit(X, y)
+    assert estimator.save_model() == alone.save_model()
+    assert len(mirror.steps) == 2 * (9 + 2 * cluster.MAX_DEPTH)
+    assert all(out == 0 or out == into for out, into in mirror.steps)  # nothing of its tile is sent
