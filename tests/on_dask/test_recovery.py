@@ -145,6 +145,32 @@ def test_workers_that_take_no_tasks_have_no_rank(client, local):
     assert model.to_local().save_model() == local and model.restarts_ == []
 
 
+class _Holds:
+    """In place of a client: which workers there are, and that one that is about to close holds all."""
+
+    def __init__(self, **status):
+        self.status = status
+
+    def scheduler_info(self, n_workers):
+        return {"workers": {address: {"status": status} for address, status in self.status.items()}}
+
+    def who_has(self, futures):
+        return {future.key: ["closing"] for future in futures}
+
+
+class _Named:
+    def __init__(self, key):
+        self.key = key
+
+
+def test_partitions_of_a_worker_that_is_about_to_close_go_to_others():
+    codes = [_Named(str(i)) for i in range(5)]
+    assert plan._shares(_Holds(closing="closing_gracefully", a="running"), codes) == {"a": [0, 1, 2, 3, 4]}
+    two = plan._shares(_Holds(closing="closing_gracefully", a="running", b="running"), codes)
+    assert two == {"a": [0, 2, 4], "b": [1, 3]}
+    assert plan._shares(_Holds(closing="closing_gracefully"), codes) == {}
+
+
 class _Answers:
     """In place of a future whose worker is lost before it has handed over what it has."""
 

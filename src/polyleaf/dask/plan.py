@@ -345,7 +345,7 @@ def _shares(client: Client, codes: list[Future]) -> dict[str, list[int]]:
         return {}
     most = math.ceil(_UNEVEN * len(codes) / len(shares))
     for i, future in enumerate(codes):
-        here = [address for address in holders[future.key] if len(shares.get(address, codes)) < most]
+        here = [a for a in holders[future.key] if a in shares and len(shares[a]) < most]
         shares[min(here or shares, key=lambda address: len(shares[address]))].append(i)
     return {address: share for address, share in shares.items() if share}
 
