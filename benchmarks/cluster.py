@@ -7,7 +7,6 @@ processes of this machine), and the model of a network.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import tempfile
@@ -23,9 +22,9 @@ from polyleaf import Dataset, PolyleafRegressor
 from polyleaf.callbacks import Callback
 from polyleaf.communicator import Communicator
 
-from .frame.context import Context, Unavailable
+from . import memory
+from .frame.context import Context, Unavailable, require_module
 from .frame.paper import Figures, Paper, Subject, Table
-from .libraries import is_installed
 
 ROUNDS, MAX_DEPTH, PARTS = 6, 6, 8
 SHAPE = {
@@ -57,8 +56,7 @@ def processor_seconds(pid: int) -> float:
 
 def peak_mb(pid: int) -> float:
     """The most memory that a process has held."""
-    held = Path(f"/proc/{pid}/status").read_text().split("VmHWM:")[1].split()[0]
-    return int(held) / 1024
+    return memory.peak(pid) / 2**20
 
 
 class Clock(Callback):
@@ -87,11 +85,6 @@ def _cluster(n_workers: int) -> Iterator[tuple[Any, list[int]]]:
         yield client, list(client.run(os.getpid).values())
 
 
-def _needs_dask() -> None:
-    if importlib.util.find_spec("distributed") is None:
-        raise Unavailable("distributed is not installed")
-
-
 # --- two ranks beside one process --------------------------------------------------------------------
 
 SIZES: dict[str, Shape] = {
@@ -103,7 +96,7 @@ SIZES: dict[str, Shape] = {
 def ranks(context: Context, method: str, problem: str) -> Figures:
     """Seconds of processor time of a tree: `alone` and of `two` ranks, and their `ratio`; `peak_alone`,
     `peak_rank`: MB; `same`: whether the model file is."""
-    _needs_dask()
+    require_module("distributed")
     n, n_features, n_outputs = SIZES[method]
     shape = context.rows(n // PARTS), n_features, n_outputs
     alone, expected = _alone(shape)
@@ -179,7 +172,7 @@ class Mirror(Communicator):
 def projected(context: Context, method: str, problem: str) -> Figures:
     """Of a tree on so many machines: `compute` (processor seconds of one), `asked`, `mb` (out of or into the
     busiest), `seconds` on CORES cores each, `one`: of one machine with all rows, `times` as fast."""
-    _needs_dask()
+    require_module("distributed")
     from polyleaf.estimators.shared import fit_rank, planned
     from polyleaf.threads import Workers
 
@@ -289,9 +282,8 @@ METHODS: dict[str, Callable[..., bytes]] = {"Polyleaf": polyleaf, "XGBoost": xgb
 def peers(context: Context, method: str, problem: str) -> Figures:
     """With two workers `seconds`, `cpu` of both, `peak` MB of one; `runs`: different models of two runs,
     `workers`: of 1, 2 and 4 workers."""
-    _needs_dask()
-    if not is_installed(method.lower()):
-        raise Unavailable(f"{method} is not installed")
+    require_module("distributed")
+    require_module(method.lower())
     n, n_features, n_outputs = PEERS[problem]
     shape = context.rows(n // PARTS), n_features, n_outputs
     models, figures = {}, {}

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from .frame.context import Context, Unavailable
+from . import memory
+from .frame.context import Context, require_module
 from .frame.paper import Figures, Paper, Subject, Table
-from .libraries import is_installed
 
 N_FEATURES, BATCH_ROWS, MAX_DEPTH = 96, 50_000, 6
 N_ROWS = 400_000
@@ -87,8 +87,8 @@ METHODS: dict[str, Callable[[Job], Train]] = {"Polyleaf": polyleaf, "XGBoost": x
 def out_of_core(context: Context, method: str, problem: str) -> Figures:
     """`tree` (seconds of processor time), `wall`, `anonymous` (MB at most, of memory that no file stands
     for), `fetched` (MB a tree that come from the disk; both libraries map their files)."""
-    if method == "XGBoost" and not is_installed("xgboost"):
-        raise Unavailable("xgboost is not installed")
+    if method == "XGBoost":
+        require_module("xgboost")
     n_batches = 1 if context.quick else N_ROWS // BATCH_ROWS
     with tempfile.TemporaryDirectory() as folder, _most_anonymous() as most:
         train = METHODS[method](Job(n_batches, OUTPUTS[problem], folder, context.threads))
@@ -131,8 +131,7 @@ class _most_anonymous:
             self._look()
 
     def _look(self) -> float:
-        held = Path("/proc/self/status").read_text().split("RssAnon:")[1].split()[0]
-        self.most = max(self.most, int(held) / 1024)
+        self.most = max(self.most, memory.anonymous() / 2**20)
         return self.most
 
 

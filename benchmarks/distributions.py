@@ -7,7 +7,6 @@ of `sets`.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from .frame.context import QUICK_ROUNDS, Context, Unavailable
+from .frame.context import QUICK_ROUNDS, Context, require_module
 from .frame.paper import Figures, Paper, Subject, Table
 
 MOST_ROWS = 8_000  # of a set, before it is split
@@ -98,8 +97,7 @@ def distributions(context: Context, method: str, problem: str) -> Figures:
     """`nll` and `crps` of test rows, of targets in units of their deviation, and `seconds` of training; a
     list with one number a split."""
     module = "ngboost" if method == "NGBoost" else "polyleaf.estimators"
-    if importlib.util.find_spec(module) is None:
-        raise Unavailable(f"{module} is not installed")
+    require_module(module)
     importlib.import_module(module)  # which the clock is not to see
     figures: Figures = {"nll": [], "crps": [], "seconds": []}
     for job, X, y in _parts(context, problem):

@@ -7,7 +7,6 @@ One that has not ended within PATIENCE seconds has hung.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import signal
 import subprocess
@@ -28,7 +27,7 @@ import numpy as np
 from polyleaf import PolyleafRegressor
 from polyleaf.callbacks import Callback
 
-from .frame.context import Context, Unavailable
+from .frame.context import Context, require_module
 from .frame.paper import Figures, Paper, Subject, Table
 
 N_WORKERS, TRIALS, PATIENCE = 3, 16, 300.0
@@ -186,8 +185,7 @@ def faults(context: Context, method: str, problem: str) -> Figures:
     """Numbers of `trials`, `struck`, models with `other` bytes, `hung`, `restarts`; seconds: `lost` and
     `most` (from a loss to the next attempt), `fit`. Of a client that was killed, `lost` and `most` are until
     workers have nothing left to do, and the model is the next client's."""
-    if importlib.util.find_spec("distributed") is None:
-        raise Unavailable("distributed is not installed")
+    require_module("distributed")
     trial = _of_dead_client if method == "the client killed" else partial(_trial, KINDS[method])
     X, Y = data()
     watched = KINDS[method].is_watched

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from .frame.context import QUICK_ROUNDS, Context, Unavailable
+from .frame.context import QUICK_ROUNDS, Context, require_module
 from .frame.paper import Figures, Paper, Subject, Table
-from .libraries import is_installed
 
 MOST_ROWS = 6_000  # of a training part, and of a test part
 SETS = {"enb": 4, "california_housing": 2, "casp": 2, "bike_hour": 2, "sarcos4449": 2}  # and splits
@@ -87,8 +86,8 @@ METHODS: dict[str, Callable[[Job], Predict]] = {
 def intervals(context: Context, method: str, problem: str) -> Figures:
     """`coverage` of the outer levels in % and pinball `loss` in units of each target's deviation, means over
     targets; a list with one number a split."""
-    if method in ("XGBoost", "LightGBM") and not is_installed(method.lower()):
-        raise Unavailable(f"{method.lower()} is not installed")
+    if method in ("XGBoost", "LightGBM"):
+        require_module(method.lower())
     name, _, nominal = problem.partition(" ")
     levels = NOMINAL[nominal]
     figures: Figures = {"coverage": [], "loss": []}

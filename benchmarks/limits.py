@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 
-from .frame.context import Context, Unavailable
-from .frame.paper import Figure, Figures, Paper, Subject, Table
-from .libraries import is_installed
+from . import memory
+from .frame.context import Context, Unavailable, require_module
+from .frame.paper import Figure, Figures, Paper, Run, Subject, Table
 
 REPEATS = 3  # of which the shortest counts
 N_TREES = 10_000  # of the model that is loaded
@@ -123,12 +123,6 @@ METHODS: dict[str, Callable[[Work, int], Any]] = {
 }
 
 
-def _needs(method: str) -> None:
-    module = method.lower()
-    if module != "polyleaf" and not is_installed(module):
-        raise Unavailable(f"{module} is not installed")
-
-
 # ------------------------------------------------------------------------------------------ the measures
 
 
@@ -153,32 +147,26 @@ def _repeats(context: Context) -> int:
 
 def training(context: Context, method: str, problem: str) -> Figures:
     """`seconds` of a fit, binning included; `memory`, MB at most above the data (of the first fit)."""
-    _needs(method)
+    require_module(method.lower())
     _warm(method)
     work = WORK[problem](context)
     fit = partial(METHODS[method], work, context.threads)
-    memory = _most_memory(fit)
-    return {"seconds": _shortest(fit, _repeats(context)), "memory": memory}
+    most = _most_memory(fit)
+    return {"seconds": _shortest(fit, _repeats(context)), "memory": most}
 
 
 def _most_memory(call: Call) -> float:
     """MB, at most, above what is held before."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        raise Unavailable("memory is read from /proc")
-    Path("/proc/self/clear_refs").write_text("5")  # the most so far is what is held now
-    before = _held(status, "VmRSS")
+    if not memory.forget_peak():
+        raise Unavailable("the most memory held cannot be told apart here")
+    before = memory.resident()
     call()
-    return _held(status, "VmHWM") - before
-
-
-def _held(status: Path, name: str) -> float:
-    return int(status.read_text().split(f"{name}:")[1].split()[0]) / 1024
+    return (memory.peak() - before) / 2**20
 
 
 def threads(context: Context, method: str, problem: str) -> Figures:
     """`ratio`: wall-clock time of one thread over that of two, fits in turns, the shortest of each."""
-    _needs(method)
+    require_module(method.lower())
     _warm(method)
     work = WORK[problem](context)
     taken: dict[int, list[float]] = {1: [], 2: []}
@@ -190,7 +178,7 @@ def threads(context: Context, method: str, problem: str) -> Figures:
 
 def predicting(context: Context, method: str, problem: str) -> Figures:
     """`ms` to predict 5,000 rows of the work that the model was trained on."""
-    _needs(method)
+    require_module(method.lower())
     work = WORK[problem](context)
     model, rows = METHODS[method](work, context.threads), work.X[:5_000]
     return {"ms": 1e3 * _shortest(lambda: model.predict(rows), 10 * _repeats(context))}
@@ -234,8 +222,7 @@ KINDS: dict[str, tuple[dict[str, Any], Callable[[Context], Work]]] = {
 
 def loading(context: Context, method: str, problem: str) -> Figures:
     """`load` and `first`, ms: a model of many trees of 8 leaves from its file, and then its first row."""
-    if not is_installed(method.lower()):
-        raise Unavailable(f"{method.lower()} is not installed")
+    require_module(method.lower())
     rng, n_trees = np.random.default_rng(0), context.rows(N_TREES)
     X = rng.random((2_000, 10), np.float32)
     with tempfile.TemporaryDirectory() as folder:
@@ -341,46 +328,53 @@ _TRAINING = (
 )
 _PROBLEMS = tuple(WORK)
 
+
+def _beside_others(
+    name: str,
+    title: str,
+    shown: tuple[str, Literal["higher", "lower"], int],
+    run: Run,
+    protocol: str,
+    figure: str,
+    problems: Sequence[str] = _PROBLEMS,
+) -> Table:
+    """A figure of all libraries; `shown`: its unit, what is better, and digits."""
+    subjects = tuple(Subject(problem, *shown, figure=figure) for problem in problems)
+    return Table(name, title, subjects, run, protocol, also=_PEERS, ours=("Polyleaf",))
+
+
 PAPER = Paper(
     __name__,
     "How close to the limit",
     "Time, memory and threads of what is left between the kernels and the whole, beside other libraries.",
     (
-        Table(
-            "training",
-            "processor time of a fit",
-            tuple(Subject(name, "s", "lower", 3, figure="seconds") for name in _PROBLEMS),
-            training,
-            _TRAINING,
-            also=_PEERS,
-            ours=("Polyleaf",),
+        _beside_others(
+            "training", "processor time of a fit", ("s", "lower", 3), training, _TRAINING, "seconds"
         ),
-        Table(
+        _beside_others(
             "memory",
             "memory above the data, at most",
-            tuple(Subject(name, "MB", "lower", 0, figure="memory") for name in _PROBLEMS),
+            ("MB", "lower", 0),
             training,
             "Of the first fit: held at most, less what is held before, when features and targets are there.",
-            also=_PEERS,
-            ours=("Polyleaf",),
+            "memory",
         ),
-        Table(
+        _beside_others(
             "threads",
             "one thread over two, by the clock on the wall",
-            tuple(Subject(name, "ratio", "higher", 2, figure="ratio") for name in _PROBLEMS[:2]),
+            ("ratio", "higher", 2),
             threads,
             "Fits with one and two threads in turns. Means nothing on a machine that has other work.",
-            also=_PEERS,
-            ours=("Polyleaf",),
+            "ratio",
+            _PROBLEMS[:2],
         ),
-        Table(
+        _beside_others(
             "prediction",
             "processor time to predict 5,000 rows",
-            tuple(Subject(name, "ms", "lower", 2, figure="ms") for name in _PROBLEMS),
+            ("ms", "lower", 2),
             predicting,
             "With the models of the table of training.",
-            also=_PEERS,
-            ours=("Polyleaf",),
+            "ms",
         ),
         Table(
             "kinds",

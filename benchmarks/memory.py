@@ -1,4 +1,6 @@
-"""The memory of this process, in bytes. Owns how the system is asked; must not know what is measured."""
+"""The memory of this process and of others here, in bytes. Owns how the system is asked; must not know what
+is measured.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import resource
 import sys
 from pathlib import Path
 
-_PROC = Path("/proc/self")
+_PROC = Path("/proc")
 
 
 def resident() -> int:
@@ -16,13 +18,18 @@ def resident() -> int:
     return _status("VmRSS") or _usage()
 
 
-def peak() -> int:
-    """Most memory held since the last `forget_peak` (or the start).
+def anonymous() -> int:
+    """Memory held now that no file stands for; where the system does not say, as `resident`."""
+    return _status("RssAnon") or resident()
+
+
+def peak(process: int | str = "self") -> int:
+    """Most memory that a process has held since the last `forget_peak` (or the start).
 
     Linux: VmHWM and not ru_maxrss, because the latter is handed on through fork and exec: a small child of a
     large parent would report the parent.
     """
-    return _status("VmHWM") or _usage()
+    return _status("VmHWM", process) or _usage()
 
 
 def give_back() -> None:
@@ -36,15 +43,15 @@ def give_back() -> None:
 def forget_peak() -> bool:
     """Start the peak anew from what is held now. False where the system cannot."""
     try:
-        (_PROC / "clear_refs").write_text("5")
+        (_PROC / "self/clear_refs").write_text("5")
     except OSError:
         return False
     return True
 
 
-def _status(name: str) -> int | None:
+def _status(name: str, process: int | str = "self") -> int | None:
     try:
-        lines = (_PROC / "status").read_text().splitlines()
+        lines = (_PROC / str(process) / "status").read_text().splitlines()
     except OSError:
         return None
     for line in lines:

@@ -13,9 +13,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .frame.context import Context, Unavailable
+from .frame.context import Context, Unavailable, require_module
 from .frame.paper import Figures, Paper, Subject, Table
-from .libraries import is_installed
 
 ROUNDS, PATIENCE, LEAVES, RATE, LEAST = 400, 40, 31, 0.1, 5
 REPEATS = 3
@@ -258,8 +257,8 @@ def cost(context: Context, method: str, problem: str) -> Figures:
 
 def _check_installed(method: str) -> None:
     for name in ("XGBoost", "LightGBM"):
-        if method.startswith(name) and not is_installed(name.lower()):
-            raise Unavailable(f"{name.lower()} is not installed")
+        if method.startswith(name):
+            require_module(name.lower())
 
 
 _PROTOCOL = (

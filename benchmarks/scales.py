@@ -13,9 +13,8 @@ import numpy as np
 
 from . import defaults
 from .defaults import Deadline, Job, Predict
-from .frame.context import Context, Unavailable
+from .frame.context import Context, require_module
 from .frame.paper import Figures, Paper, Subject, Table
-from .libraries import is_installed
 
 LIMIT = 40.0  # seconds of processor time that a fit may take
 MOST_ROWS = 4_000  # of a training part, and of a test part
@@ -56,8 +55,8 @@ def pair(kind: str, ratio: float, seed: int, n: int) -> tuple[np.ndarray, np.nda
 def r2_of_targets(context: Context, method: str, problem: str) -> Figures:
     """`mean` and `least` over targets, and `0`, `1`, ... of each, a list with one number a split."""
     library = method.partition(",")[0].lower()
-    if library in ("xgboost", "lightgbm") and not is_installed(library):
-        raise Unavailable(f"{library} is not installed")
+    if library in ("xgboost", "lightgbm"):
+        require_module(library)
     found = []
     for X, y, X_test, y_test in _parts(context, problem):
         predict = METHODS[method](Job("regression", X, y, context.threads, Deadline(LIMIT)))

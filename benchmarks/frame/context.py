@@ -5,6 +5,7 @@ Must not know papers, methods or figures.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,12 @@ QUICK_ROUNDS, QUICK_REPEATS, QUICK_ROWS = 3, 2, 400
 
 class Unavailable(Exception):
     """This run is not possible here (a library is not installed); the message says why."""
+
+
+def require_module(name: str) -> None:
+    """`Unavailable` where it cannot be imported."""
+    if importlib.util.find_spec(name) is None:
+        raise Unavailable(f"{name} is not installed")
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from polyleaf import recipes
 from polyleaf.callbacks import TimeLimit
 from polyleaf.cli import label_commands
 from polyleaf.cli.answers import kept_columns, write_answers
+from polyleaf.cli.parameters import PARAMETERS
 from polyleaf.cli.predicted import predicted_columns, scores_of, scores_of_tasks
 from polyleaf.cli.rows import (
     columns_beside,
@@ -45,12 +46,7 @@ from polyleaf.files.schema import Schema, choose_columns, guess_task
 from polyleaf.files.table import Table
 from polyleaf.inputs.holdout import held_out
 from polyleaf.settings.declaration import declarations
-from polyleaf.settings.parameters import (
-    ClassifierSearchParameters,
-    MultiTaskParameters,
-    RegressorSearchParameters,
-    SearchParameters,
-)
+from polyleaf.settings.parameters import SearchParameters
 
 __all__ = ["app", "main", "run"]
 
@@ -111,23 +107,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-_PARAMETERS = {
-    p.name: p
-    for kind in (MultiTaskParameters, RegressorSearchParameters, ClassifierSearchParameters)
-    for p in declarations(kind)
-}
-
 
 def _parameter(name: str, *flags: str) -> Any:
     """An option for a parameter of the estimators, which says what the parameter says of itself."""
-    p = _PARAMETERS[name]
+    p = PARAMETERS[name]
     return typer.Option(*flags, help=f"{p.summary} {p.kind}; default {p.default}.")
 
 
 def _by_topic() -> str:
     """The names of all parameters, for `--set`."""
     topics: dict[str, list[str]] = {}
-    for p in _PARAMETERS.values():
+    for p in PARAMETERS.values():
         topics.setdefault(p.topic, []).append(p.name)
     return " ".join(f"{topic}: {', '.join(names)}." for topic, names in topics.items())
 
@@ -699,7 +689,7 @@ def _parse_settings(settings: list[str]) -> dict[str, Any]:
         if not equals or not name:
             raise ReadError(f"--set takes NAME=VALUE, such as subsample=0.8, not {setting!r}.")
         try:
-            parsed[name] = _PARAMETERS[name].read(text) if name in _PARAMETERS else text
+            parsed[name] = PARAMETERS[name].read(text) if name in PARAMETERS else text
         except ValueError as error:
             raise ReadError(f"--set {setting}: {error}") from None
     return parsed
@@ -896,10 +886,13 @@ def _tasks_of(estimator: Any) -> tuple[str, ...]:
 def _agree_on_tasks(places: Any, schema: Schema) -> bool:
     """Whether a table's schema has the tasks of a model, in the same order."""
     kinds = {"regression": ("values",), "multilabel": ("labels",), "classification": ("labels", "classes")}
+
+    def agrees(task: Any, of_own: Schema) -> bool:
+        is_as_wide = of_own.task == "classification" or task.n_columns == len(of_own.targets)
+        return is_as_wide and task.learns in kinds[of_own.task]
+
     return [place.task.name for place in places] == list(schema.each) and all(
-        place.task.learns in kinds[of_own.task] and (of_own.task == "classification" or wide)
-        for place, of_own in zip(places, schema.each.values(), strict=True)
-        for wide in [place.task.n_columns == len(of_own.targets)]
+        agrees(place.task, of_own) for place, of_own in zip(places, schema.each.values(), strict=True)
     )
 
 

@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from polyleaf.cli.parameters import PARAMETERS
 from polyleaf.files.opening import ReadError
 from polyleaf.files.schema import Schema, choose_columns, guess_task
 from polyleaf.files.table import Table
 from polyleaf.metrics.task_scores import TASKS
 from polyleaf.objectives import automatic_name, get_objective, objective_class
-from polyleaf.settings.declaration import declarations
-from polyleaf.settings.parameters import ClassifierParameters, RegressorParameters
 
 __all__ = ["Wanted", "refuse_tasks", "tasks_wanted", "tell_tasks", "the_one_kind"]
 
@@ -97,19 +96,17 @@ def _objective(loss: str, option: str) -> Any:
     name, colon, value = loss.partition(":")
     try:
         cls = objective_class(name)
-    except ValueError as error:
-        if colon:  # XGBoost's names have colons
-            return _objective_named(loss, option)
-        raise ReadError(f"{option}: {error}") from None
-    if not colon:
-        return name
+    except ValueError:
+        cls = None
+    if cls is None or not colon:
+        return _known(loss, option)  # whole, as XGBoost's names have colons
     parameter = next(iter(cls.parameters), None)
     if parameter is None:
         raise ReadError(f"{option}: objective {name!r} has no parameter to be given after a colon.")
     return get_objective(name, **{parameter: _value(parameter, value, option)})
 
 
-def _objective_named(loss: str, option: str) -> str:
+def _known(loss: str, option: str) -> str:
     try:
         objective_class(loss)
     except ValueError as error:
@@ -118,9 +115,8 @@ def _objective_named(loss: str, option: str) -> str:
 
 
 def _value(parameter: str, text: str, option: str) -> Any:
-    known = {p.name: p for cls in (ClassifierParameters, RegressorParameters) for p in declarations(cls)}
     try:
-        return known[parameter].read(f"[{text}]" if "," in text else text)
+        return PARAMETERS[parameter].read(f"[{text}]" if "," in text else text)
     except ValueError as error:
         raise ReadError(f"{option}: {error}") from None
 

@@ -64,16 +64,10 @@ def in_own_terms(message: str) -> str:
 
 
 def _as_option(found: re.Match[str]) -> str:
-    from polyleaf.settings.declaration import declarations
-    from polyleaf.settings.parameters import (
-        ClassifierSearchParameters,
-        MultiTaskParameters,
-        RegressorSearchParameters,
-    )
+    from polyleaf.cli.parameters import PARAMETERS
 
     name, value = found[1], found[2].strip("\"'")
-    kinds = RegressorSearchParameters, ClassifierSearchParameters, MultiTaskParameters
-    if name not in {p.name for kind in kinds for p in declarations(kind)}:
+    if name not in PARAMETERS:
         return found[0]
     if value == "...":
         return OPTIONS.get(name, f"--set {name}")
@@ -142,8 +136,7 @@ def write_scores(
 ) -> None:
     """Print scores of all targets, and of each where there are several."""
     if as_json:
-        of_each = {"targets": {name: _plain(scores) for name, scores in each.items()}} if each else {}
-        print(json.dumps(_plain(found) | of_each))
+        print(json.dumps(_with_targets(found, each)))
         return
     _write_lines(found)
     if each:
@@ -158,11 +151,7 @@ def write_scores_of_tasks(
 ) -> None:
     """Print the mean skill of several tasks, and the scores of each: of it, and of each of its columns."""
     if as_json:
-        of_each = {
-            task: _plain(found)
-            | ({"targets": {k: _plain(of) for k, of in columns.items()}} if columns else {})
-            for task, (found, columns) in each.items()
-        }
+        of_each = {task: _with_targets(*found) for task, found in each.items()}
         print(json.dumps(_plain({"skill": skill}) | {"tasks": of_each}))
         return
     _write_lines({"skill": skill})
@@ -187,6 +176,14 @@ def _write_table(each: Mapping[str, Mapping[str, float]], before: str = "") -> N
     for line in lines:
         cells = (f"{cell:{width}}" for cell, width in zip(line, widths, strict=True))
         print(f"{before}{'  '.join(cells)}".rstrip())
+
+
+def _with_targets(
+    found: Mapping[str, float], each: Mapping[str, Mapping[str, float]] | None
+) -> dict[str, Any]:
+    """Scores for JSON, with those of each of several targets."""
+    of_each = {"targets": {name: _plain(scores) for name, scores in each.items()}} if each else {}
+    return _plain(found) | of_each
 
 
 def _plain(found: Mapping[str, float]) -> dict[str, Any]:

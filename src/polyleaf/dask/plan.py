@@ -247,7 +247,7 @@ class _Attempts:
         waiting, fitted, asked = dict(ranks), None, time.monotonic()
         while waiting:
             if time.monotonic() > asked + SECONDS_BETWEEN_COPIES:
-                self._take_over(self._run(_kept_here, fit, [*ranks][:1]))
+                self._take_over(self._run(_kept_here, fit, [*ranks][:1]).values())
                 asked = time.monotonic()
             with contextlib.suppress(TimeoutError):
                 wait(waiting.values(), timeout=_SECONDS_BETWEEN_LOOKS, return_when="FIRST_COMPLETED")
@@ -310,11 +310,11 @@ class _Attempts:
                 time.sleep(0.02)
             found = self._result(rank, address)
             if isinstance(found, Interrupted):
-                self._take_over({address: found.model})
+                self._take_over([found.model])
 
-    def _take_over(self, models: dict[str, Any]) -> None:
+    def _take_over(self, models: Iterable[Any]) -> None:
         """Where one has more rounds than what is known."""
-        for model in models.values():
+        for model in models:
             if not isinstance(model, Model) or not can_repeat(self.ready.shared.plan.settings):
                 continue
             if self.known is None or model.n_rounds > self.known.n_rounds:

@@ -7,7 +7,7 @@ see itself, or trees would learn from a copy of the target: it sees the rows of 
 unless its category has so many rows that its own is lost among them.
 
 Where the mean is not all that differs between categories, the slope of the target against a numeric feature
-may: then the same is done with the product of both. And where the other features say already what the
+may: then a category has its slope, too. And where the other features say already what the
 categories say, a statistic is one more column of noise to trees, and left out.
 
 Owns: these statistics, and how many columns they make. Must not know: how tables are read, bins, trees.
@@ -38,7 +38,7 @@ _KNOWN = 20.0  # rows over the prior from which on a row's own target is lost am
 _MOST_OUTPUTS = 32  # each with statistics of its own; above, these directions of all outputs
 _DIRECTIONS = 16
 _MOST_SLOPES = 2
-_SLOPE_SHARE = 0.15  # least share of the variance of a product that lies between categories
+_SLOPE_SHARE = 0.15  # least share of the variance within categories that their slopes make
 _SLOPE_SIGMAS = 5.0  # ... and how unlikely that must be by chance
 _SCREENED = (20_000, 64, 8)  # rows, other features and outputs that are looked through for slopes
 _LEAST_SHARE = 0.04  # of what the other features leave, for a statistic to be worth its column
@@ -115,11 +115,13 @@ class _Learner:
         self._place, self._n = place[self._rows], len(categories)
         self._fold = _folds(self._place, self._rows)
         taken = [_taken(output, self._rows) for output in outputs.of(self._place, self._rows, self._n)]
-        left = list(self._left_by(others, taken)) if others else []
+        self._some = _some(self._place)
+        bins = [other.codes[self._rows[self._some]].astype(np.int64) for other in others[: _SCREENED[1]]]
+        left = [_left_by(bins, self._some, output) for output in taken] if others else []
         means = [self._mean(output) for output in taken]
         priors = [mean.prior for mean in means]
-        for k, residual in enumerate(left):
-            share, priors[k] = self._share(residual)
+        for k, output in enumerate(left):
+            share, priors[k] = self._share(output)
             if share < _LEAST_SHARE:
                 means[k] = means[k].nothing()
         self._found = [statistic for statistic in means if statistic.values.any()] or means[:1]
@@ -140,7 +142,7 @@ class _Learner:
             np.array([low for part in parts for low, _ in part], np.float32),
             np.array([high for part in parts for _, high in part], np.float32),
             n_groups,
-            missing_seen=bool(np.any(column.index[_present(outputs.row_weight)] < 0)),
+            missing_seen=bool(np.any(_seen(column, outputs.row_weight) < 0)),
         )
 
     def _mean(self, output: _Output) -> _Statistic:
@@ -160,48 +162,33 @@ class _Learner:
         cell = self._place * _FOLDS + self._fold
         whole = _Moments.of(self._place, output.values, ranks, output.weight, self._n)
         own = _Moments.of(cell, output.values, ranks, output.weight, self._n * _FOLDS)
-        common, prior = whole.common_slope(), whole.slopes()[0]
-        others = whole.at(self._place).less(own.at(cell))
+        slopes, others = whole.within(), whole.at(self._place).less(own.at(cell)).within()
+        common, prior = slopes.common(), slopes.spread()[0]
         unknown = np.zeros(self._n, bool)
         label = output.label.replace("mean", f"slope by {feature.name}", 1)
-        return _Statistic(label, whole.slope(common, prior), others.slope(common, prior), unknown, prior)
+        return _Statistic(label, slopes.drawn(common, prior), others.drawn(common, prior), unknown, prior)
 
-    def _left_by(self, others: Sequence[FeatureCodes], taken: Sequence[_Output]) -> Iterator[_Residual]:
-        """What a sum of functions of the other features leaves of each output, in some of the categories."""
-        most_rows, most_features, _ = _SCREENED
-        step = np.uint64(max(1, len(self._rows) // most_rows))
-        some = np.flatnonzero(_mix(self._place) % step == 0)
-        bins = [other.codes[self._rows[some]].astype(np.int64) for other in others[:most_features]]
-        for _, values, weights in taken:
-            left, weight = values[some], None if weights is None else weights[some]
-            for codes in bins * _PASSES:
-                sums, counts = _sums(codes, left, weight, 256)
-                left = left - _STEP * (sums / (counts + _prior(left, weight, sums, counts)))[codes]
-            yield _Residual(some, _centred(left, weight), weight)
-
-    def _share(self, left: _Residual) -> tuple[float, float]:
-        """Of the variance of a residual, what the means of categories explain to rows that did not teach
-        them, by moments; and the prior of these means."""
-        place = self._place[left.rows]
-        sums, counts = _sums(place, left.values, left.weight, self._n)
+    def _share(self, left: _Output) -> tuple[float, float]:
+        """Of the variance that is left of an output, what the means of categories explain to rows that did
+        not teach them, by moments; and the prior of these means."""
+        sums, counts = _sums(self._place[self._some], left.values, left.weight, self._n)
         prior = _prior(left.values, left.weight, sums, counts)
         taught = counts * (1.0 - 1.0 / _FOLDS)
         explained = _total(counts * taught / (taught + prior)) / max(_total(counts), 1e-300)
         return explained / (1.0 + prior), prior
 
     def _strongest_slopes(
-        self, left: Sequence[_Residual], others: Sequence[FeatureCodes]
+        self, left: Sequence[_Output], others: Sequence[FeatureCodes]
     ) -> list[tuple[int, FeatureCodes]]:
         """The few outputs and numbers whose slopes differ most between categories."""
         _, features, outputs = _SCREENED
-        found = []
+        place, rows, found = self._place[self._some], self._rows[self._some], []
         for j, feature in enumerate(others[:features]):
             if not feature.is_numeric:
                 continue
-            ranks = _ranks(feature)[self._rows]
-            for k, (rows, values, weight) in enumerate(left[:outputs]):
-                moments = _Moments.of(self._place[rows], values, ranks[rows], weight, self._n)
-                _, share, sigmas = moments.slopes()
+            ranks = _ranks(feature)[rows]
+            for k, (_, values, weight) in enumerate(left[:outputs]):
+                _, share, sigmas = _Moments.of(place, values, ranks, weight, self._n).within().spread()
                 if sigmas >= _SLOPE_SIGMAS and share >= _SLOPE_SHARE:
                     found.append((-share, j, k))
         return [(k, others[j]) for _, j, k in sorted(found)[:_MOST_SLOPES]]
@@ -249,14 +236,6 @@ class _Statistic(NamedTuple):
         return _Statistic(self.label, self.values * 0.0, self.others * 0.0, none, _LARGEST_PRIOR)
 
 
-class _Residual(NamedTuple):
-    """What the other features leave of an output, in some of the rows that have a category."""
-
-    rows: NDArray[np.int64]
-    values: Array
-    weight: Array | None
-
-
 class _Moments(NamedTuple):
     """Numbers of rows, sums, squares and products of a target v and of a number r, by place, weighted."""
 
@@ -278,21 +257,35 @@ class _Moments(NamedTuple):
     def less(self, other: _Moments) -> _Moments:
         return _Moments(*(a - b for a, b in zip(self, other, strict=True)))
 
-    def _within(self, products: Array, first: Array, second: Array) -> Array:
+    def within(self) -> _Slopes:
+        """Squares and products about the means of each place; 0 where there are no rows."""
+        pairs = (self.vv, self.v, self.v), (self.rr, self.r, self.r), (self.vr, self.v, self.r)
+        return _Slopes(self.rows, *(self._about_means(*pair) for pair in pairs))
+
+    def _about_means(self, products: Array, first: Array, second: Array) -> Array:
         means = np.divide(first * second, self.rows, out=np.zeros_like(self.rows), where=self.rows > 0.5)
         return np.where(self.rows > 0.5, products - means, 0.0)
 
-    def slope(self, common: float, prior: float) -> Array:
-        """Of v against r within each place, less the common one, drawn to 0 by a prior in units of r^2."""
-        squares = np.maximum(self._within(self.rr, self.r, self.r), 0.0)
-        return (self._within(self.vr, self.v, self.r) - common * squares) / (squares + prior)
 
-    def common_slope(self) -> float:
-        squares = _total(self._within(self.rr, self.r, self.r))
-        return _total(self._within(self.vr, self.v, self.r)) / squares if squares > 0 else 0.0
+class _Slopes(NamedTuple):
+    """Numbers of rows, and squares and products about the means, by place; in each v = slope r + noise."""
 
-    def slopes(self) -> tuple[float, float, float]:
-        """What the slopes of places are like, by moments: v = slope r + noise within each.
+    rows: Array
+    vv: Array
+    rr: Array
+    vr: Array
+
+    def common(self) -> float:
+        squares = _total(self.rr)
+        return _total(self.vr) / squares if squares > 0 else 0.0
+
+    def drawn(self, common: float, prior: float) -> Array:
+        """Of each place, less the common one, drawn to 0 by a prior in units of r^2."""
+        squares = np.maximum(self.rr, 0.0)
+        return (self.vr - common * squares) / (squares + prior)
+
+    def spread(self) -> tuple[float, float, float]:
+        """How the slopes of places differ, by moments.
 
         Returns
         -------
@@ -303,10 +296,9 @@ class _Moments(NamedTuple):
         sigmas : float
             By how many deviations the slopes' variance is above 0.
         """
-        common = self.common_slope()
-        rr = np.maximum(self._within(self.rr, self.r, self.r), 0.0)
-        vr = self._within(self.vr, self.v, self.r) - common * rr
-        vv = self._within(self.vv, self.v, self.v) - common * (2.0 * vr + common * rr)
+        common, rr = self.common(), np.maximum(self.rr, 0.0)
+        vr = self.vr - common * rr
+        vv = self.vv - common * (2.0 * vr + common * rr)
         freedom = _total(self.rows) - np.count_nonzero(self.rows > 0) + _DOUBT
         all_of_it, squares = _total(vv), _total(rr * rr)
         noise = all_of_it / freedom
@@ -314,9 +306,8 @@ class _Moments(NamedTuple):
         if squares <= 0 or noise <= 0 or excess <= 0:
             return _LARGEST_PRIOR, 0.0, 0.0
         share = excess / squares * _total(rr) / all_of_it
-        noise = max(1.0 - share, 0.0) * noise
-        prior = float(np.clip(noise * squares / excess, _LEAST_PRIOR, _LARGEST_PRIOR))
-        return prior, share, excess / (all_of_it / freedom) / np.sqrt(2.0 * squares)
+        prior = np.clip(max(1.0 - share, 0.0) * noise * squares / excess, _LEAST_PRIOR, _LARGEST_PRIOR)
+        return float(prior), share, excess / noise / np.sqrt(2.0 * squares)
 
 
 # ---- the target --------------------------------------------------------------------------------------------
@@ -413,19 +404,25 @@ def _hashed(values: Any) -> NDArray[np.float32]:
 # ---- rows and categories -----------------------------------------------------------------------------------
 
 
-def _present(weight: Array | None) -> Any:
-    """Rows that weigh something."""
-    return slice(None) if weight is None else weight > 0
+def _seen(column: CategoryColumn, weight: Array | None) -> NDArray[np.int32]:
+    """The categories of rows that weigh something, by index; -1: missing."""
+    return column.index if weight is None else column.index[weight > 0]
 
 
 def _positions(column: CategoryColumn, weight: Array | None) -> tuple[tuple[Any, ...], NDArray[np.int64]]:
     """Categories that some row weighs something of, sorted, and which one each row has; -1: none."""
-    present = column.index >= 0 if weight is None else (column.index >= 0) & (weight > 0)
-    used = np.bincount(column.index[present], minlength=len(column.categories)) > 0
+    seen = _seen(column, weight)
+    used = np.bincount(seen[seen >= 0], minlength=len(column.categories)) > 0
     order = sorted(np.flatnonzero(used).tolist(), key=lambda i: category_key(column.categories[i]))
     position = np.full(len(column.categories) + 1, -1, np.int64)  # the last one is for missing
     position[order] = np.arange(len(order))
     return tuple(column.categories[i] for i in order), position[column.index]
+
+
+def _some(place: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Where so many rows are looked at as are screened: those of some categories, all of them."""
+    step = np.uint64(max(1, len(place) // _SCREENED[0]))
+    return np.flatnonzero(_mix(place) % step == 0)
 
 
 def _folds(place: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -446,6 +443,15 @@ def _sums(place: NDArray[np.int64], values: Array, weight: Array | None, n: int)
         values = values * weight
     counts = np.bincount(place, weight, n)
     return np.bincount(place, values, n).astype(np.float64), counts.astype(np.float64)
+
+
+def _left_by(bins: Sequence[NDArray[np.int64]], rows: NDArray[np.intp], output: _Output) -> _Output:
+    """What a sum of functions of other features leaves of an output in some rows, whose bins these are."""
+    left, weight = output.values[rows], None if output.weight is None else output.weight[rows]
+    for codes in [*bins] * _PASSES:
+        sums, counts = _sums(codes, left, weight, 256)
+        left = left - _STEP * (sums / (counts + _prior(left, weight, sums, counts)))[codes]
+    return _Output(output.label, _centred(left, weight), weight)
 
 
 def _prior(values: Array, weight: Array | None, sums: Array, counts: Array) -> float:
