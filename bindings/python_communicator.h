@@ -4,6 +4,7 @@
 #include <nanobind/ndarray.h>
 
 #include <cstring>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -33,11 +34,14 @@ class PythonCommunicator final : public Communicator {
     const nanobind::gil_scoped_acquire gil;
     object_.attr("largest")(array(numbers));
   }
-  void sum_shares(std::span<int32_t> numbers, std::span<const int64_t> begin) override {
+  void sum_shares(std::span<int32_t> numbers, std::span<const int64_t> begin,
+                  const std::shared_ptr<const void>& owner) override {
     const nanobind::gil_scoped_acquire gil;
+    using Owner = std::shared_ptr<const void>;
+    const nanobind::capsule held(new Owner(owner), [](void* p) noexcept { delete static_cast<Owner*>(p); });
     nanobind::list shares;
     for (size_t r = 0; r + 1 < begin.size(); ++r)
-      shares.append(array(numbers.subspan(begin[r], begin[r + 1] - begin[r])));
+      shares.append(array(numbers.subspan(begin[r], begin[r + 1] - begin[r]), held));
     using Summed = nanobind::ndarray<const int32_t, nanobind::ndim<1>, nanobind::c_contig>;
     const Summed found = nanobind::cast<Summed>(object_.attr("sum_shares")(shares));
     if (found.data() != numbers.data() + begin[rank_])  // they may be added up in place
@@ -56,10 +60,10 @@ class PythonCommunicator final : public Communicator {
 
  private:
   template <class T>
-  static nanobind::object array(std::span<T> numbers) {
-    return nanobind::cast(nanobind::ndarray<nanobind::numpy, T, nanobind::ndim<1>>(
-                              numbers.data(), {numbers.size()}, nanobind::handle()),
-                          nanobind::rv_policy::reference);
+  static nanobind::object array(std::span<T> numbers, nanobind::handle owner = {}) {
+    return nanobind::cast(
+        nanobind::ndarray<nanobind::numpy, T, nanobind::ndim<1>>(numbers.data(), {numbers.size()}, owner),
+        nanobind::rv_policy::reference);
   }
 
   nanobind::object object_;

@@ -7,6 +7,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -22,8 +23,10 @@ class Communicator {
   // In place; NaN where a rank has NaN.
   virtual void largest(std::span<double> numbers) = 0;
   // Share r is numbers begin[r] .. begin[r + 1] - 1, on all ranks. Those of all ranks, added, go to rank r,
-  // which finds them in place of its own; its other shares stay.
-  virtual void sum_shares(std::span<int32_t> numbers, std::span<const int64_t> begin) = 0;
+  // which finds them in place of its own. Its other shares stay, and are to stay until the next call has
+  // returned: they are read where they lie, in memory that `owner` holds.
+  virtual void sum_shares(std::span<int32_t> numbers, std::span<const int64_t> begin,
+                          const std::shared_ptr<const void>& owner) = 0;
   // What every rank gives, in order of rank.
   virtual std::vector<std::vector<std::byte>> gather(std::span<const std::byte> data) = 0;
 };

@@ -465,15 +465,14 @@ void HistogramSearch::run_tile(const Job& job, int tile_index, int thread, TileS
   const int lanes = node.view.layout->lanes;
   const bool counts_apart = node.view.layout->count_lane < 0;
   const TileBins bins = job.keep ? pool_.tile(node.histogram, t) : scratch.bins(counts_apart);
-  if (!job.few)
+  if (!workers_.is_alone())
+    bins.copy(shared_.bins(job.shared, tile_index, *node.view.layout), tile, lanes);
+  else if (!job.few)
     bins.clear(tile, lanes);
   else if (!scratch.clean)
     scratch.clear();
   if (!job.keep) scratch.clean = job.few;
-  if (workers_.is_alone())
-    build_tile(job, tile_index, bins, thread);
-  else
-    bins.copy(shared_.bins(job.shared, tile_index, *node.view.layout), tile, lanes);
+  if (workers_.is_alone()) build_tile(job, tile_index, bins, thread);
   if (of_sibling != nullptr) {
     const TileBins parent = pool_.tile(job.parent, t);
     parent.subtract(bins, tile, layout_.lanes);

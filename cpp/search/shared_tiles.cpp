@@ -132,18 +132,20 @@ size_t SharedTiles::at_once() const {
 void SharedTiles::start(size_t n_histograms) {
   begin_.assign(1, 0);
   for (int64_t width : width_) begin_.push_back(begin_.back() + static_cast<int64_t>(n_histograms) * width);
-  room_.reserve(static_cast<size_t>(begin_.back()));
-  std::memset(room_.data(), 0, sizeof(int32_t) * static_cast<size_t>(begin_.back()));
+  const auto ints = static_cast<size_t>(begin_.back());
+  std::swap(sent_, room_);
+  if (room_ == nullptr || room_->size() < ints) room_ = std::make_shared<Buffer<int32_t>>(ints);
+  std::memset(room_->data(), 0, sizeof(int32_t) * ints);
 }
 
 TileBins SharedTiles::bins(size_t histogram, int i, const ChannelLayout& layout) {
   const int rank = owner_[i];
-  int32_t* part = room_.data() + begin_[rank] + static_cast<int64_t>(histogram) * width_[rank];
+  int32_t* part = room_->data() + begin_[rank] + static_cast<int64_t>(histogram) * width_[rank];
   return {part + sums_[i], layout.count_lane < 0 ? reinterpret_cast<uint32_t*>(part + counts_[i]) : nullptr};
 }
 
 void SharedTiles::add_ranks() {
-  workers_.communicator->sum_shares({room_.data(), static_cast<size_t>(begin_.back())}, begin_);
+  workers_.communicator->sum_shares({room_->data(), static_cast<size_t>(begin_.back())}, begin_, room_);
 }
 
 std::vector<TileSplit> SharedTiles::gather(const std::vector<TileSplit>& found) const {

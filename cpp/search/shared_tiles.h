@@ -6,6 +6,8 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/buffer.h"
@@ -46,7 +48,8 @@ class SharedTiles {
   std::vector<int64_t> sums_, counts_;  // where those of a tile start in its owner's part of one histogram
   std::vector<int64_t> width_;          // of each rank's part of one histogram
   std::vector<int64_t> begin_;          // of each rank's share of the room, and the end
-  Buffer<int32_t> room_;
+  // What others may still read where it lies, and what is built next.
+  std::shared_ptr<Buffer<int32_t>> sent_, room_;
 };
 
 }  // namespace polyleaf

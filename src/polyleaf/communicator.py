@@ -47,7 +47,7 @@ class Communicator(ABC):
     def exchange(self, blocks: Sequence[Buffer]) -> list[Buffer]:
         """Hand block i to rank i; returns what each rank has handed to this one, in order of rank.
 
-        All other verbs are made of this one.
+        All other verbs are made of this one. Blocks may be on their way until the next call has returned.
 
         Raises
         ------
@@ -75,6 +75,8 @@ class Communicator(ABC):
     def sum_shares(self, shares: Sequence[IntegerArray]) -> IntegerArray:
         """Share r of every rank, added, goes to rank r, in place of its own.
 
+        The others are read where they lie: they must stay as they are until the next verb has returned.
+
         Parameters
         ----------
         shares : sequence of ndarray
@@ -90,7 +92,10 @@ class Communicator(ABC):
         own = shares[self.rank]
         if self.size == 1:
             return own
-        blocks = [b"" if r == self.rank else _bytes_of(share) for r, share in enumerate(shares)]
+        blocks: list[Buffer] = [
+            b"" if r == self.rank else np.ascontiguousarray(share).data.cast("B")
+            for r, share in enumerate(shares)
+        ]
         for r, data in enumerate(self.exchange(blocks)):
             if r != self.rank:
                 own += _like(data, own)

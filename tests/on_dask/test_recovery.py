@@ -207,19 +207,30 @@ def test_what_a_rank_has_returned(client):
 
 
 class _Worker:
-    """In place of a worker: what its peer answers, one after the other."""
+    """In place of a worker, its connections and one of them: what is read from that, one after the other."""
 
     def __init__(self, *answers, status=Status.running):
         self.address, self.status, self.handlers, self._answers = "a", status, {}, iter(answers)
+        self.rpc, self.written = self, []
 
-    def rpc(self, address):
+    async def connect(self, address):
         return self
 
-    async def polyleaf_fetch(self, **_):
-        answer = next(self._answers)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+    def reuse(self, address, comm):
+        pass
+
+    def abort(self):
+        pass
+
+    async def write(self, message):
+        self.written.append(message)
+
+    async def read(self):
+        for answer in self._answers:
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+        await asyncio.Event().wait()  # nothing more comes
 
 
 def exchanged(worker):
@@ -233,14 +244,16 @@ def exchanged(worker):
 
 def test_a_worker_that_has_just_come_is_asked_again():
     """Its plugin may not be there yet; a worker answers None where it knows no such handler."""
-    assert exchanged(_Worker(None, None, {"data": b"from b"})) == [b"own", b"from b"]
+    worker = _Worker(None, None, {"joined": True}, {"step": 1, "block": b"from b"})
+    assert exchanged(worker) == [b"own", b"from b"]
+    assert worker.written[-1] == {"step": 1, "block": b"for b"}
 
 
 @pytest.mark.parametrize(
     ("worker", "message"),
     [
-        (_Worker({"ended": "so it is"}), "so it is"),
         (_Worker(OSError("broken")), "Another worker is lost: broken"),
+        (_Worker({"joined": True}, OSError("broken")), "Another worker is lost: broken"),
         (_Worker(RuntimeError("ConnectionPool is closed"), status=Status.closing), "This worker closes"),
     ],
 )
@@ -249,6 +262,20 @@ def test_whatever_ends_a_connection_is_a_lost_peer(worker, message):
         exchanged(worker)
 
 
-def test_an_error_of_our_own_is_none():
+@pytest.mark.parametrize("answers", [(), ({"joined": True},)])
+def test_an_error_of_our_own_is_none(answers):
     with pytest.raises(RuntimeError, match="a mistake"):
-        exchanged(_Worker(RuntimeError("a mistake")))
+        exchanged(_Worker(*answers, RuntimeError("a mistake")))
+
+
+def test_an_attempt_that_has_ended_takes_nobody_in():
+    async def work():
+        worker, post = _Worker(), Post()
+        post.setup(worker)
+        post.end("fit", "so it is")
+        await worker.handlers["polyleaf_join"](worker, "fit", 0)
+        with pytest.raises(PeerFailed, match="so it is"):
+            await post.exchange("fit", 1, 1, ["a", "b"], [b"for a", b"own"])
+        return worker.written
+
+    assert asyncio.run(work()) == [{"joined": True}]

@@ -237,7 +237,7 @@ def run_rank(
             callbacks=[*callbacks, keeper],
             known=known,
         )
-        communicator.gather(b"")  # nobody leaves while others may ask
+        communicator.leave()
     except PeerFailed as error:
         communicator.end(str(error))
         return Interrupted(keeper.complete(), str(error))
