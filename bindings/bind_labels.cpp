@@ -5,8 +5,10 @@
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <vector>
 
 #include "base/parallel.h"
+#include "channels/label_sums.h"
 #include "forest/label_scores.h"
 #include "labels.h"
 #include "leaves/topk.h"
@@ -95,6 +97,19 @@ void bind_rows(nb::module_& m) {
             return out.array;
           },
           nb::arg("n_threads"), "float32 (n_rows, 1): Euclidean length of each row.")
+      .def(
+          "totals",
+          [](const LabelRows& rows, const Workers& workers) {
+            NewArray<double> out({static_cast<size_t>(rows.n_outputs())});
+            {
+              nb::gil_scoped_release release;
+              const std::vector<double> totals = label_totals(rows, workers);
+              std::copy(totals.begin(), totals.end(), out.data);
+            }
+            return out.array;
+          },
+          nb::arg("n_threads"),
+          "float64 (n_outputs,): sums over the rows, of all ranks, exact in units of one power of two.")
       .def("count_sketch", &sketched, nb::arg("d"), nb::arg("seed"), nb::arg("scale"), nb::arg("n_threads"),
            "float32 (n_rows, d): every output is added to one of d columns with a random sign.");
 }

@@ -58,18 +58,22 @@ class HeldVerified final : public HeldSearch {
         search_(histograms.bins(), histograms.search(), workers) {}
 
   void use(const nb::handle_t<LabelRows>& handle, const Optional1<const float>& weight,
-           const nb::handle_t<Channels>& sketch, const LeafConfig& step, int32_t leaf_k) {
+           const nb::handle_t<Channels>& sketch, const LeafConfig& step, int32_t leaf_k,
+           const Optional1<const int64_t>& numbers, uint64_t seed) {
     const auto& gradients = nb::cast<const LabelRows&>(handle);
     const RowSample& sample = nb::cast<const Channels&>(sketch).sample();
     check_gradients(bins(), gradients, weight, leaf_k);
     require(sample.n_all == gradients.n_rows(), "The sketch must have as many rows as the gradients.");
+    require(!numbers || static_cast<int64_t>(numbers->size()) == gradients.n_rows(),
+            "Numbers need one entry per row.");
     release();
     histograms_.use(sketch);
     {
       nb::gil_scoped_release unlocked;
-      search_.use(gradients, weight ? weight->data() : nullptr, sample, step, leaf_k);
+      search_.use(gradients, weight ? weight->data() : nullptr, sample, step, leaf_k,
+                  numbers ? numbers->data() : nullptr, seed);
     }
-    hold(nb::borrow(handle), weight);
+    hold(nb::borrow(handle), weight, numbers);
   }
   bool is_ready() const override { return HeldSearch::is_ready() && histograms_.is_ready(); }
 
@@ -93,7 +97,7 @@ class HeldExact final : public HeldSearch {
     const auto& gradients = nb::cast<const LabelRows&>(handle);
     check_gradients(bins(), gradients, weight, leaf_k);
     require(threshold_step >= 0 && threshold_step < 1, "threshold_step must be in [0, 1).");
-    const RowSample sample = sample_of(gradients.n_rows(), rows, multiplier);
+    const RowSample sample = sample_of(gradients.n_rows(), rows, multiplier, search_.workers());
     release();
     {
       nb::gil_scoped_release unlocked;
@@ -133,10 +137,10 @@ void bind_searches(nb::module_& m) {
       .def(nb::init<HeldHistograms&, const Workers&>(), nb::arg("histograms"), nb::arg("n_threads"),
            nb::keep_alive<1, 2>())
       .def("use", &HeldVerified::use, nb::arg("gradients"), nb::arg("weight").none(), nb::arg("sketch"),
-           nb::arg("step"), nb::arg("leaf_k"),
+           nb::arg("step"), nb::arg("leaf_k"), nb::arg("numbers").none() = nb::none(), nb::arg("seed") = 0,
            "What the next tree is judged by: gradients, the curvature of rows (None: 1), channels of a "
-           "sketch of "
-           "both, and what leaves will be. The histogram search uses the sketch.");
+           "sketch of both, and what leaves will be. The histogram search uses the sketch. Large nodes are "
+           "judged by some of their rows, drawn by a seed and int64 (n_rows,) numbers (None: places).");
   nb::class_<HeldExact, HeldSearch>(
       m, "ExactSearch",
       "Best splits of sparse gradients by exact sums of every feature (GBDT-SPARSE, Algorithm 1).")

@@ -47,10 +47,22 @@ class PythonCommunicator final : public Communicator {
     if (found.data() != numbers.data() + begin[rank_])  // they may be added up in place
       std::memcpy(numbers.data() + begin[rank_], found.data(), found.size() * sizeof(int32_t));
   }
+  std::vector<std::vector<std::byte>> exchange(const std::vector<std::vector<std::byte>>& blocks) override {
+    const nanobind::gil_scoped_acquire gil;
+    nanobind::list handed;
+    for (const std::vector<std::byte>& block : blocks)
+      handed.append(nanobind::bytes(block.data(), block.size()));
+    return copied(object_.attr("exchange")(handed));
+  }
   std::vector<std::vector<std::byte>> gather(std::span<const std::byte> data) override {
     const nanobind::gil_scoped_acquire gil;
+    return copied(object_.attr("gather")(nanobind::bytes(data.data(), data.size())));
+  }
+
+ private:
+  static std::vector<std::vector<std::byte>> copied(nanobind::handle blocks) {
     std::vector<std::vector<std::byte>> found;
-    for (nanobind::handle each : object_.attr("gather")(nanobind::bytes(data.data(), data.size()))) {
+    for (nanobind::handle each : blocks) {
       const nanobind::bytes bytes(each);
       const std::byte* begin = static_cast<const std::byte*>(bytes.data());
       found.emplace_back(begin, begin + bytes.size());
@@ -58,7 +70,6 @@ class PythonCommunicator final : public Communicator {
     return found;
   }
 
- private:
   template <class T>
   static nanobind::object array(std::span<T> numbers, nanobind::handle owner = {}) {
     return nanobind::cast(

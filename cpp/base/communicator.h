@@ -27,6 +27,8 @@ class Communicator {
   // returned: they are read where they lie, in memory that `owner` holds.
   virtual void sum_shares(std::span<int32_t> numbers, std::span<const int64_t> begin,
                           const std::shared_ptr<const void>& owner) = 0;
+  // Block r goes to rank r; what each rank has handed to this one, in order of rank.
+  virtual std::vector<std::vector<std::byte>> exchange(const std::vector<std::vector<std::byte>>& blocks) = 0;
   // What every rank gives, in order of rank.
   virtual std::vector<std::vector<std::byte>> gather(std::span<const std::byte> data) = 0;
 };

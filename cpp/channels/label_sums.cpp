@@ -13,7 +13,6 @@ namespace {
 
 constexpr int64_t kRowBlock = 4096;
 constexpr int kFixedPointBits = 30;
-constexpr uint32_t kInfinity = 0x7f800000u;
 
 // Magnitudes compare as their bits do, and what is not finite is larger than all others.
 uint32_t largest_bits(const LabelRow& row, float multiplier) {
@@ -47,12 +46,29 @@ FixedPoint fixed_point(const LabelRows& rows, const RowSample& sample, const Wor
     }
   });
   const uint32_t bits = *std::max_element(largest.begin(), largest.end());
-  if (bits >= kInfinity)
+  float of_rank;
+  std::memcpy(&of_rank, &bits, sizeof(of_rank));
+  double of_all = of_rank;
+  workers.largest({&of_all, 1});
+  if (!std::isfinite(of_all))
     throw std::invalid_argument(
         "A derivative is not finite; check the objective, the targets and the weights.");
-  float value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return FixedPoint::above(value);
+  return FixedPoint::above(static_cast<float>(of_all));
+}
+
+std::vector<double> label_totals(const LabelRows& rows, const Workers& workers) {
+  RowSample all;
+  all.n_all = rows.n_rows();
+  const FixedPoint fixed = fixed_point(rows, all, workers);
+  std::vector<int64_t> sums(static_cast<size_t>(rows.n_outputs()), 0);
+  for (int64_t i = 0; i < rows.n_rows(); ++i) {
+    const LabelRow row = rows.row(i);
+    for (int64_t e = 0; e < row.n; ++e) sums[row.outputs[e]] += fixed(row.values[e]);
+  }
+  workers.sum(sums);
+  std::vector<double> totals;
+  for (const int64_t sum : sums) totals.push_back(static_cast<double>(sum) * fixed.unit);
+  return totals;
 }
 
 }  // namespace polyleaf

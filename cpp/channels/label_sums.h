@@ -23,8 +23,11 @@ struct FixedPoint {
 };
 
 // One power of two for all outputs: 2^30 units are the smallest one above every |value * multiplier| of the
-// sample. Throws std::invalid_argument where a value is not finite.
+// sample, of all ranks. Throws std::invalid_argument where a value is not finite.
 FixedPoint fixed_point(const LabelRows& rows, const RowSample& sample, const Workers& workers);
+
+// Sum of every output over all rows, of all ranks.
+std::vector<double> label_totals(const LabelRows& rows, const Workers& workers);
 
 // The outputs that have been touched since the last `clear`, whatever their number, in the order of touching.
 class TouchedOutputs {

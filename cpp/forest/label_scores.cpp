@@ -132,7 +132,9 @@ void LabelScores::add(const int32_t* leaf_of_row, const LeafView& leaves, const 
     LabelRows::Block& block = raw_.block(b);
     const LabelPattern& before = *block.pattern;
     const int32_t* leaf = leaf_of_row + b * kLabelBlock;
-    const float* target = target_.empty() ? nullptr : target_[b].data();
+    const bool has_targets = !target_.empty();
+    const float* target =
+        has_targets ? target_[b].data() : nullptr;  // nullptr too where the block has none yet
     int64_t most = before.n_entries();
     for (int64_t r = 0; r < before.n_rows(); ++r) most += leaves.begin[leaf[r] + 1] - leaves.begin[leaf[r]];
     Merged& merged = scratch[thread];
@@ -152,7 +154,7 @@ void LabelScores::add(const int32_t* leaf_of_row, const LeafView& leaves, const 
       std::copy_n(merged.outputs.data(), n, pattern->outputs.data());
       block.pattern = std::move(pattern);
       block.values = Buffer<float>(n);
-      if (target != nullptr) {
+      if (has_targets) {
         target_[b] = Buffer<float>(n);
         std::copy_n(merged.target.data(), n, target_[b].data());
       }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/parallel.h"
+#include "base/rank_lists.h"
 #include "channels/label_sums.h"
 
 namespace polyleaf {
@@ -99,10 +100,118 @@ TopkLeafArrays topk_leaves(const float* g, const float* h, int n_outputs, int h_
 
 namespace {
 
-struct Scratch {
-  Buffer<int64_t> sums;  // one an output, zero but for those touched
-  TouchedOutputs touched;
-  std::vector<Candidate> candidates;
+// Sums of few of very many outputs, of one leaf at a time.
+class OutputSums {
+ public:
+  void reserve(int64_t n_outputs) {
+    if (sums_.size() > 0) return;
+    sums_.reserve(static_cast<size_t>(n_outputs));
+    std::fill_n(sums_.data(), n_outputs, int64_t{0});
+    touched_.reserve(n_outputs);
+  }
+  void add(int32_t output, int64_t value) {
+    touched_.touch(output);
+    sums_[output] += value;
+  }
+  // Calls use(output, sum) for what was touched, which is then clear.
+  template <class Use>
+  void drain(const Use& use) {
+    for (const int32_t k : touched_.outputs()) {
+      use(k, sums_[k]);
+      sums_[k] = 0;
+    }
+    touched_.clear();
+  }
+
+ private:
+  Buffer<int64_t> sums_;  // zero but for those touched
+  TouchedOutputs touched_;
+};
+
+// An output's sum in a leaf, as it is sent.
+struct OutputSum {
+  int64_t output, sum;
+};
+
+// The leaves of sparse gradients: what each holds, from the sums of its rows. Where other ranks have further
+// rows, outputs are shared out: each rank is sent the sums of its own, and all are told its best.
+class LabelLeaves {
+ public:
+  LabelLeaves(const LabelRows& g, const LeafConfig& config, int32_t leaf_k, const Workers& workers)
+      : g_(g), config_(config), leaf_k_(leaf_k), workers_(workers), sums_(workers.n_threads) {}
+
+  TopkLeafArrays fit(const float* weight, const RowSample& sample, const int32_t* leaf_of_row,
+                     int32_t n_leaves) {
+    fixed_ = fixed_point(g_, sample, workers_);
+    H_ = curvature_sums(weight, weight != nullptr ? 1 : 0, sample, leaf_of_row, n_leaves, workers_);
+    std::vector<uint32_t> rows(static_cast<size_t>(sample.n_used()));
+    const std::vector<int64_t> begin = rows_by_leaf(sample, leaf_of_row, n_leaves, rows.data());
+    const auto add_rows = [&](int64_t leaf, OutputSums& sums) {
+      for (int64_t i = begin[leaf]; i < begin[leaf + 1]; ++i) {
+        const LabelRow row = g_.row(rows[i]);
+        const float m = sample.factor(rows[i]);
+        for (int64_t e = 0; e < row.n; ++e) sums.add(row.outputs[e], fixed_(row.values[e] * m));
+      }
+    };
+    Lists<Candidate> leaves(static_cast<size_t>(n_leaves));
+    if (workers_.is_alone()) {
+      parallel_for(workers_, n_leaves, [&](int64_t leaf, int thread) {
+        OutputSums& sums = sums_of(thread);
+        add_rows(leaf, sums);
+        leaves[leaf] = best(leaf, sums);
+      });
+      return join(leaves);
+    }
+    add_ranks(add_rows, leaves);
+    return join(leaves);
+  }
+
+ private:
+  OutputSums& sums_of(int thread) {
+    sums_[thread].reserve(g_.n_outputs());
+    return sums_[thread];
+  }
+
+  // The best candidates of the sums of a leaf, which are cleared.
+  std::vector<Candidate> best(int64_t leaf, OutputSums& sums) const {
+    std::vector<Candidate> found;
+    sums.drain([&](int32_t k, int64_t units) {
+      const double sum = static_cast<double>(units) * fixed_.unit;
+      const NewtonStep step(sum, H_[leaf], config_);
+      // Curvature is one for all outputs, so the largest steps are those of the largest sums.
+      if (step.worth > 0) found.push_back({std::fabs(sum), k, leaf_value(step, config_)});
+    });
+    keep_best(found, leaf_k_);
+    return found;
+  }
+
+  template <class AddRows>
+  void add_ranks(const AddRows& add_rows, Lists<Candidate>& leaves) {
+    const int n_ranks = workers_.communicator->size();
+    std::vector<Lists<OutputSum>> for_ranks(n_ranks, Lists<OutputSum>(leaves.size()));
+    const auto n_leaves = static_cast<int64_t>(leaves.size());
+    parallel_for(workers_, n_leaves, [&](int64_t leaf, int thread) {
+      OutputSums& sums = sums_of(thread);
+      add_rows(leaf, sums);
+      sums.drain([&](int32_t k, int64_t sum) { for_ranks[k % n_ranks][leaf].push_back({k, sum}); });
+    });
+    const Lists<OutputSum> own = exchange_lists(workers_, for_ranks);
+    parallel_for(workers_, n_leaves, [&](int64_t leaf, int thread) {
+      OutputSums& sums = sums_of(thread);
+      for (const OutputSum& of : own[leaf]) sums.add(static_cast<int32_t>(of.output), of.sum);
+      leaves[leaf] = best(leaf, sums);
+    });
+    gather_lists(workers_, leaves);
+    for (std::vector<Candidate>& leaf : leaves) keep_best(leaf, leaf_k_);
+  }
+
+  const LabelRows& g_;
+  const LeafConfig& config_;
+  const int32_t leaf_k_;
+  const Workers& workers_;
+  FixedPoint fixed_;
+  std::vector<double> H_;  // of the leaves
+  std::vector<OutputSums> sums_;
 };
 
 }  // namespace
@@ -110,41 +219,7 @@ struct Scratch {
 TopkLeafArrays topk_leaves(const LabelRows& g, const float* weight, const RowSample& sample,
                            const int32_t* leaf_of_row, int32_t n_leaves, const LeafConfig& config,
                            int32_t leaf_k, const Workers& workers) {
-  const FixedPoint fixed = fixed_point(g, sample, workers);
-  const std::vector<double> H =
-      curvature_sums(weight, weight != nullptr ? 1 : 0, sample, leaf_of_row, n_leaves, workers);
-  std::vector<uint32_t> rows(static_cast<size_t>(sample.n_used()));
-  const std::vector<int64_t> begin = rows_by_leaf(sample, leaf_of_row, n_leaves, rows.data());
-  std::vector<Scratch> scratch(static_cast<size_t>(workers.n_threads));
-  std::vector<std::vector<Candidate>> leaves(static_cast<size_t>(n_leaves));
-  parallel_for(workers, n_leaves, [&](int64_t leaf, int thread) {
-    Scratch& s = scratch[thread];
-    if (s.sums.size() == 0) {
-      s.sums.reserve(static_cast<size_t>(g.n_outputs()));
-      std::fill_n(s.sums.data(), g.n_outputs(), int64_t{0});
-      s.touched.reserve(g.n_outputs());
-    }
-    for (int64_t i = begin[leaf]; i < begin[leaf + 1]; ++i) {
-      const LabelRow row = g.row(rows[i]);
-      const float m = sample.factor(rows[i]);
-      for (int64_t e = 0; e < row.n; ++e) {
-        s.touched.touch(row.outputs[e]);
-        s.sums[row.outputs[e]] += fixed(row.values[e] * m);
-      }
-    }
-    s.candidates.clear();
-    for (int32_t k : s.touched.outputs()) {
-      const double sum = static_cast<double>(s.sums[k]) * fixed.unit;
-      const NewtonStep step(sum, H[leaf], config);
-      // Curvature is one for all outputs, so the largest steps are those of the largest sums.
-      if (step.worth > 0) s.candidates.push_back({std::fabs(sum), k, leaf_value(step, config)});
-      s.sums[k] = 0;
-    }
-    s.touched.clear();
-    keep_best(s.candidates, leaf_k);
-    leaves[leaf] = s.candidates;
-  });
-  return join(leaves);
+  return LabelLeaves(g, config, leaf_k, workers).fit(weight, sample, leaf_of_row, n_leaves);
 }
 
 }  // namespace polyleaf

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "base/parallel.h"
 
@@ -20,15 +21,17 @@ void ExactSearch::evaluate(const std::vector<SearchNode>& nodes, bool, std::vect
   for (size_t i = 0; i < nodes.size(); ++i) {
     const SearchNode& node = nodes[i];
     if (!scope_->can_split(node)) continue;
-    gather(node);
     const std::vector<uint8_t> allowed = scope_->features_of(node);
-    std::vector<Best> found(static_cast<size_t>(bins_.n_features()));
+    gather(node, allowed);
+    Lists<Best> found(1, std::vector<Best>(static_cast<size_t>(bins_.n_features())));
     parallel_for(workers_, bins_.n_features(), [&](int64_t f, int thread) {
-      if (allowed[f]) found[f] = scan(node, static_cast<int>(f), scratch_[thread]);
+      const int feature = static_cast<int>(f);
+      if (allowed[f] && is_own(feature)) found[0][f] = scan(node, feature, scratch_[thread]);
     });
+    gather_lists(workers_, found);
     Best best;
-    for (const Best& b : found)  // ties keep the first feature
-      if (b.feature >= 0 && (best.feature < 0 || b.sum > best.sum)) best = b;
+    for (const Best& b : found[0])
+      if (b.is_better(best)) best = b;
     double gain = 0;
     if (best.feature < 0 || !admits(best.sum, entries_.worth, gain)) continue;
     choices[i] = {gain, best.feature, best.bin, best.missing_left, {}, best.n_left};
@@ -36,61 +39,89 @@ void ExactSearch::evaluate(const std::vector<SearchNode>& nodes, bool, std::vect
   }
 }
 
-void ExactSearch::gather(const SearchNode& node) {
-  Entries& entries = entries_;
+void ExactSearch::gather(const SearchNode& node, const std::vector<uint8_t>& allowed) {
   const int64_t n = node.rows.size();
   const uint32_t* ids = scope_->partition().ids(node.rows);
-  entries.begin.assign(1, 0);
-  entries.number.clear();
-  entries.value.clear();
-  entries.curvature.clear();
-  entries.totals.clear();
-  entries.total_curvature = 0;
-  met_.clear();
+  clear_entries();
   for (int64_t i = 0; i < n; ++i) {
     const int64_t id = ids != nullptr ? ids[i] : node.rows.begin + i;
     const LabelRow row = gradients_->row(id);
     const float m = sample_.factor(id);
-    for (int64_t e = 0; e < row.n; ++e) {
-      int32_t& number = number_of_[row.outputs[e]];
-      if (number == 0) {
-        met_.push_back(row.outputs[e]);
-        entries.totals.push_back(0);
-        number = static_cast<int32_t>(met_.size());
-      }
-      const int32_t value = fixed_(row.values[e] * m);
-      entries.number.push_back(number - 1);
-      entries.value.push_back(value);
-      entries.totals[number - 1] += value;
-    }
-    entries.begin.push_back(static_cast<int64_t>(entries.number.size()));
-    entries.curvature.push_back(row_curvature(id));
-    entries.total_curvature += entries.curvature.back();
+    for (int64_t e = 0; e < row.n; ++e) add_entry(row.outputs[e], fixed_(row.values[e] * m));
+    end_row(row_curvature(id));
   }
-  for (int32_t output : met_) number_of_[output] = 0;
+  if (!workers_.is_alone()) hear_ranks(node, allowed);
+  Entries& entries = entries_;
   largest_.start(leaf_k_);
   for (int64_t total : entries.totals) largest_.offer(std::abs(total));
   entries.worth = worth(largest_, entries.total_curvature);
+}
+
+// The entries of all ranks' rows, in place of those of this rank's, and the rows' codes of the features that
+// are this rank's.
+void ExactSearch::hear_ranks(const SearchNode& node, const std::vector<uint8_t>& allowed) {
+  Lists<int32_t> entries(3);
+  for (size_t i = 0; i + 1 < entries_.begin.size(); ++i)
+    entries[0].push_back(static_cast<int32_t>(entries_.begin[i + 1] - entries_.begin[i]));
+  for (const int32_t number : entries_.number) entries[1].push_back(met_[number]);
+  entries[2] = entries_.value;
+  gather_lists(workers_, entries);
+  Lists<int64_t> curvature = {entries_.curvature};
+  if (!counts_rows()) gather_lists(workers_, curvature);
+  clear_entries();
+  size_t e = 0;
+  for (size_t i = 0; i < entries[0].size(); ++i) {
+    for (const size_t end = e + static_cast<size_t>(entries[0][i]); e < end; ++e)
+      add_entry(entries[1][e], entries[2][e]);
+    end_row(counts_rows() ? 1 : curvature[0][i]);
+  }
+
+  const int n_features = bins_.n_features(), n_ranks = workers_.communicator->size();
+  std::vector<Lists<uint8_t>> codes(n_ranks, Lists<uint8_t>(static_cast<size_t>(n_features)));
+  for (int f = 0; f < n_features; ++f) {
+    if (!allowed[f]) continue;
+    std::vector<uint8_t>& of_feature = codes[f % n_ranks][f];
+    of_feature.resize(static_cast<size_t>(node.rows.size()));
+    scope_->partition().codes(node.rows, f, of_feature.data());
+  }
+  codes_ = exchange_lists(workers_, codes);
+}
+
+void ExactSearch::clear_entries() {
+  for (int32_t output : met_) number_of_[output] = 0;
+  met_.clear();
+  entries_.begin.assign(1, 0);
+  entries_.number.clear();
+  entries_.value.clear();
+  entries_.curvature.clear();
+  entries_.totals.clear();
+  entries_.total_curvature = 0;
 }
 
 double ExactSearch::worth(Largest& magnitudes, int64_t curvature) const {
   return worth_of_largest(magnitudes, fixed_.unit, static_cast<double>(curvature) * curvature_unit(), step_);
 }
 
+const uint8_t* ExactSearch::codes_of(const SearchNode& node, int feature, Scratch& s) const {
+  if (!workers_.is_alone()) return codes_[feature].data();
+  s.codes.resize(static_cast<size_t>(node.rows.size()));
+  scope_->partition().codes(node.rows, feature, s.codes.data());
+  return s.codes.data();
+}
+
 ExactSearch::Best ExactSearch::scan(const SearchNode& node, int feature, Scratch& s) const {
   const Entries& entries = entries_;
   const SplitConfig& limits = scope_->config().split;
-  const int64_t n = node.rows.size();
-  s.codes.resize(static_cast<size_t>(n));
-  scope_->partition().codes(node.rows, feature, s.codes.data());
+  const int64_t n = node.count;
+  const uint8_t* codes = codes_of(node, feature, s);
   // Rows in order of their bins; those without a value come last.
   int64_t start[257] = {};
-  for (int64_t i = 0; i < n; ++i) ++start[s.codes[i] + 1];
+  for (int64_t i = 0; i < n; ++i) ++start[codes[i] + 1];
   for (int b = 0; b < 256; ++b) start[b + 1] += start[b];
   s.order.resize(static_cast<size_t>(n));
   {
     std::vector<int64_t> next(start, start + 256);
-    for (int64_t i = 0; i < n; ++i) s.order[next[s.codes[i]]++] = static_cast<uint32_t>(i);
+    for (int64_t i = 0; i < n; ++i) s.order[next[codes[i]]++] = static_cast<uint32_t>(i);
   }
   const int64_t n_missing = start[kMissingCode + 1] - start[kMissingCode], n_present = n - n_missing;
   const int64_t stride =

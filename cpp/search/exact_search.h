@@ -1,12 +1,14 @@
 // Splits of sparse gradients by exact sums of every feature (GBDT-SPARSE, Algorithm 1): rows in order of the
 // feature, running sums of the outputs of the left child, and at every so many rows the k largest of both
-// children.
+// children. Where other ranks have further rows, all are sent what the gradients of a node are; features are
+// shared out.
 //
 // Owns: the order of thresholds. Must not know: sketches, histograms. Numeric features only.
 #pragma once
 #include <cstdint>
 #include <vector>
 
+#include "base/rank_lists.h"
 #include "base/workers.h"
 #include "search/label_search.h"
 
@@ -31,7 +33,8 @@ class ExactSearch final : public LabelSearch {
   }
 
  private:
-  // The entries of a node's rows, whose outputs are numbered anew: 0, 1, ... in the order of their meeting.
+  // The entries of a node's rows, wherever they lie. Outputs are numbered anew: 0, 1, ... in the order of
+  // their meeting.
   struct Entries {
     std::vector<int64_t> begin;  // of each row
     std::vector<int32_t> number, value;
@@ -46,6 +49,10 @@ class ExactSearch final : public LabelSearch {
     int32_t feature = -1, bin = -1;
     bool missing_left = false;
     int64_t n_left = 0, left_curvature = 0;
+    bool is_better(const Best& other) const {
+      if (feature < 0 || other.feature < 0) return feature >= 0;
+      return sum > other.sum || (sum == other.sum && feature < other.feature);
+    }
   };
   // One thread's memory.
   struct Scratch {
@@ -55,12 +62,36 @@ class ExactSearch final : public LabelSearch {
     Largest left, right;
   };
 
-  void gather(const SearchNode& node);
+  void gather(const SearchNode& node, const std::vector<uint8_t>& allowed);
+  void clear_entries();
+  void add_entry(int32_t output, int32_t value) {
+    int32_t& number = number_of_[output];
+    if (number == 0) {
+      met_.push_back(output);
+      entries_.totals.push_back(0);
+      number = static_cast<int32_t>(met_.size());
+    }
+    entries_.number.push_back(number - 1);
+    entries_.value.push_back(value);
+    entries_.totals[number - 1] += value;
+  }
+  void end_row(int64_t curvature) {
+    entries_.begin.push_back(static_cast<int64_t>(entries_.number.size()));
+    entries_.curvature.push_back(curvature);
+    entries_.total_curvature += curvature;
+  }
+  // What ranks do for one another.
+  bool is_own(int feature) const {
+    return workers_.is_alone() || feature % workers_.communicator->size() == workers_.communicator->rank();
+  }
+  void hear_ranks(const SearchNode& node, const std::vector<uint8_t>& allowed);
+  const uint8_t* codes_of(const SearchNode& node, int feature, Scratch& s) const;
   Best scan(const SearchNode& node, int feature, Scratch& s) const;
   double worth(Largest& magnitudes, int64_t curvature) const;
 
   double threshold_step_ = 0;
   Entries entries_;
+  Lists<uint8_t> codes_;            // of a node's rows, by feature, where other ranks have some of them
   std::vector<int32_t> number_of_;  // every output's number in the node, and 1 more; 0: not met
   std::vector<int32_t> met_;        // the outputs of the node
   Largest largest_;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <stdexcept>
 
@@ -17,13 +18,17 @@ constexpr int64_t kLabelRows = 192;    // nodes up to this size are built and sc
 constexpr int64_t kJointRows = 2;      // rows for each bin of a tile from which they are added as one number
 constexpr double kTilesToKeep = 0.4;   // with fewer tiles in use by a node histograms are not kept
 
+// Whether a split is worth more than another, or as much and the first.
+bool comes_before(const TileSplit& split, const TileSplit& other) {
+  return split.sum > other.sum || (split.sum == other.sum && split.feature < other.feature);
+}
+
 // The first of those that are worth most; nullptr: none was found.
 const TileSplit* best_of(const std::vector<TileSplit>& splits) {
   const TileSplit* best = nullptr;
   for (const TileSplit& split : splits) {
     if (split.feature < 0) continue;
-    if (best == nullptr || split.sum > best->sum || (split.sum == best->sum && split.feature < best->feature))
-      best = &split;
+    if (best == nullptr || comes_before(split, *best)) best = &split;
   }
   return best;
 }
@@ -207,8 +212,8 @@ void HistogramSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewe
 }
 
 const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(const std::vector<SearchNode>& nodes,
-                                                                 bool renewed, bool by_group) {
-  per_part_ = by_group && bins_.cells().n_features() > 0 ? kTileFeatures : 1;  // else a tile is a group
+                                                                 bool renewed, size_t wanted) {
+  per_part_ = wanted > 1 && bins_.cells().n_features() > 0 ? kTileFeatures : 1;  // else a tile is a group
   for (const SearchNode& node : nodes) nodes_[node.id].at = node;
   if (renewed)
     for (const SearchNode& node : nodes) drop_histogram(nodes_[node.id]);
@@ -228,7 +233,7 @@ const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(const std::vect
     if (!workers_.is_alone()) add_ranks(some);
     run(some);
   }
-  if (!workers_.is_alone()) hear_ranks();
+  if (!workers_.is_alone()) hear_ranks(wanted);
   return proposals_;
 }
 
@@ -262,17 +267,20 @@ void HistogramSearch::add_ranks(std::span<Job> jobs) {
 }
 
 // The best that each rank has found in its tiles, in place of the best of each tile.
-void HistogramSearch::hear_ranks() {
+void HistogramSearch::hear_ranks(size_t wanted) {
   std::vector<TileSplit> own;
   for (size_t i = 0; i < proposals_.size(); ++i) {
-    const TileSplit* best = best_of(proposals_[i].splits);
-    own.push_back(best != nullptr ? *best : TileSplit());
+    std::vector<const TileSplit*> best = {best_of(proposals_[i].splits)};
+    if (wanted > 1) best = in_order(proposals_[i].splits);
+    best.resize(wanted, nullptr);
+    for (const TileSplit* split : best) own.push_back(split != nullptr ? *split : TileSplit());
   }
   std::vector<TileSplit> all = shared_.gather(own);
-  for (size_t i = 0; i < own.size(); ++i) {
+  for (size_t i = 0; i < proposals_.size(); ++i) {
     std::vector<TileSplit>& splits = proposals_[i].splits;
     splits.clear();
-    for (size_t from = i; from < all.size(); from += own.size()) splits.push_back(std::move(all[from]));
+    for (size_t from = i * wanted; from < all.size(); from += own.size())
+      std::move(all.begin() + from, all.begin() + from + wanted, std::back_inserter(splits));
   }
 }
 
@@ -660,6 +668,15 @@ void HistogramSearch::take(int32_t node, const TileSplit* split) {
     nodes_[node].best = *split;
   else
     drop_histogram(nodes_[node]);
+}
+
+std::vector<const TileSplit*> in_order(const std::vector<TileSplit>& splits) {
+  std::vector<const TileSplit*> found;
+  for (const TileSplit& split : splits)
+    if (split.feature >= 0 && std::isfinite(split.sum)) found.push_back(&split);
+  std::sort(found.begin(), found.end(),
+            [](const TileSplit* a, const TileSplit* b) { return comes_before(*a, *b); });
+  return found;
 }
 
 Choice choice_of(const TileSplit& split, double gain) {

@@ -32,6 +32,8 @@ namespace polyleaf {
 
 // A split that a node may get, as the grower sees it.
 Choice choice_of(const TileSplit& split, double gain);
+// Those of finite sum, the most promising first.
+std::vector<const TileSplit*> in_order(const std::vector<TileSplit>& splits);
 
 class HistogramSearch final : public Search {
  public:
@@ -59,15 +61,16 @@ class HistogramSearch final : public Search {
 
   // What `evaluate` chooses from: the best splits of every part (tiles, and parts of the sparse features),
   // for each node of the batch that may have children; of those without any, feature is -1. `take` says which
-  // one of them a node is to get; nullptr: none, it stays a leaf.
+  // one of them a node is to get; nullptr: none, it stays a leaf. Where other ranks have further rows, the
+  // best that each has found: as many as are `wanted`.
   struct Proposals {
     int32_t node;
     std::vector<TileSplit> splits;
   };
-  // By group: of each part the best of every group of features (`Bins::group_of`), at most kTileFeatures of
-  // them, so that what is proposed does not depend on how features are held; otherwise the best of the part.
-  // Valid until the next call.
-  const Pool<Proposals>& propose(const std::vector<SearchNode>& nodes, bool renewed, bool by_group = false);
+  // More than one wanted: of each part the best of every group of features (`Bins::group_of`), at most
+  // kTileFeatures of them, so that what is proposed does not depend on how features are held; otherwise the
+  // best of the part. Valid until the next call.
+  const Pool<Proposals>& propose(const std::vector<SearchNode>& nodes, bool renewed, size_t wanted = 1);
   void take(int32_t node, const TileSplit* split);
 
  private:
@@ -114,7 +117,7 @@ class HistogramSearch final : public Search {
   void run(std::span<Job> jobs);
   // What ranks do for one another: `shared_tiles.h`.
   void add_ranks(std::span<Job> jobs);
-  void hear_ranks();
+  void hear_ranks(size_t wanted);
   void run_part(const Job& job, int part, int thread);
   void run_tile(const Job& job, int tile_index, int thread, TileSplit* of_built, TileSplit* of_sibling);
   const uint64_t* words_of_all(const Node& node, int t, int thread);

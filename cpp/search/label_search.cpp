@@ -15,20 +15,22 @@ void LabelSearch::use(const LabelRows& gradients, const float* weight, const Row
   step_ = step;
   leaf_k_ = leaf_k;
   fixed_ = fixed_point(gradients, sample, workers_);
-  if (weight == nullptr && sample.multiplier == nullptr) return;
-  float largest = 0;
+  if (counts_rows()) return;
+  double largest = 0;
   for (int64_t i = 0; i < sample.n_used(); ++i) {
     const int64_t row = sample.row(i);
-    largest = std::max(largest, (weight != nullptr ? weight[row] : 1.0f) * sample.factor(row));
+    const float of_row = (weight != nullptr ? weight[row] : 1.0f) * sample.factor(row);
+    largest = std::max<double>(largest, of_row);
   }
-  fixed_weight_ = FixedPoint::above(largest);
+  workers_.largest({&largest, 1});
+  fixed_weight_ = FixedPoint::above(static_cast<float>(largest));
 }
 
 void LabelSearch::begin(const SearchScope& scope) {
   scope_ = &scope;
   int64_t sum = 0;
   for (int64_t i = 0; i < sample_.n_used(); ++i) sum += row_curvature(sample_.row(i));
-  curvature_.assign(1, static_cast<double>(sum) * curvature_unit());
+  curvature_.assign(1, static_cast<double>(workers_.sum(sum)) * curvature_unit());
   left_curvature_.assign(1, 0.0);
 }
 

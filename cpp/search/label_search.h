@@ -26,6 +26,7 @@ class LabelSearch : public Search {
   const RowSample& sample() const override { return sample_; }
   int n_outputs() const override { return 0; }  // gains are not told apart by output
   double cover(int32_t node) const override { return curvature_[node]; }
+  const Workers& workers() const { return workers_; }
 
  protected:
   LabelSearch(const Bins& bins, const Workers& workers);
@@ -36,14 +37,14 @@ class LabelSearch : public Search {
            int32_t leaf_k);
   void begin(const SearchScope& scope);
 
+  // Whether nothing weighs rows: then curvature counts them.
+  bool counts_rows() const { return weight_ == nullptr && sample_.multiplier == nullptr; }
   // Curvature of a row in units of `curvature_unit()`.
   int64_t row_curvature(int64_t row) const {
-    if (weight_ == nullptr && sample_.multiplier == nullptr) return 1;
+    if (counts_rows()) return 1;
     return fixed_weight_((weight_ != nullptr ? weight_[row] : 1.0f) * sample_.factor(row));
   }
-  double curvature_unit() const {
-    return weight_ == nullptr && sample_.multiplier == nullptr ? 1.0 : fixed_weight_.unit;
-  }
+  double curvature_unit() const { return counts_rows() ? 1.0 : fixed_weight_.unit; }
   // Whether a split whose children are worth `sum` may be taken, and its gain.
   bool admits(double sum, double parent, double& gain) const;
   // The choice found for a node, and the curvature of its left child.

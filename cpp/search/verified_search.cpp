@@ -10,8 +10,18 @@
 namespace polyleaf {
 namespace {
 
-constexpr int64_t kRowBlock = 4096;    // rows whose sides are decided at a time
-constexpr int64_t kJudgedRows = 4096;  // of a node, at most
+constexpr int64_t kRowBlock = 4096;     // rows whose sides are decided at a time
+constexpr int64_t kSentRows = 1 << 16;  // rows judged whose sums are sent at once, about
+
+// The line of an output, which counts as met from here on.
+int64_t* line_of(SetSums& sums, int32_t output) {
+  int32_t& number = sums.number[output];
+  if (number == 0) {
+    sums.touched[sums.n_touched] = output;
+    number = static_cast<int32_t>(++sums.n_touched);
+  }
+  return sums.lines + (int64_t{number} - 1) * kSetLanes;
+}
 
 }  // namespace
 
@@ -49,7 +59,7 @@ void VerifiedSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed
                               std::vector<Choice>& choices) {
   choices.assign(nodes.size(), Choice());
   const int32_t first = nodes[0].id;  // ids of a batch follow each other
-  const Pool<HistogramSearch::Proposals>& proposals = proposals_.propose(nodes, renewed, /*by_group=*/true);
+  const Pool<HistogramSearch::Proposals>& proposals = proposals_.propose(nodes, renewed, kCandidates);
   std::vector<Case> cases;
   for (size_t i = 0; i < proposals.size(); ++i) {
     Case c = case_of(nodes[proposals[i].node - first], proposals[i].splits);
@@ -58,17 +68,97 @@ void VerifiedSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed
     else
       cases.push_back(std::move(c));
   }
-  parallel_for(workers_, static_cast<int64_t>(cases.size()), [&](int64_t task, int thread) {
-    Case& c = cases[task];
-    add_rows(c, scratch_[thread]);
-    judge(c, scratch_[thread]);
-    if (c.best != nullptr) c.left_curvature = left_curvature(c, scratch_[thread]);
-  });
+  if (!workers_.is_alone()) {
+    judge_with_ranks(cases);
+  } else {
+    parallel_for(workers_, static_cast<int64_t>(cases.size()), [&](int64_t task, int thread) {
+      Case& c = cases[task];
+      add_rows(c, scratch_[thread]);
+      find_largest(c, scratch_[thread]);
+      judge(c, scratch_[thread]);
+    });
+  }
   for (const Case& c : cases) {
     proposals_.take(c.node.id, c.best);
     if (c.best == nullptr) continue;
     choices[c.node.id - first] = choice_of(*c.best, c.gain);
-    note_choice(c.node.id, c.left_curvature);
+    note_choice(c.node.id, static_cast<double>(c.left_curvature) * curvature_unit());
+  }
+}
+
+// Of all rows that stand for the nodes, wherever they lie.
+void VerifiedSearch::judge_with_ranks(std::span<Case> cases) {
+  for (size_t first = 0, last; first < cases.size(); first = last) {
+    int64_t n_rows = 0;
+    for (last = first; last < cases.size() && n_rows < kSentRows; ++last)
+      n_rows += std::min(cases[last].node.count, kJudgedRows);
+    const std::span<Case> some = cases.subspan(first, last - first);
+    std::vector<Lists<Line>> lines = lines_for_ranks(some);
+    Lists<int64_t> largest = largest_of_own(some, exchange_lists(workers_, lines));
+    gather_lists(workers_, largest);
+    sum_over_ranks(some);
+    parallel_for(workers_, static_cast<int64_t>(some.size()), [&](int64_t task, int thread) {
+      Scratch& s = scratch_[thread];
+      for (int i = 0; i < kMagnitudes; ++i) {
+        s.magnitudes[i].start(leaf_k_);
+        for (const int64_t magnitude : largest[task * kMagnitudes + i]) s.magnitudes[i].offer(magnitude);
+      }
+      judge(some[task], s);
+    });
+  }
+  if (counts_rows()) return;
+  std::vector<int64_t> curvature;
+  for (const Case& c : cases) curvature.push_back(c.left_curvature);
+  workers_.sum(curvature);
+  for (size_t i = 0; i < cases.size(); ++i) cases[i].left_curvature = curvature[i];
+}
+
+// Sums of this rank's rows: for each rank, and each case, those of the outputs that are the rank's.
+std::vector<Lists<VerifiedSearch::Line>> VerifiedSearch::lines_for_ranks(std::span<Case> cases) {
+  const int n_ranks = workers_.communicator->size();
+  std::vector<Lists<Line>> lines(n_ranks, Lists<Line>(cases.size()));
+  parallel_for(workers_, static_cast<int64_t>(cases.size()), [&](int64_t task, int thread) {
+    Scratch& s = scratch_[thread];
+    add_rows(cases[task], s);
+    for (int64_t i = 0; i < s.sums.n_touched; ++i) {
+      Line line{s.sums.touched[i], {}};
+      std::copy_n(s.sums.lines + i * kSetLanes, kSets, line.sums);
+      lines[line.output % n_ranks][task].push_back(line);
+    }
+    clear(s);
+  });
+  return lines;
+}
+
+// Of this rank's outputs the largest magnitudes of every case, given the sums of all ranks' rows.
+Lists<int64_t> VerifiedSearch::largest_of_own(std::span<Case> cases, const Lists<Line>& lines) {
+  Lists<int64_t> largest(cases.size() * kMagnitudes);
+  parallel_for(workers_, static_cast<int64_t>(cases.size()), [&](int64_t task, int thread) {
+    Scratch& s = scratch_[thread];
+    for (const Line& line : lines[task]) {
+      int64_t* sums = line_of(s.sums, static_cast<int32_t>(line.output));
+      for (int set = 0; set < kSets; ++set) sums[set] += line.sums[set];
+    }
+    find_largest(cases[task], s);
+    for (int i = 0; i < 2 * cases[task].n_sets(); ++i)
+      largest[task * kMagnitudes + i] = s.magnitudes[i].sorted();
+  });
+  return largest;
+}
+
+// How many rows stand for each node, and their curvature.
+void VerifiedSearch::sum_over_ranks(std::span<Case> cases) const {
+  std::vector<int64_t> numbers;
+  for (const Case& c : cases) {
+    numbers.insert(numbers.end(), c.curvature, c.curvature + kSets);
+    numbers.push_back(c.n_judged);
+  }
+  workers_.sum(numbers);
+  const int64_t* of_case = numbers.data();
+  for (Case& c : cases) {
+    std::copy_n(of_case, kSets, c.curvature);
+    c.n_judged = of_case[kSets];
+    of_case += kSets + 1;
   }
 }
 
@@ -76,21 +166,15 @@ VerifiedSearch::Case VerifiedSearch::case_of(const SearchNode& node,
                                              const std::vector<TileSplit>& splits) const {
   Case c;
   c.node = node;
-  for (const TileSplit& split : splits)
-    if (split.feature >= 0 && std::isfinite(split.sum)) c.splits.push_back(&split);
-  std::sort(c.splits.begin(), c.splits.end(), [](const TileSplit* a, const TileSplit* b) {
-    return a->sum > b->sum || (a->sum == b->sum && a->feature < b->feature);
-  });
   // Of each group of features the best, wherever its features lie.
   const auto group_of = [&](const TileSplit* split) { return scope_->bins().group_of(split->feature); };
-  std::vector<const TileSplit*> best;
-  for (const TileSplit* split : c.splits) {
-    if (best.size() == kCandidates) break;
-    const bool is_new = std::none_of(
-        best.begin(), best.end(), [&](const TileSplit* other) { return group_of(other) == group_of(split); });
-    if (is_new) best.push_back(split);
+  for (const TileSplit* split : in_order(splits)) {
+    if (c.splits.size() == kCandidates) break;
+    const bool is_new = std::none_of(c.splits.begin(), c.splits.end(), [&](const TileSplit* other) {
+      return group_of(other) == group_of(split);
+    });
+    if (is_new) c.splits.push_back(split);
   }
-  c.splits = std::move(best);
   return c;
 }
 
@@ -108,11 +192,10 @@ void VerifiedSearch::decide(const Case& c, const TileSplit& split, int64_t first
 }
 
 // Adds the node's rows, or those that stand for them, to the sets that they are in.
-void VerifiedSearch::add_rows(const Case& c, Scratch& s) const {
+void VerifiedSearch::add_rows(Case& c, Scratch& s) const {
   const LabelSumKernels& kernels = POLYLEAF_SELECT(label_sum_kernels);
   const uint32_t* ids = scope_->partition().ids(c.node.rows);
-  const int64_t size = c.node.rows.size(), n_judged = std::min(size, kJudgedRows);
-  int64_t next = 0;  // of the rows that are judged
+  const int64_t size = c.node.rows.size();
   for (int64_t first = 0; first < size; first += kRowBlock) {
     const int64_t last = std::min(first + kRowBlock, size);
     const size_t n = static_cast<size_t>(last - first);
@@ -122,14 +205,15 @@ void VerifiedSearch::add_rows(const Case& c, Scratch& s) const {
       for (size_t r = 0; r < n; ++r)
         s.sides[r] |= static_cast<uint8_t>(((s.bits[r / 8] >> (r % 8)) & 1) << i);
     }
-    for (; next < n_judged && next * size / n_judged < last; ++next) {
-      const int64_t at = next * size / n_judged;
+    for (int64_t at = first; at < last; ++at) {
       const int64_t id = ids != nullptr ? ids[at] : c.node.rows.begin + at;
+      if (!is_judged(id, c.node.count)) continue;
+      ++c.n_judged;
       const LabelRow row = gradients_->row(id);
       const int64_t* lanes = lanes_[s.sides[at - first]];
       kernels.add_row(row.outputs, row.values, row.n, sample_.factor(id), fixed_.scale, lanes, &s.sums);
       const int64_t curvature = row_curvature(id);
-      for (int lane = 0; lane < kSetLanes; ++lane) s.curvature[lane] += curvature & lanes[lane];
+      for (int lane = 0; lane < kSetLanes; ++lane) c.curvature[lane] += curvature & lanes[lane];
     }
   }
 }
@@ -138,32 +222,44 @@ void VerifiedSearch::clear(Scratch& s) const {
   for (int64_t i = 0; i < s.sums.n_touched; ++i) s.sums.number[s.sums.touched[i]] = 0;
   std::fill_n(s.sums.lines, s.sums.n_touched * kSetLanes, int64_t{0});
   s.sums.n_touched = 0;
-  std::fill_n(s.curvature, kSetLanes, int64_t{0});
 }
 
-// Finds the best of a case's splits by the sums of its rows, which are cleared.
-void VerifiedSearch::judge(Case& c, Scratch& s) const {
-  const int n_sets = static_cast<int>(c.splits.size()) + 1;
-  Worths w = worths(n_sets, s);
+// The largest magnitudes of both sides of every set, each with outputs of its own; the sums are cleared.
+void VerifiedSearch::find_largest(const Case& c, Scratch& s) const {
+  for (int i = 0; i < 2 * c.n_sets(); ++i) s.magnitudes[i].start(leaf_k_);
+  for (int64_t i = 0; i < s.sums.n_touched; ++i) {
+    const int64_t* line = s.sums.lines + i * kSetLanes;
+    for (int set = 0; set < c.n_sets(); ++set) {
+      s.magnitudes[2 * set].offer(std::abs(line[set]));
+      s.magnitudes[2 * set + 1].offer(std::abs(line[0] - line[set]));
+    }
+  }
   clear(s);
-  const int64_t size = c.node.rows.size();
-  const double scale = static_cast<double>(size) / static_cast<double>(std::min(size, kJudgedRows));
-  for (int set = 0; set < n_sets; ++set) w.sum[set] *= scale;
+}
+
+// Finds the best of a case's splits by the largest magnitudes.
+void VerifiedSearch::judge(Case& c, Scratch& s) const {
+  std::array<double, kSets> worth = worths(c, s);
+  const double scale =
+      static_cast<double>(c.node.count) / static_cast<double>(std::max<int64_t>(1, c.n_judged));
+  for (double& of_set : worth) of_set *= scale;
   double best = 0;
-  for (int set = 1; set < n_sets; ++set) {
+  for (int set = 1; set < c.n_sets(); ++set) {
     const TileSplit* split = c.splits[set - 1];
     double gain = 0;
-    if (!admits(w.sum[set], w.sum[0], gain)) continue;
-    if (c.best != nullptr && (w.sum[set] < best || (w.sum[set] == best && split->feature > c.best->feature)))
+    if (!admits(worth[set], worth[0], gain)) continue;
+    if (c.best != nullptr && (worth[set] < best || (worth[set] == best && split->feature > c.best->feature)))
       continue;
-    best = w.sum[set];
+    best = worth[set];
     c.best = split;
     c.gain = gain;
   }
+  if (c.best != nullptr) c.left_curvature = left_curvature(c, s);
 }
 
-// Of all rows that the best split sends left.
-double VerifiedSearch::left_curvature(const Case& c, Scratch& s) const {
+// Of all rows here that the best split sends left; of all ranks where rows count 1.
+int64_t VerifiedSearch::left_curvature(const Case& c, Scratch& s) const {
+  if (counts_rows()) return c.best->left_count;
   const uint32_t* ids = scope_->partition().ids(c.node.rows);
   const int64_t size = c.node.rows.size();
   int64_t sum = 0;
@@ -176,28 +272,20 @@ double VerifiedSearch::left_curvature(const Case& c, Scratch& s) const {
       sum += left ? row_curvature(id) : 0;
     }
   }
-  return static_cast<double>(sum) * curvature_unit();
+  return sum;
 }
 
-// Both sides of every set, each with outputs of its own.
-VerifiedSearch::Worths VerifiedSearch::worths(int n_sets, Scratch& s) const {
-  for (int i = 0; i < 2 * n_sets; ++i) s.magnitudes[i].start(leaf_k_);
-  for (int64_t i = 0; i < s.sums.n_touched; ++i) {
-    const int64_t* line = s.sums.lines + i * kSetLanes;
-    for (int set = 0; set < n_sets; ++set) {
-      s.magnitudes[2 * set].offer(std::abs(line[set]));
-      s.magnitudes[2 * set + 1].offer(std::abs(line[0] - line[set]));
-    }
+// What each set, and the node without it, is worth.
+std::array<double, kSets> VerifiedSearch::worths(const Case& c, Scratch& s) const {
+  std::array<double, kSets> worth{};
+  const double of_node = static_cast<double>(c.curvature[0]) * curvature_unit();
+  worth[0] = worth_of_largest(s.magnitudes[0], fixed_.unit, of_node, step_);
+  for (int set = 1; set < c.n_sets(); ++set) {
+    const double curvature = static_cast<double>(c.curvature[set]) * curvature_unit();
+    worth[set] = worth_of_largest(s.magnitudes[2 * set], fixed_.unit, curvature, step_) +
+                 worth_of_largest(s.magnitudes[2 * set + 1], fixed_.unit, of_node - curvature, step_);
   }
-  Worths w;
-  for (int set = 0; set < n_sets; ++set) {
-    w.curvature[set] = static_cast<double>(s.curvature[set]) * curvature_unit();
-    w.sum[set] = worth_of_largest(s.magnitudes[2 * set], fixed_.unit, w.curvature[set], step_);
-    if (set > 0)
-      w.sum[set] +=
-          worth_of_largest(s.magnitudes[2 * set + 1], fixed_.unit, w.curvature[0] - w.curvature[set], step_);
-  }
-  return w;
+  return worth;
 }
 
 }  // namespace polyleaf

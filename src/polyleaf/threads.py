@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from numbers import Integral
 
 import joblib
+import numpy as np
 
 from polyleaf.communicator import ALONE, Communicator
 
@@ -32,6 +33,14 @@ class Workers:
     def is_alone(self) -> bool:
         """Whether nobody else has rows."""
         return self.communicator.size == 1
+
+    def total(self, number: int) -> int:
+        """Over the rows of all ranks."""
+        if self.is_alone:
+            return number
+        numbers = np.array([number], np.int64)
+        self.communicator.sum(numbers)
+        return int(numbers[0])
 
 
 @functools.cache

@@ -18,6 +18,8 @@ from polyleaf.model import storage
 from polyleaf.objectives import SquaredError, SquaredHinge
 from polyleaf.objectives.labels import LabelProblem
 
+SEED = 2**63 + 5  # of the rows that stand for large nodes
+
 
 class Problem:
     """Random codes whose first features tell which outputs a row holds; `draw` numbers the problem."""
@@ -32,6 +34,7 @@ class Problem:
         is_categorical = np.isin(np.arange(len(n_bins)), categorical)
         self.data = codes.astype(np.uint8), np.array(n_bins, np.uint16), is_categorical
         self.gradients = twin.Gradients(g)
+        self.numbers = None  # of rows among all that there are anywhere; None: their places
         self.rng = rng
 
     def weighted(self):
@@ -86,7 +89,7 @@ def core_tree(
         kind, g, h = sketched(problem)
         channels = _core.Channels(g, h, kind, p.rows, p.multiplier, n_threads)
         chosen = _core.VerifiedSearch(_core.HistogramSearch(bins, n_threads), n_threads)
-        chosen.use(gradients, p.weight, channels, step, leaf_k)
+        chosen.use(gradients, p.weight, channels, step, leaf_k, problem.numbers, SEED)
     grower = _core.Grower(bins, n_threads)
     tree = grower.grow(chosen, settings, features)
     return as_reference_tree(tree), np.array(grower.leaf_of_row)
@@ -101,7 +104,10 @@ def twin_tree(problem, search, config, leaf_k, step, threshold_step=0.05, featur
     else:
         kind, g, h = sketched(problem)
         channels = reference.quantise(g, h, kind, p.rows, p.multiplier)
-        chosen = twin.VerifiedSearch(data, p, step, leaf_k, config, channels)
+        n = len(p.g)
+        numbers = np.arange(n) if problem.numbers is None else problem.numbers
+        numbers = numbers if p.rows is None else numbers[p.rows]
+        chosen = twin.VerifiedSearch(data, p, step, leaf_k, config, channels, numbers, SEED)
     tree = reference.grow(*problem.data, chosen, config, p.rows, features)
     return tree, reference.leaf_of_row(tree, codes)
 
@@ -202,6 +208,21 @@ def test_large_nodes_are_judged_by_some_of_their_rows(variant, monkeypatch):
     assert tree.gain[0] != by_all.gain[0]
     np.testing.assert_allclose(tree.gain[0], by_all.gain[0], rtol=0.2)
     assert tree.cover[0] == by_all.cover[0]
+
+
+def test_rows_that_judge_are_drawn_by_their_numbers():
+    """Wherever they lie: problems whose rows lie in another order have the same trees."""
+    problem = Problem(12, n=9000)
+    tree = assert_same_growth(problem, "sketch", config_of(max_leaves=6))
+    order = problem.rng.permutation(9000)
+    codes, *about = problem.data
+    moved = Problem(12, n=9000)
+    moved.data = codes[:, order], *about
+    moved.gradients = replace(problem.gradients, g=problem.gradients.g[order])
+    moved.numbers = order
+    assert_same_tree(assert_same_growth(moved, "sketch", config_of(max_leaves=6)), tree)
+    moved.numbers = None
+    assert assert_same_growth(moved, "sketch", config_of(max_leaves=6)).gain[0] != tree.gain[0]
 
 
 def test_categories_are_proposed_and_judged():

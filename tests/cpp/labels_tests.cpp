@@ -75,7 +75,7 @@ std::vector<double> train_labels(const Problem& p, const LabelTraining& training
       const Curvature curvature = w != nullptr ? Curvature::shared : Curvature::unit;
       channels.quantise(sketch.data(), w, 8, curvature, sample, n_threads);
       histograms.use(channels);
-      verified.use(gradients, w, channels.sample(), kStep, leaf_k);
+      verified.use(gradients, w, channels.sample(), kStep, leaf_k, nullptr, 0);
       tree = grower.grow(verified, config, nullptr);
     }
     check_tree(tree, grower.leaf_of_row(), p.n);

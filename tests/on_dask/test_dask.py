@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 
 pytest.importorskip("distributed", reason="the extra dask is not installed")
 da = pytest.importorskip("dask.array")
@@ -139,6 +140,42 @@ def test_linear_leaves(client, linear_fit):
     model = DaskPolyleafRegressor(client=client, **SMALL).fit(*lazy, init_model=local)
     on = PolyleafRegressor(**SMALL).fit(X[train], Y[train], init_model=local)
     assert model.to_local().save_model() == on.save_model()
+
+
+def few_labels():
+    """Labels of which a row has few, and rows of no weight."""
+    X, _ = numbers()
+    rng = np.random.default_rng(2)
+    chance = np.where(np.sin(np.nan_to_num(X) @ rng.normal(size=(4, 30))) > 0.7, 0.6, 0.02)
+    return X, sp.csr_matrix((rng.random((N, 30)) < chance).astype(np.float32)), rng.integers(0, 3, N) / 2.0
+
+
+@pytest.mark.parametrize("split_search", ["sketch", "exact"])
+def test_very_many_labels(client, split_search):
+    X, Y, weight = few_labels()
+    chosen = SMALL | {"leaf": "sparse", "leaf_k": 4, "objective": "squared_hinge", "min_child_samples": 5}
+    chosen |= {"split_search": split_search}
+    train, held, bounds = slice(0, 180), slice(180, None), [0, 0, 50, 51, 120, 120, 180]
+    parts = [cut(values[train], bounds) for values in (X, Y, weight)]
+    lazy_held = cut(X[held], [0, 30, 60]), cut(Y[held], [0, 30, 60])
+    local = PolyleafClassifier(**chosen)
+    local.fit(X[train], Y[train], weight[train], eval_set=[(X[held], Y[held])] * 2)
+    model = DaskPolyleafClassifier(client=client, **chosen)
+    model.fit(*parts, eval_set=[lazy_held, (X[held], Y[held])])
+    assert model.to_local().save_model() == local.save_model()
+    assert model.evals_result_ == local.evals_result_ and local.model_.forest.tree(0).n_leaves > 2
+    rows = da.from_array(X[train], chunks=((50, 1, 69, 60), 4))  # labels as parts, features as an array
+    without_empty = [part for part, (a, b) in zip(parts[1], itertools.pairwise(bounds), strict=True) if a < b]
+    again = DaskPolyleafClassifier(client=client, **chosen).fit(rows, without_empty)
+    unweighted = PolyleafClassifier(**chosen).fit(X[train], Y[train])
+    assert again.to_local().save_model() == unweighted.save_model()
+
+    for lazily, whole in zip(model.predict_topk(rows, 2), local.predict_topk(X[train], 2), strict=True):
+        np.testing.assert_array_equal(lazily.compute(), whole)
+    found = sp.vstack(dask.compute(*model.predict(cut(X, [0, 100, N]), sparse=True)))
+    np.testing.assert_array_equal(found.toarray(), local.predict(X))
+    with pytest.raises(ValueError, match="list of delayed values, or call predict_topk"):
+        model.predict(rows, sparse=True)
 
 
 def counts():

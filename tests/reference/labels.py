@@ -23,7 +23,7 @@ from reference import (
 )
 
 N_PROPOSALS = 6  # splits of a node that are judged by exact sums
-JUDGED_ROWS = 4096  # of a node, that they are judged by
+JUDGED_ROWS = 4096  # of a large node, about, that they are judged by
 TILE_FEATURES = 8
 
 
@@ -170,19 +170,21 @@ class VerifiedSearch(LabelSearch):
     """Splits proposed by `channels` of a sketch of the gradients, judged by exact sums.
 
     Every group of features proposes its best split, whatever its gain by the sketch; the most promising are
-    judged, in large nodes by some of the rows. A group is a tile of the dense matrix, however its features
-    are held.
+    judged, in large nodes by some of the rows, which `seed` draws by their `numbers` (of the rows in use,
+    among all that there are anywhere). A group is a tile of the dense matrix, however its features are held.
     """
 
-    def __init__(self, data, gradients, step, leaf_k, config, channels):
+    def __init__(self, data, gradients, step, leaf_k, config, channels, numbers, seed):
         super().__init__(data, gradients, step, leaf_k, config)
         self.channels = channels
         self.tiles = tiles(data[1])
+        self.numbers, self.seed = numbers, seed
 
     def look(self, i, positions, may_use):
         if len(positions) < 2 * max(1, self.config.min_child_samples):
             return None
-        judged, scale = some_of(positions)
+        judged = self.some_of(positions)
+        scale = len(positions) / max(1, len(judged))
         parent_sum = self.worth(judged) * scale
         best_sum, best, gain = 0.0, None, None
         for p in self.proposals(positions, may_use):
@@ -196,6 +198,14 @@ class VerifiedSearch(LabelSearch):
             return None
         return Split(best.feature, best.threshold, best.goes_left, gain, np.zeros(0, F32))
 
+    def some_of(self, positions):
+        """The rows of a node that splits are judged by: all, or so many, about, of smallest hash."""
+        if len(positions) <= JUDGED_ROWS:
+            return positions
+        limit = JUDGED_ROWS << 32
+        keys = [reference.feature_hash(self.seed, int(self.numbers[at]), 0) >> 32 for at in positions]
+        return positions[[key * len(positions) < limit for key in keys]]
+
     def proposals(self, positions, may_use):
         codes, n_bins, is_categorical = self.data
         channels = reference.take(self.channels, positions)
@@ -208,12 +218,6 @@ class VerifiedSearch(LabelSearch):
             if best is not None and np.isfinite(best.sum):
                 found.append(best)
         return sorted(found, key=lambda p: (-p.sum, p.feature))[:N_PROPOSALS]
-
-
-def some_of(positions):
-    """The rows of a node that splits are judged by, at equal distances, and how many each stands for."""
-    n_judged = min(len(positions), JUDGED_ROWS)
-    return positions[np.arange(n_judged) * len(positions) // n_judged], len(positions) / n_judged
 
 
 def tiles(n_bins):

@@ -11,6 +11,7 @@ from polyleaf import Dataset
 from polyleaf.communicator import Threads
 from polyleaf.estimators.shared import fit_rank, planned
 from polyleaf.inputs.features import as_features
+from polyleaf.inputs.targets import encode_further
 from polyleaf.threads import Workers
 from polyleaf.training.eval_sets import EvalSet
 
@@ -54,7 +55,8 @@ def fit_on_threads(
     rows = cuts(dataset.n_rows, size, seed) if rows is None else rows
     sets = []
     for name, (X_val, y_val, *start) in (eval_set or {}).items():
-        found = target.encoding.encode(y_val, None, name=name, normalized=False)
+        is_sparse = shared.plan.settings.keeps_labels_sparse
+        found = encode_further(y_val, None, name=name, like=target.encoding, is_sparse=is_sparse)
         table = as_features(X_val, reference=dataset.mapper)
         codes = dataset.mapper.transform(table, 1)
         features = dataset.mapper.numbers(table) if shared.reads_features else None

@@ -3,6 +3,7 @@
 import golden
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from golden import CONFIGURATIONS, SMALL, expected
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,10 +25,7 @@ REFUSED = {
     "validation": "validation_fraction",
     "sketch random_sampling": "random_sampling",
     "sketch top_outputs": "top_outputs",
-    **{name: "sparse y" for name in CONFIGURATIONS if name.startswith(("sparse Y", "gbdt_sparse"))},
-    "warm start, sparse Y": "sparse y",
-    "sparse X and Y": "sparse y",
-    **{name: "dense" for name in ("sparse X", "sparse X, classes", "sparse X, layers")},
+    **{name: "dense" for name in ("sparse X", "sparse X, classes", "sparse X, layers", "sparse X and Y")},
 }
 SHARED = sorted(CONFIGURATIONS.keys() - REFUSED.keys())
 FAST = [
@@ -42,6 +40,10 @@ FAST = [
     "sparse leaves",
     "one tree an output, renewed",
     "gbdt_pl",
+    "gbdt_sparse",
+    "sparse Y, exact",
+    "sparse Y, values",
+    "sparse Y, weights",
 ]
 
 
@@ -136,6 +138,90 @@ def test_how_rows_are_cut_leaves_no_trace(data):
         assert each.save_model() == alone.save_model()
 
 
+def labels_of(rng, X, n_labels):
+    """Labels that hang on the features, some of which no row has, and rows without any."""
+    chance = 0.5 / (1 + np.exp(-3 * np.sin(np.nan_to_num(X) @ rng.normal(size=(X.shape[1], n_labels)))))
+    chance[:, rng.random(n_labels) < 0.2] = 0
+    return sp.csr_matrix((rng.random(chance.shape) < chance).astype(np.float32))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_how_rows_of_labels_are_cut_leaves_no_trace(data):
+    """Whatever is summed over few of very many labels."""
+    seed = data.draw(st.integers(0, 2**32 - 1), "seed")
+    size, n = data.draw(st.integers(2, 5), "size"), data.draw(st.integers(8, 120), "n")
+    rng = np.random.default_rng(seed)
+    X, _ = problem(rng, n, 1, False)
+    Y = labels_of(rng, X, data.draw(st.sampled_from([2, 40]), "n_labels"))
+    kind = data.draw(st.sampled_from([PolyleafClassifier, PolyleafRegressor]), "kind")
+    chosen = {
+        "leaf": "sparse",
+        "leaf_k": data.draw(st.sampled_from([1, 4])),
+        "objective": "squared_hinge" if kind is PolyleafClassifier else "squared_error",
+        "split_search": data.draw(st.sampled_from(["sketch", "exact"])),
+        "grow_policy": data.draw(st.sampled_from(["lossguide", "depthwise"])),
+        "subsample": data.draw(st.sampled_from([1.0, 0.5])),
+        "colsample_bynode": data.draw(st.sampled_from([1.0, 0.6])),
+        "min_child_samples": data.draw(st.integers(1, 10)),
+    }
+    weight = data.draw(st.sampled_from([None, rng.integers(0, 3, n) / 2.0]), "weight")
+    if Y.nnz == 0 or (weight is not None and not weight.any()):
+        return
+    rank = rng.integers(0, size, n) if data.draw(st.booleans()) else np.sort(rng.integers(0, 2, n))
+    rows = [np.flatnonzero(rank == r) for r in range(size)]
+    estimator = kind(n_estimators=4, max_leaves=7, random_state=seed % 1000, n_jobs=1, **chosen)
+    alone = kind(**estimator.get_params()).fit(X, Y, weight)
+    for each in fit_on_threads(estimator, X, Y, size, sample_weight=weight, rows=rows):
+        assert each.save_model() == alone.save_model()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_that_stand_for_large_nodes_are_those_of_one_machine(weighted):
+    rng = np.random.default_rng(0)
+    X, _ = problem(rng, 12_000, 1, False)
+    Y, weight = labels_of(rng, X, 30), rng.integers(0, 4, 12_000) / 2.0 if weighted else None
+    estimator = PolyleafClassifier(
+        n_estimators=2,
+        max_leaves=4,
+        leaf="sparse",
+        leaf_k=4,
+        objective="squared_hinge",
+        n_jobs=1,
+        random_state=0,
+    )
+    alone = PolyleafClassifier(**estimator.get_params()).fit(X, Y, weight)
+    for size in (2, 3):
+        for each in fit_on_threads(estimator, X, Y, size, sample_weight=weight):
+            assert each.save_model() == alone.save_model()
+
+
+def test_early_stopping_with_labels_is_that_of_one_machine():
+    rng = np.random.default_rng(0)
+    X, _ = problem(rng, 400, 1, False)
+    Y = labels_of(rng, X, 30)
+    train, held = slice(0, 250), slice(250, None)
+    estimator = PolyleafClassifier(
+        n_estimators=60,
+        learning_rate=0.9,
+        early_stopping_rounds=3,
+        leaf="sparse",
+        leaf_k=3,
+        objective="squared_hinge",
+        min_child_samples=5,
+        random_state=0,
+        n_jobs=1,
+    )
+    alone = PolyleafClassifier(**estimator.get_params())
+    alone.fit(X[train], Y[train], X_val=X[held], y_val=Y[held])
+    first, *others = fit_on_threads(
+        estimator, X[train], Y[train], 3, eval_set={"validation": (X[held], Y[held])}
+    )
+    assert first.save_model() == alone.save_model() and first.evals_result_ == alone.evals_result_
+    assert 0 < alone.best_iteration_ < alone.n_iter_ - 1 < 59
+    assert all(other.n_iter_ == alone.n_iter_ for other in others)
+
+
 @pytest.mark.parametrize("leaf", ["constant", "linear"])
 def test_ranks_of_no_weight_and_ranks_that_draw_no_row(leaf):
     X, y = problem(np.random.default_rng(0), 8, 1, False)
@@ -228,6 +314,22 @@ def test_rounds_that_are_known_are_repeated(parameters):
         known.truncate(n_rounds)
         again = fit_on_threads(estimator, X, y, 3, eval_set=held, known=known)[0]
         assert again.save_model() == whole.save_model() and again.evals_result_ == whole.evals_result_
+
+
+@pytest.mark.parametrize("parameters", [{}, {"min_split_gain": 1e9, "n_estimators": 20, "subsample": 0.5}])
+def test_rounds_with_labels_that_are_known_are_repeated(parameters):
+    rng = np.random.default_rng(0)
+    X, _ = problem(rng, 200, 1, False)
+    Y = labels_of(rng, X, 30)
+    chosen = {"n_estimators": 6, "leaf": "sparse", "leaf_k": 3, "objective": "squared_hinge"} | parameters
+    estimator = PolyleafClassifier(random_state=0, n_jobs=1, **chosen)
+    alone = PolyleafClassifier(**estimator.get_params()).fit(X, Y)
+    whole = fit_on_threads(estimator, X, Y, 2)[0]
+    assert whole.save_model() == alone.save_model()
+    for n_rounds in (1, whole.n_iter_):
+        known = whole.model_.copy()
+        known.truncate(n_rounds)
+        assert fit_on_threads(estimator, X, Y, 3, known=known)[0].save_model() == whole.save_model()
 
 
 def test_learning_rates_of_callbacks_reach_all():
@@ -325,6 +427,42 @@ def test_messages_of_linear_leaves_are_as_predicted(linear_fit, a_tree, a_level)
         asked[depth] = counted[0].asked
     of_table = 4 * X.shape[1]  # what features are worth as regressors, once
     assert asked == {depth: of_table + 2 * (a_tree + a_level * depth) for depth in (1, 3)}
+
+
+@pytest.mark.parametrize(
+    ("split_search", "weighted", "a_tree", "a_level"),
+    [("sketch", False, 12, 5), ("sketch", True, 17, 6), ("exact", False, 9, 3), ("exact", True, 11, 4)],
+)
+def test_messages_of_labels_are_as_predicted(split_search, weighted, a_tree, a_level):
+    """The exact search asks for every node, of which there are 2^depth - 1."""
+    rng = np.random.default_rng(0)
+    X = rng.permuted(np.repeat(np.arange(512.0)[:, None], 5, axis=1), axis=0)
+    Y = labels_of(rng, X / 100, 30)
+    weight = rng.integers(1, 3, 512) / 2.0 if weighted else None
+    asked = {}
+    for depth in (1, 3):
+        counted = []
+
+        def wrap(communicator, counted=counted):
+            counted.append(Counting(communicator))
+            return counted[-1]
+
+        estimator = PolyleafClassifier(
+            n_estimators=2,
+            max_depth=depth,
+            max_leaves=None,
+            min_child_samples=1,
+            leaf="sparse",
+            leaf_k=4,
+            objective="squared_hinge",
+            split_search=split_search,
+            n_jobs=1,
+        )
+        fitted = fit_on_threads(estimator, X, Y, 2, sample_weight=weight, wrap=wrap)
+        assert fitted[0].model_.forest.tree(1).n_leaves == 2**depth
+        asked[depth] = counted[0].asked
+    levels = {depth: 2**depth - 1 if split_search == "exact" else depth for depth in (1, 3)}
+    assert asked == {depth: 2 * (a_tree + a_level * levels[depth]) for depth in (1, 3)}
 
 
 @settings(max_examples=40, deadline=None)

@@ -79,6 +79,16 @@ def test_rows_without_labels_are_legal(data):
     assert model.predict_topk(X[:3], 2)[0].shape == (3, 2)
 
 
+def test_many_rows_without_labels_are_legal():
+    """More than are held side by side: leaves give them scores, and so gradients."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 4)).astype(np.float32)
+    Y = sp.lil_matrix((3000, 5), dtype=np.float32)
+    Y[2500:, 1] = X[2500:, :1] > 0
+    model = fitted((X, Y.tocsr()), n_estimators=5)
+    assert model.model_.n_trees == 5 and precision(model, X[2500:], Y.tocsr()[2500:]) > 0.4
+
+
 def test_saved_and_loaded(data, tmp_path):
     X, _ = data
     model = fitted(data, projection="leml", projection_dim=6)

@@ -16,6 +16,7 @@ from dask.base import is_dask_collection
 from dask.delayed import delayed
 from distributed import Client, get_client, worker_client
 from distributed.worker import thread_state
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
@@ -77,7 +78,8 @@ class _DaskEstimator(BaseEstimator):
             Parts of a list are what the local estimator takes: arrays or data frames. Partitions without
             rows are left out, divisions need not be known.
         y : dask Series, DataFrame or Array, or list of delayed
-            In as many partitions, of as many rows each.
+            In as many partitions, of as many rows each. Very many labels (docs/sparse-leaves.md): a list of
+            delayed SciPy matrices, whatever X is.
         sample_weight : like y, optional
         offset : like y, optional
             Raw scores that rows start from (docs/offsets.md), for predictions and evaluation sets as well.
@@ -152,7 +154,7 @@ class _DaskEstimator(BaseEstimator):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self._fitted, name)
 
-    def predict(self, X: Any, *, offset: Any = None) -> Any:
+    def predict(self, X: Any, *, offset: Any = None, sparse: bool = False) -> Any:
         """Predict.
 
         Parameters
@@ -160,19 +162,30 @@ class _DaskEstimator(BaseEstimator):
         X : dask DataFrame or Array, list of delayed, or data in memory
         offset : like X, optional
             Raw scores that rows start from: a collection of the same kind, cut as X is.
+        sparse : bool
+            Never make all outputs of a row, see the local estimator. X must be a list of delayed values, or
+            data in memory.
 
         Returns
         -------
-        dask Series, DataFrame or Array, list of delayed, or ndarray
+        dask Series, DataFrame or Array, list of delayed, ndarray, or (`sparse`) csr_matrix
             Lazy where X is: its partitions, order and index. What it holds is what the local estimator
             predicts.
 
         Raises
         ------
         ValueError
-            Where the offset is a collection of another kind, or cut otherwise.
+            Where the offset is a collection of another kind, or cut otherwise; where `sparse` is asked of an
+            Array or a DataFrame.
         """
-        return self._lazily("predict", X, offset=offset)
+        if not sparse:
+            return self._lazily("predict", X, offset=offset)
+        if is_dask_collection(X):
+            raise ValueError(
+                "predict(sparse=True) makes a SciPy matrix of each partition, which no Array or DataFrame "
+                "holds: pass X as a list of delayed values, or call predict_topk."
+            )
+        return self._lazily("predict", X, offset=offset, sparse=True)
 
     def apply(self, X: Any) -> Any:
         """The leaf that each row falls into in each tree, in the form of `predict`."""
@@ -185,10 +198,11 @@ class _DaskEstimator(BaseEstimator):
     def _lazily(
         self, method: str, X: Any, part: int | None = None, offset: Any = None, **options: Any
     ) -> Any:
-        def predicted(rows: Any, offset: Any = None) -> np.ndarray:
+        def predicted(rows: Any, offset: Any = None) -> Any:
             beside = {} if offset is None else {"offset": offset}
             found = getattr(local, method)(rows, **beside, **options)
-            return np.asarray(found if part is None else found[part])
+            found = found if part is None else found[part]
+            return found if issparse(found) else np.asarray(found)
 
         local = self.to_local()
         if not is_lazy(X):

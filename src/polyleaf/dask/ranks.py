@@ -23,7 +23,7 @@ from polyleaf.inputs.binning import BinMapper, integer_weights
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import as_features
 from polyleaf.inputs.partitions import Look, look
-from polyleaf.inputs.targets import TargetEncoding
+from polyleaf.inputs.targets import TargetEncoding, encode_further
 from polyleaf.model import Model
 from polyleaf.threads import Workers
 from polyleaf.training.eval_sets import EvalSet
@@ -169,7 +169,9 @@ def eval_set_of(
     """Evaluation data, whole, in the place that it is scored in."""
     rows = Binned.joined([codes_of(part, mapper, shared.reads_features) for part in X])
     weights = None if weight is None else joined_values(weight, "eval_sample_weight")
-    target = encoding.encode(joined_values(y, "y"), weights, name=f"y of {name!r}", normalized=False)
+    is_sparse = shared.plan.settings.keeps_labels_sparse
+    whole = joined_values(y, "y")
+    target = encode_further(whole, weights, name=f"y of {name!r}", like=encoding, is_sparse=is_sparse)
     start = None
     if offset is not None:
         reader = PolyleafEstimator._offset_reader(encoding, shared.plan.objective)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polyleaf.estimators.base import Plan, PolyleafEstimator
+from polyleaf.inputs.batches import joined_values
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.targets import Target
 from polyleaf.model import Model
@@ -80,7 +81,7 @@ class Shard(NamedTuple):
     def joined(shards: Sequence[Shard]) -> Shard:
         """That of the rows of all, shard after shard."""
         targets = [shard.target for shard in shards]
-        values = np.concatenate([target.values for target in targets])
+        values = joined_values([target.values for target in targets], "y")
         weight = None if targets[0].weight is None else np.concatenate([t.weight for t in targets])
         numbers = np.concatenate([shard.numbers for shard in shards])
         offsets = [shard.offset for shard in shards if shard.offset is not None]

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from polyleaf.communicator import Communicator
 
-__all__ = ["BINNED_ROWS", "FEATURES", "ROWS", "draw", "draw_of", "keys"]
+__all__ = ["BINNED_ROWS", "FEATURES", "JUDGED_ROWS", "ROWS", "draw", "draw_of", "keys", "seed_of"]
 
-ROWS, FEATURES, BINNED_ROWS = 1, 2, 3  # streams: what is drawn with one seed must not be drawn alike
+# Streams: what is drawn with one seed must not be drawn alike.
+ROWS, FEATURES, BINNED_ROWS, JUDGED_ROWS = 1, 2, 3, 4
 
 
 def draw(n: int, count: int, seed: int, round: int, stream: int) -> NDArray[np.bool_]:
@@ -47,6 +48,11 @@ def _smallest(found: NDArray[np.uint32], count: int, communicator: Communicator)
         count -= int(reached[digit] - counts[digit])
         found, start = found[digits == digit], start | digit << shift
     return np.uint32(start)
+
+
+def seed_of(seed: int, round: int, stream: int) -> int:
+    """What the core hashes numbers with where it draws itself."""
+    return int(np.random.SeedSequence([seed, round, stream]).generate_state(1, np.uint64)[0])
 
 
 def keys(numbers: NDArray[np.integer], seed: int, round: int, stream: int) -> NDArray[np.uint32]:

@@ -35,6 +35,7 @@ __all__ = [
     "as_numpy",
     "check_same_rows",
     "encode_classification",
+    "encode_further",
     "encode_regression",
     "encode_sparse",
     "no_for_each_yes",
@@ -396,6 +397,30 @@ def encode_classification(
     if factors is not None:
         weight = _times(weight, factors[ids].astype(np.float32))
     return encoding._with_ids(ids.astype(np.int32), weight)
+
+
+def encode_further(y: Any, sample_weight: Any, *, name: str, like: TargetEncoding, is_sparse: bool) -> Target:
+    """Encode y of rows that are watched: as an earlier y was, in the unit of y.
+
+    Parameters
+    ----------
+    y, sample_weight
+        As those of `encode_sparse`, or of `TargetEncoding.encode`.
+    name : str
+        What messages call y.
+    like : TargetEncoding
+    is_sparse : bool
+        Whether the earlier y was kept sparse.
+
+    Raises
+    ------
+    ValueError
+        Where y or the weights are not what they should be.
+    """
+    if not is_sparse:
+        return like.encode(y, sample_weight, name=name, normalized=False)
+    kind: Any = like.kind
+    return encode_sparse(y, sample_weight, kind=kind, name=name, like=like)
 
 
 def encode_sparse(

@@ -100,9 +100,7 @@ class Derivatives:
         """Whether one step for all rows would gain next to nothing."""
         g = self.in_unit(output)
         squares, sums = _core.exact_totals(g, g, None, 1, self._workers)[:, 0]
-        n_rows = np.array([len(g)])
-        self._workers.communicator.sum(n_rows)
-        return cancel(sums, squares, int(n_rows[0]))
+        return cancel(sums, squares, self._workers.total(len(g)))
 
     def for_leaves(self, output: int) -> tuple[np.ndarray, np.ndarray | None]:
         """What leaf values are fitted on: g, and h of 1, K or K (K + 1) / 2 columns, or None (1 a row)."""

@@ -88,13 +88,15 @@ class LabelState:
 
     def gradients_of_rows(self) -> np.ndarray:
         """By what rows are sampled: norms, (n_rows,)."""
+        self.renew()  # there are none yet where rounds are repeated
         return self.gradients.norms(self._workers)
 
     def cancel(self, output: int) -> bool:
         """Whether one step for all rows would gain next to nothing."""
-        _, outputs, values = self.gradients.csr()
+        _, _, values = self.gradients.csr()
         squares = _core.exact_totals(values[:, None], values[:, None], None, 1, self._workers)[0, 0]
-        return cancel(np.bincount(outputs, values), squares, self._problem.n_rows)
+        n_rows = self._workers.total(self._problem.n_rows)
+        return cancel(self.gradients.totals(self._workers), squares, n_rows)
 
     def add(self, grown: Grown, leaves: Leaves, output: int) -> None:
         """Add a tree to the raw scores."""

@@ -28,7 +28,7 @@ from polyleaf.training.interactions import Interactions, interactions_of
 from polyleaf.training.label_state import LabelState
 from polyleaf.training.layers import Layers
 from polyleaf.training.monotone import all_obey, directions_of, tied_scores
-from polyleaf.training.sampling import Draw, Numbered, Sampler
+from polyleaf.training.sampling import Draw, Numbered, Sampler, numbers_of_rows
 from polyleaf.training.state import DenseState
 from polyleaf.training.structure import Grown, Limits, Structure
 
@@ -110,7 +110,7 @@ def parts_of(
         Where other ranks have further rows: which these are.
     """
     if settings.keeps_labels_sparse:
-        state, structure, fitter = _label_parts(settings, problem, dataset, weight, model)
+        state, structure, fitter = _label_parts(settings, problem, dataset, weight, model, numbered)
     else:
         state, structure, fitter = _dense_parts(settings, problem, dataset, weight, model, offset)
     nodes_draw = settings.growth.colsample_bynode < 1
@@ -124,7 +124,12 @@ def parts_of(
 
 
 def _label_parts(
-    settings: Settings, problem: LabelProblem, dataset: Dataset, weight: np.ndarray | None, model: Model
+    settings: Settings,
+    problem: LabelProblem,
+    dataset: Dataset,
+    weight: np.ndarray | None,
+    model: Model,
+    numbered: Numbered | None,
 ) -> tuple[DenseState | LabelState, Structure, fitters.Fitter]:
     """Few of very many labels: leaves that hold few outputs, and splits that are judged by exact sums."""
     leaf, bins = settings.leaf, dataset.bins
@@ -135,7 +140,11 @@ def _label_parts(
             'split_search="exact" is for numeric features; use "sketch" where some are categorical.'
         )
     state = LabelState(problem, dataset, model, settings.workers)
-    judge = (splits.ExactSplits if is_exact else splits.VerifiedSplits)(bins, state, leaf, settings)
+    judge: splits.ExactSplits | splits.VerifiedSplits
+    if is_exact:
+        judge = splits.ExactSplits(bins, state, leaf, settings)
+    else:
+        judge = splits.VerifiedSplits(bins, state, leaf, numbers_of_rows(weight, numbered), settings)
     structure = Structure(bins, judge, Limits(), _interactions(settings, dataset), settings)
     return state, structure, fitters.LabelFitter(state, leaf, settings)
 

@@ -21,7 +21,7 @@ from polyleaf.inputs.features import FeatureTable, as_features
 from polyleaf.inputs.frames import refuse_lazy
 from polyleaf.inputs.holdout import drawn_by_class
 from polyleaf.inputs.sound import sound
-from polyleaf.inputs.targets import Target, check_same_rows, encode_sparse
+from polyleaf.inputs.targets import Target, check_same_rows, encode_further
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.projections import Projection, Projector
@@ -338,7 +338,7 @@ def _eval_set(
     reads_features: bool,
 ) -> EvalSet:
     """Evaluation data, binned as the training data is; its target in the user's unit."""
-    (name, X, y, weight, offset), encoding = data, training.encoding
+    name, X, y, weight, offset = data
     if isinstance(X, Dataset):
         X = X.seen_by(mapper)
         codes, features = X.codes, X.raw_features() if reads_features else None
@@ -346,12 +346,8 @@ def _eval_set(
         table = reader.further(X, mapper)
         codes = mapper.transform(table, reader.n_threads)
         features = mapper.numbers(table) if reads_features else None
-    called = f"y of {name!r}"
-    if scipy.sparse.issparse(training.values):
-        kind: Any = encoding.kind
-        target = encode_sparse(y, weight, kind=kind, name=called, like=encoding)
-    else:
-        target = encoding.encode(y, weight, name=called, normalized=False)
+    is_sparse = scipy.sparse.issparse(training.values)
+    target = encode_further(y, weight, name=f"y of {name!r}", like=training.encoding, is_sparse=is_sparse)
     return EvalSet(name, codes, target.values, target.weight, metrics, features, offset)
 
 

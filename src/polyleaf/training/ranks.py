@@ -74,11 +74,6 @@ def check_ranks(settings: Settings, objective: Objective) -> None:
     """
     for is_asked, sentence in (
         (
-            settings.keeps_labels_sparse,
-            "A sparse y is learned on one machine only: pass dense labels, or fit the local estimator on a "
-            "Dataset.",
-        ),
-        (
             settings.sampling.sampling_method == "goss",
             'sampling_method="goss" needs the gradients of all rows in one place; use subsample.',
         ),

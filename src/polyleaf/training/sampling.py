@@ -16,7 +16,7 @@ from polyleaf.communicator import Communicator
 from polyleaf.inputs.draws import FEATURES, ROWS, draw, draw_of
 from polyleaf.settings.settings import Sampling
 
-__all__ = ["Draw", "Numbered", "Sampler", "sample_features", "sample_rows"]
+__all__ = ["Draw", "Numbered", "Sampler", "numbers_of_rows", "sample_features", "sample_rows"]
 
 _BLOCK = 1 << 15  # rows squared at a time: keeps the temporary array in cache
 
@@ -114,6 +114,28 @@ def _rows_of_weight(weight: np.ndarray | None) -> np.ndarray | None:
         return None
     used = weight > 0 if weight.ndim == 1 else (weight > 0).any(axis=1)
     return None if used.all() else np.flatnonzero(used).astype(np.uint32)
+
+
+def numbers_of_rows(weight: np.ndarray | None, numbered: Numbered | None) -> np.ndarray | None:
+    """Of each row that has any weight how many such rows come before it, wherever they lie; of others 0.
+
+    Parameters
+    ----------
+    weight : ndarray of shape (n_rows,) or (n_rows, K), or None
+    numbered : Numbered, optional
+        Where other ranks have further rows.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), int64, or None
+        None: each row's place.
+    """
+    usable = _rows_of_weight(weight)
+    if weight is None or usable is None:
+        return None if numbered is None else numbered.numbers
+    numbers = np.zeros(len(weight), np.int64)
+    numbers[usable] = np.arange(len(usable)) if numbered is None else numbered.numbers
+    return numbers
 
 
 def sample_rows(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 import polyleaf._core as _core
+from polyleaf.inputs.draws import JUDGED_ROWS, seed_of
 from polyleaf.settings.settings import COUPLED, LinearLeaf, Settings, TopkLeaf
 from polyleaf.sketches import CountSketch, Sketch, mean_over_outputs
 from polyleaf.threads import Workers
@@ -98,8 +99,15 @@ class HistogramSplits:
 class VerifiedSplits:
     """Splits of few labels of very many: proposed by histograms of a count-sketch, judged by exact sums."""
 
-    def __init__(self, bins: _core.Bins, state: LabelState, leaf: TopkLeaf, settings: Settings) -> None:
-        self._state, self._leaf, self._workers = state, leaf, settings.workers
+    def __init__(
+        self,
+        bins: _core.Bins,
+        state: LabelState,
+        leaf: TopkLeaf,
+        numbers: np.ndarray | None,
+        settings: Settings,
+    ) -> None:
+        self._state, self._leaf, self._workers, self._numbers = state, leaf, settings.workers, numbers
         self._step, self._seed = leaf_config(settings.step), settings.sampling.seed
         self._sketch = CountSketch(settings.run.sketch_dim or LABEL_SKETCH_DIM)
         self._channels = PlainChannels(settings.workers)
@@ -111,7 +119,8 @@ class VerifiedSplits:
         g = self._sketch.sketch_labels(gradients, draw.round, self._seed, n_threads)
         kind, h = _counted(len(g), weight, draw)
         channels = self._channels.of(kind, g, h, draw)
-        self._search.use(gradients, weight, channels, self._step, self._leaf.leaf_k)
+        drawn = self._numbers, seed_of(self._seed, draw.round, JUDGED_ROWS)
+        self._search.use(gradients, weight, channels, self._step, self._leaf.leaf_k, *drawn)
         return self._search
 
 

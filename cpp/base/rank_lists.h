@@ -1,0 +1,81 @@
+// Lists that ranks hand one another: of so many groups, the same on every rank, each with as many entries as
+// a rank happens to have.
+//
+// Owns: how they are packed. Must not know: what groups and entries are.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <stdexcept>
+#include <type_traits>
+#include <vector>
+
+#include "base/workers.h"
+
+namespace polyleaf {
+
+template <class T>
+using Lists = std::vector<std::vector<T>>;  // of the groups
+
+// Sizes of the lists, then their entries.
+template <class T>
+std::vector<std::byte> packed_lists(const Lists<T>& lists) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::vector<int64_t> sizes;
+  int64_t n = 0;
+  for (const std::vector<T>& list : lists) {
+    sizes.push_back(static_cast<int64_t>(list.size()));
+    n += sizes.back();
+  }
+  const size_t head = sizeof(int64_t) * sizes.size();
+  std::vector<std::byte> packed(head + sizeof(T) * static_cast<size_t>(n));
+  if (head > 0) std::memcpy(packed.data(), sizes.data(), head);
+  size_t at = head;
+  for (const std::vector<T>& list : lists) {
+    if (!list.empty()) std::memcpy(packed.data() + at, list.data(), sizeof(T) * list.size());
+    at += sizeof(T) * list.size();
+  }
+  return packed;
+}
+
+// Adds what `packed_lists` has made elsewhere to the ends of the lists.
+template <class T>
+void append_packed(std::span<const std::byte> packed, Lists<T>& lists) {
+  const auto take = [&](auto& into, size_t from, size_t n) {
+    using Entry = std::remove_reference_t<decltype(into[0])>;
+    if (n > packed.size() / sizeof(Entry))
+      throw std::runtime_error("Ranks have lost step: one has sent lists of other groups than another.");
+    into.resize(from + n);
+    if (n > 0) std::memcpy(into.data() + from, packed.data(), n * sizeof(Entry));
+    packed = packed.subspan(n * sizeof(Entry));
+  };
+  std::vector<int64_t> sizes;
+  take(sizes, 0, lists.size());
+  for (size_t i = 0; i < lists.size(); ++i) take(lists[i], lists[i].size(), static_cast<size_t>(sizes[i]));
+}
+
+// Every list becomes those of all ranks, rank after rank.
+template <class T>
+void gather_lists(const Workers& workers, Lists<T>& lists) {
+  if (workers.is_alone()) return;
+  const std::vector<std::vector<std::byte>> all = workers.communicator->gather(packed_lists(lists));
+  for (std::vector<T>& list : lists) list.clear();
+  for (const std::vector<std::byte>& packed : all) append_packed<T>(packed, lists);
+}
+
+// for_ranks[r] goes to rank r; the lists that all ranks have for this one, rank after rank.
+template <class T>
+Lists<T> exchange_lists(const Workers& workers, std::vector<Lists<T>>& for_ranks) {
+  std::vector<std::vector<std::byte>> blocks;
+  Lists<T> found(for_ranks[0].size());
+  for (Lists<T>& lists : for_ranks) {
+    blocks.push_back(packed_lists(lists));
+    Lists<T>().swap(lists);
+  }
+  for (const std::vector<std::byte>& packed : workers.communicator->exchange(blocks))
+    append_packed<T>(packed, found);
+  return found;
+}
+
+}  // namespace polyleaf
