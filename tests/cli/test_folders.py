@@ -42,9 +42,10 @@ def test_the_model_is_that_of_one_file(folder, options, capsys):
     for name in ("all.parquet", "parts"):
         polyleaf("train", folder / name, "-m", folder / f"{name}.model", "--rounds", "5", *options)
         said.append(capsys.readouterr().err.replace(name, ""))
-    cached = "train", folder / "parts", "-m", folder / "cached.model", "--cache", folder
-    polyleaf(*cached, "--rounds", "5", "--quiet", *options)
-    for name in ("parts", "cached"):
+    for name, files in {"cached": ["--cache", folder], "limited": ["--memory-limit", "8 MiB"]}.items():
+        train = "train", folder / "parts", "-m", folder / f"{name}.model", *files
+        polyleaf(*train, "--rounds", "5", "--quiet", *options)
+    for name in ("parts", "cached", "limited"):
         assert (folder / "all.parquet.model").read_bytes() == (folder / f"{name}.model").read_bytes()
     assert said[0] == said[1] and "300 rows" in said[0]
 
@@ -105,8 +106,12 @@ def test_what_is_wrong_is_said(folder, capsys):
     (folder / "empty").mkdir()
     train = "-t", "price", "-m", folder / "m"
     assert "no Parquet file in the folder" in fails(capsys, "train", folder / "empty", *train)
-    assert "one file is read as a whole" in fails(
-        capsys, "train", folder / "all.parquet", *train, "--cache", folder
-    )
+    for option in (["--cache", folder], ["--memory-limit", "1 GiB"]):
+        assert "one file is read as a whole" in fails(
+            capsys, "train", folder / "all.parquet", *train, *option
+        )
+    limited = "train", folder / "parts", *train, "--memory-limit"
+    assert "memory_limit='much' is no size" in fails(capsys, *limited, "much")
+    assert "training still holds" in fails(capsys, *limited, "1 kB")
     (folder / "empty" / "a.parquet").write_text("no")
     assert "not a readable Parquet file" in fails(capsys, "train", folder / "empty", *train)

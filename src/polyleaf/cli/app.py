@@ -259,6 +259,13 @@ def train(
             "do not fit in memory."
         ),
     ] = None,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option(
+            help='Memory that training may take, such as "4GiB", where FILE is a folder: what does not fit '
+            "lies in files, of --cache or of the system's folder for temporary ones."
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -319,6 +326,8 @@ def train(
     is_folder = file.is_dir()
     if cache is not None and not is_folder:
         raise ReadError("--cache is for a folder of Parquet files; one file is read as a whole.")
+    if memory_limit is not None and not is_folder:
+        raise ReadError("--memory-limit is for a folder of Parquet files; one file is read as a whole.")
     source = open_rows(file, format, style)
     table = outline_of(source)
     kind = the_one_kind(task or [], target)
@@ -349,7 +358,8 @@ def train(
     _check_writable(model)
     weights = training.column(weighted[0]) if weighted else None
     learned_from = source if is_folder else training
-    X = rows_to_learn(learned_from, schema, estimator, weights, texts - set(made_categorical), cache)
+    only_text = texts - set(made_categorical)
+    X = rows_to_learn(learned_from, schema, estimator, weights, only_text, cache, memory_limit)
     _fit(estimator, schema, X, training, watched, weights)
     _save(estimator, schema, model, leaf_dtype=leaf_dtype, statistics=statistics)
     tell.table(schema, task is None, training.n_rows, texts, tell_tasks(wanted) if wanted else "")

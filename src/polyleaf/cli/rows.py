@@ -91,6 +91,7 @@ def rows_to_learn(
     weights: np.ndarray | None,
     texts: set[str],
     cache: Path | None,
+    memory_limit: str | None,
 ) -> Any:
     """A `Dataset` in bins of its own.
 
@@ -105,6 +106,8 @@ def rows_to_learn(
         Columns of a folder that hold text without having been called categorical.
     cache : Path or None
         As `cache_dir` of `Dataset.from_batches`.
+    memory_limit : str or None
+        As there.
     """
     from polyleaf.inputs.dataset import Dataset
 
@@ -125,4 +128,5 @@ def rows_to_learn(
             first = last
 
     kept = is_linear or is_searched
-    return Dataset.from_batches(batches, keep_features=kept, cache_dir=cache, **how)
+    how |= {"cache_dir": cache, "memory_limit": memory_limit}
+    return Dataset.from_batches(batches, keep_features=kept, **how)

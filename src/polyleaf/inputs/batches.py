@@ -32,6 +32,7 @@ from polyleaf.inputs.features import (
 )
 from polyleaf.inputs.frames import as_frame, refuse_lazy
 from polyleaf.inputs.mapped import mapped
+from polyleaf.inputs.room import Room
 
 __all__ = ["Batches", "Found", "ReadData", "Seen", "joined_values", "kinds_of", "read"]
 
@@ -120,7 +121,7 @@ class Batches:
 
 
 def read(
-    batches: Batches, mapper: BinMapper | None, fresh: BinMapper, keep_features: bool, folder: str | None
+    batches: Batches, mapper: BinMapper | None, fresh: BinMapper, keep_features: bool, room: Room
 ) -> ReadData:
     """Read twice.
 
@@ -133,8 +134,8 @@ def read(
         To be fitted, where `mapper` is None.
     keep_features : bool
         The raw values too.
-    folder : str or None
-        Where codes and raw values are to lie in files; None: in memory.
+    room : Room
+        Where codes and raw values are to lie.
     """
     found = Found(fresh.subsample, fresh.draw_seed)
     if mapper is None:
@@ -145,11 +146,12 @@ def read(
         raise ValueError("batches hold no rows.")
     if mapper is None:
         mapper = found.fit(fresh, batches.n_threads)
+    folder = room.folder_of_bins(found.n_rows, mapper.n_columns_)
     if folder is not None and mapper.very_many_:
         name = _name(mapper.spec_, mapper.very_many_[0])
         raise ValueError(
             f"Column {name} of X has more than 255 categories. What it becomes is learned from the target, "
-            "in memory: leave cache_dir out, or the column."
+            "in memory: leave cache_dir and memory_limit out, or the column."
         )
     codes, features, very_many = _encoded(batches, mapper, found.n_rows, keep_features, folder)
     return ReadData(

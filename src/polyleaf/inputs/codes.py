@@ -122,6 +122,15 @@ class Codes:
         """Set the codes (n_features, m) of rows ``first``, ``first + 1``, ...; nothing is sparse."""
         self.dense[:, first : first + codes.shape[1]] = codes
 
+    def in_file(
+        self, n_bins: NDArray[np.uint16], is_categorical: NDArray[np.bool_], folder: str, n_threads: int
+    ) -> MappedCodes:
+        """The same codes in a file; nothing is sparse."""
+        codes = MappedCodes(self.n_rows, n_bins, is_categorical, folder)
+        for first in range(0, self.n_rows, _ROWS_AT_A_TIME):
+            codes.write(first, self.dense[:, first : first + _ROWS_AT_A_TIME], n_threads)
+        return codes
+
     def bins(
         self, n_bins: NDArray[np.uint16], is_categorical: NDArray[np.bool_], n_threads: int
     ) -> _core.Bins:

@@ -21,7 +21,9 @@ from polyleaf.inputs.binning import MAX_BINS, BinMapper
 from polyleaf.inputs.category_statistics import FeatureCodes, learn
 from polyleaf.inputs.codes import Codes, MappedCodes
 from polyleaf.inputs.features import FROM_DTYPE, FeatureTable, as_features
+from polyleaf.inputs.mapped import mapped
 from polyleaf.inputs.parquet import ParquetRows, parquet_files
+from polyleaf.inputs.room import Room
 from polyleaf.inputs.targets import Target
 from polyleaf.threads import effective_threads
 
@@ -65,6 +67,8 @@ class Dataset:
     features : ndarray of float32, shape (n_features, n_rows), or None
         NaN where missing, and throughout for categorical features.
     y, sample_weight, offset : as given
+    room : Room
+        What memory its trainings may take, and where files go.
 
     Raises
     ------
@@ -121,7 +125,7 @@ class Dataset:
             offset,
         )
 
-    def _hold(self, data: ReadData, n_jobs: int | None, offset: Any = None) -> None:
+    def _hold(self, data: ReadData, n_jobs: int | None, offset: Any = None, room: Room | None = None) -> None:
         _check_n_features(data.n_features)
         self.mapper: BinMapper = data.mapper
         self.features: NDArray[np.float32] | None = data.features
@@ -132,7 +136,7 @@ class Dataset:
         self.y = data.y
         self.sample_weight = data.weight
         self.offset = offset
-        self.n_jobs = n_jobs
+        self.n_jobs, self.room = n_jobs, room or Room()
         self._bins: _core.Bins | None = None
 
     @classmethod
@@ -146,6 +150,7 @@ class Dataset:
         reference: Dataset | BinMapper | None = None,
         keep_features: bool = False,
         cache_dir: str | os.PathLike[str] | None = None,
+        memory_limit: int | str | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> Dataset:
@@ -167,6 +172,11 @@ class Dataset:
             A folder, on a fast disk, for a file of a byte for each cell, and with `keep_features` one of four
             more. Training then holds nothing for each cell in memory, and is slower: it fetches what it
             needs of the file. The models are the same. Files go with the data set. None: in memory.
+        memory_limit : int or str, optional
+            Bytes, or text such as ``"4 GiB"``, that this data set and one training on it may hold: what does
+            not fit lies in files of `cache_dir`, or of the system's folder for temporary files. Bins go there
+            first, then raw scores and derivatives. The models are the same. None: bins lie in a file where
+            `cache_dir` is given, and nothing else does.
 
         Returns
         -------
@@ -177,9 +187,9 @@ class Dataset:
         ------
         ValueError
             For batches that differ in their columns or in what they hold there, that are sparse matrices,
-            that cannot be read twice or are not the same the second time; with `cache_dir`, for columns of
-            more than 255 categories; otherwise as ``Dataset`` does. The message names the batch, counted
-            from 0.
+            that cannot be read twice or are not the same the second time; where bins are to lie in a file,
+            for columns of more than 255 categories; for a `memory_limit` that is no size; otherwise as
+            ``Dataset`` does. The message names the batch, counted from 0.
         OSError
             Where `cache_dir` has no room.
 
@@ -193,9 +203,9 @@ class Dataset:
         options = {"categorical_features": categorical_features, "feature_names": feature_names}
         mapper = reference.mapper if isinstance(reference, Dataset) else reference
         fresh = BinMapper(max_bins, random_state=0 if random_state is None else random_state)
-        data = cls.__new__(cls)
-        folder = None if cache_dir is None else os.fspath(cache_dir)
-        data._hold(read(Batches(batches, options, n_threads), mapper, fresh, keep_features, folder), n_jobs)
+        data, room = cls.__new__(cls), Room.of(memory_limit, cache_dir)
+        found = read(Batches(batches, options, n_threads), mapper, fresh, keep_features, room)
+        data._hold(found, n_jobs, room=room)
         return data
 
     @classmethod
@@ -298,6 +308,36 @@ class Dataset:
             codes += self._all_codes.nbytes
         codes += sum(column.index.nbytes for column in self._wide)
         return codes + (0 if self.features is None else self.features.nbytes)
+
+    @property
+    def is_in_files(self) -> bool:
+        """Whether the codes lie in a file."""
+        return isinstance(self._codes, MappedCodes)
+
+    def leave_memory(self) -> None:
+        """Move codes, and features where they are kept, to files, unless they lie there.
+
+        Raises
+        ------
+        ValueError
+            Where there are features of more than 255 categories.
+        """
+        if not isinstance(self._codes, Codes):
+            return
+        folder, mapper = self.room.folder, self.mapper
+        assert folder is not None
+        if self._wide or mapper.made_ is not None:
+            raise ValueError(
+                "memory_limit asks for bins in a file, but there are columns of more than 255 categories, "
+                "which are learned from the target, in memory: allow more, or leave these columns out."
+            )
+        n_threads = effective_threads(self.n_jobs)
+        self._codes = self._codes.in_file(mapper.n_bins_, mapper.is_categorical_, folder, n_threads)
+        self._bins = self._all_codes = None
+        if self.features is not None:
+            features = mapped(self.features.shape, np.float32, folder)
+            features[...] = self.features
+            self.features = features
 
     def raw_features(self) -> NDArray[np.float32]:
         """`features`, for what cannot do without."""

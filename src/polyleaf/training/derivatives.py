@@ -7,6 +7,7 @@ computed from its derivatives.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from polyleaf.settings.settings import COUPLED, Curvature
 from polyleaf.sketches import mean_over_outputs
 from polyleaf.threads import Workers
 
-__all__ = ["Derivatives", "cancel", "column"]
+__all__ = ["Derivatives", "cancel", "column", "curvature_columns"]
 
 # As the core has it for splits: what gains less than this share is not told from rounding.
 _LEAST_RELATIVE_GAIN = 2.0**-20
@@ -48,17 +49,17 @@ class Derivatives:
         weight: np.ndarray | None,
         memory: int,
         workers: Workers,
+        new: Callable[..., np.ndarray] = np.zeros,
     ) -> None:
         n, k = problem.n_rows, problem.n_outputs
         self.row_weight = weight if weight is not None and weight.ndim == 1 else None
         self._problem, self._wanted, self._workers = problem, curvature.leaf_curvature, workers
-        self.g = np.empty((n, k), np.float32)
-        is_full = k > 1 and curvature.couples
-        if is_full:
+        of_h, of_full = curvature_columns(problem, curvature)
+        if of_full > 0:
             _check_memory(n, k, curvature, memory)
-        self.full = np.empty((n, packed_size(k)), np.float32) if is_full else None
-        shape = (n, k) if is_full else problem.curvature_shape()
-        self.h = None if shape is None else np.empty(shape, np.float32)
+        self.g = new((n, k), np.float32)
+        self.full = new((n, of_full), np.float32) if of_full > 0 else None
+        self.h = None if of_h is None else new((n, of_h), np.float32)
         self.unit: np.ndarray | None = None
 
     def renew(self, raw: np.ndarray) -> None:
@@ -112,6 +113,15 @@ class Derivatives:
         if self._wanted == "shared" and h is not None:
             return g, mean_over_outputs(h, self._workers.n_threads)
         return g, h
+
+
+def curvature_columns(problem: Problem, curvature: Curvature) -> tuple[int | None, int]:
+    """Columns of `Derivatives.h`, None where there is none, and of `full`, 0 where nobody asks for it."""
+    k = problem.n_outputs
+    if k > 1 and curvature.couples:
+        return k, packed_size(k)
+    shape = problem.curvature_shape()
+    return None if shape is None else shape[1], 0
 
 
 def cancel(sums: np.ndarray, squares: np.ndarray, n_rows: int) -> bool:

@@ -29,6 +29,7 @@ from polyleaf.training.label_state import LabelState
 from polyleaf.training.layers import Layers
 from polyleaf.training.monotone import all_obey, directions_of, tied_scores
 from polyleaf.training.sampling import Draw, Numbered, Sampler, numbers_of_rows
+from polyleaf.training.sizes import row_state
 from polyleaf.training.state import DenseState
 from polyleaf.training.structure import Grown, Limits, Structure
 
@@ -158,10 +159,11 @@ def _dense_parts(
     offset: np.ndarray | None,
 ) -> tuple[DenseState | LabelState, Structure, fitters.Fitter]:
     """All outputs of all rows: splits by histograms, and a fitter for each kind of leaf."""
+    new = row_state(problem, settings, dataset)
     leaf, step, run, bins = settings.leaf, settings.step, settings.run, dataset.bins
     memory, workers = settings.growth.histogram_memory_bytes, settings.workers
-    derivatives = Derivatives(problem, settings.curvature, weight, memory, workers)
-    state = DenseState(problem, derivatives, dataset, model, workers, offset)
+    derivatives = Derivatives(problem, settings.curvature, weight, memory, workers, new)
+    state = DenseState(problem, derivatives, dataset, model, workers, offset, new)
     sketch = get_sketch(run.sketch, run.sketch_dim, problem.n_outputs)
     channels: splits.PlainChannels | splits.LookaheadChannels = splits.PlainChannels(workers)
     limits = Limits(step.reg_alpha, step.max_delta_step)

@@ -18,7 +18,14 @@ from polyleaf.training.fitters import leaf_config
 from polyleaf.training.label_state import LabelState
 from polyleaf.training.sampling import Draw
 
-__all__ = ["ExactSplits", "HistogramSplits", "LookaheadChannels", "PlainChannels", "VerifiedSplits"]
+__all__ = [
+    "ExactSplits",
+    "HistogramSplits",
+    "LookaheadChannels",
+    "PlainChannels",
+    "VerifiedSplits",
+    "kind_of_channels",
+]
 
 # Outputs up to which curvature="auto" judges splits by K curvatures; above, by their mean, which saves K
 # channels.
@@ -80,12 +87,12 @@ class HistogramSplits:
     def columns(self, draw: Draw, output: int) -> tuple[str, np.ndarray, np.ndarray | None]:
         """Kind of channels, gradients and curvatures."""
         g, h = self._derivatives.of_output(output)
-        wanted = _curvature_of_splits(self._curvature, h, g.shape[1])
+        wanted = kind_of_channels(self._curvature, None if h is None else h.shape[1], g.shape[1])
         g = self._derivatives.in_unit(output, wanted in ("none", "shared") or self._sketch is not None)
         if self._sketch is not None:
             used = None if self._curvature == "none" else h
             g, h = self._sketch.sketch(g, used, draw.round, self._seed, self._workers.n_threads)
-            wanted = _curvature_of_splits(self._curvature, h, g.shape[1])
+            wanted = kind_of_channels(self._curvature, None if h is None else h.shape[1], g.shape[1])
         if wanted == "full":
             return wanted, g, self._derivatives.full
         if wanted == "none" or h is None:
@@ -145,19 +152,20 @@ def _counted(n_rows: int, weight: np.ndarray | None, draw: Draw) -> tuple[str, n
     return "shared", np.ascontiguousarray(ones, np.float32).reshape(-1, 1)
 
 
-def _curvature_of_splits(curvature: str, h: np.ndarray | None, n_outputs: int) -> str:
+def kind_of_channels(curvature: str, of_h: int | None, n_outputs: int) -> str:
     """The curvature that splits are judged with: "none", "shared", "diagonal" or "full".
 
     "auto": none where the objective's curvature is constant; shared where one column serves all outputs, or
     there is only one, or there are more than `DIAGONAL_UP_TO`; diagonal otherwise. Measured: see section 5 of
-    docs/design.md. A block is read from the full curvature.
+    docs/design.md. A block is read from the full curvature. `of_h`: columns of the curvature, None where
+    there is none.
     """
-    if curvature == "none" or h is None:
+    if curvature == "none" or of_h is None:
         return "none"
     if n_outputs == 1:
         return "shared"
     if curvature in COUPLED:
         return "full"
     if curvature == "auto":
-        curvature = "diagonal" if 1 < h.shape[1] <= DIAGONAL_UP_TO else "shared"
+        curvature = "diagonal" if 1 < of_h <= DIAGONAL_UP_TO else "shared"
     return curvature

@@ -6,7 +6,7 @@ trees are grown or leaves fitted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -79,11 +79,12 @@ class DenseState:
         model: Model,
         workers: Workers,
         offset: np.ndarray | None = None,
+        new: Callable[..., np.ndarray] = np.zeros,
     ) -> None:
-        self.problem, self.derivatives = problem, derivatives
+        self.problem, self.derivatives, self._new = problem, derivatives, new
         self._offset = None if offset is None else offset.astype(np.float32)
         self._dataset, self._features, self._workers = dataset, dataset.features, workers
-        scores = self.new_scores(problem.n_rows)
+        scores = DenseScores(new((problem.n_rows, problem.n_outputs), np.float32), workers)
         if model.n_trees > 0:
             features = dataset.raw_features() if model.reads_features else None
             scores.add_trees(model.forest, 0, dataset.codes, features)
@@ -129,7 +130,7 @@ class DenseState:
 
     def mark(self) -> None:
         """Remember the raw scores."""
-        self._marked = np.empty_like(self.raw) if self._marked is None else self._marked
+        self._marked = self._new(self.raw.shape, np.float32) if self._marked is None else self._marked
         np.copyto(self._marked, self.raw)
 
     def rewind(self) -> None:
