@@ -50,6 +50,10 @@ void check_gradients(const Bins& bins, const LabelRows& gradients, const Optiona
   require(leaf_k >= 1, "leaf_k must be at least 1.");
 }
 
+const float* weights_of(const Optional1<const float>& weight) {
+  return weight ? begin_of(weight->data(), weight->size()) : nullptr;
+}
+
 class HeldVerified final : public HeldSearch {
  public:
   HeldVerified(HeldHistograms& histograms, const Workers& workers)
@@ -70,8 +74,8 @@ class HeldVerified final : public HeldSearch {
     histograms_.use(sketch);
     {
       nb::gil_scoped_release unlocked;
-      search_.use(gradients, weight ? weight->data() : nullptr, sample, step, leaf_k,
-                  numbers ? numbers->data() : nullptr, seed);
+      search_.use(gradients, weights_of(weight), sample, step, leaf_k,
+                  numbers ? begin_of(numbers->data(), numbers->size()) : nullptr, seed);
     }
     hold(nb::borrow(handle), weight, numbers);
   }
@@ -101,7 +105,7 @@ class HeldExact final : public HeldSearch {
     release();
     {
       nb::gil_scoped_release unlocked;
-      search_.use(gradients, weight ? weight->data() : nullptr, sample, step, leaf_k, threshold_step);
+      search_.use(gradients, weights_of(weight), sample, step, leaf_k, threshold_step);
     }
     hold(nb::borrow(handle), weight, rows, multiplier);
   }

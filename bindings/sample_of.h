@@ -29,7 +29,7 @@ inline RowSample sample_of(int64_t n_all, const Optional1<const uint32_t>& rows,
   }
   if (multiplier) {
     require(static_cast<int64_t>(multiplier->size()) == n_all, "A multiplier needs one entry per row.");
-    sample.multiplier = multiplier->data();
+    sample.multiplier = begin_of(multiplier->data(), multiplier->size());
   }
   return sample;
 }

@@ -47,7 +47,7 @@ void Channels::quantise(const float* g, const float* h, int n_outputs, Curvature
   sample_.multiplier = nullptr;
   if (sample.multiplier != nullptr) {
     multiplier_.assign(sample.multiplier, sample.multiplier + sample.n_all);
-    sample_.multiplier = multiplier_.data();
+    sample_.multiplier = begin_of(multiplier_.data(), multiplier_.size());
   }
   const size_t size = static_cast<size_t>(sample.n_all) * layout_.lanes;
   const bool fresh = size > data_.size() || lanes_before != layout_.lanes;

@@ -8,10 +8,12 @@
 
 namespace polyleaf {
 
-// Where rows begin that are none: no rows at all are something else than all of them.
-inline constexpr uint32_t kNoRows = 0;
-inline const uint32_t* begin_of(const uint32_t* rows, size_t n) {
-  return n > 0 ? rows : &kNoRows;
+// Where rows, or what there is for each, begin that are none: no rows at all are something else than all of
+// them, and no weights than weights of 1.
+template <class T>
+const T* begin_of(const T* values, size_t n) {
+  static constexpr T kNone{};
+  return n > 0 ? values : &kNone;
 }
 
 // All rows, or the ascending `rows`; `multiplier` (n_all) scales a row's derivatives.

@@ -276,7 +276,6 @@ def test_partitions_that_do_not_go_together(client, X, y, message):
     [
         ({"validation_fraction": 0.2}, "eval_set"),
         ({"objective": "absolute_error"}, "huber"),
-        ({"sampling_method": "goss"}, "subsample"),
         ({"sketch": "top_outputs"}, "random_projection"),
     ],
 )

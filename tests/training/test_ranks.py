@@ -1,5 +1,7 @@
 """A training by ranks is the training of one machine, byte for byte, however rows are cut."""
 
+from types import SimpleNamespace
+
 import golden
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from ranks import fit_on_threads
 from polyleaf import PolyleafClassifier, PolyleafRegressor
 from polyleaf.communicator import PeerFailed, Threads
 from polyleaf.inputs.draws import ROWS, draw, draw_of
+from polyleaf.training.sampling import Numbered, sample_rows
 
 SIZES = (1, 2, 3, 5)  # of three and more, one has no rows
 
@@ -21,7 +24,6 @@ REFUSED = {
     "quantiles": "quantiles",
     "quantiles as they are": "quantiles",
     "layers of medians": "quantiles",
-    "goss": "goss",
     "validation": "validation_fraction",
     "sketch random_sampling": "random_sampling",
     "sketch top_outputs": "top_outputs",
@@ -33,6 +35,7 @@ FAST = [
     "by level",
     "frame with categories",
     "weights, sampled",
+    "goss",
     "missing targets",
     "normalized targets",
     "layers on fewer rows",
@@ -104,6 +107,10 @@ def problem(rng, n, n_outputs, of_classes):
     )
 
 
+# How rows may be drawn.
+SAMPLED = [{}, {"subsample": 0.5}, {"sampling_method": "goss", "top_rate": 0.3, "other_rate": 0.2}]
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_how_rows_are_cut_leaves_no_trace(data):
@@ -114,7 +121,7 @@ def test_how_rows_are_cut_leaves_no_trace(data):
     X, y = problem(rng, n, data.draw(st.sampled_from([1, 3, 17]), "n_outputs"), of_classes)
     chosen = {
         "grow_policy": data.draw(st.sampled_from(["lossguide", "depthwise"])),
-        "subsample": data.draw(st.sampled_from([1.0, 0.5])),
+        **data.draw(st.sampled_from(SAMPLED)),
         "colsample_bynode": data.draw(st.sampled_from([1.0, 0.6])),
         "curvature": data.draw(st.sampled_from(["auto", "none", "shared"])),
         "min_child_samples": data.draw(st.integers(1, 10)),
@@ -161,7 +168,7 @@ def test_how_rows_of_labels_are_cut_leaves_no_trace(data):
         "objective": "squared_hinge" if kind is PolyleafClassifier else "squared_error",
         "split_search": data.draw(st.sampled_from(["sketch", "exact"])),
         "grow_policy": data.draw(st.sampled_from(["lossguide", "depthwise"])),
-        "subsample": data.draw(st.sampled_from([1.0, 0.5])),
+        **data.draw(st.sampled_from(SAMPLED)),
         "colsample_bynode": data.draw(st.sampled_from([1.0, 0.6])),
         "min_child_samples": data.draw(st.integers(1, 10)),
     }
@@ -173,6 +180,23 @@ def test_how_rows_of_labels_are_cut_leaves_no_trace(data):
     estimator = kind(n_estimators=4, max_leaves=7, random_state=seed % 1000, n_jobs=1, **chosen)
     alone = kind(**estimator.get_params()).fit(X, Y, weight)
     for each in fit_on_threads(estimator, X, Y, size, sample_weight=weight, rows=rows):
+        assert each.save_model() == alone.save_model()
+
+
+@pytest.mark.parametrize("split_search", ["sketch", "exact"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("sampled", SAMPLED)
+def test_ranks_without_rows_know_what_rows_are_weighed_by(split_search, weighted, sampled):
+    rng = np.random.default_rng(0)
+    X, _ = problem(rng, 60, 1, False)
+    Y, weight = labels_of(rng, X, 20), rng.integers(0, 3, 60) / 2.0 if weighted else None
+    chosen = {"leaf": "sparse", "leaf_k": 3, "objective": "squared_hinge", "split_search": split_search}
+    estimator = PolyleafClassifier(
+        n_estimators=3, min_child_samples=2, n_jobs=1, random_state=0, **chosen, **sampled
+    )
+    alone = PolyleafClassifier(**estimator.get_params()).fit(X, Y, weight)
+    rows = [np.arange(0), np.arange(40), np.arange(0), np.arange(40, 60)]
+    for each in fit_on_threads(estimator, X, Y, 4, sample_weight=weight, rows=rows):
         assert each.save_model() == alone.save_model()
 
 
@@ -293,6 +317,7 @@ def test_offsets_are_those_of_one_machine(objective, parameters, size):
         {"multi_strategy": "one_output_per_tree", "refresh": "tree"},
         {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 3},
         {"leaf": "linear"},
+        {"sampling_method": "goss"},
         {"base_score": 0.0, "min_split_gain": 1e9, "n_estimators": 20, "subsample": 0.5},  # no tree grows
     ],
 )
@@ -463,6 +488,33 @@ def test_messages_of_labels_are_as_predicted(split_search, weighted, a_tree, a_l
         asked[depth] = counted[0].asked
     levels = {depth: 2**depth - 1 if split_search == "exact" else depth for depth in (1, 3)}
     assert asked == {depth: 2 * (a_tree + a_level * levels[depth]) for depth in (1, 3)}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 400), st.data())
+def test_rows_of_large_gradients_are_those_of_all(n, data):
+    """Of which some are equal, some 0, and the last of those that are kept shares its size with others."""
+    size, rng = data.draw(st.integers(1, 4)), np.random.default_rng(n)
+    rank, few = rng.integers(0, size, n), data.draw(st.booleans())
+    g = rng.integers(0, 3 if few else 10**6, (n, 2)).astype(np.float32) - 1
+    rates = {"top_rate": data.draw(st.floats(0.01, 0.6)), "other_rate": 0.2}
+    chosen = SimpleNamespace(sampling_method="goss", seed=3, **rates)
+    rows, multiplier = sample_rows(chosen, g, 1)
+    if rows is None:  # of few rows all are taken
+        return
+
+    def work(communicator):
+        own = np.flatnonzero(rank == communicator.rank)
+        found, own_multiplier = sample_rows(chosen, g[own], 1, numbered=Numbered(own, n, communicator))
+        return own[found], own, own_multiplier
+
+    found = Threads.run(size, work)
+    np.testing.assert_array_equal(np.sort(np.concatenate([each[0] for each in found])), rows)
+    for _, own, own_multiplier in found:
+        np.testing.assert_array_equal(own_multiplier, multiplier[own])
+    norms = np.linalg.norm(g, axis=1)
+    kept = rows[multiplier[rows] == 1]
+    assert len(kept) >= 1 and np.sort(norms[kept])[0] >= np.sort(np.delete(norms, kept))[-1:].max(initial=0)
 
 
 @settings(max_examples=40, deadline=None)

@@ -12,9 +12,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.communicator import Communicator
+from polyleaf.communicator import ALONE, Communicator
 
-__all__ = ["BINNED_ROWS", "FEATURES", "JUDGED_ROWS", "ROWS", "draw", "draw_of", "keys", "seed_of"]
+__all__ = ["BINNED_ROWS", "FEATURES", "JUDGED_ROWS", "ROWS", "draw", "draw_of", "keys", "seed_of", "smallest"]
 
 # Streams: what is drawn with one seed must not be drawn alike.
 ROWS, FEATURES, BINNED_ROWS, JUDGED_ROWS = 1, 2, 3, 4
@@ -24,20 +24,23 @@ def draw(n: int, count: int, seed: int, round: int, stream: int) -> NDArray[np.b
     """Mask of `count` of `n` indices, drawn without replacement."""
     if count >= n:
         return np.ones(n, bool)
-    found = keys(np.arange(n), seed, round, stream)
-    return found <= np.partition(found, count - 1)[count - 1] if count > 0 else np.zeros(n, bool)
+    return draw_of(np.arange(n), count, seed, round, stream, ALONE)
 
 
 def draw_of(
     numbers: NDArray[np.integer], count: int, seed: int, round: int, stream: int, communicator: Communicator
 ) -> NDArray[np.bool_]:
     """The same of the numbers that all ranks hold between them, each one once: the mask of this rank's."""
+    if count <= 0:
+        return np.zeros(len(numbers), bool)
     found = keys(numbers, seed, round, stream)
-    return found <= _smallest(found, count, communicator)
+    return found <= smallest(found, count, communicator)
 
 
-def _smallest(found: NDArray[np.uint32], count: int, communicator: Communicator) -> np.uint32:
-    """The `count`-th smallest of the keys of all ranks, found eight bits at a time."""
+def smallest(found: NDArray[np.uint32], count: int, communicator: Communicator) -> np.uint32:
+    """The `count`-th smallest, from 1 on, of what all ranks hold: found eight bits at a time."""
+    if communicator.size == 1:
+        return np.uint32(np.partition(found, count - 1)[count - 1])
     start = 0
     for shift in (24, 16, 8, 0):
         digits = (found >> np.uint32(shift)) & np.uint32(255)

@@ -189,7 +189,7 @@ class Run:
             grew |= grown.tree.n_leaves > 1 or not state.cancel(output)
             state.add(grown, leaves, output)
             self.model.append(grown.tree, leaves, round, output)
-        return self._may_grow(grew, draw.is_chance)
+        return self._may_grow(grew)
 
     def repeat(self, known: Model, round: int) -> bool:
         """One round as it was when it was trained, with its trees; returns what `step` does."""
@@ -201,13 +201,12 @@ class Run:
             grew |= tree.n_leaves > 1 or not self.state.cancel(output)
             self.model.append(tree, cast(Leaves, known.forest.values(i)), round, output)
             self.state.add_last(self.model.forest)
-        draw = self.sampler.draw(self.state.gradients_of_rows(), round)
-        return self._may_grow(grew, draw.is_chance)
+        return self._may_grow(grew)
 
-    def _may_grow(self, grew: bool, is_chance: bool) -> bool:
+    def _may_grow(self, grew: bool) -> bool:
         """Whether there may be something to grow: the next draw of rows or features may be luckier."""
         self.barren = 0 if grew else self.barren + 1
-        return self.barren < (UNLUCKY_ROUNDS if is_chance else 1)
+        return self.barren < (UNLUCKY_ROUNDS if self.sampler.is_chance else 1)
 
     def forget_incomplete(self, round: int) -> None:
         """After Ctrl-C: forget trees and scores of a round that was not finished."""

@@ -88,7 +88,6 @@ class LabelState:
 
     def gradients_of_rows(self) -> np.ndarray:
         """By what rows are sampled: norms, (n_rows,)."""
-        self.renew()  # there are none yet where rounds are repeated
         return self.gradients.norms(self._workers)
 
     def cancel(self, output: int) -> bool:

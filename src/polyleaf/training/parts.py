@@ -115,7 +115,8 @@ def parts_of(
     else:
         state, structure, fitter = _dense_parts(settings, problem, dataset, weight, model, offset)
     nodes_draw = settings.growth.colsample_bynode < 1
-    sampler = Sampler(settings.sampling, dataset.mapper.telling_, weight, nodes_draw, numbered)
+    about = dataset.mapper.telling_, dataset.n_rows, weight
+    sampler = Sampler(settings.sampling, *about, nodes_draw, numbered)
     evaluation = Evaluation(eval_sets, model, state.new_scores, watchers)
     if settings.run.refresh != "layer":
         return Parts(state, structure, fitter, model, sampler, evaluation)

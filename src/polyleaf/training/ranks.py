@@ -74,10 +74,6 @@ def check_ranks(settings: Settings, objective: Objective) -> None:
     """
     for is_asked, sentence in (
         (
-            settings.sampling.sampling_method == "goss",
-            'sampling_method="goss" needs the gradients of all rows in one place; use subsample.',
-        ),
-        (
             not (
                 isinstance(settings.run.sketch, RandomProjection | CountSketch)
                 or settings.run.sketch in _BY_ROW

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polyleaf.communicator import Communicator
-from polyleaf.inputs.draws import FEATURES, ROWS, draw, draw_of
+from polyleaf.communicator import ALONE, Communicator
+from polyleaf.inputs.draws import FEATURES, ROWS, draw, draw_of, smallest
 from polyleaf.settings.settings import Sampling
 
 __all__ = ["Draw", "Numbered", "Sampler", "numbers_of_rows", "sample_features", "sample_rows"]
@@ -31,15 +31,12 @@ class Draw(NamedTuple):
         As `sample_rows` gives them.
     features
         As `sample_features` gives them.
-    is_chance : bool
-        Whether trees of another round may see others.
     """
 
     round: int
     rows: np.ndarray | None
     multiplier: np.ndarray | None
     features: np.ndarray | None
-    is_chance: bool
 
     @property
     def sample(self) -> tuple[np.ndarray | None, np.ndarray | None]:
@@ -64,6 +61,11 @@ class Numbered(NamedTuple):
     n: int
     communicator: Communicator
 
+    @staticmethod
+    def alone(n: int) -> Numbered:
+        """The rows of a machine that has all of them."""
+        return Numbered(np.arange(n), n, ALONE)
+
     def draw(self, count: int, seed: int, round: int, stream: int) -> np.ndarray:
         """Mask of this rank's rows among `count` that are drawn of all."""
         if count >= self.n:
@@ -79,33 +81,41 @@ class Sampler:
     settings : Sampling
     telling : ndarray of shape (n_features,), bool
         The features to draw from.
+    n_rows : int
     weight : ndarray of shape (n_rows,) or (n_rows, K), or None
         A row of weight 0 is as good as absent.
     nodes_draw : bool
         Whether each node draws from the features of its tree.
     numbered : Numbered, optional
-        Where other ranks have further rows: what these are.
+        Where other ranks have further rows: which these are.
+
+    Attributes
+    ----------
+    is_chance : bool
+        Whether trees of another round may see other rows or features.
     """
 
     def __init__(
         self,
         settings: Sampling,
         telling: np.ndarray,
+        n_rows: int,
         weight: np.ndarray | None,
         nodes_draw: bool,
         numbered: Numbered | None = None,
     ) -> None:
-        self._settings, self._nodes_draw = settings, nodes_draw
+        self._settings, self._usable = settings, _rows_of_weight(weight)
         self._telling = telling if telling.any() else np.ones_like(telling)
-        self._usable, self._numbered = _rows_of_weight(weight), numbered
+        self._numbered = numbered
+        n = _n_usable(n_rows, self._usable) if numbered is None else numbered.n
+        some_features = nodes_draw or settings.colsample_bytree < 1.0
+        self.is_chance = some_features or not _takes_all(settings, n, layer=0)
 
     def draw(self, g: np.ndarray, round: int, layer: int = 0) -> Draw:
         """The rows and features of a round, or of a layer; parameters as those of `sample_rows`."""
         rows, multiplier = sample_rows(self._settings, g, round, self._usable, layer, self._numbered)
         features = sample_features(self._settings, self._telling, round)
-        some_features = self._nodes_draw or self._settings.colsample_bytree < 1.0
-        is_chance = some_features or rows is not self._usable
-        return Draw(round, rows, multiplier, features, is_chance)
+        return Draw(round, rows, multiplier, features)
 
 
 def _rows_of_weight(weight: np.ndarray | None) -> np.ndarray | None:
@@ -161,7 +171,7 @@ def sample_rows(
         Depth of the nodes that are about to be split. Matters for `rows_per_layer`, whose draws contain each
         other, and for GOSS, which sees the layer's gradients.
     numbered : Numbered, optional
-        Where other ranks have further rows, for uniform sampling: which these are.
+        Where other ranks have further rows: which these are.
 
     Returns
     -------
@@ -174,18 +184,29 @@ def sample_rows(
     -----
     Uniform: `ceil(subsample * n)` rows without replacement. GOSS (Ke et al., "LightGBM", NeurIPS 2017,
     section 3 and algorithm 2): the `top_rate * n` rows of largest gradient, here its Euclidean norm over
-    outputs, are kept; `other_rate * n` of the rest are drawn and multiplied by `(1 - top_rate) /
-    other_rate`.
+    outputs, the first on ties, are kept; `other_rate * n` of the rest are drawn and multiplied by
+    `(1 - top_rate) / other_rate`.
     """
-    if settings.sampling_method == "goss":
-        return _goss(settings, g, round, usable)
-    n = numbered.n if numbered is not None else len(g) if usable is None else len(usable)
-    count = _rows_wanted(settings, n, layer)
-    if settings.subsample >= 1.0 and count >= n:
+    n = _n_usable(len(g), usable) if numbered is None else numbered.n
+    if _takes_all(settings, n, layer):
         return usable, None
-    by = settings.seed, round, ROWS
-    chosen = np.flatnonzero(draw(n, count, *by) if numbered is None else numbered.draw(count, *by))
+    numbered = Numbered.alone(n) if numbered is None else numbered
+    if settings.sampling_method == "goss":
+        return _goss(settings, g, round, usable, numbered)
+    count = _rows_wanted(settings, n, layer)
+    chosen = np.flatnonzero(numbered.draw(count, settings.seed, round, ROWS))
     return (chosen.astype(np.uint32) if usable is None else usable[chosen]), None
+
+
+def _n_usable(n_rows: int, usable: np.ndarray | None) -> int:
+    return n_rows if usable is None else len(usable)
+
+
+def _takes_all(settings: Sampling, n: int, layer: int) -> bool:
+    """Whether all of n rows are taken."""
+    if settings.sampling_method == "goss":
+        return sum(_kept_and_drawn(settings, n)) >= n
+    return settings.subsample >= 1.0 and _rows_wanted(settings, n, layer) >= n
 
 
 def _rows_wanted(settings: Sampling, n: int, layer: int) -> int:
@@ -216,22 +237,23 @@ def sample_features(settings: Sampling, telling: np.ndarray, round: int) -> np.n
     return mask
 
 
+def _kept_and_drawn(settings: Sampling, n: int) -> tuple[int, int]:
+    """How many of n rows GOSS keeps for their large gradients, and how many it draws from the rest."""
+    n_top = min(n, _count(settings.top_rate, n))
+    return n_top, min(n - n_top, _count(settings.other_rate, n))
+
+
 def _goss(
-    settings: Sampling, g: np.ndarray, round: int, usable: np.ndarray | None
-) -> tuple[np.ndarray | None, np.ndarray | None]:
+    settings: Sampling, g: np.ndarray, round: int, usable: np.ndarray | None, numbered: Numbered
+) -> tuple[np.ndarray, np.ndarray]:
     norm = _squared_norm(g)
     if usable is not None:
         norm = norm[usable]
-    n = len(norm)
-    n_top = min(n, _count(settings.top_rate, n))
-    n_other = min(n - n_top, _count(settings.other_rate, n))
-    if n_top + n_other >= n:
-        return usable, None
-    top = _largest(norm, n_top)
-    rest = np.flatnonzero(~top)
-    other = rest[draw(len(rest), n_other, settings.seed, round, ROWS)]
-
-    kept = top
+    n_top, n_other = _kept_and_drawn(settings, numbered.n)
+    kept = _largest(norm, n_top, numbered)
+    rest = np.flatnonzero(~kept)
+    by = settings.seed, round, ROWS
+    other = rest[draw_of(numbered.numbers[rest], n_other, *by, numbered.communicator)]
     kept[other] = True
     rows = np.flatnonzero(kept).astype(np.uint32)
     if usable is not None:
@@ -258,15 +280,22 @@ def _squared_norm(g: np.ndarray) -> np.ndarray:
     return norm
 
 
-def _largest(values: np.ndarray, count: int) -> np.ndarray:
-    """Mask of the `count` largest values; among equal ones the first (argpartition leaves that open)."""
-    if count <= 0:
-        return np.zeros(len(values), bool)
-    threshold = np.partition(values, len(values) - count)[len(values) - count]
-    mask = values > threshold
-    ties = np.flatnonzero(values == threshold)
-    mask[ties[: count - int(np.count_nonzero(mask))]] = True
+def _largest(norm: np.ndarray, count: int, numbered: Numbered) -> np.ndarray:
+    """Mask of this rank's rows among the `count` of largest norm that all have; of equal ones the first."""
+    ranks, communicator = ~norm.view(np.uint32), numbered.communicator  # norms order as their bits do
+    last = smallest(ranks, count, communicator)
+    mask = ranks < last
+    ties = np.flatnonzero(ranks == last)
+    n_before = np.array([np.count_nonzero(mask)])
+    communicator.sum(n_before)
+    mask[ties[_first(numbered.numbers[ties], count - int(n_before[0]), communicator)]] = True
     return mask
+
+
+def _first(numbers: np.ndarray, count: int, communicator: Communicator) -> np.ndarray:
+    """Mask of this rank's numbers among the `count` smallest that all have between them."""
+    numbers = numbers.astype(np.uint32)
+    return numbers <= smallest(numbers, count, communicator)
 
 
 def _count(fraction: float, n: int) -> int:
