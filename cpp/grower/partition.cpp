@@ -89,12 +89,18 @@ void Partition::gather_root() {
   });
 }
 
+Partition::Words Partition::words_from(const RowRange& rows, int tile, int64_t first) const {
+  if (copies_words()) return {copy(rows.copy, tile) + rows.begin + first, nullptr};
+  const uint32_t* from = ids(rows);
+  if (from == nullptr) return {bins_.words(tile) + rows.begin + first, nullptr};
+  return {bins_.words(tile), from + first};
+}
+
 const uint64_t* Partition::words(const RowRange& rows, int tile, int64_t first, int64_t n,
                                  uint64_t* room) const {
-  if (copies_words()) return copy(rows.copy, tile) + rows.begin + first;
-  const uint32_t* from = ids(rows);
-  if (from == nullptr) return bins_.words(tile) + rows.begin + first;
-  POLYLEAF_SELECT(partition_kernels).gather_words(bins_.words(tile), from + first, n, room);
+  const Words from = words_from(rows, tile, first);
+  if (from.ids == nullptr) return from.words;
+  POLYLEAF_SELECT(partition_kernels).gather_words(from.words, from.ids, n, room);
   return room;
 }
 

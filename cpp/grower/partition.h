@@ -96,6 +96,13 @@ class Partition {
   // of bits[i / 8] is that of row first + i. Returns how many do.
   int64_t decide(const Division& division, int64_t first, int64_t last, uint8_t* bits) const;
 
+  // Words of the rows of a range from row `first` on: word i is words[i], or words[ids[i]] where there are
+  // ids.
+  struct Words {
+    const uint64_t* words;
+    const uint32_t* ids;
+  };
+  Words words_from(const RowRange& rows, int tile, int64_t first) const;
   // Words of rows first .. first + n - 1 of a range, in their order: where they lie, or fetched into `room`
   // (n words and a cache line).
   const uint64_t* words(const RowRange& rows, int tile, int64_t first, int64_t n, uint64_t* room) const;

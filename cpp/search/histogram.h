@@ -15,9 +15,10 @@ struct HistogramKernels {
   // Adds the channels of `n` rows (contiguous, `lanes` int16 each) to the bins their words name.
   void (*build)(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int log2_stride,
                 int lanes, int32_t* sums, uint32_t* counts);
-  // The same of four lanes a row, as one number a bin (joint_sums.h).
-  void (*build_joint)(const uint64_t* words, const int16_t* channels, int64_t n, int n_features,
-                      int log2_stride, const JointFormat& format, uint64_t* joint);
+  // The same of four lanes a row, as one number a bin (joint_sums.h). ids: row i's word is words[ids[i]];
+  // nullptr: words[i].
+  void (*build_joint)(const uint64_t* words, const uint32_t* ids, const int16_t* channels, int64_t n,
+                      int n_features, int log2_stride, const JointFormat& format, uint64_t* joint);
   // Adds these numbers to the sums of four lanes, and clears them.
   void (*spread)(uint64_t* joint, int64_t n_bins, const JointFormat& format, int32_t* sums);
   // a -= b, elementwise.

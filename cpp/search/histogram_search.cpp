@@ -512,10 +512,9 @@ void HistogramSearch::build_rows(const Job& job, int t, int64_t begin, int64_t e
     uint64_t* joint = scratch_[thread].joint.data();
     const int64_t at_once = format.rows == most_rows_[t] ? end - begin : format.rows;
     for (int64_t i = begin; i < end; i += at_once) {
-      with_words(job, t, i, std::min(end, i + at_once), thread,
-                 [&](const uint64_t* words, const int16_t* channels, int64_t n) {
-                   kernels.build_joint(words, channels, n, tile.n_features, tile.log2_stride, format, joint);
-                 });
+      const Partition::Words from = scope_->partition().words_from(nodes_[job.build].at.rows, t, i);
+      kernels.build_joint(from.words, from.ids, job.channels + i * JointFormat::kChannels,
+                          std::min(at_once, end - i), tile.n_features, tile.log2_stride, format, joint);
       kernels.spread(joint, n_bins, format, bins.sums);
     }
     return;

@@ -43,10 +43,15 @@ void check_at_the_ends(const std::vector<ChannelRange>& channels, int64_t rows, 
           expected[(at_the_end ? 0 : kChannels) + j] += value;
         }
       }
-      std::vector<uint64_t> joint(4, 0);
+      const auto n = static_cast<int64_t>(words.size());
+      std::vector<uint64_t> joint(4, 0), by_id(4, 0);
       std::vector<int32_t> sums(4 * kChannels, 0);
-      kernels_of(isa).build_joint(words.data(), values.data(), static_cast<int64_t>(words.size()), 1, 2,
-                                  format, joint.data());
+      kernels_of(isa).build_joint(words.data(), nullptr, values.data(), n, 1, 2, format, joint.data());
+      std::vector<uint32_t> ids;  // of the same words, which lie the other way round
+      for (int64_t i = 0; i < n; ++i) ids.push_back(static_cast<uint32_t>(n - 1 - i));
+      const std::vector<uint64_t> turned(words.rbegin(), words.rend());
+      kernels_of(isa).build_joint(turned.data(), ids.data(), values.data(), n, 1, 2, format, by_id.data());
+      CHECK(joint == by_id);
       for (int pass = 0; pass < 2; ++pass) {  // the second time there is nothing left to spread
         kernels_of(isa).spread(joint.data(), 4, format, sums.data());
         for (int j = 0; j < kChannels; ++j) {

@@ -220,7 +220,11 @@ void move_entries(const Cell* from, int64_t n, const uint8_t* bits, const uint32
 }
 
 void gather_words(const uint64_t* words, const uint32_t* ids, int64_t n, uint64_t* out) {
-  for (int64_t i = 0; i < n; ++i) out[i] = words[ids[i]];
+  constexpr int kAhead = 32;
+  for (int64_t i = 0; i < n; ++i) {
+    if (i + kAhead < n) __builtin_prefetch(words + ids[i + kAhead]);
+    out[i] = words[ids[i]];
+  }
 }
 
 }  // namespace

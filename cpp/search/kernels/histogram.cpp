@@ -93,14 +93,17 @@ void build(const uint64_t* words, const int16_t* channels, int64_t n, int n_feat
   }
 }
 
-// FOUR: the last of the four lanes is in use.
-template <bool FOUR, int LOG2_STRIDE>
-void build_joint_as(const uint64_t* words, const int16_t* channels, int64_t n, int n_features,
-                    const JointFormat& format, uint64_t* joint) {
+// FOUR: the last of the four lanes is in use. BY_ID: words lie elsewhere, and are fetched while sums wait for
+// their stores.
+template <bool FOUR, bool BY_ID, int LOG2_STRIDE>
+void build_joint_as(const uint64_t* words, const uint32_t* ids, const int16_t* channels, int64_t n,
+                    int n_features, const JointFormat& format, uint64_t* joint) {
+  constexpr int kAhead = 32;
   const uint64_t s1 = format.shift[1], s2 = format.shift[2], s3 = format.shift[3];
   const auto widened = [](int16_t x) { return static_cast<uint64_t>(int64_t{x}); };
   for (int64_t i = 0; i < n; ++i) {
-    const uint64_t word = words[i];
+    if (BY_ID && i + kAhead < n) __builtin_prefetch(words + ids[i + kAhead]);
+    const uint64_t word = words[BY_ID ? ids[i] : i];
     const int16_t* c = channels + 4 * i;
     uint64_t value = widened(c[0]) + (widened(c[1]) << s1) + (widened(c[2]) << s2);
     if (FOUR) value += widened(c[3]) << s3;
@@ -112,18 +115,25 @@ void build_joint_as(const uint64_t* words, const int16_t* channels, int64_t n, i
   }
 }
 
-void build_joint(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int log2_stride,
-                 const JointFormat& format, uint64_t* joint) {
-  const bool four = format.mask[3] != 0;
-#define POLYLEAF_JOINT(bits)                                                                \
-  if (log2_stride == bits)                                                                  \
-    return four ? build_joint_as<true, bits>(words, channels, n, n_features, format, joint) \
-                : build_joint_as<false, bits>(words, channels, n, n_features, format, joint);
+template <bool FOUR, bool BY_ID>
+void build_joint_of(const uint64_t* words, const uint32_t* ids, const int16_t* channels, int64_t n,
+                    int n_features, int log2_stride, const JointFormat& format, uint64_t* joint) {
+#define POLYLEAF_JOINT(bits) \
+  if (log2_stride == bits)   \
+    return build_joint_as<FOUR, BY_ID, bits>(words, ids, channels, n, n_features, format, joint);
   POLYLEAF_JOINT(2)
   POLYLEAF_JOINT(4)
   POLYLEAF_JOINT(6)
   POLYLEAF_JOINT(8)
 #undef POLYLEAF_JOINT
+}
+
+void build_joint(const uint64_t* words, const uint32_t* ids, const int16_t* channels, int64_t n,
+                 int n_features, int log2_stride, const JointFormat& format, uint64_t* joint) {
+  const bool four = format.mask[3] != 0;
+  const auto build = ids == nullptr ? (four ? build_joint_of<true, false> : build_joint_of<false, false>)
+                                    : (four ? build_joint_of<true, true> : build_joint_of<false, true>);
+  build(words, ids, channels, n, n_features, log2_stride, format, joint);
 }
 
 void spread(uint64_t* joint, int64_t n_bins, const JointFormat& format, int32_t* sums) {
