@@ -362,10 +362,10 @@ PAPER = Paper(
             f"Depth {MAX_DEPTH} by level, one thread in each process, {PARTS} partitions that workers make; "
             f"the mean of {ROUNDS - 1} trees after the first, processor time of whole processes, so with "
             "what they send one another. Apart: half the rows each, at the same time, without a word: with "
-            "what two cores take from one another. A Dask worker takes processor time for each second that it "
-            "lives, whatever it does (it looks at itself a hundred times a second): that is told apart, as it grows "
-            "with the time that a busy machine makes a tree wait. The peaks include the table that the one "
-            "process bins, and the partitions that workers bin.",
+            "what two cores take from one another. A Dask worker takes processor time for each second that "
+            "it lives, whatever it does (it looks at itself a hundred times a second): that is told apart, "
+            "as it grows with the time that a busy machine makes a tree wait. The peaks include the table "
+            "that the one process bins, and the partitions that workers bin.",
             also=tuple(SIZES),
         ),
         *(
