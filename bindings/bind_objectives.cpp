@@ -154,16 +154,18 @@ auto quantiles(const Array2<const T>& values, const OptionalMatrix& weight,
   check_weight(values, weight);
   require(n_leaves >= 1, "n_leaves must be at least 1.");
   require(rows(level) == columns(values), "level must have one value for each column of values.");
-  const RowSample sample = sample_of(rows(values), used, std::nullopt);
+  const RowSample sample = sample_of(rows(values), used, std::nullopt, workers);
   if (leaf_of_row) {
     require(rows(*leaf_of_row) == rows(values), "leaf_of_row must have one id for each row of values.");
-    require(*std::max_element(leaf_of_row->data(), leaf_of_row->data() + rows(values)) < n_leaves,
+    const int32_t* leaf = leaf_of_row->data();
+    require(std::all_of(leaf, leaf + rows(values), [&](int32_t id) { return id < n_leaves; }),
             "A leaf id is out of range.");
   }
   NewArray<T> out({static_cast<size_t>(n_leaves), values.shape(1)});
   {
     nb::gil_scoped_release release;
-    quantile_leaves(values.data(), columns(values), weight ? weight->data() : nullptr,
+    quantile_leaves(values.data(), columns(values),
+                    weight ? begin_of(weight->data(), weight->size()) : nullptr,
                     weight ? columns(*weight) : 0, sample, leaf_of_row ? leaf_of_row->data() : nullptr,
                     n_leaves, level.data(), workers, out.data);
   }

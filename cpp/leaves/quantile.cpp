@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <numeric>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "base/parallel.h"
 
@@ -13,10 +17,18 @@ namespace {
 // A level times a total is a float just above the integer meant (0.07 * 100 > 7): this much is forgiven.
 constexpr double kLevelSlack = 1.0 - 1e-12;
 constexpr int kWeightBits = 31;  // 2^31 rows of 2^31 each are within int64
+constexpr int kDigitBits = 8;
+constexpr uint32_t kDigits = 1 << kDigitBits;
+constexpr int64_t kAtOnce = 1 << 14;  // quantiles that ranks look for at once: 32 MiB of counts
+
+// What the values up to a quantile weigh at least, of a total.
+double wanted_weight(double level, int64_t total) {
+  return level * kLevelSlack * static_cast<double>(total);
+}
 
 template <class T>
 T quantile(std::vector<T>& values, double level) {
-  const double wanted = std::ceil(level * kLevelSlack * static_cast<double>(values.size()));
+  const double wanted = std::ceil(wanted_weight(level, static_cast<int64_t>(values.size())));
   const auto rank =
       std::clamp<int64_t>(static_cast<int64_t>(wanted) - 1, 0, static_cast<int64_t>(values.size()) - 1);
   std::nth_element(values.begin(), values.begin() + rank, values.end());
@@ -28,7 +40,7 @@ T weighted_quantile(std::vector<std::pair<T, uint32_t>>& items, double level) {
   std::sort(items.begin(), items.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   int64_t total = 0, sum = 0;
   for (const auto& item : items) total += item.second;
-  const double wanted = level * kLevelSlack * static_cast<double>(total);
+  const double wanted = wanted_weight(level, total);
   for (const auto& item : items)
     if (static_cast<double>(sum += item.second) >= wanted) return item.first;
   return items.back().first;
@@ -36,11 +48,12 @@ T weighted_quantile(std::vector<std::pair<T, uint32_t>>& items, double level) {
 
 // Of each column of weights the power of two that makes integers up to 2^31 of them: their sums are exact, in
 // any order, and integers keep their proportions.
-std::vector<double> integer_scales(const float* weight, int64_t n_rows, int64_t n_columns) {
-  std::vector<float> largest(n_columns, 0.0f);
-  std::vector<double> scale(n_columns, 0.0);
+std::vector<double> integer_scales(const float* weight, int64_t n_rows, int64_t n_columns,
+                                   const Workers& workers) {
+  std::vector<double> largest(n_columns, 0.0), scale(n_columns, 0.0);
   for (int64_t i = 0; i < n_rows * n_columns; ++i)
-    largest[i % n_columns] = std::max(largest[i % n_columns], weight[i]);
+    largest[i % n_columns] = std::max<double>(largest[i % n_columns], weight[i]);
+  workers.largest(largest);
   for (int64_t k = 0; k < n_columns; ++k) {
     int exponent = 0;
     std::frexp(largest[k], &exponent);
@@ -54,35 +67,135 @@ uint32_t integer_weight(float weight, double scale) {
   return std::max(uint32_t{1}, static_cast<uint32_t>(std::rint(weight * scale)));
 }
 
+// The rows of every leaf, as pairs of a value and an integer weight.
+template <class T>
+class LeafRows {
+ public:
+  LeafRows(const T* values, int64_t n_columns, const float* weight, int64_t weight_columns,
+           const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves, const Workers& workers)
+      : values_(values),
+        n_columns_(n_columns),
+        weight_(weight),
+        weight_columns_(weight_columns),
+        rows_(static_cast<size_t>(sample.n_used())),
+        begin_(rows_by_leaf(sample, leaf_of_row, n_leaves, rows_.data())) {
+    if (weight != nullptr) scale_ = integer_scales(weight, sample.n_all, weight_columns, workers);
+  }
+
+  bool is_weighted() const { return weight_ != nullptr; }
+  // Calls use(value, weight) for the rows of a leaf that have any weight for this column.
+  template <class Use>
+  void each(int64_t leaf, int64_t k, const Use& use) const {
+    for (int64_t j = begin_[leaf]; j < begin_[leaf + 1]; ++j) {
+      const int64_t row = rows_[j];
+      const T value = values_[row * n_columns_ + k];
+      if (std::isnan(value))
+        throw std::invalid_argument("A quantile was asked for over values that contain NaN.");
+      if (!is_weighted())
+        use(value, uint32_t{1});
+      else if (const float w = weight_[weight_columns_ == 1 ? row : row * n_columns_ + k]; w > 0)
+        use(value, integer_weight(w, scale_[weight_columns_ == 1 ? 0 : k]));
+    }
+  }
+
+ private:
+  const T* values_;
+  const int64_t n_columns_;
+  const float* weight_;
+  const int64_t weight_columns_;
+  std::vector<uint32_t> rows_;
+  const std::vector<int64_t> begin_;  // of each leaf
+  std::vector<double> scale_;
+};
+
+// Unsigned integers in the order of floats; zeros of both signs are one.
+template <class T>
+struct Ordered {
+  using Key = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+  static constexpr Key kSign = Key{1} << (8 * sizeof(T) - 1);
+  static Key of(T value) {
+    Key bits;
+    value += T{0};
+    std::memcpy(&bits, &value, sizeof(bits));
+    return (bits & kSign) != 0 ? ~bits : bits | kSign;
+  }
+  static T value(Key key) {
+    const Key bits = (key & kSign) != 0 ? key & ~kSign : ~key;
+    T value;
+    std::memcpy(&value, &bits, sizeof(value));
+    return value;
+  }
+};
+
+// Quantiles of the rows of all ranks, of a run of (leaf, column): eight bits of their keys at a time, the
+// first first, by how much weight there is for each of the values that these may have.
+template <class T>
+void find_digits(const LeafRows<T>& rows, int64_t n_columns, const double* level, int64_t first, int64_t n,
+                 const Workers& workers, T* out) {
+  using Key = typename Ordered<T>::Key;
+  struct Search {
+    Key known = 0;       // the bits found so far
+    int64_t below = 0;   // weight of what comes before these
+    double wanted = -1;  // weight that the quantile completes
+  };
+  std::vector<Search> searches(static_cast<size_t>(n));
+  std::vector<int64_t> counts(static_cast<size_t>(n) * kDigits);
+  for (int shift = 8 * static_cast<int>(sizeof(T)) - kDigitBits; shift >= 0; shift -= kDigitBits) {
+    std::fill(counts.begin(), counts.end(), 0);
+    parallel_for(workers, n, [&](int64_t i, int) {
+      int64_t* of = counts.data() + i * kDigits;
+      const Key known = searches[i].known >> shift >> kDigitBits;
+      rows.each((first + i) / n_columns, (first + i) % n_columns, [&](T value, uint32_t weight) {
+        const Key key = Ordered<T>::of(value) >> shift;
+        if (key >> kDigitBits == known) of[key % kDigits] += weight;
+      });
+    });
+    workers.sum(counts);
+    for (int64_t i = 0; i < n; ++i) {
+      Search& search = searches[i];
+      const int64_t* of = counts.data() + i * kDigits;
+      if (search.wanted < 0) {
+        const int64_t total = std::accumulate(of, of + kDigits, int64_t{0});
+        search.wanted = wanted_weight(level[(first + i) % n_columns], total);
+      }
+      Key digit = 0;
+      while (digit + 1 < kDigits && static_cast<double>(search.below + of[digit]) < search.wanted)
+        search.below += of[digit++];
+      search.known |= digit << shift;
+    }
+  }
+  for (int64_t i = 0; i < n; ++i)
+    out[first + i] = searches[i].wanted > 0 ? Ordered<T>::value(searches[i].known) : T{0};
+}
+
 }  // namespace
 
 template <class T>
 void quantile_leaves(const T* values, int64_t n_columns, const float* weight, int64_t weight_columns,
                      const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves,
                      const double* level, const Workers& workers, T* out) {
-  std::vector<uint32_t> rows(static_cast<size_t>(sample.n_used()));
-  const std::vector<int64_t> begin = rows_by_leaf(sample, leaf_of_row, n_leaves, rows.data());
+  const LeafRows<T> rows(values, n_columns, weight, weight_columns, sample, leaf_of_row, n_leaves, workers);
+  const int64_t n_all = n_leaves * n_columns;
+  if (!workers.is_alone()) {
+    for (int64_t first = 0; first < n_all; first += kAtOnce)
+      find_digits(rows, n_columns, level, first, std::min(kAtOnce, n_all - first), workers, out);
+    return;
+  }
   const size_t n_slots = static_cast<size_t>(workers.n_threads);
   std::vector<std::vector<T>> plain(n_slots);
   std::vector<std::vector<std::pair<T, uint32_t>>> weighted(n_slots);
-  std::vector<double> scale;
-  if (weight != nullptr) scale = integer_scales(weight, sample.n_all, weight_columns);
-  parallel_for(workers, n_leaves * n_columns, [&](int64_t task, int thread) {
+  parallel_for(workers, n_all, [&](int64_t task, int thread) {
     const int64_t leaf = task / n_columns, k = task % n_columns;
     auto& v = plain[thread];
     auto& items = weighted[thread];
     v.clear();
     items.clear();
-    for (int64_t j = begin[leaf]; j < begin[leaf + 1]; ++j) {
-      const int64_t row = rows[j];
-      const T value = values[row * n_columns + k];
-      if (std::isnan(value))
-        throw std::invalid_argument("A quantile was asked for over values that contain NaN.");
-      if (weight == nullptr)
+    rows.each(leaf, k, [&](T value, uint32_t w) {
+      if (rows.is_weighted())
+        items.emplace_back(value, w);
+      else
         v.push_back(value);
-      else if (const float w = weight[weight_columns == 1 ? row : row * n_columns + k]; w > 0)
-        items.emplace_back(value, integer_weight(w, scale[weight_columns == 1 ? 0 : k]));
-    }
+    });
     T result = 0;
     if (!v.empty()) result = quantile(v, level[k]);
     if (!items.empty()) result = weighted_quantile(items, level[k]);

@@ -1,6 +1,9 @@
 // Quantile leaves: what minimises absolute and pinball losses in a leaf, which no Newton step does; and the
 // same of all rows, for base scores.
 //
+// One machine selects or sorts; where other ranks have further rows, the bits of a quantile are found from
+// the first on, by sums of integer weights.
+//
 // Owns: lower weighted quantiles. Must not know: losses, how the structure was found.
 #pragma once
 #include <cstdint>

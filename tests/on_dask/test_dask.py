@@ -142,6 +142,22 @@ def test_linear_leaves(client, linear_fit):
     assert model.to_local().save_model() == on.save_model()
 
 
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"objective": "absolute_error"},
+        {"objective": "quantile", "quantile_alpha": [0.1, 0.9], "calibrate_quantiles": False},
+        {"sampling_method": "goss"},
+    ],
+)
+def test_quantiles_and_rows_of_large_gradients(client, parameters):
+    X, Y = numbers()
+    chosen = SMALL | parameters
+    lazy = da.from_array(X, chunks=(70, -1)), da.from_array(Y, chunks=(70, -1))
+    model = DaskPolyleafRegressor(client=client, **chosen).fit(*lazy)
+    assert model.to_local().save_model() == PolyleafRegressor(**chosen).fit(X, Y).save_model()
+
+
 def few_labels():
     """Labels of which a row has few, and rows of no weight."""
     X, _ = numbers()
@@ -275,7 +291,7 @@ def test_partitions_that_do_not_go_together(client, X, y, message):
     ("parameters", "message"),
     [
         ({"validation_fraction": 0.2}, "eval_set"),
-        ({"objective": "absolute_error"}, "huber"),
+        ({"objective": "quantile", "quantile_alpha": 0.9}, "calibrate_quantiles=False"),
         ({"sketch": "top_outputs"}, "random_projection"),
     ],
 )

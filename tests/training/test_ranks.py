@@ -11,19 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ranks import fit_on_threads
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor
+from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
 from polyleaf.communicator import PeerFailed, Threads
 from polyleaf.inputs.draws import ROWS, draw, draw_of
+from polyleaf.threads import Workers
 from polyleaf.training.sampling import Numbered, sample_rows
 
 SIZES = (1, 2, 3, 5)  # of three and more, one has no rows
 
 # What each refused configuration is told.
 REFUSED = {
-    "absolute error": "quantiles",
-    "quantiles": "quantiles",
-    "quantiles as they are": "quantiles",
-    "layers of medians": "quantiles",
+    "quantiles": "calibrate_quantiles=False",
     "validation": "validation_fraction",
     "sketch random_sampling": "random_sampling",
     "sketch top_outputs": "top_outputs",
@@ -36,6 +34,8 @@ FAST = [
     "frame with categories",
     "weights, sampled",
     "goss",
+    "quantiles as they are",
+    "layers of medians",
     "missing targets",
     "normalized targets",
     "layers on fewer rows",
@@ -85,6 +85,20 @@ def test_what_is_refused_has_a_sentence(name):
         shared(name, 2)
 
 
+def test_losses_that_fit_their_leaves_from_their_own_rows_are_refused():
+    from polyleaf.objectives import AbsoluteError
+    from polyleaf.settings.settings import settings_of
+    from polyleaf.training.ranks import check_ranks
+
+    class Own(AbsoluteError):
+        renews_with_ranks = False
+
+    chosen = settings_of(PolyleafRegressor(), 1, False, 0, 1)
+    check_ranks(chosen, AbsoluteError())
+    with pytest.raises(ValueError, match="fits its leaves itself"):
+        check_ranks(chosen, Own())
+
+
 def test_losses_that_are_weighed_by_all_rows_are_refused():
     from polyleaf.objectives import get_objective
     from polyleaf.objectives.tasks import Task, Tasks
@@ -107,6 +121,12 @@ def problem(rng, n, n_outputs, of_classes):
     )
 
 
+# Leaves of some are quantiles.
+OBJECTIVES = [
+    {},
+    {"objective": "absolute_error"},
+    {"objective": "quantile", "quantile_alpha": (0.1, 0.9), "calibrate_quantiles": False},
+]
 # How rows may be drawn.
 SAMPLED = [{}, {"subsample": 0.5}, {"sampling_method": "goss", "top_rate": 0.3, "other_rate": 0.2}]
 
@@ -130,6 +150,8 @@ def test_how_rows_are_cut_leaves_no_trace(data):
     }
     if chosen["leaf"] == "constant":
         del chosen["linear_fit"]
+        if not of_classes:
+            chosen |= data.draw(st.sampled_from(OBJECTIVES))
     weight = data.draw(st.sampled_from([None, rng.integers(0, 3, n) / 2.0]), "weight")
     rank = rng.integers(0, size, n) if data.draw(st.booleans()) else np.sort(rng.integers(0, 2, n))
     rows = [np.flatnonzero(rank == r) for r in range(size)]
@@ -490,6 +512,22 @@ def test_messages_of_labels_are_as_predicted(split_search, weighted, a_tree, a_l
     assert asked == {depth: 2 * (a_tree + a_level * levels[depth]) for depth in (1, 3)}
 
 
+@pytest.mark.parametrize(("weighted", "a_tree"), [(False, 10), (True, 13)])
+def test_messages_of_quantiles_are_as_predicted(weighted, a_tree):
+    X = np.random.default_rng(0).normal(size=(300, 5))
+    weight, counted = np.arange(1.0, 301.0) if weighted else None, []
+
+    def wrap(communicator):
+        counted.append(Counting(communicator))
+        return counted[-1]
+
+    estimator = PolyleafRegressor(
+        n_estimators=2, max_depth=3, max_leaves=None, objective="absolute_error", n_jobs=1
+    )
+    fit_on_threads(estimator, X, X[:, 0] * X[:, 1], 2, sample_weight=weight, wrap=wrap)
+    assert counted[0].asked == 2 * (a_tree + 2 * 3)
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(2, 400), st.data())
 def test_rows_of_large_gradients_are_those_of_all(n, data):
@@ -515,6 +553,31 @@ def test_rows_of_large_gradients_are_those_of_all(n, data):
     norms = np.linalg.norm(g, axis=1)
     kept = rows[multiplier[rows] == 1]
     assert len(kept) >= 1 and np.sort(norms[kept])[0] >= np.sort(np.delete(norms, kept))[-1:].max(initial=0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 200), st.data())
+def test_quantiles_are_those_of_all_rows(n, data):
+    """Of values of which some are equal, of zeros of both signs, and of leaves without rows or weight."""
+    rng, size = np.random.default_rng(n), data.draw(st.integers(2, 4))
+    dtype = data.draw(st.sampled_from([np.float32, np.float64]))
+    span = data.draw(st.sampled_from([2, 10**6]))
+    values = (rng.integers(-span, span, (n, 3)) / 7).astype(dtype) * rng.choice(
+        [0, -1, 1e-30, 1e20], (n, 3)
+    ).astype(dtype)
+    weight = data.draw(st.sampled_from([None, rng.integers(0, 3, (n, 1)), rng.random((n, 3)) * 1e-4]))
+    weight = None if weight is None else weight.astype(np.float32)
+    leaf, level = rng.integers(0, 6, n).astype(np.int32), np.array([0.01, 0.5, 0.93])
+    alone = _core.quantile_leaves(values, weight, leaf, 7, None, level, 1)
+    rank = rng.integers(0, size, n)
+
+    def work(communicator):
+        own = rank == communicator.rank
+        about = None if weight is None else weight[own], leaf[own], 7, None, level
+        return _core.quantile_leaves(values[own], *about, Workers(2, communicator))
+
+    for found in Threads.run(size, work):
+        assert found.tobytes() == alone.tobytes()
 
 
 @settings(max_examples=40, deadline=None)

@@ -110,6 +110,11 @@ def planned(
     given = Given("training", None, y, sample_weight, offset)
     plan, target = estimator._plan(given, init_model)
     check_ranks(plan.settings, plan.objective)
+    if estimator._is_calibrated(plan.objective):
+        raise ValueError(
+            "A fit on several workers: quantiles are calibrated by models of all rows but some, on one "
+            "machine; set calibrate_quantiles=False, or take a distribution."
+        )
     _check_metrics(plan)
     offset = estimator._with_offsets([given], target, plan.objective, plan.start)[0].offset
     target = estimator._left_to_learn(target, offset, plan.objective)

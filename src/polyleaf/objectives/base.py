@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 
 from polyleaf.distributions import Distribution
 from polyleaf.objectives.packed import packed_diagonal
+from polyleaf.threads import Workers
 
 FloatArray = NDArray[np.floating[Any]]
 Array = NDArray[Any]
@@ -84,6 +85,8 @@ class Objective(ABC):
         Targets are counts, which parameters that are left open go by.
     renews_leaves : bool
         `Problem.renew_leaves` has values to give, which no Newton step would.
+    renews_with_ranks : bool
+        It has them also where other ranks have further rows, whom it asks for what theirs are.
     by_row : bool
         What splits and leaves see of a row depends on that row alone, and not on which others there are.
     probabilities : bool
@@ -107,6 +110,7 @@ class Objective(ABC):
     has_distribution: ClassVar[bool] = False
     of_counts: ClassVar[bool] = False
     renews_leaves: ClassVar[bool] = False
+    renews_with_ranks: ClassVar[bool] = False
     by_row: ClassVar[bool] = True
     probabilities: ClassVar[bool] = False
     zero_base: ClassVar[float | None] = None
@@ -348,7 +352,12 @@ class Problem(ABC):
         """
 
     def renew_leaves(
-        self, raw: Array, leaf_of_row: Array, n_leaves: int, rows: Array | None = None, n_threads: int = 1
+        self,
+        raw: Array,
+        leaf_of_row: Array,
+        n_leaves: int,
+        rows: Array | None = None,
+        n_threads: int | Workers = 1,
     ) -> NDArray[np.float32]:
         """Leaf values that minimise the loss exactly, before shrinkage; asked for where `renews_leaves`.
 
@@ -359,6 +368,8 @@ class Problem(ABC):
             Leaf of every row; negative for rows in no leaf.
         rows : uint32 (m,), optional
             The rows to fit on, ascending (the sample of this tree); all by default.
+        n_threads : int or Workers
+            `Workers` where other ranks have further rows, which is asked of `renews_with_ranks` alone.
 
         Returns
         -------

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 import polyleaf._core as _core
 from polyleaf.objectives.base import Array, FloatArray, Objective, Problem, as_matrix, as_weight, name_within
+from polyleaf.threads import Workers
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,12 @@ class ElementwiseProblem(Problem):
         )
 
     def renew_leaves(
-        self, raw: Array, leaf_of_row: Array, n_leaves: int, rows: Array | None = None, n_threads: int = 1
+        self,
+        raw: Array,
+        leaf_of_row: Array,
+        n_leaves: int,
+        rows: Array | None = None,
+        n_threads: int | Workers = 1,
     ) -> NDArray[np.float32]:
         level, residual = self.objective.leaf_level(self.n_outputs), self._kernel_target - raw
         return _core.quantile_leaves(residual, self.weight, leaf_of_row, n_leaves, rows, level, n_threads)

@@ -75,6 +75,7 @@ class AbsoluteError(LocationObjective):
         "mean_absolute_error",
     )
     renews_leaves: ClassVar[bool] = True
+    renews_with_ranks: ClassVar[bool] = True
     default_metric: ClassVar[str] = "mae"
 
 
@@ -121,6 +122,7 @@ class Quantile(LocationObjective):
     aliases: ClassVar[tuple[str, ...]] = ("reg:quantileerror", "pinball", "multiquantile")
     parameters: ClassVar[Mapping[str, str]] = {"quantile_alpha": "alpha"}
     renews_leaves: ClassVar[bool] = True
+    renews_with_ranks: ClassVar[bool] = True
     default_metric: ClassVar[str] = "quantile"
 
     alpha: float | tuple[float, ...] = 0.5

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 import polyleaf._core as _core
 from polyleaf.objectives.base import Array, FloatArray, Objective, Problem, as_weight
 from polyleaf.objectives.packed import packed_lower, packed_size
+from polyleaf.threads import Workers
 
 __all__ = ["Place", "Task", "Tasks"]
 
@@ -135,6 +136,10 @@ class Tasks(Objective):
     @property
     def renews_leaves(self) -> bool:  # type: ignore[override]
         return self._any("renews_leaves")
+
+    @property
+    def renews_with_ranks(self) -> bool:  # type: ignore[override]
+        return all(p.objective.renews_with_ranks for p in self.parts if p.objective.renews_leaves)
 
     @property
     def link(self) -> None:
@@ -282,7 +287,12 @@ class TasksProblem(Problem):
         return float(sum(losses))
 
     def renew_leaves(
-        self, raw: Array, leaf_of_row: Array, n_leaves: int, rows: Array | None = None, n_threads: int = 1
+        self,
+        raw: Array,
+        leaf_of_row: Array,
+        n_leaves: int,
+        rows: Array | None = None,
+        n_threads: int | Workers = 1,
     ) -> NDArray[np.float32]:
         values = np.zeros((n_leaves, self.n_outputs), np.float32)
         for place, problem in self._placed:

@@ -82,9 +82,9 @@ def check_ranks(settings: Settings, objective: Objective) -> None:
             '"random_projection" or "count_sketch".',
         ),
         (
-            objective.renews_leaves,
-            f"Objective {objective.name!r} fits its leaves by quantiles of the residuals of all their rows; "
-            'use "huber", or a distribution, which has quantiles too.',
+            objective.renews_leaves and not objective.renews_with_ranks,
+            f"Objective {objective.name!r} fits its leaves itself, from rows that lie in one place; train on "
+            "one machine, or say renews_with_ranks where it asks the other ranks (polyleaf.objectives.base).",
         ),
         (
             not objective.by_row,
