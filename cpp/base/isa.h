@@ -17,6 +17,14 @@
 
 namespace polyleaf {
 
+// Whether kernels have code of their own for what is usual, beside code for all (CMakeLists.txt says where
+// not).
+#ifdef POLYLEAF_CODE_FOR_ALL
+constexpr bool kOwnCode = false;
+#else
+constexpr bool kOwnCode = true;
+#endif
+
 enum class Isa { baseline = 0, avx2 = 1, avx512 = 2 };
 
 // Best instruction set of this machine, or the one POLYLEAF_ISA names. Read once, at first use.

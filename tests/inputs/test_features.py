@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
 from polyleaf.inputs.binning import BinMapper
-from polyleaf.inputs.features import FeatureTable, as_features
+from polyleaf.inputs.features import FeatureTable, SparseBlock, SparseRows, as_features
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -138,6 +138,40 @@ def test_sparse_duplicates_are_summed_and_the_users_matrix_is_left_alone():
     X = sp.csc_matrix((np.array([1.0, 2.0, 5.0]), np.array([0, 0, 1]), np.array([0, 2, 3])), shape=(3, 2))
     np.testing.assert_array_equal(codes(X), codes(X.toarray()))
     assert X.nnz == 3
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+def test_rows_of_what_is_known_stay_rows_and_say_the_same(dtype):
+    X = np.where(np.random.default_rng(3).random((60, 30)) < 0.2, np.arange(30) - 9, 0).astype(dtype)
+    mapper = BinMapper().fit(as_features(sp.csr_matrix(X)))
+    rows, columns = (as_features(form(X), reference=mapper) for form in (sp.csr_matrix, sp.csc_matrix))
+    assert isinstance(rows.sparse[0], SparseRows) and isinstance(columns.sparse[0], SparseBlock)
+    only = np.arange(30) % 7 == 2
+    for first, second in ((rows, columns), (rows.rows(11, 40), columns.rows(11, 40))):
+        for wanted in (only, np.zeros(30, bool)):
+            found, expected = (mapper.transform(table, only=wanted)[wanted] for table in (first, second))
+            np.testing.assert_array_equal(found, expected)
+            np.testing.assert_array_equal(first.numbers(wanted), second.numbers(wanted))
+        np.testing.assert_array_equal(mapper.transform(first), mapper.transform(second))
+        np.testing.assert_array_equal(first.numbers(), second.numbers())
+
+
+@pytest.mark.parametrize("form", [sp.csr_matrix, sp.csc_matrix])
+def test_an_infinity_of_a_sparse_matrix_is_named(form):
+    mapper = BinMapper().fit(as_features(sp.csr_matrix(np.eye(5))))
+    X = np.eye(5)
+    X[3, 1] = np.inf
+    for reference in (None, mapper):
+        with pytest.raises(ValueError, match="row 3, column number 1"):
+            as_features(form(X), reference=reference)
+
+
+def test_rows_that_are_not_in_order_are_read_all_the_same():
+    X = sp.csr_matrix((np.array([2.0, 1.0, 4.0, 5.0]), np.array([2, 0, 1, 1]), np.array([0, 2, 4])), (2, 3))
+    mapper = BinMapper().fit(as_features(np.array([[0.0, 1, 2], [1, 9, 3], [4, 4, 4]])))
+    found = as_features(X, reference=mapper)
+    np.testing.assert_array_equal(found.numbers(), [[1, 0], [0, 9], [2, 0]])
+    assert X.nnz == 4 and X.indices.tolist() == [2, 0, 1, 1]
 
 
 def test_sparse_stores_nan_as_missing():

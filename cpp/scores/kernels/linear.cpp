@@ -144,17 +144,21 @@ bool has_many(const ChannelLayout& layout) {
 
 // Calls f with the number of the node's regressors where that is a constant worth code of its own.
 template <class F>
-auto with_regressors(const ScanNode& node, F f) {
-  switch (node.layout->regressors) {
-    case 0:
-      return f(std::integral_constant<int, 0>());
-    case 1:
-      return f(std::integral_constant<int, 1>());
-    case 2:
-      return f(std::integral_constant<int, 2>());
-    default:
-      return f(std::integral_constant<int, kAnyRegressors>());
+void with_regressors(const ScanNode& node, F f) {
+  if constexpr (kOwnCode) {
+    switch (node.layout->regressors) {
+#define POLYLEAF_CASE(P) \
+  case P:                \
+    return f(std::integral_constant<int, P>());
+      POLYLEAF_CASE(1)
+      POLYLEAF_CASE(2)
+      POLYLEAF_CASE(3)
+      POLYLEAF_CASE(4)
+      POLYLEAF_CASE(5)
+#undef POLYLEAF_CASE
+    }
   }
+  f(std::integral_constant<int, kAnyRegressors>());
 }
 
 void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch, NumericBest* best) {
@@ -178,21 +182,18 @@ double score_side(const ScanNode& node, const int32_t* lanes, int32_t count, con
     return layout.curvature == Curvature::diagonal
                ? score_many<true>(node, lanes, count, there, count_there, products, weight, wanted)
                : score_many<false>(node, lanes, count, there, count_there, products, weight, wanted);
-  return with_regressors(node, [&](auto p) {
-    constexpr int P = decltype(p)::value;
-    const auto all = [&](int j) { return static_cast<double>(lanes[j]); };
-    const auto here = [&](int j) { return static_cast<double>(there[j]); };
-    const auto product = [&](int q) { return products[q]; };
-    double middle;
-    const double sum =
-        SideSums<double, P, decltype(all), decltype(here), decltype(product)>{
-            node, layout, all, here, product, products != nullptr}
-            .score(count, count_there, weight, &middle, wanted != nullptr ? wanted->slopes : nullptr,
-                   wanted != nullptr ? wanted->terms : nullptr);
-    if (wanted != nullptr)
-      for (int k = 0; k < layout.n_outputs; ++k) wanted->middle[k] = middle;
-    return sum;
-  });
+  const auto all = [&](int j) { return static_cast<double>(lanes[j]); };
+  const auto here = [&](int j) { return static_cast<double>(there[j]); };
+  const auto product = [&](int q) { return products[q]; };
+  double middle;
+  const double sum =
+      SideSums<double, kAnyRegressors, decltype(all), decltype(here), decltype(product)>{
+          node, layout, all, here, product, products != nullptr}
+          .score(count, count_there, weight, &middle, wanted != nullptr ? wanted->slopes : nullptr,
+                 wanted != nullptr ? wanted->terms : nullptr);
+  if (wanted != nullptr)
+    for (int k = 0; k < layout.n_outputs; ++k) wanted->middle[k] = middle;
+  return sum;
 }
 
 // A set of categories goes left: no feature joins.

@@ -177,7 +177,7 @@ void scan_wide(const S& score, const ScanNode& node, const ScanFeature& feature,
 
 // Scores that most trainings ask for, which are worth code for each number of registers.
 template <class S>
-constexpr bool kUsual = std::is_same_v<S, Shared> || std::is_same_v<S, Diagonal>;
+constexpr bool kUsual = kOwnCode && (std::is_same_v<S, Shared> || std::is_same_v<S, Diagonal>);
 
 template <class S, bool ROWS>
 void scan_direction(const S& score, const ScanNode& node, const ScanFeature& feature, bool missing_left,

@@ -44,7 +44,6 @@ struct Room {
 };
 
 // Sums of the bins of candidates, as far as they have been read.
-template <bool ROWS>
 struct RunningSums {
   const Room& room;
   const ScanFeature& feature;
@@ -64,7 +63,7 @@ struct RunningSums {
   void add_bin(int b) {
     const int lanes = room.layout.lanes;
     int32_t* const running = room.running;
-    if constexpr (ROWS) {
+    if (feature.rows != nullptr) {  // there is no histogram
       const RowsByBin& rows = *feature.rows;
       for (uint32_t i = rows.start[b]; i < rows.start[b] + feature.counts[b]; ++i) {
         const int16_t* at = rows.channels + static_cast<int64_t>(rows.order[i]) * lanes;
@@ -132,7 +131,7 @@ POLYLEAF_INLINE float largest_lane(f32x16 v, int n) {
   return largest;
 }
 
-template <bool ROWS, bool SHARED, class S>
+template <bool SHARED, class S>
 void scan_direction(const S& score, const Room& room, const ScanFeature& feature, bool missing_left,
                     const Candidates& c, ScanScratch& s, float* sums) {
   separable_sums(room.node, feature, missing_left, c, s, sums);
@@ -151,7 +150,7 @@ void scan_direction(const S& score, const Room& room, const ScanFeature& feature
     if (bound[b] > bound[first]) first = b;
     store(at, broadcast(kNone));
   }
-  RunningSums<ROWS> running(room, feature, s, missing_left);
+  RunningSums running(room, feature, s, missing_left);
   const auto look_closely = [&](int b) {
     if (bound[b] == kNone || bound[b] < s.floor) return;
     const int start = c.first + 16 * b;
@@ -170,19 +169,13 @@ void scan_direction(const S& score, const Room& room, const ScanFeature& feature
 
 void scan_numeric(const ScanNode& node, const ScanFeature& feature, ScanScratch& scratch, NumericBest* best) {
   const Room room(node);
-  const bool rows = feature.rows != nullptr;
   scan_both_ways(node, feature, curvature_in_lane(*node.layout), false, scratch, best,
                  [&](bool missing_left, const Candidates& c, float* sums) {
                    with_score(node, [&](const auto& score) {
-                     const auto scan = [&](auto by_rows, auto shared) {
-                       scan_direction<by_rows, shared>(score, room, feature, missing_left, c, scratch, sums);
-                     };
-                     const std::true_type yes;
-                     const std::false_type no;
-                     if (rows)
-                       room.shared ? scan(yes, yes) : scan(yes, no);
+                     if (room.shared)
+                       scan_direction<true>(score, room, feature, missing_left, c, scratch, sums);
                      else
-                       room.shared ? scan(no, yes) : scan(no, no);
+                       scan_direction<false>(score, room, feature, missing_left, c, scratch, sums);
                    });
                  });
 }

@@ -19,7 +19,7 @@ import polyleaf._core as _core
 from polyleaf.inputs.categories import Category, MadeColumns, category_key, check_same_type, is_category
 from polyleaf.inputs.codes import Cells, Codes, empty_codes
 from polyleaf.inputs.draws import BINNED_ROWS, draw
-from polyleaf.inputs.features import CategoryColumn, FeatureSpec, FeatureTable, SparseBlock
+from polyleaf.inputs.features import CategoryColumn, FeatureSpec, FeatureTable, SparseBlock, SparseRows
 
 MISSING_CODE = 255
 _DERIVED = ("_bin_table", "_code_of", "_types_of_made")
@@ -292,7 +292,7 @@ class BinMapper:
         """
         table = self._columns_of(table)
         codes = empty_codes(self.n_columns_, table.n_rows, few=only is not None)
-        blocks = *_numeric_blocks(table), self._category_blocks(table)
+        blocks = *_numeric_blocks(table, only), self._category_blocks(table)
         self._bin_table.transform(*blocks, codes, n_threads, only)
         return codes
 
@@ -530,13 +530,19 @@ class BinMapper:
         return codes
 
 
-def _numeric_blocks(table: FeatureTable) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """Dense and sparse blocks as the core takes them."""
+def _numeric_blocks(
+    table: FeatureTable, only: NDArray[np.bool_] | None = None
+) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """Dense and sparse blocks as the core takes them; of sparse rows only the columns that are wanted."""
     dense = [(block.values, block.features) for block in table.dense]
-    return dense, [_arrays_of(block) for block in table.sparse]
+    sparse = [
+        block.take(only[block.features]) if only is not None and isinstance(block, SparseRows) else block
+        for block in table.sparse
+    ]
+    return dense, [_arrays_of(block) for block in sparse]
 
 
-def _arrays_of(block: SparseBlock) -> tuple[Any, ...]:
+def _arrays_of(block: SparseBlock | SparseRows) -> tuple[Any, ...]:
     return block.data, block.indices, block.indptr, block.features
 
 

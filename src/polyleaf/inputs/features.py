@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -65,6 +66,12 @@ class SparseBlock:
     indptr: NDArray[np.int64]  # (k + 1,)
     features: NDArray[np.int64]  # (k,)
 
+    def rows(self, start: int, stop: int, n_rows: int) -> SparseBlock:
+        """Rows ``start .. stop - 1`` of `n_rows`."""
+        shape = (n_rows, len(self.features))
+        part = scipy.sparse.csc_matrix((self.data, self.indices, self.indptr), shape)[start:stop]
+        return _columns_of(part, self.features)
+
     def take(self, columns: NDArray[Any]) -> SparseBlock:
         """Some of the columns, by mask or position."""
         number = np.arange(len(self.features))[columns]
@@ -74,7 +81,7 @@ class SparseBlock:
         return SparseBlock(self.data[stored], self.indices[stored], indptr, self.features[number])
 
     @staticmethod
-    def joined(blocks: Sequence[SparseBlock]) -> SparseBlock:
+    def joined(blocks: Sequence[SparseBlock | SparseRows]) -> SparseBlock | SparseRows:
         """The columns of several blocks."""
         if len(blocks) == 1:
             return blocks[0]
@@ -85,6 +92,56 @@ class SparseBlock:
             np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
             np.concatenate([block.features for block in blocks]),
         )
+
+
+class SparseRows:
+    """A `SparseBlock` of all features that is held by rows as it was given; columns are made when asked for.
+
+    Prediction asks for those alone that trees split on, which are few of many thousands.
+
+    Parameters
+    ----------
+    matrix : SciPy CSR matrix of float32 or float64, columns ascending in each row, without duplicates
+    """
+
+    def __init__(self, matrix: Any):
+        self.matrix = matrix
+        self.features = np.arange(matrix.shape[1])
+
+    def take(self, columns: NDArray[Any]) -> SparseBlock:
+        """Some of the columns, by mask or position."""
+        number = self.features[columns]
+        return _columns_of(self.matrix[:, number], number)
+
+    def rows(self, start: int, stop: int, n_rows: int) -> SparseRows:
+        """Rows ``start .. stop - 1`` of `n_rows`."""
+        return SparseRows(self.matrix[start:stop])
+
+    @cached_property
+    def _columns(self) -> SparseBlock:
+        return _columns_of(self.matrix, self.features)
+
+    @property
+    def data(self) -> NDArray[Any]:
+        return self._columns.data
+
+    @property
+    def indices(self) -> NDArray[np.int32]:
+        return self._columns.indices
+
+    @property
+    def indptr(self) -> NDArray[np.int64]:
+        return self._columns.indptr
+
+
+def _columns_of(matrix: Any, features: NDArray[np.int64]) -> SparseBlock:
+    """A SciPy matrix without duplicates by its columns."""
+    columns = matrix.tocsc()
+    indices, indptr = (
+        columns.indices.astype(np.int32, copy=False),
+        columns.indptr.astype(np.int64, copy=False),
+    )
+    return SparseBlock(columns.data, indices, indptr, features)
 
 
 @dataclass(frozen=True)
@@ -113,7 +170,7 @@ class FeatureTable:
     n_features: int
     feature_names: tuple[str, ...] | None
     dense: list[DenseBlock] = field(default_factory=list)
-    sparse: list[SparseBlock] = field(default_factory=list)
+    sparse: list[SparseBlock | SparseRows] = field(default_factory=list)
     categories: list[CategoryColumn] = field(default_factory=list)
     texts: list[int] = field(default_factory=list)
 
@@ -126,19 +183,12 @@ class FeatureTable:
 
     def rows(self, start: int, stop: int) -> FeatureTable:
         """Rows ``start .. stop - 1``: views, except of sparse blocks."""
-
-        def rows_of(block: SparseBlock) -> SparseBlock:
-            shape = (self.n_rows, len(block.features))
-            part = scipy.sparse.csc_matrix((block.data, block.indices, block.indptr), shape)[start:stop]
-            indices, indptr = part.indices.astype(np.int32, copy=False), part.indptr.astype(np.int64)
-            return SparseBlock(part.data, indices, indptr, block.features)
-
         return FeatureTable(
             stop - start,
             self.n_features,
             self.feature_names,
             [DenseBlock(block.values[start:stop], block.features) for block in self.dense],
-            [rows_of(block) for block in self.sparse],
+            [block.rows(start, stop, self.n_rows) for block in self.sparse],
             [CategoryColumn(c.index[start:stop], c.categories, c.feature) for c in self.categories],
         )
 
@@ -164,8 +214,9 @@ class FeatureTable:
             for begin in range(0, self.n_rows if len(columns) else 0, _ROWS_AT_A_TIME):
                 rows = slice(begin, begin + _ROWS_AT_A_TIME)
                 numbers[features, rows] = _narrow(block.values[rows, columns]).T
-        for part in self.sparse:
-            for column in np.flatnonzero(wanted[part.features]).tolist():
+        for stored_columns in self.sparse:
+            part = stored_columns.take(wanted[stored_columns.features])
+            for column in range(len(part.features)):
                 stored = slice(part.indptr[column], part.indptr[column + 1])
                 numbers[part.features[column], part.indices[stored]] = _narrow(part.data[stored])
         for category in self.categories:
@@ -388,34 +439,41 @@ class _Reader:
     # -- SciPy
 
     def read_sparse(self, X: Any) -> FeatureTable:
-        least = self.fewest_rows
+        # What was trained on is known: its rows may stay rows.
+        formats = "csc" if self.spec is None else ("csc", "csr")
         matrix = check_array(
-            X, accept_sparse="csc", ensure_all_finite=False, input_name="X", ensure_min_samples=least
+            X,
+            accept_sparse=formats,
+            ensure_all_finite=False,
+            input_name="X",
+            ensure_min_samples=self.fewest_rows,
         )
         table = self.start(X, matrix.shape, None)
+        mask = self.mask(table)
+        is_plain = mask is None or not mask.any()
+        if matrix.format == "csr" and not (is_plain and matrix.has_canonical_format):
+            matrix = matrix.tocsc()
         if not matrix.has_canonical_format:
             matrix = matrix.copy() if matrix is X else matrix
             matrix.sum_duplicates()
-        data = (
-            matrix.data if matrix.data.dtype in (np.float32, np.float64) else matrix.data.astype(np.float64)
-        )
-        indptr = matrix.indptr.astype(np.int64, copy=False)
-        indices = matrix.indices.astype(np.int32, copy=False)
-        if np.isinf(data).any():
-            place = int(np.flatnonzero(np.isinf(data))[0])
-            feature = int(np.searchsorted(indptr, place, side="right")) - 1
-            raise ValueError(_infinity_message(int(indices[place]), table.name_of(feature)))
-        mask = self.mask(table)
+        if matrix.data.dtype not in (np.float32, np.float64):
+            matrix = matrix.astype(np.float64)
+        if np.isinf(matrix.data).any():
+            row, feature = _first_infinity(matrix)
+            raise ValueError(_infinity_message(row, table.name_of(feature)))
+        if matrix.format == "csr":
+            table.sparse.append(SparseRows(matrix))
+            return table
+        whole = _columns_of(matrix, np.arange(table.n_features))
         for begin, end in _runs(np.ones(table.n_features, bool) if mask is None else ~mask):
-            inside = slice(indptr[begin], indptr[end])
-            block = SparseBlock(
-                data[inside], indices[inside], indptr[begin : end + 1] - indptr[begin], np.arange(begin, end)
-            )
+            inside = slice(whole.indptr[begin], whole.indptr[end])
+            starts = whole.indptr[begin : end + 1] - whole.indptr[begin]
+            block = SparseBlock(whole.data[inside], whole.indices[inside], starts, np.arange(begin, end))
             table.sparse.append(block)
         for feature in np.flatnonzero(mask).tolist() if mask is not None else ():
-            column = np.zeros(table.n_rows, data.dtype)
-            inside = slice(indptr[feature], indptr[feature + 1])
-            column[indices[inside]] = data[inside]
+            column = np.zeros(table.n_rows, whole.data.dtype)
+            inside = slice(whole.indptr[feature], whole.indptr[feature + 1])
+            column[whole.indices[inside]] = whole.data[inside]
             table.categories.append(_encode_array(column, int(feature), table))
         return table
 
@@ -479,6 +537,13 @@ def _infinity_message(row: int, column: str) -> str:
         f"the first is in row {row}, column {column}. "
         "Replace it by a finite number, or by NaN where it means missing."
     )
+
+
+def _first_infinity(matrix: Any) -> tuple[int, int]:
+    """Row and column of the first one stored by a CSR or CSC matrix."""
+    place = int(np.flatnonzero(np.isinf(matrix.data))[0])
+    across, along = int(matrix.indices[place]), int(np.searchsorted(matrix.indptr, place, side="right")) - 1
+    return (along, across) if matrix.format == "csr" else (across, along)
 
 
 def _check_shape(n_rows: int, n_features: int, fewest_rows: int) -> None:
