@@ -137,6 +137,7 @@ def _on_ranks(shape: Shape, n_ranks: int) -> tuple[dict[str, float], bytes]:
 
     with tempfile.TemporaryDirectory() as folder, _cluster(n_ranks) as (client, pids):
         parts = [delayed(part, nout=2, pure=True)(number, *shape) for number in range(PARTS)]
+        time.sleep(IDLE_SECONDS)  # they may still be importing
         before = sum(map(processor_seconds, pids))
         time.sleep(IDLE_SECONDS)
         idle = (sum(map(processor_seconds, pids)) - before) / IDLE_SECONDS
