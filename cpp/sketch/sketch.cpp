@@ -2,16 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <limits>
 #include <vector>
 
 #include "base/buffer.h"
 #include "base/parallel.h"
+#include "base/rounded.h"
 
 namespace polyleaf {
 namespace {
 
 constexpr int64_t kBlock = 256;         // rows of a task
-constexpr int64_t kEnergyBlock = 2048;  // rows whose squares are summed before they join the total
 constexpr int64_t kProductRows = 1024;  // least rows of a part of a transposed product,
 constexpr int64_t kProductParts = 16;   // and most parts
 constexpr double kDependent = 1e-6;     // a column shorter than this share of its length is dependent
@@ -171,16 +173,41 @@ void count_sketch(const LabelRows& rows, uint64_t seed, int32_t d, float scale, 
 
 void column_energy(const float* values, int64_t n, int32_t n_columns, double* energy,
                    const Workers& workers) {
-  const int64_t n_blocks = Block::count(n, kEnergyBlock);
+  const int64_t n_blocks = Block::count(n, kSumBlock);
+  const auto n_threads = static_cast<int64_t>(workers.n_threads);
+  std::vector<uint32_t> bits(static_cast<size_t>(n_threads * n_columns), 0);
+  parallel_for(workers, n_blocks, [&](int64_t task, int thread) {
+    const Block rows(n, kSumBlock, task);
+    kernels().largest(values + rows.begin * n_columns, rows.end - rows.begin, n_columns,
+                      bits.data() + thread * n_columns);
+  });
+  std::vector<double> largest(static_cast<size_t>(n_columns)), unit(largest.size());
+  for (int32_t k = 0; k < n_columns; ++k) {
+    uint32_t most = 0;
+    for (int64_t thread = 0; thread < n_threads; ++thread)
+      most = std::max(most, bits[thread * n_columns + k]);
+    float value;
+    std::memcpy(&value, &most, sizeof(value));
+    largest[k] = value;
+  }
+  workers.largest(largest);
+  const int term = term_bits(workers.sum(n));
+  for (int32_t k = 0; k < n_columns; ++k)
+    unit[k] = std::isfinite(largest[k]) ? std::ldexp(1.0, term - 2 * exponent_above(largest[k])) : 0.0;
   std::vector<double> parts(static_cast<size_t>(n_blocks) * n_columns, 0.0);
   parallel_for(workers, n_blocks, [&](int64_t task, int) {
-    const Block rows(n, kEnergyBlock, task);
-    kernels().energy(values + rows.begin * n_columns, rows.end - rows.begin, n_columns,
+    const Block rows(n, kSumBlock, task);
+    kernels().energy(values + rows.begin * n_columns, rows.end - rows.begin, n_columns, unit.data(),
                      parts.data() + task * n_columns);
   });
-  std::fill_n(energy, n_columns, 0.0);
+  std::vector<int64_t> sums(static_cast<size_t>(n_columns), 0);
   for (int64_t task = 0; task < n_blocks; ++task)
-    for (int32_t k = 0; k < n_columns; ++k) energy[k] += parts[task * n_columns + k];
+    for (int32_t k = 0; k < n_columns; ++k)
+      if (unit[k] > 0) sums[k] += static_cast<int64_t>(parts[task * n_columns + k]);
+  workers.sum(sums);
+  for (int32_t k = 0; k < n_columns; ++k)
+    energy[k] =
+        unit[k] > 0 ? static_cast<double>(sums[k]) / unit[k] : std::numeric_limits<double>::quiet_NaN();
 }
 
 void row_means(const float* values, int64_t n, int32_t n_columns, float* out, const Workers& workers) {

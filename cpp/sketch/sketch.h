@@ -51,7 +51,8 @@ static inline float sign_of(uint64_t z) {
   return (z & 1) != 0 ? -1.0f : 1.0f;
 }
 
-// energy (K,): sum of squares of each column.
+// energy (K,): sum of squares of each column over the rows of all ranks, of terms rounded as in rounded.h;
+// NaN where one is not finite.
 void column_energy(const float* values, int64_t n, int32_t n_columns, double* energy, const Workers& workers);
 
 // out (n,): mean of each row.
@@ -73,7 +74,10 @@ struct SketchKernels {
   void (*count)(const float* values, int64_t n, int32_t n_columns, const int32_t* bucket, const float* sign,
                 int32_t d, float scale, float* space, float* out);
   void (*count_csr)(const CsrRows& rows, uint64_t seed, int32_t d, float scale, float* out);
-  void (*energy)(const float* values, int64_t n, int32_t n_columns, double* sums);
+  // largest (K,) = the largest bits of a magnitude, of what it is and the values
+  void (*largest)(const float* values, int64_t n, int32_t n_columns, uint32_t* largest);
+  // sums (K,) += values * values * unit (K,), each rounded to an integer
+  void (*energy)(const float* values, int64_t n, int32_t n_columns, const double* unit, double* sums);
   void (*row_means)(const float* values, int64_t n, int32_t n_columns, float* out);
 };
 POLYLEAF_DECLARE_KERNELS(SketchKernels, sketch_kernels)

@@ -34,6 +34,11 @@ class Workers:
         """Whether nobody else has rows."""
         return self.communicator.size == 1
 
+    @property
+    def as_n_threads(self) -> int | Workers:
+        """For code that takes a number of threads: that, or these workers where others have rows, too."""
+        return self.n_threads if self.is_alone else self
+
     def total(self, number: int) -> int:
         """Over the rows of all ranks."""
         if self.is_alone:

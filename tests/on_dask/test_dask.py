@@ -292,7 +292,7 @@ def test_partitions_that_do_not_go_together(client, X, y, message):
     [
         ({"validation_fraction": 0.2}, "eval_set"),
         ({"objective": "quantile", "quantile_alpha": 0.9}, "calibrate_quantiles=False"),
-        ({"sketch": "top_outputs"}, "random_projection"),
+        ({"sketch": "truncated_svd"}, "random_projection"),
     ],
 )
 def test_what_is_refused_names_the_alternative(client, parameters, message):

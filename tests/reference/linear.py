@@ -7,27 +7,14 @@ The paper is GBDT-PL: Shi, Li and Li, "Gradient Boosting With Piece-Wise Linear 
 p regressors, d the most that a leaf may have.
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from reference import F32, MISSING, GrowConfig, LinearLeaves, leaf_sums, linear_payload, used
-from reference.totals import exact_totals
+from reference.totals import exact_totals, exponent_above, term_bits
 
-MOST_TERM_BITS = 41  # 4,096 terms of as many bits still add up exactly in float64
-SUM_BITS = 62
 LEAST_PIVOT = 2.0**-20  # of a leaf's Gram matrix, relative to its diagonal entry
-
-
-def term_bits(n_rows):
-    """Bits of the terms of a sum over so many rows, which then fits int64."""
-    return min(MOST_TERM_BITS, SUM_BITS - (max(n_rows, 1) - 1).bit_length())
-
-
-def exponent_above(largest):
-    """The power of two above a magnitude; 0 for 0."""
-    return math.frexp(float(largest))[1]
 
 
 def rounded_sum(terms):

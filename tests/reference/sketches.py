@@ -8,8 +8,8 @@ import numpy as np
 from reference.candidates import feature_hash
 from reference.channels import F32
 from reference.scores import lane_sum
+from reference.totals import exponent_above, term_bits
 
-ROWS_OF_ENERGY = 2048  # rows whose squares are summed before they join the total
 ROWS_OF_PRODUCT, PARTS_OF_PRODUCT = 1024, 16  # least rows, and most parts, of a transposed product
 RUN_OF_PRODUCT = 256  # stored terms that are summed before they join the total
 
@@ -49,13 +49,11 @@ def count_sketch(values, d, seed, scale):
 
 
 def column_energy(values):
-    """Float64 (K,): sums of squares, row after row within blocks, block after block."""
+    """Float64 (K,): sums of squares, rounded to integers in a unit that the largest of the column sets."""
     total = np.zeros(values.shape[1])
-    for start in range(0, len(values), ROWS_OF_ENERGY):
-        part = np.zeros(values.shape[1])
-        for row in values[start : start + ROWS_OF_ENERGY].astype(np.float64):
-            part = part + row * row
-        total = total + part
+    for k, column in enumerate(values.T.astype(np.float64)):
+        unit = np.ldexp(1.0, term_bits(len(column)) - 2 * exponent_above(np.abs(column).max()))
+        total[k] = sum(int(term) for term in np.rint(column * column * unit)) / unit
     return total
 
 

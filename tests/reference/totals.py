@@ -5,6 +5,18 @@ import math
 import numpy as np
 
 BITS = 94  # of a total's unit below the power of two above all products: 2^31 rows then fit 128 bits
+MOST_TERM_BITS = 41  # of sums that need not be as exact: 4,096 such terms still add up exactly in float64
+SUM_BITS = 62
+
+
+def term_bits(n_rows):
+    """Bits of the terms of such a sum over so many rows, which then fits int64."""
+    return min(MOST_TERM_BITS, SUM_BITS - (max(n_rows, 1) - 1).bit_length())
+
+
+def exponent_above(largest):
+    """The power of two above a magnitude; 0 for 0."""
+    return math.frexp(float(largest))[1]
 
 
 def exact_totals(values, weight=None, group=None, n_groups=1):

@@ -23,8 +23,6 @@ SIZES = (1, 2, 3, 5)  # of three and more, one has no rows
 REFUSED = {
     "quantiles": "calibrate_quantiles=False",
     "validation": "validation_fraction",
-    "sketch random_sampling": "random_sampling",
-    "sketch top_outputs": "top_outputs",
     **{name: "dense" for name in ("sparse X", "sparse X, classes", "sparse X, layers", "sparse X and Y")},
 }
 SHARED = sorted(CONFIGURATIONS.keys() - REFUSED.keys())
@@ -578,6 +576,22 @@ def test_quantiles_are_those_of_all_rows(n, data):
 
     for found in Threads.run(size, work):
         assert found.tobytes() == alone.tobytes()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_sums_of_squares_are_those_of_all_rows(size):
+    rng = np.random.default_rng(0)
+    g = (rng.normal(size=(9000, 4)) * [1, 1e-20, 0, 1e15]).astype(np.float32)
+    alone, rank = _core.column_energy(g, 1), rng.integers(0, size, 9000)
+
+    def work(communicator):
+        return _core.column_energy(g[rank == communicator.rank], Workers(1, communicator))
+
+    for found in Threads.run(size, work):
+        np.testing.assert_array_equal(found, alone)
+    g[17, 1] = np.inf
+    for found in Threads.run(size, work):
+        assert np.isnan(found[1]) and (found[[0, 2, 3]] == alone[[0, 2, 3]]).all()
 
 
 @settings(max_examples=40, deadline=None)

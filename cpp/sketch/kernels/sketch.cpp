@@ -1,8 +1,11 @@
 // Products of derivatives with few columns, in one order of additions (sketch.h).
 #include "sketch/sketch.h"
 
+#include <cstring>
+
 #include "base/kernels/lanes.h"
 #include "base/rng.h"
+#include "base/rounded.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
@@ -158,11 +161,26 @@ void count_csr(const CsrRows& rows, uint64_t seed, int32_t d, float scale, float
     count_rows_many(rows, seed, d, scale, out);
 }
 
-void energy(const float* values, int64_t n, int32_t n_columns, double* sums) {
-  double* __restrict out = sums;
+void largest(const float* values, int64_t n, int32_t n_columns, uint32_t* found) {
+  uint32_t* __restrict out = found;
   for (int64_t i = 0; i < n; ++i) {
     const float* __restrict v = values + i * n_columns;
-    for (int32_t k = 0; k < n_columns; ++k) out[k] += static_cast<double>(v[k]) * static_cast<double>(v[k]);
+    for (int32_t k = 0; k < n_columns; ++k) {
+      uint32_t bits;
+      std::memcpy(&bits, v + k, sizeof(bits));
+      bits &= 0x7fffffffu;
+      out[k] = bits > out[k] ? bits : out[k];
+    }
+  }
+}
+
+void energy(const float* values, int64_t n, int32_t n_columns, const double* unit, double* sums) {
+  double* __restrict out = sums;
+  const double* __restrict u = unit;
+  for (int64_t i = 0; i < n; ++i) {
+    const float* __restrict v = values + i * n_columns;
+    for (int32_t k = 0; k < n_columns; ++k)
+      out[k] += to_integer(static_cast<double>(v[k]) * static_cast<double>(v[k]) * u[k]);
   }
 }
 
@@ -184,7 +202,7 @@ void row_means(const float* values, int64_t n, int32_t n_columns, float* out) {
 
 }  // namespace
 
-const SketchKernels sketch_kernels = {project, accumulate, count, count_csr, energy, row_means};
+const SketchKernels sketch_kernels = {project, accumulate, count, count_csr, largest, energy, row_means};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

@@ -16,14 +16,15 @@ from polyleaf.communicator import Communicator
 from polyleaf.model import Model
 from polyleaf.objectives import Objective
 from polyleaf.settings.settings import Settings
-from polyleaf.sketches import CountSketch, RandomProjection
+from polyleaf.sketches import SKETCHES, CountSketch, RandomProjection, RandomSampling, TopOutputs
 
 __all__ = ["agree", "can_repeat", "check_ranks"]
 
 _WORD = struct.Struct("<?dqQ")  # whether training ends, learning rate, trees so far, checksum of the newest
 
-# Sketches whose columns of a row depend on that row alone.
-_BY_ROW = (None, "auto", "random_projection", "count_sketch")
+# Sketches whose columns of a row depend on that row, and on which outputs' gradients are largest, alone.
+_WITH_RANKS = (RandomProjection, CountSketch, RandomSampling, TopOutputs)
+_NAMED_WITH_RANKS = (None, "auto", *(name for name, kind in SKETCHES.items() if kind in _WITH_RANKS))
 
 
 def agree(communicator: Communicator, model: Model, ends: bool) -> bool:
@@ -74,12 +75,9 @@ def check_ranks(settings: Settings, objective: Objective) -> None:
     """
     for is_asked, sentence in (
         (
-            not (
-                isinstance(settings.run.sketch, RandomProjection | CountSketch)
-                or settings.run.sketch in _BY_ROW
-            ),
-            f"sketch={settings.run.sketch!r} looks at all rows to choose its columns; use "
-            '"random_projection" or "count_sketch".',
+            not (isinstance(settings.run.sketch, _WITH_RANKS) or settings.run.sketch in _NAMED_WITH_RANKS),
+            f"sketch={settings.run.sketch!r} makes its columns of all rows in one place; use "
+            '"random_projection", "top_outputs", "random_sampling" or "count_sketch".',
         ),
         (
             objective.renews_leaves and not objective.renews_with_ranks,

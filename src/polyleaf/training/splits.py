@@ -91,7 +91,7 @@ class HistogramSplits:
         g = self._derivatives.in_unit(output, wanted in ("none", "shared") or self._sketch is not None)
         if self._sketch is not None:
             used = None if self._curvature == "none" else h
-            g, h = self._sketch.sketch(g, used, draw.round, self._seed, self._workers.n_threads)
+            g, h = self._sketch.sketch(g, used, draw.round, self._seed, self._workers.as_n_threads)
             wanted = kind_of_channels(self._curvature, None if h is None else h.shape[1], g.shape[1])
         if wanted == "full":
             return wanted, g, self._derivatives.full
