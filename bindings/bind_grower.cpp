@@ -177,7 +177,7 @@ Tree finish(TreeGrower& self) {
 }
 
 nb::ndarray<nb::numpy, const int32_t, nb::ndim<1>> leaf_of_row(nb::handle self) {
-  const Grower& grower = nb::cast<const TreeGrower&>(self).grower;
+  Grower& grower = nb::cast<TreeGrower&>(self).grower;
   return {grower.leaf_of_row(), {static_cast<size_t>(grower.bins().n_rows())}, self};
 }
 

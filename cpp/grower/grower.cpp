@@ -4,19 +4,14 @@
 #include <limits>
 #include <utility>
 
-#include "base/parallel.h"
+#include "grower/partition.h"
 
 namespace polyleaf {
-namespace {
-
-constexpr int64_t kRowBlock = 8192;  // rows one task writes
-
-}  // namespace
-
 Grower::Grower(const Bins& bins, const Workers& workers)
-    : bins_(bins), workers_(workers), partition_(bins, workers) {
-  leaf_of_row_.reserve(bins.n_rows());
-}
+    : Grower(std::make_unique<Partition>(bins, workers), workers) {}
+
+Grower::Grower(std::unique_ptr<Rows> rows, const Workers& workers)
+    : rows_(std::move(rows)), workers_(workers) {}
 
 Tree Grower::grow(Search& search, const GrowConfig& config, const uint8_t* features) {
   begin(search, config, features);
@@ -29,12 +24,12 @@ Tree Grower::grow(Search& search, const GrowConfig& config, const uint8_t* featu
 void Grower::begin(Search& search, const GrowConfig& config, const uint8_t* features) {
   search_ = &search;
   config_ = config;
-  scope_.start(partition_, config_, interactions_, features);
+  scope_.start(*rows_, config_, interactions_, features);
   schedule_ = Schedule(config.level_wise, config.max_leaves, config.max_depth);
   nodes_.clear();
   tree_ = Tree();
   tree_.n_outputs = search.n_outputs();
-  const RowRange rows = partition_.start(search.sample(), scope_.tiles());
+  const RowRange rows = rows_->start(search.sample(), scope_.tiles());
   const SearchNode root{0, 0, rows, workers_.sum(rows.size()), {}};
   search.start(scope_, root);
   add_node(root);
@@ -58,7 +53,7 @@ void Grower::add_node(const SearchNode& at) {
 
 void Grower::evaluate(bool renewed) {
   if (!schedule_.can_split_more() || new_nodes_.empty()) return;
-  if (renewed && !partition_.has(search_->sample())) regroup();
+  if (renewed && !rows_->has(search_->sample())) regroup();
   if (renewed && !workers_.is_alone()) count_rows();  // those of another rank may have been drawn anew
   std::vector<SearchNode> nodes;
   for (int32_t id : new_nodes_) nodes.push_back(nodes_[id].at);
@@ -75,26 +70,27 @@ bool Grower::split() {
   const std::vector<int32_t> batch = schedule_.next();
   new_nodes_.clear();
   if (batch.empty()) return false;
-  std::vector<Partition::Division> divisions(batch.size());
+  std::vector<Rows::Division> divisions(batch.size());
   for (size_t i = 0; i < batch.size(); ++i) {
     const Node& node = nodes_[batch[i]];
     const Choice& choice = node.choice;
-    Partition::Division& d = divisions[i];
+    Rows::Division& d = divisions[i];
     d.rows = node.at.rows;
     d.feature = choice.feature;
     d.threshold = choice.threshold;
     d.set = choice.set;
     d.missing_left = choice.missing_left;
+    d.n_left = choice.n_left;
     const int32_t depth = node.at.depth + 1;
     d.with_words =
         scope_.can_split(depth, choice.n_left) || scope_.can_split(depth, node.at.count - choice.n_left);
   }
-  partition_.divide(divisions);
+  rows_->divide(divisions);
   for (size_t i = 0; i < batch.size(); ++i) make_children(batch[i], divisions[i]);
   return true;
 }
 
-void Grower::make_children(int32_t id, const Partition::Division& division) {
+void Grower::make_children(int32_t id, const Rows::Division& division) {
   const int32_t left_id = static_cast<int32_t>(nodes_.size());
   Node& node = nodes_[id];
   const Choice& choice = node.choice;
@@ -205,28 +201,10 @@ const Tree& Grower::number_leaves() {
     tree_.leaf[i] = tree_.n_leaves++;
     node_of_leaf_.push_back(i);
   }
-  struct Piece {
-    int32_t leaf;
-    RowRange rows;
-  };
-  std::vector<Piece> pieces;
-  for (const Node& node : nodes_) {
-    if (node.is_split) continue;
-    const RowRange& rows = node.at.rows;
-    for (int64_t b = rows.begin; b < rows.end; b += kRowBlock)
-      pieces.push_back({tree_.leaf[node.holder], {b, std::min(b + kRowBlock, rows.end), rows.copy}});
-  }
-  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
-    const Piece& piece = pieces[task];
-    int32_t* out = leaf_of_row_.data();
-    const uint32_t* ids = partition_.ids(piece.rows);
-    if (ids == nullptr) {
-      std::fill(out + piece.rows.begin, out + piece.rows.end, piece.leaf);
-      return;
-    }
-    for (int64_t i = 0; i < piece.rows.size(); ++i) out[ids[i]] = piece.leaf;
-  });
-  if (partition_.sample().rows != nullptr) route_outside_rows();
+  std::vector<Rows::LeafRows> leaves;
+  for (const Node& node : nodes_)
+    if (!node.is_split) leaves.push_back({tree_.leaf[node.holder], node.at.rows});
+  rows_->number(leaves, tree_);
   return tree_;
 }
 
@@ -234,8 +212,7 @@ const Tree& Grower::number_leaves() {
 // so far.
 void Grower::regroup() {
   number_leaves();
-  const std::vector<RowRange> rows =
-      partition_.regroup(search_->sample(), leaf_of_row_.data(), tree_.n_leaves);
+  const std::vector<RowRange> rows = rows_->regroup(search_->sample(), tree_.n_leaves);
   for (int32_t leaf = 0; leaf < tree_.n_leaves; ++leaf) {
     SearchNode& at = nodes_[node_of_leaf_[leaf]].at;
     at.rows = rows[leaf];
@@ -249,26 +226,6 @@ void Grower::count_rows() {
   for (int32_t id : new_nodes_) counts.push_back(nodes_[id].at.rows.size());
   workers_.sum(counts);
   for (size_t i = 0; i < counts.size(); ++i) nodes_[new_nodes_[i]].at.count = counts[i];
-}
-
-// Rows that the sample left out walk down the finished tree.
-void Grower::route_outside_rows() {
-  const RowSample& sample = partition_.sample();
-  parallel_for(workers_, Block::count(bins_.n_rows(), kRowBlock), [&](int64_t task, int) {
-    const Block rows(bins_.n_rows(), kRowBlock, task);
-    const uint32_t* next = std::lower_bound(sample.rows, sample.rows + sample.n_rows, rows.begin);
-    for (int64_t i = rows.begin; i < rows.end; ++i) {
-      if (next < sample.rows + sample.n_rows && *next == i) {
-        ++next;
-        continue;
-      }
-      int32_t node = 0;
-      while (tree_.left[node] >= 0)
-        node =
-            tree_.goes_left(node, bins_.code(tree_.feature[node], i)) ? tree_.left[node] : tree_.right[node];
-      leaf_of_row_[i] = tree_.leaf[node];
-    }
-  });
 }
 
 }  // namespace polyleaf

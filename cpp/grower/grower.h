@@ -20,11 +20,11 @@
 // values.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <vector>
 
-#include "base/buffer.h"
 #include "base/workers.h"
-#include "grower/partition.h"
+#include "grower/rows.h"
 #include "grower/schedule.h"
 #include "grower/search.h"
 #include "grower/tree.h"
@@ -34,6 +34,8 @@ namespace polyleaf {
 class Grower {
  public:
   Grower(const Bins& bins, const Workers& workers);
+  // Where rows lie elsewhere: only for searches that read them there.
+  Grower(std::unique_ptr<Rows> rows, const Workers& workers);
 
   Grower(const Grower&) = delete;
   Grower& operator=(const Grower&) = delete;
@@ -57,10 +59,11 @@ class Grower {
   const Tree& number_leaves();
   Tree finish();
 
-  const Bins& bins() const { return bins_; }
+  const Bins& bins() const { return rows_->bins(); }
+  Rows& rows() { return *rows_; }
 
   // Leaf id of every row, rows outside the sample included; valid after finish() or number_leaves().
-  const int32_t* leaf_of_row() const { return leaf_of_row_.data(); }
+  const int32_t* leaf_of_row() { return rows_->leaf_of_row(); }
   // Node that each leaf of the tree is, by the numbers that nodes had while they grew.
   const std::vector<int32_t>& node_of_leaf() const { return node_of_leaf_; }
 
@@ -74,16 +77,14 @@ class Grower {
 
   void add_node(const SearchNode& at);
   // Of a node whose rows have been divided.
-  void make_children(int32_t id, const Partition::Division& division);
+  void make_children(int32_t id, const Rows::Division& division);
   void regroup();
   void count_rows();
   void prune();
   void remove_cut_nodes();
-  void route_outside_rows();
 
-  const Bins& bins_;
+  const std::unique_ptr<Rows> rows_;
   const Workers workers_;
-  Partition partition_;
   SearchScope scope_;
   Interactions interactions_;
   GrowConfig config_{};
@@ -93,7 +94,6 @@ class Grower {
   std::vector<Node> nodes_;
   std::vector<int32_t> new_nodes_;  // made by the last split, not evaluated yet
   std::vector<int32_t> node_of_leaf_;
-  Buffer<int32_t> leaf_of_row_;
 };
 
 }  // namespace polyleaf

@@ -10,6 +10,7 @@ namespace {
 
 constexpr int64_t kMoveBlock = 2048;    // rows one task moves
 constexpr int64_t kEntryBlock = 32768;  // cells of sparse features one task moves
+constexpr int64_t kNumberBlock = 8192;  // rows whose leaves one task writes
 
 // A block of one division's rows, and where it goes.
 struct Piece {
@@ -50,6 +51,7 @@ void place_rows(std::vector<Piece>& pieces, std::vector<Partition::Division>& di
 
 Partition::Partition(const Bins& bins, const Workers& workers) : bins_(bins), workers_(workers) {
   for (auto& words : words_) words.resize(bins.n_tiles());
+  leaf_of_row_.reserve(bins.n_rows());
 }
 
 RowRange Partition::start(const RowSample& sample, const std::vector<int>& tiles) {
@@ -110,12 +112,11 @@ bool Partition::has(const RowSample& sample) const {
          std::equal(sample.rows, sample.rows + sample.n_rows, sample_.rows);
 }
 
-std::vector<RowRange> Partition::regroup(const RowSample& sample, const int32_t* leaf_of_row,
-                                         int32_t n_leaves) {
+std::vector<RowRange> Partition::regroup(const RowSample& sample, int32_t n_leaves) {
   take(sample);
   is_sample_ = true;
   ids_[0].reserve(sample.n_used());
-  const std::vector<int64_t> begin = rows_by_leaf(sample_, leaf_of_row, n_leaves, ids_[0].data());
+  const std::vector<int64_t> begin = rows_by_leaf(sample_, leaf_of_row_.data(), n_leaves, ids_[0].data());
   std::vector<RowRange> ranges(n_leaves);
   for (int32_t leaf = 0; leaf < n_leaves; ++leaf) ranges[leaf] = {begin[leaf], begin[leaf + 1], 0};
   gather_root();
@@ -339,6 +340,41 @@ void Partition::divide(std::vector<Division>& divisions) {
                       piece.n_left, words_[to][t].data() + piece.right_to);
   });
   if (bins_.cells().n_entries() > 0) divide_entries(divisions);
+}
+
+void Partition::number(const std::vector<LeafRows>& leaves, const Tree& tree) {
+  std::vector<LeafRows> pieces;
+  for (const auto& [leaf, rows] : leaves)
+    for (int64_t b = rows.begin; b < rows.end; b += kNumberBlock)
+      pieces.push_back({leaf, {b, std::min(b + kNumberBlock, rows.end), rows.copy}});
+  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+    const LeafRows& piece = pieces[task];
+    int32_t* out = leaf_of_row_.data();
+    const uint32_t* from = ids(piece.rows);
+    if (from == nullptr) {
+      std::fill(out + piece.rows.begin, out + piece.rows.end, piece.leaf);
+      return;
+    }
+    for (int64_t i = 0; i < piece.rows.size(); ++i) out[from[i]] = piece.leaf;
+  });
+  if (sample_.rows != nullptr) route_outside_rows(tree);
+}
+
+void Partition::route_outside_rows(const Tree& tree) {
+  parallel_for(workers_, Block::count(bins_.n_rows(), kNumberBlock), [&](int64_t task, int) {
+    const Block rows(bins_.n_rows(), kNumberBlock, task);
+    const uint32_t* next = std::lower_bound(sample_.rows, sample_.rows + sample_.n_rows, rows.begin);
+    for (int64_t i = rows.begin; i < rows.end; ++i) {
+      if (next < sample_.rows + sample_.n_rows && *next == i) {
+        ++next;
+        continue;
+      }
+      int32_t node = 0;
+      while (tree.left[node] >= 0)
+        node = tree.goes_left(node, bins_.code(tree.feature[node], i)) ? tree.left[node] : tree.right[node];
+      leaf_of_row_[i] = tree.leaf[node];
+    }
+  });
 }
 
 }  // namespace polyleaf

@@ -2,8 +2,8 @@
 // next to each other. A split moves them to the children and keeps their order (stable), so nothing depends
 // on how rows are cut into blocks. Of words that are to stay where they are (bins.h) only ids move.
 //
-// Owns: the copies of words, ids and sparse cells, reused over trees. Must not know: derivatives, trees, how
-// splits are found.
+// Owns: the copies of words, ids and sparse cells, reused over trees, and the leaf of every row. Must not
+// know: derivatives, how splits are found.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -15,6 +15,7 @@
 #include "base/workers.h"
 #include "data/bins.h"
 #include "data/sample.h"
+#include "grower/rows.h"
 
 namespace polyleaf {
 
@@ -50,15 +51,6 @@ struct PartitionKernels {
 };
 POLYLEAF_DECLARE_KERNELS(PartitionKernels, partition_kernels)
 
-// The rows of one node: places [begin, end) of one copy, and places [first_entry, last_entry) of its cells of
-// sparse features.
-struct RowRange {
-  int64_t begin = 0, end = 0;
-  int copy = 0;  // 0: the root's; 1 or 2 below it, in turn
-  int64_t first_entry = 0, last_entry = 0;
-  int64_t size() const { return end - begin; }
-};
-
 // Cells of one node.
 struct CellRange {
   const Cell* begin = nullptr;
@@ -66,32 +58,20 @@ struct CellRange {
   int64_t size() const { return end - begin; }
 };
 
-class Partition {
+class Partition final : public Rows {
  public:
   Partition(const Bins& bins, const Workers& workers);
 
   Partition(const Partition&) = delete;
   Partition& operator=(const Partition&) = delete;
 
-  // The root's rows: the sample. Only the words of `tiles` will be asked for.
-  RowRange start(const RowSample& sample, const std::vector<int>& tiles);
+  RowRange start(const RowSample& sample, const std::vector<int>& tiles) override;
+  bool has(const RowSample& sample) const override;
+  std::vector<RowRange> regroup(const RowSample& sample, int32_t n_leaves) override;
+  void divide(std::vector<Division>& divisions) override;
+  void number(const std::vector<LeafRows>& leaves, const Tree& tree) override;
+  const int32_t* leaf_of_row() override { return leaf_of_row_.data(); }
 
-  // Whether the tree's rows are those of `sample`.
-  bool has(const RowSample& sample) const;
-  // The rows of another sample, grouped by `leaf_of_row` (n_all), ascending in each group; a range per leaf.
-  std::vector<RowRange> regroup(const RowSample& sample, const int32_t* leaf_of_row, int32_t n_leaves);
-
-  // One node and what parts its rows; `divide` finds `left` and `right`.
-  struct Division {
-    RowRange rows;
-    int feature = -1;
-    int threshold = -1;    // last code that goes left; -1: `set` tells
-    CategorySet set = {};  // codes that go left, as the model sees them
-    bool missing_left = false;
-    bool with_words = true;  // false: only ids move, the children's words and cells are never read
-    RowRange left, right;
-  };
-  void divide(std::vector<Division>& divisions);
   // Which of the division's rows first .. last - 1 (counted from the first of its range) go left: bit i % 8
   // of bits[i / 8] is that of row first + i. Returns how many do.
   int64_t decide(const Division& division, int64_t first, int64_t last, uint8_t* bits) const;
@@ -119,7 +99,7 @@ class Partition {
   // One feature's codes of the rows of a range, 255 where missing.
   void codes(const RowRange& rows, int feature, uint8_t* out) const;
 
-  const Bins& bins() const { return bins_; }
+  const Bins& bins() const override { return bins_; }
   const RowSample& sample() const { return sample_; }
   const std::vector<int>& tiles() const { return tiles_; }
 
@@ -129,6 +109,7 @@ class Partition {
   }
   void take(const RowSample& sample);
   void gather_root();
+  void route_outside_rows(const Tree& tree);
   bool copies_words() const { return !bins_.stay(); }
   Route route_of(const Division& division, CategorySet& set) const;
   CellRange cell_range(const RowRange& rows) const;
@@ -158,6 +139,7 @@ class Partition {
   Buffer<uint8_t> bits_;     // of the divisions, one after another; each begins at a multiple of 64 rows
   Buffer<uint32_t> ranks_;   // rows that go left before each 64 of them
   int64_t n_entries_ = 0;    // of the root
+  Buffer<int32_t> leaf_of_row_;
 };
 
 }  // namespace polyleaf

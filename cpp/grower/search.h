@@ -43,12 +43,13 @@ struct Choice {
 class SearchScope {
  public:
   // features: n_features flags, or nullptr for all.
-  void start(const Partition& partition, const GrowConfig& config, const Interactions& interactions,
+  void start(const Rows& rows, const GrowConfig& config, const Interactions& interactions,
              const uint8_t* features) {
-    partition_ = &partition;
+    rows_ = &rows;
+    partition_ = dynamic_cast<const Partition*>(&rows);
     config_ = &config;
     interactions_ = &interactions;
-    const Bins& bins = partition.bins();
+    const Bins& bins = rows.bins();
     features_.assign(bins.n_features(), 1);
     if (features != nullptr) std::copy(features, features + bins.n_features(), features_.begin());
     tiles_.clear();
@@ -60,8 +61,10 @@ class SearchScope {
     }
   }
 
+  const Rows& rows() const { return *rows_; }
+  // The same, for searches that read rows in memory of this machine.
   const Partition& partition() const { return *partition_; }
-  const Bins& bins() const { return partition_->bins(); }
+  const Bins& bins() const { return rows_->bins(); }
   const GrowConfig& config() const { return *config_; }
   const std::vector<uint8_t>& features() const { return features_; }
   // Tiles with a feature that the tree may use.
@@ -101,6 +104,7 @@ class SearchScope {
   }
 
  private:
+  const Rows* rows_ = nullptr;
   const Partition* partition_ = nullptr;
   const GrowConfig* config_ = nullptr;
   const Interactions* interactions_ = nullptr;
