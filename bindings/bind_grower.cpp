@@ -13,6 +13,7 @@
 #include "grower/grower.h"
 #include "sample_of.h"
 #include "searches.h"
+#include "tree_grower.h"
 #include "workers_caster.h"
 
 namespace polyleaf {
@@ -103,26 +104,6 @@ void bind_channels(nb::module_& m) {
       "How many channels a row has with these; -1 regressors: leaves are constant.");
 }
 
-// A grower, and the search of the tree that it grows step by step.
-struct TreeGrower {
-  TreeGrower(const Bins& bins, const Workers& workers) : grower(bins, workers) {}
-  Grower grower;
-  nb::object held;
-
-  const uint8_t* flags(const Optional1<const bool>& features) const {
-    if (!features) return nullptr;
-    require(static_cast<int>(features->size()) == grower.bins().n_features(),
-            "features needs one flag per feature.");
-    return reinterpret_cast<const uint8_t*>(features->data());
-  }
-  HeldSearch& search() const {
-    require(held.is_valid(), "No tree is being grown: call begin first.");
-    auto& search = nb::cast<HeldSearch&>(held);
-    require(search.grower == this, "The search has begun another tree.");
-    return search;
-  }
-};
-
 void limit_interactions(TreeGrower& self, const std::optional<Array2<const bool>>& groups, int32_t at_most) {
   require(!groups || static_cast<int>(groups->shape(1)) == self.grower.bins().n_features(),
           "groups needs one flag per feature.");
@@ -185,6 +166,13 @@ void bind_growers(nb::module_& m) {
   nb::class_<TreeGrower>(m, "Grower", "Grows trees on one Bins; memory is reused over trees.")
       .def(nb::init<const Bins&, const Workers&>(), nb::arg("bins"), nb::arg("n_threads"),
            nb::keep_alive<1, 2>())
+      .def(
+          "__init__",
+          [](TreeGrower* self, const DeviceBins& bins, const Workers& workers) {
+            new (self) TreeGrower(std::make_unique<DeviceRows>(bins), workers);
+          },
+          nb::arg("bins"), nb::arg("n_threads"), nb::keep_alive<1, 2>(),
+          "Rows lie on the device of the bins.")
       .def("limit_interactions", &limit_interactions, nb::arg("groups").none(), nb::arg("at_most"),
            "Which features may meet on a path, in all trees from here on. `groups`: bool (n_groups, "
            "n_features), every path stays within one of them; None: any. `at_most`: so many different "

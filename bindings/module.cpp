@@ -7,6 +7,7 @@
 
 namespace polyleaf {
 void bind_binning(nb::module_& m);
+void bind_device(nb::module_& m);
 void bind_likelihoods(nb::module_& m);
 void bind_objectives(nb::module_& m);
 void bind_fitters(nb::module_& m);
@@ -20,6 +21,7 @@ void bind_searches(nb::module_& m);
 void bind_settings(nb::module_& m);
 void bind_sketch(nb::module_& m);
 void bind_labels(nb::module_& m);
+void bind_device_parts(nb::module_& m);
 void bind_csr_product(nb::module_& m);
 void bind_label_text(nb::module_& m);
 }  // namespace polyleaf
@@ -34,6 +36,7 @@ NB_MODULE(_core, m) {
   polyleaf::bind_objectives(m);
   polyleaf::bind_likelihoods(m);
   polyleaf::bind_settings(m);
+  polyleaf::bind_device(m);
   polyleaf::bind_grower(m);
   polyleaf::bind_leaf_blocks(m);
   polyleaf::bind_linear(m);
@@ -42,6 +45,7 @@ NB_MODULE(_core, m) {
   polyleaf::bind_predict(m);
   polyleaf::bind_row_predictor(m);
   polyleaf::bind_searches(m);
+  polyleaf::bind_device_parts(m);
   polyleaf::bind_sketch(m);
   polyleaf::bind_labels(m);
   polyleaf::bind_csr_product(m);

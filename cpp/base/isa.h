@@ -12,8 +12,7 @@
 #include <string>
 #include <vector>
 
-#define POLYLEAF_INLINE static inline __attribute__((always_inline))
-#define POLYLEAF_METHOD inline __attribute__((always_inline))
+#include "base/inline.h"
 
 namespace polyleaf {
 

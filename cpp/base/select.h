@@ -1,7 +1,7 @@
 // A choice between two numbers, lane by lane where they are vectors: with it a formula can be written once
 // for numbers of leaves and for the vectors of the kernels (kernels/lanes.h adds those of two halves).
 #pragma once
-#include "base/isa.h"
+#include "base/inline.h"
 
 namespace polyleaf {
 

@@ -75,6 +75,12 @@ void Channels::clear(const Workers& workers) {
   });
 }
 
+void check_finite(float largest) {
+  if (!std::isfinite(largest))
+    throw std::invalid_argument(
+        "A derivative is not finite; check the objective, the targets and the weights.");
+}
+
 std::vector<float> largest_magnitudes(const float* values, int n_columns, const RowSample& sample,
                                       const Workers& workers) {
   const int64_t n_used = sample.n_used();
@@ -88,9 +94,7 @@ std::vector<float> largest_magnitudes(const float* values, int n_columns, const 
   for (int t = 0; t < workers.n_threads; ++t)
     for (int j = 0; j < n_columns; ++j) {
       const float x = largest[t * padded + j];
-      if (!std::isfinite(x))  // before any comparison: a NaN would lose it
-        throw std::invalid_argument(
-            "A derivative is not finite; check the objective, the targets and the weights.");
+      check_finite(x);  // before any comparison: a NaN would lose it
       largest[j] = std::max(largest[j], x);
     }
   largest.resize(padded);
@@ -124,20 +128,14 @@ void Channels::quantise_part(const float* values, int n_columns, int offset, int
   const int64_t n_blocks = Block::count(n_used, kBlock);
   const std::vector<float> largest = largest_magnitudes(values, n_columns, sample_, workers);
   const int padded = static_cast<int>(largest.size());
-  std::vector<float> inverse(padded, 0.0f);
-  step.assign(padded, 0.0f);
-  for (int j = 0; j < n_columns; ++j) {
-    if (largest[j] < kSmallestDerivative) continue;
-    inverse[j] = 32767.0f / largest[j];
-    step[j] = largest[j] / 32767.0f;
-  }
+  Scales scales(largest, n_columns);
   std::vector<int64_t> size, total;
   const auto run = [&] {
     size.assign(static_cast<size_t>(workers.n_threads) * padded, 0);
     total.assign(static_cast<size_t>(workers.n_threads) * padded, 0);
     parallel_for(workers, n_blocks, [&](int64_t task, int thread) {
       const Block rows(n_used, kBlock, task);
-      kernels.quantise(values, n_columns, sample_, rows.begin, rows.end, inverse.data(), data_.data(),
+      kernels.quantise(values, n_columns, sample_, rows.begin, rows.end, scales.inverse.data(), data_.data(),
                        layout_.lanes, offset, count_lane, size.data() + thread * padded,
                        total.data() + thread * padded);
     });
@@ -149,22 +147,13 @@ void Channels::quantise_part(const float* values, int n_columns, int offset, int
     if (!workers.is_alone()) add_ranks(size, total, n_columns, workers);
   };
   run();
-  const int64_t limit = int64_t{INT32_MAX};
-  bool again = false;
-  for (int j = 0; j < n_columns; ++j) {
-    if (size[j] + n_used_ <= limit) continue;
-    int shift = 1;
-    while ((size[j] >> shift) + n_used_ > limit) ++shift;
-    inverse[j] = std::ldexp(inverse[j], -shift);
-    step[j] = std::ldexp(step[j], shift);
-    again = true;
-  }
-  if (again) run();
+  if (!scales.fit(size.data(), n_columns, n_used_)) run();
   for (int j = 0; j < n_columns; ++j) {
     totals_[offset + j] = static_cast<int32_t>(total[j]);
     // The row of largest magnitude has this very product, rounded likewise.
-    largest_[offset + j] = static_cast<int32_t>(std::nearbyint(largest[j] * inverse[j]));
+    largest_[offset + j] = static_cast<int32_t>(std::nearbyint(largest[j] * scales.inverse[j]));
   }
+  step = std::move(scales.step);
 }
 
 }  // namespace polyleaf

@@ -12,12 +12,12 @@
 #include "base/isa.h"
 #include "base/packed.h"
 #include "base/workers.h"
+#include "channels/scales.h"
 #include "data/sample.h"
 
 namespace polyleaf {
 
-constexpr int kMostRegressors = 8;             // of a node, that a fully corrective search can solve for
-constexpr float kSmallestDerivative = 1e-28f;  // a column whose largest magnitude is below counts as zero
+constexpr int kMostRegressors = 8;  // of a node, that a fully corrective search can solve for
 
 enum class Curvature { unit = 0, shared = 1, diagonal = 2, full = 3 };
 
@@ -71,6 +71,9 @@ struct ChannelKernels {
                    int64_t* size, int64_t* total);
 };
 POLYLEAF_DECLARE_KERNELS(ChannelKernels, channel_kernels)
+
+// Throws std::invalid_argument, in a sentence, where the largest of derivatives is not finite.
+void check_finite(float largest);
 
 // Largest |value * multiplier| of every column over the sample; zeros behind them, to a multiple of 16 and 16
 // more. Throws std::invalid_argument where a value is not finite.

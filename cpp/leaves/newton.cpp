@@ -15,35 +15,43 @@ constexpr int kFixedPointBits = 30;
 
 }  // namespace
 
+FixedColumns::FixedColumns(const std::vector<float>& largest, int n_columns)
+    : scale(largest.size(), 0.0f), exponent(n_columns, 0) {
+  for (int j = 0; j < n_columns; ++j) {
+    const int above = exponent_above(largest[j]);
+    if (largest[j] >= kSmallestDerivative) scale[j] = std::ldexp(1.0f, kFixedPointBits - above);
+    exponent[j] = above - kFixedPointBits;
+  }
+}
+
+std::vector<double> FixedColumns::sums(const std::vector<int64_t>& integers) const {
+  std::vector<double> found(integers.size());
+  for (size_t i = 0; i < integers.size(); ++i)
+    found[i] = std::ldexp(static_cast<double>(integers[i]), exponent[i % exponent.size()]);
+  return found;
+}
+
 std::vector<double> leaf_sums(const float* values, int n_columns, const RowSample& sample,
                               const int32_t* leaf_of_row, int32_t n_leaves, const Workers& workers,
                               std::vector<float>* largest_of_all) {
   const int64_t n_used = sample.n_used(), n_blocks = Block::count(n_used, kBlock);
   const std::vector<float> largest = largest_magnitudes(values, n_columns, sample, workers);
   if (largest_of_all != nullptr) *largest_of_all = largest;
-  std::vector<float> scale(largest.size(), 0.0f);
-  std::vector<int> exponent(n_columns, 0);
-  for (int j = 0; j < n_columns; ++j) {
-    exponent[j] = exponent_above(largest[j]);
-    if (largest[j] >= kSmallestDerivative) scale[j] = std::ldexp(1.0f, kFixedPointBits - exponent[j]);
-  }
+  const FixedColumns fixed(largest, n_columns);
   const size_t size = static_cast<size_t>(n_leaves) * n_columns;
   std::vector<std::vector<int64_t>> sums(workers.n_threads);
   parallel_for(workers, n_blocks, [&](int64_t task, int thread) {
     if (sums[thread].empty()) sums[thread].assign(size, 0);
     const Block rows(n_used, kBlock, task);
     POLYLEAF_SELECT(leaf_kernels)
-        .sum(values, n_columns, sample, rows.begin, rows.end, leaf_of_row, n_leaves, scale.data(),
+        .sum(values, n_columns, sample, rows.begin, rows.end, leaf_of_row, n_leaves, fixed.scale.data(),
              sums[thread].data());
   });
   std::vector<int64_t> all(size, 0);
   for (const auto& part : sums)
     for (size_t i = 0; i < part.size(); ++i) all[i] += part[i];
   workers.sum(all);
-  std::vector<double> result(size, 0.0);
-  for (size_t i = 0; i < size; ++i)
-    result[i] = std::ldexp(static_cast<double>(all[i]), exponent[i % n_columns] - kFixedPointBits);
-  return result;
+  return fixed.sums(all);
 }
 
 namespace {
@@ -105,6 +113,15 @@ std::vector<double> curvature_sums(const float* h, int h_columns, const RowSampl
                       : leaf_weights(sample, leaf_of_row, n_leaves, workers, largest);
 }
 
+void newton_steps(const std::vector<double>& G, const std::vector<double>& H, int n_outputs, int h_columns,
+                  const LeafConfig& config, float* out) {
+  for (size_t i = 0; i < G.size(); ++i) {
+    const size_t leaf = i / n_outputs;
+    const NewtonStep step(G[i], h_columns == 1 ? H[leaf] : H[i], config);
+    out[i] = static_cast<float>(step.w * config.learning_rate);
+  }
+}
+
 void newton_leaves(const float* g, const float* h, int n_outputs, int h_columns, const RowSample& sample,
                    const int32_t* leaf_of_row, int32_t n_leaves, const LeafConfig& config,
                    const Workers& workers, float* out) {
@@ -118,12 +135,7 @@ void newton_leaves(const float* g, const float* h, int n_outputs, int h_columns,
                  out + static_cast<size_t>(leaf) * n_outputs);
     return;
   }
-  for (int32_t leaf = 0; leaf < n_leaves; ++leaf)
-    for (int k = 0; k < n_outputs; ++k) {
-      const NewtonStep step(G[static_cast<size_t>(leaf) * n_outputs + k],
-                            H[static_cast<size_t>(leaf) * h_columns + (h_columns == 1 ? 0 : k)], config);
-      out[static_cast<size_t>(leaf) * n_outputs + k] = static_cast<float>(step.w * config.learning_rate);
-    }
+  newton_steps(G, H, n_outputs, h_columns, config, out);
 }
 
 }  // namespace polyleaf

@@ -26,6 +26,15 @@ struct LeafKernels {
 };
 POLYLEAF_DECLARE_KERNELS(LeafKernels, leaf_kernels)
 
+// How a column of floats is made of integers, and its sums of theirs: exact multiples of 2^-30 of a power of
+// two above its largest magnitude.
+struct FixedColumns {
+  std::vector<float> scale;   // zeros behind those of the columns, as `largest` has
+  std::vector<int> exponent;  // of the sums of each column
+  FixedColumns(const std::vector<float>& largest, int n_columns);
+  std::vector<double> sums(const std::vector<int64_t>& integers) const;  // (n_leaves, n_columns)
+};
+
 // Sums of (n_all, n_columns) values per leaf, float64 (n_leaves, n_columns): exact multiples of 2^-30 of a
 // power of two above the column's largest magnitude, which `largest` is told.
 std::vector<double> leaf_sums(const float* values, int n_columns, const RowSample& sample,
@@ -49,6 +58,11 @@ struct NewtonStep {
     worth = (2.0 * step.kept - c * step.size) * step.size;
   }
 };
+
+// out: (n_leaves, n_outputs) float32, the steps from summed derivatives times the learning rate. H: 1 or
+// n_outputs columns.
+void newton_steps(const std::vector<double>& G, const std::vector<double>& H, int n_outputs, int h_columns,
+                  const LeafConfig& config, float* out);
 
 // out: (n_leaves, n_outputs) float32. h: (n_all, h_columns) with h_columns 1, n_outputs or that of a packed
 // lower triangle (TFBT eq. 6), or nullptr: curvature 1.

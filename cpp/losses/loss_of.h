@@ -8,11 +8,9 @@
 #include <string>
 #include <vector>
 
-namespace polyleaf {
+#include "losses/loss_numbers.h"
 
-constexpr int kMostParameters = 3;
-// Numbers that a loss has throughout, in the order of their names.
-using LossNumbers = float[kMostParameters];
+namespace polyleaf {
 
 template <class Kernels>
 struct LossTable {
@@ -45,6 +43,7 @@ class LossOf {
 
   const Kernels& kernels() const { return kTable().first[index_]; }
   const LossNumbers& numbers() const { return numbers_; }
+  int index() const { return index_; }  // in the table
 
   // The losses there are, each with the names of its parameters.
   static std::map<std::string, std::vector<std::string>> known() {

@@ -648,18 +648,10 @@ void HistogramSearch::scan_group(int32_t i, int group, const int16_t* channels, 
 // The best of the tiles' splits, if it is admissible.
 Choice HistogramSearch::choose(const Proposals& proposals) {
   const TileSplit* best = best_of(proposals.splits);
-  if (best != nullptr && std::isfinite(best->sum)) {
-    const double sum = best->sum;
-    const double difference = sum - scores().node_sum(scan_node(nodes_[proposals.node]));
-    const double gain = 0.5 * difference / layout_.n_outputs;
-    if (scope_->config().post_prune ||
-        (gain > scope_->config().split.min_split_gain && difference > kLeastRelativeGain * sum)) {
-      take(proposals.node, best);
-      return choice_of(*best, gain);
-    }
-  }
-  take(proposals.node, nullptr);
-  return Choice();
+  const float node_sum = best == nullptr ? 0.0f : scores().node_sum(scan_node(nodes_[proposals.node]));
+  const Choice choice = admitted(best, node_sum, layout_.n_outputs, scope_->config());
+  take(proposals.node, choice.feature >= 0 ? best : nullptr);
+  return choice;
 }
 
 void HistogramSearch::take(int32_t node, const TileSplit* split) {
@@ -680,6 +672,14 @@ std::vector<const TileSplit*> in_order(const std::vector<TileSplit>& splits) {
 
 Choice choice_of(const TileSplit& split, double gain) {
   return {gain, split.feature, split.bin, split.missing_left, split.set, split.left_count};
+}
+
+Choice admitted(const TileSplit* best, float node_sum, int n_outputs, const GrowConfig& config) {
+  if (best == nullptr || !std::isfinite(best->sum)) return Choice();
+  const double sum = best->sum, difference = sum - node_sum;
+  const double gain = 0.5 * difference / n_outputs;
+  const bool pays = gain > config.split.min_split_gain && difference > kLeastRelativeGain * sum;
+  return config.post_prune || pays ? choice_of(*best, gain) : Choice();
 }
 
 }  // namespace polyleaf

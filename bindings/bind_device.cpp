@@ -1,0 +1,288 @@
+// Devices at the border: a card, matrices on it, and the parts of a training that live there.
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+
+#include <memory>
+#include <string>
+
+#include "arrays.h"
+#include "device/bins.h"
+#include "device/channels.h"
+#include "device/leaves.h"
+#include "device/losses.h"
+#include "device/search.h"
+#include "device/sources.h"
+#include "sample_of.h"
+#include "searches.h"
+#include "tree_grower.h"
+#include "workers_caster.h"
+
+namespace polyleaf {
+namespace {
+
+using SharedDevice = std::shared_ptr<Device>;
+
+void require_kernels(const Device& device) {
+  require(device.is_loaded(), "The device has no kernels: call load first.");
+}
+
+void require_rows(const DeviceMatrix& matrix, int64_t n_rows, const char* name) {
+  require(matrix.n_rows == n_rows, std::string(name) + " needs one row for each row of the data.");
+}
+
+class HeldDeviceSearch final : public HeldSearch {
+ public:
+  HeldDeviceSearch(const DeviceBins& bins, const Workers& workers)
+      : HeldSearch(bins.host()), device_(bins.device().get()), search_(bins, workers) {}
+
+  void use(const nb::handle_t<DeviceChannels>& handle) {
+    const auto& channels = nb::cast<const DeviceChannels&>(handle);
+    require(channels.device().get() == device_, "The channels lie on another device than the bins.");
+    require(channels.sample().n_all == bins().n_rows(), "The channels must have as many rows as the bins.");
+    release();
+    search_.use(channels);
+    hold(nb::borrow(handle));
+  }
+  DeviceSearch& search() override { return search_; }
+
+ private:
+  const Device* device_;
+  DeviceSearch search_;
+};
+
+void quantise(DeviceChannels& channels, const DeviceMatrix& g, const DeviceMatrix* h, const std::string& kind,
+              const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier) {
+  require(kind == "unit" || kind == "shared" || kind == "diagonal",
+          "The curvature of channels on a device must be unit, shared or diagonal.");
+  const Curvature curvature = kind == "unit"     ? Curvature::unit
+                              : kind == "shared" ? Curvature::shared
+                                                 : Curvature::diagonal;
+  require((curvature == Curvature::unit) == (h == nullptr),
+          "h is needed exactly for curvatures other than unit.");
+  if (h != nullptr) {
+    require_rows(*h, g.n_rows, "h");
+    require(h->n_columns == (curvature == Curvature::shared ? 1 : g.n_columns),
+            "h must have one column for shared curvature, and one per output for diagonal curvature.");
+  }
+  const RowSample sample = sample_of(g.n_rows, rows, multiplier);
+  nb::gil_scoped_release release;
+  channels.quantise(g, h, curvature, sample);
+}
+
+auto read_channels(const DeviceChannels& channels) {
+  const std::vector<int16_t> found = channels.read();
+  NewArray<int16_t> out(
+      {static_cast<size_t>(channels.sample().n_all), static_cast<size_t>(channels.layout().lanes)});
+  std::copy(found.begin(), found.end(), out.data);
+  return out.array;
+}
+
+auto newton(DeviceLeaves& self, const DeviceMatrix& g, const DeviceMatrix* h, TreeGrower& grower,
+            int32_t n_leaves, const LeafConfig& step, const Optional1<const uint32_t>& rows,
+            const Optional1<const float>& multiplier) {
+  DeviceRows& on_device = grower.device_rows();
+  require_rows(g, grower.grower.bins().n_rows(), "g");
+  if (h != nullptr) {
+    require_rows(*h, g.n_rows, "h");
+    require(h->n_columns == 1 || h->n_columns == g.n_columns, "h must have one column, or one per output.");
+  }
+  require(n_leaves == static_cast<int32_t>(grower.grower.node_of_leaf().size()),
+          "n_leaves must be that of the grower's last tree.");
+  const RowSample sample = sample_of(g.n_rows, rows, multiplier);
+  NewArray<float> out({static_cast<size_t>(n_leaves), static_cast<size_t>(g.n_columns)});
+  {
+    nb::gil_scoped_release release;
+    self.newton(g, h, sample, on_device, n_leaves, step, out.data);
+  }
+  return out.array;
+}
+
+void add_values(DeviceLeaves& self, const DeviceMatrix& raw, TreeGrower& grower,
+                const Array2<const float>& values, int32_t output) {
+  DeviceRows& rows = grower.device_rows();
+  require_rows(raw, grower.grower.bins().n_rows(), "raw");
+  require(values.shape(0) == grower.grower.node_of_leaf().size(), "values must have one row per leaf.");
+  const auto width = static_cast<int64_t>(values.shape(1));
+  require(output >= -1 && output < raw.n_columns && width == (output < 0 ? raw.n_columns : 1),
+          "values must have one column per output, or one for the output that they are for.");
+  nb::gil_scoped_release release;
+  self.add(raw, rows, values.data(), static_cast<int32_t>(values.shape(0)), static_cast<int32_t>(width),
+           output);
+}
+
+LossInput input_of(int64_t n_rows, int64_t n_outputs, const Optional2<const float>& weight,
+                   const Array1<const float>& offset) {
+  LossInput input;
+  input.n_rows = n_rows;
+  input.n_outputs = n_outputs;
+  require(static_cast<int64_t>(offset.size()) == n_outputs, "offset must have one value for each output.");
+  input.offset = offset.data();
+  if (weight) {
+    require(static_cast<int64_t>(weight->shape(0)) == n_rows, "weight must have one row for each row.");
+    input.weight = weight->data();
+    input.weight_columns = static_cast<int64_t>(weight->shape(1));
+    require(input.weight_columns == 1 || input.weight_columns == n_outputs,
+            "Weights must have one column, or one for each output.");
+  }
+  return input;
+}
+
+void bind_matrices(nb::module_& m) {
+  nb::class_<DeviceMatrix>(m, "DeviceMatrix", "A float32 matrix on a device.")
+      .def(
+          "__init__",
+          [](DeviceMatrix* self, const SharedDevice& device, int64_t n_rows, int64_t n_columns) {
+            require(n_rows >= 1 && n_columns >= 1, "A matrix needs rows and columns.");
+            new (self) DeviceMatrix(device, n_rows, n_columns);
+            self->values.clear(self->size());
+          },
+          nb::arg("device"), nb::arg("n_rows"), nb::arg("n_columns"), "Of zeros.")
+      .def_prop_ro("shape", [](const DeviceMatrix& a) { return nb::make_tuple(a.n_rows, a.n_columns); })
+      .def(
+          "write",
+          [](DeviceMatrix& self, const Array2<const float>& from) {
+            require(static_cast<int64_t>(from.shape(0)) == self.n_rows &&
+                        static_cast<int64_t>(from.shape(1)) == self.n_columns,
+                    "The array must be shaped like the matrix.");
+            nb::gil_scoped_release release;
+            self.values.write(from.data(), self.size());
+          },
+          nb::arg("values"))
+      .def(
+          "read",
+          [](const DeviceMatrix& self) {
+            NewArray<float> out({static_cast<size_t>(self.n_rows), static_cast<size_t>(self.n_columns)});
+            {
+              nb::gil_scoped_release release;
+              self.values.read(out.data, self.size());
+            }
+            return out.array;
+          },
+          "float32 (n_rows, n_columns): a copy in memory of this machine.")
+      .def(
+          "column",
+          [](const DeviceMatrix& self, int64_t column) {
+            require(column >= 0 && column < self.n_columns, "There is no such column.");
+            DeviceMatrix out(self.device, self.n_rows, 1);
+            nb::gil_scoped_release release;
+            self.device->launch(
+                self.device->grid_for(self.n_rows),
+                on_device::TakeColumn{self.data(), self.n_rows, static_cast<int32_t>(self.n_columns),
+                                      static_cast<int32_t>(column), out.data()});
+            return out;
+          },
+          nb::arg("column"), "A matrix of one column.");
+}
+
+}  // namespace
+
+void bind_device(nb::module_& m) {
+  m.attr("DEVICE_PROGRAM") = kDeviceProgram;
+  m.def(
+      "device_sources",
+      [] {
+        std::map<std::string, std::string> found;
+        for (int i = 0; i < kDeviceSourceCount; ++i) found[kDeviceSources[i].name] = kDeviceSources[i].text;
+        return found;
+      },
+      "The text of the kernels, by the names that they include each other by.");
+  nb::exception<DeviceError>(m, "DeviceError", PyExc_RuntimeError);
+  nb::register_exception_translator([](const std::exception_ptr& error, void*) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const OutOfDeviceMemory& e) {
+      PyErr_SetString(PyExc_MemoryError, e.what());
+    }
+  });
+  nb::class_<Device>(m, "Device", "A card, as its driver has it.")
+      .def(nb::init<const std::string&, int>(), nb::arg("driver"), nb::arg("ordinal"),
+           "The card of that number; `driver` is the driver's library. DeviceError where there is none.")
+      .def_prop_ro("name", &Device::name)
+      .def_prop_ro("architecture", &Device::architecture, "What programs are compiled for: sm_90, say.")
+      .def_prop_ro("driver_version", &Device::driver_version, "1000 * major + 10 * minor.")
+      .def_prop_ro("free_memory", &Device::free_memory, "Bytes.")
+      .def_prop_ro("is_loaded", &Device::is_loaded)
+      .def(
+          "load", [](Device& self, const nb::bytes& image) { self.load(image.c_str()); }, nb::arg("image"),
+          "The kernels, compiled for the architecture.");
+  bind_matrices(m);
+  nb::class_<DeviceBins>(m, "DeviceBins", "Bins on a device.")
+      .def(
+          "__init__",
+          [](DeviceBins* self, const SharedDevice& device, const Bins& bins) {
+            require_kernels(*device);
+            nb::gil_scoped_release release;
+            new (self) DeviceBins(device, bins);
+          },
+          nb::arg("device"), nb::arg("bins"), nb::keep_alive<1, 3>());
+}
+
+void bind_device_parts(nb::module_& m) {
+  nb::class_<DeviceChannels>(m, "DeviceChannels", "Quantised derivatives, on a device.")
+      .def(
+          "__init__",
+          [](DeviceChannels* self, const SharedDevice& device) { new (self) DeviceChannels(device); },
+          nb::arg("device"))
+      .def("quantise", &quantise, nb::arg("g"), nb::arg("h").none(), nb::arg("kind"), nb::arg("rows").none(),
+           nb::arg("multiplier").none(), "As Channels.quantise.")
+      .def("read", &read_channels, "int16 (n_rows, lanes), for tests.");
+  nb::class_<HeldDeviceSearch, HeldSearch>(m, "DeviceSearch", "Best splits from histograms, on a device.")
+      .def(nb::init<const DeviceBins&, const Workers&>(), nb::arg("bins"), nb::arg("n_threads"),
+           nb::keep_alive<1, 2>())
+      .def("use", &HeldDeviceSearch::use, nb::arg("channels"), "What the next tree is judged by.");
+  nb::class_<DeviceLeaves>(m, "DeviceLeaves", "Leaf values, on a device.")
+      .def(
+          "__init__", [](DeviceLeaves* self, const SharedDevice& device) { new (self) DeviceLeaves(device); },
+          nb::arg("device"))
+      .def("newton", &newton, nb::arg("g"), nb::arg("h").none(), nb::arg("grower"), nb::arg("n_leaves"),
+           nb::arg("step"), nb::arg("rows").none(), nb::arg("multiplier").none(),
+           "As newton_leaves, of the grower's last tree.")
+      .def("add", &add_values, nb::arg("raw"), nb::arg("grower"), nb::arg("values"), nb::arg("output"),
+           "As add_leaf_values, of the grower's last tree.");
+  nb::class_<DeviceLoss>(m, "DeviceLoss", "Derivatives of a loss, on a device.")
+      .def(
+          "__init__",
+          [](DeviceLoss* self, const SharedDevice& device, const Loss& loss,
+             const Array2<const float>& target, const Optional2<const float>& weight,
+             const Array1<const float>& offset, const Array1<const float>& parameter) {
+            LossInput input = input_of(static_cast<int64_t>(target.shape(0)),
+                                       static_cast<int64_t>(target.shape(1)), weight, offset);
+            require(parameter.size() == target.shape(1), "parameter must have one value for each output.");
+            input.target = target.data();
+            input.parameter = parameter.data();
+            new (self) DeviceLoss(device, &loss, nullptr, input);
+          },
+          nb::arg("device"), nb::arg("loss"), nb::arg("target").noconvert(),
+          nb::arg("weight").noconvert().none(), nb::arg("offset").noconvert(),
+          nb::arg("parameter").noconvert())
+      .def(
+          "__init__",
+          [](DeviceLoss* self, const SharedDevice& device, const ClassLoss& loss,
+             const Array1<const int32_t>& label, const Optional2<const float>& weight,
+             const Array1<const float>& offset) {
+            LossInput input = input_of(static_cast<int64_t>(label.size()),
+                                       static_cast<int64_t>(offset.size()), weight, offset);
+            require(!weight || weight->shape(1) == 1, "A loss of classes takes one weight for each row.");
+            input.label = label.data();
+            for (int64_t i = 0; i < input.n_rows; ++i)
+              require(input.label[i] >= 0 && input.label[i] < input.n_outputs,
+                      "A class id is outside 0 .. number of classes - 1.");
+            new (self) DeviceLoss(device, nullptr, &loss, input);
+          },
+          nb::arg("device"), nb::arg("loss"), nb::arg("label").noconvert(),
+          nb::arg("weight").noconvert().none(), nb::arg("offset").noconvert())
+      .def_static("knows", &DeviceLoss::knows, nb::arg("loss"),
+                  "Whether a device knows a loss of classes; it knows all element-wise ones.")
+      .def(
+          "derivatives",
+          [](DeviceLoss& self, const DeviceMatrix& raw, const DeviceMatrix& g, const DeviceMatrix* h) {
+            self.check(raw, g, h);
+            nb::gil_scoped_release release;
+            self.derivatives(raw, g, h);
+          },
+          nb::arg("raw"), nb::arg("g"), nb::arg("h").none(),
+          "Writes g, and h unless the curvature of a row is 1: then h is that of the weights and stays.");
+}
+
+}  // namespace polyleaf

@@ -1,0 +1,44 @@
+// Codes of features on a device: the words of `Bins` (data/bins.h), tile after tile, and where features lie.
+//
+// Must not know: rows of nodes, derivatives.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "data/bins.h"
+#include "device/device.h"
+#include "device/kernels/records.h"
+
+namespace polyleaf {
+
+class DeviceBins {
+ public:
+  // Throws std::invalid_argument where features are held sparse, or words lie in a file.
+  DeviceBins(std::shared_ptr<const Device> device, const Bins& bins);
+
+  const std::shared_ptr<const Device>& device() const { return device_; }
+  const Bins& host() const { return bins_; }
+
+  const uint64_t* words() const { return words_.data(); }  // (n_tiles, n_rows)
+  const on_device::TileAt* tiles() const { return tiles_.data(); }
+  const on_device::FeatureAt* features() const { return features_.data(); }
+  const int32_t* places() const { return places_.data(); }  // of features: 8 * tile + slot
+  // Bins of all tiles, one tile after another; of missing values too.
+  int64_t n_bins() const { return n_bins_; }
+  int64_t first_bin(int tile) const { return first_bin_[tile]; }
+  bool has_categories() const { return has_categories_; }
+
+ private:
+  const std::shared_ptr<const Device> device_;
+  const Bins& bins_;
+  DeviceBuffer<uint64_t> words_;
+  DeviceBuffer<on_device::TileAt> tiles_;
+  DeviceBuffer<on_device::FeatureAt> features_;
+  DeviceBuffer<int32_t> places_;
+  int64_t n_bins_ = 0;
+  std::vector<int64_t> first_bin_;
+  bool has_categories_ = false;
+};
+
+}  // namespace polyleaf

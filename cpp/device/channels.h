@@ -1,0 +1,51 @@
+// Channels (channels/channels.h) on a device: the same integers, quantised where derivatives lie.
+//
+// Owns: their memory. Must not know: features, splits.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "channels/channels.h"
+#include "device/device.h"
+#include "device/sample.h"
+
+namespace polyleaf {
+
+class DeviceChannels {
+ public:
+  explicit DeviceChannels(std::shared_ptr<const Device> device);
+
+  // g: (n_all, K); h: (n_all, 1 or K), nullptr for unit. Memory is reused. Throws std::invalid_argument where
+  // a derivative is not finite.
+  void quantise(const DeviceMatrix& g, const DeviceMatrix* h, Curvature curvature, const RowSample& sample);
+
+  const ChannelLayout& layout() const { return layout_; }
+  const RowSample& sample() const { return sample_.host(); }
+  const std::shared_ptr<const Device>& device() const { return device_; }
+  const int16_t* data() const { return data_.data(); }  // (n_all, lanes)
+
+  // As those of Channels, in memory of this machine; and the steps on the device.
+  const std::vector<int32_t>& totals() const { return totals_; }
+  const std::vector<float>& gradient_step() const { return gradient_step_; }
+  const std::vector<float>& curvature_step() const { return curvature_step_; }
+  const float* gradient_steps() const { return gradient_steps_.data(); }
+  const float* curvature_steps() const { return curvature_steps_.data(); }
+
+  std::vector<int16_t> read() const {
+    return data_.read(static_cast<size_t>(sample().n_all) * layout_.lanes);
+  }
+
+ private:
+  std::vector<float> quantise_part(const DeviceMatrix& values, int offset, int count_lane);
+
+  const std::shared_ptr<const Device> device_;
+  ChannelLayout layout_;
+  DeviceSample sample_;
+  DeviceBuffer<int16_t> data_;
+  DeviceBuffer<float> inverse_, gradient_steps_, curvature_steps_;
+  DeviceBuffer<int64_t> sums_;
+  std::vector<int32_t> totals_;
+  std::vector<float> gradient_step_, curvature_step_;
+};
+
+}  // namespace polyleaf

@@ -1,0 +1,173 @@
+#include "device/device.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+namespace polyleaf {
+namespace {
+
+// Numbers of the driver's.
+constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76, kBlockMemory = 97;
+constexpr int kMostSharedOfFunction = 8;
+constexpr unsigned kNonBlocking = 1;
+
+constexpr int64_t kBlocksPerProcessor = 8;
+constexpr size_t kRoom = size_t{4} << 20;  // for what is on its way to the device
+
+std::string gibibytes(size_t bytes) {
+  const auto tenths = static_cast<int64_t>(10.0 * static_cast<double>(bytes) / (1 << 30) + 0.5);
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " GiB";
+}
+
+}  // namespace
+
+// The device's context is the thread's while this lives; then again the one that was before.
+class Device::Current {
+ public:
+  explicit Current(const Device& device) : driver_(device.driver_) {
+    driver_.check(driver_.push_context(device.context_), "be made current");
+  }
+  ~Current() {
+    void* before;
+    driver_.pop_context(&before);
+  }
+
+ private:
+  const Driver& driver_;
+};
+
+Device::Device(const std::string& driver, int ordinal) : driver_(driver) {
+  driver_.check(driver_.init(0), "start");
+  int n = 0;
+  driver_.check(driver_.device_count(&n), "be counted");
+  if (ordinal < 0 || ordinal >= n)
+    throw DeviceError("There is no CUDA device " + std::to_string(ordinal) + ": the driver sees " +
+                      std::to_string(n) + ".");
+  driver_.check(driver_.device(&device_, ordinal), "be found");
+  n_processors_ = attribute(kMultiprocessors);
+  block_memory_ = static_cast<size_t>(attribute(kBlockMemory));
+  driver_.check(driver_.retain_context(&context_, device_), "give a context");
+  const Current current(*this);
+  driver_.check(driver_.create_stream(&stream_, kNonBlocking), "make a stream");
+  driver_.check(driver_.allocate_host(&room_, kRoom), "take memory of this machine");
+}
+
+Device::~Device() {
+  if (driver_.push_context(context_) == 0) {
+    driver_.synchronize(stream_);
+    if (module_ != nullptr) driver_.unload_module(module_);
+    driver_.free_host(room_);
+    driver_.destroy_stream(stream_);
+    void* before;
+    driver_.pop_context(&before);
+  }
+  driver_.release_context(device_);
+}
+
+int Device::attribute(int number) const {
+  int value = 0;
+  driver_.check(driver_.device_attribute(&value, number, device_), "tell what it is");
+  return value;
+}
+
+std::string Device::name() const {
+  char name[256] = {};
+  driver_.check(driver_.device_name(name, sizeof(name) - 1, device_), "tell its name");
+  return name;
+}
+
+int Device::driver_version() const {
+  int version = 0;
+  driver_.check(driver_.driver_version(&version), "tell its version");
+  return version;
+}
+
+std::string Device::architecture() const {
+  return "sm_" + std::to_string(10 * attribute(kMajor) + attribute(kMinor));
+}
+
+size_t Device::free_memory() const {
+  const Current current(*this);
+  size_t free = 0, total = 0;
+  driver_.check(driver_.memory_info(&free, &total), "tell how much memory is free");
+  return free;
+}
+
+void Device::load(const void* image) {
+  if (module_ != nullptr) throw std::logic_error("The device has its kernels.");
+  const Current current(*this);
+  driver_.check(driver_.load_module(&module_, image), "load the kernels");
+}
+
+DeviceAddress Device::allocate(size_t bytes) const {
+  const Current current(*this);
+  DeviceAddress address = 0;
+  try {
+    driver_.check(driver_.allocate(&address, std::max<size_t>(bytes, 1)), "find room");
+  } catch (const OutOfDeviceMemory&) {
+    size_t free = 0, total = 0;
+    driver_.memory_info(&free, &total);
+    throw OutOfDeviceMemory("The device has no room for " + gibibytes(bytes) + " more: " + gibibytes(free) +
+                            " of " + gibibytes(total) +
+                            " are free. Lower histogram_memory or max_bins, give the device to this program "
+                            "alone, or use device=\"cpu\".");
+  }
+  return address;
+}
+
+void Device::free(DeviceAddress address) const noexcept {
+  if (driver_.push_context(context_) != 0) return;
+  driver_.free(address);
+  void* before;
+  driver_.pop_context(&before);
+}
+
+void Device::write(DeviceAddress to, const void* from, size_t bytes) const {
+  const Current current(*this);
+  const bool is_small = bytes <= kRoom / 4;
+  if (is_small) {
+    if (room_used_ + bytes > kRoom) {
+      driver_.check(driver_.synchronize(stream_), "do what it was asked for");
+      room_used_ = 0;
+    }
+    from = std::memcpy(static_cast<char*>(room_) + room_used_, from, bytes);
+    room_used_ += (bytes + 15) / 16 * 16;
+  }
+  driver_.check(driver_.to_device(to, from, bytes, stream_), "be written to");
+  if (!is_small) driver_.check(driver_.synchronize(stream_), "do what it was asked for");
+}
+
+void Device::read(void* to, DeviceAddress from, size_t bytes) const {
+  const Current current(*this);
+  driver_.check(driver_.to_host(to, from, bytes, stream_), "be read");
+  driver_.check(driver_.synchronize(stream_), "do what it was asked for");
+}
+
+void Device::clear(DeviceAddress at, size_t bytes) const {
+  const Current current(*this);
+  driver_.check(driver_.fill(at, 0, bytes, stream_), "be cleared");
+}
+
+Device::Grid Device::grid_for(int64_t n_items) const {
+  const int64_t wanted = (n_items + kThreads - 1) / kThreads;
+  return {std::clamp<int64_t>(wanted, 1, n_processors_ * kBlocksPerProcessor)};
+}
+
+void Device::launch(const char* kernel, Grid grid, int threads, size_t shared, const void* record) const {
+  if (module_ == nullptr) throw std::logic_error("The device has no kernels yet.");
+  const Current current(*this);
+  void*& function = kernels_[kernel];
+  if (function == nullptr) {
+    driver_.check(driver_.function(&function, module_, kernel), "find a kernel");
+    driver_.set_function_attribute(function, kMostSharedOfFunction,
+                                   static_cast<int>(block_memory_));  // refused where it declares more itself
+  }
+  void* arguments[] = {const_cast<void*>(record)};
+  driver_.check(driver_.launch(function, static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), 1,
+                               static_cast<unsigned>(threads), 1, 1, static_cast<unsigned>(shared), stream_,
+                               arguments, nullptr),
+                kernel);
+}
+
+}  // namespace polyleaf

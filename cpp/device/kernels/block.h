@@ -1,0 +1,62 @@
+// What the threads of a block do together. Compiled for a device, or for this machine by the tests, where a
+// thread of a block is a fibre (tests/device/cuda_on_host.h).
+#pragma once
+#include <cstdint>
+
+#include "device/kernels/records.h"
+
+#ifdef __CUDACC_RTC__
+#define POLYLEAF_SHARED_MEMORY(T, name)           \
+  extern __shared__ long long polyleaf_dynamic[]; \
+  T* const name = reinterpret_cast<T*>(polyleaf_dynamic)
+#else
+#define POLYLEAF_SHARED_MEMORY(T, name) T* const name = reinterpret_cast<T*>(polyleaf_dynamic())
+#endif
+
+namespace polyleaf::on_device {
+
+constexpr int kScanThreads = 256;  // one for each bin that a feature may have
+
+__device__ inline int64_t thread_of_grid() {
+  return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ inline int64_t threads_of_grid() {
+  return static_cast<int64_t>(gridDim.x) * blockDim.x;
+}
+
+// Sums of 64 bits wrap alike with and without a sign.
+__device__ inline void atomic_add(int64_t* to, int64_t value) {
+  atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(value));
+}
+
+__device__ inline uint32_t row_of(const Sample& sample, int64_t i) {
+  return sample.rows != nullptr ? sample.rows[i] : static_cast<uint32_t>(i);
+}
+__device__ inline float factor_of(const Sample& sample, uint32_t row) {
+  return sample.multiplier != nullptr ? sample.multiplier[row] : 1.0f;
+}
+
+// Calls f(row) for some rows of the sample and returns the column that the thread has in all of them; -1:
+// none. Neighbours have neighbouring columns. The grid has at least as many threads as there are columns.
+template <class F>
+__device__ int for_rows_of_column(const Sample& sample, int n_columns, const F& f) {
+  const int64_t rows_at_once = threads_of_grid() / n_columns, t = thread_of_grid();
+  if (t >= rows_at_once * n_columns) return -1;
+  const int column = static_cast<int>(t % n_columns);
+  for (int64_t i = t / n_columns; i < sample.n; i += rows_at_once) f(row_of(sample, i), column);
+  return column;
+}
+
+// values[i] becomes the sum of values[0 .. i], for a number for each thread; all threads call this.
+__device__ inline void running_sums(int32_t* values) {
+  const int t = threadIdx.x, n = blockDim.x;
+  for (int step = 1; step < n; step *= 2) {
+    __syncthreads();
+    const int32_t before = t >= step ? values[t - step] : 0;
+    __syncthreads();
+    values[t] += before;
+  }
+  __syncthreads();
+}
+
+}  // namespace polyleaf::on_device

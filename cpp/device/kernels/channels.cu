@@ -1,0 +1,66 @@
+// Quantisation of derivatives: the arithmetic of channels/kernels/channels.cpp.
+#include "device/kernels/block.h"
+
+namespace polyleaf::on_device {
+
+__device__ inline int32_t magnitude_bits(float x) {
+  return __builtin_bit_cast(int32_t, x) & 0x7fffffff;
+}
+
+// Round half to even for |x| < 2^22.
+__device__ inline float round_even(float x) {
+  const float magic = 12582912.0f;  // 1.5 * 2^23
+  return (x + magic) - magic;
+}
+
+}  // namespace polyleaf::on_device
+
+using namespace polyleaf::on_device;
+
+extern "C" __global__ void largest_magnitudes(const LargestMagnitudes a) {
+  POLYLEAF_SHARED_MEMORY(int32_t, of_block);
+  const bool shared = a.n_columns <= kSharedColumns;
+  if (shared)
+    for (int j = threadIdx.x; j < a.n_columns; j += blockDim.x) of_block[j] = 0;
+  __syncthreads();
+  int32_t largest = 0;
+  const int column = for_rows_of_column(a.sample, a.n_columns, [&](uint32_t row, int j) {
+    const float value = a.values[static_cast<int64_t>(row) * a.n_columns + j];
+    const int32_t bits = magnitude_bits(value * factor_of(a.sample, row));
+    largest = bits > largest ? bits : largest;
+  });
+  if (column >= 0) atomicMax(shared ? of_block + column : a.largest + column, largest);
+  __syncthreads();
+  if (shared)
+    for (int j = threadIdx.x; j < a.n_columns; j += blockDim.x) atomicMax(a.largest + j, of_block[j]);
+}
+
+extern "C" __global__ void quantise(const Quantise a) {
+  POLYLEAF_SHARED_MEMORY(int64_t, sizes);
+  const bool shared = a.n_columns <= kSharedColumns;
+  int64_t* const totals = sizes + a.n_columns;
+  if (shared)
+    for (int j = threadIdx.x; j < 2 * a.n_columns; j += blockDim.x) sizes[j] = 0;
+  __syncthreads();
+  int64_t size = 0, total = 0;
+  const int column = for_rows_of_column(a.sample, a.n_columns, [&](uint32_t row, int j) {
+    const float value = a.values[static_cast<int64_t>(row) * a.n_columns + j];
+    const int32_t q =
+        static_cast<int32_t>(round_even(value * factor_of(a.sample, row) * a.inverse[j]));
+    size += q < 0 ? -q : q;
+    total += q;
+    int16_t* const channels = a.channels + static_cast<int64_t>(row) * a.lanes;
+    channels[a.offset + j] = static_cast<int16_t>(q);
+    if (j == 0 && a.count_lane >= 0) channels[a.count_lane] = 1;
+  });
+  if (column >= 0) {
+    atomic_add((shared ? sizes : a.sizes) + column, size);
+    atomic_add((shared ? totals : a.totals) + column, total);
+  }
+  __syncthreads();
+  if (!shared) return;
+  for (int j = threadIdx.x; j < a.n_columns; j += blockDim.x) {
+    atomic_add(a.sizes + j, sizes[j]);
+    atomic_add(a.totals + j, totals[j]);
+  }
+}

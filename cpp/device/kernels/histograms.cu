@@ -1,0 +1,47 @@
+// Histograms: sums of channels by bin, in the memory of a block first. Neighbouring threads have neighbouring
+// lanes of one row, so that what they add to lies side by side.
+#include "device/kernels/block.h"
+
+using namespace polyleaf::on_device;
+
+extern "C" __global__ void build_histograms(const BuildHistograms a) {
+  POLYLEAF_SHARED_MEMORY(int32_t, sums);
+  const HistogramPiece piece = a.pieces[blockIdx.x];
+  const TileAt tile = a.tiles[piece.tile];
+  const Histograms& all = a.histograms;
+  const int n_bins = piece.n_slots << tile.log2_stride, n_sums = n_bins * a.width;
+  const bool counts = all.counts_at >= 0 && piece.first_lane == 0;
+  for (int i = threadIdx.x; i < n_sums + (counts ? n_bins : 0); i += blockDim.x) sums[i] = 0;
+  __syncthreads();
+
+  int32_t* const of_bin = sums + n_sums;
+  const uint64_t* const words = a.words + piece.tile * a.n_rows;
+  const uint32_t* const ids = a.ids[piece.copy];
+  const int lane = threadIdx.x % a.width, rows_at_once = blockDim.x / a.width;
+  for (int64_t i = piece.begin + threadIdx.x / a.width; i < piece.end; i += rows_at_once) {
+    const int64_t row = ids != nullptr ? static_cast<int64_t>(ids[i]) : i;
+    const uint64_t word = words[row] >> (8 * piece.first_slot);
+    const int32_t channel = a.channels[row * all.lanes + piece.first_lane + lane];
+    for (int s = 0; s < piece.n_slots; ++s) {
+      const int bin = (s << tile.log2_stride) + static_cast<int>(word >> (8 * s) & 255);
+      if (channel != 0) atomicAdd(&sums[bin * a.width + lane], channel);
+      if (counts && lane == 0) atomicAdd(&of_bin[bin], 1);
+    }
+  }
+  __syncthreads();
+
+  int32_t* const to = all.data + piece.histogram * all.size;
+  const int64_t first = tile.first_bin + (static_cast<int64_t>(piece.first_slot) << tile.log2_stride);
+  for (int i = threadIdx.x; i < n_sums; i += blockDim.x)
+    if (sums[i] != 0)
+      atomicAdd(&to[(first + i / a.width) * all.lanes + piece.first_lane + i % a.width], sums[i]);
+  if (counts)
+    for (int i = threadIdx.x; i < n_bins; i += blockDim.x)
+      if (of_bin[i] != 0) atomicAdd(&to[all.counts_at + first + i], of_bin[i]);
+}
+
+extern "C" __global__ void subtract_histograms(const SubtractHistograms a) {
+  int32_t* const from = a.histograms.data + a.pairs[2 * blockIdx.y] * a.histograms.size;
+  const int32_t* const less = a.histograms.data + a.pairs[2 * blockIdx.y + 1] * a.histograms.size;
+  for (int64_t i = thread_of_grid(); i < a.histograms.size; i += threads_of_grid()) from[i] -= less[i];
+}

@@ -1,0 +1,36 @@
+// Sums of derivatives by leaf, in fixed point, and leaf values on their way to raw scores.
+#include "device/kernels/block.h"
+
+using namespace polyleaf::on_device;
+
+extern "C" __global__ void sum_leaves(const SumLeaves a) {
+  POLYLEAF_SHARED_MEMORY(int64_t, of_block);
+  const int n_sums = a.n_leaves * a.n_columns;
+  const bool shared = n_sums <= kSharedSums;
+  int64_t* const sums = shared ? of_block : a.sums;
+  if (shared)
+    for (int i = threadIdx.x; i < n_sums; i += blockDim.x) sums[i] = 0;
+  __syncthreads();
+  for_rows_of_column(a.sample, a.n_columns, [&](uint32_t row, int j) {
+    const float value = a.values == nullptr ? 1.0f : a.values[static_cast<int64_t>(row) * a.n_columns + j];
+    const auto fixed = static_cast<int32_t>(value * factor_of(a.sample, row) * a.scale[j]);
+    atomic_add(sums + static_cast<int64_t>(a.leaf_of_row[row]) * a.n_columns + j, fixed);
+  });
+  __syncthreads();
+  if (!shared) return;
+  for (int i = threadIdx.x; i < n_sums; i += blockDim.x)
+    if (sums[i] != 0) atomic_add(a.sums + i, sums[i]);
+}
+
+extern "C" __global__ void add_leaves(const AddLeaves a) {
+  for_rows_of_column({nullptr, a.n_rows, nullptr}, a.width, [&](uint32_t row, int j) {
+    const int k = a.output >= 0 ? a.output : j;
+    a.raw[static_cast<int64_t>(row) * a.n_outputs + k] +=
+        a.values[static_cast<int64_t>(a.leaf_of_row[row]) * a.width + j];
+  });
+}
+
+extern "C" __global__ void take_column(const TakeColumn a) {
+  for (int64_t row = thread_of_grid(); row < a.n_rows; row += threads_of_grid())
+    a.to[row] = a.from[row * a.n_columns + a.column];
+}

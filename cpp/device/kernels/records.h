@@ -1,0 +1,302 @@
+// What kernels are handed: one record a kernel, passed by value, whose `kName` is the kernel's. Pointers are
+// addresses on the device. Read by the kernels and by whoever launches them, so that neither can mistake the
+// other's arguments.
+//
+// Must not know: how kernels work, how they are launched.
+#pragma once
+#include <cstdint>
+
+namespace polyleaf::on_device {
+
+// Up to so many columns, or sums of leaves, a block adds up what it has found before it tells others.
+constexpr int kSharedColumns = 1024, kSharedSums = 4096;
+
+// Rows in use: all `n`, or the ascending `rows`; `multiplier` scales the derivatives of a row.
+struct Sample {
+  const uint32_t* rows;  // nullptr: 0, 1, ...
+  int64_t n;
+  const float* multiplier;  // nullptr: 1
+};
+
+// --- channels
+
+// largest[j] = max(largest[j], bits of |value * multiplier|): as integers, so that NaN is largest of all.
+struct LargestMagnitudes {
+  static constexpr const char* kName = "largest_magnitudes";
+  const float* values;  // (n_all, n_columns)
+  int32_t n_columns;
+  Sample sample;
+  int32_t* largest;
+};
+
+// channels[row][offset + j] = q = rint(value * multiplier * inverse_j); sizes_j += |q|; totals_j += q.
+struct Quantise {
+  static constexpr const char* kName = "quantise";
+  const float* values;
+  int32_t n_columns;
+  Sample sample;
+  const float* inverse;
+  int16_t* channels;
+  int32_t lanes, offset;
+  int32_t count_lane;  // set to 1; -1: none
+  int64_t* sizes;
+  int64_t* totals;
+};
+
+// --- histograms
+
+struct TileAt {
+  int32_t first_bin, log2_stride, n_features;
+  int32_t features[8];
+};
+
+// Rows [begin, end) of a copy of ids, some slots of a tile, and some lanes: what one block adds up.
+struct HistogramPiece {
+  int64_t begin, end;
+  int32_t copy, tile, first_slot, n_slots, first_lane, histogram;
+};
+
+// Histograms lie one after another, `size` integers each: sums [bin][lane] of all tiles' bins, and behind
+// them counts [bin], where no lane counts.
+struct Histograms {
+  int32_t* data;
+  int64_t size;
+  int64_t counts_at;  // -1: a lane counts
+  int32_t lanes;
+};
+
+struct BuildHistograms {
+  static constexpr const char* kName = "build_histograms";
+  const uint64_t* words;  // (n_tiles, n_rows)
+  int64_t n_rows;
+  const uint32_t* ids[3];  // of each copy; nullptr: 0, 1, ...
+  const int16_t* channels;
+  int32_t width;  // lanes that a block adds up: a divisor of the lanes and of its threads
+  const TileAt* tiles;
+  const HistogramPiece* pieces;
+  Histograms histograms;
+};
+
+// Of each pair the first less the second.
+struct SubtractHistograms {
+  static constexpr const char* kName = "subtract_histograms";
+  Histograms histograms;
+  const int32_t* pairs;
+};
+
+// --- the scan
+
+struct FeatureAt {
+  int32_t first_bin, n_bins, missing;  // the bin of missing values, counted from the first
+  int32_t is_numeric;
+};
+
+struct NodeAt {
+  int32_t histogram, count;
+};
+
+struct Penalties {
+  float lambda, alpha, limit;  // limit 0: none
+  float min_child_weight;
+  int32_t min_child_samples;
+};
+
+struct FeatureBest {
+  float sum;  // -inf: no candidate
+  int32_t bin;
+  int32_t missing_left;
+};
+
+struct ScanNumeric {
+  static constexpr const char* kName = "scan_numeric";
+  Histograms histograms;
+  int32_t n_outputs, n_features;
+  int32_t curvature;         // 0: the count; 1: one lane; 2: a lane for each output
+  int32_t curvature_offset;  // first lane of it
+  int32_t count_lane;
+  const float* gradient_step;
+  const float* curvature_step;
+  const FeatureAt* features;
+  const NodeAt* nodes;
+  const int32_t* totals;   // (n_nodes, lanes)
+  const uint8_t* allowed;  // (n_nodes or 1, n_features)
+  int64_t allowed_stride;  // 0: the same for all nodes
+  Penalties penalties;
+  FeatureBest* best;  // (n_nodes, n_features)
+};
+
+// The best feature of a node, and behind it the sums of its left child, `lanes` of them.
+struct NodeBest {
+  float sum;
+  int32_t feature;  // -1: none
+  int32_t bin, missing_left, left_count, n_missing;
+};
+
+struct BestOfNodes {
+  static constexpr const char* kName = "best_of_nodes";
+  Histograms histograms;
+  int32_t n_features, count_lane;
+  const FeatureAt* features;
+  const NodeAt* nodes;
+  const FeatureBest* best;
+  int32_t* found;  // (n_nodes, NodeBest and lanes)
+};
+
+// --- rows
+
+struct DivisionAt {
+  int64_t begin, end;
+  int64_t left_to, right_to;
+  int32_t from, to;  // copies
+  int32_t tile, shift, missing, threshold, missing_left, is_set;
+  uint64_t set[4];
+  int32_t first_piece, last_piece;
+};
+
+// Some rows of a division.
+struct RowPiece {
+  int64_t begin, end;
+  int32_t division;
+};
+
+struct RowsAt {
+  const uint64_t* words;
+  int64_t n_rows;
+  uint32_t* ids[3];
+};
+
+struct CountLeft {
+  static constexpr const char* kName = "count_left";
+  RowsAt rows;
+  const DivisionAt* divisions;
+  const RowPiece* pieces;
+  int32_t* n_left;  // of each piece
+};
+
+// Turns the numbers of rows that go left into those before each piece of a division.
+struct PlacePieces {
+  static constexpr const char* kName = "place_pieces";
+  const DivisionAt* divisions;
+  int32_t* n_left;
+};
+
+struct MoveRows {
+  static constexpr const char* kName = "move_rows";
+  RowsAt rows;
+  const DivisionAt* divisions;
+  const RowPiece* pieces;
+  const int32_t* left_before;
+};
+
+struct LeafPiece {
+  int64_t begin, end;
+  int32_t copy, leaf;
+};
+
+struct NumberLeaves {
+  static constexpr const char* kName = "number_leaves";
+  const uint32_t* ids[3];
+  const LeafPiece* pieces;
+  int32_t* leaf_of_row;
+};
+
+// A node of a tree of codes.
+struct TreeNode {
+  int32_t feature;  // -1: a leaf
+  int32_t threshold, missing_left;
+  int32_t left, right;
+  int32_t leaf;
+  int32_t category_set;  // row of the sets; -1: numeric
+};
+
+// Rows that walk down a tree, all of them.
+struct RouteRows {
+  static constexpr const char* kName = "route_rows";
+  const uint64_t* words;
+  int64_t n_rows;
+  const int32_t* place;  // of each feature: 8 * tile + slot
+  const TileAt* tiles;
+  const TreeNode* nodes;
+  const uint64_t* sets;
+  int32_t* leaf_of_row;
+};
+
+// --- leaves and raw scores
+
+// sums[leaf][j] += trunc(value * multiplier * scale_j); values nullptr: 1.
+struct SumLeaves {
+  static constexpr const char* kName = "sum_leaves";
+  const float* values;
+  int32_t n_columns, n_leaves;
+  Sample sample;
+  const int32_t* leaf_of_row;
+  const float* scale;
+  int64_t* sums;
+};
+
+struct AddLeaves {
+  static constexpr const char* kName = "add_leaves";
+  float* raw;
+  int64_t n_rows;
+  int32_t n_outputs, width, output;  // output: the only one, where the width is 1
+  const int32_t* leaf_of_row;
+  const float* values;  // (n_leaves, width)
+};
+
+struct TakeColumn {
+  static constexpr const char* kName = "take_column";
+  const float* from;
+  int64_t n_rows;
+  int32_t n_columns, column;
+  float* to;
+};
+
+// --- losses
+
+struct LossAt {
+  const float* raw;
+  const float* weight;     // nullptr: 1
+  int32_t weight_columns;  // 1 or n_outputs
+  int64_t n_rows;
+  int32_t n_outputs;
+  const float* offset;
+  int32_t loss;  // its number in the core's table
+  float numbers[3];
+  float* g;
+  float* h;
+};
+
+struct Derivatives {
+  static constexpr const char* kName = "derivatives";
+  LossAt at;
+  const float* target;
+  const float* parameter;
+};
+
+struct SoftmaxDerivatives {
+  static constexpr const char* kName = "softmax_derivatives";
+  LossAt at;
+  const int32_t* label;
+};
+
+// --- prediction
+
+struct TreeAt {
+  int32_t root;           // of the nodes
+  int32_t width, output;  // output: the only one, where the width is 1; -1: all
+  int64_t values;         // of its first leaf
+};
+
+struct PredictTrees {
+  static constexpr const char* kName = "predict_trees";
+  const uint8_t* codes;  // (n_features, n_rows)
+  int64_t n_rows;
+  int32_t n_outputs, n_trees;
+  const TreeAt* trees;
+  const TreeNode* nodes;
+  const uint64_t* sets;
+  const float* values;
+  float* raw;
+};
+
+}  // namespace polyleaf::on_device

@@ -1,0 +1,15 @@
+// Takes the place of base/kernels/lanes.h where scores are compiled for a device: a thread is one lane, so
+// that what scores call a vector of sixteen is a number.
+#pragma once
+#include <cstdint>
+
+#include "base/select.h"
+
+namespace polyleaf {
+namespace POLYLEAF_ISA_NAMESPACE {
+
+using f32x16 = float;
+using i32x16 = int32_t;
+
+}  // namespace POLYLEAF_ISA_NAMESPACE
+}  // namespace polyleaf

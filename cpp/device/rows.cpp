@@ -1,0 +1,141 @@
+#include "device/rows.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace polyleaf {
+namespace {
+
+constexpr int64_t kMoveBlock = 4096;    // rows one block of threads moves
+constexpr int64_t kNumberBlock = 8192;  // rows whose leaves one block writes
+
+}  // namespace
+
+DeviceRows::DeviceRows(const DeviceBins& bins)
+    : bins_(bins),
+      ids_{DeviceBuffer<uint32_t>(bins.device()), DeviceBuffer<uint32_t>(bins.device()),
+           DeviceBuffer<uint32_t>(bins.device())},
+      divisions_(bins.device()),
+      pieces_(bins.device()),
+      n_left_(bins.device()),
+      leaf_pieces_(bins.device()),
+      nodes_(bins.device()),
+      sets_(bins.device()),
+      leaf_of_row_(bins.device()) {
+  leaf_of_row_.reserve(bins.host().n_rows());
+}
+
+RowRange DeviceRows::start(const RowSample& sample, const std::vector<int>&) {
+  is_sample_ = sample.rows != nullptr;
+  n_used_ = sample.n_used();
+  if (is_sample_) {
+    rows_.assign(sample.rows, sample.rows + sample.n_rows);
+    ids_[0].write(rows_);
+  }
+  for (int copy : {1, 2}) ids_[copy].reserve(n_used_);
+  return {0, n_used_, 0};
+}
+
+bool DeviceRows::has(const RowSample& sample) const {
+  if (sample.rows == nullptr || !is_sample_) return (sample.rows != nullptr) == is_sample_;
+  return std::equal(sample.rows, sample.rows + sample.n_rows, rows_.begin(), rows_.end());
+}
+
+std::vector<RowRange> DeviceRows::regroup(const RowSample&, int32_t) {
+  throw std::logic_error("On a device rows stay those of the tree.");
+}
+
+on_device::DivisionAt DeviceRows::at(const Division& d) const {
+  const Bins& bins = bins_.host();
+  const int tile = bins.tile_of(d.feature);
+  on_device::DivisionAt at{};
+  at.begin = d.rows.begin;
+  at.end = d.rows.end;
+  at.left_to = d.left.begin;
+  at.right_to = d.right.begin;
+  at.from = d.rows.copy;
+  at.to = d.left.copy;
+  at.tile = tile;
+  at.shift = 8 * bins.slot_of(d.feature);
+  at.missing = bins.tile(tile).missing();
+  at.threshold = d.threshold;
+  at.missing_left = d.missing_left;
+  at.is_set = d.threshold < 0;
+  std::copy(d.set.begin(), d.set.end(), at.set);
+  return at;
+}
+
+on_device::RowsAt DeviceRows::rows_at() const {
+  return {bins_.words(), bins_.host().n_rows(), {ids(0), ids(1), ids(2)}};
+}
+
+void DeviceRows::divide(std::vector<Division>& divisions) {
+  std::vector<on_device::DivisionAt> at;
+  std::vector<on_device::RowPiece> pieces;
+  for (Division& d : divisions) {
+    const int to = d.rows.copy == 1 ? 2 : 1;
+    const int64_t middle = d.rows.begin + d.n_left;
+    d.left = {d.rows.begin, middle, to};
+    d.right = {middle, d.rows.end, to};
+    at.push_back(this->at(d));
+    at.back().first_piece = static_cast<int32_t>(pieces.size());
+    for (int64_t b = d.rows.begin; b < d.rows.end; b += kMoveBlock)
+      pieces.push_back({b, std::min(b + kMoveBlock, d.rows.end), static_cast<int32_t>(at.size()) - 1});
+    at.back().last_piece = static_cast<int32_t>(pieces.size());
+  }
+  const Device& device = *bins_.device();
+  divisions_.write(at);
+  pieces_.write(pieces);
+  n_left_.reserve(pieces.size());
+  const Device::Grid of_pieces{static_cast<int64_t>(pieces.size())};
+  constexpr size_t kOfThreads = sizeof(int32_t) * Device::kThreads;
+  device.launch(of_pieces, on_device::CountLeft{rows_at(), divisions_.data(), pieces_.data(), n_left_.data()},
+                sizeof(int32_t));
+  device.launch({static_cast<int64_t>(at.size())}, on_device::PlacePieces{divisions_.data(), n_left_.data()},
+                kOfThreads);
+  device.launch(of_pieces, on_device::MoveRows{rows_at(), divisions_.data(), pieces_.data(), n_left_.data()},
+                kOfThreads);
+}
+
+// Of rows outside the sample nobody knows the leaf: then all walk down the tree.
+void DeviceRows::number(const std::vector<LeafRows>& leaves, const Tree& tree) {
+  if (is_sample_) return route(tree);
+  std::vector<on_device::LeafPiece> pieces;
+  for (const auto& [leaf, rows] : leaves)
+    for (int64_t b = rows.begin; b < rows.end; b += kNumberBlock)
+      pieces.push_back({b, std::min(b + kNumberBlock, rows.end), rows.copy, leaf});
+  leaf_pieces_.write(pieces);
+  bins_.device()->launch(
+      {static_cast<int64_t>(pieces.size())},
+      on_device::NumberLeaves{{ids(0), ids(1), ids(2)}, leaf_pieces_.data(), leaf_of_row_.data()});
+}
+
+void DeviceRows::route(const Tree& tree) {
+  const int64_t n_rows = bins_.host().n_rows();
+  nodes_.write(tree_nodes(tree));
+  sets_.write(tree_sets(tree));
+  bins_.device()->launch(bins_.device()->grid_for(n_rows),
+                         on_device::RouteRows{bins_.words(), n_rows, bins_.places(), bins_.tiles(),
+                                              nodes_.data(), sets_.data(), leaf_of_row_.data()});
+}
+
+const int32_t* DeviceRows::leaf_of_row() {
+  read_ = leaf_of_row_.read(static_cast<size_t>(bins_.host().n_rows()));
+  return read_.data();
+}
+
+std::vector<on_device::TreeNode> tree_nodes(const Tree& tree) {
+  std::vector<on_device::TreeNode> nodes;
+  for (int32_t i = 0; i < tree.n_nodes(); ++i)
+    nodes.push_back({tree.feature[i], tree.threshold[i], tree.missing_left[i], tree.left[i], tree.right[i],
+                     tree.leaf[i], tree.category_set[i]});
+  return nodes;
+}
+
+std::vector<uint64_t> tree_sets(const Tree& tree) {
+  std::vector<uint64_t> sets;
+  for (const CategorySet& set : tree.categories) sets.insert(sets.end(), set.begin(), set.end());
+  return sets;
+}
+
+}  // namespace polyleaf

@@ -1,0 +1,332 @@
+#include "device/search.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "search/histogram_search.h"
+
+namespace polyleaf {
+namespace {
+
+constexpr int kFewestHistograms = 4;    // a pair, and a pair that it comes from
+constexpr int kLanesOfBlock = 16;       // that one block adds up
+constexpr int64_t kRowsOfBlock = 8192;  // least rows that a histogram's block is worth
+constexpr int kBlocksPerProcessor = 4;  // of a batch of histograms, at most
+constexpr size_t kHead = sizeof(on_device::NodeBest) / sizeof(int32_t);
+
+}  // namespace
+
+DeviceSearch::DeviceSearch(const DeviceBins& bins, const Workers& workers)
+    : bins_(bins),
+      device_(bins.device()),
+      workers_(workers),
+      histograms_(device_),
+      pieces_(device_),
+      pairs_(device_),
+      totals_(device_),
+      found_(device_),
+      nodes_at_(device_),
+      allowed_(device_),
+      best_(device_) {}
+
+void DeviceSearch::start(const SearchScope& scope, const SearchNode& root) {
+  scope_ = &scope;
+  rows_ = dynamic_cast<const DeviceRows*>(&scope.rows());
+  if (rows_ == nullptr) throw std::invalid_argument("A search on a device needs rows that lie there.");
+  if (layout().curvature == Curvature::full || scope.config().split.keeps_few(layout().n_outputs))
+    throw std::invalid_argument("A device judges splits by scores that are separate by output.");
+  lay_out_memory();
+  nodes_.clear();
+  add_node(root, channels_->totals());
+}
+
+// As many histograms as a tree can use, as far as memory is allowed.
+void DeviceSearch::lay_out_memory() {
+  histogram_size_ = bins_.n_bins() * (layout().lanes + (layout().count_lane < 0 ? 1 : 0));
+  const size_t bytes = static_cast<size_t>(histogram_size_) * sizeof(int32_t);
+  const auto allowed = static_cast<int64_t>(scope_->config().histogram_memory / std::max<size_t>(bytes, 1));
+  n_histograms_ = static_cast<int>(std::clamp<int64_t>(allowed, kFewestHistograms, n_histograms_wanted()));
+  histograms_.reserve(static_cast<size_t>(histogram_size_) * n_histograms_);
+  free_.clear();
+  for (int i = n_histograms_; i-- > 0;) free_.push_back(i);
+}
+
+int DeviceSearch::n_histograms_wanted() const {
+  const GrowConfig& config = scope_->config();
+  const int64_t by_depth = config.max_depth < 0 || config.max_depth > 20 ? 1 << 20 : 1 << config.max_depth;
+  return static_cast<int>(
+      std::max<int64_t>(kFewestHistograms, std::min<int64_t>(by_depth, config.max_leaves) + 2));
+}
+
+DeviceSearch::Node& DeviceSearch::add_node(const SearchNode& at, std::vector<int32_t> totals) {
+  nodes_.emplace_back();
+  nodes_.back().at = at;
+  nodes_.back().totals = std::move(totals);
+  return nodes_.back();
+}
+
+ScanNode DeviceSearch::scan_node(const Node& node) const {
+  return {&scope_->config().split,
+          &layout(),
+          channels_->gradient_step().data(),
+          channels_->curvature_step().data(),
+          node.totals.data(),
+          static_cast<int32_t>(node.at.count),
+          nullptr};
+}
+
+double DeviceSearch::cover(int32_t node) const {
+  return scores().node_curvature(scan_node(nodes_[node]));
+}
+
+void DeviceSearch::split(int32_t parent, const SearchNode& left, const SearchNode& right,
+                         float* output_gain) {
+  const TileSplit& best = nodes_[parent].best;
+  scores().output_terms(scan_node(nodes_[parent]), best.left.data(), best.left_count, output_gain);
+  std::vector<int32_t> of_left = best.left, of_right = nodes_[parent].totals;
+  for (int j = 0; j < layout().lanes; ++j) of_right[j] -= of_left[j];
+  const int handed_down = std::exchange(nodes_[parent].histogram, -1);
+  add_node(left, std::move(of_left)).histogram = handed_down;  // until the pair is looked at
+  add_node(right, std::move(of_right));
+}
+
+void DeviceSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed,
+                            std::vector<Choice>& choices) {
+  if (renewed) throw std::logic_error("On a device derivatives stay those of the tree.");
+  choices.assign(nodes.size(), Choice());
+  const int32_t first_id = nodes[0].id;
+  Batch batch;
+  if (nodes.size() == 1) plan_alone(first_id, batch);
+  for (size_t p = 0; p + 1 < nodes.size(); p += 2) {
+    if (!has_room_for_pair(batch)) {
+      run(batch, choices, first_id);
+      batch = Batch();
+    }
+    plan_pair(nodes[p].id, nodes[p + 1].id, batch);
+  }
+  run(batch, choices, first_id);
+}
+
+// Two free histograms; those that were kept longest make way, and their children are built from rows.
+bool DeviceSearch::has_room_for_pair(const Batch& batch) {
+  for (size_t i = 0; i < nodes_.size() && free_.size() < 2; ++i) {
+    Node& node = nodes_[i];
+    const bool waits = std::find(batch.nodes.begin(), batch.nodes.end(), node.at.id) != batch.nodes.end();
+    if (node.histogram >= 0 && !waits) free_.push_back(std::exchange(node.histogram, -1));
+  }
+  return free_.size() >= 2;
+}
+
+int DeviceSearch::take_histogram(const Batch&) {
+  const int taken = free_.back();
+  free_.pop_back();
+  return taken;
+}
+
+void DeviceSearch::plan_alone(int32_t id, Batch& batch) {
+  Node& node = nodes_[id];
+  if (!scope_->can_split(node.at)) return;
+  node.histogram = take_histogram(batch);
+  batch.built.push_back(id);
+  batch.nodes.push_back(id);
+}
+
+void DeviceSearch::plan_pair(int32_t left, int32_t right, Batch& batch) {
+  const int parent = std::exchange(nodes_[left].histogram, -1);
+  const bool left_smaller = nodes_[left].at.count <= nodes_[right].at.count;
+  Node &smaller = nodes_[left_smaller ? left : right], &larger = nodes_[left_smaller ? right : left];
+  if (parent < 0 || !scope_->can_split(larger.at)) {
+    if (parent >= 0) free_.push_back(parent);
+    plan_alone(left, batch);
+    plan_alone(right, batch);
+    return;
+  }
+  smaller.histogram = take_histogram(batch);
+  larger.histogram = parent;
+  batch.built.push_back(smaller.at.id);
+  batch.pairs.insert(batch.pairs.end(), {larger.histogram, smaller.histogram});
+  batch.nodes.push_back(larger.at.id);
+  if (scope_->can_split(smaller.at))
+    batch.nodes.push_back(smaller.at.id);
+  else
+    batch.passing.push_back(smaller.at.id);
+}
+
+on_device::Histograms DeviceSearch::histograms() const {
+  const bool counts_apart = layout().count_lane < 0;
+  return {histograms_.data(), histogram_size_, counts_apart ? bins_.n_bins() * layout().lanes : -1,
+          layout().lanes};
+}
+
+void DeviceSearch::run(Batch& batch, std::vector<Choice>& choices, int32_t first_id) {
+  if (batch.nodes.empty()) return;
+  build(batch);
+  scan(batch);
+  for (const int32_t id : batch.passing) free_.push_back(std::exchange(nodes_[id].histogram, -1));
+  const GrowConfig& config = scope_->config();
+  for (size_t i = 0; i < batch.nodes.size(); ++i) {
+    Node& node = nodes_[batch.nodes[i]];
+    take_found(node, found_here_.data() + i * (kHead + layout().lanes));
+    if (bins_.has_categories()) scan_categories(node);
+    const TileSplit* const best = node.best.feature >= 0 ? &node.best : nullptr;
+    const float node_sum = best != nullptr ? scores().node_sum(scan_node(node)) : 0.0f;
+    const Choice choice = admitted(best, node_sum, layout().n_outputs, config);
+    choices[node.at.id - first_id] = choice;
+    const bool is_last = config.max_depth >= 0 && node.at.depth + 1 >= config.max_depth;
+    if (choice.feature < 0 || is_last) free_.push_back(std::exchange(node.histogram, -1));
+  }
+}
+
+// Rows are cut so that there are blocks for all processors, but no more than pays for adding up what they
+// have found.
+void DeviceSearch::build(const Batch& batch) {
+  const int width = std::min(layout().lanes, kLanesOfBlock);
+  const bool counts_apart = layout().count_lane < 0;
+  std::vector<on_device::HistogramPiece> pieces;
+  int64_t n_rows = 0;
+  for (const int32_t id : batch.built) n_rows += nodes_[id].at.rows.size();
+  const Bins& bins = bins_.host();
+  size_t shared = 0;
+  int64_t n_parts = 0;  // of one row: slots of tiles, and lanes
+  const auto slots_at_once = [&](const Tile& tile) {
+    const size_t of_slot = sizeof(int32_t) * tile.stride() * (width + (counts_apart ? 1 : 0));
+    return static_cast<int>(std::clamp<size_t>(device_->block_memory() / 2 / of_slot, 1, kTileFeatures));
+  };
+  for (const int t : scope_->tiles())
+    n_parts += (bins.tile(t).n_features + slots_at_once(bins.tile(t)) - 1) / slots_at_once(bins.tile(t)) *
+               (layout().lanes / width);
+  const int64_t at_once =
+      std::max(kRowsOfBlock, n_rows * std::max<int64_t>(n_parts, 1) /
+                                 (static_cast<int64_t>(device_->n_processors()) * kBlocksPerProcessor));
+  for (const int32_t id : batch.built) {
+    const Node& node = nodes_[id];
+    const RowRange& rows = node.at.rows;
+    const DeviceAddress to =
+        reinterpret_cast<DeviceAddress>(histograms_.data() + node.histogram * histogram_size_);
+    device_->clear(to, static_cast<size_t>(histogram_size_) * sizeof(int32_t));
+    for (int64_t b = rows.begin; b < rows.end; b += at_once)
+      for (const int t : scope_->tiles()) {
+        const Tile& tile = bins.tile(t);
+        const int n_slots = slots_at_once(tile);
+        for (int s = 0; s < tile.n_features; s += n_slots) {
+          const int n = std::min(n_slots, tile.n_features - s);
+          shared = std::max(shared, sizeof(int32_t) * n * tile.stride() * (width + (counts_apart ? 1 : 0)));
+          for (int lane = 0; lane < layout().lanes; lane += width)
+            pieces.push_back({b, std::min(b + at_once, rows.end), rows.copy, t, s, n, lane, node.histogram});
+        }
+      }
+  }
+  if (pieces.empty()) return;
+  pieces_.write(pieces);
+  device_->launch({static_cast<int64_t>(pieces.size())},
+                  on_device::BuildHistograms{bins_.words(),
+                                             bins.n_rows(),
+                                             {rows_->ids(0), rows_->ids(1), rows_->ids(2)},
+                                             channels_->data(),
+                                             width,
+                                             bins_.tiles(),
+                                             pieces_.data(),
+                                             histograms()},
+                  shared);
+  if (batch.pairs.empty()) return;
+  pairs_.write(batch.pairs);
+  Device::Grid grid = device_->grid_for(histogram_size_);
+  grid.y = static_cast<int64_t>(batch.pairs.size()) / 2;
+  device_->launch(grid, on_device::SubtractHistograms{histograms(), pairs_.data()});
+}
+
+// Leaves what was found in `found_here_`.
+void DeviceSearch::scan(const Batch& batch) {
+  const int lanes = layout().lanes, n_features = bins_.host().n_features();
+  const auto n_nodes = static_cast<int64_t>(batch.nodes.size());
+  std::vector<on_device::NodeAt> at;
+  std::vector<int32_t> totals;
+  std::vector<uint8_t> allowed;
+  for (const int32_t id : batch.nodes) {
+    const Node& node = nodes_[id];
+    at.push_back({node.histogram, static_cast<int32_t>(node.at.count)});
+    totals.insert(totals.end(), node.totals.begin(), node.totals.begin() + lanes);
+    if (!scope_->nodes_differ()) continue;
+    const std::vector<uint8_t> of_node = scope_->features_of(node.at);
+    allowed.insert(allowed.end(), of_node.begin(), of_node.end());
+  }
+  if (!scope_->nodes_differ()) allowed = scope_->features();
+  nodes_at_.write(at);
+  totals_.write(totals);
+  allowed_.write(allowed);
+  best_.reserve(n_nodes * n_features);
+  found_.reserve(n_nodes * (kHead + lanes));
+
+  const SplitConfig& split = scope_->config().split;
+  const ChannelLayout& channels = layout();
+  device_->launch({n_features, n_nodes},
+                  on_device::ScanNumeric{histograms(),
+                                         channels.n_outputs,
+                                         n_features,
+                                         static_cast<int32_t>(channels.curvature),
+                                         channels.curvature_offset,
+                                         channels.count_lane,
+                                         channels_->gradient_steps(),
+                                         channels_->curvature_steps(),
+                                         bins_.features(),
+                                         nodes_at_.data(),
+                                         totals_.data(),
+                                         allowed_.data(),
+                                         scope_->nodes_differ() ? n_features : 0,
+                                         {split.reg_lambda, split.reg_alpha, split.max_delta_step,
+                                          split.min_child_weight, split.min_child_samples},
+                                         best_.data()});
+  device_->launch({n_nodes},
+                  on_device::BestOfNodes{histograms(), n_features, channels.count_lane, bins_.features(),
+                                         nodes_at_.data(), best_.data(), found_.data()});
+  found_here_ = found_.read(n_nodes * (kHead + lanes));
+}
+
+// What the device has found in a node: its best numeric split.
+void DeviceSearch::take_found(Node& node, const int32_t* found) {
+  on_device::NodeBest best;
+  std::memcpy(&best, found, sizeof(best));
+  const ScanNode scanned = scan_node(node);
+  node.best.begin(scanned);
+  if (best.feature < 0) return;
+  node.best.sum = best.sum;
+  node.best.feature = best.feature;
+  node.best.bin = best.bin;
+  node.best.missing_left = best.missing_left != 0;
+  node.best.set = {};
+  node.best.left_count = best.left_count;
+  std::copy_n(found + kHead, layout().lanes, node.best.left.begin());
+  if (best.n_missing == 0) node.best.follow_larger_child(scanned);
+}
+
+// Features of categories, in histograms that are read back; ties go to the smaller feature.
+void DeviceSearch::scan_categories(Node& node) {
+  const Bins& bins = bins_.host();
+  const int lanes = layout().lanes;
+  const std::vector<uint8_t> of_node =
+      scope_->nodes_differ() ? scope_->features_of(node.at) : scope_->features();
+  for (const int t : scope_->tiles()) {
+    const Tile& tile = bins.tile(t);
+    Slots slots = {};
+    for (int s = 0; s < tile.n_features; ++s)
+      slots[s] = bins.is_categorical(tile.features[s]) && of_node[tile.features[s]];
+    if (slots == Slots{}) continue;
+    const size_t n_bins = static_cast<size_t>(tile.n_features) * tile.stride();
+    const size_t first = static_cast<size_t>(node.histogram * histogram_size_);
+    sums_here_.resize(n_bins * (lanes + 1) + 16);
+    histograms_.read(sums_here_.data(), n_bins * lanes, first + bins_.first_bin(t) * lanes);
+    const bool counts_apart = layout().count_lane < 0;
+    int32_t* const counts = sums_here_.data() + n_bins * lanes;
+    if (counts_apart) histograms_.read(counts, n_bins, first + bins_.n_bins() * lanes + bins_.first_bin(t));
+    TileSplit found;
+    best_split_of_tile(
+        bins, t, {sums_here_.data(), counts_apart ? reinterpret_cast<uint32_t*>(counts) : nullptr, nullptr},
+        scan_node(node), slots, scratch_, found);
+    if (found.feature < 0) continue;
+    TileSplit& best = node.best;
+    const bool is_first = found.sum == best.sum && found.feature < best.feature;
+    if (best.feature < 0 || found.sum > best.sum || is_first) best = std::move(found);
+  }
+}
+
+}  // namespace polyleaf

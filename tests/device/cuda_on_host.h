@@ -1,0 +1,36 @@
+// Enough of CUDA C++ for the kernels of cpp/device to be compiled for this machine: blocks run one after
+// another, the threads of a block as fibres that take turns at barriers. Slow, and in one order only: it
+// shows what kernels compute, not that they are free of races.
+#pragma once
+#include <cstdint>
+
+#define __global__
+#define __device__
+#define __shared__ static  // of one block at a time
+#define __syncthreads() cuda_on_host::wait_for_block()
+
+struct dim3 {
+  unsigned x, y, z;
+};
+extern dim3 gridDim, blockDim, blockIdx, threadIdx;
+
+namespace cuda_on_host {
+
+// Another thread's turn, until all have come here.
+void wait_for_block();
+
+}  // namespace cuda_on_host
+
+void* polyleaf_dynamic();
+
+template <class T>
+T atomicAdd(T* to, T value) {
+  const T before = *to;
+  *to = before + value;
+  return before;
+}
+inline int32_t atomicMax(int32_t* to, int32_t value) {
+  const int32_t before = *to;
+  if (value > before) *to = value;
+  return before;
+}
