@@ -22,18 +22,19 @@ std::string gibibytes(size_t bytes) {
 
 }  // namespace
 
-// The device's context is the thread's while this lives; then again the one that was before.
-class Device::Current {
+// A thread's turn. The device's context is the thread's while this lives; then again the one that was before.
+class Device::Turn {
  public:
-  explicit Current(const Device& device) : driver_(device.driver_) {
+  explicit Turn(const Device& device) : lock_(device.mutex_), driver_(device.driver_) {
     driver_.check(driver_.push_context(device.context_), "be made current");
   }
-  ~Current() {
+  ~Turn() {
     void* before;
     driver_.pop_context(&before);
   }
 
  private:
+  const std::lock_guard<std::mutex> lock_;
   const Driver& driver_;
 };
 
@@ -48,7 +49,7 @@ Device::Device(const std::string& driver, int ordinal) : driver_(driver) {
   n_processors_ = attribute(kMultiprocessors);
   block_memory_ = static_cast<size_t>(attribute(kBlockMemory));
   driver_.check(driver_.retain_context(&context_, device_), "give a context");
-  const Current current(*this);
+  const Turn turn(*this);
   driver_.check(driver_.create_stream(&stream_, kNonBlocking), "make a stream");
   driver_.check(driver_.allocate_host(&room_, kRoom), "take memory of this machine");
 }
@@ -88,7 +89,7 @@ std::string Device::architecture() const {
 }
 
 size_t Device::free_memory() const {
-  const Current current(*this);
+  const Turn turn(*this);
   size_t free = 0, total = 0;
   driver_.check(driver_.memory_info(&free, &total), "tell how much memory is free");
   return free;
@@ -96,12 +97,12 @@ size_t Device::free_memory() const {
 
 void Device::load(const void* image) {
   if (module_ != nullptr) throw std::logic_error("The device has its kernels.");
-  const Current current(*this);
+  const Turn turn(*this);
   driver_.check(driver_.load_module(&module_, image), "load the kernels");
 }
 
 DeviceAddress Device::allocate(size_t bytes) const {
-  const Current current(*this);
+  const Turn turn(*this);
   DeviceAddress address = 0;
   try {
     driver_.check(driver_.allocate(&address, std::max<size_t>(bytes, 1)), "find room");
@@ -117,6 +118,7 @@ DeviceAddress Device::allocate(size_t bytes) const {
 }
 
 void Device::free(DeviceAddress address) const noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
   if (driver_.push_context(context_) != 0) return;
   driver_.free(address);
   void* before;
@@ -124,7 +126,7 @@ void Device::free(DeviceAddress address) const noexcept {
 }
 
 void Device::write(DeviceAddress to, const void* from, size_t bytes) const {
-  const Current current(*this);
+  const Turn turn(*this);
   const bool is_small = bytes <= kRoom / 4;
   if (is_small) {
     if (room_used_ + bytes > kRoom) {
@@ -139,13 +141,13 @@ void Device::write(DeviceAddress to, const void* from, size_t bytes) const {
 }
 
 void Device::read(void* to, DeviceAddress from, size_t bytes) const {
-  const Current current(*this);
+  const Turn turn(*this);
   driver_.check(driver_.to_host(to, from, bytes, stream_), "be read");
   driver_.check(driver_.synchronize(stream_), "do what it was asked for");
 }
 
 void Device::clear(DeviceAddress at, size_t bytes) const {
-  const Current current(*this);
+  const Turn turn(*this);
   driver_.check(driver_.fill(at, 0, bytes, stream_), "be cleared");
 }
 
@@ -156,7 +158,7 @@ Device::Grid Device::grid_for(int64_t n_items) const {
 
 void Device::launch(const char* kernel, Grid grid, int threads, size_t shared, const void* record) const {
   if (module_ == nullptr) throw std::logic_error("The device has no kernels yet.");
-  const Current current(*this);
+  const Turn turn(*this);
   void*& function = kernels_[kernel];
   if (function == nullptr) {
     driver_.check(driver_.function(&function, module_, kernel), "find a kernel");

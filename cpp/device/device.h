@@ -2,7 +2,7 @@
 // not depend on it.
 //
 // One stream: what is launched sees what was copied and launched before. `read` waits, nothing else does.
-// Calls may come from any thread, one at a time.
+// Calls may come from any threads: they take turns.
 //
 // Owns: context, stream, module. Must not know: what kernels compute.
 #pragma once
@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,11 +57,12 @@ class Device {
   static constexpr int kThreads = 256;
 
  private:
-  class Current;
+  class Turn;
   void launch(const char* kernel, Grid grid, int threads, size_t shared, const void* record) const;
   int attribute(int number) const;
 
   const Driver driver_;
+  mutable std::mutex mutex_;
   int device_ = 0, n_processors_ = 0;
   size_t block_memory_ = 0;
   void *context_ = nullptr, *stream_ = nullptr, *module_ = nullptr;

@@ -98,26 +98,31 @@ void DeviceSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed,
   Batch batch;
   if (nodes.size() == 1) plan_alone(first_id, batch);
   for (size_t p = 0; p + 1 < nodes.size(); p += 2) {
-    if (!has_room_for_pair(batch)) {
+    if (!make_room_for_pair(batch)) {
       run(batch, choices, first_id);
       batch = Batch();
+      make_room_for_pair(batch);
     }
     plan_pair(nodes[p].id, nodes[p + 1].id, batch);
   }
   run(batch, choices, first_id);
 }
 
-// Two free histograms; those that were kept longest make way, and their children are built from rows.
-bool DeviceSearch::has_room_for_pair(const Batch& batch) {
+// Two free histograms. Those that were kept longest make way, and their children are built from rows; those
+// of the batch cannot: then false.
+bool DeviceSearch::make_room_for_pair(const Batch& batch) {
+  const auto is_in = [](const std::vector<int32_t>& nodes, int32_t id) {
+    return std::find(nodes.begin(), nodes.end(), id) != nodes.end();
+  };
   for (size_t i = 0; i < nodes_.size() && free_.size() < 2; ++i) {
     Node& node = nodes_[i];
-    const bool waits = std::find(batch.nodes.begin(), batch.nodes.end(), node.at.id) != batch.nodes.end();
+    const bool waits = is_in(batch.nodes, node.at.id) || is_in(batch.passing, node.at.id);
     if (node.histogram >= 0 && !waits) free_.push_back(std::exchange(node.histogram, -1));
   }
   return free_.size() >= 2;
 }
 
-int DeviceSearch::take_histogram(const Batch&) {
+int DeviceSearch::take_histogram() {
   const int taken = free_.back();
   free_.pop_back();
   return taken;
@@ -126,7 +131,7 @@ int DeviceSearch::take_histogram(const Batch&) {
 void DeviceSearch::plan_alone(int32_t id, Batch& batch) {
   Node& node = nodes_[id];
   if (!scope_->can_split(node.at)) return;
-  node.histogram = take_histogram(batch);
+  node.histogram = take_histogram();
   batch.built.push_back(id);
   batch.nodes.push_back(id);
 }
@@ -141,7 +146,7 @@ void DeviceSearch::plan_pair(int32_t left, int32_t right, Batch& batch) {
     plan_alone(right, batch);
     return;
   }
-  smaller.histogram = take_histogram(batch);
+  smaller.histogram = take_histogram();
   larger.histogram = parent;
   batch.built.push_back(smaller.at.id);
   batch.pairs.insert(batch.pairs.end(), {larger.histogram, smaller.histogram});

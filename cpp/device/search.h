@@ -40,10 +40,10 @@ class DeviceSearch final : public Search {
   };
   // Nodes that are looked at together, and how their histograms come about.
   struct Batch {
-    std::vector<int32_t> nodes;  // that may have children
-    std::vector<int32_t> built;  // from their rows
-    std::vector<int32_t> pairs;  // of histograms: the first less the second
-    std::vector<int> passing;    // histograms of nodes that are not looked at
+    std::vector<int32_t> nodes;    // that may have children
+    std::vector<int32_t> built;    // from their rows
+    std::vector<int32_t> pairs;    // of histograms: the first less the second
+    std::vector<int32_t> passing;  // of those built: nodes that may not have children
   };
 
   const ChannelLayout& layout() const { return channels_->layout(); }
@@ -52,8 +52,8 @@ class DeviceSearch final : public Search {
   void lay_out_memory();
   int n_histograms_wanted() const;
   Node& add_node(const SearchNode& at, std::vector<int32_t> totals);
-  int take_histogram(const Batch& batch);
-  bool has_room_for_pair(const Batch& batch);
+  int take_histogram();
+  bool make_room_for_pair(const Batch& batch);
   void plan_pair(int32_t left, int32_t right, Batch& batch);
   void plan_alone(int32_t node, Batch& batch);
   void run(Batch& batch, std::vector<Choice>& choices, int32_t first_id);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -63,7 +64,10 @@ class SearchScope {
 
   const Rows& rows() const { return *rows_; }
   // The same, for searches that read rows in memory of this machine.
-  const Partition& partition() const { return *partition_; }
+  const Partition& partition() const {
+    if (partition_ == nullptr) throw std::invalid_argument("This search reads rows that lie on no device.");
+    return *partition_;
+  }
   const Bins& bins() const { return rows_->bins(); }
   const GrowConfig& config() const { return *config_; }
   const std::vector<uint8_t>& features() const { return features_; }

@@ -32,11 +32,11 @@ namespace polyleaf {
 
 // A split that a node may get, as the grower sees it.
 Choice choice_of(const TileSplit& split, double gain);
-// Those of finite sum, the most promising first.
-std::vector<const TileSplit*> in_order(const std::vector<TileSplit>& splits);
 // The same for the best that was found (nullptr: none) in a node that is worth `node_sum` itself; of no
 // feature where it is not admissible.
 Choice admitted(const TileSplit* best, float node_sum, int n_outputs, const GrowConfig& config);
+// Those of finite sum, the most promising first.
+std::vector<const TileSplit*> in_order(const std::vector<TileSplit>& splits);
 
 class HistogramSearch final : public Search {
  public:

@@ -1,4 +1,4 @@
-"""Who works: how many threads, and which other ranks. Owns
+"""Who works: how many threads, which other ranks, which device. Owns
 the meaning of ``n_jobs``; must not know what the threads do."""
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from numbers import Integral
 import joblib
 import numpy as np
 
+from polyleaf._core import Device
 from polyleaf.communicator import ALONE, Communicator
 
 
@@ -24,10 +25,13 @@ class Workers:
         At least 1.
     communicator : Communicator
         Whoever has further rows of the same data.
+    device : Device or None
+        Where rows lie and are worked on; None: in memory of this machine, by its processor.
     """
 
     n_threads: int
     communicator: Communicator = ALONE
+    device: Device | None = None
 
     @property
     def is_alone(self) -> bool:

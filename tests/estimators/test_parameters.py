@@ -38,7 +38,7 @@ RESOLVED = {"seed", "slope_lambda"}
 OF_OBJECTIVES = {name for cls in known().values() if is_built_in(cls) for name in cls.parameters} & set(EVERY)
 PREPARATION = OF_OBJECTIVES | {
     "base_score", "calibrate_quantiles", "callbacks", "categorical_features", "class_weight",
-    "early_stopping_rounds", "eval_metric", "leaf", "max_bins", "missing_targets", "n_jobs",
+    "device", "early_stopping_rounds", "eval_metric", "leaf", "max_bins", "missing_targets", "n_jobs",
     "normalize_targets", "objective", "on_interrupt", "projection", "projection_dim", "random_state", "tfidf",
     "threshold", "validation_fraction", "verbose", "warm_start",
 }  # fmt: skip

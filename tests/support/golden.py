@@ -4,9 +4,9 @@ Owns the configurations, their data, and how a model becomes two hashes: of its 
 Must not know what is asserted. Data is whole numbers and exact fractions, and nothing here goes through BLAS
 or a library's exp, so that the hashes hold on any machine.
 
-`python tests/support/golden.py --check` says whether an installed package makes the same. `python
-tests/support/golden.py --write` makes `files/golden.json` anew: only on purpose, with a line in
-CHANGELOG.md.
+`python tests/support/golden.py --check` says whether an installed package makes the same, with `--device
+cuda` whether a card does, of the configurations that it takes. `python tests/support/golden.py --write` makes
+`files/golden.json` anew: only on purpose, with a line in CHANGELOG.md.
 """
 
 import hashlib
@@ -267,20 +267,21 @@ CONFIGURATIONS = {
 # ----------------------------------------------------------------------------------------------------- hashes
 
 
-def fitted(name, n_jobs=1):
+def fitted(name, n_jobs=1, device="cpu"):
     """The estimator of a configuration. With `warm_start` it was fitted twice, with more rounds."""
     kind, X, y, fit, parameters = CONFIGURATIONS[name]
-    estimator = kind(**SMALL | parameters | {"n_estimators": SMALL["n_estimators"]}, n_jobs=n_jobs)
+    own = {"n_estimators": SMALL["n_estimators"], "n_jobs": n_jobs, "device": device}
+    estimator = kind(**SMALL | parameters | own)
     arguments = (X(),) if y is None else (X(), y())
     for rounds in (3, 5) if estimator.warm_start else (3,):
         estimator.set_params(n_estimators=rounds).fit(*arguments, **({} if fit is None else fit()))
     return estimator
 
 
-def hashes(name, n_jobs=1):
+def hashes(name, n_jobs=1, device="cpu"):
     """Of the model file and of raw scores: each 16 hexadecimal digits."""
     X = CONFIGURATIONS[name][1]()
-    model = fitted(name, n_jobs).model_
+    model = fitted(name, n_jobs, device).model_
     if not isinstance(X, Dataset):
         table = as_features(X, reference=model.mapper)
         scores = (
@@ -298,6 +299,19 @@ def hashes(name, n_jobs=1):
 
 def all_hashes(n_jobs=1):
     return {name: hashes(name, n_jobs) for name in CONFIGURATIONS}
+
+
+def hashes_on(device):
+    """Of the configurations that a device takes; None for those that it refuses."""
+    found = {}
+    for name in CONFIGURATIONS:
+        try:
+            found[name] = hashes(name, device=device)
+        except ValueError as error:
+            if "device=" not in str(error):
+                raise
+            found[name] = None
+    return found
 
 
 def expected():
@@ -322,7 +336,21 @@ def differing():
     return sorted(name for name in kept.keys() | made.keys() if kept.get(name) != made.get(name))
 
 
+def check_device(device):
+    """Say of which configurations a device makes other models, and which it refuses."""
+    found, kept = hashes_on(device), expected()
+    taken = {name: made for name, made in found.items() if made is not None}
+    wrong = sorted(name for name, made in taken.items() if made != kept[name])
+    print(f"{device}: {len(taken) - len(wrong)} models of {len(taken)} are the bytes of the golden file.")
+    print("Refused:", ", ".join(name for name, made in found.items() if made is None))
+    return wrong
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--check"] and sys.argv[2:3] == ["--device"]:
+        if wrong := check_device(sys.argv[3]):
+            sys.exit("Other models than in the golden file: " + ", ".join(wrong))
+        sys.exit()
     if sys.argv[1:] == ["--check"]:
         if wrong := differing():
             sys.exit("Other models than in the golden file: " + ", ".join(wrong))

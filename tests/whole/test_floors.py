@@ -19,6 +19,7 @@ FLOORS = (
     "leaves",
     "search",
     "losses",
+    "device",
     "sketch",
     "forest",
     "explain",

@@ -10,9 +10,10 @@ __device__ inline int32_t leaf_of(const PredictTrees& a, const TreeAt& tree, int
   TreeNode node = a.nodes[tree.root];
   while (node.feature >= 0) {
     const int code = a.codes[node.feature * a.n_rows + row];
-    const bool left = code == 255              ? node.missing_left != 0
-                      : node.category_set >= 0 ? (a.sets[4 * node.category_set + (code >> 6)] >> (code & 63)) & 1
-                                               : code <= node.threshold;
+    const bool left = code == 255 ? node.missing_left != 0
+                      : node.category_set >= 0
+                          ? (a.sets[4 * node.category_set + (code >> 6)] >> (code & 63)) & 1
+                          : code <= node.threshold;
     node = a.nodes[tree.root + (left ? node.left : node.right)];
   }
   return node.leaf;

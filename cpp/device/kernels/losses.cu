@@ -66,9 +66,8 @@ __device__ inline void softmax_row(const SoftmaxDerivatives& a, int64_t row) {
 using namespace polyleaf::on_device;
 
 extern "C" __global__ void derivatives(const polyleaf::on_device::Derivatives a) {
-  for_rows_of_column({nullptr, a.at.n_rows, nullptr}, a.at.n_outputs, [&](uint32_t row, int k) {
-    derive_by_number(ElementwiseLosses(), a, row, k);
-  });
+  for_rows_of_column({nullptr, a.at.n_rows, nullptr}, a.at.n_outputs,
+                     [&](uint32_t row, int k) { derive_by_number(ElementwiseLosses(), a, row, k); });
 }
 
 extern "C" __global__ void softmax_derivatives(const SoftmaxDerivatives a) {

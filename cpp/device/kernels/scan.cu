@@ -7,10 +7,17 @@
 
 namespace polyleaf::on_device {
 
-constexpr int kLanes = 16;             // virtual lanes of a sum over outputs
-constexpr int kPadded = kLanes + 1;    // of a bin in the memory of a block: spreads its banks
+constexpr int kLanes = 16;           // virtual lanes of a sum over outputs
+constexpr int kPadded = kLanes + 1;  // of a bin in the memory of a block: spreads its banks
 constexpr int kMostBins = kScanThreads;
 constexpr float kNone = __builtin_bit_cast(float, 0xff800000u);  // -inf
+
+// What the threads of a block share while they scan.
+struct ScanMemory {
+  int32_t counts[kMostBins], curvatures[kMostBins];                     // running sums over bins
+  int32_t gradient[kMostBins][kPadded], curvature[kMostBins][kPadded];  // the same of sixteen lanes
+  int32_t segments[kScanThreads / kLanes][kLanes];
+};
 
 // What the lanes sum to in the order of halves.
 __device__ inline float fold(float* v) {
@@ -28,24 +35,20 @@ struct FeatureSums {
   int32_t lanes, count_lane;
 
   __device__ int32_t lane(int bin, int j) const { return sums[static_cast<int64_t>(bin) * lanes + j]; }
-  __device__ int32_t count(int bin) const {
-    return counts != nullptr ? counts[bin] : lane(bin, count_lane);
-  }
+  __device__ int32_t count(int bin) const { return counts != nullptr ? counts[bin] : lane(bin, count_lane); }
 };
 
 __device__ inline FeatureSums sums_of(const Histograms& histograms, int32_t count_lane, int32_t histogram,
                                       int32_t first_bin) {
   const int32_t* const data = histograms.data + histogram * histograms.size;
-  const int32_t* const counts =
-      histograms.counts_at >= 0 ? data + histograms.counts_at + first_bin : nullptr;
+  const int32_t* const counts = histograms.counts_at >= 0 ? data + histograms.counts_at + first_bin : nullptr;
   return {data + static_cast<int64_t>(first_bin) * histograms.lanes, counts, histograms.lanes, count_lane};
 }
 
 // to[bin][j]: sums over bins 0 .. bin of lane first + j, for the value bins; all threads call this.
 __device__ inline void sum_up(const FeatureSums& feature, int n_bins, int first, int n_lanes,
-                              int32_t (*to)[kPadded]) {
+                              int32_t (*to)[kPadded], int32_t (*totals)[kLanes]) {
   constexpr int kSegments = kScanThreads / kLanes, kBins = kMostBins / kSegments;
-  __shared__ int32_t totals[kSegments][kLanes];
   const int j = threadIdx.x % kLanes, segment = threadIdx.x / kLanes;
   int32_t sum = 0;
   __syncthreads();
@@ -91,8 +94,7 @@ __device__ inline void best_of_block(float& sum, int& order) {
 template <class S>
 __device__ void candidate_sums(const ScanNumeric& a, const S& score, const FeatureSums& feature,
                                const FeatureAt& at, const int32_t* totals, int32_t count, int n_ways,
-                               const int32_t* counts, const int32_t* curvatures, float* sums) {
-  __shared__ int32_t gradient[kMostBins][kPadded], curvature[kMostBins][kPadded];
+                               ScanMemory& memory, float* sums) {
   const int b = threadIdx.x;
   float coefficient[2][2];  // [way][right]
   bool heavy[2] = {true, true};
@@ -100,9 +102,10 @@ __device__ void candidate_sums(const ScanNumeric& a, const S& score, const Featu
     const float step = a.curvature == 0 ? 1.0f : a.curvature_step[0];
     const int32_t total = a.curvature == 0 ? count : totals[a.curvature_offset];
     for (int way = 0; way < n_ways; ++way) {
-      const int32_t of_missing = a.curvature == 0 ? feature.count(at.missing)
-                                                  : feature.lane(at.missing, a.curvature_offset);
-      const int32_t left = (a.curvature == 0 ? counts[b] : curvatures[b]) + (way == 1 ? of_missing : 0);
+      const int32_t of_missing =
+          a.curvature == 0 ? feature.count(at.missing) : feature.lane(at.missing, a.curvature_offset);
+      const int32_t left =
+          (a.curvature == 0 ? memory.counts[b] : memory.curvatures[b]) + (way == 1 ? of_missing : 0);
       const float hl = static_cast<float>(left) * step, hr = static_cast<float>(total - left) * step;
       coefficient[way][0] = score.coefficient(hl);
       coefficient[way][1] = score.coefficient(hr);
@@ -113,9 +116,9 @@ __device__ void candidate_sums(const ScanNumeric& a, const S& score, const Featu
   float weight[2][2][S::kPerOutput ? kLanes : 1] = {};  // [way][right]
   for (int first = 0; first < a.n_outputs; first += kLanes) {
     const int width = a.n_outputs - first < kLanes ? a.n_outputs - first : kLanes;
-    sum_up(feature, at.n_bins, first, width, gradient);
+    sum_up(feature, at.n_bins, first, width, memory.gradient, memory.segments);
     if constexpr (S::kPerOutput)
-      sum_up(feature, at.n_bins, a.curvature_offset + first, width, curvature);
+      sum_up(feature, at.n_bins, a.curvature_offset + first, width, memory.curvature, memory.segments);
 #pragma unroll
     for (int j = 0; j < kLanes; ++j) {
       if (j >= width) continue;
@@ -124,13 +127,13 @@ __device__ void candidate_sums(const ScanNumeric& a, const S& score, const Featu
 #pragma unroll
       for (int way = 0; way < 2; ++way) {
         if (way >= n_ways) continue;
-        const int32_t left = gradient[b][j] + (way == 1 ? feature.lane(at.missing, k) : 0);
+        const int32_t left = memory.gradient[b][j] + (way == 1 ? feature.lane(at.missing, k) : 0);
         const float gl = static_cast<float>(left) * step;
         const float gr = static_cast<float>(totals[k] - left) * step;
         float cl, cr;
         if constexpr (S::kPerOutput) {
           const int lane = a.curvature_offset + k;
-          const int32_t h = curvature[b][j] + (way == 1 ? feature.lane(at.missing, lane) : 0);
+          const int32_t h = memory.curvature[b][j] + (way == 1 ? feature.lane(at.missing, lane) : 0);
           const float hl = static_cast<float>(h) * a.curvature_step[k];
           const float hr = static_cast<float>(totals[lane] - h) * a.curvature_step[k];
           weight[way][0][j] = first == 0 ? hl : weight[way][0][j] + hl;
@@ -155,14 +158,13 @@ __device__ void candidate_sums(const ScanNumeric& a, const S& score, const Featu
   }
 }
 
-__device__ inline void score_candidates(const ScanNumeric& a, const FeatureSums& feature,
-                                        const FeatureAt& at, const int32_t* totals, int32_t count,
-                                        int n_ways, const int32_t* counts, const int32_t* curvatures,
+__device__ inline void score_candidates(const ScanNumeric& a, const FeatureSums& feature, const FeatureAt& at,
+                                        const int32_t* totals, int32_t count, int n_ways, ScanMemory& memory,
                                         float* sums) {
   const Penalties& p = a.penalties;
   const Regularisation r{p.lambda, p.alpha, p.limit};
   const auto score = [&](const auto& s) {
-    candidate_sums(a, s, feature, at, totals, count, n_ways, counts, curvatures, sums);
+    candidate_sums(a, s, feature, at, totals, count, n_ways, memory, sums);
   };
   const bool is_plain = p.alpha == 0.0f && p.limit == 0.0f;
   if (a.curvature == 2)
@@ -176,7 +178,7 @@ __device__ inline void score_candidates(const ScanNumeric& a, const FeatureSums&
 using namespace polyleaf::on_device;
 
 extern "C" __global__ void scan_numeric(const ScanNumeric a) {
-  __shared__ int32_t counts[kMostBins], curvatures[kMostBins];
+  __shared__ ScanMemory memory;
   const int f = blockIdx.x, b = threadIdx.x;
   const FeatureAt at = a.features[f];
   const NodeAt node = a.nodes[blockIdx.y];
@@ -188,22 +190,22 @@ extern "C" __global__ void scan_numeric(const ScanNumeric a) {
   const FeatureSums feature = sums_of(a.histograms, a.count_lane, node.histogram, at.first_bin);
   const int32_t* const totals = a.totals + static_cast<int64_t>(blockIdx.y) * a.histograms.lanes;
   const int32_t own = b < at.n_bins ? feature.count(b) : 0;
-  counts[b] = own;
-  curvatures[b] = b < at.n_bins && a.curvature == 1 ? feature.lane(b, a.curvature_offset) : 0;
-  running_sums(counts);
-  if (a.curvature == 1) running_sums(curvatures);
+  memory.counts[b] = own;
+  memory.curvatures[b] = b < at.n_bins && a.curvature == 1 ? feature.lane(b, a.curvature_offset) : 0;
+  running_sums(memory.counts);
+  if (a.curvature == 1) running_sums(memory.curvatures);
 
   const int32_t n_missing = feature.count(at.missing);
   const int n_ways = n_missing != 0 ? 2 : 1;
   float sums[2];
-  score_candidates(a, feature, at, totals, node.count, n_ways, counts, curvatures, sums);
+  score_candidates(a, feature, at, totals, node.count, n_ways, memory, sums);
 
   // Empty bins repeat the candidate before them; bin 0 stays, for missing values alone on the left.
   float sum = kNone;
   int order = -1;
   const int32_t least = a.penalties.min_child_samples;
   for (int way = 0; way < n_ways && b < at.n_bins && (own != 0 || b == 0); ++way) {
-    const int32_t left = counts[b] + (way == 1 ? n_missing : 0);
+    const int32_t left = memory.counts[b] + (way == 1 ? n_missing : 0);
     if (left < least || node.count - left < least || !(sums[way] > sum)) continue;
     sum = sums[way];
     order = 2 * b + way;

@@ -25,6 +25,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
+from polyleaf.device.cards import device_of
 from polyleaf.estimators.calibrated import forget
 from polyleaf.estimators.output import Library, as_table, check_library
 from polyleaf.explain.explained import Explained, in_chunks, mean_magnitude
@@ -225,6 +226,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         start, n_threads = self._starting_model(init_model), effective_threads(self.n_jobs)
         rounds, seeds = self._rounds_to_do(start, init_model), self._seeds(start)
         settings = settings_of(self, rounds, scipy.sparse.issparse(given.y), seeds.training, n_threads)
+        settings = settings.on(device_of(self.device))
         encode = self._encode_sparse_target if settings.keeps_labels_sparse else self._encode_target
         target = encode(given.y, given.weight, start)
         objective = self._objective(target, start)

@@ -176,6 +176,7 @@ def _is_usable(target: Target) -> np.ndarray:
 def _refuse(estimator: PolyleafEstimator) -> None:
     """Refuse parameters of what is done beside the training of trees."""
     for is_asked, sentence in (
+        (estimator.device == "cuda", 'device="cuda" is of one machine; use device="cpu".'),
         (
             estimator.validation_fraction is not None,
             "validation_fraction is not drawn from rows that lie apart; pass an eval_set.",

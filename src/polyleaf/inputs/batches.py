@@ -30,7 +30,7 @@ from polyleaf.inputs.features import (
     as_features,
     judge_texts,
 )
-from polyleaf.inputs.frames import as_frame, refuse_lazy
+from polyleaf.inputs.frames import as_frame, refuse_absent
 from polyleaf.inputs.mapped import mapped
 from polyleaf.inputs.room import Room
 
@@ -104,7 +104,7 @@ class Batches:
         batches = self.source() if callable(self.source) else self.source
         for number, batch in enumerate(batches):
             X, y, weight = _parts_of(batch, number)
-            refuse_lazy(X, f"X of batch {number}")
+            refuse_absent(X, f"X of batch {number}")
             if _n_rows(X) == 0:
                 continue
             try:

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 import polyleaf._core as _core
 from polyleaf.inputs.feature_numbers import feature_number
-from polyleaf.inputs.frames import Frame, as_frame, refuse_lazy, repeated
+from polyleaf.inputs.frames import Frame, as_frame, refuse_absent, repeated
 from polyleaf.inputs.objects import first_that_is_no_number, is_missing, nulls_as_nan, what
 from polyleaf.inputs.sound import sound
 from polyleaf.inputs.text import all_differ, stray_texts
@@ -305,7 +305,7 @@ def as_features(
     TypeError
         Objects that cannot be read as numbers at all.
     """
-    refuse_lazy(X, "X")
+    refuse_absent(X, "X")
     X = sound(X, "X")
     spec = getattr(reference, "spec_", reference)
     wanted = spec.is_categorical if spec is not None else categorical_features

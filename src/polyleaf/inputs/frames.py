@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Frame", "as_frame", "refuse_lazy", "repeated"]
+__all__ = ["Frame", "as_frame", "refuse_absent", "repeated"]
 
 # Blocks may be copies. Larger ones are read column by column, which are views where that is possible at all.
 _MOST_COPIED_BYTES = 1 << 26
@@ -191,9 +191,15 @@ def as_frame(X: Any) -> Frame | None:
     return Frame(X) if isinstance(found, nw.DataFrame) else None
 
 
-def refuse_lazy(data: Any, name: str) -> None:
-    """A TypeError for a frame whose values are not there yet; it says how to get them."""
+def refuse_absent(data: Any, name: str) -> None:
+    """A TypeError for data whose values are not there yet, or lie on a card; it says how to get them."""
     home, kind = type(data).__module__.split(".")[0], type(data).__name__
+    if hasattr(data, "__cuda_array_interface__"):
+        ways = {"cupy": f"{name}.get()", "torch": f"{name}.cpu()", "jaxlib": f"jax.device_get({name})"}
+        raise TypeError(
+            f"{name} lies on a CUDA card, and features and targets are read in memory of this machine, also "
+            f'where device="cuda" trains on them: pass {ways.get(home, "a copy that lies there")}.'
+        )
     if kind == "LazyFrame":
         raise TypeError(f"{name} is a lazy frame, whose values are not there yet: pass {name}.collect().")
     if home in ("dask", "dask_expr") or (home == "distributed" and kind == "Future"):

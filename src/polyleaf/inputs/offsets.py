@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyleaf.inputs.frames import refuse_absent
 from polyleaf.inputs.objects import first_that_is_no_number, nulls_as_nan, what
 from polyleaf.inputs.targets import TargetEncoding, as_numpy
 
@@ -113,6 +114,7 @@ def check_all_or_none(names: Sequence[str], have: Sequence[bool], is_continued: 
 
 
 def _numbers(values: Any, name: str) -> NDArray[np.float64]:
+    refuse_absent(values, name)
     given = np.asarray(values)
     if given.dtype.kind not in "biuf":
         given = nulls_as_nan(np.asarray(given, dtype=object))

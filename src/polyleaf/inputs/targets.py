@@ -24,7 +24,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_array
 
 from polyleaf.inputs.csr import canonical, row_of
-from polyleaf.inputs.frames import refuse_lazy, repeated
+from polyleaf.inputs.frames import refuse_absent, repeated
 from polyleaf.inputs.objects import first_that_is_no_number, is_missing, nulls_as_nan, what
 from polyleaf.inputs.sound import sound
 from polyleaf.inputs.units import Normalize, unit_of
@@ -531,7 +531,7 @@ def as_numpy(y: Any, name: str = "y") -> Any:
     """SciPy, polars and Arrow as NumPy; pandas as it is, because check_array knows its missing values."""
     if y is None:
         raise ValueError("This estimator requires y to be passed, but the target y is None.")
-    refuse_lazy(y, name)
+    refuse_absent(y, name)
     y = sound(y, name)
     if scipy.sparse.issparse(y):
         return y.toarray()

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import scipy.sparse
 
-from polyleaf.inputs.frames import refuse_lazy
+from polyleaf.inputs.frames import refuse_absent
 from polyleaf.inputs.objects import is_missing
 from polyleaf.inputs.targets import Target, TargetEncoding, as_numpy
 
@@ -55,7 +55,7 @@ class TaskColumns:
     name: str = "Y"
 
     def __post_init__(self) -> None:
-        refuse_lazy(self.columns, self.name)
+        refuse_absent(self.columns, self.name)
         if self.columns is None:
             raise ValueError(
                 f"{self.name} is None: tasks are learned from a data frame, or a dict of arrays."

@@ -32,6 +32,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+import polyleaf._core as _core
 from polyleaf.distributions import Distribution
 from polyleaf.objectives.packed import packed_diagonal
 from polyleaf.threads import Workers
@@ -315,6 +316,11 @@ class Problem(ABC):
         raw, g : float32 (n, K), C order
         h : float32, shaped as `curvature_shape` says, or None where it says None
         """
+
+    def on_device(self, device: _core.Device) -> _core.DeviceLoss | None:
+        """The same derivatives where raw scores lie on a device, bit for bit; None: the device does not know
+        them, and they are computed here."""
+        return None
 
     def full_curvature(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
         """Write the gradient and all second derivatives, times the weights, at raw scores float32 ``(n, K)``.

@@ -103,6 +103,12 @@ class ClassProblem(Problem):
         assert h is not None  # the curvature is never constant
         _core.class_derivatives(self._loss, raw, self.label, self.weight, self.offset, g, h, n_threads)
 
+    def on_device(self, device: _core.Device) -> _core.DeviceLoss | None:
+        is_own = type(self).derivatives is not ClassProblem.derivatives
+        if is_own or not _core.DeviceLoss.knows(self._loss):
+            return None
+        return _core.DeviceLoss(device, self._loss, self.label, self.weight, self.offset)
+
     def full_curvature(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
         _core.class_hessians(self._loss, raw, self.label, self.weight, self.offset, g, h, n_threads)
 

@@ -92,6 +92,12 @@ class ElementwiseProblem(Problem):
             self._loss, raw, self._kernel_target, self.weight, self.offset, self._parameter, g, h, n_threads
         )
 
+    def on_device(self, device: _core.Device) -> _core.DeviceLoss | None:
+        if type(self).derivatives is not ElementwiseProblem.derivatives:
+            return None
+        data = self._kernel_target, self.weight, self.offset, self._parameter
+        return _core.DeviceLoss(device, self._loss, *data)
+
     def loss(self, raw: Array, n_threads: int = 1) -> float:
         return _core.loss_mean(
             self._loss, raw, self._kernel_target, self.weight, self.offset, self._parameter, n_threads

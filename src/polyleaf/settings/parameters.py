@@ -351,6 +351,11 @@ class RunningParameters:
     n_jobs: int | None = parameter(default=None, everyday=True)
     """Threads. None: all cores (or OMP_NUM_THREADS, where set); -1: all cores."""
 
+    device: Literal["cpu", "cuda", "auto"] = parameter(default="cpu")
+    """Where trees are trained: on the processor, or on a CUDA card, which makes the same model, bit for bit
+    (docs/gpu.md: what it takes, and which parameters it does not take yet). "auto": the processor, until
+    cards have been measured. Predictions are made on the processor."""
+
     verbose: int | bool | None = parameter(default=None, within="[0, inf)", everyday=True)
     """0: silent. 1: a progress bar (where there is no terminal: about ten lines). n > 1: the metric values
     every n rounds. None: silent in scripts; in an interactive session a progress bar appears after two

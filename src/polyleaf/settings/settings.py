@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, TypeVar
 
+from polyleaf._core import Device
 from polyleaf.inputs.tasks import Key, name_of
 from polyleaf.objectives import objective_class
 from polyleaf.settings.declaration import Frozen
@@ -187,6 +188,10 @@ class Settings:
         """Whether targets, scores and gradients hold few of very many outputs."""
         return isinstance(self.leaf, TopkLeaf) and self.leaf.keeps_labels_sparse
 
+    def on(self, device: Device | None) -> Settings:
+        """The same on a device; None: on the processor."""
+        return dataclasses.replace(self, workers=dataclasses.replace(self.workers, device=device))
+
 
 def settings_of(
     p: SharedParameters, rounds: int, sparse_targets: bool, seed: int, n_threads: int
@@ -212,6 +217,8 @@ def settings_of(
     if isinstance(p, MultiTaskParameters):
         _check_tasks(p)
     growth, leaf = _growth(p, seed), _leaf(p, sparse_targets)
+    if p.device == "cuda":
+        _check_device(p)
     return Settings(
         growth=growth,
         step=_part(Step, p),
@@ -313,6 +320,23 @@ def _check_monotone(p: SharedParameters) -> None:
         p.sketch is not None,
         "monotone_constraints is of outputs, but the columns of a sketch, by which splits are found, are "
         "mixtures of them; set sketch=None.",
+    )
+
+
+def _check_device(p: SharedParameters) -> None:
+    """Refuse what a device does not do yet."""
+    not_yet = {
+        f'leaf="{p.leaf}"': p.leaf != "constant",
+        'refresh="layer"': p.refresh == "layer",
+        f'curvature="{p.curvature}"': p.curvature in COUPLED,
+        f'leaf_curvature="{p.leaf_curvature}"': p.leaf_curvature in COUPLED,
+        "monotone_constraints": p.monotone_constraints is not None,
+    }
+    asked = [what for what, is_asked in not_yet.items() if is_asked]
+    _refuse(
+        asked,
+        f'device="cuda" does not take {" or ".join(asked)} yet; use device="cpu", which makes the same '
+        "model.",
     )
 
 

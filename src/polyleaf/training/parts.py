@@ -21,7 +21,7 @@ from polyleaf.objectives.base import Problem
 from polyleaf.objectives.labels import LabelProblem
 from polyleaf.settings.settings import LinearLeaf, Settings, TopkLeaf
 from polyleaf.sketches import get_sketch
-from polyleaf.training import fitters, splits
+from polyleaf.training import fitters, on_device, splits
 from polyleaf.training.derivatives import Derivatives
 from polyleaf.training.eval_sets import EvalSet, Evaluation
 from polyleaf.training.interactions import Interactions, interactions_of
@@ -112,6 +112,8 @@ def parts_of(
     """
     if settings.keeps_labels_sparse:
         state, structure, fitter = _label_parts(settings, problem, dataset, weight, model, numbered)
+    elif settings.workers.device is not None:
+        state, structure, fitter = _device_parts(settings, problem, dataset, weight, model, offset)
     else:
         state, structure, fitter = _dense_parts(settings, problem, dataset, weight, model, offset)
     nodes_draw = settings.growth.colsample_bynode < 1
@@ -147,7 +149,8 @@ def _label_parts(
         judge = splits.ExactSplits(bins, state, leaf, settings)
     else:
         judge = splits.VerifiedSplits(bins, state, leaf, numbers_of_rows(weight, numbered), settings)
-    structure = Structure(bins, judge, Limits(), _interactions(settings, dataset), settings)
+    grower = _core.Grower(bins, settings.workers)
+    structure = Structure(grower, judge, Limits(), _interactions(settings, dataset), settings)
     return state, structure, fitters.LabelFitter(state, leaf, settings)
 
 
@@ -189,7 +192,32 @@ def _dense_parts(
         fitter = fitters.MonotoneFitter(fitter, directions, derivatives, n_bins, settings)
     judge = splits.HistogramSplits(bins, derivatives, sketch, channels, directions, settings)
     limits = limits if sketch is None else Limits()
-    return state, Structure(bins, judge, limits, _interactions(settings, dataset), settings), fitter
+    grower = _core.Grower(bins, workers)
+    return state, Structure(grower, judge, limits, _interactions(settings, dataset), settings), fitter
+
+
+def _device_parts(
+    settings: Settings,
+    problem: Problem,
+    dataset: Dataset,
+    weight: np.ndarray | None,
+    model: Model,
+    offset: np.ndarray | None,
+) -> tuple[DenseState | LabelState, Structure, fitters.Fitter]:
+    """All outputs of all rows, on a device: splits by histograms, and dense leaves."""
+    workers, run, device = settings.workers, settings.run, settings.workers.device
+    assert device is not None
+    bins = on_device.bins_on(device, dataset)
+    grower = _core.Grower(bins, workers)
+    derivatives = on_device.DeviceDerivatives(device, problem, weight, settings)
+    state = on_device.DeviceState(problem, derivatives, dataset, model, grower, settings, offset)
+    sketch = get_sketch(run.sketch, run.sketch_dim, problem.n_outputs)
+    judge = on_device.DeviceSplits(bins, derivatives, sketch, settings)
+    fitter: fitters.Fitter = on_device.DeviceFitter(derivatives, grower, settings)
+    if problem.objective.renews_leaves:
+        fitter = fitters.QuantileFitter(state, fitter, settings)
+    limits = Limits(settings.step.reg_alpha, settings.step.max_delta_step) if sketch is None else Limits()
+    return state, Structure(grower, judge, limits, _interactions(settings, dataset), settings), fitter
 
 
 def _directions(settings: Settings, problem: Problem, model: Model) -> np.ndarray | None:

@@ -18,7 +18,7 @@ from sklearn.utils.validation import validate_data
 from polyleaf.inputs.binning import BinMapper
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable, as_features
-from polyleaf.inputs.frames import refuse_lazy
+from polyleaf.inputs.frames import refuse_absent
 from polyleaf.inputs.holdout import drawn_by_class
 from polyleaf.inputs.sound import sound
 from polyleaf.inputs.targets import Target, check_same_rows, encode_further
@@ -238,7 +238,7 @@ def check_rows(p: SharedParameters, X: Any, target: Target) -> int:
 
 def _n_rows(X: Any) -> int:
     """Rows of X as far as can be told before it is read; shape is checked when it is."""
-    refuse_lazy(X, "X")
+    refuse_absent(X, "X")
     shape = getattr(X, "shape", None)
     if shape is None:
         shape = np.asarray(X).shape

@@ -23,14 +23,16 @@ __all__ = [
     "HistogramSplits",
     "LookaheadChannels",
     "PlainChannels",
+    "SplitColumns",
     "VerifiedSplits",
+    "counted",
     "kind_of_channels",
 ]
 
 # Outputs up to which curvature="auto" judges splits by K curvatures; above, by their mean, which saves K
 # channels.
 DIAGONAL_UP_TO = 64
-# Columns of the count-sketch that proposes splits of labels. Measured: docs/sparse-leaves.md.
+# SplitColumns of the count-sketch that proposes splits of labels. Measured: docs/sparse-leaves.md.
 LABEL_SKETCH_DIM = 32
 
 
@@ -73,18 +75,24 @@ class HistogramSplits:
         directions: np.ndarray | None,
         settings: Settings,
     ) -> None:
-        self._derivatives, self._sketch, self._channels = derivatives, sketch, channels
-        self._curvature, self._seed = settings.curvature.curvature, settings.sampling.seed
-        self._workers = settings.workers
+        self._columns, self._channels = SplitColumns(derivatives, sketch, settings), channels
         self._search, self._directions = _core.HistogramSearch(bins, settings.workers), directions
 
     def use(self, draw: Draw, output: int) -> _core.Search:
         if self._directions is not None:
             self._search.obey(self._directions if output < 0 else column(self._directions, output))
-        self._search.use(self._channels.of(*self.columns(draw, output), draw))
+        self._search.use(self._channels.of(*self._columns.of(draw, output), draw))
         return self._search
 
-    def columns(self, draw: Draw, output: int) -> tuple[str, np.ndarray, np.ndarray | None]:
+
+class SplitColumns:
+    """What histograms sum: derivatives in the columns, and with the curvature, that splits see."""
+
+    def __init__(self, derivatives: Derivatives, sketch: Sketch | None, settings: Settings) -> None:
+        self._derivatives, self._sketch, self._workers = derivatives, sketch, settings.workers
+        self._curvature, self._seed = settings.curvature.curvature, settings.sampling.seed
+
+    def of(self, draw: Draw, output: int) -> tuple[str, np.ndarray, np.ndarray | None]:
         """Kind of channels, gradients and curvatures."""
         g, h = self._derivatives.of_output(output)
         wanted = kind_of_channels(self._curvature, None if h is None else h.shape[1], g.shape[1])
@@ -96,8 +104,8 @@ class HistogramSplits:
         if wanted == "full":
             return wanted, g, self._derivatives.full
         if wanted == "none" or h is None:
-            kind, counted = _counted(len(g), self._derivatives.row_weight, draw)
-            return kind, g, counted
+            kind, of_rows = counted(len(g), self._derivatives.row_weight, draw)
+            return kind, g, of_rows
         if wanted == "shared":
             return wanted, g, mean_over_outputs(h, self._workers.n_threads)
         return wanted, g, h if h.shape[1] == g.shape[1] else np.repeat(h, g.shape[1], axis=1)
@@ -124,7 +132,7 @@ class VerifiedSplits:
     def use(self, draw: Draw, output: int) -> _core.Search:
         gradients, weight, n_threads = self._state.gradients, self._state.weight, self._workers.n_threads
         g = self._sketch.sketch_labels(gradients, draw.round, self._seed, n_threads)
-        kind, h = _counted(len(g), weight, draw)
+        kind, h = counted(len(g), weight, draw)
         channels = self._channels.of(kind, g, h, draw)
         drawn = self._numbers, seed_of(self._seed, draw.round, JUDGED_ROWS)
         self._search.use(gradients, weight, channels, self._step, self._leaf.leaf_k, *drawn)
@@ -144,7 +152,7 @@ class ExactSplits:
         return self._search
 
 
-def _counted(n_rows: int, weight: np.ndarray | None, draw: Draw) -> tuple[str, np.ndarray | None]:
+def counted(n_rows: int, weight: np.ndarray | None, draw: Draw) -> tuple[str, np.ndarray | None]:
     """Kind of channels and curvature (n_rows, 1) where a row counts 1, or its weight (n_rows,)."""
     if weight is None and draw.multiplier is None:
         return "unit", None

@@ -67,8 +67,6 @@ class DenseState:
     problem : Problem
     derivatives : Derivatives
         At the raw scores of the last `renew`.
-    raw : ndarray of shape (n_rows, K), float32
-        Sums of leaf values: what prediction adds up, bit for bit.
     """
 
     def __init__(
@@ -88,13 +86,18 @@ class DenseState:
         if model.n_trees > 0:
             features = dataset.raw_features() if model.reads_features else None
             scores.add_trees(model.forest, 0, dataset.codes, features)
-        self.raw = scores.raw
+        self._raw = scores.raw
         self._is_stale = True  # the raw scores have changed since the derivatives were computed
         self._marked: np.ndarray | None = None
 
     def new_scores(self, n_rows: int) -> DenseScores:
         """Scores of other rows, without any tree."""
         return DenseScores(np.zeros((n_rows, self.problem.n_outputs), np.float32), self._workers)
+
+    @property
+    def raw(self) -> np.ndarray:
+        """Sums of leaf values (n_rows, K), float32: what prediction adds up, bit for bit."""
+        return self._raw
 
     def renew(self) -> None:
         """Compute derivatives at the raw scores."""

@@ -24,15 +24,20 @@ class Grown(NamedTuple):
     Attributes
     ----------
     tree : _core.Tree
-    leaf_of_row : ndarray of shape (n_rows,), int32
-        A view that the next tree overwrites.
+    grower : _core.Grower
+        Which knows the rows of its last tree.
     is_added : bool
         Whether the raw scores have the tree already, which went there layer by layer.
     """
 
     tree: _core.Tree
-    leaf_of_row: np.ndarray
+    grower: _core.Grower
     is_added: bool = False
+
+    @property
+    def leaf_of_row(self) -> np.ndarray:
+        """(n_rows,), int32: a view that the next tree overwrites; of rows on a device, a copy."""
+        return self.grower.leaf_of_row
 
 
 class Splits(Protocol):
@@ -56,11 +61,16 @@ class Structure:
     """Grows trees, at one go or layer by layer."""
 
     def __init__(
-        self, bins: _core.Bins, splits: Splits, limits: Limits, interactions: Interactions, settings: Settings
+        self,
+        grower: _core.Grower,
+        splits: Splits,
+        limits: Limits,
+        interactions: Interactions,
+        settings: Settings,
     ) -> None:
         self._splits, self._limits, self._step = splits, limits._asdict(), settings.step
         self._growth, self._block_size = settings.growth, settings.curvature.block_of_splits
-        self._grower = _core.Grower(bins, settings.workers)
+        self._grower = grower
         self._grower.limit_interactions(*interactions)
 
     def grow(self, draw: Draw, output: int) -> Grown:
@@ -68,7 +78,7 @@ class Structure:
         search = self._splits.use(draw, output)
         tree = self._grower.grow(search, self._config(draw.round, output), draw.features)
         search.release()  # what it uses may be as large as the scores, which are about to grow
-        return Grown(tree, self._grower.leaf_of_row)
+        return Grown(tree, self._grower)
 
     # --- layer by layer: begin, then split, so_far, evaluate in turn, finish ---
 
@@ -83,7 +93,7 @@ class Structure:
 
     def so_far(self) -> Grown:
         """The tree as it is."""
-        return Grown(self._grower.number_leaves(), self._grower.leaf_of_row)
+        return Grown(self._grower.number_leaves(), self._grower)
 
     @property
     def may_split(self) -> bool:
@@ -97,7 +107,7 @@ class Structure:
 
     def finish(self) -> Grown:
         """The tree, cut back where that is wanted."""
-        return Grown(self._grower.finish(), self._grower.leaf_of_row)
+        return Grown(self._grower.finish(), self._grower)
 
     @property
     def node_of_leaf(self) -> np.ndarray:

@@ -1,0 +1,252 @@
+"""The parts of a run whose rows stay on a device: scores, derivatives, splits, leaf values.
+
+Owns: what crosses between the device and this machine, and when. Must not know: kernels, how a card is found.
+
+Nothing of the size of the rows crosses between trees where the device knows the objective and splits see its
+derivatives as they are. Otherwise they are computed here, from a copy, and sent back: the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+import polyleaf._core as _core
+from polyleaf.inputs.dataset import Dataset
+from polyleaf.model import Model
+from polyleaf.model.leaf_kinds import Leaves
+from polyleaf.objectives.base import Problem
+from polyleaf.settings.settings import Settings
+from polyleaf.sketches import Sketch
+from polyleaf.training.derivatives import Derivatives
+from polyleaf.training.fitters import leaf_config
+from polyleaf.training.sampling import Draw
+from polyleaf.training.splits import SplitColumns, counted, kind_of_channels
+from polyleaf.training.state import DenseScores, DenseState
+from polyleaf.training.structure import Grown
+
+__all__ = ["DeviceDerivatives", "DeviceFitter", "DeviceSplits", "DeviceState", "bins_on", "sent"]
+
+
+def bins_on(device: _core.Device, dataset: Dataset) -> _core.DeviceBins:
+    """The codes of a data set on a device.
+
+    Raises
+    ------
+    ValueError
+        Where they are held in a way that devices do not read.
+    """
+    try:
+        return _core.DeviceBins(device, dataset.bins)
+    except ValueError:
+        raise ValueError(
+            'device="cuda" reads features that are held dense, in memory, and some of these are sparse, or '
+            'lie in a file: pass X as a dense array, or use device="cpu", which makes the same model.'
+        ) from None
+
+
+def sent(device: _core.Device, values: np.ndarray) -> _core.DeviceMatrix:
+    """A copy of a float32 matrix on a device."""
+    matrix = _core.DeviceMatrix(device, *values.shape)
+    matrix.write(np.ascontiguousarray(values))
+    return matrix
+
+
+class DeviceDerivatives:
+    """What an objective says at raw scores that lie on a device.
+
+    Attributes
+    ----------
+    device : _core.Device
+    g : _core.DeviceMatrix of shape (n_rows, K)
+    h : _core.DeviceMatrix of shape (n_rows, 1) or (n_rows, K), or None
+        None: 1 throughout.
+    wanted_by_leaves : str
+        The curvature that leaves are fitted with.
+    """
+
+    def __init__(
+        self, device: _core.Device, problem: Problem, weight: np.ndarray | None, settings: Settings
+    ) -> None:
+        memory, self.wanted_by_leaves = (
+            settings.growth.histogram_memory_bytes,
+            settings.curvature.leaf_curvature,
+        )
+        self._here = Derivatives(problem, settings.curvature, weight, memory, settings.workers)
+        self.device, self.g = device, _core.DeviceMatrix(device, *self._here.g.shape)
+        self.h = None if self._here.h is None else _core.DeviceMatrix(device, *self._here.h.shape)
+        self._loss = problem.on_device(device)
+        if self.h is not None and problem.objective.constant_curvature:
+            assert problem.weight is not None
+            self.h.write(problem.weight)  # where it stays
+        self._is_here = True  # whether this machine has them too
+
+    def renew(self, raw: _core.DeviceMatrix | None, scores: Callable[[], np.ndarray]) -> None:
+        """Compute them at raw scores, or, where there are none on the device that tell all, at `scores()`."""
+        self._is_here = self._loss is None or raw is None
+        if self._loss is not None and raw is not None:
+            self._loss.derivatives(raw, self.g, self.h)
+            return
+        here = self._here
+        here.renew(scores())
+        self.g.write(here.g)
+        if self.h is not None and here.h is not None:
+            self.h.write(here.h)
+
+    @property
+    def here(self) -> Derivatives:
+        """The same in memory of this machine."""
+        here = self._here
+        if not self._is_here:
+            here.g[...] = self.g.read()
+            if self.h is not None and here.h is not None:
+                here.h[...] = self.h.read()
+        self._is_here = True
+        return here
+
+    @property
+    def has_unit(self) -> bool:
+        """Whether gradients are judged in another unit than their own."""
+        return self._here.unit is not None
+
+    @property
+    def row_weight(self) -> np.ndarray | None:
+        return self._here.row_weight
+
+    def of_output(self, output: int) -> tuple[_core.DeviceMatrix, _core.DeviceMatrix | None]:
+        """Gradient and curvature of one output (n_rows, 1), or of all where `output` is -1."""
+        g, h = self.g, self.h
+        if output < 0 or g.shape[1] == 1:
+            return g, h
+        return g.column(output), h if h is None or h.shape[1] == 1 else h.column(output)
+
+
+class DeviceState(DenseState):
+    """Raw scores and derivatives of all rows and outputs, on a device."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        derivatives: DeviceDerivatives,
+        dataset: Dataset,
+        model: Model,
+        grower: _core.Grower,
+        settings: Settings,
+        offset: np.ndarray | None = None,
+    ) -> None:
+        super().__init__(problem, derivatives.here, dataset, model, settings.workers, offset)
+        self.on_device, self._grower = derivatives, grower
+        self._reads_gradients = settings.sampling.sampling_method == "goss"
+        self._scores, self._leaves = (
+            sent(derivatives.device, self._raw),
+            _core.DeviceLeaves(derivatives.device),
+        )
+        del self._raw  # what there is lies on the device
+
+    @property
+    def raw(self) -> np.ndarray:
+        """A copy in memory of this machine."""
+        return self._scores.read()
+
+    def renew(self) -> None:
+        if self._is_stale:
+            self.on_device.renew(self._scores if self._offset is None else None, self.scores)
+        self._is_stale = False
+
+    def gradients_of_rows(self) -> np.ndarray:
+        """By what rows are sampled; of no value, but of that shape, where gradients do not matter."""
+        if self._reads_gradients:
+            return self.on_device.here.in_unit(-1)
+        return np.broadcast_to(np.float32(0.0), self.on_device.g.shape)
+
+    def cancel(self, output: int) -> bool:
+        return self.on_device.here.cancel(output)
+
+    def add(self, grown: Grown, leaves: Leaves, output: int) -> None:
+        assert isinstance(leaves, np.ndarray)  # other leaves are refused, see `settings`
+        self._leaves.add(self._scores, self._grower, leaves, output)
+        self._is_stale = True
+
+    def add_last(self, forest: _core.Forest) -> None:
+        scores = DenseScores(self.raw, self._workers)
+        scores.add_trees(forest, len(forest) - 1, self._dataset.codes, self._features)
+        self._scores.write(scores.raw)
+        self._is_stale = True
+
+
+class DeviceSplits:
+    """Splits by histograms of quantised derivatives, on a device."""
+
+    def __init__(
+        self,
+        bins: _core.DeviceBins,
+        derivatives: DeviceDerivatives,
+        sketch: Sketch | None,
+        settings: Settings,
+    ) -> None:
+        device = derivatives.device
+        self._derivatives, self._sketch, self._settings = derivatives, sketch, settings
+        self._channels, self._search = (
+            _core.DeviceChannels(device),
+            _core.DeviceSearch(bins, settings.workers),
+        )
+        self._weight: _core.DeviceMatrix | None = None
+
+    def use(self, draw: Draw, output: int) -> _core.Search:
+        kind, g, h = self._columns(draw, output) or self._columns_from_here(draw, output)
+        self._channels.quantise(g, h, kind, *draw.sample)
+        self._search.use(self._channels)
+        return self._search
+
+    def _columns(
+        self, draw: Draw, output: int
+    ) -> tuple[str, _core.DeviceMatrix, _core.DeviceMatrix | None] | None:
+        """Kind of channels, gradients and curvatures, as they lie on the device; None: they do not."""
+        derivatives = self._derivatives
+        if self._sketch is not None or derivatives.has_unit:
+            return None
+        g, h = derivatives.of_output(output)
+        columns = None if h is None else h.shape[1]
+        wanted = kind_of_channels(self._settings.curvature.curvature, columns, g.shape[1])
+        if wanted == "none":
+            kind, weight = counted(g.shape[0], derivatives.row_weight, draw)
+            return kind, g, None if weight is None else self._sent_weight(weight)
+        fits = columns == (1 if wanted == "shared" else g.shape[1])
+        return (wanted, g, h) if fits else None
+
+    def _sent_weight(self, weight: np.ndarray) -> _core.DeviceMatrix:
+        """What rows count, which does not change: sent once."""
+        if self._weight is None:
+            self._weight = sent(self._derivatives.device, weight)
+        return self._weight
+
+    def _columns_from_here(
+        self, draw: Draw, output: int
+    ) -> tuple[str, _core.DeviceMatrix, _core.DeviceMatrix | None]:
+        columns = SplitColumns(self._derivatives.here, self._sketch, self._settings)
+        kind, g, h = columns.of(draw, output)
+        device = self._derivatives.device
+        return kind, sent(device, g), None if h is None else sent(device, h)
+
+
+class DeviceFitter:
+    """A vector in each leaf: one Newton step, from sums over rows on a device."""
+
+    def __init__(self, derivatives: DeviceDerivatives, grower: _core.Grower, settings: Settings) -> None:
+        self._derivatives, self._grower, self._step = derivatives, grower, settings.step
+        self._leaves = _core.DeviceLeaves(derivatives.device)
+
+    def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
+        step, (g, h) = leaf_config(self._step, learning_rate), self._columns(output)
+        return self._leaves.newton(g, h, self._grower, grown.tree.n_leaves, step, *draw.sample)
+
+    def _columns(self, output: int) -> tuple[_core.DeviceMatrix, _core.DeviceMatrix | None]:
+        """What leaf values are fitted on."""
+        g, h = self._derivatives.of_output(output)
+        wanted = self._derivatives.wanted_by_leaves
+        is_as_it_lies = wanted != "none" and (wanted != "shared" or h is None or h.shape[1] == 1)
+        if is_as_it_lies:
+            return g, h
+        _, from_here = self._derivatives.here.for_leaves(output)
+        return g, None if from_here is None else sent(self._derivatives.device, from_here)

@@ -1,0 +1,247 @@
+"""A device equals processor and twin exactly: channels, trees, leaf values, derivatives. Its kernels are
+compiled for this machine, and so is the driver that launches them."""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from core_settings import grow_config
+from host_device import COMPILER, OnDevice, device, library, sent
+from losses import draw_raw, draw_target, run
+from problems import KINDS, MISSING_TIES, Core, Twin, assert_same_tree, core_bins, make_problem, sampled
+
+from polyleaf import _core
+from polyleaf.objectives import get_objective
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="kernels are compiled by g++, which is not here")
+
+
+def assert_device_equals_twin(p, **only_core):
+    """Channels, tree, leaf of every row and leaf values are the twin's; returns the tree."""
+    on_device = OnDevice(p)
+    np.testing.assert_array_equal(on_device.dense(), Twin.channels(p)[0])
+    tree, leaf_of_row = on_device.grow(**only_core)
+    twin, twin_leaves = Twin.grow(p)
+    assert_same_tree(tree, twin)
+    np.testing.assert_array_equal(leaf_of_row, twin_leaves)
+    values = on_device.values(twin.n_leaves, 0.3)
+    assert values.dtype == np.float32
+    np.testing.assert_array_equal(values, Twin.leaves(p, twin_leaves, twin.n_leaves, 0.3))
+    return twin
+
+
+@pytest.mark.parametrize(("kind", "n_outputs"), list(product(KINDS, (1, 3, 16, 17, 40))))
+def test_trees_are_those_of_the_twin(kind, n_outputs):
+    if kind == "diagonal" and n_outputs == 1:
+        pytest.skip("the curvature of one output is shared")
+    p = make_problem(n_outputs, n=150, n_outputs=n_outputs, kind=kind, max_leaves=8, min_child_samples=3)
+    assert assert_device_equals_twin(p).n_leaves > 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "penalties",
+    [{"reg_alpha": 0.5}, {"max_delta_step": 0.25}, {"min_child_weight": 5.0}, {"reg_lambda": 0.0}],
+    ids=str,
+)
+def test_penalties_and_weights_of_children(kind, penalties):
+    p = make_problem(3, n=150, n_outputs=3, kind=kind, max_leaves=8, **penalties)
+    assert_device_equals_twin(p)
+
+
+@pytest.mark.parametrize("multiplied", [False, True])
+def test_some_of_the_rows(multiplied):
+    kind = "shared" if multiplied else "unit"
+    p = make_problem(4, n=200, n_outputs=2, kind=kind, max_leaves=8)
+    assert_device_equals_twin(sampled(p, multiplied=multiplied))
+
+
+def test_categories():
+    p = make_problem(5, n=200, n_bins=(5, 8, 12, 3), categorical=(1, 2, 3), n_outputs=3, max_leaves=8)
+    twin = assert_device_equals_twin(p)
+    assert (twin.category_set >= 0).any()
+
+
+@pytest.mark.parametrize(
+    "growth",
+    [
+        {"level_wise": True, "max_depth": 4, "max_leaves": 9},
+        {"max_depth": 3, "max_leaves": 2**20},
+        {"colsample_bynode": 0.5, "seed": 7},
+        {"post_prune": True, "min_split_gain": 0.5},
+        {"min_split_gain": 1e6},
+    ],
+    ids=str,
+)
+def test_growth(growth):
+    p = make_problem(6, n=200, n_bins=(5, 8, 12, 3, 40, 6), n_outputs=2)
+    assert_device_equals_twin(p.with_config(**{"max_leaves": 12} | growth))
+
+
+def test_features_that_may_be_used_and_may_meet():
+    p = make_problem(7, n=200, n_bins=(5, 8, 12, 3), max_leaves=8)
+    assert_device_equals_twin(replace(p, features=np.array([False, True, True, True])))
+    assert_device_equals_twin(replace(p, at_most=1))
+
+
+def test_too_little_memory_for_histograms_means_more_work_and_the_same_tree():
+    p = make_problem(8, n=400, n_bins=(5, 8, 12, 3), n_outputs=2, max_leaves=24)
+    twin = assert_device_equals_twin(p, histogram_memory=1)
+    assert twin.n_leaves == 24
+    assert_device_equals_twin(p.with_config(level_wise=True), histogram_memory=1)
+
+
+@pytest.mark.parametrize(("p", "threshold", "missing_left"), MISSING_TIES)
+def test_ties_go_to_the_first_candidate(p, threshold, missing_left):
+    twin = assert_device_equals_twin(p)
+    assert (twin.threshold[0], twin.missing_left[0]) == (threshold, missing_left)
+
+
+def test_rows_enough_for_many_blocks():
+    """Against the core: the twin would take long."""
+    p = make_problem(9, n=30_000, n_bins=(200, 8, 255), n_outputs=2, max_leaves=12)
+    on_device = OnDevice(p)
+    tree, leaf_of_row = on_device.grow()
+    core, core_leaves = Core.grow(p)
+    assert_same_tree(tree, core)
+    np.testing.assert_array_equal(leaf_of_row, core_leaves)
+    values = on_device.values(core.n_leaves)
+    np.testing.assert_array_equal(values, Core.leaves(p, core_leaves, core.n_leaves))
+    raw, on_processor = sent(np.ones((30_000, 2))), np.ones((30_000, 2), np.float32)
+    on_device.leaves.add(raw, on_device.grower, values, -1)
+    _core.add_leaf_values(on_processor, core_leaves, values, -1, 1, None)
+    np.testing.assert_array_equal(raw.read(), on_processor)
+    on_device.leaves.add(raw, on_device.grower, values[:, :1].copy(), 1)
+    _core.add_leaf_values(on_processor, core_leaves, values[:, :1].copy(), 1, 1, None)
+    np.testing.assert_array_equal(raw.read(), on_processor)
+
+
+def test_sums_that_would_leave_int32_are_made_coarser():
+    p = make_problem(10, n=70_000, n_bins=(5,), max_leaves=2)
+    p = replace(p, g=np.sign(p.g).astype(np.float32))
+    on_device = OnDevice(p)
+    np.testing.assert_array_equal(on_device.dense(), Core.channels(p)[0])
+    assert np.abs(on_device.dense()).max() < 32767
+
+
+# --- derivatives -------------------------------------------------------------------------------------
+
+LOSSES = {
+    "squared_error": ("squared_error", {}, "real"),
+    "absolute_error": ("absolute_error", {}, "real"),
+    "quantile": ("quantile", {"alpha": 0.3}, "real"),
+    "huber": ("huber", {"delta": 0.7}, "real"),
+    "poisson": ("poisson", {}, "count"),
+    "gamma": ("gamma", {}, "positive"),
+    "tweedie": ("tweedie", {"variance_power": 1.3}, "count"),
+    "logistic": ("logistic", {"scale_pos_weight": 2.5}, "share"),
+    "squared_hinge": ("squared_hinge", {}, "binary"),
+}
+
+
+def derivatives_on_device(problem, raw):
+    """Gradient and curvature, in matrices filled with NaN first; a curvature of 1 is the weights'."""
+    g = sent(np.full_like(raw, np.nan))
+    shape, constant = problem.curvature_shape(), problem.objective.constant_curvature
+    h = None if shape is None else sent(problem.weight if constant else np.full(shape, np.nan))
+    problem.on_device(device()).derivatives(sent(raw), g, h)
+    return g.read(), None if h is None else h.read()
+
+
+def assert_same_derivatives(problem, raw):
+    for found, core in zip(derivatives_on_device(problem, raw), run(problem, raw), strict=True):
+        np.testing.assert_array_equal(found, core)
+
+
+@pytest.mark.parametrize("weights", [None, "rows", "outputs"])
+@pytest.mark.parametrize("name", LOSSES)
+def test_derivatives_of_element_wise_losses(name, weights):
+    objective, parameters, kind = LOSSES[name]
+    target = draw_target(kind, 300, 3)
+    rng = np.random.default_rng(2)
+    weight = {None: None, "rows": rng.random(300), "outputs": rng.random((300, 3))}[weights]
+    problem = get_objective(objective, **parameters).prepare(target, weight)
+    problem.set_base(np.array([0.25, -1.0, 2.0]))
+    assert_same_derivatives(problem, draw_raw(300, 3, scale=20.0))
+
+
+@pytest.mark.parametrize("curvature", ["residual", "friedman", "upper", "diagonal"])
+@pytest.mark.parametrize("n_classes", [2, 5, 16, 37])
+def test_derivatives_of_softmax(n_classes, curvature):
+    label = np.random.default_rng(3).integers(0, n_classes, 200).astype(np.int32)
+    objective = get_objective("softmax", softmax_curvature=curvature, n_classes=n_classes)
+    for weight in (None, np.random.default_rng(4).random(200)):
+        problem = objective.prepare(label, weight)
+        problem.set_base(np.linspace(-1, 1, n_classes))
+        assert_same_derivatives(problem, draw_raw(200, n_classes, scale=20.0))
+
+
+def test_what_a_device_does_not_know_is_left_to_the_processor():
+    label = np.array([0, 1, 2, 1], np.int32)
+    assert get_objective("exponential", n_classes=3).prepare(label, None).on_device(device()) is None
+
+
+# --- errors ------------------------------------------------------------------------------------------
+
+
+def test_derivatives_that_are_not_finite_are_refused():
+    for bad in (np.nan, np.inf, -np.inf):
+        p = make_problem(11, n=50)
+        p.g[17] = bad
+        with pytest.raises(ValueError, match="not finite"):
+            OnDevice(p)
+
+
+def test_memory_that_does_not_suffice_is_an_error_with_a_remedy(monkeypatch):
+    monkeypatch.setenv("POLYLEAF_DRIVER_ON_HOST_MEMORY", str(2**20))
+    small = _core.Device(library(), 0)
+    with pytest.raises(MemoryError, match=r"no room for 0\.1 GiB more.*histogram_memory.*device=\"cpu\""):
+        _core.DeviceMatrix(small, 2**20, 16)
+    monkeypatch.undo()
+    _core.Device(library(), 0)  # the driver's memory is that of the process again
+
+
+def test_a_device_that_is_not_there():
+    with pytest.raises(_core.DeviceError, match="No driver of CUDA was found"):
+        _core.Device("libthere_is_no_such_driver.so", 0)
+    with pytest.raises(_core.DeviceError, match="no CUDA device 3: the driver sees 1"):
+        _core.Device(library(), 3)
+
+
+def test_what_does_not_belong_together_is_refused():
+    p = make_problem(12, n=60, n_outputs=2)
+    on_device, core = OnDevice(p), Core.grower(p)
+    search = _core.DeviceSearch(on_device.bins, 1)
+    search.use(on_device.channels)
+    with pytest.raises(ValueError, match="over the grower's bins"):
+        core.grower.grow(search, grow_config(), None)
+    with pytest.raises(ValueError, match="lie on no device"):
+        on_device.leaves.add(sent(np.zeros((60, 2))), core.grower, np.zeros((1, 2), np.float32), -1)
+    on_device.grow()
+    with pytest.raises(ValueError, match="n_leaves must be that of the grower's last tree"):
+        on_device.values(99)
+    with pytest.raises(ValueError, match="shaped like the matrix"):
+        on_device.g.write(np.zeros((60, 3), np.float32))
+    with pytest.raises(ValueError, match="unit, shared or diagonal"):
+        on_device.channels.quantise(on_device.g, None, "full", None, None)
+    sparse = core_bins(p.codes, p.n_bins, p.is_categorical, (0,))
+    with pytest.raises(ValueError, match="held dense"):
+        _core.DeviceBins(device(), sparse)
+    with pytest.raises(ValueError, match="no kernels"):
+        _core.DeviceBins(_core.Device(library(), 0), sparse)
+
+
+def test_rows_and_search_lie_in_the_same_place():
+    p = make_problem(13, n=60)
+    bins = core_bins(p.codes, p.n_bins, p.is_categorical)
+    on_device = _core.DeviceBins(device(), bins)
+    here, there = _core.HistogramSearch(bins, 1), _core.DeviceSearch(on_device, 1)
+    channels = _core.DeviceChannels(device())
+    channels.quantise(sent(p.g), None, "unit", None, None)
+    here.use(_core.Channels(p.g, None, "unit", None, None, 1))
+    there.use(channels)
+    with pytest.raises(ValueError, match="needs rows that lie there"):
+        _core.Grower(bins, 1).grow(there, grow_config(), None)
+    with pytest.raises(ValueError, match="lie on no device"):
+        _core.Grower(on_device, 1).grow(here, grow_config(), None)

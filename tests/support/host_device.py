@@ -1,0 +1,92 @@
+"""A device without a card: the driver of CUDA and all kernels, compiled for this machine.
+
+Owns: how the library is built, and the device that it gives. Must not know what is asserted.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from core_settings import grow_config, leaf_config_of
+from problems import as_reference_tree, core_bins
+
+from polyleaf import _core
+from polyleaf.device import cards
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "tests" / "device"
+COMPILER = os.environ.get("CXX") or shutil.which("g++")
+FLAGS = ["-std=gnu++20", "-O2", "-shared", "-fPIC", "-ffp-contract=off", "-Wall", "-Wno-unknown-pragmas"]
+
+
+@cache
+def library():
+    """The library, built where it is not there yet; a path."""
+    files = [*SOURCES.glob("*"), *(ROOT / "cpp").rglob("*.cu"), *(ROOT / "cpp").rglob("*.h")]
+    text = b"".join(path.read_bytes() for path in sorted(files) if path.suffix in (".h", ".cpp", ".cu"))
+    folder = Path(tempfile.gettempdir()) / f"polyleaf-driver-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    built = folder / f"driver-{hashlib.sha256(text + ' '.join(FLAGS).encode()).hexdigest()[:16]}.so"
+    if not built.exists():
+        own = built.with_suffix(f".{os.getpid()}")
+        include = [f"-I{ROOT / 'cpp' / 'device' / 'one_lane'}", f"-I{SOURCES}", f"-I{ROOT / 'cpp'}"]
+        source = str(SOURCES / "driver_on_host.cpp")
+        subprocess.run([COMPILER, *FLAGS, *include, source, "-o", str(own)], check=True)
+        own.replace(built)
+    return str(built)
+
+
+@cache
+def device():
+    """The device, with its kernels."""
+    found = _core.Device(library(), 0)
+    found.load(b"the kernels are in the driver")
+    return found
+
+
+def use(monkeypatch):
+    """Let `device="cuda"` be this one."""
+    monkeypatch.setattr(cards, "card", device)
+
+
+class OnDevice:
+    """The core on this device, behind the calls of `problems.Core` and `problems.Twin`."""
+
+    def __init__(self, p):
+        self.problem = p
+        self.bins = _core.DeviceBins(device(), core_bins(p.codes, p.n_bins, p.is_categorical))
+        self.g, self.h = sent(p.g), None if p.h is None else sent(p.h)
+        self.channels = _core.DeviceChannels(device())
+        self.channels.quantise(self.g, self.h, p.kind, p.rows, p.multiplier)
+        self.grower = _core.Grower(self.bins, 1)
+        self.leaves = _core.DeviceLeaves(device())
+
+    def dense(self):
+        """int16 (n_used, K and curvatures): as `_core.Channels.dense`."""
+        width = self.problem.g.shape[1] + (0 if self.problem.h is None else self.problem.h.shape[1])
+        return self.channels.read()[self.problem.rows_in_use, :width]
+
+    def grow(self, **only_core):
+        """The tree, and the leaf id of every row, in the sample or not."""
+        p, search = self.problem, _core.DeviceSearch(self.bins, 1)
+        search.use(self.channels)
+        self.grower.limit_interactions(p.groups, p.at_most)
+        tree = self.grower.grow(search, grow_config(p.config, **only_core), p.features)
+        return as_reference_tree(tree), np.array(self.grower.leaf_of_row)
+
+    def values(self, n_leaves, learning_rate=1.0):
+        """Of the leaves of the tree that was grown."""
+        step, p = leaf_config_of(self.problem.config, learning_rate), self.problem
+        return self.leaves.newton(self.g, self.h, self.grower, n_leaves, step, p.rows, p.multiplier)
+
+
+def sent(values):
+    """A float32 matrix on the device."""
+    matrix = _core.DeviceMatrix(device(), *values.shape)
+    matrix.write(np.ascontiguousarray(values, np.float32))
+    return matrix

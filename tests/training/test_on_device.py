@@ -1,0 +1,128 @@
+"""Whole trainings on a device are those of the processor, byte for byte; what it does not take is refused.
+
+The device is this machine, as `host_device` has it.
+"""
+
+import pickle
+
+import host_device
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from polyleaf import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
+from polyleaf.callbacks import Callback
+
+pytestmark = pytest.mark.skipif(host_device.COMPILER is None, reason="kernels are compiled by g++")
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(300, 5))
+Y = np.stack([X[:, 0] + X[:, 1] ** 2, X[:, 2] - X[:, 0], np.sign(X[:, 3])], axis=1)
+SMALL = {"n_estimators": 4, "max_leaves": 6, "n_jobs": 1}
+
+
+@pytest.fixture(autouse=True)
+def device(monkeypatch):
+    host_device.use(monkeypatch)
+
+
+def scores(kind, y, fit=None, **parameters):
+    """Raw scores of models of the processor and of the device."""
+    made = []
+    for device in ("cpu", "cuda"):
+        model = kind(**SMALL | parameters, device=device).fit(X, y, **(fit or {}))
+        made.append((model.model_.raw_predict(X), model))
+    return made
+
+
+def assert_same(kind, y, fit=None, **parameters):
+    (here, _), (there, model) = scores(kind, y, fit, **parameters)
+    np.testing.assert_array_equal(here, there)
+    return model
+
+
+def test_offsets_are_seen_by_losses():
+    assert_same(PolyleafRegressor, np.abs(Y), {"offset": RNG.normal(size=Y.shape)}, objective="poisson")
+    assert_same(PolyleafClassifier, Y[:, 0] > 0, {"offset": RNG.normal(size=300)})
+
+
+def test_losses_that_the_device_does_not_know_are_computed_here():
+    assert_same(PolyleafRegressor, Y[:, 0], objective="normal")
+    assert_same(PolyleafRegressor, Y, objective=lambda y, z: (z - y, np.full_like(y, 2.0)))
+    assert_same(PolyleafClassifier, Y[:, 0] > 0, objective="exponential")
+
+
+def test_tasks_that_are_judged_in_a_unit_of_their_own():
+    objective = {"value": "squared_error", "sign": "logistic"}
+    assert_same(PolyleafMultiTask, {"value": Y[:, 0], "sign": Y[:, 1] > 0}, objective=objective)
+
+
+def test_curvature_of_many_outputs():
+    labels = RNG.random((300, 70)) < 0.3
+    assert_same(PolyleafClassifier, labels.astype(int), max_leaves=4, n_estimators=2)
+    assert_same(PolyleafClassifier, labels[:, :5].astype(int), leaf_curvature="shared")
+
+
+def test_weights_of_rows_and_of_outputs():
+    assert_same(PolyleafRegressor, Y, {"sample_weight": RNG.integers(0, 3, 300)})
+    assert_same(
+        PolyleafRegressor, Y, {"sample_weight": RNG.random(Y.shape)}, multi_strategy="one_output_per_tree"
+    )
+
+
+def test_going_on_and_watching():
+    model = assert_same(
+        PolyleafRegressor, Y, {"eval_set": [(X[:50], Y[:50])]}, early_stopping_rounds=2, n_estimators=6
+    )
+    more = {"init_model": model.model_}
+    assert_same(PolyleafRegressor, Y, more)
+
+
+def test_an_end_of_growth_is_found():
+    assert_same(
+        PolyleafRegressor, np.ones((300, 2)), base_score=[0.0, 0.0], learning_rate=1.0, n_estimators=20
+    )
+
+
+class Interrupt(Callback):
+    """Ctrl-C in round 2."""
+
+    def after_iteration(self, model, round, evals_log):
+        if round == 2:
+            raise KeyboardInterrupt
+        return False
+
+
+def test_a_training_that_is_interrupted_keeps_what_it_has():
+    model = PolyleafRegressor(**SMALL, device="cuda", on_interrupt="keep", callbacks=[Interrupt()])
+    with pytest.warns(UserWarning):
+        assert model.fit(X, Y).model_.n_rounds in (2, 3)
+
+
+def test_estimators_can_be_pickled():
+    model = PolyleafRegressor(**SMALL, device="cuda").fit(X, Y)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"leaf": "linear"}, 'leaf="linear"'),
+        ({"leaf": "sparse"}, 'leaf="sparse"'),
+        ({"refresh": "layer", "grow_policy": "depthwise", "max_depth": 3}, 'refresh="layer"'),
+        ({"curvature": "full"}, 'curvature="full" or leaf_curvature="auto"'),
+        ({"leaf_curvature": "block"}, 'leaf_curvature="block"'),
+        ({"monotone_constraints": [1, 0, 0, 0, 0]}, "monotone_constraints"),
+    ],
+    ids=str,
+)
+def test_what_a_device_does_not_do_yet_is_refused(parameters, said):
+    with pytest.raises(ValueError, match=r'device="cuda" does not take .*device="cpu"') as error:
+        PolyleafRegressor(**SMALL, **parameters, device="cuda").fit(X, Y)
+    assert said.split(" or ")[0] in str(error.value)
+
+
+def test_features_that_are_held_sparse_are_refused():
+    few = csr_matrix(np.where(RNG.random((300, 20)) < 0.02, 1.0, 0.0))
+    with pytest.raises(ValueError, match='device="cuda" reads features that are held dense'):
+        PolyleafRegressor(**SMALL, device="cuda").fit(few, Y)

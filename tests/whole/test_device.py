@@ -1,0 +1,18 @@
+"""The golden file on a device: the configurations that it takes are the same bytes there."""
+
+import golden
+import host_device
+import pytest
+
+# What devices do not take yet; docs/gpu.md says so. It may shrink, and is not to grow.
+REFUSED = 44
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif(host_device.COMPILER is None, reason="kernels are compiled by g++, which is not here")
+def test_models_are_those_of_the_golden_file(monkeypatch):
+    host_device.use(monkeypatch)
+    expected, found = golden.expected(), golden.hashes_on("cuda")
+    taken = {name: made for name, made in found.items() if made is not None}
+    assert [name for name, made in taken.items() if made != expected[name]] == []
+    assert len(found) - len(taken) <= REFUSED
