@@ -46,6 +46,17 @@ struct ChannelLayout {
         return packed_size(n_outputs);
     }
   }
+  // Which of the curvature's lanes is an output's own.
+  int curvature_of(int output) const {
+    switch (curvature) {
+      case Curvature::diagonal:
+        return output;
+      case Curvature::full:
+        return packed(output, output);
+      default:
+        return 0;
+    }
+  }
   bool linear() const { return regressors >= 0; }
   int first_product() const { return n_outputs + n_curvature(); }
   int second_moments() const { return first_product() + regressors; }
@@ -93,6 +104,7 @@ class Channels {
 
   const ChannelLayout& layout() const { return layout_; }
   const RowSample& sample() const { return sample_; }
+  int64_t n_used() const { return n_used_; }  // rows of the samples of all ranks
   const int16_t* row(int64_t i) const { return data_.data() + i * layout_.lanes; }
   // Sums over the sample, one per lane.
   const std::vector<int32_t>& totals() const { return totals_; }
@@ -109,7 +121,7 @@ class Channels {
 
   ChannelLayout layout_;
   RowSample sample_;
-  int64_t n_used_ = 0;  // rows of the samples of all ranks
+  int64_t n_used_ = 0;
   std::vector<uint32_t> rows_;
   std::vector<float> multiplier_;
   Buffer<int16_t> data_;

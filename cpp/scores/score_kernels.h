@@ -10,6 +10,7 @@
 
 #include "base/isa.h"
 #include "base/settings.h"
+#include "channels/chance.h"
 #include "channels/channels.h"
 #include "scores/directions.h"
 
@@ -42,6 +43,7 @@ struct ScanNode {
   // output and readable to the next sixteen. nullptr: all are free.
   const FeatureDirections* directions = nullptr;
   const float* direction = nullptr;
+  Chance chance = {};  // what is taken off where categories are put in order
 
   // The same, where candidates split on this feature.
   ScanNode split_on(int feature) const {

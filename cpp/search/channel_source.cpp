@@ -12,6 +12,17 @@ constexpr int64_t kGatherBlock = 2048;  // rows whose channels one task gathers
 
 }  // namespace
 
+Chance FixedChannels::chance() const {
+  const ChannelRows rows{&layout(),
+                         channels_->row(0),
+                         sample(),
+                         totals().data(),
+                         channels_->n_used(),
+                         channels_->gradient_step(),
+                         channels_->curvature_step()};
+  return chance_of(rows, workers_);
+}
+
 // Gathered once, then read once per tile.
 void FixedChannels::fill(std::vector<Request>& requests) {
   const int lanes = layout().lanes;

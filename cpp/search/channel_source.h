@@ -8,6 +8,7 @@
 
 #include "base/buffer.h"
 #include "base/workers.h"
+#include "channels/chance.h"
 #include "channels/channels.h"
 #include "grower/search.h"
 #include "search/tile_scan.h"
@@ -50,6 +51,8 @@ class ChannelSource {
   // Of the root, or of a node that `fill` was asked for; the root's sums.
   virtual ChannelView view(int32_t node) const = 0;
   virtual const std::vector<int32_t>& totals() const = 0;
+  // Of the gradients of all rows of the tree, or of the layer. Asked for before any call of `fill`.
+  virtual Chance chance() const = 0;
 
   // The node's split was found to be this, and is taken. Writes what each output adds to gain * n_outputs,
   // unless channels are fixed.
@@ -73,6 +76,7 @@ class FixedChannels final : public ChannelSource {
             channels_->largest().data()};
   }
   const std::vector<int32_t>& totals() const override { return channels_->totals(); }
+  Chance chance() const override;
   void split(int32_t, const TileSplit&, const ScanNode&, const SearchNode&, const SearchNode&,
              float*) override {}
 

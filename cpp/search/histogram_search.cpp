@@ -18,12 +18,13 @@ constexpr int64_t kLabelRows = 192;    // nodes up to this size are built and sc
 constexpr int64_t kJointRows = 2;      // rows for each bin of a tile from which they are added as one number
 constexpr double kTilesToKeep = 0.4;   // with fewer tiles in use by a node histograms are not kept
 
-// Whether a split is worth more than another, or as much and the first.
+// Whether a split is judged better than another, or as good and the first.
 bool comes_before(const TileSplit& split, const TileSplit& other) {
-  return split.sum > other.sum || (split.sum == other.sum && split.feature < other.feature);
+  return split.judged() > other.judged() ||
+         (split.judged() == other.judged() && split.feature < other.feature);
 }
 
-// The first of those that are worth most; nullptr: none was found.
+// The first of those that are judged best; nullptr: none was found.
 const TileSplit* best_of(const std::vector<TileSplit>& splits) {
   const TileSplit* best = nullptr;
   for (const TileSplit& split : splits) {
@@ -66,6 +67,18 @@ void HistogramSearch::start(const SearchScope& scope, const SearchNode& root) {
   nodes_.clear();
   add_node(root, source_->view(root.id)).totals = source_->totals();
   set_joint_formats();
+  set_chance();
+}
+
+// Only where there is a feature of so many categories that they are put in order.
+void HistogramSearch::set_chance() {
+  const int few = scope_->config().split.max_cat_to_onehot;
+  chance_ = {};
+  for (int f = 0; f < bins_.n_features(); ++f) {
+    if (!scope_->features()[f] || !bins_.is_categorical(f) || bins_.n_bins(f) < few) continue;  // and missing
+    chance_ = source_->chance();
+    return;
+  }
 }
 
 // Channels that a row keeps are known to their largest; of those made for each node sums are kept apart.
@@ -217,6 +230,7 @@ const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(const std::vect
   for (const SearchNode& node : nodes) nodes_[node.id].at = node;
   if (renewed)
     for (const SearchNode& node : nodes) drop_histogram(nodes_[node.id]);
+  if (renewed) set_chance();
   std::vector<Job> jobs = plan(nodes);
   proposals_.clear();
   if (jobs.empty()) return proposals_;
@@ -393,7 +407,7 @@ void HistogramSearch::set_bounds(const std::vector<Job>& jobs) {
     const ScanNode node = scan_node(nodes_[i], thread);
     nodes_[i].out_of_reach = scores().out_of_reach(node);
     nodes_[i].floor =
-        config.post_prune
+        config.post_prune || chance_.variance > 0  // then the largest sum need not win
             ? -std::numeric_limits<float>::infinity()
             : static_cast<float>((scores().node_sum(node) + needed) * (1.0 - kLeastRelativeGain));
   });
@@ -588,6 +602,7 @@ ScanNode HistogramSearch::scan_node(const Node& node, int thread) const {
   ScanNode scanned{&scope_->config().split,           node.view.layout,   node.view.gradient_step,
                    node.view.curvature_step,          node.totals.data(), static_cast<int32_t>(node.at.count),
                    scratch_[thread].workspace.data(), node.view.linear,   node.out_of_reach};
+  scanned.chance = chance_;
   if (!directions_.any()) return scanned;
   scanned.directions = &directions_;
   scanned.direction = directions_.none();

@@ -109,6 +109,7 @@ class HistogramSearch final : public Search {
   void lay_out_memory();
   void set_thresholds();
   void set_joint_formats();
+  void set_chance();
   // Nodes are added in the order of their ids.
   Node& add_node(const SearchNode& at, const ChannelView& view);
   void make_room(std::vector<Job>& jobs);
@@ -157,6 +158,7 @@ class HistogramSearch final : public Search {
   // One tree's state.
   ChannelSource* source_ = nullptr;
   const SearchScope* scope_ = nullptr;
+  Chance chance_;
   ChannelLayout layout_;  // that memory is laid out for
   bool laid_out_ = false;
   Pool<Node> nodes_;

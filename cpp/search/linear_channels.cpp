@@ -60,12 +60,22 @@ void LinearChannels::use(const float* g, const float* h, int n_outputs, Curvatur
 
 void LinearChannels::start(const SearchScope& scope, const SearchNode& root) {
   scope_ = &scope;
+  root_ = root;
   nodes_.clear();
   nodes_.add().start();
   std::vector<Request> request{{root.id, root.rows, root.count, nullptr, &root_totals_}};
   root_channels_ = nullptr;
   fill(request);
   root_channels_ = request[0].channels;
+}
+
+Chance LinearChannels::chance() const {
+  const Node& root = nodes_[0];
+  RowSample rows;
+  rows.n_all = root_.rows.size();
+  return chance_of({root.layout, root_channels_, rows, root_totals_.data(), root_.count,
+                    root.gradient_step.data(), root.curvature_step.data()},
+                   workers_);
 }
 
 ChannelView LinearChannels::view(int32_t node) const {

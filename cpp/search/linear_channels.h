@@ -42,6 +42,7 @@ class LinearChannels final : public ChannelSource {
   void fill(std::vector<Request>& requests) override;
   ChannelView view(int32_t node) const override;
   const std::vector<int32_t>& totals() const override { return root_totals_; }
+  Chance chance() const override;
   void split(int32_t parent, const TileSplit& split, const ScanNode& node, const SearchNode& left,
              const SearchNode& right, float* output_gain) override;
 
@@ -131,6 +132,7 @@ class LinearChannels final : public ChannelSource {
   Pool<Columns> batch_;  // of one call of `fill`
   Pool<Piece> pieces_;
   Side sides_[3];  // left, right, and the node without the split
+  SearchNode root_;
   std::vector<int32_t> root_totals_;
   const int16_t* root_channels_ = nullptr;  // made by `start`, until they are asked for
   Buffer<float> rows_;                      // by row id: g, curvature; where narrow: g, curvature, fitted, 1

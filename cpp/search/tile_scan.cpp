@@ -67,9 +67,7 @@ void place_categories(const ScanNode& node, const ScanFeature& feature, std::vec
   for (size_t i = 0; i < n; ++i) {
     const int32_t* at = feature.bin(layout, categories[i].bin);
     for (int k = 0; k < K; ++k) {
-      const int own = layout.curvature == Curvature::diagonal ? k
-                      : layout.curvature == Curvature::full   ? packed(k, k)
-                                                              : 0;
+      const int own = layout.curvature_of(k);
       const double h = layout.curvature == Curvature::unit
                            ? static_cast<double>(categories[i].count)
                            : static_cast<double>(at[layout.curvature_offset + own]) *
@@ -146,6 +144,7 @@ class CategoricalScan {
       }
       return;
     }
+    chance_ = node_.chance.of_order(static_cast<int64_t>(categories_.size()));
     place_categories(node_, feature_, categories_);
     std::stable_sort(categories_.begin(), categories_.end(),
                      [](const Category& a, const Category& b) { return a.position < b.position; });
@@ -173,8 +172,9 @@ class CategoricalScan {
     const int32_t least = node_.config->min_child_samples;
     if (count_ < least || node_.count - count_ < least) return;
     const float sum = scores_of(node_).candidate_sum(node_, left_.data(), count_);
-    if (!(sum > best_.sum)) return;
+    if (!(sum - chance_ > best_.judged())) return;
     best_.sum = sum;
+    best_.chance = chance_;
     best_.feature = feature_id_;
     best_.bin = -1;
     best_.set = set_;
@@ -191,19 +191,22 @@ class CategoricalScan {
   std::vector<int32_t> left_;
   int32_t count_ = 0;
   CategorySet set_ = {};
+  float chance_ = 0;
 };
 
 }  // namespace
 
 void TileSplit::begin(const ScanNode& node) {
   sum = kNone;
+  chance = 0;
   feature = -1;
   left.assign(node.layout->lanes + 16, 0);
 }
 
 bool TileSplit::take_if_better(const NumericBest& found, int of_feature) {
-  if (!(found.sum > sum)) return false;
+  if (!(found.sum > judged())) return false;
   sum = found.sum;
+  chance = 0;
   feature = of_feature;
   bin = found.bin;
   missing_left = found.missing_left != 0;

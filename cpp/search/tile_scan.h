@@ -28,7 +28,8 @@ POLYLEAF_DECLARE_KERNELS(SumKernels, sum_kernels)
 
 // The best candidate of a tile. `left` are the exact sums of the left child.
 struct TileSplit {
-  float sum = 0;  // -inf: none
+  float sum = 0;     // -inf: none
+  float chance = 0;  // how much of it chance gives, where categories are put in order
   int32_t feature = -1;
   int32_t bin = -1;  // -1: categorical
   bool missing_left = false;
@@ -41,6 +42,8 @@ struct TileSplit {
   std::vector<int32_t> absent;
   int32_t n_absent = 0;
 
+  // What splits on different features compete by.
+  float judged() const { return sum - chance; }
   // Nothing is found yet.
   void begin(const ScanNode& node);
   // Whether a feature's best is better; its sums follow once the best of all is known. Features come in

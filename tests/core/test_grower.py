@@ -262,6 +262,54 @@ def test_categories(kind, n_outputs, options):
     assert len(tree.categories) == tree.n_leaves - 1
 
 
+@pytest.mark.parametrize("n_outputs", [1, 2, 17])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("options", [{}, {"max_cat_to_onehot": 30}, {"reg_alpha": 0.5}, {"post_prune": True}])
+def test_categories_beside_numbers(kind, n_outputs, options):
+    """What chance gives is taken off before they compete, and given back to what wins."""
+    p = make_problem(
+        17, n=500, n_bins=(25, 30, 90, 6), categorical=[0, 2], n_outputs=n_outputs, kind=kind, **options
+    )
+    tree = assert_core_equals_twin(p)
+    numeric = tree.category_set[tree.feature >= 0] < 0
+    assert numeric.any()
+    assert_core_equals_twin(sampled(p))
+
+
+def test_categories_of_noise_lose_to_a_number_that_says_something():
+    """By its sum alone the feature of 100 categories, drawn by chance, would be split on first."""
+    rng = np.random.default_rng(0)
+    n = 1000
+    codes = np.stack([rng.integers(0, 100, n), rng.integers(0, 20, n)]).astype(np.uint8)
+    g = (rng.normal(size=n) - 0.02 * codes[1]).astype(np.float32)[:, None]
+    sums = {}
+    channels = reference.quantise(g, None, "unit")
+    config = reference.GrowConfig()
+    data = codes, np.array([100, 20]), np.array([True, False]), channels, config
+    chance = reference.chance_of(channels)
+    for f in (0, 1):
+        sums[f] = reference.best_candidate(*data, [f], chance)
+    assert sums[0].sum > 1.5 * sums[1].sum and sums[0].judged < sums[1].judged
+    assert reference.best_candidate(*data, [0, 1], chance).feature == 1
+
+
+@pytest.mark.parametrize("n_outputs", [1, 6])
+@pytest.mark.parametrize("n_categories", [10, 80])
+def test_chance_is_what_noise_gains(n_outputs, n_categories):
+    """On average, above what a cut without a choice does: that of an eighth of it is the formula's own."""
+    rng = np.random.default_rng(1)
+    config, n, found = reference.GrowConfig(reg_lambda=0.0, min_child_samples=1), 4000, []
+    for _ in range(60):
+        codes = (np.arange(n) % n_categories).astype(np.uint8)[None]
+        g = rng.normal(size=(n, n_outputs)).astype(np.float32)
+        channels = reference.quantise(g, None, "unit")
+        best = reference.best_candidate(codes, np.array([n_categories]), [True], channels, config, [0])
+        plain = float(np.sum(np.mean(g, axis=0) ** 2) * n) + n_outputs  # of a cut without a choice, expected
+        found.append(float(best.sum) - plain)
+    expected = float(reference.chance_of(channels).of_order(n_categories))
+    assert abs(np.mean(found) - expected) < 0.2 * expected
+
+
 REGULARISERS = [
     {"reg_lambda": 0.0},
     {"reg_lambda": 25.0},

@@ -29,6 +29,7 @@ from reference.candidates import (
     numeric_candidates,
     with_default_direction,
 )
+from reference.chance import Chance, chance_of
 from reference.channels import (
     F32,
     LARGEST_INTEGER,

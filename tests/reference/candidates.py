@@ -28,6 +28,7 @@ class Candidate:
     """The best way to cut a node by some features, admissible or not."""
 
     sum: np.float32  # score sum of both children
+    judged: np.float32  # the same less what chance gives: what candidates of all features compete by
     feature: int
     threshold: int  # last code that goes left; -1: categorical
     goes_left: np.ndarray  # bool (256,)
@@ -138,11 +139,12 @@ def sets_missing_apart(goes_left, counts):
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def best_candidate(codes, n_bins, is_categorical, channels, config, features, directions=None):
-    """The `Candidate` of largest sum, the first feature on ties; None where children are always too small.
+def best_candidate(codes, n_bins, is_categorical, channels, config, features, chance=None, directions=None):
+    """The `Candidate` judged best, the first feature on ties; None where children are always too small.
 
     `codes` (F, n_node) are the feature codes of the rows of `channels`, `features` those allowed, ascending.
-    `directions` (F, K): which way values may move with each feature; None: they are free.
+    `chance`: of the rows of the tree; None: no gradient differs from 0. `directions` (F, K): which way values
+    may move with each feature; None: they are free.
     """
     best = None
     for f in features:
@@ -153,7 +155,8 @@ def best_candidate(codes, n_bins, is_categorical, channels, config, features, di
             candidates = numeric_candidates(sums.count, int(n_bins[f]))
         own = None if directions is None else directions[f]
         scores, terms = score_candidates(sums, candidates, channels, config, own)
-        if len(scores) == 0 or not scores.max() > (-np.inf if best is None else best.sum):
+        by_chance = chance_of_feature(sums.count, is_categorical[f], chance, config)
+        if len(scores) == 0 or not scores.max() - by_chance > (-np.inf if best is None else best.judged):
             continue
         c = int(scores.argmax())
         goes_left = with_default_direction(candidates[c], sums.count)
@@ -161,14 +164,22 @@ def best_candidate(codes, n_bins, is_categorical, channels, config, features, di
         if own is not None and threshold >= 0 and sets_missing_apart(goes_left, sums.count):
             threshold = int(n_bins[f]) - 1  # no value will ever be on the right
             goes_left = np.arange(N_CODES) <= threshold
-        best = Candidate(scores[c], int(f), threshold, goes_left, terms(c))
+        best = Candidate(scores[c], scores[c] - by_chance, int(f), threshold, goes_left, terms(c))
     return best
 
 
+def chance_of_feature(counts, is_categorical, chance, config):
+    """Float32: what is taken off all candidates of a feature when they compete with those of others."""
+    n_present = np.count_nonzero(counts)
+    if not is_categorical or chance is None or n_present <= config.max_cat_to_onehot:
+        return F32(0)
+    return chance.of_order(n_present)
+
+
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def best_split(codes, n_bins, is_categorical, channels, config, features, directions=None):
+def best_split(codes, n_bins, is_categorical, channels, config, features, chance=None, directions=None):
     """The best admissible `Split` of the rows of `channels`, or None (GBDT-MO, Algorithm 2)."""
-    best = best_candidate(codes, n_bins, is_categorical, channels, config, features, directions)
+    best = best_candidate(codes, n_bins, is_categorical, channels, config, features, chance, directions)
     if best is None:
         return None
     parent_sum, parent_terms = parent_score(channels, config, directions is not None)

@@ -9,6 +9,7 @@ import numpy as np
 
 from polyleaf.settings.parameters import PenaltyParameters, TreeParameters
 from reference.candidates import Split, best_split, may_meet, node_features
+from reference.chance import chance_of
 from reference.channels import take, total
 from reference.scores import (
     diagonal_curvature,
@@ -75,6 +76,7 @@ class ChannelSearch:
     def __init__(self, data, channels, config, directions=None):
         self.data, self.channels, self.config, self.directions = data, channels, config, directions
         self.n_outputs = len(channels.gradient_steps)
+        self.chance = chance_of(channels)
 
     def cover(self, positions, parent):
         """Summed curvature of rows that the split of node `parent` (None: the root) has put together."""
@@ -85,7 +87,7 @@ class ChannelSearch:
         codes, n_bins, is_categorical = self.data
         of_node = take(self.channels, positions)
         node = codes[:, positions], n_bins, is_categorical, of_node
-        return best_split(*node, self.config, may_use, self.directions)
+        return best_split(*node, self.config, may_use, self.chance, self.directions)
 
     def divide(self, i, split, children):
         """Node `i` was split; `children`: two pairs (id, positions), left first. Nothing is handed down."""

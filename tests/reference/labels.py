@@ -176,7 +176,7 @@ class VerifiedSearch(LabelSearch):
 
     def __init__(self, data, gradients, step, leaf_k, config, channels, numbers, seed):
         super().__init__(data, gradients, step, leaf_k, config)
-        self.channels = channels
+        self.channels, self.chance = channels, reference.chance_of(channels)
         self.tiles = tiles(data[1])
         self.numbers, self.seed = numbers, seed
 
@@ -213,11 +213,11 @@ class VerifiedSearch(LabelSearch):
         for tile in self.tiles:
             features = [f for f in tile if f in may_use]
             best = reference.best_candidate(
-                codes[:, positions], n_bins, is_categorical, channels, self.config, features
+                codes[:, positions], n_bins, is_categorical, channels, self.config, features, self.chance
             )
             if best is not None and np.isfinite(best.sum):
                 found.append(best)
-        return sorted(found, key=lambda p: (-p.sum, p.feature))[:N_PROPOSALS]
+        return sorted(found, key=lambda p: (-p.judged, p.feature))[:N_PROPOSALS]
 
 
 def tiles(n_bins):

@@ -13,6 +13,7 @@ import numpy as np
 import reference
 from polyleaf.settings.parameters import LinearLeafParameters
 from reference import F32, LARGEST_INTEGER, LARGEST_SUM, MISSING, SMALLEST_DERIVATIVE, Split, used
+from reference.candidates import chance_of_feature
 
 LEAST_SPREAD = 2.0**-30  # of a regressor in a child, relative to its second moment: below, a constant
 LEAST_MOMENT_PIVOT = 2.0**-10  # of a node's own regressor, whose moments are rounded
@@ -251,6 +252,7 @@ class LinearSearch:
         self.kind, self.table, self.config, self.linear = kind, table, config, linear
         self.n_outputs = self.g.shape[1]
         self.nodes = {0: (LinearNode([], g=self.g), np.arange(len(self.g)))}
+        self.chance = reference.chance_of(self.moments(0))
         self.chosen = {}  # node: (moments, the two sides' sums of the chosen split)
 
     # -- what `grow` asks
@@ -271,7 +273,7 @@ class LinearSearch:
         whole = self.sums(moments, np.ones((1, len(positions)), bool))
         parent = linear_score(whole, ridges, noise, *self.lambdas()).score
         parent_sum = F32(over_outputs(parent)[0])
-        best, best_sum = None, -np.inf
+        best, best_sum, judged = None, -np.inf, -np.inf
         for f in may_use:
             candidates, sides = self.candidates(moments, node, f, positions)
             if len(candidates) == 0:
@@ -286,12 +288,14 @@ class LinearSearch:
                 weight = over_outputs(s.H) / s.H.shape[1]
                 scores[~(enough & (weight >= np.float64(F32(self.config.min_child_weight))))] = -np.inf
             scores[np.isnan(scores)] = -np.inf
-            if not scores.max() > best_sum:
+            counts = np.bincount(self.codes[f, positions], minlength=256)
+            by_chance = chance_of_feature(counts, self.is_categorical[f], self.chance, self.config)
+            if not scores.max() - by_chance > judged:
                 continue
             best_sum, c = scores.max(), int(scores.argmax())
+            judged = best_sum - by_chance
             gain = 0.5 * (float(best_sum) - float(parent_sum)) / self.n_outputs
             terms = solutions[0].score[c] + solutions[1].score[c]
-            counts = np.bincount(self.codes[f, positions], minlength=256)
             goes_left = reference.with_default_direction(candidates[c], counts)
             threshold = -1 if self.is_categorical[f] else int(candidates[c, :MISSING].sum()) - 1
             best = Split(int(f), threshold, goes_left, gain, (0.5 * (terms - parent[0])).astype(F32))
