@@ -25,6 +25,7 @@ from . import (
     exports,
     faults,
     frames,
+    gpu,
     intervals,
     kernels,
     limits,
@@ -109,6 +110,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     p.set_defaults(command=_frames)
     _common(p, repeats=5)
+
+    p = commands.add_parser("gpu", help="a tree on a CUDA card, beside the processor and other libraries")
+    p.set_defaults(command=_gpu)
+    _common(p, repeats=3)
 
     known = papers.all_papers()
     p = commands.add_parser(
@@ -230,6 +235,13 @@ def _frames(options: argparse.Namespace) -> int:
     report.show("Data frames: milliseconds (times the array's)", *frames.rows_of(done))
     _write(options.out, "frames", done, report.environment())
     return 0
+
+
+def _gpu(options: argparse.Namespace) -> int:
+    done = gpu.measure(options.quick, options.repeats, _say)
+    report.show("A tree on a card", *gpu.rows_of(done))
+    _write(options.out, "gpu", done, report.environment())
+    return 1 if any(case["same_bytes"] is False for case in done) else 0
 
 
 def _papers(options: argparse.Namespace) -> int:

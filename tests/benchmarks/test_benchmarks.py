@@ -4,9 +4,10 @@ import copy
 import dataclasses
 import json
 
+import host_device
 import numpy as np
 import pytest
-from benchmarks import abilities, cases, compare, frames, kernels, peers, problems, report, worker
+from benchmarks import abilities, cases, compare, frames, gpu, kernels, peers, problems, report, worker
 from benchmarks.__main__ import main
 from benchmarks.libraries import LIBRARIES, is_installed
 from benchmarks.scores import SCORES
@@ -167,6 +168,17 @@ def test_a_worker_that_dies_says_why(tmp_path):
     }
     with pytest.raises(peers.Failed, match="exit code 1: "):
         peers.in_own_process(timeout=120)(job)
+
+
+def test_cards_are_measured_beside_the_processor(monkeypatch):
+    own = {name: of for name, of in gpu.LIBRARIES.items() if of[0] == "polyleaf"}
+    monkeypatch.setattr(gpu, "LIBRARIES", own | {"none": ("no_such_library", None)})
+    monkeypatch.setattr(gpu, "CASES", (gpu.Case("two outputs", 2_000, 9, 2),))
+    host_device.use(monkeypatch)
+    done = gpu.measure(quick=True, repeats=1, say=lambda text: None)
+    assert done[0]["same_bytes"] is True
+    _, rows = gpu.rows_of(done)
+    assert [(row[1], row[-1]) for row in rows] == [("polyleaf, card", "yes"), ("polyleaf, processor", "")]
 
 
 def test_frames_are_measured_beside_the_array(monkeypatch):

@@ -1,0 +1,167 @@
+"""Training on a CUDA card, beside the processor and beside other libraries on the same card.
+
+Owns the work, how each library is asked for it, and the clock. Libraries that are not installed are left out.
+A tree's time is the difference of two fits, so that reading, binning and compiling are not in it; fits of all
+take turns. Polyleaf's models of card and processor are compared too: a time of other bytes means nothing.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+__all__ = ["CASES", "LIBRARIES", "measure", "rows_of"]
+
+FEW, MANY = 2, 12  # rounds of the two fits
+
+
+@dataclass(frozen=True)
+class Case:
+    """Rows, features, outputs and the shape of trees; `sketch`: columns that stand for the outputs."""
+
+    title: str
+    rows: int
+    features: int
+    outputs: int
+    leaves: int = 31
+    depth: int = 6
+    sketch: int | None = None
+
+    def data(self, quick: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Float32 features, and targets that trees can learn a part of."""
+        rng, n = np.random.default_rng(0), 2_000 if quick else self.rows
+        X = rng.random((n, self.features), np.float32)
+        parts = np.tanh(4 * X[:, :8] - 2)
+        y = parts @ rng.standard_normal((8, self.outputs), np.float32)
+        y += 0.3 * rng.standard_normal(y.shape, np.float32)
+        return X, y if self.outputs > 1 else y[:, 0]
+
+
+CASES = (
+    Case("16 outputs", 1_000_000, 100, 16),
+    Case("one output", 11_000_000, 28, 1),
+    Case("1,000 labels, sketched", 100_000, 100, 1_000, sketch=20),
+)
+
+Fit = Callable[[Case, np.ndarray, np.ndarray, int], Any]
+
+
+def _polyleaf(device: str) -> Fit:
+    def fit(case: Case, X: np.ndarray, y: np.ndarray, rounds: int) -> Any:
+        from polyleaf import PolyleafRegressor
+
+        shape: dict[str, Any] = {"max_leaves": case.leaves, "max_depth": case.depth, "max_bins": 255}
+        if case.sketch is not None:
+            shape |= {"sketch": "random_projection", "sketch_dim": case.sketch}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that cards have not been measured: here they are
+            est = PolyleafRegressor(n_estimators=rounds, learning_rate=0.1, device=device, **shape)
+            return est.fit(X, y)
+
+    return fit
+
+
+def _xgboost(case: Case, X: np.ndarray, y: np.ndarray, rounds: int) -> Any:
+    import xgboost
+
+    shape: dict[str, Any] = {"max_leaves": case.leaves, "max_depth": case.depth, "max_bin": 255}
+    if case.outputs > 1:
+        shape["multi_strategy"] = "multi_output_tree"
+    est = xgboost.XGBRegressor(n_estimators=rounds, learning_rate=0.1, device="cuda", **shape)
+    return est.fit(X, y)
+
+
+def _py_boost(case: Case, X: np.ndarray, y: np.ndarray, rounds: int) -> Any:
+    import py_boost
+
+    shape: dict[str, Any] = {"max_depth": case.depth, "max_bin": 255, "lambda_l2": 1, "verbose": 10_000}
+    if case.sketch is not None:
+        shape["multioutput_sketch"] = py_boost.multioutput.sketching.RandomProjectionSketch(case.sketch)
+    model = py_boost.GradientBoosting("mse", ntrees=rounds, lr=0.1, **shape)
+    model.fit(X, y if y.ndim > 1 else y[:, None])
+    return model
+
+
+# Module, and how it is asked.
+LIBRARIES: dict[str, tuple[str, Fit]] = {
+    "polyleaf, card": ("polyleaf", _polyleaf("cuda")),
+    "polyleaf, processor": ("polyleaf", _polyleaf("cpu")),
+    "xgboost, card": ("xgboost", _xgboost),
+    "py-boost": ("py_boost", _py_boost),
+}
+
+
+def measure(quick: bool, repeats: int, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """All cases: `ms` a tree of each repeat, by library, and what went wrong; whether bytes are the same."""
+    return [_measured(case, quick, repeats, say) for case in CASES]
+
+
+def _measured(case: Case, quick: bool, repeats: int, say: Callable[[str], None]) -> dict[str, Any]:
+    X, y = case.data(quick)
+    found: dict[str, dict[str, Any]] = {}
+    for name, (module, fit) in LIBRARIES.items():
+        if find_spec(module) is None:
+            continue
+        say(f"{case.title}: {name}, for the first time")
+        try:
+            fit(case, X, y, 1)  # compiles, and takes memory
+            found[name] = {"ms": [], "error": None}
+        except Exception as error:
+            found[name] = {"ms": [], "error": f"{type(error).__name__}: {error}"}
+    for _ in range(repeats):
+        for name, taken in found.items():
+            if taken["error"] is None:
+                taken["ms"].append(_ms_of_tree(LIBRARIES[name][1], case, X, y))
+                say(f"{case.title}: {name} {taken['ms'][-1]:.2f} ms a tree")
+    return {
+        "case": case.title,
+        "rows": len(X),
+        "libraries": found,
+        "same_bytes": _same_bytes(found, case, X, y),
+    }
+
+
+def _ms_of_tree(fit: Fit, case: Case, X: np.ndarray, y: np.ndarray) -> float:
+    def seconds(rounds: int) -> float:
+        begun = time.perf_counter()
+        fit(case, X, y, rounds)
+        return time.perf_counter() - begun
+
+    return 1e3 * (seconds(MANY) - seconds(FEW)) / (MANY - FEW)
+
+
+def _same_bytes(found: dict[str, Any], case: Case, X: np.ndarray, y: np.ndarray) -> bool | None:
+    """Whether card and processor make the same model; None where one of them makes none."""
+    names = ("polyleaf, card", "polyleaf, processor")
+    if any(found.get(name, {"error": "absent"})["error"] is not None for name in names):
+        return None
+    scores = [LIBRARIES[name][1](case, X, y, FEW).predict(X[:10_000]) for name in names]
+    return bool(np.array_equal(*scores))
+
+
+def rows_of(done: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """A table: milliseconds a tree, the middle and the range of repeats, and times the card's Polyleaf."""
+    header = ["case", "library", "ms a tree", "from", "to", "times", "same bytes"]
+    return header, list(_lines(done))
+
+
+def _lines(done: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
+    for case in done:
+        own = case["libraries"].get("polyleaf, card", {"ms": []})["ms"]
+        for name, taken in case["libraries"].items():
+            if taken["error"] is not None:
+                yield [case["case"], name, taken["error"], "", "", "", ""]
+                continue
+            ms = taken["ms"]
+            times = f"{median(ms) / median(own):.2f}" if own else ""
+            same = {True: "yes", False: "NO", None: ""}[case["same_bytes"]] if "card" in name else ""
+            same = same if name.startswith("polyleaf") else ""
+            figures = [f"{x:.2f}" for x in (median(ms), min(ms), max(ms))]
+            yield [case["case"], name, *figures, times, same]
