@@ -199,13 +199,20 @@ nb::ndarray<nb::numpy, double> scores(const Forest& forest, const Array2<const u
                                       const Array1<const double>& base, const Optional1<const double>& scale,
                                       const Optional1<const double>& offset, int32_t first,
                                       std::optional<int32_t> last, const Workers& workers,
-                                      const AnyFeatures& features) {
+                                      const AnyFeatures& features, const Optional1<const int32_t>& coded) {
+  const CodedFeatures some =
+      coded ? CodedFeatures(coded->data(), coded->data() + coded->size()) : CodedFeatures();
+  require(!coded || some.size() == codes.shape(0),
+          "codes must have one row for each of the features `coded`.");
+  for (size_t i = 0; i < some.size(); ++i)
+    require(some[i] >= 0 && (i == 0 || some[i - 1] < some[i]), "`coded` must ascend from 0 or above.");
   const ScoreUnit unit = score_unit(forest, base, scale, offset);
   const TreeRange range = tree_range(forest, first, last);
   NewArray<double> result({codes.shape(1), static_cast<size_t>(forest.n_outputs())});
   {
     nb::gil_scoped_release release;
-    forest.scores(code_matrix(codes), feature_matrix(features), unit, result.data, range, workers);
+    forest.scores(code_matrix(codes), coded ? &some : nullptr, feature_matrix(features), unit, result.data,
+                  range, workers);
   }
   return result.array;
 }
@@ -384,7 +391,9 @@ void bind_forest(nb::module_& m) {
       .def("scores", &scores, nb::arg("codes"), nb::arg("base"), nb::arg("scale") = nb::none(),
            nb::arg("offset") = nb::none(), nb::arg("first") = 0, nb::arg("last") = nb::none(),
            nb::arg("n_threads") = 1, nb::arg("features").noconvert() = nb::none(),
-           "float64 (n_rows, n_outputs): (base + float32 sum of trees first .. last - 1) * scale + offset.")
+           nb::arg("coded") = nb::none(),
+           "float64 (n_rows, n_outputs): (base + float32 sum of trees first .. last - 1) * scale + offset.\n"
+           "coded: int32, the features that codes has rows for, ascending, where it has not all.")
       .def("topk", &topk, nb::arg("codes"), nb::arg("base").none(), nb::arg("k"),
            nb::arg("scale") = nb::none(), nb::arg("offset") = nb::none(), nb::arg("first") = 0,
            nb::arg("last") = nb::none(), nb::arg("n_threads") = 1,

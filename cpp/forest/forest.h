@@ -24,6 +24,9 @@ struct CodeMatrix {
   int64_t n_features, n_rows;
 };
 
+// The features that a code matrix has rows for, ascending, where it has not all; nullptr: all.
+using CodedFeatures = std::vector<int32_t>;
+
 // Trees first .. last - 1.
 struct TreeRange {
   int32_t first, last;
@@ -69,9 +72,10 @@ class Forest {
   // leaves read.
   void predict(const CodeMatrix& codes, const FeatureMatrix& features, float* raw, TreeRange range,
                const Workers& workers) const;
-  // scores (n_rows, n_outputs), from the float32 sums of the leaf payloads from 0.
-  void scores(const CodeMatrix& codes, const FeatureMatrix& features, const ScoreUnit& unit, double* scores,
-              TreeRange range, const Workers& workers) const;
+  // scores (n_rows, n_outputs), from the float32 sums of the leaf payloads from 0. `coded`: the features that
+  // codes are of, all that the trees split on among them.
+  void scores(const CodeMatrix& codes, const CodedFeatures* coded, const FeatureMatrix& features,
+              const ScoreUnit& unit, double* scores, TreeRange range, const Workers& workers) const;
   // outputs, scores (n_rows, k): the k outputs of each row with the highest scores, highest first, ties by
   // number. Without a base only outputs that a leaf of the row holds take part; with one all of them do.
   // Where there are fewer than k: -1, -inf.
@@ -100,17 +104,19 @@ class Forest {
   void check(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range) const;
   std::vector<int32_t> features_of(TreeRange range) const;
   ForestArrays arrays() const;
+  struct Renumbered;
   template <class Visit>
-  void for_blocks(const CodeMatrix& codes, TreeRange range, int block_rows, const Workers& workers,
-                  const Visit& visit) const;
+  void for_blocks(const CodeMatrix& codes, const CodedFeatures* coded, TreeRange range, int block_rows,
+                  const Workers& workers, const Visit& visit) const;
   struct BlockRows {
     int64_t first;
     int n_rows, thread;
   };
   // visit(rows, sums): the sums of each block of rows, from 0 or from `start`.
   using BlockVisit = std::function<void(const BlockRows& rows, ScoreBlock& sums)>;
-  void for_score_blocks(const CodeMatrix& codes, const FeatureMatrix& features, const float* start,
-                        TreeRange range, const Workers& workers, const BlockVisit& visit) const;
+  void for_score_blocks(const CodeMatrix& codes, const CodedFeatures* coded, const FeatureMatrix& features,
+                        const float* start, TreeRange range, const Workers& workers,
+                        const BlockVisit& visit) const;
   // visit(rows, leaves): the leaf ids of each block of rows, [row][tree].
   using LeavesVisit = std::function<void(const BlockRows& rows, const uint32_t* leaves)>;
   void for_leaves(const CodeMatrix& codes, TreeRange range, const Workers& workers,

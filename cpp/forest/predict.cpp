@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -196,9 +197,39 @@ std::vector<int32_t> Forest::regressors(TreeRange range) const {
   return all;
 }
 
+// The trees as they read codes of some features alone, which are numbered anew for that.
+struct Forest::Renumbered {
+  std::vector<WalkNode> nodes;
+  std::vector<TopNode> tops;
+  ForestArrays arrays;
+
+  Renumbered(const Forest& forest, const CodedFeatures& coded, TreeRange range) : arrays(forest.arrays()) {
+    std::vector<uint32_t> row(range.last == 0 ? 0 : forest.entries_[range.last - 1].n_features, kNoRow);
+    for (size_t i = 0; i < coded.size(); ++i)
+      if (static_cast<size_t>(coded[i]) < row.size()) row[coded[i]] = static_cast<uint32_t>(i);
+    for (int32_t f : forest.features_of(range))
+      if (row[f] == kNoRow)
+        throw std::invalid_argument("The trees split on feature " + std::to_string(f) +
+                                    ", but there are no codes of it.");
+    const Entry& before = range.first == 0 ? kNoEntry : forest.entries_[range.first - 1];
+    const Entry& last = range.last == 0 ? kNoEntry : forest.entries_[range.last - 1];
+    nodes.assign(forest.nodes_.begin(), forest.nodes_.begin() + static_cast<ptrdiff_t>(last.nodes_end));
+    for (size_t i = before.nodes_end; i < nodes.size(); ++i)
+      if (nodes[i].child != i)  // not a leaf
+        nodes[i].test = row[nodes[i].test >> 10] << 10 | (nodes[i].test & 1023);
+    tops.assign(forest.tops_.begin(), forest.tops_.begin() + static_cast<ptrdiff_t>(last.tops_end));
+    for (size_t i = before.tops_end; i < tops.size(); ++i) tops[i].feature = row[tops[i].feature];
+    arrays.nodes = nodes.data();
+    arrays.tops = tops.data();
+  }
+
+ private:
+  static constexpr uint32_t kNoRow = ~uint32_t{0};
+};
+
 template <class Visit>
-void Forest::for_blocks(const CodeMatrix& codes, TreeRange range, int block_rows, const Workers& workers,
-                        const Visit& visit) const {
+void Forest::for_blocks(const CodeMatrix& codes, const CodedFeatures* coded, TreeRange range, int block_rows,
+                        const Workers& workers, const Visit& visit) const {
   const int64_t n_trees = range.last - range.first;
   int64_t n_tops = 0;
   for (int32_t t = range.first; t < range.last; ++t) n_tops += compiled_[t].n_top;
@@ -208,7 +239,12 @@ void Forest::for_blocks(const CodeMatrix& codes, TreeRange range, int block_rows
   const Workers busy = workers.at_most(Block::count(codes.n_rows, task_rows) + 1);
   std::vector<Worker> of_thread(busy.n_threads);
   std::vector<int32_t> split_features;
-  if (!in_place && codes.n_rows > kFewRows) split_features = features_of(range);
+  if (!in_place && codes.n_rows > kFewRows) {
+    split_features = features_of(range);
+    if (coded != nullptr)
+      for (int32_t& f : split_features)
+        f = static_cast<int32_t>(std::lower_bound(coded->begin(), coded->end(), f) - coded->begin());
+  }
   parallel_for(busy, Block::count(codes.n_rows, task_rows), [&](int64_t task, int thread) {
     const Block rows(codes.n_rows, task_rows, task);
     Worker& worker = of_thread[thread];
@@ -217,17 +253,22 @@ void Forest::for_blocks(const CodeMatrix& codes, TreeRange range, int block_rows
   });
 }
 
-void Forest::for_score_blocks(const CodeMatrix& codes, const FeatureMatrix& features, const float* start,
-                              TreeRange range, const Workers& workers, const BlockVisit& visit) const {
+void Forest::for_score_blocks(const CodeMatrix& codes, const CodedFeatures* coded,
+                              const FeatureMatrix& features, const float* start, TreeRange range,
+                              const Workers& workers, const BlockVisit& visit) const {
+  std::optional<Renumbered> renumbered;
+  if (coded != nullptr) renumbered.emplace(*this, *coded, range);
+  const ForestArrays trees = coded != nullptr ? renumbered->arrays : arrays();
   const bool columns = range.first < range.last && placed_[range.first].output >= 0;
   // A block of very many outputs would leave the cache, and one of a million must not fill the memory.
   const int block_rows = n_outputs_ <= 1024 ? kBlockRows : n_outputs_ <= 32768 ? kSliceRows : kPadRows;
-  for_blocks(codes, range, block_rows, workers, [&](const BlockCodes& block, int thread, Worker& worker) {
-    worker.scores.reset(block.n_rows, n_outputs_, width_, columns);
-    if (start != nullptr) worker.scores.load(start + block.row * n_outputs_);
-    add_trees(arrays(), compiled_.data(), placed_.data(), range, width_, block, features, worker);
-    visit({block.row, block.n_rows, thread}, worker.scores);
-  });
+  for_blocks(codes, coded, range, block_rows, workers,
+             [&](const BlockCodes& block, int thread, Worker& worker) {
+               worker.scores.reset(block.n_rows, n_outputs_, width_, columns);
+               if (start != nullptr) worker.scores.load(start + block.row * n_outputs_);
+               add_trees(trees, compiled_.data(), placed_.data(), range, width_, block, features, worker);
+               visit({block.row, block.n_rows, thread}, worker.scores);
+             });
 }
 
 void Forest::for_leaves(const CodeMatrix& codes, TreeRange range, const Workers& workers,
@@ -235,17 +276,18 @@ void Forest::for_leaves(const CodeMatrix& codes, TreeRange range, const Workers&
   const int n_trees = range.last - range.first;
   // All leaf ids of a block are held at a time.
   const int block_rows = n_trees <= kBlockRows ? kBlockRows : kSliceRows;
-  for_blocks(codes, range, block_rows, workers, [&](const BlockCodes& block, int thread, Worker& worker) {
-    worker.by_row.reserve(static_cast<size_t>(block.n_rows) * n_trees);
-    for (int32_t first = 0; first < n_trees; first += kGroup) {
-      const int n = std::min(kGroup, n_trees - first);
-      find_leaves(arrays(), compiled_.data() + range.first + first, n, block, worker);
-      for (int r = 0; r < block.n_rows; ++r)
-        for (int t = 0; t < n; ++t)
-          worker.by_row[static_cast<size_t>(r) * n_trees + first + t] = worker.leaves[t * kBlockRows + r];
-    }
-    visit({block.row, block.n_rows, thread}, worker.by_row.data());
-  });
+  for_blocks(
+      codes, nullptr, range, block_rows, workers, [&](const BlockCodes& block, int thread, Worker& worker) {
+        worker.by_row.reserve(static_cast<size_t>(block.n_rows) * n_trees);
+        for (int32_t first = 0; first < n_trees; first += kGroup) {
+          const int n = std::min(kGroup, n_trees - first);
+          find_leaves(arrays(), compiled_.data() + range.first + first, n, block, worker);
+          for (int r = 0; r < block.n_rows; ++r)
+            for (int t = 0; t < n; ++t)
+              worker.by_row[static_cast<size_t>(r) * n_trees + first + t] = worker.leaves[t * kBlockRows + r];
+        }
+        visit({block.row, block.n_rows, thread}, worker.by_row.data());
+      });
 }
 
 void Forest::predict(const CodeMatrix& codes, const FeatureMatrix& features, float* raw, TreeRange range,
@@ -253,24 +295,29 @@ void Forest::predict(const CodeMatrix& codes, const FeatureMatrix& features, flo
   std::shared_lock<std::shared_mutex> lock(mutex_);
   check(codes, features, range);
   if (range.first == range.last) return;
-  for_score_blocks(codes, features, raw, range, workers, [&](const BlockRows& rows, ScoreBlock& sums) {
-    sums.save(raw + rows.first * n_outputs_, [](int, float sum) { return sum; });
-  });
+  for_score_blocks(codes, nullptr, features, raw, range, workers,
+                   [&](const BlockRows& rows, ScoreBlock& sums) {
+                     sums.save(raw + rows.first * n_outputs_, [](int, float sum) { return sum; });
+                   });
 }
 
-void Forest::scores(const CodeMatrix& codes, const FeatureMatrix& features, const ScoreUnit& unit,
-                    double* scores, TreeRange range, const Workers& workers) const {
+void Forest::scores(const CodeMatrix& codes, const CodedFeatures* coded, const FeatureMatrix& features,
+                    const ScoreUnit& unit, double* scores, TreeRange range, const Workers& workers) const {
   std::shared_lock<std::shared_mutex> lock(mutex_);
-  check(codes, features, range);
-  for_score_blocks(codes, features, nullptr, range, workers, [&](const BlockRows& rows, ScoreBlock& sums) {
-    double* to = scores + rows.first * n_outputs_;
-    if (unit.scale != nullptr)  // asked once, not for every sum
-      sums.save(to, [&](int k, float sum) {
-        return (unit.base[k] + double{sum}) * unit.scale[k] + unit.offset[k];
-      });
-    else
-      sums.save(to, [&](int k, float sum) { return unit.base[k] + double{sum}; });
-  });
+  if (coded == nullptr)
+    check(codes, features, range);
+  else
+    check({codes.data, kMaxFeatures, codes.n_rows}, features, range);  // Renumbered looks at the features
+  for_score_blocks(codes, coded, features, nullptr, range, workers,
+                   [&](const BlockRows& rows, ScoreBlock& sums) {
+                     double* to = scores + rows.first * n_outputs_;
+                     if (unit.scale != nullptr)  // asked once, not for every sum
+                       sums.save(to, [&](int k, float sum) {
+                         return (unit.base[k] + double{sum}) * unit.scale[k] + unit.offset[k];
+                       });
+                     else
+                       sums.save(to, [&](int k, float sum) { return unit.base[k] + double{sum}; });
+                   });
 }
 
 void Forest::apply(const CodeMatrix& codes, int32_t* leaves, TreeRange range, const Workers& workers) const {

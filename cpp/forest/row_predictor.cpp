@@ -110,8 +110,8 @@ void RowPredictor::scores(const NumberRows& rows, double* scores, const Workers&
       copy_features(part, features.data());
       raw = {features.data(), part.n_features, part.n_rows};
     }
-    forest_->scores({codes.data(), part.n_features, part.n_rows}, raw, unit, scores + begin * n_outputs(),
-                    {0, forest_->n_trees()}, workers);
+    forest_->scores({codes.data(), part.n_features, part.n_rows}, nullptr, raw, unit,
+                    scores + begin * n_outputs(), {0, forest_->n_trees()}, workers);
   }
 }
 

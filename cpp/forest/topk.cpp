@@ -136,21 +136,22 @@ void Forest::topk(const CodeMatrix& codes, const FeatureMatrix& features, const 
   const bool all = with_unheld || held.size() == static_cast<size_t>(n_outputs_);
   const auto n_held = static_cast<int32_t>(held.size());
   std::vector<std::vector<float>> of_held(rankings.size(), std::vector<float>(all ? 0 : n_held));
-  for_score_blocks(codes, features, nullptr, range, workers, [&](const BlockRows& rows, ScoreBlock& block) {
-    block.use(false);
-    Ranking& ranking = rankings[rows.thread];
-    for (int r = 0; r < rows.n_rows; ++r) {
-      const float* sums = block.row(r);
-      if (all) {
-        ranking.offer(sums, nullptr, n_outputs_, unit, false);
-      } else {
-        float* few = of_held[rows.thread].data();
-        for (int32_t i = 0; i < n_held; ++i) few[i] = sums[held[i]];
-        ranking.offer(few, held.data(), n_held, unit, false);
-      }
-      take(rows.first + r, ranking);
-    }
-  });
+  for_score_blocks(codes, nullptr, features, nullptr, range, workers,
+                   [&](const BlockRows& rows, ScoreBlock& block) {
+                     block.use(false);
+                     Ranking& ranking = rankings[rows.thread];
+                     for (int r = 0; r < rows.n_rows; ++r) {
+                       const float* sums = block.row(r);
+                       if (all) {
+                         ranking.offer(sums, nullptr, n_outputs_, unit, false);
+                       } else {
+                         float* few = of_held[rows.thread].data();
+                         for (int32_t i = 0; i < n_held; ++i) few[i] = sums[held[i]];
+                         ranking.offer(few, held.data(), n_held, unit, false);
+                       }
+                       take(rows.first + r, ranking);
+                     }
+                   });
 }
 
 CompressedRows Forest::label_scores(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range,

@@ -52,6 +52,53 @@ def test_many_features_are_read_in_place(n_rows):
     assert_predicts(forest, parts, random_codes(rng, 400, n_rows), n_threads=2)
 
 
+def scores_of_some(forest, codes, coded, n_threads=1, first=0, last=None):
+    base = np.zeros(forest.n_outputs)
+    rows = np.ascontiguousarray(codes[coded])
+    return forest.scores(rows, base, coded=coded, n_threads=n_threads, first=first, last=last)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n_features=st.sampled_from([1, 5, 40, 300]),
+    n_outputs=st.sampled_from([1, 3, 17]),
+    sizes=st.lists(st.sampled_from([1, 2, 7, 64, 300]), max_size=6),
+    n_rows=st.sampled_from([0, 1, 12, 13, 64, 90, 300]),
+    categorical=st.sampled_from([0.0, 0.5]),
+    n_threads=st.integers(1, 3),
+    data=st.data(),
+)
+def test_codes_of_some_features(seed, n_features, n_outputs, sizes, n_rows, categorical, n_threads, data):
+    """What trees split on is enough, whatever else there is codes of; also for some of the trees."""
+    rng = np.random.default_rng(seed)
+    forest, _ = random_forest(rng, n_features, n_outputs, sizes, categorical=categorical)
+    first = data.draw(st.integers(0, len(forest)))
+    last = data.draw(st.integers(first, len(forest)))
+    codes = random_codes(rng, n_features, n_rows)
+    all_of_them = forest.scores(codes, np.zeros(n_outputs), first=first, last=last)
+    needed = forest.split_features(first, last)
+    for more in ([], range(n_features), rng.integers(0, n_features, 3)):
+        coded = np.union1d(needed, np.array(more, np.int32)).astype(np.int32)
+        found = scores_of_some(forest, codes, coded, n_threads, first, last)
+        np.testing.assert_array_equal(found, all_of_them)
+
+
+def test_a_feature_without_codes_is_refused():
+    rng = np.random.default_rng(3)
+    forest, _ = random_forest(rng, 6, 2, [40, 40])
+    codes = random_codes(rng, 6, 20)
+    every = np.arange(6, dtype=np.int32)
+    assert list(forest.split_features(0, 2)) == list(every)
+    with pytest.raises(ValueError, match="split on feature 4, but there are no codes of it"):
+        scores_of_some(forest, codes, np.delete(every, 4))
+    with pytest.raises(ValueError, match="one row for each of the features"):
+        forest.scores(codes, np.zeros(2), coded=every[:5])
+    for wrong in (every[::-1].copy(), np.repeat(every[:3], 2), every - 1):
+        with pytest.raises(ValueError, match="must ascend"):
+            forest.scores(codes, np.zeros(2), coded=wrong)
+
+
 @pytest.mark.parametrize("n_leaves", [256, 257, 900])
 def test_deep_chains(n_leaves):
     rng = np.random.default_rng(n_leaves)

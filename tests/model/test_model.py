@@ -6,10 +6,12 @@ import pickle
 import numpy as np
 import pytest
 import reference
+import scipy.sparse
 from models import example_table, random_model
 from trees import leaves_of, raw_of
 
 import polyleaf.model.chunks
+from polyleaf import PolyleafRegressor
 from polyleaf.model import Model
 from polyleaf.model.chunks import regressors_of
 
@@ -266,3 +268,18 @@ def test_wrong_fields_are_refused():
     ]:
         with pytest.raises(ValueError, match=message):
             random_model(**fields)
+
+
+@pytest.mark.parametrize("options", [{}, {"leaf": "linear"}, {"multi_strategy": "one_output_per_tree"}])
+def test_wide_sparse_rows_are_predicted_as_dense_ones(options):
+    """Of many columns that trees do not split on there are no codes."""
+    rng = np.random.default_rng(5)
+    X = scipy.sparse.random(400, 900, 0.02, "lil", np.float32, rng)
+    X[:, 7] = rng.normal(size=(400, 1))
+    X = X.tocsr()
+    y = np.asarray(X[:, [3, 7]].todense()) + 0.1 * rng.normal(size=(400, 2))
+    estimator = PolyleafRegressor(n_estimators=5, max_leaves=4, **options).fit(X, y)
+    used = estimator.model_.forest.split_features(0, estimator.model_.n_trees)
+    assert 0 < len(used) < 100
+    for rows in (X, X[:20], X[:1]):
+        np.testing.assert_array_equal(estimator.predict(rows), estimator.predict(rows.toarray()))

@@ -271,7 +271,11 @@ class BinMapper:
         return mapper
 
     def transform(
-        self, table: FeatureTable, n_threads: int = 1, only: NDArray[np.bool_] | None = None
+        self,
+        table: FeatureTable,
+        n_threads: int = 1,
+        only: NDArray[np.bool_] | None = None,
+        compact: bool = False,
     ) -> NDArray[np.uint8]:
         """Codes of a table, uint8, shape (n_columns, n_rows), C order.
 
@@ -282,6 +286,8 @@ class BinMapper:
         only : ndarray of bool, shape (n_columns,), optional
             The columns whose codes are wanted; the rows of others hold anything and take no memory until
             they are touched.
+        compact : bool
+            Give rows for the columns of `only` alone, in order.
 
         Raises
         ------
@@ -291,9 +297,11 @@ class BinMapper:
             Where the codes (one byte per value) do not fit in memory.
         """
         table = self._columns_of(table)
-        codes = empty_codes(self.n_columns_, table.n_rows, few=only is not None)
+        compact = compact and only is not None
+        n_codes = int(np.count_nonzero(only)) if compact else self.n_columns_
+        codes = empty_codes(n_codes, table.n_rows, few=only is not None and not compact)
         blocks = *_numeric_blocks(table, only), self._category_blocks(table)
-        self._bin_table.transform(*blocks, codes, n_threads, only)
+        self._bin_table.transform(*blocks, codes, n_threads, only, compact=compact)
         return codes
 
     def numbers(self, table: FeatureTable, only: NDArray[np.bool_] | None = None) -> NDArray[np.float32]:

@@ -17,6 +17,8 @@ __all__ = ["Chunk", "chunks_of", "codes_of", "regressors_of"]
 
 # Codes (one byte per value) and raw features (four) held at a time in prediction: longer tables go in chunks.
 _CHUNK_BYTES = 1 << 28
+# Codes of fewer than one in so many features are held without the others: memory that is new costs more than they.
+_RARE = 4
 # So few are found faster than the features are that trees split on, for which all nodes are gone through.
 _FEW_CODES = 1 << 14
 
@@ -27,6 +29,7 @@ class Chunk(NamedTuple):
     rows: slice
     codes: np.ndarray  # uint8 (n_features, n_rows)
     features: np.ndarray | None  # float32 (n_features, n_rows), where leaves are linear
+    coded: np.ndarray | None = None  # int32: the features that codes has rows for, where it has not all
 
 
 def chunks_of(
@@ -36,19 +39,43 @@ def chunks_of(
     trees: tuple[int, int],
     n_threads: int = 1,
     numbers: bool = True,
+    all_features: bool = True,
 ) -> Iterator[Chunk]:
     """Go through a FeatureTable for trees `trees[0] .. trees[1] - 1`: memory stays bounded for any table.
 
-    `numbers=False` leaves out the features that linear leaves read.
+    `numbers=False` leaves out the features that linear leaves read; with `all_features=False` codes may have
+    rows for those features alone that trees split on.
     """
-    bytes_per_row = len(mapper.n_bins_) + 4 * len(forest.regressors(*trees))
+    coded = None if all_features else _rare_features(forest, mapper, table, trees)
+    n_codes = len(mapper.n_bins_) if coded is None else len(coded)
+    bytes_per_row = n_codes + 4 * len(forest.regressors(*trees))
     size = max(1, _CHUNK_BYTES // max(1, bytes_per_row))
     for begin in range(0, max(1, table.n_rows), size):
         end = min(begin + size, table.n_rows)
         part = table if end - begin == table.n_rows else table.rows(begin, end)
-        codes = codes_of(forest, mapper, part, *trees, n_threads)
+        if coded is None:
+            codes = codes_of(forest, mapper, part, *trees, n_threads)
+        else:
+            codes = mapper.transform(part, n_threads, _mask(coded, mapper), compact=True)
         features = regressors_of(forest, mapper, part, *trees) if numbers else None
-        yield Chunk(slice(begin, end), codes, features)
+        yield Chunk(slice(begin, end), codes, features, coded)
+
+
+def _rare_features(
+    forest: _core.Forest, mapper: Any, table: Any, trees: tuple[int, int]
+) -> np.ndarray | None:
+    """The features that trees split on, ascending, where these are few of many; else None."""
+    n_features = len(mapper.n_bins_)
+    if table.n_rows * n_features <= _FEW_CODES:
+        return None
+    found = forest.split_features(*trees)
+    return found if _RARE * len(found) < n_features else None
+
+
+def _mask(features: np.ndarray, mapper: Any) -> np.ndarray:
+    mask = np.zeros(len(mapper.n_bins_), bool)
+    mask[features] = True
+    return mask
 
 
 def codes_of(
@@ -63,8 +90,7 @@ def codes_of(
     """
     only, n_features = None, len(mapper.n_bins_)
     if table.n_rows * n_features > _FEW_CODES:
-        only = np.zeros(n_features, bool)
-        only[forest.split_features(first, last)] = True
+        only = _mask(forest.split_features(first, last), mapper)
     return mapper.transform(table, n_threads, only)
 
 
@@ -79,6 +105,4 @@ def regressors_of(forest: _core.Forest, mapper: Any, table: Any, first: int, las
     wanted = forest.regressors(first, last)
     if not len(wanted):
         return None
-    only = np.zeros(len(mapper.n_bins_), bool)
-    only[wanted] = True
-    return mapper.numbers(table, only)
+    return mapper.numbers(table, _mask(wanted, mapper))

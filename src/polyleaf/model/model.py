@@ -291,8 +291,16 @@ class Model:
         table = self.table_of(table, n_threads)
         trees = self._tree_range(first_round, last_round)
         out = np.empty((table.n_rows, self.n_outputs))
-        for chunk in self._chunks(table, n_threads, trees):
-            scores = self.raw_predict_codes(chunk.codes, first_round, last_round, n_threads, chunk.features)
+        for chunk in chunks_of(self.forest, self.mapper, table, trees, n_threads, all_features=False):
+            scores = self.forest.scores(
+                chunk.codes,
+                **self._unit(),
+                first=trees[0],
+                last=trees[1],
+                n_threads=n_threads,
+                features=chunk.features,
+                coded=chunk.coded,
+            )
             if len(scores) == len(out):
                 return scores
             out[chunk.rows] = scores
