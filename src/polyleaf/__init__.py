@@ -99,7 +99,9 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f".{name}", __name__)
     if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from polyleaf.settings.habits import function_instead
+
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{function_instead(name)}")
     value = getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
     globals()[name] = value
     return value

@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
+import polyleaf
 from polyleaf import Dataset, Model, PolyleafClassifier, PolyleafRegressor
 from polyleaf.settings import habits
 from polyleaf.settings.declaration import declarations
@@ -249,3 +250,22 @@ def test_the_choice_of_tables_is_cloned_and_checked():
     assert isinstance(model.predict(X), pl.DataFrame)
     with pytest.raises(ValueError, match=r"one of default, pandas, polars, pyarrow; got 'frames'"):
         model.set_output(predict="frames")
+
+
+def test_functions_of_other_packages_have_their_place_told():
+    for name, words in (
+        ("train", "fit"),
+        ("DMatrix", "Dataset"),
+        ("Pool", "Dataset"),
+        ("Booster", "load_model"),
+    ):
+        with pytest.raises(AttributeError, match=f"no attribute '{name}': .*{words}"):
+            getattr(polyleaf, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
+        _ = polyleaf.nothing
+
+
+def test_a_model_is_not_saved_where_there_is_no_folder(tmp_path):
+    model = regressor().fit(X, Y)
+    with pytest.raises(FileNotFoundError, match=r"model cannot be written: there is no folder .*none.*\."):
+        model.save_model(tmp_path / "none" / "model")

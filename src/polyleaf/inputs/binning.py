@@ -297,11 +297,11 @@ class BinMapper:
             Where the codes (one byte per value) do not fit in memory.
         """
         table = self._columns_of(table)
-        compact = compact and only is not None
-        n_codes = int(np.count_nonzero(only)) if compact else self.n_columns_
-        codes = empty_codes(n_codes, table.n_rows, few=only is not None and not compact)
+        held = only if compact else None
+        n_codes = self.n_columns_ if held is None else int(np.count_nonzero(held))
+        codes = empty_codes(n_codes, table.n_rows, few=only is not None and held is None)
         blocks = *_numeric_blocks(table, only), self._category_blocks(table)
-        self._bin_table.transform(*blocks, codes, n_threads, only, compact=compact)
+        self._bin_table.transform(*blocks, codes, n_threads, only, compact=held is not None)
         return codes
 
     def numbers(self, table: FeatureTable, only: NDArray[np.bool_] | None = None) -> NDArray[np.float32]:

@@ -17,7 +17,7 @@ __all__ = ["Chunk", "chunks_of", "codes_of", "regressors_of"]
 
 # Codes (one byte per value) and raw features (four) held at a time in prediction: longer tables go in chunks.
 _CHUNK_BYTES = 1 << 28
-# Codes of fewer than one in so many features are held without the others: memory that is new costs more than they.
+# Codes of fewer than one in so many features are held without the others: new memory costs more than they.
 _RARE = 4
 # So few are found faster than the features are that trees split on, for which all nodes are gone through.
 _FEW_CODES = 1 << 14

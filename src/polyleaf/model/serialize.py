@@ -196,6 +196,8 @@ def _replace_file(path: Path, data: bytes) -> None:
     path = Path(os.path.realpath(path))  # a link keeps pointing to the file
     if path.exists() and not path.is_file():
         return _write_into(path, data)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}. Make it first.")
     temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.tmp")
     try:
         with open(temporary, "xb") as file:

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-__all__ = ["explains_strangers", "refuse_strangers"]
+__all__ = ["explains_strangers", "function_instead", "refuse_strangers"]
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -78,7 +78,6 @@ _INSTEAD = {
     "prediction_type": "predict_raw gives raw scores, predict_proba probabilities",
     "pred_leaf": "apply gives leaves",
     "tree_method": "splits are always found from histograms",
-    "device": "there is no other device than the processor",
     "booster": "boosters are trees; leaves may be linear (leaf)",
     "missing": "NaN and nulls are missing values; replace other marks by NaN first",
     "use_missing": "NaN and nulls are missing values",
@@ -90,6 +89,21 @@ _INSTEAD = {
     "monotone_penalty": "there is no penalty; a direction holds or is not asked for",
     "classifier": "recipes are for both estimators as they are",
 }
+
+
+# Functions and classes of other packages.
+_FUNCTIONS = {
+    "train": "PolyleafRegressor(...).fit(X, y) and PolyleafClassifier(...).fit(X, y) train",
+    "cv": "scikit-learn's cross_validate takes estimators, and PolyleafRegressorCV chooses parameters",
+    "DMatrix QuantileDMatrix Pool": "fit takes X and y as they are, or a Dataset(X, y) that is binned once",
+    "Booster": "load_model reads a model, and model_ is that of a fitted estimator",
+}
+_FUNCTION_INSTEAD = {name: words for names, words in _FUNCTIONS.items() for name in names.split()}
+
+
+def function_instead(name: str) -> str:
+    """What there is in place of another package's function or class: words behind a sentence, or nothing."""
+    return f": {_FUNCTION_INSTEAD[name]}" if name in _FUNCTION_INSTEAD else ""
 
 
 def refuse_strangers(
