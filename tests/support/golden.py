@@ -70,6 +70,13 @@ def values(n=N, n_outputs=OUTPUTS):
     return (mixed + rng.integers(-16, 17, (n, n_outputs))) / 16.0
 
 
+def coloured(n_outputs=OUTPUTS):
+    """The same, and what the colours of `frame` add, a missing one too."""
+    codes = frame()["colour"].cat.codes.to_numpy()
+    added = np.random.default_rng(7).integers(-256, 257, (12, n_outputs)) / 16.0
+    return values(n_outputs=n_outputs) + added[codes]
+
+
 def one():
     return values()[:, 0]
 
@@ -143,10 +150,10 @@ CONFIGURATIONS = {
     "30,000 rows, sampled": regressor(large, X=lambda: numbers(30_000), subsample=0.3, max_leaves=31),
     "20 outputs": regressor(lambda: values(n_outputs=20)),
     "70 outputs": classifier(lambda: labels(70)),
-    "frame with categories": regressor(values, X=frame),
-    "frame, one output": regressor(one, X=frame),
-    "frame, classes": classifier(classes, X=frame),
-    "categories one by one": regressor(values, X=frame, max_cat_to_onehot=20),
+    "frame with categories": regressor(coloured, X=frame),
+    "frame, one output": regressor(lambda: coloured()[:, 0], X=frame),
+    "frame, classes": classifier(lambda: coloured(4).argmax(axis=1), X=frame),
+    "categories one by one": regressor(coloured, X=frame, max_cat_to_onehot=20),
     "few bins": regressor(values, max_bins=7),
     "dataset": regressor(None, X=lambda: Dataset(numbers(), values())),
     # Objectives.
@@ -232,7 +239,7 @@ CONFIGURATIONS = {
     "linear, all features": regressor(one, leaf="linear", linear_fit="full", linear_features=3),
     "linear, many outputs and all features": regressor(values, leaf="linear", linear_fit="full"),
     "linear, after growth": regressor(values, leaf="linear", linear_fit="post", linear_lambda=0.5),
-    "linear, categories": regressor(values, X=frame, leaf="linear", linear_extrapolation="free"),
+    "linear, categories": regressor(coloured, X=frame, leaf="linear", linear_extrapolation="free"),
     "linear, classes": classifier(classes, leaf="linear"),
     "linear, one tree an output": classifier(classes, leaf="linear", **ONE_EACH),
     "linear, sampled": regressor(

@@ -228,12 +228,18 @@ def test_renewal_per_tree_matters_where_outputs_meet():
     """At rate 1 steps from the same scores add up to too much (Jacobi); in turn they do not."""
     per_class = {"multi_strategy": "one_output_per_tree", "learning_rate": 1.0}
     per_class |= {"softmax_curvature": "diagonal"}
-    together = classifier(**per_class).fit(X, CLASSES)
-    in_turn = classifier(**per_class, refresh="tree").fit(X, CLASSES)
+    per_class |= {"categorical_features": None, "n_estimators": 1, "reg_lambda": 0.0}
+    # Two classes that hang on a switch, 3 : 1 and 1 : 3, and hardly any rows of a third.
+    switch = np.repeat([0.0, 1.0], 200)[:, None]
+    y = np.concatenate([np.repeat([0, 1, 2], [149, 50, 1]), np.repeat([0, 1, 2], [50, 149, 1])])
+    together = classifier(**per_class).fit(switch, y)
+    in_turn = classifier(**per_class, refresh="tree").fit(switch, y)
     ours, theirs = in_turn.model_.forest, together.model_.forest
     np.testing.assert_array_equal(ours.values(0), theirs.values(0))
     assert not np.array_equal(ours.values(1), theirs.values(1))
-    assert loss(in_turn, X, CLASSES) < 0.9 * loss(together, X, CLASSES)
+    shares = np.array([149, 50, 1]) / 200
+    least = -np.sum(shares * np.log(shares))
+    assert loss(in_turn, switch, y) - least < 0.2 * (loss(together, switch, y) - least)
 
 
 @pytest.mark.parametrize(
