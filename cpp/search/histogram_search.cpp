@@ -228,9 +228,10 @@ const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(const std::vect
                                                                  bool renewed, size_t wanted) {
   per_part_ = wanted > 1 && bins_.cells().n_features() > 0 ? kTileFeatures : 1;  // else a tile is a group
   for (const SearchNode& node : nodes) nodes_[node.id].at = node;
-  if (renewed)
+  if (renewed) {
     for (const SearchNode& node : nodes) drop_histogram(nodes_[node.id]);
-  if (renewed) set_chance();
+    set_chance();
+  }
   std::vector<Job> jobs = plan(nodes);
   proposals_.clear();
   if (jobs.empty()) return proposals_;

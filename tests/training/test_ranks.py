@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ranks import fit_on_threads
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core
 from polyleaf.communicator import PeerFailed, Threads
 from polyleaf.inputs.draws import ROWS, draw, draw_of
 from polyleaf.threads import Workers
@@ -432,24 +432,40 @@ class Counting(Threads):
         return super().sum_shares(shares)
 
 
-@pytest.mark.parametrize("depth", [1, 2, 4])
-def test_messages_and_bytes_of_a_tree_are_as_predicted(depth):
-    """Of a full tree of 16 features of 255 bins and 16 outputs: a histogram of the root and of each pair."""
-    X = np.random.default_rng(0).permuted(np.repeat(np.arange(2048.0)[:, None], 16, axis=1), axis=0)
-    Y = np.sin(X / 100)
-    estimator = PolyleafRegressor(n_estimators=2, max_depth=depth, max_leaves=None, n_jobs=1, random_state=0)
+def counted_fit(estimator, X, y, **arguments):
+    """Fitted on two ranks, and what each of them was asked."""
     counted = []
 
     def wrap(communicator):
         counted.append(Counting(communicator))
         return counted[-1]
 
-    fitted = fit_on_threads(estimator, X, Y, 2, wrap=wrap)
+    return fit_on_threads(estimator, X, y, 2, wrap=wrap, **arguments), counted
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+def test_messages_and_bytes_of_a_tree_are_as_predicted(depth):
+    """Of a full tree of 16 features of 255 bins and 16 outputs: a histogram of the root and of each pair."""
+    X = np.random.default_rng(0).permuted(np.repeat(np.arange(2048.0)[:, None], 16, axis=1), axis=0)
+    Y = np.sin(X / 100)
+    estimator = PolyleafRegressor(n_estimators=2, max_depth=depth, max_leaves=None, n_jobs=1, random_state=0)
+    fitted, counted = counted_fit(estimator, X, Y)
     assert fitted[0].model_.forest.tree(1).n_leaves == 2**depth
     tile = 8 * 256 * 16 + 16 + 8 * 256  # of eight features: sums, spare ones, and counts apart
     for each in counted:
         assert each.asked == 2 * (9 + 2 * depth)
         assert [s for s in each.shared] == 2 * [[n * tile * 4] * 2 for n in (1, 1, 2, 4)[:depth]]
+
+
+def test_categories_in_order_are_asked_for_once_a_tree():
+    X = np.random.default_rng(0).integers(0, 9, (300, 3)).astype(np.float64)
+    asked = []
+    for categories in (None, [1]):
+        estimator = PolyleafRegressor(n_estimators=2, max_depth=2, max_leaves=None, n_jobs=1)
+        data = Dataset(X, categorical_features=categories)
+        _, counted = counted_fit(estimator, data, np.sin(3 * X[:, 1]) + X[:, 0])
+        asked.append(counted[0].asked)
+    assert asked == [2 * (9 + 2 * 2), 2 * (9 + 2 * 2 + 1)]
 
 
 @pytest.mark.parametrize(
@@ -459,16 +475,10 @@ def test_messages_of_linear_leaves_are_as_predicted(linear_fit, a_tree, a_level)
     X = np.random.default_rng(0).normal(size=(300, 5))
     asked = {}
     for depth in (1, 3):
-        counted = []
-
-        def wrap(communicator, counted=counted):
-            counted.append(Counting(communicator))
-            return counted[-1]
-
         estimator = PolyleafRegressor(
             n_estimators=2, max_depth=depth, max_leaves=None, leaf="linear", linear_fit=linear_fit, n_jobs=1
         )
-        fit_on_threads(estimator, X, X[:, 0] * X[:, 1], 2, wrap=wrap)
+        _, counted = counted_fit(estimator, X, X[:, 0] * X[:, 1])
         asked[depth] = counted[0].asked
     of_table = 4 * X.shape[1]  # what features are worth as regressors, once
     assert asked == {depth: of_table + 2 * (a_tree + a_level * depth) for depth in (1, 3)}
@@ -486,12 +496,6 @@ def test_messages_of_labels_are_as_predicted(split_search, weighted, a_tree, a_l
     weight = rng.integers(1, 3, 512) / 2.0 if weighted else None
     asked = {}
     for depth in (1, 3):
-        counted = []
-
-        def wrap(communicator, counted=counted):
-            counted.append(Counting(communicator))
-            return counted[-1]
-
         estimator = PolyleafClassifier(
             n_estimators=2,
             max_depth=depth,
@@ -503,7 +507,7 @@ def test_messages_of_labels_are_as_predicted(split_search, weighted, a_tree, a_l
             split_search=split_search,
             n_jobs=1,
         )
-        fitted = fit_on_threads(estimator, X, Y, 2, sample_weight=weight, wrap=wrap)
+        fitted, counted = counted_fit(estimator, X, Y, sample_weight=weight)
         assert fitted[0].model_.forest.tree(1).n_leaves == 2**depth
         asked[depth] = counted[0].asked
     levels = {depth: 2**depth - 1 if split_search == "exact" else depth for depth in (1, 3)}
@@ -513,16 +517,11 @@ def test_messages_of_labels_are_as_predicted(split_search, weighted, a_tree, a_l
 @pytest.mark.parametrize(("weighted", "a_tree"), [(False, 10), (True, 13)])
 def test_messages_of_quantiles_are_as_predicted(weighted, a_tree):
     X = np.random.default_rng(0).normal(size=(300, 5))
-    weight, counted = np.arange(1.0, 301.0) if weighted else None, []
-
-    def wrap(communicator):
-        counted.append(Counting(communicator))
-        return counted[-1]
-
+    weight = np.arange(1.0, 301.0) if weighted else None
     estimator = PolyleafRegressor(
         n_estimators=2, max_depth=3, max_leaves=None, objective="absolute_error", n_jobs=1
     )
-    fit_on_threads(estimator, X, X[:, 0] * X[:, 1], 2, sample_weight=weight, wrap=wrap)
+    _, counted = counted_fit(estimator, X, X[:, 0] * X[:, 1], sample_weight=weight)
     assert counted[0].asked == 2 * (a_tree + 2 * 3)
 
 
