@@ -129,7 +129,9 @@ class XGBoost(Peer):
         watched = None if valid is None else [(valid.X, valid.y)]
         model.fit(part.X, part.y, eval_set=watched, verbose=False)
         done = model.get_booster().num_boosted_rounds()
-        return Fitted(_reader(part.task, model), [done if valid is None else model.best_iteration + 1], done)
+        # Where `passed()` ends it in the first round, nothing has been evaluated yet and there is no best one.
+        best = model.get_booster().attr("best_iteration")
+        return Fitted(_reader(part.task, model), [done if best is None else int(best) + 1], done)
 
 
 class LightGBM(Peer):
