@@ -129,7 +129,7 @@ class XGBoost(Peer):
         watched = None if valid is None else [(valid.X, valid.y)]
         model.fit(part.X, part.y, eval_set=watched, verbose=False)
         done = model.get_booster().num_boosted_rounds()
-        # Where `passed()` ends it in the first round, nothing has been evaluated yet and there is no best one.
+        # Where `passed()` ends it in its first round, nothing was evaluated and there is no best one.
         best = model.get_booster().attr("best_iteration")
         return Fitted(_reader(part.task, model), [done if best is None else int(best) + 1], done)
 

@@ -4,6 +4,7 @@
 // Owns: how much that is. Must not know: candidates, nodes.
 #pragma once
 #include <cstdint>
+#include <vector>
 
 #include "channels/channels.h"
 
@@ -19,16 +20,19 @@ struct Chance {
   float of_order(int64_t n_categories) const;
 };
 
-// Of the rows of a tree, those of other ranks among them.
-struct ChannelRows {
+// Of all rows of a tree, those of other ranks among them.
+struct ChannelSums {
   const ChannelLayout* layout;
-  const int16_t* channels;      // of row r of the sample's at r * lanes
-  RowSample sample;             // those that lie here
-  const int32_t* totals;        // sums of all rows
-  int64_t count;                // of all rows
+  const int32_t* totals;
+  int64_t count;
   const float* gradient_step;   // of every output
   const float* curvature_step;  // of every curvature lane
 };
-Chance chance_of(const ChannelRows& rows, const Workers& workers);
+// `squares`: of the gradients' channels.
+Chance chance_of(const ChannelSums& sums, const std::vector<int64_t>& squares);
+
+// Those squares over all rows, of which `sample` lie here; channels of row r lie at r * lanes.
+std::vector<int64_t> sum_squares(const ChannelLayout& layout, const int16_t* channels,
+                                 const RowSample& sample, const Workers& workers);
 
 }  // namespace polyleaf

@@ -50,4 +50,17 @@ std::vector<float> DeviceChannels::quantise_part(const DeviceMatrix& values, int
   return scales.step;
 }
 
+Chance DeviceChannels::chance() const {
+  const int n_columns = layout_.n_outputs;
+  DeviceBuffer<int64_t> squares(device_);
+  squares.clear(n_columns);
+  const size_t shared = n_columns <= on_device::kSharedColumns ? sizeof(int64_t) * n_columns : 0;
+  const int64_t n_used = sample().n_used();
+  device_->launch(device_->grid_for(std::max<int64_t>(n_used * n_columns, n_columns)),
+                  on_device::SumSquares{data_.data(), n_columns, layout_.lanes, sample_.at(), squares.data()},
+                  shared);
+  return chance_of({&layout_, totals_.data(), n_used, gradient_step_.data(), curvature_step_.data()},
+                   squares.read(n_columns));
+}
+
 }  // namespace polyleaf

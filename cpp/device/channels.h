@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "channels/channels.h"
+#include "channels/chance.h"
 #include "device/device.h"
 #include "device/sample.h"
 
@@ -30,6 +30,9 @@ class DeviceChannels {
   const std::vector<float>& curvature_step() const { return curvature_step_; }
   const float* gradient_steps() const { return gradient_steps_.data(); }
   const float* curvature_steps() const { return curvature_steps_.data(); }
+
+  // Of the gradients, for features of many categories.
+  Chance chance() const;
 
   std::vector<int16_t> read() const {
     return data_.read(static_cast<size_t>(sample().n_all) * layout_.lanes);

@@ -38,6 +38,7 @@ void DeviceSearch::start(const SearchScope& scope, const SearchNode& root) {
   lay_out_memory();
   nodes_.clear();
   add_node(root, channels_->totals());
+  chance_ = scope.orders_categories() ? channels_->chance() : Chance();
 }
 
 // As many histograms as a tree can use, as far as memory is allowed.
@@ -66,13 +67,15 @@ DeviceSearch::Node& DeviceSearch::add_node(const SearchNode& at, std::vector<int
 }
 
 ScanNode DeviceSearch::scan_node(const Node& node) const {
-  return {&scope_->config().split,
-          &layout(),
-          channels_->gradient_step().data(),
-          channels_->curvature_step().data(),
-          node.totals.data(),
-          static_cast<int32_t>(node.at.count),
-          nullptr};
+  ScanNode scanned{&scope_->config().split,
+                   &layout(),
+                   channels_->gradient_step().data(),
+                   channels_->curvature_step().data(),
+                   node.totals.data(),
+                   static_cast<int32_t>(node.at.count),
+                   nullptr};
+  scanned.chance = chance_;
+  return scanned;
 }
 
 double DeviceSearch::cover(int32_t node) const {
@@ -328,9 +331,7 @@ void DeviceSearch::scan_categories(Node& node) {
         bins, t, {sums_here_.data(), counts_apart ? reinterpret_cast<uint32_t*>(counts) : nullptr, nullptr},
         scan_node(node), slots, scratch_, found);
     if (found.feature < 0) continue;
-    TileSplit& best = node.best;
-    const bool is_first = found.sum == best.sum && found.feature < best.feature;
-    if (best.feature < 0 || found.sum > best.sum || is_first) best = std::move(found);
+    if (node.best.feature < 0 || found.comes_before(node.best)) node.best = std::move(found);
   }
 }
 

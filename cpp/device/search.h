@@ -71,6 +71,7 @@ class DeviceSearch final : public Search {
   const DeviceChannels* channels_ = nullptr;
   const SearchScope* scope_ = nullptr;
   const DeviceRows* rows_ = nullptr;
+  Chance chance_;
   std::vector<Node> nodes_;
   std::vector<int> free_;  // histograms
 

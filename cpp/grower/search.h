@@ -76,6 +76,14 @@ class SearchScope {
   // What a node's best split is looked for in: those, and groups of sparse features.
   int n_parts() const { return static_cast<int>(tiles_.size()) + bins().cells().n_groups(); }
 
+  // Whether there is a feature of so many categories that they are put in order.
+  bool orders_categories() const {
+    const int few = config_->split.max_cat_to_onehot;
+    for (int f = 0; f < bins().n_features(); ++f)
+      if (features_[f] && bins().is_categorical(f) && bins().n_bins(f) >= few) return true;  // and missing
+    return false;
+  }
+
   // What the children of a split on `feature` are told of their path.
   void extend(std::vector<int32_t>& path, int32_t feature) const {
     if (!interactions_->any() || std::find(path.begin(), path.end(), feature) != path.end()) return;

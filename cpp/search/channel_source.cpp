@@ -13,14 +13,9 @@ constexpr int64_t kGatherBlock = 2048;  // rows whose channels one task gathers
 }  // namespace
 
 Chance FixedChannels::chance() const {
-  const ChannelRows rows{&layout(),
-                         channels_->row(0),
-                         sample(),
-                         totals().data(),
-                         channels_->n_used(),
-                         channels_->gradient_step(),
-                         channels_->curvature_step()};
-  return chance_of(rows, workers_);
+  return chance_of({&layout(), totals().data(), channels_->n_used(), channels_->gradient_step(),
+                    channels_->curvature_step()},
+                   sum_squares(layout(), channels_->row(0), sample(), workers_));
 }
 
 // Gathered once, then read once per tile.

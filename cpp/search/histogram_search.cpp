@@ -18,18 +18,12 @@ constexpr int64_t kLabelRows = 192;    // nodes up to this size are built and sc
 constexpr int64_t kJointRows = 2;      // rows for each bin of a tile from which they are added as one number
 constexpr double kTilesToKeep = 0.4;   // with fewer tiles in use by a node histograms are not kept
 
-// Whether a split is judged better than another, or as good and the first.
-bool comes_before(const TileSplit& split, const TileSplit& other) {
-  return split.judged() > other.judged() ||
-         (split.judged() == other.judged() && split.feature < other.feature);
-}
-
 // The first of those that are judged best; nullptr: none was found.
 const TileSplit* best_of(const std::vector<TileSplit>& splits) {
   const TileSplit* best = nullptr;
   for (const TileSplit& split : splits) {
     if (split.feature < 0) continue;
-    if (best == nullptr || comes_before(split, *best)) best = &split;
+    if (best == nullptr || split.comes_before(*best)) best = &split;
   }
   return best;
 }
@@ -67,18 +61,7 @@ void HistogramSearch::start(const SearchScope& scope, const SearchNode& root) {
   nodes_.clear();
   add_node(root, source_->view(root.id)).totals = source_->totals();
   set_joint_formats();
-  set_chance();
-}
-
-// Only where there is a feature of so many categories that they are put in order.
-void HistogramSearch::set_chance() {
-  const int few = scope_->config().split.max_cat_to_onehot;
-  chance_ = {};
-  for (int f = 0; f < bins_.n_features(); ++f) {
-    if (!scope_->features()[f] || !bins_.is_categorical(f) || bins_.n_bins(f) < few) continue;  // and missing
-    chance_ = source_->chance();
-    return;
-  }
+  chance_ = scope_->orders_categories() ? source_->chance() : Chance();
 }
 
 // Channels that a row keeps are known to their largest; of those made for each node sums are kept apart.
@@ -230,7 +213,7 @@ const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(const std::vect
   for (const SearchNode& node : nodes) nodes_[node.id].at = node;
   if (renewed) {
     for (const SearchNode& node : nodes) drop_histogram(nodes_[node.id]);
-    set_chance();
+    chance_ = scope_->orders_categories() ? source_->chance() : Chance();
   }
   std::vector<Job> jobs = plan(nodes);
   proposals_.clear();
@@ -682,7 +665,7 @@ std::vector<const TileSplit*> in_order(const std::vector<TileSplit>& splits) {
   for (const TileSplit& split : splits)
     if (split.feature >= 0 && std::isfinite(split.sum)) found.push_back(&split);
   std::sort(found.begin(), found.end(),
-            [](const TileSplit* a, const TileSplit* b) { return comes_before(*a, *b); });
+            [](const TileSplit* a, const TileSplit* b) { return a->comes_before(*b); });
   return found;
 }
 

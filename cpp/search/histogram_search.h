@@ -109,7 +109,6 @@ class HistogramSearch final : public Search {
   void lay_out_memory();
   void set_thresholds();
   void set_joint_formats();
-  void set_chance();
   // Nodes are added in the order of their ids.
   Node& add_node(const SearchNode& at, const ChannelView& view);
   void make_room(std::vector<Job>& jobs);

@@ -73,9 +73,9 @@ Chance LinearChannels::chance() const {
   const Node& root = nodes_[0];
   RowSample rows;
   rows.n_all = root_.rows.size();
-  return chance_of({root.layout, root_channels_, rows, root_totals_.data(), root_.count,
-                    root.gradient_step.data(), root.curvature_step.data()},
-                   workers_);
+  return chance_of(
+      {root.layout, root_totals_.data(), root_.count, root.gradient_step.data(), root.curvature_step.data()},
+      sum_squares(*root.layout, root_channels_, rows, workers_));
 }
 
 ChannelView LinearChannels::view(int32_t node) const {

@@ -44,6 +44,10 @@ struct TileSplit {
 
   // What splits on different features compete by.
   float judged() const { return sum - chance; }
+  // Whether this one is better than that on another feature, or as good and the first.
+  bool comes_before(const TileSplit& other) const {
+    return judged() > other.judged() || (judged() == other.judged() && feature < other.feature);
+  }
   // Nothing is found yet.
   void begin(const ScanNode& node);
   // Whether a feature's best is better; its sums follow once the best of all is known. Features come in

@@ -57,11 +57,21 @@ def test_some_of_the_rows(multiplied):
     assert_device_equals_twin(sampled(p, multiplied=multiplied))
 
 
-def test_categories():
-    p = make_problem(5, n=200, n_bins=(5, 8, 12, 3), categorical=(1, 2, 3), n_outputs=3, max_leaves=8)
-    p = p.with_config(max_cat_to_onehot=99)  # orders of categories are the processor's as yet
-    twin = assert_device_equals_twin(p)
+@pytest.mark.parametrize(("kind", "n_outputs"), list(product(KINDS, (1, 3, 17))))
+@pytest.mark.parametrize("max_cat_to_onehot", [4, 99])
+def test_categories(kind, n_outputs, max_cat_to_onehot):
+    if kind == "diagonal" and n_outputs == 1:
+        pytest.skip("the curvature of one output is shared")
+    p = make_problem(
+        5, n=200, n_bins=(5, 8, 12, 3), categorical=(1, 2, 3), n_outputs=n_outputs, kind=kind, max_leaves=8
+    )
+    twin = assert_device_equals_twin(p.with_config(max_cat_to_onehot=max_cat_to_onehot))
     assert (twin.category_set >= 0).any()
+
+
+def test_categories_among_some_of_the_rows():
+    p = make_problem(15, n=300, n_bins=(5, 40, 12, 3), categorical=(1, 2), n_outputs=2, max_leaves=8)
+    assert (assert_device_equals_twin(sampled(p, multiplied=True)).category_set >= 0).any()
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,7 @@ std::map<std::string, std::function<void(const void*)>> kernels() {
   add(::place_pieces);
   add(::predict_trees);
   add(::quantise);
+  add(::sum_squares);
   add(::route_rows);
   add(::scan_numeric);
   add(::softmax_derivatives);

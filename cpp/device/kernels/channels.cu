@@ -63,3 +63,20 @@ extern "C" __global__ void quantise(const Quantise a) {
     atomic_add(a.totals + j, totals[j]);
   }
 }
+
+extern "C" __global__ void sum_squares(const SumSquares a) {
+  POLYLEAF_SHARED_MEMORY(int64_t, of_block);
+  const bool shared = a.n_columns <= kSharedColumns;
+  if (shared)
+    for (int j = threadIdx.x; j < a.n_columns; j += blockDim.x) of_block[j] = 0;
+  __syncthreads();
+  int64_t squares = 0;
+  const int column = for_rows_of_column(a.sample, a.n_columns, [&](uint32_t row, int j) {
+    const int32_t q = a.channels[static_cast<int64_t>(row) * a.lanes + j];
+    squares += q * q;
+  });
+  if (column >= 0) atomic_add((shared ? of_block : a.squares) + column, squares);
+  __syncthreads();
+  if (!shared) return;
+  for (int j = threadIdx.x; j < a.n_columns; j += blockDim.x) atomic_add(a.squares + j, of_block[j]);
+}

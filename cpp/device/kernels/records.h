@@ -43,6 +43,15 @@ struct Quantise {
   int64_t* totals;
 };
 
+// squares[j] += channels[row][j]^2, for the gradients' columns.
+struct SumSquares {
+  static constexpr const char* kName = "sum_squares";
+  const int16_t* channels;
+  int32_t n_columns, lanes;
+  Sample sample;
+  int64_t* squares;
+};
+
 // --- histograms
 
 struct TileAt {

@@ -37,11 +37,6 @@ def bins_on(device: _core.Device, dataset: Dataset) -> _core.DeviceBins:
     ValueError
         Where they are held in a way that devices do not read.
     """
-    if np.any(dataset.mapper.is_categorical_):
-        raise ValueError(
-            'device="cuda" does not take categorical features yet; use device="cpu", which makes the same '
-            "model."
-        )
     try:
         return _core.DeviceBins(device, dataset.bins)
     except ValueError:
