@@ -51,8 +51,9 @@ class HeldDeviceSearch final : public HeldSearch {
   DeviceSearch search_;
 };
 
-void quantise(DeviceChannels& channels, const DeviceMatrix& g, const DeviceMatrix* h, const std::string& kind,
-              const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier) {
+void quantise_there(DeviceChannels& channels, const DeviceMatrix& g, const DeviceMatrix* h,
+                    const std::string& kind, const Optional1<const uint32_t>& rows,
+                    const Optional1<const float>& multiplier) {
   require(kind == "unit" || kind == "shared" || kind == "diagonal",
           "The curvature of channels on a device must be unit, shared or diagonal.");
   const Curvature curvature = kind == "unit"     ? Curvature::unit
@@ -224,8 +225,8 @@ void bind_device_parts(nb::module_& m) {
           "__init__",
           [](DeviceChannels* self, const SharedDevice& device) { new (self) DeviceChannels(device); },
           nb::arg("device"))
-      .def("quantise", &quantise, nb::arg("g"), nb::arg("h").none(), nb::arg("kind"), nb::arg("rows").none(),
-           nb::arg("multiplier").none(), "As Channels.quantise.")
+      .def("quantise", &quantise_there, nb::arg("g"), nb::arg("h").none(), nb::arg("kind"),
+           nb::arg("rows").none(), nb::arg("multiplier").none(), "As Channels.quantise.")
       .def("read", &read_channels, "int16 (n_rows, lanes), for tests.");
   nb::class_<HeldDeviceSearch, HeldSearch>(m, "DeviceSearch", "Best splits from histograms, on a device.")
       .def(nb::init<const DeviceBins&, const Workers&>(), nb::arg("bins"), nb::arg("n_threads"),

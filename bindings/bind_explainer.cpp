@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "arrays.h"
+#include "codes.h"
 #include "explain/explainer.h"
 #include "forest/forest.h"
 #include "leaf_blocks.h"
@@ -17,10 +18,6 @@ namespace polyleaf {
 namespace {
 
 using AnyOut = nb::ndarray<float, nb::c_contig, nb::device::cpu>;
-
-CodeMatrix code_matrix(const Array2<const uint8_t>& codes) {
-  return {codes.data(), static_cast<int64_t>(codes.shape(0)), static_cast<int64_t>(codes.shape(1))};
-}
 
 void make(Explainer* self, const Forest& forest, int32_t first, std::optional<int32_t> last,
           const Optional2<const uint8_t>& background, const AnyFeatures& features, const Workers& workers) {

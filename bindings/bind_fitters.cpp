@@ -16,13 +16,13 @@ namespace polyleaf {
 namespace {
 
 using Leaves = Array1<const int32_t>;  // of rows
-using Rows = Optional1<const uint32_t>;
+using InUse = Optional1<const uint32_t>;
 using Multiplier = Optional1<const float>;
 using Derivatives = Array2<const float>;
 using Curvatures = Optional2<const float>;
 
 // The sample of a tree's n rows, of which each is in one of the leaves.
-RowSample checked_rows(int64_t n, const Leaves& leaf_of_row, int32_t n_leaves, const Rows& rows,
+RowSample checked_rows(int64_t n, const Leaves& leaf_of_row, int32_t n_leaves, const InUse& rows,
                        const Multiplier& multiplier, const Workers& workers) {
   const RowSample sample = sample_of(n, rows, multiplier, workers);
   require(static_cast<int64_t>(leaf_of_row.size()) == n, "leaf_of_row needs one entry per row.");
@@ -45,7 +45,7 @@ int columns(const Curvatures& h) {
 }
 
 nb::ndarray<nb::numpy, float> fit_newton(const Derivatives& g, const Curvatures& h, const Leaves& leaf_of_row,
-                                         int32_t n_leaves, const LeafConfig& step, const Rows& rows,
+                                         int32_t n_leaves, const LeafConfig& step, const InUse& rows,
                                          const Multiplier& multiplier, const Workers& workers) {
   const size_t n = g.shape(0), k = g.shape(1);
   const RowSample sample =
@@ -63,7 +63,7 @@ nb::ndarray<nb::numpy, float> fit_newton(const Derivatives& g, const Curvatures&
 
 std::shared_ptr<LeafBlock> fit_topk(const Derivatives& g, const Curvatures& h, const Leaves& leaf_of_row,
                                     int32_t n_leaves, int32_t leaf_k, const Tree* shared,
-                                    const LeafConfig& step, const Rows& rows, const Multiplier& multiplier,
+                                    const LeafConfig& step, const InUse& rows, const Multiplier& multiplier,
                                     const Workers& workers) {
   const RowSample sample =
       checked_rows(static_cast<int64_t>(g.shape(0)), leaf_of_row, n_leaves, rows, multiplier, workers);
@@ -79,7 +79,7 @@ std::shared_ptr<LeafBlock> fit_topk(const Derivatives& g, const Curvatures& h, c
 
 std::shared_ptr<LeafBlock> fit_topk_of_labels(const LabelRows& g, const Optional1<const float>& weight,
                                               const Leaves& leaf_of_row, int32_t n_leaves, int32_t leaf_k,
-                                              const LeafConfig& step, const Rows& rows,
+                                              const LeafConfig& step, const InUse& rows,
                                               const Multiplier& multiplier, const Workers& workers) {
   const RowSample sample = checked_rows(g.n_rows(), leaf_of_row, n_leaves, rows, multiplier, workers);
   require(!weight || static_cast<int64_t>(weight->size()) == g.n_rows(), "Weights need one entry per row.");
@@ -93,7 +93,7 @@ std::shared_ptr<LeafBlock> fit_topk_of_labels(const LabelRows& g, const Optional
 std::shared_ptr<LinearLeaves> fit_linear(const Derivatives& g, const Curvatures& h, const Leaves& leaf_of_row,
                                          const Tree& tree, const Array2<const float>& features,
                                          const LinearTable& table, const LinearLeafConfig& step,
-                                         const Rows& rows, const Multiplier& multiplier,
+                                         const InUse& rows, const Multiplier& multiplier,
                                          const Workers& workers) {
   const auto n = static_cast<int64_t>(g.shape(0));
   const RowSample sample = checked_rows(n, leaf_of_row, tree.n_leaves, rows, multiplier, workers);
@@ -111,7 +111,7 @@ nb::ndarray<nb::numpy, float> monotone_leaves(const Array2<const float>& values,
                                               const Array2<const int8_t>& directions,
                                               const Array1<const uint16_t>& n_bins, const Tree& tree,
                                               const Curvatures& h, const Leaves& leaf_of_row,
-                                              double reg_lambda, const Rows& rows,
+                                              double reg_lambda, const InUse& rows,
                                               const Multiplier& multiplier, const Workers& workers) {
   const size_t k = values.shape(1), features = n_bins.size();
   const RowSample sample = checked_rows(static_cast<int64_t>(leaf_of_row.size()), leaf_of_row, tree.n_leaves,

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "arrays.h"
+#include "codes.h"
 #include "forest/forest.h"
 #include "grower/tree.h"
 #include "leaf_blocks.h"
@@ -152,10 +153,6 @@ nb::ndarray<nb::numpy, T> moved(std::vector<T>&& data) {
   nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
   static T nothing{};
   return nb::ndarray<nb::numpy, T>(owned->empty() ? &nothing : owned->data(), {owned->size()}, owner);
-}
-
-CodeMatrix code_matrix(const Array2<const uint8_t>& codes) {
-  return {codes.data(), static_cast<int64_t>(codes.shape(0)), static_cast<int64_t>(codes.shape(1))};
 }
 
 TreeRange tree_range(const Forest& forest, int32_t first, std::optional<int32_t> last) {

@@ -11,7 +11,7 @@ namespace {
 constexpr int kFewestHistograms = 4;    // a pair, and a pair that it comes from
 constexpr int kLanesOfBlock = 16;       // that one block adds up
 constexpr int64_t kRowsOfBlock = 8192;  // least rows that a histogram's block is worth
-constexpr int kBlocksPerProcessor = 4;  // of a batch of histograms, at most
+constexpr int kHistogramBlocks = 4;     // of a batch of histograms, at most
 constexpr size_t kHead = sizeof(on_device::NodeBest) / sizeof(int32_t);
 
 }  // namespace
@@ -205,7 +205,7 @@ void DeviceSearch::build(const Batch& batch) {
                (layout().lanes / width);
   const int64_t at_once =
       std::max(kRowsOfBlock, n_rows * std::max<int64_t>(n_parts, 1) /
-                                 (static_cast<int64_t>(device_->n_processors()) * kBlocksPerProcessor));
+                                 (static_cast<int64_t>(device_->n_processors()) * kHistogramBlocks));
   for (const int32_t id : batch.built) {
     const Node& node = nodes_[id];
     const RowRange& rows = node.at.rows;
