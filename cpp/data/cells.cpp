@@ -15,7 +15,8 @@ constexpr int64_t kMostFeatures = int64_t{1} << 24;
 
 Cells::Cells(const CellColumns& columns, const uint16_t* n_bins, int32_t n_features, int64_t n_rows,
              const Workers& workers)
-    : features_(columns.features, columns.features + columns.n),
+    : n_rows_(n_rows),
+      features_(columns.features, columns.features + columns.n),
       common_(columns.common, columns.common + columns.n) {
   if (columns.n >= kMostFeatures) throw std::invalid_argument("There are too many sparse features.");
   begin_.assign(static_cast<size_t>(columns.n) + 1, 0);
@@ -32,52 +33,69 @@ Cells::Cells(const CellColumns& columns, const uint16_t* n_bins, int32_t n_featu
     if (begin_[number + 1] - begin_[groups_.back()] >= kGroupEntries || number + 1 == columns.n)
       groups_.push_back(number + 1);
   }
-  rows_.reserve(n_entries());
-  codes_.reserve(n_entries());
   entries_.reserve(n_entries());
   parallel_for(workers, n_groups(), [&](int64_t g, int) {
     for (int64_t number = groups_[g]; number < groups_[g + 1]; ++number) {
-      take(columns, number, n_bins[features_[number]], n_rows);
-      sort(number);
+      check(columns, number, n_bins[features_[number]], n_rows);
+      sort(columns, number);
     }
   });
+  list_by_row(workers);
 }
 
-// Keeps the cells of one feature that do not hold its common code.
-void Cells::take(const CellColumns& columns, int64_t number, int n_bins, int64_t n_rows) {
-  int64_t at = begin_[number], last_row = -1;
+void Cells::check(const CellColumns& columns, int64_t number, int n_bins, int64_t n_rows) const {
+  int64_t last_row = -1;
   for (int64_t i = columns.begin[number]; i < columns.begin[number + 1]; ++i) {
     const int64_t row = columns.rows[i];
-    const int code = columns.codes[i];
     if (row <= last_row || row >= n_rows)
       throw std::invalid_argument("Rows of a sparse feature must ascend and be below the number of rows.");
-    if (code >= n_bins && code != 255)
+    if (columns.codes[i] >= n_bins && columns.codes[i] != 255)
       throw std::invalid_argument("A feature code is not below its feature's number of bins.");
     last_row = row;
-    if (code == common_[number]) continue;
-    rows_[at] = static_cast<uint32_t>(row);
-    codes_[at++] = static_cast<uint8_t>(code);
   }
 }
 
-// Counting sort by code: rows stay in order.
-void Cells::sort(int64_t number) {
+// The cells of one feature that do not hold its common code. Counting sort by code: rows stay in order.
+void Cells::sort(const CellColumns& columns, int64_t number) {
   int64_t next[257] = {};
-  for (int64_t i = begin_[number]; i < begin_[number + 1]; ++i) ++next[codes_[i] + 1];
+  const auto each = [&](const auto& use) {
+    for (int64_t i = columns.begin[number]; i < columns.begin[number + 1]; ++i)
+      if (columns.codes[i] != common_[number]) use(static_cast<uint32_t>(columns.rows[i]), columns.codes[i]);
+  };
+  each([&](uint32_t, int code) { ++next[code + 1]; });
   for (int code = 0; code < 256; ++code) next[code + 1] += next[code];
-  for (int64_t i = begin_[number]; i < begin_[number + 1]; ++i)
-    entries_[begin_[number] + next[codes_[i]]++] = {rows_[i], Cell::key_of(number, codes_[i])};
+  each([&](uint32_t row, int code) {
+    entries_[begin_[number] + next[code]++] = {row, Cell::key_of(number, code)};
+  });
+}
+
+// Every thread reads all entries and writes those of its own rows.
+void Cells::list_by_row(const Workers& workers) {
+  if (n_entries() == 0) return;
+  row_begin_.assign(static_cast<size_t>(n_rows_) + 1, 0);
+  keys_.reserve(n_entries());
+  for (int64_t e = 0; e < n_entries(); ++e) ++row_begin_[entries_[e].row + 1];
+  for (int64_t row = 0; row < n_rows_; ++row) row_begin_[row + 1] += row_begin_[row];
+  std::vector<int64_t> next(row_begin_.begin(), row_begin_.end() - 1);
+  const int64_t n_blocks = std::min<int64_t>(workers.n_threads, n_rows_);
+  parallel_for(workers, n_blocks, [&](int64_t block, int) {
+    const uint64_t first = static_cast<uint64_t>(n_rows_ * block / n_blocks);
+    const uint64_t n = static_cast<uint64_t>(n_rows_ * (block + 1) / n_blocks) - first;
+    for (int64_t e = 0; e < n_entries(); ++e)
+      if (entries_[e].row - first < n) keys_[next[entries_[e].row]++] = entries_[e].key;
+  });
 }
 
 int Cells::code(int64_t number, int64_t row) const {
-  const uint32_t* first = rows_.data() + begin_[number];
-  const uint32_t* last = rows_.data() + begin_[number + 1];
-  const uint32_t* at = std::lower_bound(first, last, static_cast<uint32_t>(row));
-  return at != last && *at == row ? codes_[at - rows_.data()] : common_[number];
+  const std::span<const uint32_t> keys = of_row(row);
+  const auto at = std::lower_bound(keys.begin(), keys.end(), Cell::key_of(number, 0));
+  return at != keys.end() && *at >> 8 == static_cast<uint32_t>(number) ? static_cast<int>(*at & 255)
+                                                                       : common_[number];
 }
 
 size_t Cells::n_bytes() const {
-  return static_cast<size_t>(n_entries()) * (sizeof(uint32_t) + sizeof(uint8_t) + sizeof(Cell));
+  return static_cast<size_t>(n_entries()) * (sizeof(uint32_t) + sizeof(Cell)) +
+         row_begin_.size() * sizeof(int64_t);
 }
 
 }  // namespace polyleaf

@@ -5,6 +5,7 @@
 // in. Must not know: derivatives, trees, which rows a node has.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/buffer.h"
@@ -44,12 +45,21 @@ class Cells {
   int64_t n_features() const { return static_cast<int64_t>(features_.size()); }
   int32_t feature(int64_t number) const { return features_[number]; }
   int common(int64_t number) const { return common_[number]; }
+  int64_t n_rows() const { return n_rows_; }
   size_t n_bytes() const;
 
   // By feature, then code (255 is missing), then row.
   const Cell* entries() const { return entries_.data(); }
   int64_t n_entries() const { return begin_.empty() ? 0 : begin_.back(); }
 
+  // Where the entries of each feature begin, and after the last one where they end.
+  const int64_t* begin() const { return begin_.data(); }
+
+  // Keys of one row's cells, ascending.
+  std::span<const uint32_t> of_row(int64_t row) const {
+    if (row_begin_.empty()) return {};
+    return {keys_.data() + row_begin_[row], static_cast<size_t>(row_begin_[row + 1] - row_begin_[row])};
+  }
   int code(int64_t number, int64_t row) const;
 
   // Features that one task looks at: numbers group_begin(g) .. group_begin(g + 1) - 1.
@@ -57,16 +67,18 @@ class Cells {
   int64_t group_begin(int g) const { return groups_[g]; }
 
  private:
-  void take(const CellColumns& columns, int64_t number, int n_bins, int64_t n_rows);
-  void sort(int64_t number);
+  void check(const CellColumns& columns, int64_t number, int n_bins, int64_t n_rows) const;
+  void sort(const CellColumns& columns, int64_t number);
+  void list_by_row(const Workers& workers);
 
+  int64_t n_rows_ = 0;
   std::vector<int32_t> features_;
   std::vector<uint8_t> common_;
-  std::vector<int64_t> begin_;  // of each feature, in all three arrays below
+  std::vector<int64_t> begin_;  // of each feature, in entries_
   std::vector<int64_t> groups_ = {0};
-  Buffer<uint32_t> rows_;  // by feature, then row
-  Buffer<uint8_t> codes_;
   Buffer<Cell> entries_;
+  std::vector<int64_t> row_begin_;  // of each row, in keys_
+  Buffer<uint32_t> keys_;
 };
 
 }  // namespace polyleaf

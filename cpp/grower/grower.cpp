@@ -82,8 +82,8 @@ bool Grower::split() {
     d.missing_left = choice.missing_left;
     d.n_left = choice.n_left;
     const int32_t depth = node.at.depth + 1;
-    d.with_words =
-        scope_.can_split(depth, choice.n_left) || scope_.can_split(depth, node.at.count - choice.n_left);
+    d.left_goes_on = scope_.can_split(depth, choice.n_left);
+    d.right_goes_on = scope_.can_split(depth, node.at.count - choice.n_left);
   }
   rows_->divide(divisions);
   for (size_t i = 0; i < batch.size(); ++i) make_children(batch[i], divisions[i]);

@@ -9,7 +9,6 @@ namespace polyleaf {
 namespace {
 
 constexpr int64_t kMoveBlock = 2048;    // rows one task moves
-constexpr int64_t kEntryBlock = 32768;  // cells of sparse features one task moves
 constexpr int64_t kNumberBlock = 8192;  // rows whose leaves one task writes
 
 // A block of one division's rows, and where it goes.
@@ -49,7 +48,8 @@ void place_rows(std::vector<Piece>& pieces, std::vector<Partition::Division>& di
 
 }  // namespace
 
-Partition::Partition(const Bins& bins, const Workers& workers) : bins_(bins), workers_(workers) {
+Partition::Partition(const Bins& bins, const Workers& workers)
+    : bins_(bins), workers_(workers), cell_lists_(bins.cells(), workers) {
   for (auto& words : words_) words.resize(bins.n_tiles());
   leaf_of_row_.reserve(bins.n_rows());
 }
@@ -58,13 +58,14 @@ RowRange Partition::start(const RowSample& sample, const std::vector<int>& tiles
   tiles_ = tiles;
   take(sample);
   is_sample_ = sample.rows != nullptr;
-  n_entries_ = bins_.cells().n_entries();
-  std::vector<RowRange> root = {{0, sample.n_used(), 0, 0, n_entries_}};
+  std::vector<RowRange> root = {{0, sample.n_used()}};
   if (is_sample_) {
     ids_[0].reserve(rows_.size());
     std::copy(rows_.begin(), rows_.end(), ids_[0].data());
     gather_root();
-    group_entries(root);
+    cell_lists_.group(ids_[0].data(), bins_.n_rows(), root);
+  } else {
+    root[0].cells = cell_lists_.start();
   }
   return root[0];
 }
@@ -120,70 +121,17 @@ std::vector<RowRange> Partition::regroup(const RowSample& sample, int32_t n_leav
   std::vector<RowRange> ranges(n_leaves);
   for (int32_t leaf = 0; leaf < n_leaves; ++leaf) ranges[leaf] = {begin[leaf], begin[leaf + 1], 0};
   gather_root();
-  group_entries(ranges);
+  cell_lists_.group(ids_[0].data(), bins_.n_rows(), ranges);
   return ranges;
-}
-
-// Cells of the rows of copy 0, group after group; those of other rows are left out.
-void Partition::group_entries(std::vector<RowRange>& groups) {
-  const Cells& sparse = bins_.cells();
-  n_entries_ = 0;
-  if (sparse.n_entries() == 0) return;
-  constexpr uint32_t kNoGroup = UINT32_MAX;
-  std::vector<uint32_t> group_of(bins_.n_rows(), kNoGroup), place_of(bins_.n_rows());
-  for (size_t g = 0; g < groups.size(); ++g)
-    for (int64_t i = groups[g].begin; i < groups[g].end; ++i) {
-      const uint32_t id = ids_[0].data()[i];
-      group_of[id] = static_cast<uint32_t>(g);
-      place_of[id] = static_cast<uint32_t>(i - groups[g].begin);
-    }
-  // Blocks are counted, then written behind those before them: the order does not depend on the blocks.
-  const int64_t n_blocks = Block::count(sparse.n_entries(), kEntryBlock);
-  std::vector<int64_t> next(static_cast<size_t>(n_blocks) * groups.size(), 0);
-  const auto each = [&](int64_t block, auto&& use) {
-    const Block range(sparse.n_entries(), kEntryBlock, block);
-    for (int64_t e = range.begin; e < range.end; ++e) {
-      const Cell& entry = sparse.entries()[e];
-      if (group_of[entry.row] != kNoGroup) use(entry, next[block * groups.size() + group_of[entry.row]]);
-    }
-  };
-  parallel_for(workers_, n_blocks,
-               [&](int64_t block, int) { each(block, [](const Cell&, int64_t& n) { ++n; }); });
-  for (size_t g = 0; g < groups.size(); ++g) {
-    groups[g].first_entry = n_entries_;
-    for (int64_t block = 0; block < n_blocks; ++block) {
-      int64_t& at = next[block * groups.size() + g];
-      const int64_t n = at;
-      at = n_entries_;
-      n_entries_ += n;
-    }
-    groups[g].last_entry = n_entries_;
-  }
-  entries_[0].reserve(n_entries_);
-  parallel_for(workers_, n_blocks, [&](int64_t block, int) {
-    each(block,
-         [&](const Cell& entry, int64_t& at) { entries_[0][at++] = {place_of[entry.row], entry.key}; });
-  });
-}
-
-CellRange Partition::cell_range(const RowRange& rows) const {
-  const Cell* all = rows.copy == 0 && !is_sample_ ? bins_.cells().entries() : entries_[rows.copy].data();
-  return {all + rows.first_entry, all + rows.last_entry};
-}
-
-CellRange Partition::entries(const RowRange& rows, int64_t first, int64_t last) const {
-  const CellRange all = cell_range(rows);
-  const auto before = [](const Cell& entry, int64_t number) { return entry.number() < number; };
-  const Cell* begin = std::lower_bound(all.begin, all.end, first, before);
-  return {begin, std::lower_bound(begin, all.end, last, before)};
 }
 
 void Partition::codes(const RowRange& rows, int feature, uint8_t* out) const {
   if (bins_.in_cells(feature)) {
     const int64_t number = bins_.cell_number(feature);
     std::memset(out, bins_.cells().common(number), static_cast<size_t>(rows.size()));
-    const CellRange named = entries(rows, number, number + 1);
-    for (const Cell* e = named.begin; e != named.end; ++e) out[e->row] = static_cast<uint8_t>(e->code());
+    const CellRange named = cell_lists_.range(rows.cells, number, number + 1);
+    for (const Cell* e = named.begin; e != named.end; ++e)
+      if (named.place(*e) != CellRange::kGone) out[named.place(*e)] = static_cast<uint8_t>(e->code());
     return;
   }
   const int t = bins_.tile_of(feature), shift = 8 * bins_.slot_of(feature);
@@ -239,71 +187,17 @@ int64_t Partition::decide_cells(const Division& division, int64_t first, int64_t
   std::memset(bits, common_left ? 255 : 0, static_cast<size_t>((n + 7) / 8));
   if (common_left && n % 8 != 0) bits[n / 8] = static_cast<uint8_t>((1 << (n % 8)) - 1);
   int64_t n_left = common_left ? n : 0;
-  const CellRange named = entries(division.rows, number, number + 1);
+  const CellRange named = cell_lists_.range(division.rows.cells, number, number + 1);
   for (const Cell* e = named.begin; e != named.end; ++e) {
     const int code = e->code();
     const bool left = code == kMissingCode ? division.missing_left : code <= division.threshold;
-    const int64_t i = static_cast<int64_t>(e->row) - first;
-    if (left == common_left || i < 0 || i >= n) continue;
+    const uint32_t place = named.place(*e);
+    const int64_t i = int64_t{place} - first;
+    if (left == common_left || place == CellRange::kGone || i < 0 || i >= n) continue;
     bits[i / 8] ^= static_cast<uint8_t>(1 << (i % 8));
     n_left += left ? 1 : -1;
   }
   return n_left;
-}
-
-// Moves the cells of sparse features behind their rows, whose sides have been decided.
-void Partition::divide_entries(std::vector<Division>& divisions) {
-  const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
-  std::vector<EntryPiece> pieces = entry_pieces_of(divisions);
-  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
-    EntryPiece& p = pieces[task];
-    for (const Cell* e = p.entries.begin; e != p.entries.end; ++e)
-      p.n_left += p.bits[e->row / 8] >> (e->row % 8) & 1;
-  });
-  place_entries(pieces, divisions);
-  for (int copy : {1, 2}) entries_[copy].reserve(n_entries_);
-  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
-    const EntryPiece& p = pieces[task];
-    Cell* to = entries_[divisions[p.division].left.copy].data();
-    move.move_entries(p.entries.begin, p.entries.size(), p.bits, p.ranks, to + p.left_to, to + p.right_to);
-  });
-}
-
-// Blocks of the divisions' cells, and for each division how many rows go left before each 64 of them.
-std::vector<Partition::EntryPiece> Partition::entry_pieces_of(const std::vector<Division>& divisions) {
-  const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
-  std::vector<EntryPiece> pieces;
-  int64_t bytes = 0, n_ranks = 0;
-  for (const Division& d : divisions) n_ranks += d.rows.size() / 64 + 1;
-  ranks_.reserve(n_ranks);
-  n_ranks = 0;
-  for (size_t i = 0; i < divisions.size(); ++i) {
-    const Division& d = divisions[i];
-    const uint8_t* bits = bits_.data() + bytes;
-    uint32_t* ranks = ranks_.data() + n_ranks;
-    bytes += Block::count(d.rows.size(), kMoveBlock) * (kMoveBlock / 8);
-    n_ranks += d.rows.size() / 64 + 1;
-    if (!d.with_words) continue;
-    move.rank(bits, d.rows.size(), ranks);
-    const CellRange all = cell_range(d.rows);
-    for (const Cell* e = all.begin; e != all.end; e += std::min(kEntryBlock, all.end - e))
-      pieces.push_back({i, bits, ranks, {e, e + std::min(kEntryBlock, all.end - e)}});
-  }
-  return pieces;
-}
-
-// The same for cells.
-void Partition::place_entries(std::vector<EntryPiece>& pieces, std::vector<Division>& divisions) {
-  for (Division& d : divisions) d.left.first_entry = d.left.last_entry = d.rows.first_entry;
-  for (EntryPiece& p : pieces) {
-    p.left_to = divisions[p.division].left.last_entry;
-    divisions[p.division].left.last_entry += p.n_left;
-  }
-  for (Division& d : divisions) d.right.first_entry = d.right.last_entry = d.left.last_entry;
-  for (EntryPiece& p : pieces) {
-    p.right_to = divisions[p.division].right.last_entry;
-    divisions[p.division].right.last_entry += p.entries.size() - p.n_left;
-  }
 }
 
 void Partition::divide(std::vector<Division>& divisions) {
@@ -334,12 +228,25 @@ void Partition::divide(std::vector<Division>& divisions) {
     else
       move.move_ids(ids_[d.rows.copy].data() + piece.begin, bits, n, ids_[to].data() + piece.left_to,
                     piece.n_left, ids_[to].data() + piece.right_to);
-    if (!d.with_words || !copies_words()) return;
+    if (!(d.left_goes_on || d.right_goes_on) || !copies_words()) return;
     for (int t : tiles_)
       move.move_words(copy(d.rows.copy, t) + piece.begin, bits, n, words_[to][t].data() + piece.left_to,
                       piece.n_left, words_[to][t].data() + piece.right_to);
   });
-  if (bins_.cells().n_entries() > 0) divide_entries(divisions);
+  if (bins_.cells().n_entries() > 0) divide_cells(divisions);
+}
+
+// Cells go where their rows went.
+void Partition::divide_cells(std::vector<Division>& divisions) {
+  std::vector<const uint8_t*> bits;
+  int64_t at = 0;
+  for (const Division& d : divisions) {
+    bits.push_back(bits_.data() + at);
+    at += Block::count(d.rows.size(), kMoveBlock) * (kMoveBlock / 8);
+  }
+  const uint32_t* ids[3];
+  for (int copy = 0; copy < 3; ++copy) ids[copy] = ids_[copy].data();
+  cell_lists_.divide(divisions, bits, ids);
 }
 
 void Partition::number(const std::vector<LeafRows>& leaves, const Tree& tree) {

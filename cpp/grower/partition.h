@@ -1,9 +1,9 @@
-// Rows by node: the words of a node's rows, tile by tile, their ids, and their cells of sparse features lie
-// next to each other. A split moves them to the children and keeps their order (stable), so nothing depends
-// on how rows are cut into blocks. Of words that are to stay where they are (bins.h) only ids move.
+// Rows by node: the words of a node's rows, tile by tile, and their ids lie next to each other. A split moves
+// them to the children and keeps their order (stable), so nothing depends on how rows are cut into blocks. Of
+// words that are to stay where they are (bins.h) only ids move. Cells of sparse features: cell_lists.h.
 //
-// Owns: the copies of words, ids and sparse cells, reused over trees, and the leaf of every row. Must not
-// know: derivatives, how splits are found.
+// Owns: the copies of words and ids, reused over trees, and the leaf of every row. Must not know:
+// derivatives, how splits are found.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -15,6 +15,7 @@
 #include "base/workers.h"
 #include "data/bins.h"
 #include "data/sample.h"
+#include "grower/cell_lists.h"
 #include "grower/rows.h"
 
 namespace polyleaf {
@@ -51,13 +52,6 @@ struct PartitionKernels {
 };
 POLYLEAF_DECLARE_KERNELS(PartitionKernels, partition_kernels)
 
-// Cells of one node.
-struct CellRange {
-  const Cell* begin = nullptr;
-  const Cell* end = nullptr;
-  int64_t size() const { return end - begin; }
-};
-
 class Partition final : public Rows {
  public:
   Partition(const Bins& bins, const Workers& workers);
@@ -93,9 +87,7 @@ class Partition final : public Rows {
     return rows.copy == 0 && !is_sample_ ? nullptr : ids_[rows.copy].data() + rows.begin;
   }
 
-  // Cells of the sparse features numbered `first` .. `last` - 1, in the order of cells.h; `row` is the
-  // place among the rows of the range.
-  CellRange entries(const RowRange& rows, int64_t first, int64_t last) const;
+  const CellLists& cell_lists() const { return cell_lists_; }
   // One feature's codes of the rows of a range, 255 where missing.
   void codes(const RowRange& rows, int feature, uint8_t* out) const;
 
@@ -112,20 +104,8 @@ class Partition final : public Rows {
   void route_outside_rows(const Tree& tree);
   bool copies_words() const { return !bins_.stay(); }
   Route route_of(const Division& division, CategorySet& set) const;
-  CellRange cell_range(const RowRange& rows) const;
-  void group_entries(std::vector<RowRange>& groups);
+  void divide_cells(std::vector<Division>& divisions);
   int64_t decide_cells(const Division& division, int64_t first, int64_t last, uint8_t* bits) const;
-  // A block of one division's cells, and where it goes.
-  struct EntryPiece {
-    size_t division;
-    const uint8_t* bits;    // of the division's rows
-    const uint32_t* ranks;  // the same
-    CellRange entries;
-    int64_t n_left = 0, left_to = 0, right_to = 0;
-  };
-  void divide_entries(std::vector<Division>& divisions);
-  std::vector<EntryPiece> entry_pieces_of(const std::vector<Division>& divisions);
-  static void place_entries(std::vector<EntryPiece>& pieces, std::vector<Division>& divisions);
 
   const Bins& bins_;
   const Workers workers_;
@@ -135,10 +115,8 @@ class Partition final : public Rows {
   std::vector<int> tiles_;
   std::vector<Buffer<uint64_t>> words_[3];  // per tile; [0] only where is_sample_
   Buffer<uint32_t> ids_[3];
-  Buffer<Cell> entries_[3];  // [0] only where is_sample_
-  Buffer<uint8_t> bits_;     // of the divisions, one after another; each begins at a multiple of 64 rows
-  Buffer<uint32_t> ranks_;   // rows that go left before each 64 of them
-  int64_t n_entries_ = 0;    // of the root
+  Buffer<uint8_t> bits_;  // of the divisions, one after another; each begins at a multiple of 64 rows
+  CellLists cell_lists_;
   Buffer<int32_t> leaf_of_row_;
 };
 

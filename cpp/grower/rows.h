@@ -13,12 +13,12 @@
 
 namespace polyleaf {
 
-// The rows of one node: places [begin, end) of one copy, and places [first_entry, last_entry) of its cells of
-// sparse features.
+// The rows of one node: places [begin, end) of one copy, and the list of their cells of sparse features
+// (cell_lists.h; -1: there are none, or they are not read).
 struct RowRange {
   int64_t begin = 0, end = 0;
   int copy = 0;  // 0: the root's; 1 or 2 below it, in turn
-  int64_t first_entry = 0, last_entry = 0;
+  int32_t cells = -1;
   int64_t size() const { return end - begin; }
 };
 
@@ -44,8 +44,10 @@ class Rows {
     int threshold = -1;    // last code that goes left; -1: `set` tells
     CategorySet set = {};  // codes that go left, as the model sees them
     bool missing_left = false;
-    bool with_words = true;  // false: only ids move, the children's words and cells are never read
-    int64_t n_left = 0;      // rows that go left, wherever they lie
+    // Whether a child may be split further. Where neither may, only ids move: their words and cells are
+    // never read.
+    bool left_goes_on = true, right_goes_on = true;
+    int64_t n_left = 0;  // rows that go left, wherever they lie
     RowRange left, right;
   };
   virtual void divide(std::vector<Division>& divisions) = 0;

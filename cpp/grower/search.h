@@ -5,15 +5,13 @@
 // which the grower is handed.
 #pragma once
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <stdexcept>
-#include <utility>
 #include <vector>
 
 #include "base/code.h"
-#include "base/rng.h"
 #include "base/settings.h"
+#include "grower/feature_draw.h"
 #include "grower/interactions.h"
 #include "grower/partition.h"
 
@@ -104,14 +102,8 @@ class SearchScope {
   std::vector<uint8_t> features_of(const SearchNode& node) const {
     std::vector<uint8_t> allowed = features_;
     interactions_->narrow(node.path, allowed);
-    if (config_->colsample_bynode >= 1.0) return allowed;
-    std::vector<std::pair<uint64_t, int>> order;
-    for (size_t f = 0; f < allowed.size(); ++f)
-      if (allowed[f]) order.emplace_back(hash(config_->seed, node.id, static_cast<int>(f)), f);
-    const size_t keep =
-        static_cast<size_t>(std::ceil(config_->colsample_bynode * static_cast<double>(order.size())));
-    std::nth_element(order.begin(), order.begin() + keep, order.end());
-    for (size_t i = keep; i < order.size(); ++i) allowed[order[i].second] = 0;
+    if (config_->colsample_bynode < 1.0)
+      draw_features(config_->seed, node.id, config_->colsample_bynode, allowed);
     return allowed;
   }
 

@@ -33,16 +33,11 @@ class CellScan {
     histogram_.found.clear();
   }
 
-  void consider(int64_t number, const Cell* entries, int64_t n) {
-    const int f = bins_.cells().feature(number), n_bins = bins_.n_bins(f);
-    uint64_t touched[4] = {};
-    build(number, entries, n, touched);
-    const ScanFeature feature{histogram_.sums.data(), histogram_.counts.data(), touched, n_bins, n_bins};
-    NumericBest found;
-    scores_.scan_numeric(node_.split_on(f), feature, scratch_, &found);
-    clear(touched);
-    if (found.sum > -std::numeric_limits<float>::infinity())
-      histogram_.found.push_back({found, f, number, entries, n});
+  void run(const CellsToScan& cells) {
+    if (cells.lists->is_indexed(cells.list))
+      visit_features(cells);
+    else
+      visit_runs(cells);
   }
 
   // Writes the best of each group, the best of all first, and of equal sums that of the first feature.
@@ -65,13 +60,94 @@ class CellScan {
   }
 
  private:
+  // Features that a bound tells are worth too little are passed by.
+  void visit_features(const CellsToScan& cells) {
+    if (cells.bounds == nullptr) {
+      for (int64_t number = cells.first; number < cells.last; ++number)
+        if (is_allowed(cells, number)) consider(number, cells.lists->range(cells.list, number, number + 1));
+      return;
+    }
+    const CellBounds::NodeSums sums = CellBounds::sums_of(node_);
+    const int64_t n = cells.last - cells.first;
+    histogram_.reach.reserve(static_cast<size_t>(n));
+    int32_t* reach = histogram_.reach.data();
+    const int64_t n_reach = cells.bounds->reach(cells.first, cells.last, sums, scratch_.floor, reach);
+    for (int64_t i = 0; i < n_reach; ++i) {
+      const int64_t number = reach[i];
+      int32_t still;  // what was found since may have raised the floor
+      if (!is_allowed(cells, number) ||
+          cells.bounds->reach(number, number + 1, sums, scratch_.floor, &still) == 0)
+        continue;
+      const float sum = consider(number, cells.lists->range(cells.list, number, number + 1));
+      cells.bounds->found(number, sum, weight_, sums);
+      scratch_.floor = std::max(scratch_.floor, sum);
+    }
+  }
+
+  bool is_allowed(const CellsToScan& cells, int64_t number) const {
+    return cells.allowed[bins_.cells().feature(number)] != 0;
+  }
+
+  // Lists of few cells do not know where features begin.
+  void visit_runs(const CellsToScan& cells) {
+    const CellRange all = cells.lists->range(cells.list, cells.first, cells.last);
+    for (const Cell *at = all.begin, *next; at != all.end; at = next) {
+      const int32_t number = at->number();
+      next = at + 1;
+      while (next != all.end && next->number() == number) ++next;
+      if (is_allowed(cells, number)) consider(number, {at, next});
+    }
+  }
+
+  // What the best split on a feature is worth; -inf: there is none.
+  float consider(int64_t number, const CellRange& cells) {
+    NumericBest found{-std::numeric_limits<float>::infinity(), -1, 0};
+    const CellRange there = there_of(cells);
+    weight_ = 0;
+    // One child of every split has none but rows that cells name.
+    if (there.size() < std::max(1, node_.config->min_child_samples)) return found.sum;
+    const int f = bins_.cells().feature(number), n_bins = bins_.n_bins(f);
+    uint64_t touched[4] = {};
+    build(number, there.begin, there.size(), touched);
+    const ScanFeature feature{histogram_.sums.data(), histogram_.counts.data(), touched, n_bins, n_bins};
+    scores_.scan_numeric(node_.split_on(f), feature, scratch_, &found);
+    clear(touched);
+    weight_ = weight_of(there.size());
+    if (found.sum > -std::numeric_limits<float>::infinity())
+      histogram_.found.push_back({found, f, number, cells});
+    return found.sum;
+  }
+
+  // Cells of rows that have not left, with their places.
+  CellRange there_of(const CellRange& cells) {
+    if (cells.places == nullptr) return cells;
+    histogram_.there.reserve(static_cast<size_t>(cells.size()));
+    Cell* to = histogram_.there.data();
+    for (const Cell* e = cells.begin; e != cells.end; ++e) {
+      const uint32_t place = cells.places[e->row];
+      *to = {place, e->key};
+      to += place != CellRange::kGone;
+    }
+    return {histogram_.there.data(), to};
+  }
+
+  // The largest curvature that an output has in the cells whose sums were built.
+  double weight_of(int64_t n_cells) const {
+    const ChannelLayout& layout = *node_.layout;
+    double weight = layout.curvature == Curvature::unit ? static_cast<double>(n_cells) : 0.0;
+    for (int j = 0; j < layout.n_curvature(); ++j)
+      weight = std::max(weight, static_cast<double>(histogram_.all[layout.curvature_offset + j]) *
+                                    static_cast<double>(node_.curvature_step[j]));
+    return weight;
+  }
+
   // The split, with the exact sums of its left child.
   void finish(const FoundSplit& found, TileSplit& best) {
     best.take_if_better(found.best, found.feature);
     best.set = {};
-    const Cell* end = found.entries + found.n;
-    const auto from = [&](int code) {
-      return std::lower_bound(found.entries, end, Cell::key_of(found.number, code),
+    const auto [begin, end, places] = there_of(found.cells);
+    const auto from = [&, first = begin, last = end](int code) {
+      return std::lower_bound(first, last, Cell::key_of(found.number, code),
                               [](const Cell& entry, uint32_t key) { return entry.key < key; });
     };
     const Cell* after = from(best.bin + 1);
@@ -79,12 +155,12 @@ class CellScan {
     int64_t count = 0;
     if (bins_.cells().common(found.number) <= best.bin) {  // all, less those that entries name
       std::fill_n(histogram_.all.data(), lanes_, 0);
-      add(found.entries, found.n, histogram_.all.data());
+      add(begin, end - begin, histogram_.all.data());
       for (int j = 0; j < lanes_; ++j) best.left[j] = node_.totals[j] - histogram_.all[j];
-      count = node_.count - found.n;
+      count = node_.count - (end - begin);
     }
-    add(found.entries, after - found.entries, best.left.data());
-    count += after - found.entries;
+    add(begin, after - begin, best.left.data());
+    count += after - begin;
     if (best.missing_left) {
       add(missing, end - missing, best.left.data());
       count += end - missing;
@@ -130,23 +206,16 @@ class CellScan {
   const HistogramKernels& kernels_;
   ScanScratch& scratch_;
   CellHistogram& histogram_;
+  double weight_ = 0;  // of the cells that were looked at last
 };
 
 }  // namespace
 
-void best_splits_of_entries(const Bins& bins, const Cell* entries, int64_t n, const int16_t* channels,
-                            const ScanNode& node, const uint8_t* allowed, ScanScratch& scratch,
-                            CellHistogram& histogram, TileSplit* best, int n_best) {
+void best_splits_of_cells(const Bins& bins, const CellsToScan& cells, const ScanNode& node,
+                          ScanScratch& scratch, CellHistogram& histogram, TileSplit* best, int n_best) {
   for (int i = 0; i < n_best; ++i) best[i].begin(node);
-  CellScan scan(bins, channels, node, scratch, histogram);
-  const int64_t least = std::max(1, node.config->min_child_samples);
-  for (const Cell *at = entries, *end = entries + n, *next; at != end; at = next) {
-    const int32_t number = at->number();
-    next = at + 1;
-    while (next != end && next->number() == number) ++next;
-    // One child of every split has none but rows that entries name.
-    if (next - at >= least && allowed[bins.cells().feature(number)]) scan.consider(number, at, next - at);
-  }
+  CellScan scan(bins, cells.channels, node, scratch, histogram);
+  scan.run(cells);
   scan.choose(best, n_best);
 }
 

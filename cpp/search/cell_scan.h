@@ -8,6 +8,8 @@
 
 #include "base/buffer.h"
 #include "data/cells.h"
+#include "grower/cell_lists.h"
+#include "search/cell_bounds.h"
 #include "search/tile_scan.h"
 
 namespace polyleaf {
@@ -17,8 +19,7 @@ struct FoundSplit {
   NumericBest best;
   int32_t feature;
   int64_t number;  // among the sparse features
-  const Cell* entries;
-  int64_t n;
+  CellRange cells;
 };
 
 // One sparse feature's histogram at a time: bins that hold nothing are left as they are.
@@ -27,14 +28,25 @@ struct CellHistogram {
   Buffer<uint32_t> counts;  // zero between features
   Buffer<int32_t> all;      // lanes
   std::vector<FoundSplit> found;
+  Buffer<int32_t> reach;  // features that have to be looked at
+  Buffer<Cell> there;     // cells of the node alone, where others lie between them
   void reserve(int lanes);
 };
 
-// The best splits among sparse features, `n_best` at most, each of another group of features, the best first:
-// `entries`, whole features of them, are the node's, `channels` those of its rows. allowed[f] != 0: feature f
-// may be used.
-void best_splits_of_entries(const Bins& bins, const Cell* entries, int64_t n, const int16_t* channels,
-                            const ScanNode& node, const uint8_t* allowed, ScanScratch& scratch,
-                            CellHistogram& histogram, TileSplit* best, int n_best);
+// What the best splits of a node are looked for in: features numbered `first` .. `last` - 1, of those that
+// allowed[feature] says, and `channels` of the node's rows.
+struct CellsToScan {
+  const CellLists* lists;
+  int32_t list;
+  int64_t first, last;
+  const int16_t* channels;
+  const uint8_t* allowed;
+  CellBounds* bounds = nullptr;  // of what was found above; nullptr: all are looked at
+};
+
+// The best splits among sparse features, `n_best` at most, each of another group of features, the best first;
+// with bounds, none where none is worth the scratch's floor.
+void best_splits_of_cells(const Bins& bins, const CellsToScan& cells, const ScanNode& node,
+                          ScanScratch& scratch, CellHistogram& histogram, TileSplit* best, int n_best);
 
 }  // namespace polyleaf

@@ -65,6 +65,7 @@ class FixedChannels final : public ChannelSource {
  public:
   explicit FixedChannels(const Workers& workers) : workers_(workers) {}
   void use(const Channels& channels) { channels_ = &channels; }
+  const int16_t* row(int64_t id) const { return channels_->row(id); }
 
   const RowSample& sample() const override { return channels_->sample(); }
   const ChannelLayout& layout() const override { return channels_->layout(); }

@@ -175,6 +175,7 @@ void HistogramSearch::split(int32_t parent, const SearchNode& left, const Search
   r.totals = node.totals;
   for (int j = 0; j < node.view.layout->lanes; ++j) r.totals[j] -= l.totals[j];
   l.histogram = handed_down;
+  hand_down_bounds(node, l, r);
 }
 
 // What each output gains by the node's split.
@@ -191,6 +192,7 @@ HistogramSearch::Node& HistogramSearch::add_node(const SearchNode& at, const Cha
   node.at = at;
   node.view = view;
   node.histogram = -1;
+  node.bounds.reset();
   node.out_of_reach = node.floor = 0;
   return node;
 }
@@ -212,18 +214,25 @@ const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(const std::vect
   per_part_ = wanted > 1 && bins_.cells().n_features() > 0 ? kTileFeatures : 1;  // else a tile is a group
   for (const SearchNode& node : nodes) nodes_[node.id].at = node;
   if (renewed) {
-    for (const SearchNode& node : nodes) drop_histogram(nodes_[node.id]);
+    for (const SearchNode& node : nodes) {
+      drop_histogram(nodes_[node.id]);
+      nodes_[node.id].bounds.reset();
+    }
     chance_ = scope_->orders_categories() ? source_->chance() : Chance();
   }
   std::vector<Job> jobs = plan(nodes);
   proposals_.clear();
   if (jobs.empty()) return proposals_;
   if (scope_->nodes_differ())
-    for (const SearchNode& node : nodes) nodes_[node.id].allowed = scope_->features_of(node);
+    parallel_for(workers_, static_cast<int64_t>(nodes.size()), [&](int64_t i, int) {
+      nodes_[nodes[i].id].allowed =
+          scope_->can_split(nodes[i]) ? scope_->features_of(nodes[i]) : scope_->features();
+    });
   gather_channels(jobs);
   if (renewed) sum_totals(jobs);
   build_chunks(jobs);
   set_bounds(jobs);
+  if (bins_.cells().n_features() > 0) set_cell_bounds(jobs);
   make_room(jobs);
   const size_t at_once = workers_.is_alone() ? jobs.size() : shared_.at_once();
   for (size_t first = 0; first < jobs.size(); first += at_once) {
@@ -635,13 +644,52 @@ void HistogramSearch::scan(int32_t i, int t, const TileHistogram& histogram, con
 
 void HistogramSearch::scan_group(int32_t i, int group, const int16_t* channels, int thread, TileSplit* out) {
   Node& node = nodes_[i];
-  const Cells& sparse = bins_.cells();
-  const CellRange entries =
-      scope_->partition().entries(node.at.rows, sparse.group_begin(group), sparse.group_begin(group + 1));
+  const CellsToScan cells{&scope_->partition().cell_lists(),
+                          node.at.rows.cells,
+                          bins_.cells().group_begin(group),
+                          bins_.cells().group_begin(group + 1),
+                          channels,
+                          allowed_of(node).data(),
+                          node.bounds.get()};
   with_floor(node, thread, [&](ScanScratch& scratch) {
-    best_splits_of_entries(bins_, entries.begin, entries.size(), channels, scan_node(node, thread),
-                           allowed_of(node).data(), scratch, scratch_[thread].cells, out, per_part_);
+    best_splits_of_cells(bins_, cells, scan_node(node, thread), scratch, scratch_[thread].cells, out,
+                         per_part_);
   });
+}
+
+// Bounds on what sparse features are worth begin where a node has many cells, and are handed down.
+void HistogramSearch::set_cell_bounds(const std::vector<Job>& jobs) {
+  for (const Job& job : jobs)
+    for (const int32_t i : {job.build, job.subtract}) {
+      if (i < 0 || !scope_->can_split(nodes_[i].at)) continue;
+      Node& node = nodes_[i];
+      if (per_part_ > 1 || !source_->fixed() || !CellBounds::hold_for(scan_node(node)) ||
+          !scope_->partition().cell_lists().is_indexed(node.at.rows.cells)) {
+        node.bounds.reset();
+        continue;
+      }
+      node.floor = -std::numeric_limits<float>::infinity();
+      if (node.bounds != nullptr) continue;
+      node.bounds = std::make_unique<CellBounds>();
+      node.bounds->start(bins_.cells().n_features());
+    }
+}
+
+// To the child that has its parent's list of cells; the other one's rows leave it.
+void HistogramSearch::hand_down_bounds(Node& parent, Node& left, Node& right) {
+  std::unique_ptr<CellBounds> bounds = std::move(parent.bounds);
+  const int32_t list = parent.at.rows.cells;
+  if (bounds == nullptr || (left.at.rows.cells != list && right.at.rows.cells != list)) return;
+  Node& keeper = left.at.rows.cells == list ? left : right;
+  const RowRange& others = (left.at.rows.cells == list ? right : left).at.rows;
+  const ScanNode node = scan_node(keeper);
+  const uint32_t* ids = scope_->partition().ids(others);
+  for (int64_t i = 0; i < others.size(); ++i) {
+    const CellBounds::RowSums row = CellBounds::row_of(node, fixed_.row(ids[i]));
+    for (const uint32_t key : bins_.cells().of_row(ids[i])) bounds->leave(key >> 8, row);
+  }
+  bounds->renew(CellBounds::sums_of(node));
+  keeper.bounds = std::move(bounds);
 }
 
 // The best of the tiles' splits, if it is admissible.

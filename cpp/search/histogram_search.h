@@ -12,6 +12,7 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -85,6 +86,7 @@ class HistogramSearch final : public Search {
     std::vector<int32_t> totals;   // lanes
     std::vector<uint8_t> allowed;  // features, where they are sampled per node
     TileSplit best;
+    std::unique_ptr<CellBounds> bounds;              // of sparse features; nullptr: none are kept
     float out_of_reach = 0, floor = 0;               // sparse leaves: see ScanNode and ScanScratch
     int64_t size() const { return at.rows.size(); }  // rows that lie here; what is built, by `count`
   };
@@ -132,6 +134,8 @@ class HistogramSearch final : public Search {
   void scan(int32_t node, int tile, const TileHistogram& histogram, const Slots& slots, int thread,
             TileSplit* out);
   void scan_group(int32_t node, int group, const int16_t* channels, int thread, TileSplit* out);
+  void set_cell_bounds(const std::vector<Job>& jobs);
+  void hand_down_bounds(Node& parent, Node& left, Node& right);
   template <class Find>
   void with_floor(Node& node, int thread, const Find& find);
   // Features that a node may be split on, as flags.

@@ -1,0 +1,145 @@
+"""Features held sparse, many of them: trees are those of dense codes where lists of cells are kept, sorted
+from rows or moved, and where bounds tell which features need not be looked at."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import reference
+import scipy.sparse as sp
+from problems import KINDS, Core, Problem, Twin, assert_same_tree, make_problem, sampled
+from reference import GrowConfig
+
+from polyleaf import PolyleafClassifier, PolyleafRegressor
+
+FEATURES, ROWS = 150, 2500
+
+
+def words(draw, n_outputs=1, kind="unit", density=0.02, missing=0.1, **config):
+    """Rows of few words each. A split on one parts with few rows; a feature in five is used by many rows."""
+    rng = np.random.default_rng(draw)
+    share = np.where(np.arange(FEATURES) % 5 == 0, 10 * density, density)
+    held = rng.random((FEATURES, ROWS)) < share[:, None]
+    common = rng.integers(0, 3, FEATURES)
+    codes = np.where(held, rng.integers(0, 12, held.shape), common[:, None])
+    codes = np.where(held & (rng.random(held.shape) < missing), reference.MISSING, codes)
+    matters = rng.normal(size=(FEATURES, n_outputs)) * (rng.random((FEATURES, 1)) < 0.2)
+    g = held.T @ matters + 0.5 * rng.normal(size=(ROWS, n_outputs)) + 0.2
+    width = {"unit": None, "shared": 1, "diagonal": n_outputs}[kind]
+    return Problem(
+        codes=codes.astype(np.uint8),
+        n_bins=np.full(FEATURES, 12, np.uint16),
+        is_categorical=np.zeros(FEATURES, bool),
+        g=g.astype(np.float32),
+        h=None if width is None else rng.uniform(0.01, 1, (ROWS, width)).astype(np.float32),
+        kind=kind,
+        config=GrowConfig(**{"max_leaves": 40} | config),
+    )
+
+
+def assert_same_from_cells(p, held=None):
+    """Grown from dense codes and from cells; returns the tree."""
+    expected, leaf_of_row = Core.grow(p, 1)
+    for n_threads in (1, 3):
+        tree, leaves = Core.grow(p.sparsely_held(held), n_threads)
+        assert_same_tree(tree, expected)
+        np.testing.assert_array_equal(leaves, leaf_of_row)
+    return expected
+
+
+def shares_of_smaller_children(tree):
+    inner = np.flatnonzero(tree.left >= 0)
+    return np.minimum(tree.count[tree.left[inner]], tree.count[tree.right[inner]]) / tree.count[inner]
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3, 17])
+@pytest.mark.parametrize("kind", KINDS)
+def test_trees_that_part_with_few_rows_at_a_time(kind, n_outputs):
+    shares = shares_of_smaller_children(assert_same_from_cells(words(1, n_outputs, kind)))
+    assert (shares < 1 / 16).sum() > 10  # lists are kept
+    assert (shares > 1 / 8).any()  # cells are moved, or the list's are left out that have gone
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"max_leaves": 400},
+        {"min_child_samples": 30},
+        {"min_child_weight": 5.0},
+        {"reg_lambda": 0.0},
+        {"reg_alpha": 0.5},
+        {"max_delta_step": 0.1},
+        {"min_split_gain": 1.0},
+        {"colsample_bynode": 0.5},
+        {"colsample_bynode": 0.05},
+        {"level_wise": True, "max_leaves": 64},
+        {"max_depth": 5},
+        {"post_prune": True},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_whatever_is_asked_of_splits(kind, config):
+    assert_same_from_cells(words(2, 2, kind, **config))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_some_rows(kind):
+    assert_same_from_cells(sampled(words(3, 2, kind), multiplied=kind != "unit"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_some_features_held_sparse(kind):
+    """Dense ones are looked at first, and may be worth more."""
+    assert_same_from_cells(words(4, 1, kind), held=range(1, FEATURES, 2))
+
+
+def test_gradients_that_all_point_one_way():
+    """What the side of most rows is worth is most of every sum."""
+    p = words(5)
+    assert_same_from_cells(replace(p, g=np.abs(p.g) + 3))
+
+
+def test_equal_features_tie_and_the_first_is_taken():
+    p = words(6)
+    p.codes[FEATURES // 2 :] = p.codes[: FEATURES // 2]
+    tree = assert_same_from_cells(p)
+    assert tree.feature.max() < FEATURES // 2
+
+
+def test_features_of_nodes_are_drawn_from_many():
+    p = make_problem(7, n=60, n_bins=(3,) * 1500, max_leaves=6, colsample_bynode=0.3)
+    few = replace(p, features=np.arange(1500) % 3 == 0).with_config(colsample_bynode=0.01)
+    for problem in (p, few):
+        assert_same_tree(Core.grow(problem)[0], Twin.grow(problem)[0])
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"subsample": 0.6},
+        {"sampling_method": "goss"},
+        {"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": [700, 900]},
+        {"refresh": "tree"},
+        {"curvature": "full"},
+        {"leaf": "sparse", "leaf_k": 2},
+        {"sketch": "top_outputs", "sketch_dim": 2},
+        {"interaction_constraints": "pairwise"},
+    ],
+    ids=str,
+)
+def test_models_of_sparse_rows_are_those_of_dense_ones(parameters):
+    X, y = _texts()
+    model = PolyleafRegressor if parameters.get("curvature") != "full" else PolyleafClassifier
+    y = y if model is PolyleafRegressor else y.argmax(axis=1)
+    sparse, dense = (
+        model(n_estimators=4, max_leaves=20, n_jobs=2, **parameters).fit(rows, y) for rows in (X, X.toarray())
+    )
+    np.testing.assert_array_equal(sparse.predict(X), dense.predict(X.toarray()))
+
+
+def _texts():
+    rng = np.random.default_rng(8)
+    X = sp.random(1500, 200, density=0.03, format="csr", random_state=8, dtype=np.float32)
+    return X, (X @ rng.normal(size=(200, 4)) + 0.1 * rng.normal(size=(1500, 4))).astype(np.float32)
