@@ -1,4 +1,4 @@
-// RowPredictor for Python: a row, or a few, in; scores out.
+// RowPredictor and DevicePredictor for Python: rows in; scores out.
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "arrays.h"
+#include "device/predictor.h"
 #include "forest/row_predictor.h"
 #include "workers_caster.h"
 
@@ -31,7 +32,8 @@ RowPredictor* make_row_predictor(std::shared_ptr<Forest> forest, std::shared_ptr
                           scale ? copied(*scale) : nothing, offset ? copied(*offset) : nothing);
 }
 
-nb::ndarray<nb::numpy, double> scores_of_rows(const RowPredictor& predictor,
+template <class Predictor>
+nb::ndarray<nb::numpy, double> scores_of_rows(const Predictor& predictor,
                                               const nb::ndarray<nb::ro, nb::device::cpu>& rows,
                                               const Workers& workers) {
   const bool narrow = rows.dtype() == nb::dtype<float>();
@@ -66,10 +68,20 @@ void bind_row_predictor(nb::module_& m) {
            nb::arg("base"), nb::arg("scale").none() = nb::none(), nb::arg("offset").none() = nb::none(),
            "categories: of each categorical feature its number, the values that it has, ascending, and\n"
            "their codes. The forest must not change from here on.")
-      .def("scores", &scores_of_rows, nb::arg("rows").noconvert(), nb::arg("n_threads") = 1,
+      .def("scores", &scores_of_rows<RowPredictor>, nb::arg("rows").noconvert(), nb::arg("n_threads") = 1,
            "float64 (n_rows, n_outputs) of rows (n_rows, n_features), or of one row (n_features,); float32 "
            "or\n"
            "float64.");
+  nb::class_<DevicePredictor>(m, "DevicePredictor", "The same with the trees on a device.")
+      .def(
+          "__init__",
+          [](DevicePredictor* self, std::shared_ptr<Device> device, std::shared_ptr<RowPredictor> model) {
+            nb::gil_scoped_release release;
+            new (self) DevicePredictor(std::move(device), std::move(model));
+          },
+          nb::arg("device"), nb::arg("model"))
+      .def("scores", &scores_of_rows<DevicePredictor>, nb::arg("rows").noconvert(), nb::arg("n_threads") = 1,
+           "As RowPredictor.scores, the same bits.");
 }
 
 }  // namespace polyleaf

@@ -95,12 +95,8 @@ void RowPredictor::copy_features(const NumberRows& rows, float* features) const 
 void RowPredictor::scores(const NumberRows& rows, double* scores, const Workers& workers) const {
   thread_local Buffer<uint8_t> codes;
   thread_local Buffer<float> features;
-  const ScoreUnit unit{base_.data(), scale_.empty() ? nullptr : scale_.data(),
-                       scale_.empty() ? nullptr : offset_.data()};
   for (int64_t begin = 0; begin < rows.n_rows; begin += kRowsAtATime) {
-    NumberRows part = rows;
-    part.data += begin * rows.row_stride;
-    part.n_rows = std::min(kRowsAtATime, rows.n_rows - begin);
+    const NumberRows part = rows.part(begin, std::min(begin + kRowsAtATime, rows.n_rows));
     const size_t size = static_cast<size_t>(part.n_rows) * part.n_features;
     codes.reserve(size);
     find_codes(part, codes.data(), workers);
@@ -110,7 +106,7 @@ void RowPredictor::scores(const NumberRows& rows, double* scores, const Workers&
       copy_features(part, features.data());
       raw = {features.data(), part.n_features, part.n_rows};
     }
-    forest_->scores({codes.data(), part.n_features, part.n_rows}, nullptr, raw, unit,
+    forest_->scores({codes.data(), part.n_features, part.n_rows}, nullptr, raw, unit(),
                     scores + begin * n_outputs(), {0, forest_->n_trees()}, workers);
   }
 }

@@ -19,6 +19,13 @@ struct NumberRows {
   ValueType type;  // f32 or f64
   int64_t n_rows, n_features;
   ptrdiff_t row_stride, column_stride;
+
+  NumberRows part(int64_t begin, int64_t end) const {
+    NumberRows out = *this;
+    out.data += begin * row_stride;
+    out.n_rows = end - begin;
+    return out;
+  }
 };
 
 // What the numbers of a categorical feature mean: values ascend, each with its code; all others are missing.
@@ -41,8 +48,16 @@ class RowPredictor {
   // scores (n_rows, n_outputs), those of Forest::scores.
   void scores(const NumberRows& rows, double* scores, const Workers& workers) const;
 
- private:
+  // What scores are made of: trees, codes (n_features, n_rows) of the features that they split on, and the
+  // unit of their sums.
+  const Forest& forest() const { return *forest_; }
   void find_codes(const NumberRows& rows, uint8_t* codes, const Workers& workers) const;
+  ScoreUnit unit() const {
+    const bool scaled = !scale_.empty();
+    return {base_.data(), scaled ? scale_.data() : nullptr, scaled ? offset_.data() : nullptr};
+  }
+
+ private:
   void copy_features(const NumberRows& rows, float* features) const;
 
   std::shared_ptr<const Forest> forest_;

@@ -3,6 +3,7 @@
 import pickle
 
 import golden
+import host_device
 import numpy as np
 import pandas as pd
 import pytest
@@ -125,3 +126,50 @@ def test_a_model_without_trees_and_no_rows():
     model = random_model(n_rounds=0)
     assert_same_bits(model.predictor()(np.zeros(4)), model.base_score)
     assert model.predictor()(np.zeros((0, 4))).shape == (0, 3)
+
+
+needs_compiler = pytest.mark.skipif(host_device.COMPILER is None, reason="kernels are compiled by g++")
+ON_DEVICE = [
+    "defaults",
+    "defaults, classes",
+    "one tree an output",
+    "frame with categories",
+    "normalized targets",
+]
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ON_DEVICE)
+def test_a_device_gives_the_same_bits(name, dtype, monkeypatch):
+    host_device.use(monkeypatch)
+    est = estimator(name)
+    with np.errstate(over="ignore"):
+        X = as_given(est, hard_rows(est, n=300)).astype(dtype)
+    predictor = est.predictor(device="cuda")
+    assert_same_bits(predictor.raw(X), est.predictor().raw(X))
+    assert_same_bits(predictor(X), est.predictor()(X))
+    assert_same_bits(predictor.raw(X[0]), est.predictor().raw(X[0]))
+    assert_same_bits(pickle.loads(pickle.dumps(predictor)).raw(X), est.predictor().raw(X))
+
+
+@needs_compiler
+@pytest.mark.parametrize("strategy", ["multi_output_tree", "one_output_per_tree"])
+def test_a_device_adds_more_trees_than_a_block_takes_at_a_time(strategy, monkeypatch):
+    host_device.use(monkeypatch)
+    X, Y = golden.numbers(), golden.values()
+    est = PolyleafRegressor(n_estimators=37, max_leaves=8, n_jobs=1, multi_strategy=strategy).fit(X, Y)
+    assert_same_bits(est.predictor(device="cuda")(X), est.predict(X))
+    assert est.predictor(device="cuda")(X[:0]).shape == (0, 3)
+
+
+@needs_compiler
+def test_leaves_that_are_no_constants_are_refused_on_a_device(monkeypatch):
+    host_device.use(monkeypatch)
+    with pytest.raises(ValueError, match=r'predicts with leaves of constants.*device="cpu"'):
+        estimator("linear").predictor(device="cuda")
+
+
+def test_a_device_that_is_none():
+    with pytest.raises(ValueError, match=r"device='gpu' is not one of"):
+        estimator("defaults").predictor(device="gpu")

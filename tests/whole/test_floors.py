@@ -19,10 +19,10 @@ FLOORS = (
     "leaves",
     "search",
     "losses",
-    "device",
     "sketch",
     "forest",
     "explain",
+    "device",
 )
 
 # What a kernel may include: nothing of these leaves a template to the linker, which could carry AVX-512 code

@@ -4,7 +4,7 @@
 
 namespace polyleaf::on_device {
 
-constexpr int kPredictedRows = 32, kPredictedTrees = 16;  // of a block, at a time
+constexpr int kPredictedTrees = 16;  // whose leaves a block finds at a time
 
 __device__ inline int32_t leaf_of(const PredictTrees& a, const TreeAt& tree, int64_t row) {
   TreeNode node = a.nodes[tree.root];

@@ -290,6 +290,8 @@ struct SoftmaxDerivatives {
 
 // --- prediction
 
+constexpr int kPredictedRows = 32;  // of a block
+
 struct TreeAt {
   int32_t root;           // of the nodes
   int32_t width, output;  // output: the only one, where the width is 1; -1: all

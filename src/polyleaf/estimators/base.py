@@ -709,7 +709,10 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         return target, predicted.reshape(target.n_rows, -1)
 
     def predictor(
-        self, method: Literal["predict", "predict_proba", "decision_function"] = "predict", n_threads: int = 1
+        self,
+        method: Literal["predict", "predict_proba", "decision_function"] = "predict",
+        n_threads: int = 1,
+        device: Literal["cpu", "cuda"] = "cpu",
     ) -> Predictor:
         """A frozen predictor for a row of numbers, or a few, in one call of the core: for services.
 
@@ -719,6 +722,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             What a call gives. The last two are a classifier's.
         n_threads : int
             For several rows.
+        device : {"cpu", "cuda"}
+            Where rows walk down the trees, to the same bits. "cuda" (docs/gpu.md) is for very many rows of a
+            model whose leaves are constants.
 
         Returns
         -------
@@ -745,7 +751,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 f"method={method!r} is not what this model gives; it must be one of "
                 f"{', '.join(map(repr, finishes))}."
             )
-        return Predictor(frozen.model_, finishes[method], n_threads)
+        return Predictor(frozen.model_, finishes[method], n_threads, device)
 
     def _finishes(self) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
         """What each method makes of raw scores."""

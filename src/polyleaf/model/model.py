@@ -391,12 +391,13 @@ class Model:
             scores = scores * self.target_scale[outputs] + self.target_offset[outputs]
         return scipy.sparse.csr_matrix((scores, outputs, indptr), (table.n_rows, self.n_outputs))
 
-    def predictor(self, n_threads: int = 1) -> Predictor:
+    def predictor(self, n_threads: int = 1, device: str = "cpu") -> Predictor:
         """A frozen predictor for a row of numbers, or a few, in one call of the core.
 
         Parameters
         ----------
         n_threads : int
+        device : {"cpu", "cuda"}
 
         Returns
         -------
@@ -404,7 +405,7 @@ class Model:
             `predictor(rows)` gives the bits of `predict`, `predictor.raw(rows)` those of `raw_predict`.
         """
         frozen = self.copy()
-        return Predictor(frozen, frozen.objective.transform, n_threads)
+        return Predictor(frozen, frozen.objective.transform, n_threads, device)
 
     def staged_raw(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import polyleaf._core as _core
+from polyleaf.device.cards import device_of
 from polyleaf.inputs.binning import BinMapper, Category
 
 __all__ = ["Predictor"]
@@ -33,6 +34,9 @@ class Predictor:
         From raw scores (n_rows, n_scores), float64, to what a call gives.
     n_threads : int
         For several rows; one row is the work of one.
+    device : {"cpu", "cuda"}
+        Where rows walk down the trees. "cuda": on a card, for very many rows of a model whose leaves are
+        constants; the same bits.
 
     Attributes
     ----------
@@ -40,7 +44,11 @@ class Predictor:
         For the number of each categorical feature: category -> the number that stands for it in a row.
     """
 
-    def __init__(self, model: Any, finish: Callable[[np.ndarray], Any], n_threads: int = 1):
+    def __init__(
+        self, model: Any, finish: Callable[[np.ndarray], Any], n_threads: int = 1, device: str = "cpu"
+    ):
+        if device not in ("cpu", "cuda"):
+            raise ValueError(f'device={device!r} is not one of "cpu", "cuda".')
         if model.projection is not None:
             raise ValueError(
                 "The model projects its features before the trees see them, which a predictor of plain rows "
@@ -51,13 +59,13 @@ class Predictor:
                 "The model looks up features of more than 255 categories in a table, which a predictor of "
                 "plain rows does not: use predict."
             )
-        self._model, self._finish, self._n_threads = model, finish, n_threads
+        self._model, self._finish, self._n_threads, self._device = model, finish, n_threads, device
         self.categories = _numbers_of_categories(model.mapper)
         self._core = self._made()
 
-    def _made(self) -> _core.RowPredictor:
-        mapper = self._model.mapper
-        return _core.RowPredictor(
+    def _made(self) -> _core.RowPredictor | _core.DevicePredictor:
+        mapper, device = self._model.mapper, device_of(self._device)
+        here = _core.RowPredictor(
             self._model.forest,
             mapper.bin_table,
             [_known(f, numbers, mapper) for f, numbers in self.categories.items()],
@@ -65,6 +73,14 @@ class Predictor:
             self._model.target_scale,
             self._model.target_offset,
         )
+        if device is None:
+            return here
+        if any(tree.kind != "dense" for tree in self._model.trees):
+            raise ValueError(
+                'device="cuda" predicts with leaves of constants, and this model has leaves of another kind: '
+                'use device="cpu", which gives the same bits.'
+            )
+        return _core.DevicePredictor(device, here)
 
     def raw(self, rows: Any) -> np.ndarray:
         """Raw scores, float64 (n_rows, n_scores), of rows (n_rows, n_features) or of one (n_features,)."""

@@ -354,7 +354,8 @@ class RunningParameters:
     device: Literal["cpu", "cuda", "auto"] = parameter(default="cpu")
     """Where trees are trained: on the processor, or on a CUDA card, which makes the same model, bit for bit
     (docs/gpu.md: what it takes, and which parameters it does not take yet). "auto": the processor, until
-    cards have been measured. Predictions are made on the processor."""
+    cards have been measured. Predictions are made on the processor, unless
+    `predictor(device="cuda")` is asked for."""
 
     verbose: int | bool | None = parameter(default=None, within="[0, inf)", everyday=True)
     """0: silent. 1: a progress bar (where there is no terminal: about ten lines). n > 1: the metric values

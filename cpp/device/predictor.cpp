@@ -1,0 +1,87 @@
+#include "device/predictor.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <vector>
+
+#include "device/rows.h"
+#include "leaves/dense_block.h"
+
+namespace polyleaf {
+namespace {
+
+constexpr int64_t kCodesAtATime = int64_t{1} << 28;  // bytes of codes, or of scores
+
+}  // namespace
+
+DevicePredictor::DevicePredictor(std::shared_ptr<const Device> device,
+                                 std::shared_ptr<const RowPredictor> model)
+    : device_(device),
+      model_(std::move(model)),
+      trees_(device),
+      nodes_(device),
+      sets_(device),
+      values_(device),
+      codes_(device),
+      raw_(device) {
+  std::vector<on_device::TreeAt> trees;
+  std::vector<on_device::TreeNode> nodes;
+  std::vector<uint64_t> sets;
+  std::vector<float> values;
+  const Forest& forest = model_->forest();
+  for (const ForestPart& part : forest.parts({0, forest.n_trees()})) {
+    const auto* leaves = dynamic_cast<const DenseLeaves*>(part.leaves.get());
+    if (leaves == nullptr) throw std::invalid_argument("A device predicts with leaves of constants.");
+    trees.push_back({static_cast<int32_t>(nodes.size()), leaves->n_columns(), part.output,
+                     static_cast<int64_t>(values.size())});
+    const auto first_set = static_cast<int32_t>(sets.size() / 4);
+    for (on_device::TreeNode node : tree_nodes(*part.tree)) {
+      if (node.category_set >= 0) node.category_set += first_set;
+      nodes.push_back(node);
+    }
+    const std::vector<uint64_t> own = tree_sets(*part.tree);
+    sets.insert(sets.end(), own.begin(), own.end());
+    for (int32_t leaf = 0; leaf < leaves->n_leaves(); ++leaf) {
+      const float* const vector = leaves->view().values + leaf * leaves->view().stride;
+      values.insert(values.end(), vector, vector + leaves->n_columns());
+    }
+  }
+  trees_.write(trees);
+  nodes_.write(nodes);
+  sets_.write(sets);
+  values_.write(values);
+}
+
+// Leaves the sums of the leaf values in `raw_`.
+void DevicePredictor::add_trees(int64_t n_rows) const {
+  raw_.clear(static_cast<size_t>(n_rows) * n_outputs());
+  constexpr int kRows = on_device::kPredictedRows;
+  device_->launch(
+      {(n_rows + kRows - 1) / kRows},
+      on_device::PredictTrees{codes_.data(), n_rows, n_outputs(), model_->forest().n_trees(), trees_.data(),
+                              nodes_.data(), sets_.data(), values_.data(), raw_.data()});
+}
+
+void DevicePredictor::scores(const NumberRows& rows, double* scores, const Workers& workers) const {
+  const int64_t of_row = std::max<int64_t>({1, n_features(), int64_t{4} * n_outputs()});
+  const int64_t at_a_time = std::max<int64_t>(1, kCodesAtATime / of_row);
+  std::vector<uint8_t> codes;
+  std::vector<float> sums;
+  for (int64_t begin = 0; begin < rows.n_rows; begin += at_a_time) {
+    const NumberRows part = rows.part(begin, std::min(begin + at_a_time, rows.n_rows));
+    codes.resize(static_cast<size_t>(part.n_rows) * n_features());
+    model_->find_codes(part, codes.data(), workers);
+    sums.resize(static_cast<size_t>(part.n_rows) * n_outputs());
+    {
+      const std::lock_guard turn(mutex_);
+      codes_.write(codes);
+      add_trees(part.n_rows);
+      raw_.read(sums.data(), sums.size());
+    }
+    const ScoreUnit unit = model_->unit();
+    double* const to = scores + begin * n_outputs();
+    for (size_t i = 0; i < sums.size(); ++i) to[i] = unit(static_cast<int32_t>(i % n_outputs()), sums[i]);
+  }
+}
+
+}  // namespace polyleaf
