@@ -13,6 +13,7 @@
 #include "channels/chance.h"
 #include "channels/channels.h"
 #include "scores/directions.h"
+#include "scores/value_bounds.h"
 
 namespace polyleaf {
 
@@ -43,7 +44,8 @@ struct ScanNode {
   // output and readable to the next sixteen. nullptr: all are free.
   const FeatureDirections* directions = nullptr;
   const float* direction = nullptr;
-  Chance chance = {};  // what is taken off where categories are put in order
+  const ValueBounds* bounds = nullptr;  // the same: of the node
+  Chance chance = {};                   // what is taken off where categories are put in order
 
   // The same, where candidates split on this feature.
   ScanNode split_on(int feature) const {
@@ -117,6 +119,9 @@ struct ScoreKernels {
   // Sparse leaves (nullptr otherwise): what of a sum over all outputs no children of the node can hold, at
   // least. -inf: nothing is known.
   float (*out_of_reach)(const ScanNode& node) = nullptr;
+  // Where values must obey (nullptr where they cannot): the one value of both children, for each output; NaN
+  // where each has its own. `out` is writable to the next sixteen.
+  void (*pooled_values)(const ScanNode& node, const int32_t* left, int32_t left_count, float* out) = nullptr;
 };
 POLYLEAF_DECLARE_KERNELS(ScoreKernels, separable_scores)
 POLYLEAF_DECLARE_KERNELS(ScoreKernels, topk_scores)

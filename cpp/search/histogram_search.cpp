@@ -59,7 +59,9 @@ void HistogramSearch::start(const SearchScope& scope, const SearchNode& root) {
   for (Scratch& s : scratch_) s.workspace.reserve(workspace_floats(layout_, scope.config().split) + 16);
   pool_.start(scope.config().histogram_memory);
   nodes_.clear();
-  add_node(root, source_->view(root.id)).totals = source_->totals();
+  Node& added = add_node(root, source_->view(root.id));
+  added.totals = source_->totals();
+  added.value_bounds = ValueBounds(directions_.stride());
   set_joint_formats();
   chance_ = scope_->orders_categories() ? source_->chance() : Chance();
 }
@@ -176,15 +178,31 @@ void HistogramSearch::split(int32_t parent, const SearchNode& left, const Search
   for (int j = 0; j < node.view.layout->lanes; ++j) r.totals[j] -= l.totals[j];
   l.histogram = handed_down;
   hand_down_bounds(node, l, r);
+  if (directions_.any()) bound_children(nodes_[parent], l, r);
+}
+
+// Where an output of both children has one value, what is below them keeps to their order.
+void HistogramSearch::bound_children(const Node& node, Node& left, Node& right) const {
+  left.value_bounds = right.value_bounds = node.value_bounds;
+  std::vector<float> pooled(directions_.stride());
+  scores().pooled_values(of_best(node), node.best.left.data(), node.best.left_count, pooled.data());
+  const float* direction = directions_.of(node.best.feature);
+  for (int k = 0; k < layout_.n_outputs; ++k) {
+    if (direction[k] == 0 || std::isnan(pooled[k])) continue;
+    left.value_bounds.pool(k, pooled[k], direction[k] > 0, true);
+    right.value_bounds.pool(k, pooled[k], direction[k] > 0, false);
+  }
 }
 
 // What each output gains by the node's split.
 void HistogramSearch::judge_split(const Node& node, float* output_gain) const {
+  scores().output_terms(of_best(node), node.best.left.data(), node.best.left_count, output_gain);
+}
+
+ScanNode HistogramSearch::of_best(const Node& node) const {
   const TileSplit& split = node.best;
   const bool missing_apart = split.bin == bins_.n_bins(split.feature) - 1 && !split.missing_left;
-  const ScanNode scanned =
-      missing_apart ? scan_node(node).split_freely() : scan_node(node).split_on(split.feature);
-  scores().output_terms(scanned, split.left.data(), split.left_count, output_gain);
+  return missing_apart ? scan_node(node).split_freely() : scan_node(node).split_on(split.feature);
 }
 
 HistogramSearch::Node& HistogramSearch::add_node(const SearchNode& at, const ChannelView& view) {
@@ -217,6 +235,7 @@ const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(const std::vect
     for (const SearchNode& node : nodes) {
       drop_histogram(nodes_[node.id]);
       nodes_[node.id].bounds.reset();
+      nodes_[node.id].value_bounds = ValueBounds(directions_.stride());
     }
     chance_ = scope_->orders_categories() ? source_->chance() : Chance();
   }
@@ -599,6 +618,7 @@ ScanNode HistogramSearch::scan_node(const Node& node, int thread) const {
   if (!directions_.any()) return scanned;
   scanned.directions = &directions_;
   scanned.direction = directions_.none();
+  scanned.bounds = &node.value_bounds;
   return scanned;
 }
 

@@ -87,6 +87,7 @@ class HistogramSearch final : public Search {
     std::vector<uint8_t> allowed;  // features, where they are sampled per node
     TileSplit best;
     std::unique_ptr<CellBounds> bounds;              // of sparse features; nullptr: none are kept
+    ValueBounds value_bounds;                        // where values must obey directions
     float out_of_reach = 0, floor = 0;               // sparse leaves: see ScanNode and ScanScratch
     int64_t size() const { return at.rows.size(); }  // rows that lie here; what is built, by `count`
   };
@@ -144,6 +145,9 @@ class HistogramSearch final : public Search {
 
   const ScoreKernels& scores() const { return scores_of(layout_, scope_->config().split); }
   void judge_split(const Node& node, float* output_gain) const;
+  void bound_children(const Node& node, Node& left, Node& right) const;
+  // The node where candidates split like the best one.
+  ScanNode of_best(const Node& node) const;
   bool has_categories(int tile) const;
   // Of a tile's slots those whose features the node may be split on, as flags.
   Slots slots_of(const Node& node, const Tile& tile) const;

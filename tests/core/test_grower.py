@@ -419,6 +419,26 @@ def test_splits_that_obey_directions(kind, n_outputs, penalties):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n_outputs", [2, 17])
+def test_below_a_split_that_pools_an_output_its_values_are_bounded(kind, n_outputs, monkeypatch):
+    p = make_problem(27, n=500, n_bins=(9, 30, 5, 7), n_outputs=n_outputs, kind=kind)
+    p = with_directions(p)
+    tree = assert_core_equals_twin(p)
+    monkeypatch.setattr(reference.value_bounds.ValueBounds, "of_children", lambda self, *_: (self, self))
+    unbounded = Twin.grow(p)[0]
+    assert unbounded.n_leaves > 5
+    assert not np.array_equal(tree.gain, unbounded.gain)
+
+
+def test_an_output_alone_is_bounded_by_nothing(monkeypatch):
+    """No split pays for which its only output would disobey."""
+    p = with_directions(make_problem(28, n=500, n_bins=(9, 30, 5, 7)))
+    tree = assert_core_equals_twin(p)
+    monkeypatch.setattr(reference.value_bounds.ValueBounds, "of_children", lambda self, *_: (self, self))
+    assert_same_tree(tree, Twin.grow(p)[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_outputs", [1, 3, 17])
 def test_directions_where_much_is_missing(kind, n_outputs):
     """What parts all values from the missing ones obeys by itself, and leaves no value on the other side."""

@@ -139,12 +139,12 @@ def sets_missing_apart(goes_left, counts):
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def best_candidate(codes, n_bins, is_categorical, channels, config, features, chance=None, directions=None):
+def best_candidate(codes, n_bins, is_categorical, channels, config, features, chance=None, rules=None):
     """The `Candidate` judged best, the first feature on ties; None where children are always too small.
 
     `codes` (F, n_node) are the feature codes of the rows of `channels`, `features` those allowed, ascending.
-    `chance`: of the rows of the tree; None: no gradient differs from 0. `directions` (F, K): which way values
-    may move with each feature; None: they are free.
+    `chance`: of the rows of the tree; None: no gradient differs from 0. `rules`: which way values may move
+    with each feature, and how far; None: they are free.
     """
     best = None
     for f in features:
@@ -153,7 +153,7 @@ def best_candidate(codes, n_bins, is_categorical, channels, config, features, ch
             candidates = categorical_candidates(sums, channels, config)
         else:
             candidates = numeric_candidates(sums.count, int(n_bins[f]))
-        own = None if directions is None else directions[f]
+        own = None if rules is None else rules.of(f)
         scores, terms = score_candidates(sums, candidates, channels, config, own)
         by_chance = chance_of_feature(sums.count, is_categorical[f], chance, config)
         if len(scores) == 0 or not scores.max() - by_chance > (-np.inf if best is None else best.judged):
@@ -177,12 +177,12 @@ def chance_of_feature(counts, is_categorical, chance, config):
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def best_split(codes, n_bins, is_categorical, channels, config, features, chance=None, directions=None):
+def best_split(codes, n_bins, is_categorical, channels, config, features, chance=None, rules=None):
     """The best admissible `Split` of the rows of `channels`, or None (GBDT-MO, Algorithm 2)."""
-    best = best_candidate(codes, n_bins, is_categorical, channels, config, features, chance, directions)
+    best = best_candidate(codes, n_bins, is_categorical, channels, config, features, chance, rules)
     if best is None:
         return None
-    parent_sum, parent_terms = parent_score(channels, config, directions is not None)
+    parent_sum, parent_terms = parent_score(channels, config, rules)
     gain = 0.5 * (float(best.sum) - float(parent_sum)) / len(parent_terms)
     if not is_worthwhile(best.sum, parent_sum, gain, config):
         return None

@@ -10,13 +10,15 @@ import numpy as np
 from polyleaf.settings.parameters import PenaltyParameters, TreeParameters
 from reference.candidates import Split, best_split, may_meet, node_features
 from reference.chance import chance_of
-from reference.channels import take, total
+from reference.channels import MISSING, take, total
 from reference.scores import (
     diagonal_curvature,
     gradient_and_curvature,
     mean_curvature,
+    obeying_values,
 )
 from reference.tree import to_tree
+from reference.value_bounds import Rules, ValueBounds
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class ChannelSearch:
         self.data, self.channels, self.config, self.directions = data, channels, config, directions
         self.n_outputs = len(channels.gradient_steps)
         self.chance = chance_of(channels)
+        self.bounds = {}  # of nodes, where a split above them has pooled an output
 
     def cover(self, positions, parent):
         """Summed curvature of rows that the split of node `parent` (None: the root) has put together."""
@@ -87,10 +90,26 @@ class ChannelSearch:
         codes, n_bins, is_categorical = self.data
         of_node = take(self.channels, positions)
         node = codes[:, positions], n_bins, is_categorical, of_node
-        return best_split(*node, self.config, may_use, self.chance, self.directions)
+        return best_split(*node, self.config, may_use, self.chance, self.rules_of(i))
+
+    def rules_of(self, i):
+        """What the splits of node `i` must obey, or None."""
+        if self.directions is None:
+            return None
+        return Rules(self.directions, self.bounds.get(i, ValueBounds.none(self.n_outputs)))
 
     def divide(self, i, split, children):
-        """Node `i` was split; `children`: two pairs (id, positions), left first. Nothing is handed down."""
+        """Node `i` was split; `children`: two pairs (id, positions), left first."""
+        if self.directions is None:
+            return
+        rules = self.rules_of(i).of(split.feature)
+        apart = split.threshold == self.data[1][split.feature] - 1 and not split.goes_left[MISSING]
+        sums = [total(take(self.channels, positions)) for _, positions in children]
+        sides = [gradient_and_curvature(of_side, self.channels) for of_side in sums]
+        w, _, is_pooled = obeying_values(*sides, self.config, rules, not apart)
+        pooled = np.where(is_pooled, w, np.nan)[0]
+        of_children = rules.bounds.of_children(pooled, rules.directions)
+        self.bounds.update(zip([child for child, _ in children], of_children, strict=True))
 
 
 def grow(

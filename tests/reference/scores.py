@@ -100,20 +100,21 @@ def free_value(G, H, alpha, config):
     return np.where(G < 0, size, -size)
 
 
-def obeying_values(left, right, config, directions, is_ordered):
-    """The values (C, K) of both children; `left`, `right`: pairs G, H. `directions` (K,): of the feature
-    split on, 1 must not fall, -1 must not rise, 0 free.
+def obeying_values(left, right, config, rules, is_ordered):
+    """The values (C, K) of both children, and which (C, K) are one for both; `left`, `right`: pairs G, H.
+    `rules`: of the feature split on, 1 must not fall, -1 must not rise, 0 free.
 
     Of an output that would disobey, both take the one that is best for both: of both their rows, with both
     their penalties. `is_ordered` (C, 1): whether directions matter at all.
     """
+    nearest = rules.bounds.nearest
     (G_left, H_left), (G_right, H_right) = [(G, H + F32(config.reg_lambda)) for G, H in (left, right)]
-    w_left = free_value(G_left, H_left, config.reg_alpha, config)
-    w_right = free_value(G_right, H_right, config.reg_alpha, config)
+    w_left = nearest(free_value(G_left, H_left, config.reg_alpha, config))
+    w_right = nearest(free_value(G_right, H_right, config.reg_alpha, config))
     both_alpha = F32(2) * F32(config.reg_alpha)
-    both = free_value(G_left + G_right, H_left + H_right, both_alpha, config)
-    disobeys = is_ordered * directions.astype(F32) * (w_right - w_left) < 0
-    return np.where(disobeys, both, w_left), np.where(disobeys, both, w_right)
+    both = nearest(free_value(G_left + G_right, H_left + H_right, both_alpha, config))
+    disobeys = is_ordered * rules.directions.astype(F32) * (w_right - w_left) < 0
+    return np.where(disobeys, both, w_left), np.where(disobeys, both, w_right), disobeys
 
 
 def value_terms(G, H, w, config):
@@ -122,9 +123,9 @@ def value_terms(G, H, w, config):
     return -((F32(2) * G) * w + (H * w) * w) - F32(2) * F32(config.reg_alpha) * np.abs(w)
 
 
-def obeying_terms(left, right, config, directions, is_ordered):
+def obeying_terms(left, right, config, rules, is_ordered):
     """Float32 (C, K): what each output adds to the score sum of a split that obeys."""
-    w_left, w_right = obeying_values(left, right, config, directions, is_ordered)
+    w_left, w_right, _ = obeying_values(left, right, config, rules, is_ordered)
     return value_terms(*left, w_left, config) + value_terms(*right, w_right, config)
 
 
@@ -224,11 +225,11 @@ def full_solution(G, H, outputs, ridge, least_pivot=LEAST_PIVOT):
     return w
 
 
-def parent_score(channels, config, obeys=False):
+def parent_score(channels, config, rules=None):
     """Float32 sum and terms (K,) of the node as one leaf."""
     G, H = gradient_and_curvature(total(channels), channels)
-    if obeys:
-        w = free_value(G, H + F32(config.reg_lambda), config.reg_alpha, config)
+    if rules is not None:
+        w = rules.bounds.nearest(free_value(G, H + F32(config.reg_lambda), config.reg_alpha, config))
         terms = value_terms(G, H, w, config)
         return lane_sum(terms)[0], terms[0]
     if channels.kind == "full":
@@ -241,9 +242,9 @@ def parent_score(channels, config, obeys=False):
     return lane_sum(terms)[0], terms[0]
 
 
-def score_candidates(sums, candidates, channels, config, directions=None):
+def score_candidates(sums, candidates, channels, config, rules=None):
     """Float32 score sums (C,), -inf where a child is too small or the sum is NaN; and a function that gives
-    the terms (K,) of one of them. `directions`: those of the feature; None: values are free. They do not
+    the terms (K,) of one of them. `rules`: those of the feature; None: values are free. Directions do not
     matter to what sets all values apart from missing ones, which move nowhere."""
     present = sums.count > 0
     left = Sums(*(candidates[:, present].astype(np.int64) @ part[present] for part in sums.parts()))
@@ -260,12 +261,12 @@ def score_candidates(sums, candidates, channels, config, directions=None):
             one, other = (G * full_solution(G, H, outputs, ridge) for G, H in sides)
             return (one + other)[0]
     else:
-        if directions is None:
+        if rules is None:
             all_terms = split_terms(G_left, H_left, G_right, H_right, channels.kind, config)
         else:
             is_ordered = np.any((~candidates & present)[:, :MISSING], axis=1, keepdims=True)
             sides = (G_left, H_left), (G_right, H_right)
-            all_terms = obeying_terms(*sides, config, directions, is_ordered)
+            all_terms = obeying_terms(*sides, config, rules, is_ordered)
         scores, terms = lane_sum(all_terms), all_terms.__getitem__
         if keeps_few(config, all_terms.shape[1]):
             sides = (

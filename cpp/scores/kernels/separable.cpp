@@ -250,6 +250,13 @@ void output_terms(const ScanNode& node, const int32_t* left, int32_t left_count,
   with_score_or_obeying(node, [&](const auto& score) { terms_of(score, node, left, left_count, out); });
 }
 
+void pooled_values(const ScanNode& node, const int32_t* left, int32_t left_count, float* out) {
+  with_obeying(node, [&](const auto& score) {
+    const Terms terms(score, node, left, left_count);
+    for (int z = 0; 16 * z < node.layout->n_outputs; ++z) store(out + 16 * z, terms.pooled(z));
+  });
+}
+
 }  // namespace
 
 void separable_sums(const ScanNode& node, const ScanFeature& feature, bool missing_left, const Candidates& c,
@@ -265,7 +272,8 @@ void separable_sums(const ScanNode& node, const ScanFeature& feature, bool missi
   });
 }
 
-const ScoreKernels separable_scores = {scan_numeric, candidate_sum, node_sum, node_curvature, output_terms};
+const ScoreKernels separable_scores = {scan_numeric, candidate_sum, node_sum,     node_curvature,
+                                       output_terms, nullptr,       pooled_values};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

@@ -31,13 +31,19 @@ auto with_score(const ScanNode& node, F f) {
   return plain ? f(Shared{r}) : f(Regularised<false>{r});
 }
 
-// The same, or the score of trees that obey directions.
+// Calls f with the score of trees that obey directions.
+template <class F>
+auto with_obeying(const ScanNode& node, const F& f) {
+  const Regularisation r{node.config->reg_lambda, node.config->reg_alpha, node.config->max_delta_step};
+  const float *low = node.bounds->low(), *high = node.bounds->high();
+  return node.layout->curvature == Curvature::diagonal ? f(Obeying<true>{r, node.direction, low, high})
+                                                       : f(Obeying<false>{r, node.direction, low, high});
+}
+
+// With whichever of the two the node asks for.
 template <class F>
 auto with_score_or_obeying(const ScanNode& node, const F& f) {
-  if (node.directions == nullptr) return with_score(node, f);
-  const Regularisation r{node.config->reg_lambda, node.config->reg_alpha, node.config->max_delta_step};
-  return node.layout->curvature == Curvature::diagonal ? f(Obeying<true>{r, node.direction})
-                                                       : f(Obeying<false>{r, node.direction});
+  return node.directions == nullptr ? with_score(node, f) : with_obeying(node, f);
 }
 
 // Terms of one candidate, or of the node itself (left == nullptr), sixteen outputs at a time.
@@ -72,6 +78,12 @@ struct Terms {
     const i32x16 total = load<i32x16>(node.totals + 16 * z);
     const i32x16 l = left == nullptr ? total : load<i32x16>(left + 16 * z);
     return to_float(right ? total - l : l) * load<f32x16>(node.gradient_step + 16 * z);
+  }
+
+  // The one value of both children; NaN where each has its own.
+  f32x16 pooled(int z) const {
+    const f32x16 cl = score.coefficient(curvature(z, false)), cr = score.coefficient(curvature(z, true));
+    return block_of(score, z).pooled(gradient(z, false), gradient(z, true), cl, cr);
   }
 
   f32x16 side(int z, bool right) const {
