@@ -87,6 +87,80 @@ def test_every_name_of_ours_in_the_table_exists():
     assert set(theirs) & {p.name for p in declarations(PolyleafClassifier)} <= {"n_estimators"}
 
 
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"max_depth": -1}, "None is for no limit"),
+        ({"max_leaves": 0}, "None is for no limit"),
+        ({"verbose": -1}, "0 is for silence"),
+        ({"random_state": np.random.default_rng(0)}, "An int can be drawn"),
+        ({"grow_policy": "Lossguide"}, 'It is "lossguide"'),
+        ({"grow_policy": "SymmetricTree"}, '"depthwise" is nearest'),
+        ({"device": "cuda:0"}, 'A card is "cuda"'),
+        ({"monotone_constraints": "(1,0,0)"}, "Give the list"),
+        ({"interaction_constraints": "[[0, 1]]"}, "Give the list of lists"),
+    ],
+)
+def test_values_of_others_are_answered_with_what_to_write(parameters, words):
+    with pytest.raises(ValueError, match=words):
+        regressor(**parameters).fit(X, Y)
+
+
+def test_other_wrong_values_are_refused_without_such_words():
+    with pytest.raises(ValueError, match=r"Got '6' instead\.$"):
+        regressor(max_depth="6").fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("rank:ndcg", "no objectives for ranking"),
+        ("lambdarank", "no objectives for ranking"),
+        ("survival:cox", "polyleaf.survival"),
+        ("reg:pseudohubererror", "'huber' is nearest"),
+        ("reg:squaredlogerror", r"np.log1p\(y\)"),
+        ("mape", "sample_weight"),
+        ("Quantile:alpha=0.5", "quantile_alpha"),
+        ("multiclassova", "'logistic' learns each class"),
+        ("squared_eror", "Did you mean 'squared_error'"),
+    ],
+)
+def test_objectives_of_others_are_answered(name, words):
+    with pytest.raises(ValueError, match=f"Unknown objective '{name}'. .*{words}"):
+        regressor(objective=name).fit(X, Y)
+
+
+def test_parameters_there_are_none_of_are_answered():
+    silent = []
+    for name in habits._INSTEAD:
+        with pytest.raises(TypeError) as error:
+            PolyleafRegressor(**{name: 1})
+        if not str(error.value).endswith(habits._INSTEAD[name]):
+            silent.append(name)
+    assert not silent
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_attributes_of_others_are_answered_and_hide_none_of_ours(estimator):
+    model = estimator(**SMALL).fit(X, TWO if estimator is PolyleafClassifier else Y)
+    for name, words in habits._ATTRIBUTE_INSTEAD.items():
+        assert not hasattr(model, name)
+        with pytest.raises(AttributeError, match="has no attribute") as error:
+            getattr(model, name)
+        assert str(error.value).endswith(words)
+    with pytest.raises(AttributeError, match="feature_names_in_"):
+        model.feature_names_in_  # noqa: B018
+
+
+def test_functions_of_others_hide_none_of_ours():
+    assert not [name for name in habits._FUNCTION_INSTEAD if hasattr(polyleaf, name)]
+
+
+def test_the_name_of_a_column_is_no_target():
+    with pytest.raises(ValueError, match="y is 'a', which is no array"):
+        regressor().fit(pd.DataFrame(X, columns=list("abc")), "a")
+
+
 def _names(method):
     return list(inspect.signature(method).parameters)
 

@@ -22,6 +22,7 @@ import numpy as np
 import scipy.sparse
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
@@ -42,7 +43,7 @@ from polyleaf.model.predictor import Predictor
 from polyleaf.model.serialize import ModelFileError
 from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
 from polyleaf.settings.declaration import numpydoc
-from polyleaf.settings.habits import explains_strangers, refuse_strangers
+from polyleaf.settings.habits import attribute_instead, explains_strangers, refuse_strangers, value_instead
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.settings.settings import Settings, settings_of
 from polyleaf.threads import Workers, effective_threads
@@ -138,6 +139,26 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         except TypeError as error:  # scikit-learn's tools expect the other
             raise ValueError(str(error)) from None
         return super().set_params(**parameters)
+
+    def _validate_params(self) -> None:
+        """As scikit-learn does it, with a word to those whose library has another meaning for the value."""
+        try:
+            super()._validate_params()
+        except InvalidParameterError as error:
+            hints = (
+                value_instead(name, value)
+                for name, value in self.get_params(deep=False).items()
+                if f"The {name!r} parameter" in str(error)
+            )
+            raise InvalidParameterError(f"{error}{''.join(hints)}") from None
+
+    if not TYPE_CHECKING:  # or any name would do for type checkers
+
+        def __getattr__(self, name: str) -> Any:
+            words = attribute_instead(name)
+            if words:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}: {words}")
+            return object.__getattribute__(self, name)  # raises what there was to be raised
 
     # --- fit -----------------------------------------------------------------------------------------
 

@@ -607,6 +607,10 @@ def _finite(y: Any, name: str, missing: str, dtype: Any) -> np.ndarray:
 
 def _regression_values(y: Any, name: str, missing: str) -> np.ndarray:
     given, dtypes = as_numpy(y, name), [np.float64, np.float32]
+    if np.ndim(given) == 0:
+        raise ValueError(
+            f"{name} is {y!r}, which is no array: pass the values, such as the column of that name."
+        )
     _refuse_dates(given, name)
     try:
         values = _finite(given, name, missing, dtypes)

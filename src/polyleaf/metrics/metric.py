@@ -283,7 +283,10 @@ def _float32(values: Array | None) -> Any:
 def _class_ids(y: Array, name: str) -> NDArray[np.int32]:
     y = np.asarray(y)
     if y.ndim != 1:
-        raise ValueError(f"Metric {name!r} needs class ids of shape (n,); y has shape {y.shape}.")
+        raise ValueError(
+            f"Metric {name!r} needs class ids of shape (n,); y has shape {y.shape}. Two classes, and labels, "
+            "are measured by 'logloss' and 'error'."
+        )
     return np.ascontiguousarray(y, dtype=np.int32)
 
 

@@ -93,13 +93,36 @@ def find(name: str) -> type[Objective] | None:
     return None
 
 
+# Objectives of other libraries that there are none of here, by how their names begin.
+_INSTEAD = {
+    "rank: lambdarank ndcg yetirank queryrmse pairlogit xendcg": "There are no objectives for ranking.",
+    "survival: cox": "Times until an event are learned as labels of intervals: polyleaf.survival.",
+    "reg:pseudohubererror fair": "'huber' is nearest.",
+    "reg:squaredlogerror": "Train 'squared_error' on np.log1p(y).",
+    "mape": "Train 'absolute_error' with sample_weight=1 / np.maximum(1, np.abs(y)).",
+    "binary:hinge": "'squared_hinge' is nearest.",
+    "multiclassova ovr softmaxova": "'logistic' learns each class against the others.",
+    "quantile: multiquantile:": "Levels have a parameter: objective='quantile', quantile_alpha=[...].",
+    "crossentropy": "'logistic' takes targets in [0, 1].",
+    "tweedie: poisson: huber:": "What follows the colon has a parameter: huber_delta and the like.",
+    "rmsewithuncertainty": "'normal' predicts a mean and its spread.",
+}
+
+
+def _meant(name: str) -> str:
+    for beginnings, words in _INSTEAD.items():
+        if name.startswith(tuple(beginnings.split())):
+            return f" {words}"
+    close = difflib.get_close_matches(name, [*_BY_NAME, *_ALIASES], n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
 def find_or_raise(name: str) -> type[Objective]:
     """The same; ValueError with the nearest name where there is none."""
     found = find(name)
     if found is None:
-        close = difflib.get_close_matches(name.lower(), [*_BY_NAME, *_ALIASES], n=1)
         raise ValueError(
-            f"Unknown objective {name!r}.{f' Did you mean {close[0]!r}?' if close else ''} Known are "
+            f"Unknown objective {name!r}.{_meant(name.lower())} Known are "
             f"{', '.join(_BY_NAME)}, and any callable."
         )
     return found

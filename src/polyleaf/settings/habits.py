@@ -8,10 +8,11 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-__all__ = ["explains_strangers", "function_instead", "refuse_strangers"]
+__all__ = ["attribute_instead", "explains_strangers", "function_instead", "refuse_strangers", "value_instead"]
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -49,7 +50,8 @@ _OTHERS_CALL_IT = {
         "mc constraints"
     ),
     "interaction_constraints": "interaction_cst interaction_constraint",
-    "quantile_alpha": "quantile quantiles",
+    "quantile_alpha": "quantile quantiles quantile_level alpha_quantile",
+    "max_cat_to_onehot": "one_hot_max_size",
     "huber_delta": "huber_slope delta",
     "tweedie_variance_power": "tweedie_power variance_power",
     "student_t_df": "df degrees_of_freedom",
@@ -88,7 +90,76 @@ _INSTEAD = {
     "monotone_constraints_method": "there is one method, which no leaf disobeys",
     "monotone_penalty": "there is no penalty; a direction holds or is not asked for",
     "classifier": "recipes are for both estimators as they are",
+    "plot": "polyleaf.plotting.LearningCurvesDisplay draws what evals_result_ holds",
+    "metric_period": "verbose=10 prints every tenth round",
 }
+_SETS_INSTEAD = {
+    "criterion score_function": "splits are judged by what they take off the objective",
+    "task_type gpu_id": 'device="cuda" trains on a card',
+    "predictor": "predictions are made on the processor",
+    "bagging_freq subsample_freq": "subsample draws rows anew for each tree",
+    "bagging_temperature langevin posterior_sampling mvs_reg": "subsample and sampling_method draw rows",
+    "max_cat_threshold min_data_per_group cat_l2": "categories are put in order with cat_smooth",
+    "zero_as_missing nan_mode": "NaN and nulls are missing values; replace other marks by NaN first",
+    "boost_from_average": "base_score=0 starts from nothing",
+    "scale_pos_weight is_unbalance unbalance class_weight class_weights auto_class_weights": (
+        "it is for classifiers; fit takes a sample_weight"
+    ),
+    "num_parallel_tree": "a round grows one tree, or one for each output",
+    "importance_type": "feature_importances_ are shares of gain; feature_importance(kind) has others",
+    "validate_parameters": "parameters are always checked",
+    "validate_features": "features are always checked; pass an array to go by position",
+    "extra_trees": "thresholds are not drawn at random",
+    "path_smooth": "reg_lambda draws leaves towards 0, and min_child_samples keeps them large",
+    "rate_drop drop_rate skip_drop": "there is no dropout of trees",
+    "allow_writing_files train_dir": "nothing is written while training but what callbacks write",
+    "leaf_estimation_iterations leaf_estimation_method": "leaves are made in one step",
+    "force_col_wise force_row_wise deterministic": "any number of threads trains the same model",
+    "tol": "early_stopping_rounds counts rounds without any improvement",
+    "linear_tree": 'leaf="linear" has linear leaves',
+    "group qid group_id": "there are no ranking objectives",
+    "pred_contrib pred_contribs shap_values": "shap_values gives contributions",
+    "pred_interactions": "shap_values(X, interactions=True) gives them",
+}
+_INSTEAD |= {name: words for names, words in _SETS_INSTEAD.items() for name in names.split()}
+
+# Values that others give our parameters: what they match, in small letters, and what is said.
+_VALUES: dict[str, list[tuple[str, str]]] = {
+    "max_depth": [(r"-\d+|0", "None is for no limit")],
+    "max_leaves": [(r"-\d+|0", "None is for no limit")],
+    "verbose": [(r"-\d+", "0 is for silence")],
+    "random_state": [
+        (r"-\d+", "None is for another model each time"),
+        (r"generator\(.*", "an int can be drawn from a Generator: int(rng.integers(2**32))"),
+    ],
+    "grow_policy": [
+        (r"'loss_?guide'|'leaf[-_]?wise'", 'it is "lossguide"'),
+        (r"'(depth|level)[-_]?wise'", 'it is "depthwise"'),
+        (r"'symmetrictree'", '"depthwise" is nearest; there are no trees with one split a level'),
+    ],
+    "device": [(r"'gpu'|'cuda:\d+'", 'a card is "cuda"; which one CUDA_VISIBLE_DEVICES says')],
+    "monotone_constraints": [(r"'.*'", "give the list, or the dict by name, rather than its text")],
+    "interaction_constraints": [(r"'.*'", "give the list of lists rather than its text")],
+}
+
+# Attributes and methods of the estimators of others.
+_ATTRIBUTES = {
+    "get_booster booster_": "model_ is the fitted model",
+    "best_iteration best_ntree_limit get_best_iteration": "best_iteration_ is the best round",
+    "get_best_score": "best_score_ is the score of the best round",
+    "evals_result get_evals_result": "evals_result_ has the metrics of every round",
+    "get_feature_importance get_score get_fscore": "feature_importance(kind) has gains, splits and more",
+    "feature_name_ feature_names_": "feature_names_in_ are the names of the data frame trained on",
+    "dump_model get_dump trees_to_dataframe": "polyleaf.inspect has the trees (nodes_table, dump_json)",
+    "plot_importance plot_tree plot_metric to_graphviz": "polyleaf.plotting has displays",
+    "calc_leaf_indexes": "apply gives leaves",
+    "partial_fit refit": "fit(..., init_model=) goes on from a model",
+    "grid_search randomized_search": (
+        "scikit-learn's searches take the estimator, and those of names that end in CV choose parameters"
+    ),
+    "save": "save_model writes a file",
+}
+_ATTRIBUTE_INSTEAD = {name: words for names, words in _ATTRIBUTES.items() for name in names.split()}
 
 
 # Functions and classes of other packages.
@@ -96,6 +167,16 @@ _FUNCTIONS = {
     "train": "PolyleafRegressor(...).fit(X, y) and PolyleafClassifier(...).fit(X, y) train",
     "cv": "scikit-learn's cross_validate takes estimators, and PolyleafRegressorCV chooses parameters",
     "DMatrix QuantileDMatrix Pool": "fit takes X and y as they are, or a Dataset(X, y) that is binned once",
+    "XGBRegressor LGBMRegressor CatBoostRegressor": "it is PolyleafRegressor",
+    "XGBClassifier LGBMClassifier CatBoostClassifier": "it is PolyleafClassifier",
+    "XGBRanker LGBMRanker CatBoostRanker PolyleafRanker": "there are no ranking objectives",
+    "DaskXGBRegressor DaskXGBClassifier DaskLGBMRegressor": "polyleaf.dask has estimators",
+    "EarlyStopping early_stopping": "early_stopping_rounds is a parameter; polyleaf.callbacks has a class",
+    "log_evaluation record_evaluation": "verbose prints metrics, and evals_result_ has them",
+    "callback reset_parameter": "callbacks are in polyleaf.callbacks",
+    "plot_importance plot_tree plot_metric to_graphviz create_tree_digraph": "polyleaf.plotting has displays",
+    "load": "load_model reads a model",
+    "save save_model": "estimators have save_model",
     "Booster": "load_model reads a model, and model_ is that of a fitted estimator",
 }
 _FUNCTION_INSTEAD = {name: words for names, words in _FUNCTIONS.items() for name in names.split()}
@@ -104,6 +185,19 @@ _FUNCTION_INSTEAD = {name: words for names, words in _FUNCTIONS.items() for name
 def function_instead(name: str) -> str:
     """What there is in place of another package's function or class: words behind a sentence, or nothing."""
     return f": {_FUNCTION_INSTEAD[name]}" if name in _FUNCTION_INSTEAD else ""
+
+
+def attribute_instead(name: str) -> str:
+    """What there is in place of an attribute of another package's estimators: words, or nothing."""
+    return _ATTRIBUTE_INSTEAD.get(name, "")
+
+
+def value_instead(name: str, value: object) -> str:
+    """What a value that others give a parameter of this name is here: a sentence, or nothing."""
+    for pattern, words in _VALUES.get(name, ()):
+        if re.fullmatch(pattern, repr(value).lower()):
+            return f" {words[0].upper()}{words[1:]}." if words[0].isalpha() else f" {words}."
+    return ""
 
 
 def refuse_strangers(
