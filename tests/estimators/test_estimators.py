@@ -725,6 +725,16 @@ print(*(set(sys.modules) - before))
     assert extras.isdisjoint(done.stdout.split())
 
 
+def test_what_scikit_learn_is_asked_for_seldom_is_imported_on_use():
+    program = """
+import sys
+from polyleaf import PolyleafClassifier, PolyleafRegressor
+print(*sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert {"sklearn.metrics", "sklearn.model_selection"}.isdisjoint(done.stdout.split())
+
+
 def test_metrics_of_each_output():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 4))

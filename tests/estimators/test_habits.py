@@ -156,6 +156,15 @@ def test_functions_of_others_hide_none_of_ours():
     assert not [name for name in habits._FUNCTION_INSTEAD if hasattr(polyleaf, name)]
 
 
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_parameters_by_place_are_answered(estimator):
+    assert estimator("squared_hinge").objective == "squared_hinge"
+    with pytest.raises(
+        TypeError, match=rf"{estimator.__name__}\(\) takes 1 .* given 2: write the others by name"
+    ):
+        estimator(100, 0.1)
+
+
 def test_the_name_of_a_column_is_no_target():
     with pytest.raises(ValueError, match="y is 'a', which is no array"):
         regressor().fit(pd.DataFrame(X, columns=list("abc")), "a")

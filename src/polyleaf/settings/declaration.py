@@ -75,11 +75,17 @@ def declares(cls: type[T]) -> type[T]:
     """Give a group of parameters its constructor. What the class has of `==` and `repr` stays."""
     made = dataclasses.dataclass(eq=False, repr=False, match_args=False, kw_only=True)(cls)
     plain: Any = made.__init__
-    names = [field.name for field in dataclasses.fields(made)]  # type: ignore[arg-type]
+    fields = dataclasses.fields(made)  # type: ignore[arg-type]
+    names = [field.name for field in fields]
+    n_by_place = sum(field.init and not field.kw_only for field in fields)
 
     @functools.wraps(plain)
     def checked(self: Any, *args: Any, **parameters: Any) -> None:
         refuse_strangers(type(self).__name__, parameters, names)
+        if len(args) > n_by_place:
+            taken = f"takes {n_by_place} parameter{'' if n_by_place == 1 else 's'} by place"
+            others = "write the others by name, such as n_estimators=100."
+            raise TypeError(f"{type(self).__name__}() {taken} and was given {len(args)}: {others}")
         plain(self, *args, **parameters)
 
     made.__init__ = checked  # type: ignore[method-assign]
