@@ -13,6 +13,7 @@ from commands import fails, polyleaf
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor, data, load_model
 from polyleaf.metrics.task_scores import of_targets
+from polyleaf.plotting import OutputsDisplay
 from polyleaf.report import report
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -75,6 +76,10 @@ def quantiles():
     return two_numbers(objective="quantile", quantile_alpha=[0.1, 0.9])
 
 
+def distributions():
+    return two_numbers(objective="normal")
+
+
 def two_classes():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 3))
@@ -98,6 +103,7 @@ CASES = {
     two_numbers: NAMES,
     one_number: [name for name in NAMES if name != "outputs"],
     quantiles: NAMES,
+    distributions: NAMES,
     two_classes: [name for name in NAMES if name != "outputs"],
     classes: [name for name in NAMES if name != "outputs"],
     labels: NAMES,
@@ -133,6 +139,16 @@ def test_figures_are_those_of_the_model():
     for found in (of_all, *each.values()):
         assert {f"{value:.4g}" for value in found.values()} <= set(text)
     assert {"heating_load", "cooling_load", "relative_compactness"} <= set(text)
+
+
+def test_targets_whose_scores_are_several_have_their_own_names():
+    """Of a distribution's parameters, or quantiles, it is the targets that are told about."""
+    for make in (distributions, quantiles):
+        model, X, y = make()
+        text = Page(model.report(X, y).html).text
+        assert {"heating_load", "cooling_load"} <= set(text)
+    drawn = OutputsDisplay.from_estimator(*distributions())
+    assert list(drawn.output_names) == ["heating_load", "cooling_load"]
 
 
 def test_names_from_data_are_escaped():

@@ -76,6 +76,17 @@ def names_of(model: Model) -> list[str]:
     return [model.output_name(k) for k in range(model.n_outputs)]
 
 
+def target_names_of(model: Model) -> list[str]:
+    """Names of the columns of y: those of the outputs, unless a column has several scores (its quantiles, or
+    the parameters of its distribution)."""
+    names, parts = names_of(model), model.objective.names_of_scores
+    if len(parts) < 2:
+        return names
+    end = f"_{parts[0]}"
+    firsts = enumerate(names[:: len(parts)])
+    return [name.removesuffix(end) if name.endswith(end) else str(t) for t, name in firsts]
+
+
 def probabilities_of(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """What is true of each class or label, and how likely the model finds it.
 

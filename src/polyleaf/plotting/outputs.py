@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from polyleaf.plotting.display import Display, model_of, names_of, of_one_kind
+from polyleaf.plotting.display import Display, model_of, names_of, of_one_kind, target_names_of
 
 __all__ = ["OutputsDisplay"]
 
@@ -70,7 +70,11 @@ class OutputsDisplay(Display):
             if label == "model":
                 scores["constant"], name = scorer.per_output(model.raw_predict(scorer.table, 0, 0))
             scores[label], name = scorer.per_output(model.raw_predict(scorer.table, 0, n_rounds))
-        return cls(scores, names_of(model_of(estimator)), name).plot(ax)
+        own = model_of(estimator)
+        names = names_of(own)
+        if len(scores["model"]) < len(names):  # several scores make one prediction
+            names = target_names_of(own)
+        return cls(scores, names, name).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on these axes, by default on new ones."""

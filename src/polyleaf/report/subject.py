@@ -17,7 +17,7 @@ from polyleaf.inputs.targets import check_same_rows
 from polyleaf.metrics.task_scores import of_targets
 from polyleaf.model import Model
 from polyleaf.model.contributions import CodedRows, choose_outputs
-from polyleaf.plotting.display import names_of, of_one_kind
+from polyleaf.plotting.display import names_of, of_one_kind, target_names_of
 
 __all__ = ["Subject"]
 
@@ -61,14 +61,8 @@ class Subject:
     @cached_property
     def target_names(self) -> list[str]:
         """Columns of y."""
-        names = self.output_names
-        levels = self.model.objective.levels
-        if self.task == "classification" or self.y.ndim == 1:
-            return ["y"]
-        if levels:
-            n = len(names) // len(levels)
-            return [names[t * len(levels)].rpartition("_")[0] or str(t) for t in range(n)]
-        return names
+        one = self.task == "classification" or self.y.ndim == 1
+        return ["y"] if one else target_names_of(self.model)
 
     @cached_property
     def output_names(self) -> list[str]:

@@ -54,7 +54,8 @@ class DenseScores:
         scores = model.in_unit_of_y(self.raw)
         if e.offset is not None:
             scores += e.offset
-        predictions = model.objective.transform(scores)
+        needed = any(metric.needs != "raw" for metric in e.metrics)
+        predictions = model.objective.transform(scores) if needed else scores
         for metric in e.metrics:
             yield metric, (e.target, scores if metric.needs == "raw" else predictions, e.weight)
 
