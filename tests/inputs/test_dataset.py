@@ -4,7 +4,9 @@ import pickle
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
+from polyleaf import PolyleafRegressor
 from polyleaf.inputs.binning import BinMapper
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import as_features
@@ -38,6 +40,29 @@ def test_weights_change_the_bins_as_repetition_does(X):
     weighted = Dataset(X, sample_weight=weights, max_bins=8)
     assert weighted.mapper.same_bins(Dataset(np.repeat(X, weights, axis=0), max_bins=8).mapper)
     assert not weighted.mapper.same_bins(Dataset(X, max_bins=8).mapper)
+
+
+@pytest.mark.parametrize("columns", [None, 1, 2])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_targets_that_are_not_known_count_as_in_a_fit_on_arrays(X, columns, weighted):
+    rng = np.random.default_rng(1)
+    y = X[:, :2] + rng.normal(size=(len(X), 2))
+    y[X[:, 0] > 0.3, 0] = np.nan  # so that bins of its first feature show it
+    y = y[:, 0] if columns is None else y[:, :columns]
+    weight = rng.integers(1, 4, len(X)) if weighted else None
+    model = PolyleafRegressor(n_estimators=2, missing_targets="ignore", max_bins=16)
+    on_arrays = model.fit(X, y, sample_weight=weight).model_.mapper
+    data = Dataset(X, y, sample_weight=weight, max_bins=16)
+    assert data.mapper.same_bins(on_arrays)
+    assert not Dataset(X, sample_weight=weight, max_bins=16).mapper.same_bins(on_arrays)
+    np.testing.assert_array_equal(clone(model).fit(data).predict(X), model.predict(X))
+
+
+def test_what_is_no_number_is_known(X):
+    labels = np.where(X[:, 0] > 0, "yes", "no")
+    unknown = np.full(len(X), np.nan)
+    for y in (labels, labels.astype(object), unknown, X[:, 0]):
+        assert Dataset(X, y).mapper.same_bins(Dataset(X).mapper)
 
 
 def test_threads_and_calls_give_the_same(X):

@@ -24,7 +24,7 @@ from polyleaf.inputs.features import FROM_DTYPE, FeatureTable, as_features
 from polyleaf.inputs.mapped import mapped
 from polyleaf.inputs.parquet import ParquetRows, parquet_files
 from polyleaf.inputs.room import Room
-from polyleaf.inputs.targets import Target
+from polyleaf.inputs.targets import Target, weight_of_known
 from polyleaf.threads import effective_threads
 
 
@@ -40,7 +40,8 @@ class Dataset:
     X : array-like, data frame or sparse matrix, shape (n_rows, n_features)
         See `polyleaf.inputs.features.as_features`.
     y : array-like, optional
-        Target, kept as given; the estimator reads it.
+        Target, kept as given; the estimator reads it. Where NaN stands among its numbers, rows count for the
+        quantiles of the bins as often as targets are known.
     sample_weight : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
         Kept for training, and used for the quantiles of the bins.
     offset : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
@@ -113,7 +114,7 @@ class Dataset:
                 raise ValueError(f"{name} has {_length(values)} rows, but X has {table.n_rows}.")
         if mapper is None:
             mapper = BinMapper(max_bins, random_state=0 if random_state is None else random_state)
-            mapper.fit(table, sample_weight, n_threads)
+            mapper.fit(table, weight_of_known(y, sample_weight), n_threads)
         # Linear leaves read the codes of every row.
         codes = mapper.encode(table, n_threads, sparse=not keep_features)
         features = mapper.numbers(table) if keep_features else None

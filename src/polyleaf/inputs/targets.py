@@ -779,6 +779,34 @@ def _with_missing(values: np.ndarray, weight: np.ndarray | None, encoding: Targe
 # --- weights ---
 
 
+def weight_of_known(y: Any, sample_weight: Any) -> Any:
+    """What rows count for where bins are chosen: their weights, for each target that is known.
+
+    Parameters
+    ----------
+    y : array-like or None
+        As given to a `Dataset`. NaN among numbers is not known; what else stands there is all known.
+    sample_weight : array-like of shape (n_rows,) or (n_rows, n_outputs), or None
+
+    Returns
+    -------
+    array-like or None
+        `sample_weight` itself where all targets are known, or none is.
+    """
+    if y is None or isinstance(y, Mapping) or scipy.sparse.issparse(y):
+        return sample_weight
+    values = np.asarray(y)
+    if values.dtype.kind != "f":
+        return sample_weight
+    known = ~np.isnan(values)
+    if known.all() or not known.any():
+        return sample_weight
+    if sample_weight is None:
+        return known.astype(np.float32)
+    weight = np.asarray(sample_weight, np.float32)
+    return (weight[:, None] if weight.ndim < known.ndim else weight) * known
+
+
 def _check_weight(sample_weight: Any, n_rows: int, n_columns: int, name: str) -> np.ndarray | None:
     """float32 `(n_rows,)` or, where `n_columns` > 0 allows it, `(n_rows, n_columns)`."""
     if sample_weight is None:
