@@ -86,10 +86,15 @@ def load(name: str) -> SmallData:
 
 def _features(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     """As float32, from what takes the least place (`SOURCES.md`)."""
-    if "X_halves" in arrays:
-        halves = arrays["X_halves"]
-        return np.stack([halves >> 4, halves & 15], axis=2).reshape(len(halves), -1).astype(np.float32)
-    if "X_millionths" in arrays:
-        of_cells = np.ascontiguousarray(arrays["X_millionths"].transpose(2, 1, 0))
-        return (of_cells.view("<i4")[:, :, 0] / 1e6).astype(np.float32)
+    if "X_halves_by_class" in arrays:
+        halves = arrays["X_halves_by_class"]
+        X = np.empty((len(halves), 2 * halves.shape[1]), dtype=np.float32)
+        rows = np.argsort(arrays["y"], kind="stable")[:, None]
+        X[rows, arrays["order"]] = np.stack([halves >> 4, halves & 15], axis=2).reshape(X.shape)
+        return X
+    if "X_millionths_above" in arrays:
+        of_cells = np.ascontiguousarray(arrays["X_millionths_above"].transpose(2, 1, 0))
+        X = np.empty(of_cells.shape[:2], dtype=np.float32)
+        X[:, arrays["order"]] = (of_cells.view("<i4")[:, :, 0] + arrays["least"]) / 1e6
+        return X
     return arrays["X"].astype(np.float32)
