@@ -10,24 +10,31 @@ namespace {
 
 constexpr int64_t kMoveBlock = 2048;    // rows one task moves
 constexpr int64_t kNumberBlock = 8192;  // rows whose leaves one task writes
+constexpr int64_t kLine = 8;            // words that memory hands over at once
 
 // A block of one division's rows, and where it goes.
 struct Piece {
   size_t division;
   int64_t begin, end;  // in the copy of the node
-  size_t bits;
+  int64_t bits;        // where those of its rows are
   int64_t n_left = 0, left_to = 0, right_to = 0;
 };
 
+// Where the bits of each division begin, and of one more.
+std::vector<int64_t> first_bytes(const std::vector<Partition::Division>& divisions) {
+  std::vector<int64_t> first(1, 0);
+  for (const Partition::Division& d : divisions)
+    first.push_back(first.back() + Block::count(d.rows.size(), kMoveBlock) * (kMoveBlock / 8));
+  return first;
+}
+
 std::vector<Piece> pieces_of(const std::vector<Partition::Division>& divisions) {
+  const std::vector<int64_t> bytes = first_bytes(divisions);
   std::vector<Piece> pieces;
-  size_t bits = 0;
   for (size_t i = 0; i < divisions.size(); ++i) {
     const RowRange& rows = divisions[i].rows;
-    for (int64_t b = rows.begin; b < rows.end; b += kMoveBlock) {
-      pieces.push_back({i, b, std::min(b + kMoveBlock, rows.end), bits});
-      bits += static_cast<size_t>(kMoveBlock / 8);
-    }
+    for (int64_t b = rows.begin; b < rows.end; b += kMoveBlock)
+      pieces.push_back({i, b, std::min(b + kMoveBlock, rows.end), bytes[i] + (b - rows.begin) / 8});
   }
   return pieces;
 }
@@ -49,7 +56,7 @@ void place_rows(std::vector<Piece>& pieces, std::vector<Partition::Division>& di
 }  // namespace
 
 Partition::Partition(const Bins& bins, const Workers& workers)
-    : bins_(bins), workers_(workers), cell_lists_(bins.cells(), workers) {
+    : bins_(bins), workers_(workers), cell_lists_(bins.cells(), workers), room_(workers.n_threads) {
   for (auto& words : words_) words.resize(bins.n_tiles());
   leaf_of_row_.reserve(bins.n_rows());
 }
@@ -62,7 +69,7 @@ RowRange Partition::start(const RowSample& sample, const std::vector<int>& tiles
   if (is_sample_) {
     ids_[0].reserve(rows_.size());
     std::copy(rows_.begin(), rows_.end(), ids_[0].data());
-    gather_root();
+    fetch_words({&root[0]});
     cell_lists_.group(ids_[0].data(), bins_.n_rows(), root);
   } else {
     root[0].cells = cell_lists_.start();
@@ -78,22 +85,34 @@ void Partition::take(const RowSample& sample) {
   sample_.rows = begin_of(rows_.data(), rows_.size());
 }
 
-// Words of the ids of copy 0.
-void Partition::gather_root() {
-  if (!copies_words()) return;
+// Whether words of so many rows are to lie next to each other: of the lines that hold them most is for
+// others.
+bool Partition::is_few(int64_t n_rows) const {
+  return !bins_.stay() && n_rows < bins_.n_rows() / kLine;
+}
+
+// Copies the words of those ranges that have none and whose rows are few.
+void Partition::fetch_words(const std::vector<RowRange*>& ranges) {
   const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
-  const int64_t n = sample_.n_used(), n_blocks = Block::count(n, kMoveBlock);
-  for (int t : tiles_) words_[0][t].reserve(n);
+  std::vector<RowRange> blocks;
+  for (RowRange* range : ranges) {
+    if (range->words != 0 || !is_few(range->size())) continue;
+    for (int64_t b = range->begin; b < range->end; b += kMoveBlock)
+      blocks.push_back({b, std::min(b + kMoveBlock, range->end), range->copy});
+    range->words = 1;
+  }
+  if (blocks.empty()) return;
+  for (int t : tiles_) words_[0][t].reserve(sample_.n_used());
+  const auto n_blocks = static_cast<int64_t>(blocks.size());
   parallel_for(workers_, n_blocks * static_cast<int64_t>(tiles_.size()), [&](int64_t task, int) {
     const int t = tiles_[task / n_blocks];
-    const Block rows(n, kMoveBlock, task % n_blocks);
-    move.gather_words(bins_.words(t), ids_[0].data() + rows.begin, rows.end - rows.begin,
-                      words_[0][t].data() + rows.begin);
+    const RowRange& rows = blocks[task % n_blocks];
+    move.gather_words(bins_.words(t), ids(rows), rows.size(), words_at(1, t, rows.begin));
   });
 }
 
 Partition::Words Partition::words_from(const RowRange& rows, int tile, int64_t first) const {
-  if (copies_words()) return {copy(rows.copy, tile) + rows.begin + first, nullptr};
+  if (rows.words != 0) return {words_[rows.words - 1][tile].data() + rows.begin + first, nullptr};
   const uint32_t* from = ids(rows);
   if (from == nullptr) return {bins_.words(tile) + rows.begin + first, nullptr};
   return {bins_.words(tile), from + first};
@@ -120,7 +139,9 @@ std::vector<RowRange> Partition::regroup(const RowSample& sample, int32_t n_leav
   const std::vector<int64_t> begin = rows_by_leaf(sample_, leaf_of_row_.data(), n_leaves, ids_[0].data());
   std::vector<RowRange> ranges(n_leaves);
   for (int32_t leaf = 0; leaf < n_leaves; ++leaf) ranges[leaf] = {begin[leaf], begin[leaf + 1], 0};
-  gather_root();
+  std::vector<RowRange*> all;
+  for (RowRange& range : ranges) all.push_back(&range);
+  fetch_words(all);
   cell_lists_.group(ids_[0].data(), bins_.n_rows(), ranges);
   return ranges;
 }
@@ -171,7 +192,7 @@ int64_t Partition::decide(const Division& division, int64_t first, int64_t last,
   const int t = bins_.tile_of(division.feature);
   uint64_t room[kFetched + 8];
   int64_t n_left = 0;
-  const int64_t at_once = std::max<int64_t>(1, words_at_once(last - first));
+  const int64_t at_once = std::max<int64_t>(1, words_at_once(division.rows, last - first));
   for (int64_t begin = first; begin < last; begin += at_once) {
     const int64_t n = std::min(at_once, last - begin);
     const uint64_t* from = words(division.rows, t, begin, n, room);
@@ -203,7 +224,7 @@ int64_t Partition::decide_cells(const Division& division, int64_t first, int64_t
 void Partition::divide(std::vector<Division>& divisions) {
   const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
   std::vector<Piece> pieces = pieces_of(divisions);
-  bits_.reserve(pieces.size() * static_cast<size_t>(kMoveBlock / 8) + 64);
+  bits_.reserve(static_cast<size_t>(first_bytes(divisions).back()) + 64);
   parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     Piece& p = pieces[task];
     const Division& d = divisions[p.division];
@@ -211,10 +232,13 @@ void Partition::divide(std::vector<Division>& divisions) {
   });
 
   place_rows(pieces, divisions);
-  for (int copy : {1, 2}) {
-    ids_[copy].reserve(sample_.n_used());
-    if (!copies_words()) continue;
-    for (int t : tiles_) words_[copy][t].reserve(sample_.n_used());
+  for (int copy : {1, 2}) ids_[copy].reserve(sample_.n_used());
+  const bool in_place = moves_in_place(divisions);
+  for (Division& d : divisions) {
+    const int words = in_place || d.rows.words == 0 ? d.rows.words : 3 - d.rows.words;
+    d.left.words = d.right.words = d.left_goes_on || d.right_goes_on ? words : 0;
+    if (!in_place && words != 0)
+      for (int t : tiles_) words_[words - 1][t].reserve(sample_.n_used());
   }
   parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
     const Piece& piece = pieces[task];
@@ -228,25 +252,52 @@ void Partition::divide(std::vector<Division>& divisions) {
     else
       move.move_ids(ids_[d.rows.copy].data() + piece.begin, bits, n, ids_[to].data() + piece.left_to,
                     piece.n_left, ids_[to].data() + piece.right_to);
-    if (!(d.left_goes_on || d.right_goes_on) || !copies_words()) return;
+    if (in_place || d.left.words == 0) return;
     for (int t : tiles_)
-      move.move_words(copy(d.rows.copy, t) + piece.begin, bits, n, words_[to][t].data() + piece.left_to,
-                      piece.n_left, words_[to][t].data() + piece.right_to);
+      move.move_words(words_at(d.rows.words, t, piece.begin), bits, n,
+                      words_at(d.left.words, t, piece.left_to), piece.n_left,
+                      words_at(d.left.words, t, piece.right_to));
   });
+  if (in_place) move_in_place(divisions);
+  std::vector<RowRange*> children;
+  for (Division& d : divisions) {
+    if (d.left_goes_on) children.push_back(&d.left);
+    if (d.right_goes_on) children.push_back(&d.right);
+  }
+  fetch_words(children);
   if (bins_.cells().n_entries() > 0) divide_cells(divisions);
 }
 
 // Cells go where their rows went.
 void Partition::divide_cells(std::vector<Division>& divisions) {
   std::vector<const uint8_t*> bits;
-  int64_t at = 0;
-  for (const Division& d : divisions) {
-    bits.push_back(bits_.data() + at);
-    at += Block::count(d.rows.size(), kMoveBlock) * (kMoveBlock / 8);
-  }
+  for (const int64_t at : first_bytes(divisions)) bits.push_back(bits_.data() + at);
+  bits.pop_back();
   const uint32_t* ids[3];
   for (int copy = 0; copy < 3; ++copy) ids[copy] = ids_[copy].data();
   cell_lists_.divide(divisions, bits, ids);
+}
+
+// Where there are tiles for all threads no second copy is needed, nor the memory and the way to it.
+bool Partition::moves_in_place(const std::vector<Division>& divisions) const {
+  return workers_.n_threads == 1 || divisions.size() * tiles_.size() >= 2 * size_t(workers_.n_threads);
+}
+
+// Those that go left move up over those that are read already; the others wait apart.
+void Partition::move_in_place(const std::vector<Division>& divisions) {
+  const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
+  const std::vector<int64_t> bytes = first_bytes(divisions);
+  const auto n_tiles = static_cast<int64_t>(tiles_.size());
+  parallel_for(workers_, static_cast<int64_t>(divisions.size()) * n_tiles, [&](int64_t task, int thread) {
+    const Division& d = divisions[task / n_tiles];
+    if (d.left.words == 0) return;
+    uint64_t* words = words_at(d.left.words, tiles_[task % n_tiles], d.rows.begin);
+    const int64_t n_left = d.left.size(), n_right = d.right.size();
+    room_[thread].reserve(static_cast<size_t>(n_right));
+    uint64_t* right = room_[thread].data();
+    move.move_words(words, bits_.data() + bytes[task / n_tiles], d.rows.size(), words, n_left, right);
+    std::memcpy(words + n_left, right, sizeof(uint64_t) * static_cast<size_t>(n_right));
+  });
 }
 
 void Partition::number(const std::vector<LeafRows>& leaves, const Tree& tree) {

@@ -1,6 +1,10 @@
-// Rows by node: the words of a node's rows, tile by tile, and their ids lie next to each other. A split moves
-// them to the children and keeps their order (stable), so nothing depends on how rows are cut into blocks. Of
-// words that are to stay where they are (bins.h) only ids move. Cells of sparse features: cell_lists.h.
+// Rows by node: ids of a node's rows lie next to each other. A split moves them to the children and keeps
+// their order (stable), so nothing depends on how rows are cut into blocks. Cells of sparse features:
+// cell_lists.h.
+//
+// Words stay where they are while a node has many of all rows: they are found by the ids, and most of what a
+// line of memory holds is wanted. Of a node of fewer rows they are fetched once, tile by tile, and move with
+// its rows from there on, unless they are to stay (bins.h).
 //
 // Owns: the copies of words and ids, reused over trees, and the leaf of every row. Must not know:
 // derivatives, how splits are found.
@@ -81,7 +85,11 @@ class Partition final : public Rows {
   // (n words and a cache line).
   const uint64_t* words(const RowRange& rows, int tile, int64_t first, int64_t n, uint64_t* room) const;
   // How many of them are best asked for at once, where there are n: all that lie there, few that are fetched.
-  int64_t words_at_once(int64_t n) const { return bins_.stay() ? std::min(n, kFetched) : n; }
+  int64_t words_at_once(const RowRange& rows, int64_t n) const {
+    return fetches(rows) ? std::min(n, kFetched) : n;
+  }
+  // Whether words of a range must be fetched before they lie next to each other.
+  bool fetches(const RowRange& rows) const { return rows.words == 0 && ids(rows) != nullptr; }
   // Row ids of a range; nullptr where row i of the range is row begin + i.
   const uint32_t* ids(const RowRange& rows) const {
     return rows.copy == 0 && !is_sample_ ? nullptr : ids_[rows.copy].data() + rows.begin;
@@ -96,13 +104,13 @@ class Partition final : public Rows {
   const std::vector<int>& tiles() const { return tiles_; }
 
  private:
-  const uint64_t* copy(int copy, int tile) const {
-    return copy == 0 && !is_sample_ ? bins_.words(tile) : words_[copy][tile].data();
-  }
   void take(const RowSample& sample);
-  void gather_root();
+  bool is_few(int64_t n_rows) const;
+  void fetch_words(const std::vector<RowRange*>& ranges);
+  bool moves_in_place(const std::vector<Division>& divisions) const;
+  void move_in_place(const std::vector<Division>& divisions);
+  uint64_t* words_at(int copy, int tile, int64_t row) { return words_[copy - 1][tile].data() + row; }
   void route_outside_rows(const Tree& tree);
-  bool copies_words() const { return !bins_.stay(); }
   Route route_of(const Division& division, CategorySet& set) const;
   void divide_cells(std::vector<Division>& divisions);
   int64_t decide_cells(const Division& division, int64_t first, int64_t last, uint8_t* bits) const;
@@ -113,7 +121,8 @@ class Partition final : public Rows {
   bool is_sample_ = false;      // copy 0 has words and ids of its own
   std::vector<uint32_t> rows_;  // of the sample
   std::vector<int> tiles_;
-  std::vector<Buffer<uint64_t>> words_[3];  // per tile; [0] only where is_sample_
+  std::vector<Buffer<uint64_t>> words_[2];  // copies 1 and 2, per tile; at the places of ids
+  std::vector<Buffer<uint64_t>> room_;      // of each thread, for what goes right
   Buffer<uint32_t> ids_[3];
   Buffer<uint8_t> bits_;  // of the divisions, one after another; each begins at a multiple of 64 rows
   CellLists cell_lists_;

@@ -19,6 +19,7 @@ struct RowRange {
   int64_t begin = 0, end = 0;
   int copy = 0;  // 0: the root's; 1 or 2 below it, in turn
   int32_t cells = -1;
+  int words = 0;  // the copy that holds their words, 1 or 2; 0: none does, ids tell where they are
   int64_t size() const { return end - begin; }
 };
 

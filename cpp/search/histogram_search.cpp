@@ -494,7 +494,7 @@ void HistogramSearch::run_tile(const Job& job, int tile_index, int thread, TileS
   if (job.by_rows || job.few) leave_out_constant(rows, node.size(), slots);
   const bool for_others = job.keep || job.subtract >= 0;
   if (!for_others && slots == Slots{}) return;
-  if (job.by_rows && !has_categories(t)) return scan_by_rows(job, t, slots, thread, of_built);
+  if (job.by_rows && !has_categories(t)) return scan_by_rows(job, t, rows, slots, thread, of_built);
 
   const int lanes = node.view.layout->lanes;
   const bool counts_apart = node.view.layout->count_lane < 0;
@@ -523,7 +523,7 @@ void HistogramSearch::run_tile(const Job& job, int tile_index, int thread, TileS
 // The words of a small node's rows, all at once.
 const uint64_t* HistogramSearch::words_of_all(const Node& node, int t, int thread) {
   Buffer<uint64_t>& room = scratch_[thread].words;
-  if (bins_.stay()) room.reserve(static_cast<size_t>(node.size()) + 8);
+  if (scope_->partition().fetches(node.at.rows)) room.reserve(static_cast<size_t>(node.size()) + 8);
   return scope_->partition().words(node.at.rows, t, 0, node.size(), room.data());
 }
 
@@ -560,8 +560,8 @@ void HistogramSearch::with_words(const Job& job, int t, int64_t begin, int64_t e
   const Node& node = nodes_[job.build];
   const int lanes = node.view.layout->lanes;
   Buffer<uint64_t>& room = scratch_[thread].fetched;
-  if (bins_.stay()) room.reserve(kFetched + 8);
-  const int64_t at_once = std::max<int64_t>(1, partition.words_at_once(end - begin));
+  if (partition.fetches(node.at.rows)) room.reserve(kFetched + 8);
+  const int64_t at_once = std::max<int64_t>(1, partition.words_at_once(node.at.rows, end - begin));
   for (int64_t i = begin; i < end; i += at_once) {
     const int64_t n = std::min(at_once, end - i);
     add(partition.words(node.at.rows, t, i, n, room.data()), job.channels + i * lanes, n);
@@ -592,11 +592,11 @@ bool HistogramSearch::has_categories(int t) const {
 
 // A small node with many outputs: no histogram is written, its rows are visited in order of each feature's
 // bins.
-void HistogramSearch::scan_by_rows(const Job& job, int t, const Slots& slots, int thread, TileSplit* out) {
+void HistogramSearch::scan_by_rows(const Job& job, int t, const uint64_t* rows, const Slots& slots,
+                                   int thread, TileSplit* out) {
   const Tile& tile = bins_.tile(t);
   const Node& node = nodes_[job.build];
   Scratch& scratch = scratch_[thread];
-  const uint64_t* rows = words_of_all(node, t, thread);
   uint32_t* counts = scratch.start.data() + kTileFeatures * 256;
   RowsByBin by_bin[kTileFeatures];
   for (int s = 0; s < tile.n_features; ++s) {

@@ -131,7 +131,8 @@ class HistogramSearch final : public Search {
   void with_words(const Job& job, int t, int64_t begin, int64_t end, int thread, const Add& add);
   void build_rows(const Job& job, int t, int64_t begin, int64_t end, const TileBins& bins, int thread);
   void build_tile(const Job& job, int tile_index, const TileBins& bins, int thread);
-  void scan_by_rows(const Job& job, int tile, const Slots& slots, int thread, TileSplit* out);
+  void scan_by_rows(const Job& job, int tile, const uint64_t* rows, const Slots& slots, int thread,
+                    TileSplit* out);
   void scan(int32_t node, int tile, const TileHistogram& histogram, const Slots& slots, int thread,
             TileSplit* out);
   void scan_group(int32_t node, int group, const int16_t* channels, int thread, TileSplit* out);

@@ -10,6 +10,7 @@
 #include "data/bins.h"
 #include "forest/forest.h"
 #include "grower/grower.h"
+#include "grower/partition.h"
 #include "leaves/dense_block.h"
 #include "leaves/newton.h"
 #include "problem.h"
@@ -104,6 +105,47 @@ void test_growing() {
   deep.max_leaves = 3000;
   test_grow(make_problem(99, 40000, 3, 2), Curvature::shared, deep, false);  // chunks, kept histograms
   test_grow(make_problem(98, 1, 2, 2), Curvature::unit, deep, false);        // one row
+}
+
+// However words come to the rows of a node, they are those of its ids: found by them, fetched, and moved in
+// place or to another copy, as there are tiles for the threads.
+void test_words() {
+  Problem p = make_problem(7, 30000, 9, 1);
+  std::fill(p.n_bins.begin(), p.n_bins.end(), 100);
+  for (size_t i = 0; i < p.codes.size(); ++i) p.codes[i] = static_cast<uint8_t>(i * 2654435761u >> 13) % 100;
+  std::vector<uint32_t> some;
+  for (int64_t i = 0; i < p.n; i += 3) some.push_back(static_cast<uint32_t>(i));
+  for (const bool sampled : {false, true})
+    for (const int n_threads : {1, 5}) {
+      const Bins bins(p.codes.data(), p.n, 9, p.n_bins.data(), p.categorical.data(), n_threads);
+      RowSample sample;
+      sample.n_all = p.n;
+      if (sampled) {
+        sample.rows = some.data();
+        sample.n_rows = static_cast<int64_t>(some.size());
+      }
+      Partition partition(bins, n_threads);
+      std::vector<int> tiles;
+      for (int t = 0; t < bins.n_tiles(); ++t) tiles.push_back(t);
+      RowRange rows = partition.start(sample, tiles);
+      int fetched = 0, there = 0;
+      for (int depth = 0; depth < 9; ++depth) {
+        std::vector<Rows::Division> division(1);
+        division[0].rows = rows;
+        division[0].feature = depth;
+        division[0].threshold = 45;
+        partition.divide(division);
+        CHECK(division[0].left.size() + division[0].right.size() == rows.size());
+        rows = depth % 2 == 0 ? division[0].left : division[0].right;
+        (rows.words == 0 ? there : fetched) += 1;
+        std::vector<uint64_t> room(static_cast<size_t>(rows.size()) + 8);
+        for (const int t : tiles) {
+          const uint64_t* words = partition.words(rows, t, 0, rows.size(), room.data());
+          for (int64_t i = 0; i < rows.size(); ++i) CHECK(words[i] == bins.words(t)[partition.ids(rows)[i]]);
+        }
+      }
+      CHECK(fetched > 3 && (sampled || there > 0));
+    }
 }
 
 void test_refusals() {

@@ -95,14 +95,17 @@ def of_row(n_features: int, columns: Columns, settings: Settings) -> RowBytes:
     sampling = settings.sampling
     is_goss = sampling.sampling_method == "goss"
     share = sampling.top_rate + sampling.other_rate if is_goss else sampling.subsample
-    # Of the words of the rows in use: their own, and two as they are parted.
-    copies = 2 if share == 1.0 else 3 * share
+    # Of the words of the rows in use: one copy, whose words move in place while those that go right wait with
+    # each thread; or another to move to, where there are too few tiles for the threads.
+    threads = settings.workers.n_threads
+    in_place = threads == 1 or words >= 2 * _FEATURES_OF_TILE * threads
+    copies, waiting = (share, threads) if in_place else (2 * share, 0)
     is_linear = isinstance(settings.leaf, LinearLeaf)
     channels = 2 * _SHORT * columns.lanes  # those of all rows, and those gathered of nodes
     judged = _FLOAT * (columns.sketched + 1 + (columns.lanes if is_linear else 0))
     rows = 4 * _FLOAT  # ids of rows, twice, their leaves, and bits
     return RowBytes(
-        bins=words + math.ceil(copies * words) + (_FLOAT * n_features if is_linear else 0),
+        bins=words + math.ceil(copies * words) + waiting + (_FLOAT * n_features if is_linear else 0),
         state=_FLOAT * (2 * columns.scores + columns.curvatures),
         others=(_FLOAT + _DOUBLE) * columns.of_y + judged + channels + rows,
     )
