@@ -208,7 +208,7 @@ def _draw_curves(canvas: Any, found: dict[tuple[str, str], Figures]) -> None:
             if line:
                 panel.plot(*zip(*line, strict=True), "o-", color=f"C{i}", label=method, lw=1.2, ms=3)
         panel.set(title=name, xlabel="seconds of processor time", ylabel="test loss", xscale="log")
-        panel.set_xticks([15, 60], ["15", "60"], minor=False)
+        panel.set_xticks([15, 60, 300], ["15", "60", "300"], minor=False)
         panel.minorticks_off()
         panel.legend(fontsize=7)
 

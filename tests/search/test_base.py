@@ -229,3 +229,11 @@ def test_a_dataset_is_searched_on_as_it_is():
 )
 def test_sklearn(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize("own", [{"learning_rate": 0.07}, {"n_estimators": 20}], ids=str)
+def test_what_the_user_has_set_holds_for_the_last_training_too(own):
+    search = PolyleafRegressorCV(time_limit=10_000, n_candidates=3, n_jobs=1, cv=2, **own).fit(*NUMBERS)
+    assert search.best_params_["n_estimators"] == search.leaderboard_[0]["n_estimators"]
+    assert search.best_params_["n_estimators"] <= own.get("n_estimators", np.inf)
+    assert search.best_params_.get("learning_rate", 0.1) in (0.05, 0.1, own.get("learning_rate"))

@@ -36,8 +36,9 @@ def test_a_slower_training_takes_as_many_more_rounds():
 
 def test_a_look_that_was_a_training_on_the_fold_is_not_repeated():
     looks = Looks(PACE, 1.0, 1.0, 1.5)
-    assert looks.on_fold(a_look(), 0.2) == 0.0 < looks.on_fold(a_look(was_cut=True), 0.2)
-    assert looks.on_fold(a_look(), 0.1) == pytest.approx(2.0)
+    assert looks.left_on_fold(a_look(), 0.2) == 0.0 < looks.left_on_fold(a_look(was_cut=True), 0.2)
+    assert looks.left_on_fold(a_look(), 0.1) == looks.on_fold(a_look(), 0.1) == pytest.approx(2.0)
+    assert looks.on_fold(a_look(), 0.2) == pytest.approx(1.0)
 
 
 def test_more_rows_want_more_rounds_but_no_more_than_usual():

@@ -294,7 +294,7 @@ class Searches(_Base):
     def _timed(self, entry: tuple[Any, ...], target: Target, seed: int) -> TimedRace:
         fold = entry[1][0]
         small = in_small(fold, target.class_of_row() is not None, seed)
-        pace = Pace(self._rate, is_free="learning_rate" not in self._fixed())
+        pace = Pace(self._rate, is_free=not {"learning_rate", "n_estimators"} & self._fixed().keys())
         return TimedRace(*entry, small=small, pace=pace)
 
     def _trainer(self, metric: Metric) -> Callable[[Parameters, Fold, float, Budget], Watch]:

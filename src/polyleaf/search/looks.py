@@ -32,7 +32,7 @@ class Pace:
     rate : callable
         `rate(parameters)`: the learning rate that a candidate has.
     is_free : bool
-        Whether it may be changed: not where the user has set one.
+        Whether they may be changed: not where the user has set one, or the most rounds.
     """
 
     rate: Callable[[Parameters], float]
@@ -83,10 +83,13 @@ class Looks:
         return self.pace.hurried(parameters, min(haste, self.pace.most(parameters)))
 
     def on_fold(self, look: Look, rate: float) -> float:
-        """Seconds of a training on a fold; none where the look was just that."""
-        if self._is_on_fold and look.rate == rate and not look.was_cut:
-            return 0.0
+        """Seconds of a training on a fold."""
         return self._cost * look.seconds * look.rate / rate
+
+    def left_on_fold(self, look: Look, rate: float) -> float:
+        """The same; none where the look was just that."""
+        was_that = self._is_on_fold and look.rate == rate and not look.was_cut
+        return 0.0 if was_that else self.on_fold(look, rate)
 
     def last(self, look: Look, rate: float) -> float:
         """Seconds of the last training."""
@@ -117,4 +120,4 @@ class Looks:
     def _needed(self, found: Sequence[tuple[Parameters, Look]], haste: float) -> float:
         """Seconds of all trainings on a fold, and of the longest last one."""
         at = [(look, self.pace.rate(self.hurried(parameters, haste))) for parameters, look in found]
-        return sum(self.on_fold(*each) for each in at) + max(self.last(*each) for each in at)
+        return sum(self.left_on_fold(*each) for each in at) + max(self.last(*each) for each in at)
