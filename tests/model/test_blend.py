@@ -38,6 +38,17 @@ def test_a_blend_scores_the_weighted_mean(parameters):
     np.testing.assert_array_equal(again.raw_predict(X), blend.raw_predict(X))
 
 
+@pytest.mark.parametrize("parameters", KINDS[:-1])
+@pytest.mark.parametrize("first", [True, False])
+def test_models_of_other_units_are_brought_to_that_of_the_first(parameters, first):
+    own = {"normalize_targets": first}
+    models = [trained(own, 7), trained(parameters | {"normalize_targets": not first}, 5)]
+    blend = blended(models, [0.25, 0.75], {})
+    assert (blend.target_scale is not None) == first
+    expected = 0.25 * models[0].raw_predict(X) + 0.75 * models[1].raw_predict(X)
+    np.testing.assert_allclose(blend.raw_predict(X), expected, rtol=1e-5, atol=1e-5 * np.abs(Y).max())
+
+
 def test_a_power_of_two_scales_exactly():
     model = trained({}, 4)
     blend = blended([model, model], [0.5, 0.5], {})
@@ -57,6 +68,6 @@ def test_models_that_do_not_go_together_are_refused():
     X_c, y = make_classification(100, 6, random_state=0)
     of_classes = PolyleafClassifier(n_estimators=3, n_jobs=1).fit(X_c, y).model_
     other_bins = PolyleafRegressor(n_estimators=3, n_jobs=1).fit(X[:90], Y[:90]).model_
-    for other in (of_classes, other_bins, trained({"normalize_targets": True}, 3)):
+    for other in (of_classes, other_bins):
         with pytest.raises(ValueError, match="cannot be blended"):
             blended([trained({}, 3), other], [0.5, 0.5], {})

@@ -16,7 +16,7 @@ from polyleaf import (
     PolyleafRegressorCV,
     load_model,
 )
-from polyleaf.search import base
+from polyleaf.search import base, ensemble
 
 NUMBERS = make_regression(150, 5, n_targets=2, noise=5.0, random_state=0)
 CLASSES = make_classification(150, 6, n_informative=4, n_classes=3, random_state=0)
@@ -237,3 +237,15 @@ def test_what_the_user_has_set_holds_for_the_last_training_too(own):
     assert search.best_params_["n_estimators"] == search.leaderboard_[0]["n_estimators"]
     assert search.best_params_["n_estimators"] <= own.get("n_estimators", np.inf)
     assert search.best_params_.get("learning_rate", 0.1) in (0.05, 0.1, own.get("learning_rate"))
+
+
+def test_a_blend_takes_a_tree_for_all_and_a_tree_for_each_target(monkeypatch):
+    X, Y = NUMBERS[0], NUMBERS[1] * [1.0, 100.0]  # a tree for all has targets in a unit of their own
+    each = {"multi_strategy": "one_output_per_tree"}
+    monkeypatch.setattr(base, "portfolio_of", lambda task: ({}, each))
+    monkeypatch.setattr(ensemble, "weights_of", lambda raws, *rest: (np.array([0.5, 0.5]), 0.0))
+    search = PolyleafRegressorCV(n_candidates=2, n_estimators=8, n_jobs=1, cv=2, ensemble=2).fit(X, Y)
+    members = [PolyleafRegressor(**m["params"], n_jobs=1).fit(X, Y) for m in search.ensemble_]
+    assert {m.model_.target_scale is None for m in members} == {True, False}
+    expected = np.mean([m.predict(X) for m in members], axis=0)
+    np.testing.assert_allclose(search.predict(X), expected, rtol=1e-5, atol=1e-5 * np.abs(Y).max())

@@ -6,7 +6,7 @@ Owns what makes models fit one another, and their sum as one forest. Must not kn
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,7 @@ def blended(models: Sequence[Model], weights: Sequence[float], metadata: dict[st
     Parameters
     ----------
     models : sequence of Model
-        With the same bins, objective, unit and outputs.
+        With the same bins, objective and outputs; the blend has the unit of the first.
     weights : sequence of float
         Of each, above 0; they sum to 1.
     metadata : dict
@@ -40,26 +40,31 @@ def blended(models: Sequence[Model], weights: Sequence[float], metadata: dict[st
     first = models[0]
     for model in models[1:]:
         if _frame(model) != _frame(first):
-            raise ValueError("Models of different bins, objectives or units cannot be blended.")
+            raise ValueError("Models of different bins or objectives cannot be blended.")
+    units, into = [_unit(model) for model in models], _unit(first)
+    ratios = [own.scale / into.scale for own in units]
+    base = [model.base_score * ratio for model, ratio in zip(models, ratios, strict=True)]
+    offset = _mean([own.offset for own in units], weights)
     blend = Model(
         mapper=first.mapper,
         objective=first.objective,
-        base_score=_mean([model.base_score for model in models], weights),
+        base_score=_mean(base, weights) + (offset if first.target_scale is None else 0.0),
         learning_rate=first.learning_rate,
         feature_names=first.feature_names,
         output_names=first.output_names,
         target_scale=first.target_scale,
-        target_offset=_offset(models, weights),
+        target_offset=None if first.target_scale is None else offset,
         projection=first.projection,
         metadata=metadata,
     )
     done = 0
-    for model, weight in zip(models, weights, strict=True):
-        factor = np.float32(weight)
+    for model, ratio, weight in zip(models, ratios, weights, strict=True):
+        factor = (weight * ratio).astype(np.float32)
         trees = zip(model.round_of_tree.tolist(), storage.trees_of(model.forest), strict=True)
         for t, (round, (tree, leaves, output)) in enumerate(trees):
             kind = LEAF_KINDS[model.forest.kind(t)]
-            blend.append(tree, kind.scaled(leaves, factor), done + round, output)
+            scaled = kind.scaled(leaves, factor if output < 0 else factor[output : output + 1])
+            blend.append(tree, scaled, done + round, output)
         done += model.n_rounds
     blend.has_statistics = all(model.has_statistics for model in models)
     return blend
@@ -69,15 +74,21 @@ def _mean(vectors: Sequence[np.ndarray], weights: Sequence[float]) -> np.ndarray
     return np.sum([weight * vector for weight, vector in zip(weights, vectors, strict=True)], axis=0)
 
 
-def _offset(models: Sequence[Model], weights: Sequence[float]) -> np.ndarray | None:
-    """Of each its own: quantiles are moved to their levels by it."""
-    offsets = [model.target_offset for model in models if model.target_offset is not None]
-    return _mean(offsets, weights) if offsets else None
+class _Unit(NamedTuple):
+    """Scores in the unit of y are (base + sum of leaves) * scale + offset: float64 (n_outputs,)."""
+
+    scale: np.ndarray
+    offset: np.ndarray
 
 
-def _frame(model: Model) -> tuple[bytes, Any, bytes]:
+def _unit(model: Model) -> _Unit:
+    if model.target_scale is None or model.target_offset is None:
+        return _Unit(np.ones(model.n_outputs), np.zeros(model.n_outputs))
+    return _Unit(model.target_scale, model.target_offset)
+
+
+def _frame(model: Model) -> tuple[bytes, Any]:
     """What models must have in common."""
     mapper, arrays = model.mapper.to_state()
     header = {"mapper": mapper, "objective": model.objective.to_dict(), "outputs": model.n_outputs}
-    scale = b"" if model.target_scale is None else model.target_scale.tobytes()
-    return serialize.to_bytes(header, arrays, 1), type(model.projection), scale
+    return serialize.to_bytes(header, arrays, 1), type(model.projection)

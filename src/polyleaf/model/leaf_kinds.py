@@ -86,8 +86,8 @@ class LeafKind(ABC):
         """The numbers of a tree that files may round: a matrix, float32."""
 
     @abstractmethod
-    def scaled(self, leaves: Any, factor: np.float32) -> Leaves:
-        """Leaves that add `factor` times as much; it is above 0."""
+    def scaled(self, leaves: Any, factor: np.ndarray) -> Leaves:
+        """Leaves that add so many times as much: float32 (n_columns,), above 0."""
 
     @abstractmethod
     def of_outputs(self, leaves: Any, outputs: slice) -> Leaves:
@@ -119,7 +119,7 @@ class DenseLeaves(LeafKind):
     def values(self, leaves: np.ndarray) -> np.ndarray:
         return leaves
 
-    def scaled(self, leaves: np.ndarray, factor: np.float32) -> np.ndarray:
+    def scaled(self, leaves: np.ndarray, factor: np.ndarray) -> np.ndarray:
         return leaves * factor
 
     def of_outputs(self, leaves: np.ndarray, outputs: slice) -> np.ndarray:
@@ -168,8 +168,9 @@ class TopkLeaves(_WithEntries):
     def values(self, leaves: _core.TopkLeaves) -> np.ndarray:
         return leaves.values[:, None]
 
-    def scaled(self, leaves: _core.TopkLeaves, factor: np.float32) -> _core.TopkLeaves:
-        return _core.TopkLeaves(leaves.indptr, leaves.outputs, leaves.values * factor, leaves.n_outputs)
+    def scaled(self, leaves: _core.TopkLeaves, factor: np.ndarray) -> _core.TopkLeaves:
+        values = leaves.values * factor[leaves.outputs]
+        return _core.TopkLeaves(leaves.indptr, leaves.outputs, values, leaves.n_outputs)
 
     def of_outputs(self, leaves: _core.TopkLeaves, outputs: slice) -> _core.TopkLeaves:
         first, end, _ = outputs.indices(leaves.n_outputs)
@@ -221,7 +222,7 @@ class LinearLeaves(_WithEntries):
     def values(self, leaves: _core.LinearLeaves) -> np.ndarray:
         return leaves.intercept
 
-    def scaled(self, leaves: _core.LinearLeaves, factor: np.float32) -> _core.LinearLeaves:
+    def scaled(self, leaves: _core.LinearLeaves, factor: np.ndarray) -> _core.LinearLeaves:
         moved = ("weights", "intercept", "lower", "upper")
         return _core.LinearLeaves(
             leaves.indptr,
