@@ -733,7 +733,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         self,
         method: Literal["predict", "predict_proba", "decision_function"] = "predict",
         n_threads: int = 1,
-        device: Literal["cpu", "cuda"] = "cpu",
+        device: Literal["cpu", "cuda"] | None = None,
     ) -> Predictor:
         """A frozen predictor for a row of numbers, or a few, in one call of the core: for services.
 
@@ -743,9 +743,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             What a call gives. The last two are a classifier's.
         n_threads : int
             For several rows.
-        device : {"cpu", "cuda"}
-            Where rows walk down the trees, to the same bits. "cuda" (docs/gpu.md) is for very many rows of a
-            model whose leaves are constants.
+        device : {"cpu", "cuda"}, optional
+            Where rows walk down the trees, to the same bits. None: on the processor. "cuda"
+            (docs/gpu.md) is for very many rows of a model whose leaves are constants.
 
         Returns
         -------

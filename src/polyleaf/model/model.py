@@ -391,13 +391,14 @@ class Model:
             scores = scores * self.target_scale[outputs] + self.target_offset[outputs]
         return scipy.sparse.csr_matrix((scores, outputs, indptr), (table.n_rows, self.n_outputs))
 
-    def predictor(self, n_threads: int = 1, device: str = "cpu") -> Predictor:
+    def predictor(self, n_threads: int = 1, device: str | None = None) -> Predictor:
         """A frozen predictor for a row of numbers, or a few, in one call of the core.
 
         Parameters
         ----------
         n_threads : int
-        device : {"cpu", "cuda"}
+        device : {"cpu", "cuda"}, optional
+            Where rows walk down the trees. None: on the processor.
 
         Returns
         -------

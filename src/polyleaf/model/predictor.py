@@ -34,9 +34,9 @@ class Predictor:
         From raw scores (n_rows, n_scores), float64, to what a call gives.
     n_threads : int
         For several rows; one row is the work of one.
-    device : {"cpu", "cuda"}
-        Where rows walk down the trees. "cuda": on a card, for very many rows of a model whose leaves are
-        constants; the same bits.
+    device : {"cpu", "cuda"}, optional
+        Where rows walk down the trees. None: on the processor. "cuda": on a card, for very many
+        rows of a model whose leaves are constants; the same bits.
 
     Attributes
     ----------
@@ -45,9 +45,9 @@ class Predictor:
     """
 
     def __init__(
-        self, model: Any, finish: Callable[[np.ndarray], Any], n_threads: int = 1, device: str = "cpu"
+        self, model: Any, finish: Callable[[np.ndarray], Any], n_threads: int = 1, device: str | None = None
     ):
-        if device not in ("cpu", "cuda"):
+        if device not in (None, "cpu", "cuda"):
             raise ValueError(f'device={device!r} is not one of "cpu", "cuda".')
         if model.projection is not None:
             raise ValueError(
@@ -64,7 +64,7 @@ class Predictor:
         self._core = self._made()
 
     def _made(self) -> _core.RowPredictor | _core.DevicePredictor:
-        mapper, device = self._model.mapper, device_of(self._device)
+        mapper, device = self._model.mapper, None if self._device is None else device_of(self._device)
         here = _core.RowPredictor(
             self._model.forest,
             mapper.bin_table,
