@@ -47,6 +47,27 @@ __device__ int for_rows_of_column(const Sample& sample, int n_columns, const F& 
   return column;
 }
 
+// Numbers that the threads of a block put together here, where there is room, before others are told. All
+// threads make one, and all call `tell`.
+template <class T>
+struct OfBlock {
+  T* here;  // nullptr: no room
+  int n;
+
+  __device__ OfBlock(T* memory, int n, bool has_room) : here(has_room ? memory : nullptr), n(n) {
+    for (int j = threadIdx.x; has_room && j < n; j += blockDim.x) here[j] = 0;
+    __syncthreads();
+  }
+  // Where they are put together; `of_all`: where others have theirs.
+  __device__ T* at(T* of_all) const { return here != nullptr ? here : of_all; }
+  // f(j, number) for what has not been told.
+  template <class F>
+  __device__ void tell(const F& f) const {
+    __syncthreads();
+    for (int j = threadIdx.x; here != nullptr && j < n; j += blockDim.x) f(j, here[j]);
+  }
+};
+
 // values[i] becomes the sum of values[0 .. i], for a number for each thread; all threads call this.
 __device__ inline void running_sums(int32_t* values) {
   const int t = threadIdx.x, n = blockDim.x;

@@ -19,29 +19,22 @@ using namespace polyleaf::on_device;
 
 extern "C" __global__ void largest_magnitudes(const LargestMagnitudes a) {
   POLYLEAF_SHARED_MEMORY(int32_t, of_block);
-  const bool shared = a.n_columns <= kSharedColumns;
-  if (shared)
-    for (int j = threadIdx.x; j < a.n_columns; j += blockDim.x) of_block[j] = 0;
-  __syncthreads();
+  const OfBlock<int32_t> block(of_block, a.n_columns, a.n_columns <= kSharedColumns);
   int32_t largest = 0;
   const int column = for_rows_of_column(a.sample, a.n_columns, [&](uint32_t row, int j) {
     const float value = a.values[static_cast<int64_t>(row) * a.n_columns + j];
     const int32_t bits = magnitude_bits(value * factor_of(a.sample, row));
     largest = bits > largest ? bits : largest;
   });
-  if (column >= 0) atomicMax(shared ? of_block + column : a.largest + column, largest);
-  __syncthreads();
-  if (shared)
-    for (int j = threadIdx.x; j < a.n_columns; j += blockDim.x) atomicMax(a.largest + j, of_block[j]);
+  if (column >= 0) atomicMax(block.at(a.largest) + column, largest);
+  block.tell([&](int j, int32_t found) { atomicMax(a.largest + j, found); });
 }
 
 extern "C" __global__ void quantise(const Quantise a) {
-  POLYLEAF_SHARED_MEMORY(int64_t, sizes);
-  const bool shared = a.n_columns <= kSharedColumns;
-  int64_t* const totals = sizes + a.n_columns;
-  if (shared)
-    for (int j = threadIdx.x; j < 2 * a.n_columns; j += blockDim.x) sizes[j] = 0;
-  __syncthreads();
+  POLYLEAF_SHARED_MEMORY(int64_t, of_block);
+  const bool has_room = a.n_columns <= kSharedColumns;
+  const OfBlock<int64_t> sizes(of_block, a.n_columns, has_room);
+  const OfBlock<int64_t> totals(of_block + a.n_columns, a.n_columns, has_room);
   int64_t size = 0, total = 0;
   const int column = for_rows_of_column(a.sample, a.n_columns, [&](uint32_t row, int j) {
     const float value = a.values[static_cast<int64_t>(row) * a.n_columns + j];
@@ -53,30 +46,21 @@ extern "C" __global__ void quantise(const Quantise a) {
     if (j == 0 && a.count_lane >= 0) channels[a.count_lane] = 1;
   });
   if (column >= 0) {
-    atomic_add((shared ? sizes : a.sizes) + column, size);
-    atomic_add((shared ? totals : a.totals) + column, total);
+    atomic_add(sizes.at(a.sizes) + column, size);
+    atomic_add(totals.at(a.totals) + column, total);
   }
-  __syncthreads();
-  if (!shared) return;
-  for (int j = threadIdx.x; j < a.n_columns; j += blockDim.x) {
-    atomic_add(a.sizes + j, sizes[j]);
-    atomic_add(a.totals + j, totals[j]);
-  }
+  sizes.tell([&](int j, int64_t found) { atomic_add(a.sizes + j, found); });
+  totals.tell([&](int j, int64_t found) { atomic_add(a.totals + j, found); });
 }
 
 extern "C" __global__ void sum_squares(const SumSquares a) {
   POLYLEAF_SHARED_MEMORY(int64_t, of_block);
-  const bool shared = a.n_columns <= kSharedColumns;
-  if (shared)
-    for (int j = threadIdx.x; j < a.n_columns; j += blockDim.x) of_block[j] = 0;
-  __syncthreads();
+  const OfBlock<int64_t> block(of_block, a.n_columns, a.n_columns <= kSharedColumns);
   int64_t squares = 0;
   const int column = for_rows_of_column(a.sample, a.n_columns, [&](uint32_t row, int j) {
     const int32_t q = a.channels[static_cast<int64_t>(row) * a.lanes + j];
     squares += q * q;
   });
-  if (column >= 0) atomic_add((shared ? of_block : a.squares) + column, squares);
-  __syncthreads();
-  if (!shared) return;
-  for (int j = threadIdx.x; j < a.n_columns; j += blockDim.x) atomic_add(a.squares + j, of_block[j]);
+  if (column >= 0) atomic_add(block.at(a.squares) + column, squares);
+  block.tell([&](int j, int64_t found) { atomic_add(a.squares + j, found); });
 }

@@ -6,20 +6,16 @@ using namespace polyleaf::on_device;
 extern "C" __global__ void sum_leaves(const SumLeaves a) {
   POLYLEAF_SHARED_MEMORY(int64_t, of_block);
   const int n_sums = a.n_leaves * a.n_columns;
-  const bool shared = n_sums <= kSharedSums;
-  int64_t* const sums = shared ? of_block : a.sums;
-  if (shared)
-    for (int i = threadIdx.x; i < n_sums; i += blockDim.x) sums[i] = 0;
-  __syncthreads();
+  const OfBlock<int64_t> block(of_block, n_sums, n_sums <= kSharedSums);
+  int64_t* const sums = block.at(a.sums);
   for_rows_of_column(a.sample, a.n_columns, [&](uint32_t row, int j) {
     const float value = a.values == nullptr ? 1.0f : a.values[static_cast<int64_t>(row) * a.n_columns + j];
     const auto fixed = static_cast<int32_t>(value * factor_of(a.sample, row) * a.scale[j]);
     atomic_add(sums + static_cast<int64_t>(a.leaf_of_row[row]) * a.n_columns + j, fixed);
   });
-  __syncthreads();
-  if (!shared) return;
-  for (int i = threadIdx.x; i < n_sums; i += blockDim.x)
-    if (sums[i] != 0) atomic_add(a.sums + i, sums[i]);
+  block.tell([&](int i, int64_t sum) {
+    if (sum != 0) atomic_add(a.sums + i, sum);
+  });
 }
 
 extern "C" __global__ void add_leaves(const AddLeaves a) {

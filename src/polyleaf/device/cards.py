@@ -23,8 +23,8 @@ _UNTRIED = (
 )
 
 
-def device_of(name: str) -> _core.Device | None:
-    """The device that the parameter `device` names; None: the processor.
+def device_of(name: str | None) -> _core.Device | None:
+    """The device that the parameter `device` names; None, of either: the processor.
 
     "auto" is the processor: until cards have been measured nobody knows where they are faster.
     """

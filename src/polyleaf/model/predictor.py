@@ -64,7 +64,7 @@ class Predictor:
         self._core = self._made()
 
     def _made(self) -> _core.RowPredictor | _core.DevicePredictor:
-        mapper, device = self._model.mapper, None if self._device is None else device_of(self._device)
+        mapper, device = self._model.mapper, device_of(self._device)
         here = _core.RowPredictor(
             self._model.forest,
             mapper.bin_table,
