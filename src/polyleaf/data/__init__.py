@@ -65,6 +65,8 @@ def load(name: str) -> SmallData:
     ------
     ValueError
         When there is no data set of this name.
+    RuntimeError
+        For "letter", where Python was built without the module `lzma`.
     """
     if name not in NAMES:
         raise ValueError(f"There is no data set {name!r} in the package; there are {', '.join(NAMES)}.")
@@ -86,11 +88,9 @@ def load(name: str) -> SmallData:
 
 def _features(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     """As float32, from what takes the least place (`SOURCES.md`)."""
-    if "X_halves_by_class" in arrays:
-        halves = arrays["X_halves_by_class"]
-        X = np.empty((len(halves), 2 * halves.shape[1]), dtype=np.float32)
-        rows = np.argsort(arrays["y"], kind="stable")[:, None]
-        X[rows, arrays["order"]] = np.stack([halves >> 4, halves & 15], axis=2).reshape(X.shape)
+    if "X_by_class" in arrays:
+        X = np.empty(arrays["X_by_class"].shape, dtype=np.float32)
+        X[np.argsort(arrays["y"], kind="stable")] = arrays["X_by_class"]
         return X
     if "X_millionths_above" in arrays:
         of_cells = np.ascontiguousarray(arrays["X_millionths_above"].transpose(2, 1, 0))
