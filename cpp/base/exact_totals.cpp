@@ -16,20 +16,27 @@ constexpr int64_t kRows = 4096;
 // The unit is 2^-94 of the power of two above all terms: 2^31 rows stay below 2^125.
 constexpr int kBits = 94, kLowBits = 47;
 
-// What is added up for each row and column: weight * value, then weight.
+// What is added up for each row and column: weight * value, then weight. A weight of 1 for all needs no look
+// at the rows: it is left to the caller.
 template <class T>
 class Terms {
  public:
   Terms(const T* values, const TotalsInput& input) : values_(values), input_(input) {}
 
   int64_t n_columns() const { return 2 * input_.n_columns; }
+  bool is_weighted() const { return input_.weight != nullptr; }
+  bool is_one() const { return input_.n_columns == 1 && !is_weighted(); }
+  double only(int64_t row) const { return static_cast<double>(values_[row]); }
 
   template <class Use>
   void each(int64_t row, const Use& use) const {
     const int64_t k = input_.n_columns;
+    if (!is_weighted()) {
+      for (int64_t j = 0; j < k; ++j) use(j, static_cast<double>(values_[row * k + j]));
+      return;
+    }
     for (int64_t j = 0; j < k; ++j) {
-      const double w =
-          input_.weight == nullptr ? 1.0 : input_.weight[input_.weight_columns == 1 ? row : row * k + j];
+      const double w = input_.weight[input_.weight_columns == 1 ? row : row * k + j];
       use(j, w * static_cast<double>(values_[row * k + j]));
       use(k + j, w);
     }
@@ -40,6 +47,10 @@ class Terms {
   const TotalsInput& input_;
 };
 
+double size_of(double x) {
+  return std::isfinite(x) ? std::fabs(x) : std::numeric_limits<double>::infinity();
+}
+
 // Largest magnitude of each column of terms; infinite where one is not finite.
 template <class T>
 std::vector<double> largest_terms(const Terms<T>& terms, int64_t n_rows, const Workers& workers) {
@@ -48,15 +59,19 @@ std::vector<double> largest_terms(const Terms<T>& terms, int64_t n_rows, const W
   parallel_for(workers, Block::count(n_rows, kRows), [&](int64_t task, int thread) {
     double* own = largest.data() + thread * k;
     const Block block(n_rows, kRows, task);
+    if (terms.is_one()) {  // stays in a register
+      double best = own[0];
+      for (int64_t i = block.begin; i < block.end; ++i) best = std::max(best, size_of(terms.only(i)));
+      own[0] = best;
+      return;
+    }
     for (int64_t i = block.begin; i < block.end; ++i)
-      terms.each(i, [&](int64_t j, double x) {
-        const double size = std::isfinite(x) ? std::fabs(x) : std::numeric_limits<double>::infinity();
-        own[j] = std::max(own[j], size);
-      });
+      terms.each(i, [&](int64_t j, double x) { own[j] = std::max(own[j], size_of(x)); });
   });
   for (int64_t i = k; i < static_cast<int64_t>(largest.size()); ++i)
     largest[i % k] = std::max(largest[i % k], largest[i]);
   largest.resize(k);
+  if (!terms.is_weighted() && n_rows > 0) std::fill(largest.begin() + k / 2, largest.end(), 1.0);
   workers.largest(largest);
   return largest;
 }
@@ -113,6 +128,9 @@ void exact_totals(const T* values, const TotalsInput& input, double* totals, con
   const int64_t k = terms.n_columns(), n = input.n_rows;
   std::vector<Unit> units;
   for (const double largest : largest_terms(terms, n, workers)) units.emplace_back(largest);
+  std::vector<Int128> ones;  // weights of a row where all are 1
+  if (!terms.is_weighted())
+    for (int64_t j = k / 2; j < k; ++j) ones.push_back(units[j].is_finite ? units[j].of(1.0) : 0);
   std::vector<std::vector<Int128>> sums(workers.n_threads);
   parallel_for(workers, Block::count(n, kRows), [&](int64_t task, int thread) {
     std::vector<Int128>& own = sums[thread];
@@ -123,6 +141,7 @@ void exact_totals(const T* values, const TotalsInput& input, double* totals, con
       terms.each(i, [&](int64_t j, double x) {
         if (units[j].is_finite) of_group[j] += units[j].of(x);
       });
+      for (size_t j = 0; j < ones.size(); ++j) of_group[ones.size() + j] += ones[j];
     }
   });
   std::vector<Int128> all(static_cast<size_t>(input.n_groups * k), 0);

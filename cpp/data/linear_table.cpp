@@ -4,8 +4,35 @@
 #include <stdexcept>
 
 #include "base/exact_totals.h"
+#include "base/parallel.h"
 
 namespace polyleaf {
+
+namespace {
+
+constexpr int64_t kRows = 4096;
+
+}  // namespace
+
+// One feature's value, weight and bin of every row. A row that does not count has no value and no weight, and
+// lies in the bin of what is missing.
+struct LinearTable::Column {
+  Column(int64_t n_rows, bool is_weighted) : x(n_rows), w(is_weighted ? n_rows : 0), code(n_rows) {}
+
+  TotalsInput by_bin() const {
+    return {.n_rows = static_cast<int64_t>(x.size()),
+            .n_columns = 1,
+            .weight = w.empty() ? nullptr : w.data(),
+            .weight_columns = 1,
+            .group = code.data(),
+            .n_groups = 256};
+  }
+  TotalsInput of_all() const { return {.n_rows = static_cast<int64_t>(x.size()), .n_columns = 1}; }
+
+  std::vector<double> x;
+  std::vector<float> w;  // empty: all 1
+  std::vector<int32_t> code;
+};
 
 LinearTable::LinearTable(const Bins& bins, const float* features, const float* weight, const Workers& workers)
     : centre_(bins.n_features(), 0.0),
@@ -13,34 +40,31 @@ LinearTable::LinearTable(const Bins& bins, const float* features, const float* w
       means_(static_cast<size_t>(bins.n_features()) * 256, 0.0) {
   if (bins.cells().n_features() > 0)
     throw std::invalid_argument("Linear leaves need the codes of every row; none may be held sparse.");
+  Column column(bins.n_rows(), weight != nullptr);
   for (int f = 0; f < bins.n_features(); ++f)
     if (!bins.is_categorical(f))
-      measure(bins, features + static_cast<int64_t>(f) * bins.n_rows(), weight, f, workers);
+      measure(bins, features + static_cast<int64_t>(f) * bins.n_rows(), weight, f, column, workers);
 }
 
-void LinearTable::measure(const Bins& bins, const float* column, const float* weight, int feature,
-                          const Workers& workers) {
+void LinearTable::measure(const Bins& bins, const float* values, const float* weight, int feature,
+                          Column& column, const Workers& workers) {
   const uint64_t* words = bins.words(bins.tile_of(feature));
   const int shift = 8 * bins.slot_of(feature), missing = bins.tile(bins.tile_of(feature)).missing();
-  std::vector<double> x;  // of the rows that count
-  std::vector<float> w;
-  std::vector<int32_t> codes;
-  for (int64_t i = 0; i < bins.n_rows(); ++i) {
-    const int code = static_cast<int>(words[i] >> shift) & 255;
-    const float wi = weight != nullptr ? weight[i] : 1.0f;
-    if (code == missing || std::isnan(column[i]) || !(wi > 0)) continue;
-    x.push_back(column[i]);
-    if (weight != nullptr) w.push_back(wi);
-    codes.push_back(code);
-  }
-  TotalsInput rows{.n_rows = static_cast<int64_t>(x.size()),
-                   .n_columns = 1,
-                   .weight = weight != nullptr ? w.data() : nullptr,
-                   .weight_columns = 1,
-                   .group = codes.data(),
-                   .n_groups = 256};
+  const int64_t n_rows = bins.n_rows(), n_blocks = Block::count(n_rows, kRows);
+  parallel_for(workers, n_blocks, [&](int64_t task, int) {
+    const Block block(n_rows, kRows, task);
+    for (int64_t i = block.begin; i < block.end; ++i) {
+      const int code = static_cast<int>(words[i] >> shift) & 255;
+      const float wi = weight != nullptr ? weight[i] : 1.0f;
+      const bool counts = code != missing && !std::isnan(values[i]) && wi > 0;
+      column.x[i] = counts ? values[i] : 0.0f;
+      if (weight != nullptr) column.w[i] = counts ? wi : 0.0f;
+      column.code[i] = counts ? code : missing;
+    }
+  });
   double of_bins[2][256];  // sums, weights
-  exact_totals(x.data(), rows, of_bins[0], workers);
+  exact_totals(column.x.data(), column.by_bin(), of_bins[0], workers);
+  of_bins[1][missing] = 0;
   double total = 0, sum = 0;
   for (int b = 0; b < 256; ++b) {
     total += of_bins[1][b];
@@ -48,11 +72,15 @@ void LinearTable::measure(const Bins& bins, const float* column, const float* we
   }
   if (!(total > 0)) return;
   const double centre = sum / total;
-  for (double& d : x) d = (d - centre) * (d - centre);
-  rows.group = nullptr;
-  rows.n_groups = 1;
-  double squares[2];  // and weights
-  exact_totals(x.data(), rows, squares, workers);
+  parallel_for(workers, n_blocks, [&](int64_t task, int) {
+    const Block block(n_rows, kRows, task);
+    for (int64_t i = block.begin; i < block.end; ++i) {
+      const double d = column.x[i] - centre, w = weight != nullptr ? column.w[i] : 1.0;
+      column.x[i] = column.code[i] == missing ? 0.0 : w * (d * d);
+    }
+  });
+  double squares[2];  // and their number
+  exact_totals(column.x.data(), column.of_all(), squares, workers);
   centre_[feature] = centre;
   const double scale = std::sqrt(squares[0] / total);
   if (!(scale > 0) || !std::isfinite(scale)) return;

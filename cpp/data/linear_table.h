@@ -27,7 +27,9 @@ class LinearTable {
   const double* means(int feature) const { return means_.data() + static_cast<size_t>(feature) * 256; }
 
  private:
-  void measure(const Bins& bins, const float* column, const float* weight, int feature,
+  struct Column;
+
+  void measure(const Bins& bins, const float* values, const float* weight, int feature, Column& column,
                const Workers& workers);
 
   std::vector<double> centre_, scale_, means_;
