@@ -1,6 +1,7 @@
 """Habits of users of other libraries: their names, methods they look for, no rows (issue 14, line 14)."""
 
 import inspect
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -96,6 +97,8 @@ def test_every_name_of_ours_in_the_table_exists():
         ({"random_state": np.random.default_rng(0)}, "An int can be drawn"),
         ({"grow_policy": "Lossguide"}, 'It is "lossguide"'),
         ({"grow_policy": "SymmetricTree"}, '"depthwise" is nearest'),
+        ({"objective": {"eta": 1}}, r"given as \*\*parameters; a dict of losses .* PolyleafMultiTask"),
+        ({"objective": ["logistic"]}, "It is one loss for all outputs"),
         ({"device": "cuda:0"}, 'A card is "cuda"'),
         ({"monotone_constraints": "(1,0,0)"}, "Give the list"),
         ({"interaction_constraints": "[[0, 1]]"}, "Give the list of lists"),
@@ -104,6 +107,19 @@ def test_every_name_of_ours_in_the_table_exists():
 def test_values_of_others_are_answered_with_what_to_write(parameters, words):
     with pytest.raises(ValueError, match=words):
         regressor(**parameters).fit(X, Y)
+
+
+@pytest.mark.parametrize("name", ["binary:logistic", "binary", "log_loss"])
+def test_a_name_for_two_classes_warns_once_of_more(name):
+    with pytest.warns(UserWarning, match='each of the 3 classes .*objective="softmax"') as told:
+        named = classifier(objective=name).fit(X, THREE)
+    assert len(told) == 1 and told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ours = classifier(objective="logistic").fit(X, THREE)
+        for y in (TWO, LABELS):
+            classifier(objective=name).fit(X, y)
+    np.testing.assert_array_equal(named.predict_raw(X), ours.predict_raw(X))
 
 
 def test_other_wrong_values_are_refused_without_such_words():

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from types import MethodType
 from typing import Any, ClassVar, TypeVar, cast
@@ -142,6 +143,14 @@ class PolyleafClassifier(ClassifierMixin, Decides, PredictsSets, PolyleafEstimat
             raise ValueError(
                 "scale_pos_weight is for the logistic objective with two classes or with labels: "
                 "use class_weight."
+            )
+        if encoding.one_vs_rest and isinstance(chosen, str) and chosen.lower() != cls.name:
+            warnings.warn(
+                f"objective={chosen!r} is {cls.name!r} here, which learns each of the "
+                f'{encoding.n_outputs} classes against the others. Write objective="softmax" for one choice '
+                f'among them, or objective="{cls.name}" if this is meant.',
+                UserWarning,
+                stacklevel=8,  # whoever calls `fit`
             )
         objective = self._made_objective(
             chosen, encoding.n_outputs, **self._weight_of_positives(target, start)

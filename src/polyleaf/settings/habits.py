@@ -138,6 +138,14 @@ _VALUES: dict[str, list[tuple[str, str]]] = {
         (r"'symmetrictree'", '"depthwise" is nearest; there are no trees with one split a level'),
     ],
     "device": [(r"'gpu'|'cuda:\d+'", 'a card is "cuda"; which one CUDA_VISIBLE_DEVICES says')],
+    "objective": [
+        (
+            r"\{.*",
+            "a loss is a name or an object; other parameters are keywords, and a dict of them is given as "
+            "**parameters; a dict of losses by column is for PolyleafMultiTask",
+        ),
+        (r"\[.*|\(.*", "it is one loss for all outputs; PolyleafMultiTask takes a dict of losses by column"),
+    ],
     "monotone_constraints": [(r"'.*'", "give the list, or the dict by name, rather than its text")],
     "interaction_constraints": [(r"'.*'", "give the list of lists rather than its text")],
 }

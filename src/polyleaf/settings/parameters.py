@@ -438,8 +438,9 @@ class ClassifierParameters(SharedParameters):
     """Loss to minimise. "auto": "logistic" for two classes and for labels, "softmax" for more classes.
     "exponential" and "exponential_margin" are for classes, too; named for two classes, these three have a
     score for each. "logistic" and "squared_hinge" (which gives no probabilities) take more classes one
-    against the rest. Or a name that XGBoost or LightGBM has for these,
-    or a loss written with JAX, or a function that returns `(gradient, curvature)`: see
+    against the rest. Or a name that XGBoost or LightGBM has for these (those of
+    "logistic" warn where there are more than two classes), or a loss written with JAX, or a function that
+    returns `(gradient, curvature)`: see
     :class:`polyleaf.objectives.Custom`. Targets are then class numbers, or 0 and 1."""
 
     class_weight: dict[Any, Any] | list[Any] | Literal["balanced"] | None = parameter(default=None)
