@@ -7,31 +7,13 @@
 
 #include "arrays.h"
 #include "data/binning.h"
+#include "value_types.h"
 #include "workers_caster.h"
 
 namespace polyleaf {
 namespace {
 
 using AnyArray = nb::ndarray<nb::ro, nb::device::cpu>;
-
-ValueType type_of(nb::dlpack::dtype dtype) {
-  using Code = nb::dlpack::dtype_code;
-  const auto code = static_cast<Code>(dtype.code);
-  if (code == Code::Float && dtype.bits == 32) return ValueType::f32;
-  if (code == Code::Float && dtype.bits == 64) return ValueType::f64;
-  const bool is_unsigned = code == Code::UInt;
-  require(is_unsigned || code == Code::Int, "Columns must be float32, float64 or integers of 8 to 64 bits.");
-  switch (dtype.bits) {
-    case 8:
-      return is_unsigned ? ValueType::u8 : ValueType::i8;
-    case 16:
-      return is_unsigned ? ValueType::u16 : ValueType::i16;
-    case 32:
-      return is_unsigned ? ValueType::u32 : ValueType::i32;
-    default:
-      return is_unsigned ? ValueType::u64 : ValueType::i64;
-  }
-}
 
 // Columns, and the arrays they point into.
 struct Table {

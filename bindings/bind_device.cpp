@@ -2,6 +2,7 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
 
 #include <memory>
 #include <string>
@@ -13,6 +14,7 @@
 #include "device/losses.h"
 #include "device/search.h"
 #include "device/sources.h"
+#include "device_array.h"
 #include "sample_of.h"
 #include "searches.h"
 #include "tree_grower.h"
@@ -204,9 +206,12 @@ void bind_device(nb::module_& m) {
       .def_prop_ro("driver_version", &Device::driver_version, "1000 * major + 10 * minor.")
       .def_prop_ro("free_memory", &Device::free_memory, "Bytes.")
       .def_prop_ro("is_loaded", &Device::is_loaded)
+      .def_prop_ro("stream", &Device::stream, "The driver's handle, which other libraries may wait for.")
+      .def("wait_for", &Device::wait_for, nb::arg("stream"), "Until a stream has done what it was asked for.")
       .def(
           "load", [](Device& self, const nb::bytes& image) { self.load(image.c_str()); }, nb::arg("image"),
           "The kernels, compiled for the architecture.");
+  bind_device_arrays(m);
   bind_matrices(m);
   nb::class_<DeviceBins>(m, "DeviceBins", "Bins on a device.")
       .def(
@@ -216,7 +221,55 @@ void bind_device(nb::module_& m) {
             nb::gil_scoped_release release;
             new (self) DeviceBins(device, bins);
           },
-          nb::arg("device"), nb::arg("bins"), nb::keep_alive<1, 3>());
+          nb::arg("device"), nb::arg("bins"), nb::keep_alive<1, 3>())
+      .def_static(
+          "of_numbers",
+          [](const HeldArray& numbers, const BinTable& table, const Array1<const uint16_t>& n_bins,
+             const Array1<const bool>& is_categorical) {
+            require_kernels(*numbers.array.device());
+            const DeviceView& view = numbers.array.view();
+            require(view.n_columns == table.n_features() &&
+                        static_cast<int64_t>(n_bins.size()) == view.n_columns &&
+                        static_cast<int64_t>(is_categorical.size()) == view.n_columns,
+                    "Numbers, thresholds and bins must be of the same features.");
+            nb::gil_scoped_release release;
+            auto layout = std::make_unique<const Bins>(
+                nullptr, view.n_rows, static_cast<int>(view.n_columns), n_bins.data(),
+                reinterpret_cast<const uint8_t*>(is_categorical.data()));
+            return std::make_unique<DeviceBins>(numbers.array, table, std::move(layout));
+          },
+          nb::arg("numbers"), nb::arg("bin_table"), nb::arg("n_bins"), nb::arg("is_categorical"),
+          "Bins of numbers that lie on a device, made there.")
+      .def_prop_ro("n_rows", [](const DeviceBins& self) { return self.host().n_rows(); })
+      .def_prop_ro("n_features", [](const DeviceBins& self) { return self.host().n_features(); })
+      .def(
+          "codes",
+          [](const DeviceBins& self) {
+            NewArray<uint8_t> out(
+                {static_cast<size_t>(self.host().n_features()), static_cast<size_t>(self.host().n_rows())});
+            {
+              nb::gil_scoped_release release;
+              self.unpack(out.data);
+            }
+            return out.array;
+          },
+          "uint8 (n_features, n_rows), 255 where missing: a copy in memory of this machine.");
+  m.def(
+      "codes_of_array",
+      [](const BinTable& table, const HeldArray& array) {
+        require(array.array.view().n_columns == table.n_features(),
+                "Rows must have a column for each feature.");
+        require_kernels(*array.array.device());
+        NewArray<uint8_t> out(
+            {static_cast<size_t>(table.n_features()), static_cast<size_t>(array.array.view().n_rows)});
+        {
+          nb::gil_scoped_release release;
+          codes_of_array(table, array.array, out.data);
+        }
+        return out.array;
+      },
+      nb::arg("bin_table"), nb::arg("numbers"),
+      "uint8 (n_features, n_rows): codes of numbers on a device, found there; in memory of this machine.");
 }
 
 void bind_device_parts(nb::module_& m) {

@@ -1,12 +1,14 @@
 // RowPredictor and DevicePredictor for Python: rows in; scores out.
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <tuple>
 
 #include "arrays.h"
 #include "device/predictor.h"
+#include "device_array.h"
 #include "forest/row_predictor.h"
 #include "workers_caster.h"
 
@@ -81,7 +83,17 @@ void bind_row_predictor(nb::module_& m) {
           },
           nb::arg("device"), nb::arg("model"))
       .def("scores", &scores_of_rows<DevicePredictor>, nb::arg("rows").noconvert(), nb::arg("n_threads") = 1,
-           "As RowPredictor.scores, the same bits.");
+           "As RowPredictor.scores, the same bits.")
+      .def(
+          "scores_there",
+          [](const DevicePredictor& self, const HeldArray& rows) {
+            const auto n_columns = rows.array.view().n_columns;
+            require(n_columns == self.n_features(), "Rows must have a column for each feature.");
+            require(rows.array.device() == self.device(), "The rows lie on another device than the trees.");
+            nb::gil_scoped_release release;
+            return std::make_unique<HeldArray>(HeldArray{self.scores(rows.array), 2, {}, {}});
+          },
+          nb::arg("rows"), "The same of rows that lie on the device: float64 (n_rows, n_outputs), there.");
 }
 
 }  // namespace polyleaf

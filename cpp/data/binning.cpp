@@ -454,15 +454,14 @@ void look_up_categories(const CategoryColumn& column, const Block& block, uint8_
 }  // namespace
 
 BinTable::BinTable(const std::vector<Thresholds>& thresholds) {
-  size_t narrow = 0, wide = 0;
   for (const Thresholds& t : thresholds) {
     const int rows = search_rows(static_cast<int>(t.values.size()));
-    size_t& size = t.wide ? wide : narrow;
+    size_t& size = t.wide ? n_wide_ : n_narrow_;
     features_.push_back({size, rows - 1, t.wide});
     size += static_cast<size_t>(rows) * kSearchLanes;
   }
-  narrow_.reserve(narrow);
-  wide_.reserve(wide);
+  narrow_.reserve(n_narrow_);
+  wide_.reserve(n_wide_);
   for (size_t f = 0; f < thresholds.size(); ++f) {
     if (thresholds[f].wide)
       lay_out(thresholds[f].values, wide_.data() + features_[f].offset);

@@ -18,7 +18,11 @@ namespace polyleaf {
 
 constexpr int kMaxBins = 255;
 
+// Numbered as kernels of devices read them, too (device/kernels/binning.cu).
 enum class ValueType : uint8_t { u8, i8, u16, i16, u32, i32, u64, i64, f32, f64 };
+constexpr size_t size_of(ValueType type) {
+  return type == ValueType::f32 ? 4 : type == ValueType::f64 ? 8 : size_t{1} << (static_cast<int>(type) / 2);
+}
 
 // One feature's values in the caller's memory: value i is at data + i * stride bytes.
 struct Column {
@@ -44,6 +48,14 @@ struct CategoryColumn {
   const int32_t* index;
   const uint8_t* code_of;
   int64_t n_categories;
+};
+
+// What the numbers of a categorical feature mean where there is no dictionary: values ascend, each with its
+// code; all others are missing.
+struct CategoryValues {
+  int32_t feature;
+  std::vector<double> values;
+  std::vector<uint8_t> codes;
 };
 
 // Columns of one table. Each feature occurs once, in one of the three lists.
@@ -80,6 +92,12 @@ std::vector<double> choose_thresholds(const std::vector<double>& values, const s
 // The thresholds of all features, laid out for the search.
 class BinTable {
  public:
+  struct Feature {
+    size_t offset;  // of its first row in the table of its type
+    int n_fine_rows;
+    bool wide;
+  };
+
   explicit BinTable(const std::vector<Thresholds>& thresholds);
   int32_t n_features() const { return static_cast<int32_t>(features_.size()); }
   // codes: (n_features, n_rows), C order. Rows of features that occur in no column are left as they are.
@@ -89,18 +107,19 @@ class BinTable {
   void transform_stored(const std::vector<StoredColumn>& columns, uint8_t* codes, uint8_t* zero_codes,
                         const Workers& workers) const;
 
+  // The tables (kernels/search_layout.h) of all features one after another, for whoever searches elsewhere.
+  const std::vector<Feature>& features() const { return features_; }
+  std::vector<float> narrow() const { return {narrow_.data(), narrow_.data() + n_narrow_}; }
+  std::vector<double> wide() const { return {wide_.data(), wide_.data() + n_wide_}; }
+
  private:
-  struct Feature {
-    size_t offset;  // of its first row in narrow_ or wide_
-    int n_fine_rows;
-    bool wide;
-  };
   void bin_column(const Column& column, int64_t begin, int64_t n, uint8_t* codes) const;
   void bin_cells(const StoredColumn& column, int64_t n_rows, uint8_t* codes) const;
   void bin_stored(const StoredColumn& column, int64_t begin, int64_t n, uint8_t* codes) const;
   uint8_t zero_code(int32_t feature) const;
 
   std::vector<Feature> features_;
+  size_t n_narrow_ = 0, n_wide_ = 0;
   Buffer<float> narrow_;
   Buffer<double> wide_;
 };

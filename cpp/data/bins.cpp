@@ -81,7 +81,7 @@ Bins::Bins(uint64_t* words, int64_t n_rows, int n_features, const uint16_t* n_bi
   check();
   lay_out({});
   for (size_t t = 0; t < tiles_.size(); ++t)
-    words_.push_back(words + static_cast<int64_t>(t) * (n_rows + kSpareWords));
+    words_.push_back(words == nullptr ? nullptr : words + static_cast<int64_t>(t) * (n_rows + kSpareWords));
 }
 
 int64_t Bins::n_words(int64_t n_rows, int n_features, const uint16_t* n_bins) {

@@ -40,7 +40,7 @@ class Bins {
   Bins(const uint8_t* codes, int64_t n_rows, int n_features, const uint16_t* n_bins,
        const uint8_t* is_categorical, const Workers& workers, const CellColumns& sparse = {});
   // Of no codes yet, no feature sparse: `pack` writes them to `words`, which outlive this; n_words(...) of
-  // them.
+  // them. nullptr: words lie elsewhere, and this says only where codes stand in them.
   Bins(uint64_t* words, int64_t n_rows, int n_features, const uint16_t* n_bins,
        const uint8_t* is_categorical);
   static int64_t n_words(int64_t n_rows, int n_features, const uint16_t* n_bins);

@@ -1,5 +1,7 @@
 // Codes of features on a device: the words of `Bins` (data/bins.h), tile after tile, and where features lie.
 //
+// Words come from memory of this machine, or are made there of numbers that lie there.
+//
 // Must not know: rows of nodes, derivatives.
 #pragma once
 #include <cstdint>
@@ -7,6 +9,7 @@
 #include <vector>
 
 #include "data/bins.h"
+#include "device/binning.h"
 #include "device/device.h"
 #include "device/kernels/records.h"
 
@@ -14,8 +17,10 @@ namespace polyleaf {
 
 class DeviceBins {
  public:
-  // Throws std::invalid_argument where features are held sparse, or words lie in a file.
+  // Throws std::invalid_argument where features are held sparse.
   DeviceBins(std::shared_ptr<const Device> device, const Bins& bins);
+  // Of numbers on a device; `layout`: where codes stand in words.
+  DeviceBins(const DeviceArray& numbers, const BinTable& table, std::unique_ptr<const Bins> layout);
 
   const std::shared_ptr<const Device>& device() const { return device_; }
   const Bins& host() const { return bins_; }
@@ -29,8 +34,15 @@ class DeviceBins {
   int64_t first_bin(int tile) const { return first_bin_[tile]; }
   bool has_categories() const { return has_categories_; }
 
+  // The codes (n_features, n_rows), in memory of this machine; 255 is missing.
+  void unpack(uint8_t* codes) const;
+
  private:
+  // One of the two is there.
+  DeviceBins(std::shared_ptr<const Device> device, const Bins* of_caller, std::unique_ptr<const Bins> owned);
+
   const std::shared_ptr<const Device> device_;
+  const std::unique_ptr<const Bins> owned_;
   const Bins& bins_;
   DeviceBuffer<uint64_t> words_;
   DeviceBuffer<on_device::TileAt> tiles_;

@@ -36,12 +36,10 @@ std::vector<float> DeviceChannels::quantise_part(const DeviceMatrix& values, int
   const auto run = [&] {
     inverse_.write(scales.inverse);
     sums_.clear(2 * n_columns);
-    const size_t shared = n_columns <= on_device::kSharedColumns ? 2 * sizeof(int64_t) * n_columns : 0;
     device_->launch(
         device_->grid_for(std::max<int64_t>(n_used * n_columns, n_columns)),
         on_device::Quantise{values.data(), n_columns, sample_.at(), inverse_.data(), data_.data(),
-                            layout_.lanes, offset, count_lane, sums_.data(), sums_.data() + n_columns},
-        shared);
+                            layout_.lanes, offset, count_lane, sums_.data(), sums_.data() + n_columns});
     return sums_.read(2 * static_cast<size_t>(n_columns));
   };
   std::vector<int64_t> sums = run();
@@ -54,11 +52,10 @@ Chance DeviceChannels::chance() const {
   const int n_columns = layout_.n_outputs;
   DeviceBuffer<int64_t> squares(device_);
   squares.clear(n_columns);
-  const size_t shared = n_columns <= on_device::kSharedColumns ? sizeof(int64_t) * n_columns : 0;
   const int64_t n_used = sample().n_used();
-  device_->launch(device_->grid_for(std::max<int64_t>(n_used * n_columns, n_columns)),
-                  on_device::SumSquares{data_.data(), n_columns, layout_.lanes, sample_.at(), squares.data()},
-                  shared);
+  device_->launch(
+      device_->grid_for(std::max<int64_t>(n_used * n_columns, n_columns)),
+      on_device::SumSquares{data_.data(), n_columns, layout_.lanes, sample_.at(), squares.data()});
   return chance_of({&layout_, totals_.data(), n_used, gradient_step_.data(), curvature_step_.data()},
                    squares.read(n_columns));
 }

@@ -9,7 +9,7 @@ namespace {
 
 // Numbers of the driver's.
 constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76, kBlockMemory = 97;
-constexpr int kMostSharedOfFunction = 8;
+constexpr int kMostSharedOfFunction = 8, kOrdinalOfPointer = 9;
 constexpr unsigned kNonBlocking = 1;
 
 constexpr int64_t kBlocksPerProcessor = 8;
@@ -149,6 +149,22 @@ void Device::read(void* to, DeviceAddress from, size_t bytes) const {
 void Device::clear(DeviceAddress at, size_t bytes) const {
   const Turn turn(*this);
   driver_.check(driver_.fill(at, 0, bytes, stream_), "be cleared");
+}
+
+void Device::check_owns(DeviceAddress address) const {
+  const Turn turn(*this);
+  int ordinal = -1;
+  if (driver_.pointer_attribute(&ordinal, kOrdinalOfPointer, address) != 0)
+    throw DeviceError("The array says that it lies on a CUDA card, and the driver knows no memory there.");
+  if (ordinal != device_)
+    throw DeviceError("The array lies on CUDA card " + std::to_string(ordinal) + ", and card " +
+                      std::to_string(device_) +
+                      " is to work on it: copy it there, or let CUDA_VISIBLE_DEVICES name one card.");
+}
+
+void Device::wait_for(uint64_t stream) const {
+  const Turn turn(*this);
+  driver_.check(driver_.synchronize(reinterpret_cast<void*>(stream)), "do what it was asked for");
 }
 
 Device::Grid Device::grid_for(int64_t n_items) const {

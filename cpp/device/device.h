@@ -43,14 +43,22 @@ class Device {
   void read(void* to, DeviceAddress from, size_t bytes) const;
   void clear(DeviceAddress at, size_t bytes) const;
 
+  // Throws a DeviceError unless memory of another library's is this device's.
+  void check_owns(DeviceAddress address) const;
+  // What other libraries wait for, or are told of, as a number: the driver's handle.
+  uint64_t stream() const { return reinterpret_cast<uint64_t>(stream_); }
+  // Until all is done that was asked for in a stream, of another library's or this one's.
+  void wait_for(uint64_t stream) const;
+
   struct Grid {
     int64_t x = 1, y = 1;
   };
   // So many blocks that each thread has something to do, but no more than the card runs at once.
   Grid grid_for(int64_t n_items) const;
-  // `shared`: bytes that threads of a block share, besides those that the kernel declares.
   template <class Record>
-  void launch(Grid grid, const Record& record, size_t shared = 0, int threads = kThreads) const {
+  void launch(Grid grid, const Record& record, int threads = kThreads) const {
+    size_t shared = 0;
+    if constexpr (requires { record.shared(threads); }) shared = static_cast<size_t>(record.shared(threads));
     launch(Record::kName, grid, threads, shared, &record);
   }
 

@@ -35,8 +35,7 @@ std::vector<double> DeviceLeaves::sums(const float* values, int n_columns, const
   const int64_t n_items = sample_.host().n_used() * n_columns;
   device_->launch(device_->grid_for(std::max<int64_t>(n_items, n_columns)),
                   on_device::SumLeaves{values, n_columns, n_leaves, sample_.at(), rows.leaves(),
-                                       scale_.data(), sums_.data()},
-                  n_sums <= on_device::kSharedSums ? n_sums * sizeof(int64_t) : 0);
+                                       scale_.data(), sums_.data()});
   return fixed.sums(sums_.read(n_sums));
 }
 

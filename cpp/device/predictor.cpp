@@ -22,6 +22,9 @@ DevicePredictor::DevicePredictor(std::shared_ptr<const Device> device,
       nodes_(device),
       sets_(device),
       values_(device),
+      bins_(device, model_->bins(), model_->categories()),
+      wanted_(device),
+      unit_(device),
       codes_(device),
       raw_(device) {
   std::vector<on_device::TreeAt> trees;
@@ -50,6 +53,27 @@ DevicePredictor::DevicePredictor(std::shared_ptr<const Device> device,
   nodes_.write(nodes);
   sets_.write(sets);
   values_.write(values);
+  std::vector<int32_t> wanted = model_->numeric();
+  for (const CategoryValues& known : model_->categories()) wanted.push_back(known.feature);
+  n_wanted_ = static_cast<int32_t>(wanted.size());
+  wanted_.write(wanted);
+  write_unit();
+}
+
+void DevicePredictor::write_unit() {
+  const ScoreUnit here = model_->unit();
+  const auto k = static_cast<size_t>(n_outputs());
+  std::vector<double> numbers;
+  for (const double* part : {here.base, here.scale, here.offset})
+    if (part != nullptr) numbers.insert(numbers.end(), part, part + k);
+  unit_.write(numbers);
+  const bool scaled = here.scale != nullptr;
+  unit_there_ = {unit_.data(), scaled ? unit_.data() + k : nullptr, scaled ? unit_.data() + 2 * k : nullptr};
+}
+
+int64_t DevicePredictor::rows_at_a_time() const {
+  const int64_t of_row = std::max<int64_t>({1, n_features(), int64_t{4} * n_outputs()});
+  return std::max<int64_t>(1, kCodesAtATime / of_row);
 }
 
 // Leaves the sums of the leaf values in `raw_`.
@@ -63,8 +87,7 @@ void DevicePredictor::add_trees(int64_t n_rows) const {
 }
 
 void DevicePredictor::scores(const NumberRows& rows, double* scores, const Workers& workers) const {
-  const int64_t of_row = std::max<int64_t>({1, n_features(), int64_t{4} * n_outputs()});
-  const int64_t at_a_time = std::max<int64_t>(1, kCodesAtATime / of_row);
+  const int64_t at_a_time = rows_at_a_time();
   std::vector<uint8_t> codes;
   std::vector<float> sums;
   for (int64_t begin = 0; begin < rows.n_rows; begin += at_a_time) {
@@ -82,6 +105,23 @@ void DevicePredictor::scores(const NumberRows& rows, double* scores, const Worke
     double* const to = scores + begin * n_outputs();
     for (size_t i = 0; i < sums.size(); ++i) to[i] = unit(static_cast<int32_t>(i % n_outputs()), sums[i]);
   }
+}
+
+DeviceArray DevicePredictor::scores(const DeviceArray& rows) const {
+  const int64_t n_rows = rows.view().n_rows, at_a_time = rows_at_a_time();
+  DeviceArray found(device_, n_rows, n_outputs());
+  const std::lock_guard turn(mutex_);
+  for (int64_t begin = 0; begin < n_rows; begin += at_a_time) {
+    const int64_t n = std::min(at_a_time, n_rows - begin);
+    codes_.reserve(static_cast<size_t>(n) * n_features());
+    bins_.find_codes(rows.rows(begin, begin + n), wanted_.data(), n_wanted_, codes_.data());
+    add_trees(n);
+    device_->launch(device_->grid_for(n * n_outputs()),
+                    on_device::ScoresOfSums{raw_.data(), n, n_outputs(), unit_there_,
+                                            found.doubles() + begin * n_outputs()});
+  }
+  device_->wait_for(device_->stream());
+  return found;
 }
 
 }  // namespace polyleaf

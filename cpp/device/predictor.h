@@ -1,5 +1,5 @@
-// A frozen model on a device: rows become codes on processors, walk down the trees there, and their scores
-// come back, the bits of the processor.
+// A frozen model on a device: the bits of the processor. Rows in memory of this machine become codes on
+// processors, walk down the trees there, and their scores come back; rows that lie there stay there.
 //
 // Owns: the trees' memory there. Thread-safe: calls take turns. Must not know: how numbers become codes.
 #pragma once
@@ -7,6 +7,8 @@
 #include <memory>
 #include <mutex>
 
+#include "device/array.h"
+#include "device/binning.h"
 #include "device/device.h"
 #include "device/kernels/records.h"
 #include "forest/row_predictor.h"
@@ -20,10 +22,15 @@ class DevicePredictor {
 
   int32_t n_features() const { return model_->n_features(); }
   int32_t n_outputs() const { return model_->n_outputs(); }
+  const std::shared_ptr<const Device>& device() const { return device_; }
   // scores (n_rows, n_outputs), those of RowPredictor.
   void scores(const NumberRows& rows, double* scores, const Workers& workers) const;
+  // The same of rows on the device, which are done when this returns.
+  DeviceArray scores(const DeviceArray& rows) const;
 
  private:
+  int64_t rows_at_a_time() const;
+  void write_unit();
   void add_trees(int64_t n_rows) const;
 
   const std::shared_ptr<const Device> device_;
@@ -32,6 +39,11 @@ class DevicePredictor {
   DeviceBuffer<on_device::TreeNode> nodes_;
   DeviceBuffer<uint64_t> sets_;
   DeviceBuffer<float> values_;
+  DeviceBinTable bins_;
+  DeviceBuffer<int32_t> wanted_;  // features that trees split on
+  int32_t n_wanted_ = 0;
+  DeviceBuffer<double> unit_;
+  ScoreUnit unit_there_;
   // Of the rows of one call.
   mutable std::mutex mutex_;
   mutable DeviceBuffer<uint8_t> codes_;

@@ -88,13 +88,10 @@ void DeviceRows::divide(std::vector<Division>& divisions) {
   pieces_.write(pieces);
   n_left_.reserve(pieces.size());
   const Device::Grid of_pieces{static_cast<int64_t>(pieces.size())};
-  constexpr size_t kOfThreads = sizeof(int32_t) * Device::kThreads;
-  device.launch(of_pieces, on_device::CountLeft{rows_at(), divisions_.data(), pieces_.data(), n_left_.data()},
-                sizeof(int32_t));
-  device.launch({static_cast<int64_t>(at.size())}, on_device::PlacePieces{divisions_.data(), n_left_.data()},
-                kOfThreads);
-  device.launch(of_pieces, on_device::MoveRows{rows_at(), divisions_.data(), pieces_.data(), n_left_.data()},
-                kOfThreads);
+  device.launch(of_pieces,
+                on_device::CountLeft{rows_at(), divisions_.data(), pieces_.data(), n_left_.data()});
+  device.launch({static_cast<int64_t>(at.size())}, on_device::PlacePieces{divisions_.data(), n_left_.data()});
+  device.launch(of_pieces, on_device::MoveRows{rows_at(), divisions_.data(), pieces_.data(), n_left_.data()});
 }
 
 // Of rows outside the sample nobody knows the leaf: then all walk down the tree.

@@ -27,9 +27,8 @@ on_device::Sample DeviceSample::at() const {
 
 std::vector<float> DeviceSample::largest_magnitudes(const float* values, int n_columns) {
   largest_.clear(n_columns);
-  const size_t shared = n_columns <= on_device::kSharedColumns ? sizeof(int32_t) * n_columns : 0;
   device_->launch(device_->grid_for(std::max<int64_t>(sample_.n_used() * n_columns, n_columns)),
-                  on_device::LargestMagnitudes{values, n_columns, at(), largest_.data()}, shared);
+                  on_device::LargestMagnitudes{values, n_columns, at(), largest_.data()});
   std::vector<float> largest((n_columns + 15) / 16 * 16 + 16, 0.0f);
   const std::vector<int32_t> bits = largest_.read(n_columns);
   for (int j = 0; j < n_columns; ++j) {

@@ -234,8 +234,8 @@ void DeviceSearch::build(const Batch& batch) {
                                              width,
                                              bins_.tiles(),
                                              pieces_.data(),
-                                             histograms()},
-                  shared);
+                                             histograms(),
+                                             static_cast<int64_t>(shared)});
   if (batch.pairs.empty()) return;
   pairs_.write(batch.pairs);
   Device::Grid grid = device_->grid_for(histogram_size_);

@@ -28,13 +28,6 @@ struct NumberRows {
   }
 };
 
-// What the numbers of a categorical feature mean: values ascend, each with its code; all others are missing.
-struct CategoryValues {
-  int32_t feature;
-  std::vector<double> values;
-  std::vector<uint8_t> codes;
-};
-
 class RowPredictor {
  public:
   // base: one an output; scale and offset likewise, or empty. Throws std::invalid_argument for what does not
@@ -52,6 +45,9 @@ class RowPredictor {
   // unit of their sums.
   const Forest& forest() const { return *forest_; }
   void find_codes(const NumberRows& rows, uint8_t* codes, const Workers& workers) const;
+  const BinTable& bins() const { return *bins_; }
+  const std::vector<int32_t>& numeric() const { return numeric_; }  // features that trees split on
+  const std::vector<CategoryValues>& categories() const { return categories_; }  // likewise
   ScoreUnit unit() const {
     const bool scaled = !scale_.empty();
     return {base_.data(), scaled ? scale_.data() : nullptr, scaled ? offset_.data() : nullptr};

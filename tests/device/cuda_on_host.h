@@ -29,6 +29,11 @@ T atomicAdd(T* to, T value) {
   *to = before + value;
   return before;
 }
+inline unsigned long long atomicMin(unsigned long long* to, unsigned long long value) {
+  const unsigned long long before = *to;
+  if (value < before) *to = value;
+  return before;
+}
 inline int32_t atomicMax(int32_t* to, int32_t value) {
   const int32_t before = *to;
   if (value > before) *to = value;

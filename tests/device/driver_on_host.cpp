@@ -88,15 +88,20 @@ std::map<std::string, std::function<void(const void*)>> kernels() {
   add(::build_histograms);
   add(::count_left);
   add(::derivatives);
+  add(::find_codes);
+  add(::first_infinity);
+  add(::gather_rows);
   add(::largest_magnitudes);
   add(::move_rows);
   add(::number_leaves);
+  add(::pack_codes);
   add(::place_pieces);
   add(::predict_trees);
   add(::quantise);
   add(::sum_squares);
   add(::route_rows);
   add(::scan_numeric);
+  add(::scores_of_sums);
   add(::softmax_derivatives);
   add(::subtract_histograms);
   add(::sum_leaves);
@@ -242,6 +247,12 @@ Result cuMemcpyDtoHAsync_v2(void* to, Address from, size_t size, void*) {
 }
 Result cuMemsetD8Async(Address to, unsigned char value, size_t size, void*) {
   std::memset(reinterpret_cast<void*>(to), value, size);
+  return 0;
+}
+// Memory of this machine is the device's; at small addresses there is none.
+Result cuPointerGetAttribute(void* value, int attribute, Address address) {
+  if (attribute != 9 || address < 4096) return kInvalid;
+  *static_cast<int*>(value) = 0;
   return 0;
 }
 Result cuGetErrorString(Result, const char** sentence) {

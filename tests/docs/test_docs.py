@@ -9,7 +9,7 @@ import pytest
 from places import ROOT
 
 PAGES = ROOT / "docs"
-NEEDS = {"objectives": "jax", "how-to/optuna": "optuna"}
+NEEDS = {"gpu": "cupy", "objectives": "jax", "how-to/optuna": "optuna"}
 
 
 def code_of(page: Path) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from polyleaf import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
+from polyleaf import Dataset, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
 from polyleaf.callbacks import Callback
 
 pytestmark = pytest.mark.skipif(host_device.COMPILER is None, reason="kernels are compiled by g++")
@@ -122,7 +122,16 @@ def test_what_a_device_does_not_do_yet_is_refused(parameters, said):
     assert said.split(" or ")[0] in str(error.value)
 
 
-def test_features_that_are_held_sparse_are_refused():
-    few = csr_matrix(np.where(RNG.random((300, 20)) < 0.02, 1.0, 0.0))
-    with pytest.raises(ValueError, match='device="cuda" reads features that are held dense'):
-        PolyleafRegressor(**SMALL, device="cuda").fit(few, Y)
+def test_features_that_are_held_sparse_are_trained_on_as_dense_ones():
+    few = csr_matrix(np.where(RNG.random((300, 20)) < 0.02, RNG.integers(1, 5, (300, 20)), 0.0))
+    here = PolyleafRegressor(**SMALL, device="cpu").fit(few, Y)
+    there = PolyleafRegressor(**SMALL, device="cuda").fit(few, Y)
+    assert len(np.unique(here.predict(few), axis=0)) > 3
+    np.testing.assert_array_equal(there.predict(few), here.predict(few))
+
+
+def test_features_in_files_are_trained_on_as_those_in_memory(tmp_path):
+    parts = [(X[:120], Y[:120]), (X[120:], Y[120:])]
+    filed = Dataset.from_batches(lambda: iter(parts), cache_dir=tmp_path)
+    there = PolyleafRegressor(**SMALL, device="cuda").fit(filed)
+    np.testing.assert_array_equal(there.predict(X), PolyleafRegressor(**SMALL).fit(X, Y).predict(X))

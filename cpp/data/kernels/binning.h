@@ -1,23 +1,15 @@
 // Kernels of binning, compiled once per instruction set: the search for a value's bin, and the search for
 // infinities.
 //
-// Owns: the layout of a feature's search table. Must not know: columns, blocks, threads.
+// Must not know: columns, blocks, threads.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 
 #include "base/isa.h"
+#include "data/kernels/search_layout.h"
 
 namespace polyleaf {
-
-// Search table of one feature with m <= 254 ascending thresholds: rows of 16 lanes, unused lanes +infinity.
-// Row 0 (coarse) holds thresholds 15, 31, 47, ...; row 1 + j (fine) holds thresholds 16 j .. 16 j + 14, and
-// +infinity. The bin of x is 16 j + k, where j coarse and k fine thresholds of row j lie below x: two vector
-// comparisons, no branches, and a table no longer than the feature needs.
-constexpr int kSearchLanes = 16;
-inline int search_rows(int n_thresholds) {
-  return 2 + n_thresholds / kSearchLanes;
-}
 
 struct BinningKernels {
   // codes[i] = bin of x[i * stride] (stride in elements), 255 where it is NaN. `n_fine_rows` = search_rows()

@@ -1,6 +1,7 @@
 // All kernels, as one program.
 #define POLYLEAF_ISA_NAMESPACE on_device
 
+#include "device/kernels/binning.cu"
 #include "device/kernels/channels.cu"
 #include "device/kernels/forest.cu"
 #include "device/kernels/histograms.cu"

@@ -19,7 +19,7 @@ using namespace polyleaf::on_device;
 
 extern "C" __global__ void largest_magnitudes(const LargestMagnitudes a) {
   POLYLEAF_SHARED_MEMORY(int32_t, of_block);
-  const OfBlock<int32_t> block(of_block, a.n_columns, a.n_columns <= kSharedColumns);
+  const OfBlock<int32_t> block(of_block, a.n_columns, has_room_for_columns(a.n_columns));
   int32_t largest = 0;
   const int column = for_rows_of_column(a.sample, a.n_columns, [&](uint32_t row, int j) {
     const float value = a.values[static_cast<int64_t>(row) * a.n_columns + j];
@@ -32,7 +32,7 @@ extern "C" __global__ void largest_magnitudes(const LargestMagnitudes a) {
 
 extern "C" __global__ void quantise(const Quantise a) {
   POLYLEAF_SHARED_MEMORY(int64_t, of_block);
-  const bool has_room = a.n_columns <= kSharedColumns;
+  const bool has_room = has_room_for_columns(a.n_columns);
   const OfBlock<int64_t> sizes(of_block, a.n_columns, has_room);
   const OfBlock<int64_t> totals(of_block + a.n_columns, a.n_columns, has_room);
   int64_t size = 0, total = 0;
@@ -55,7 +55,7 @@ extern "C" __global__ void quantise(const Quantise a) {
 
 extern "C" __global__ void sum_squares(const SumSquares a) {
   POLYLEAF_SHARED_MEMORY(int64_t, of_block);
-  const OfBlock<int64_t> block(of_block, a.n_columns, a.n_columns <= kSharedColumns);
+  const OfBlock<int64_t> block(of_block, a.n_columns, has_room_for_columns(a.n_columns));
   int64_t squares = 0;
   const int column = for_rows_of_column(a.sample, a.n_columns, [&](uint32_t row, int j) {
     const int32_t q = a.channels[static_cast<int64_t>(row) * a.lanes + j];

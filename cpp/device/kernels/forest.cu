@@ -50,3 +50,8 @@ extern "C" __global__ void predict_trees(const PredictTrees a) {
     }
   }
 }
+
+extern "C" __global__ void scores_of_sums(const ScoresOfSums a) {
+  for (int64_t i = thread_of_grid(); i < a.n_rows * a.n_outputs; i += threads_of_grid())
+    a.scores[i] = a.unit(static_cast<int32_t>(i % a.n_outputs), a.raw[i]);
+}

@@ -5,8 +5,7 @@ using namespace polyleaf::on_device;
 
 extern "C" __global__ void sum_leaves(const SumLeaves a) {
   POLYLEAF_SHARED_MEMORY(int64_t, of_block);
-  const int n_sums = a.n_leaves * a.n_columns;
-  const OfBlock<int64_t> block(of_block, n_sums, n_sums <= kSharedSums);
+  const OfBlock<int64_t> block(of_block, static_cast<int>(a.n_sums()), has_room_for_sums(a.n_sums()));
   int64_t* const sums = block.at(a.sums);
   for_rows_of_column(a.sample, a.n_columns, [&](uint32_t row, int j) {
     const float value = a.values == nullptr ? 1.0f : a.values[static_cast<int64_t>(row) * a.n_columns + j];

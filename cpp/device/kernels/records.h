@@ -1,15 +1,24 @@
 // What kernels are handed: one record a kernel, passed by value, whose `kName` is the kernel's. Pointers are
 // addresses on the device. Read by the kernels and by whoever launches them, so that neither can mistake the
-// other's arguments.
+// other's arguments. `shared` says how many bytes the threads of a block share, besides what the kernel
+// declares.
 //
 // Must not know: how kernels work, how they are launched.
 #pragma once
 #include <cstdint>
 
+#include "forest/score_unit.h"
+
 namespace polyleaf::on_device {
 
-// Up to so many columns, or sums of leaves, a block adds up what it has found before it tells others.
-constexpr int kSharedColumns = 1024, kSharedSums = 4096;
+// Whether a block puts so many numbers together in memory of its own before it tells others: those of
+// columns, or sums of leaves.
+constexpr bool has_room_for_columns(int64_t n) {
+  return n <= 1024;
+}
+constexpr bool has_room_for_sums(int64_t n) {
+  return n <= 4096;
+}
 
 // Rows in use: all `n`, or the ascending `rows`; `multiplier` scales the derivatives of a row.
 struct Sample {
@@ -27,6 +36,9 @@ struct LargestMagnitudes {
   int32_t n_columns;
   Sample sample;
   int32_t* largest;
+  constexpr int64_t shared(int) const {
+    return has_room_for_columns(n_columns) ? int64_t{sizeof(int32_t)} * n_columns : 0;
+  }
 };
 
 // channels[row][offset + j] = q = rint(value * multiplier * inverse_j); sizes_j += |q|; totals_j += q.
@@ -41,6 +53,9 @@ struct Quantise {
   int32_t count_lane;  // set to 1; -1: none
   int64_t* sizes;
   int64_t* totals;
+  constexpr int64_t shared(int) const {
+    return has_room_for_columns(n_columns) ? 2 * int64_t{sizeof(int64_t)} * n_columns : 0;
+  }
 };
 
 // squares[j] += channels[row][j]^2, for the gradients' columns.
@@ -50,14 +65,81 @@ struct SumSquares {
   int32_t n_columns, lanes;
   Sample sample;
   int64_t* squares;
+  constexpr int64_t shared(int) const {
+    return has_room_for_columns(n_columns) ? int64_t{sizeof(int64_t)} * n_columns : 0;
+  }
 };
 
-// --- histograms
+// --- tiles
 
 struct TileAt {
   int32_t first_bin, log2_stride, n_features;
   int32_t features[8];
 };
+
+// --- numbers, and their codes
+
+// A matrix in memory of whoever made it; strides in bytes.
+struct Numbers {
+  const char* data;
+  int64_t n_rows, row_stride, column_stride;
+  int32_t n_columns;
+  int32_t type;  // of the numbers: ValueType (data/binning.h)
+};
+
+// How a feature's numbers are looked up: among thresholds of float or double, or, of a categorical feature,
+// among the numbers that are known.
+constexpr int32_t kNarrow = 0, kWide = 1, kKnown = 2;
+
+struct SearchedFeature {
+  int64_t at;  // of its first row of thresholds, or of its first known number
+  int32_t kind;
+  int32_t n;  // fine rows of thresholds, or known numbers
+};
+
+struct BinSearch {
+  const SearchedFeature* features;
+  const float* narrow;
+  const double* wide;
+  const double* known;  // ascending, and their codes
+  const uint8_t* known_codes;
+};
+
+// Words of each tile: blocks in a row of the grid have rows, and the rows of the grid the tiles.
+struct PackCodes {
+  static constexpr const char* kName = "pack_codes";
+  Numbers rows;
+  BinSearch search;
+  const TileAt* tiles;
+  uint64_t* words;  // (n_tiles, n_rows)
+};
+
+// A row of the grid for each feature.
+struct FindCodes {
+  static constexpr const char* kName = "find_codes";
+  Numbers rows;
+  BinSearch search;
+  const int32_t* wanted;  // features; nullptr: 0, 1, ...
+  uint8_t* codes;         // (n_features, n_rows)
+};
+
+struct GatherRows {
+  static constexpr const char* kName = "gather_rows";
+  Numbers from;
+  const int64_t* rows;  // nullptr: 0, 1, ...
+  int64_t n;
+  int32_t size;  // bytes of a number
+  char* to;      // (n, n_columns)
+};
+
+// first = min(first, row * n_columns + column) of what is infinite.
+struct FirstInfinity {
+  static constexpr const char* kName = "first_infinity";
+  Numbers numbers;
+  uint64_t* first;
+};
+
+// --- histograms
 
 // Rows [begin, end) of a copy of ids, some slots of a tile, and some lanes: what one block adds up.
 struct HistogramPiece {
@@ -84,6 +166,8 @@ struct BuildHistograms {
   const TileAt* tiles;
   const HistogramPiece* pieces;
   Histograms histograms;
+  int64_t largest;  // bytes of the sums of one piece
+  constexpr int64_t shared(int) const { return largest; }
 };
 
 // Of each pair the first less the second.
@@ -180,6 +264,7 @@ struct CountLeft {
   const DivisionAt* divisions;
   const RowPiece* pieces;
   int32_t* n_left;  // of each piece
+  constexpr int64_t shared(int) const { return sizeof(int32_t); }
 };
 
 // Turns the numbers of rows that go left into those before each piece of a division.
@@ -187,6 +272,7 @@ struct PlacePieces {
   static constexpr const char* kName = "place_pieces";
   const DivisionAt* divisions;
   int32_t* n_left;
+  constexpr int64_t shared(int threads) const { return int64_t{sizeof(int32_t)} * threads; }
 };
 
 struct MoveRows {
@@ -195,6 +281,7 @@ struct MoveRows {
   const DivisionAt* divisions;
   const RowPiece* pieces;
   const int32_t* left_before;
+  constexpr int64_t shared(int threads) const { return int64_t{sizeof(int32_t)} * threads; }
 };
 
 struct LeafPiece {
@@ -241,6 +328,10 @@ struct SumLeaves {
   const int32_t* leaf_of_row;
   const float* scale;
   int64_t* sums;
+  constexpr int64_t n_sums() const { return int64_t{n_leaves} * n_columns; }
+  constexpr int64_t shared(int) const {
+    return has_room_for_sums(n_sums()) ? int64_t{sizeof(int64_t)} * n_sums() : 0;
+  }
 };
 
 struct AddLeaves {
@@ -308,6 +399,16 @@ struct PredictTrees {
   const uint64_t* sets;
   const float* values;
   float* raw;
+};
+
+// Sums of leaf values in the user's unit, as ScoreUnit (forest/score_unit.h) has it.
+struct ScoresOfSums {
+  static constexpr const char* kName = "scores_of_sums";
+  const float* raw;
+  int64_t n_rows;
+  int32_t n_outputs;
+  ScoreUnit unit;
+  double* scores;
 };
 
 }  // namespace polyleaf::on_device

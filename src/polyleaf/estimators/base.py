@@ -224,9 +224,11 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         KeyboardInterrupt
             After Ctrl-C, as `on_interrupt` has it; the estimator is fitted with the rounds before it.
         """
-        given = Given("training", X, y, sample_weight, offset).completed()
+        device = device_of(self.device)
+        given = Given("training", X, y, sample_weight, offset).completed().read_from(device)
         val = Given("validation", X_val, y_val, sample_weight_val, offset_val)
         further = evaluation_data(eval_set, eval_names, eval_sample_weight, eval_offset, val)
+        further = [data.read_from(device) for data in further]
         return self._fit(given, further, callbacks, init_model)
 
     def _fit(self, given: Given, further: list[Given], callbacks: Any, init_model: Any) -> Self:
@@ -772,7 +774,12 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 f"method={method!r} is not what this model gives; it must be one of "
                 f"{', '.join(map(repr, finishes))}."
             )
-        return Predictor(frozen.model_, finishes[method], n_threads, device)
+        gives_scores = method == "predict" and self._predicts_scores()
+        return Predictor(frozen.model_, finishes[method], n_threads, device, gives_scores)
+
+    def _predicts_scores(self) -> bool:
+        """Whether predictions are raw scores as they are."""
+        return False
 
     def _finishes(self) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
         """What each method makes of raw scores."""

@@ -89,6 +89,9 @@ class PolyleafRegressor(RegressorMixin, PolyleafEstimator, PredictsIntervals, Re
             return _names_of_targets(self._encoding)
         return super()._names_of_predictions()
 
+    def _predicts_scores(self) -> bool:
+        return self.model_.objective.link == "identity"
+
     def _prediction(self, raw: np.ndarray) -> np.ndarray:
         prediction = self.model_.objective.transform(raw)
         return prediction[:, 0] if self._encoding.one_dimensional and prediction.shape[1] == 1 else prediction

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from polyleaf.inputs.binning import BinMapper, integer_weights, totals_of
 from polyleaf.inputs.categories import Category
-from polyleaf.inputs.codes import Codes, MappedCodes, empty_codes
+from polyleaf.inputs.codes import Codes, DeviceCodes, MappedCodes, empty_codes
 from polyleaf.inputs.draws import keys
 from polyleaf.inputs.features import (
     CategoryColumn,
@@ -45,7 +45,7 @@ class ReadData(NamedTuple):
     Attributes
     ----------
     mapper : BinMapper
-    codes : Codes or MappedCodes
+    codes : Codes, DeviceCodes or MappedCodes
     features : ndarray of float32, shape (n_columns, n_rows), or None
     very_many : list of CategoryColumn
         The features of more categories than fit in one byte.
@@ -54,7 +54,7 @@ class ReadData(NamedTuple):
     """
 
     mapper: BinMapper
-    codes: Codes | MappedCodes
+    codes: Codes | DeviceCodes | MappedCodes
     features: NDArray[np.float32] | None
     very_many: list[CategoryColumn]
     n_rows: int
@@ -408,7 +408,7 @@ def _encoded(
 ) -> tuple[Codes | MappedCodes, NDArray[np.float32] | None, list[CategoryColumn]]:
     """Codes, raw values where they are wanted, and features of very many categories."""
     shape = mapper.n_columns_, n_rows
-    codes: Codes | MappedCodes
+    codes: Codes | DeviceCodes | MappedCodes
     if folder is None:
         codes = Codes(n_rows, mapper.n_columns_, empty_codes(*shape))
         features = np.empty(shape, np.float32) if keep_features else None

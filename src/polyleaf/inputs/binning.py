@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_random_state
 
 import polyleaf._core as _core
 from polyleaf.inputs.categories import Category, MadeColumns, category_key, check_same_type, is_category
-from polyleaf.inputs.codes import Cells, Codes, empty_codes
+from polyleaf.inputs.codes import Cells, Codes, DeviceCodes, empty_codes
 from polyleaf.inputs.draws import BINNED_ROWS, draw
 from polyleaf.inputs.features import CategoryColumn, FeatureSpec, FeatureTable, SparseBlock, SparseRows
 
@@ -223,12 +223,16 @@ class BinMapper:
         self, table: FeatureTable, weights: NDArray[np.int64] | None, n_threads: int
     ) -> tuple[list[NDArray[np.float64]], NDArray[np.bool_]]:
         rows = self.sampled_rows(table.n_rows, weights)
+        if weights is not None and rows is not None:
+            weights = weights[rows]
+        if table.on_card is not None:  # only these leave it
+            table, rows = table.sample(rows), None
         thresholds, wide = _core.find_thresholds(
             *_numeric_blocks(table),
             table.n_rows,
             table.n_features,
             rows,
-            weights if weights is None or rows is None else weights[rows],
+            weights,
             self.max_bins,
             n_threads,
         )
@@ -297,6 +301,9 @@ class BinMapper:
             Where the codes (one byte per value) do not fit in memory.
         """
         table = self._columns_of(table)
+        if table.on_card is not None:
+            found = _core.codes_of_array(self._bin_table, table.on_card)
+            return found[only] if compact else found
         held = only if compact else None
         n_codes = self.n_columns_ if held is None else int(np.count_nonzero(held))
         codes = empty_codes(n_codes, table.n_rows, few=only is not None and held is None)
@@ -320,12 +327,16 @@ class BinMapper:
         self._bin_table.transform(*_numeric_blocks(columns), blocks, codes, n_threads, wanted, compact=True)
         return codes
 
-    def encode(self, table: FeatureTable, n_threads: int = 1, *, sparse: bool = True) -> Codes:
+    def encode(self, table: FeatureTable, n_threads: int = 1, *, sparse: bool = True) -> Codes | DeviceCodes:
         """The same codes as `transform` gives, with columns of a sparse matrix held sparse where they may be.
 
         A column that stores more than `SPARSE_SHARE` of the rows is dense: its histograms are built faster
-        from all rows than from those.
+        from all rows than from those. Codes of a table that lies on a card are there, too.
         """
+        if table.on_card is not None:
+            self._check_table(table)
+            kinds = self.n_bins_, self.is_categorical_
+            return DeviceCodes(_core.DeviceBins.of_numbers(table.on_card, self._bin_table, *kinds))
         if sparse and table.sparse:
             dense, rare = _part_by_share(table)
             if len(rare.features) > 0:

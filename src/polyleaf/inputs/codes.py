@@ -1,7 +1,7 @@
 """`Codes`: the codes of a table as training keeps them (what a code means: docs/design.md, section 3).
 
 Owns: which features are held as columns of codes, and which as the cells that differ from what most rows
-hold; codes in a file (`MappedCodes`). Must not know: thresholds, trees.
+hold; codes in a file (`MappedCodes`), and on a device (`DeviceCodes`). Must not know: thresholds, trees.
 """
 
 from __future__ import annotations
@@ -197,6 +197,42 @@ class MappedCodes:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Codes, (self.n_rows, self.n_features, np.array(self.array()))
+
+
+class DeviceCodes:
+    """Codes of all features on a device, as training there reads them.
+
+    Parameters
+    ----------
+    bins : _core.DeviceBins
+    """
+
+    sparse = None
+
+    def __init__(self, bins: _core.DeviceBins) -> None:
+        self.on_device, self.n_rows, self.n_features = bins, bins.n_rows, bins.n_features
+
+    @property
+    def nbytes(self) -> int:
+        """On the device."""
+        return self.n_rows * self.n_features
+
+    def array(self) -> NDArray[np.uint8]:
+        """All codes, shape (n_features, n_rows), in memory of this machine."""
+        return self.on_device.codes()
+
+    def rows(self, rows: NDArray[np.int64]) -> Codes:
+        """Some of the rows, in memory of this machine."""
+        return Codes(len(rows), self.n_features, np.ascontiguousarray(self.array()[:, rows]))
+
+    def bins(
+        self, n_bins: NDArray[np.uint16], is_categorical: NDArray[np.bool_], n_threads: int
+    ) -> _core.Bins:
+        """The codes as a grower in memory of this machine reads them."""
+        return _core.Bins(self.array(), n_bins, is_categorical, n_threads, None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Codes, (self.n_rows, self.n_features, self.array())
 
 
 def empty_codes(n_features: int, n_rows: int, *, few: bool = False) -> NDArray[np.uint8]:

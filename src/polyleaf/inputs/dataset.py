@@ -19,7 +19,7 @@ import polyleaf._core as _core
 from polyleaf.inputs.batches import Batches, ReadData, read
 from polyleaf.inputs.binning import MAX_BINS, BinMapper
 from polyleaf.inputs.category_statistics import FeatureCodes, learn
-from polyleaf.inputs.codes import Codes, MappedCodes
+from polyleaf.inputs.codes import Codes, DeviceCodes, MappedCodes
 from polyleaf.inputs.features import FROM_DTYPE, FeatureTable, as_features
 from polyleaf.inputs.mapped import mapped
 from polyleaf.inputs.parquet import ParquetRows, parquet_files
@@ -130,7 +130,7 @@ class Dataset:
         _check_n_features(data.n_features)
         self.mapper: BinMapper = data.mapper
         self.features: NDArray[np.float32] | None = data.features
-        self._codes: Codes | MappedCodes = data.codes
+        self._codes: Codes | DeviceCodes | MappedCodes = data.codes
         self._all_codes: NDArray[np.uint8] | None = None
         self._wide = data.very_many
         self._shape = data.n_rows, data.n_features
@@ -356,6 +356,16 @@ class Dataset:
             n_threads = effective_threads(self.n_jobs)
             self._bins = self._codes.bins(self.mapper.n_bins_, self.mapper.is_categorical_, n_threads)
         return self._bins
+
+    def bins_on(self, device: _core.Device) -> _core.DeviceBins:
+        """The codes on a device: those that are there already, or a copy of them, dense."""
+        if isinstance(self._codes, DeviceCodes):
+            return self._codes.on_device
+        if self._codes.sparse is None:
+            return _core.DeviceBins(device, self.bins)
+        mapper, n_threads = self.mapper, effective_threads(self.n_jobs)
+        dense = _core.Bins(self.codes, mapper.n_bins_, mapper.is_categorical_, n_threads, None)
+        return _core.DeviceBins(device, dense)
 
     def rows(self, rows: NDArray[np.int64]) -> Dataset:
         """Some rows of the data, ascending, in the same bins; without y, weights and offset.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, validate_data
 
 import polyleaf._core as _core
+from polyleaf.device.arrays import array_on, lies_on_card
+from polyleaf.device.cards import device_of
 from polyleaf.inputs.feature_numbers import feature_number
 from polyleaf.inputs.frames import Frame, as_frame, refuse_absent, repeated
 from polyleaf.inputs.objects import first_that_is_no_number, is_missing, nulls_as_nan, what
@@ -164,6 +166,8 @@ class FeatureTable:
     dense, sparse, categories : lists of blocks; every feature is in exactly one of them
     texts : list of int
         Categorical features that are text which nobody called categories.
+    on_card : DeviceArray or None
+        All features, where they are numbers that lie on a card: then there are no blocks.
     """
 
     n_rows: int
@@ -173,6 +177,14 @@ class FeatureTable:
     sparse: list[SparseBlock | SparseRows] = field(default_factory=list)
     categories: list[CategoryColumn] = field(default_factory=list)
     texts: list[int] = field(default_factory=list)
+    on_card: _core.DeviceArray | None = None
+
+    def sample(self, rows: NDArray[np.int64] | None) -> FeatureTable:
+        """Some rows of a table on a card, or all, in memory of this machine."""
+        assert self.on_card is not None
+        block = DenseBlock(self.on_card.read(rows), np.arange(self.n_features))
+        n_rows = self.n_rows if rows is None else len(rows)
+        return FeatureTable(n_rows, self.n_features, self.feature_names, [block])
 
     @property
     def is_categorical(self) -> NDArray[np.bool_]:
@@ -182,7 +194,9 @@ class FeatureTable:
         return mask
 
     def rows(self, start: int, stop: int) -> FeatureTable:
-        """Rows ``start .. stop - 1``: views, except of sparse blocks."""
+        """Rows ``start .. stop - 1``: views, except of sparse blocks and of what lies on a card."""
+        if self.on_card is not None:
+            return self.sample(np.arange(start, stop))
         return FeatureTable(
             stop - start,
             self.n_features,
@@ -206,6 +220,8 @@ class FeatureTable:
             NaN where missing, and everywhere for categorical features. What float32 cannot hold becomes its
             largest number of that sign.
         """
+        if self.on_card is not None:
+            return self.sample(None).numbers(only)
         wanted = np.ones(self.n_features, bool) if only is None else only
         numbers = np.zeros((self.n_features, self.n_rows), np.float32)
         for block in self.dense:
@@ -276,7 +292,8 @@ def as_features(
     X : array-like, data frame or sparse matrix, shape (n_rows, n_features)
         NumPy arrays of float32, float64 or integers are used in place in any memory order. Data frames are
         read column by column. Sparse matrices are read as compressed columns; what they do not store is 0,
-        not missing. NaN and nulls are missing values.
+        not missing. NaN and nulls are missing values. Arrays on a card stay there, where the estimator is
+        one with ``device="cuda"``.
     categorical_features : "from_dtype", None, list of names or positions, or bool mask
         "from_dtype": data frame columns of type category, Categorical, Enum or text. A list or mask names
         exactly the categorical columns. Ignored where ``reference`` is given.
@@ -305,11 +322,15 @@ def as_features(
     TypeError
         Objects that cannot be read as numbers at all.
     """
-    refuse_absent(X, "X")
-    X = sound(X, "X")
+    device = device_of(getattr(estimator, "device", None)) if lies_on_card(X) else None
+    if device is None:
+        refuse_absent(X, "X")
+        X = sound(X, "X")
     spec = getattr(reference, "spec_", reference)
     wanted = spec.is_categorical if spec is not None else categorical_features
     reader = _Reader(wanted, feature_names, spec, estimator, reset, n_threads, whole)
+    if device is not None:
+        return reader.read_on_card(array_on(device, X, "X"))
     if isinstance(X, FeatureTable):
         reader.check_names(X.feature_names, X.n_features)
         return X
@@ -435,6 +456,27 @@ class _Reader:
         if asked is None or (isinstance(asked, str) and asked == FROM_DTYPE):
             return False
         return not isinstance(asked, np.ndarray) or asked.dtype != bool or bool(asked.any())
+
+    # -- arrays on a card
+
+    def read_on_card(self, X: _core.DeviceArray) -> FeatureTable:
+        """Numbers alone, which stay where they are."""
+        if X.ndim != 2:
+            raise ValueError(
+                "Expected 2D array, got 1D array instead: X on a card must be (n_rows, n_features)."
+            )
+        table = replace(self.start(X, X.shape, None), on_card=X)
+        mask = self.mask(table)
+        if mask is not None and mask.any():
+            name = table.name_of(int(np.flatnonzero(mask)[0]))
+            raise ValueError(
+                f"Feature {name} is categorical, and what lies on a card is read as numbers: pass a copy of "
+                "X in memory of this machine."
+            )
+        found = X.first_infinity()
+        if found is not None:
+            raise ValueError(_infinity_message(found[0], table.name_of(found[1])))
+        return table
 
     # -- SciPy
 

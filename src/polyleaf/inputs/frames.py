@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from polyleaf.device.arrays import lies_on_card
+
 __all__ = ["Frame", "as_frame", "refuse_absent", "repeated"]
 
 # Blocks may be copies. Larger ones are read column by column, which are views where that is possible at all.
@@ -194,11 +196,11 @@ def as_frame(X: Any) -> Frame | None:
 def refuse_absent(data: Any, name: str) -> None:
     """A TypeError for data whose values are not there yet, or lie on a card; it says how to get them."""
     home, kind = type(data).__module__.split(".")[0], type(data).__name__
-    if hasattr(data, "__cuda_array_interface__"):
+    if lies_on_card(data):
         ways = {"cupy": f"{name}.get()", "torch": f"{name}.cpu()", "jaxlib": f"jax.device_get({name})"}
         raise TypeError(
-            f"{name} lies on a CUDA card, and features and targets are read in memory of this machine, also "
-            f'where device="cuda" trains on them: pass {ways.get(home, "a copy that lies there")}.'
+            f"{name} lies on a CUDA card, and is read there by fit and predict of estimators with "
+            f'device="cuda" alone: set that, or pass {ways.get(home, "a copy in memory of this machine")}.'
         )
     if kind == "LazyFrame":
         raise TypeError(f"{name} is a lazy frame, whose values are not there yet: pass {name}.collect().")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import polyleaf._core as _core
+from polyleaf.device.arrays import array_on, lies_on_card
 from polyleaf.device.cards import device_of
 from polyleaf.inputs.binning import BinMapper, Category
 
@@ -36,7 +37,9 @@ class Predictor:
         For several rows; one row is the work of one.
     device : {"cpu", "cuda"}, optional
         Where rows walk down the trees. None: on the processor. "cuda": on a card, for very many
-        rows of a model whose leaves are constants; the same bits.
+        rows of a model whose leaves are constants; the same bits. Rows that lie on the card stay there.
+    gives_scores : bool
+        Whether `finish` leaves the numbers as they are.
 
     Attributes
     ----------
@@ -45,7 +48,12 @@ class Predictor:
     """
 
     def __init__(
-        self, model: Any, finish: Callable[[np.ndarray], Any], n_threads: int = 1, device: str | None = None
+        self,
+        model: Any,
+        finish: Callable[[np.ndarray], Any],
+        n_threads: int = 1,
+        device: str | None = None,
+        gives_scores: bool = False,
     ):
         if device not in (None, "cpu", "cuda"):
             raise ValueError(f'device={device!r} is not one of "cpu", "cuda".')
@@ -60,6 +68,7 @@ class Predictor:
                 "plain rows does not: use predict."
             )
         self._model, self._finish, self._n_threads, self._device = model, finish, n_threads, device
+        self._gives_scores = gives_scores
         self.categories = _numbers_of_categories(model.mapper)
         self._core = self._made()
 
@@ -82,8 +91,11 @@ class Predictor:
             )
         return _core.DevicePredictor(device, here)
 
-    def raw(self, rows: Any) -> np.ndarray:
-        """Raw scores, float64 (n_rows, n_scores), of rows (n_rows, n_features) or of one (n_features,)."""
+    def raw(self, rows: Any) -> Any:
+        """Raw scores, float64 (n_rows, n_scores), of rows (n_rows, n_features) or of one (n_features,); of
+        rows that lie on the predictor's card an array there, which CuPy, PyTorch and JAX take by DLPack."""
+        if lies_on_card(rows):
+            return self._raw_there(rows)
         if type(rows) is not np.ndarray or rows.dtype.char not in "fd":
             rows = np.asarray(rows, np.float64)
         return self._core.scores(rows, self._n_threads)
@@ -98,17 +110,36 @@ class Predictor:
         Returns
         -------
         ndarray, or dict of such
-            As the method that it stands for gives it; of one row without its first axis.
+            As the method that it stands for gives it; of one row without its first axis. Of rows that lie
+            on the predictor's card, an array there (n_rows, n_outputs) where predictions are raw scores as
+            they are, such as means; what comes of scores by a link is computed in memory of this machine.
 
         Raises
         ------
         ValueError
             Where the number of features is not the model's.
         """
+        if lies_on_card(rows):
+            there = self._raw_there(rows)
+            return there if self._gives_scores else self._finish(there.read())
         found = self._finish(self.raw(rows))
         if np.ndim(rows) > 1:
             return found
         return {task: of_rows[0] for task, of_rows in found.items()} if isinstance(found, dict) else found[0]
+
+    def _raw_there(self, rows: Any) -> _core.DeviceArray:
+        device = device_of(self._device)
+        if device is None or not isinstance(self._core, _core.DevicePredictor):
+            raise TypeError(
+                'rows lie on a CUDA card: make the predictor with device="cuda", or pass a copy in memory of '
+                "this machine."
+            )
+        array, expected = array_on(device, rows, "rows"), len(self._model.mapper.n_bins_)
+        if array.ndim != 2 or array.shape[1] != expected:
+            raise ValueError(
+                f"Rows on a card must be an array (n_rows, {expected}), and these are {array.shape}."
+            )
+        return self._core.scores_there(array)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_core"}

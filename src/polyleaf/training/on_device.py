@@ -26,24 +26,7 @@ from polyleaf.training.splits import SplitColumns, counted, kind_of_channels
 from polyleaf.training.state import DenseScores, DenseState
 from polyleaf.training.structure import Grown
 
-__all__ = ["DeviceDerivatives", "DeviceFitter", "DeviceSplits", "DeviceState", "bins_on", "sent"]
-
-
-def bins_on(device: _core.Device, dataset: Dataset) -> _core.DeviceBins:
-    """The codes of a data set on a device.
-
-    Raises
-    ------
-    ValueError
-        Where they are held in a way that devices do not read.
-    """
-    try:
-        return _core.DeviceBins(device, dataset.bins)
-    except ValueError:
-        raise ValueError(
-            'device="cuda" reads features that are held dense, in memory, and some of these are sparse, or '
-            'lie in a file: pass X as a dense array, or use device="cpu", which makes the same model.'
-        ) from None
+__all__ = ["DeviceDerivatives", "DeviceFitter", "DeviceSplits", "DeviceState", "sent"]
 
 
 def sent(device: _core.Device, values: np.ndarray) -> _core.DeviceMatrix:

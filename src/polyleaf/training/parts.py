@@ -207,7 +207,7 @@ def _device_parts(
     """All outputs of all rows, on a device: splits by histograms, and dense leaves."""
     workers, run, device = settings.workers, settings.run, settings.workers.device
     assert device is not None
-    bins = on_device.bins_on(device, dataset)
+    bins = dataset.bins_on(device)
     grower = _core.Grower(bins, workers)
     derivatives = on_device.DeviceDerivatives(device, problem, weight, settings)
     state = on_device.DeviceState(problem, derivatives, dataset, model, grower, settings, offset)

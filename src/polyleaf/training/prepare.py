@@ -15,6 +15,8 @@ import scipy.sparse
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import validate_data
 
+import polyleaf._core as _core
+from polyleaf.device.arrays import array_on, lies_on_card
 from polyleaf.inputs.binning import BinMapper
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable, as_features
@@ -63,6 +65,17 @@ class Given(NamedTuple):
             return self
         kept = {"y": self.X.y, "weight": self.X.sample_weight, "offset": self.X.offset}
         return self._replace(**{name: kept[name] for name in kept if getattr(self, name) is None})
+
+    def read_from(self, device: _core.Device | None) -> Given:
+        """The same with copies, in memory of this machine, of what lies on a device, but for X."""
+        if device is None:
+            return self
+        beside = {"y": self.y, "sample_weight": self.weight, "offset": self.offset}
+        found = [
+            array_on(device, values, name).read() if lies_on_card(values) else values
+            for name, values in beside.items()
+        ]
+        return Given(self.name, self.X, *found)
 
 
 class Prepared(NamedTuple):
@@ -204,6 +217,10 @@ def _hold_out(
         return X, target, offset, []
     if isinstance(X, Dataset):
         raise ValueError("validation_fraction cannot split a Dataset: pass validation data as eval_set.")
+    if lies_on_card(X):
+        raise ValueError(
+            "validation_fraction cannot split an array on a card: pass validation data as eval_set."
+        )
     train, aside = drawn_by_class(n_rows, p.validation_fraction, seed, target.class_of_row())
     weight, held_y = None if weight is None else _rows_of(weight, aside), _rows_of(y, aside)
     offset, held_offset = (None, None) if offset is None else (offset[train], offset[aside])
@@ -238,7 +255,8 @@ def check_rows(p: SharedParameters, X: Any, target: Target) -> int:
 
 def _n_rows(X: Any) -> int:
     """Rows of X as far as can be told before it is read; shape is checked when it is."""
-    refuse_absent(X, "X")
+    if not lies_on_card(X):
+        refuse_absent(X, "X")
     shape = getattr(X, "shape", None)
     if shape is None:
         shape = np.asarray(X).shape
@@ -288,6 +306,7 @@ def _project(
     categorical = reader.estimator.categorical_features
     if not (categorical is None or isinstance(categorical, str)):
         raise ValueError("projection mixes all features as numbers: categorical_features cannot be set.")
+    refuse_absent(X, "X")  # to be projected here
     plain = reader.plain(X, reset=True)
     if projection is not None:
         return projection.transform(plain, reader.n_threads), projection
@@ -321,7 +340,7 @@ def _dataset(
         keep_features=keep_features,
         n_jobs=reader.estimator.n_jobs,
     ).taught(target, is_first=start is None)
-    if start is None:
+    if start is None and reader.estimator.device != "cuda":  # devices read the codes themselves
         dataset.pack()
     return dataset
 

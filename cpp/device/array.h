@@ -1,0 +1,49 @@
+// Numbers that lie on a device: a view of memory of another library's, or memory of its own (what is handed
+// to others).
+//
+// Owns: what such memory looks like. Must not know: what the numbers are for.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "data/binning.h"
+#include "device/device.h"
+#include "device/kernels/records.h"
+
+namespace polyleaf {
+
+// A matrix in memory of a device; strides in bytes.
+struct DeviceView {
+  DeviceAddress data;
+  ValueType type;
+  int64_t n_rows, n_columns;
+  ptrdiff_t row_stride, column_stride;
+};
+
+class DeviceArray {
+ public:
+  // A view: whoever owns the memory keeps it. Throws a DeviceError unless it lies on this device.
+  DeviceArray(std::shared_ptr<const Device> device, const DeviceView& view);
+  // Room for doubles, (n_rows, n_columns).
+  DeviceArray(std::shared_ptr<const Device> device, int64_t n_rows, int64_t n_columns);
+
+  const std::shared_ptr<const Device>& device() const { return device_; }
+  const DeviceView& view() const { return view_; }
+  size_t item_size() const;
+  on_device::Numbers rows(int64_t begin, int64_t end) const;
+  on_device::Numbers numbers() const { return rows(0, view_.n_rows); }
+  double* doubles() const { return own_.data(); }  // where they are its own
+
+  // `n` rows, or all where there are none named, as they are: to (n, n_columns), in C order.
+  void read(const int64_t* rows, int64_t n, void* to) const;
+  // row * n_columns + column of the first infinity; -1: there is none.
+  int64_t first_infinity() const;
+
+ private:
+  const std::shared_ptr<const Device> device_;
+  DeviceBuffer<double> own_;
+  DeviceView view_;
+};
+
+}  // namespace polyleaf

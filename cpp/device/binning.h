@@ -1,0 +1,46 @@
+// Codes of numbers that lie on a device: thresholds there, as BinTable (data/binning.h) has them, and the
+// same codes.
+//
+// Owns: their memory there. Must not know: where thresholds come from, what codes are for.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "data/binning.h"
+#include "data/bins.h"
+#include "device/array.h"
+#include "device/device.h"
+#include "device/kernels/records.h"
+
+namespace polyleaf {
+
+class DeviceBinTable {
+ public:
+  // `categories`: what the numbers of categorical features mean; without them all features are numeric.
+  DeviceBinTable(std::shared_ptr<const Device> device, const BinTable& table,
+                 const std::vector<CategoryValues>& categories = {});
+
+  int32_t n_features() const { return n_features_; }
+  // Words of rows, one tile after another, as Bins has them.
+  void pack(const on_device::Numbers& rows, int n_tiles, const on_device::TileAt* tiles,
+            uint64_t* words) const;
+  // codes (n_features, rows); of the features `wanted`, which lie on the device, or of all.
+  void find_codes(const on_device::Numbers& rows, const int32_t* wanted, int32_t n_wanted,
+                  uint8_t* codes) const;
+
+ private:
+  on_device::BinSearch search() const;
+
+  const std::shared_ptr<const Device> device_;
+  const int32_t n_features_;
+  DeviceBuffer<on_device::SearchedFeature> features_;
+  DeviceBuffer<float> narrow_;
+  DeviceBuffer<double> wide_, known_;
+  DeviceBuffer<uint8_t> known_codes_;
+};
+
+// The codes (n_features, n_rows), in memory of this machine.
+void codes_of_array(const BinTable& table, const DeviceArray& array, uint8_t* codes);
+
+}  // namespace polyleaf

@@ -1,0 +1,245 @@
+"""Arrays that lie on a card are trained on and predicted where they lie, to the bytes of arrays in memory.
+
+The card is this machine, as `host_device` has it.
+"""
+
+import gc
+import pickle
+import warnings
+
+import foreign
+import host_device
+import numpy as np
+import pytest
+from foreign import ByDLPack, ByInterface
+
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core
+from polyleaf.device.arrays import array_on, lies_on_card
+
+pytestmark = pytest.mark.skipif(host_device.COMPILER is None, reason="kernels are compiled by g++")
+
+RNG = np.random.default_rng(0)
+X = np.round(RNG.normal(size=(700, 11)), 2)
+X[:, 3] = RNG.integers(0, 3, 700)
+X[:, 5] = 1.6e15 + RNG.integers(0, 400, 700)  # wide: float32 would merge them
+X[RNG.random(X.shape) < 0.05] = np.nan
+Y = np.stack([np.nan_to_num(X[:, 0] + X[:, 1]), np.nan_to_num(X[:, 2] * X[:, 3])], axis=1)
+SMALL = {"n_estimators": 4, "max_leaves": 8, "n_jobs": 1, "device": "cuda"}
+KINDS = [ByInterface, ByDLPack]
+
+
+@pytest.fixture(autouse=True)
+def device(monkeypatch):
+    host_device.use(monkeypatch)
+    return host_device.device()
+
+
+def same_model(X, there, Y=Y, kind=PolyleafRegressor, fit=None, **parameters):
+    here = kind(**SMALL | parameters | {"device": "cpu"}).fit(X, Y)
+    made = kind(**SMALL | parameters).fit(there, Y, **(fit or {}))
+    np.testing.assert_array_equal(made.model_.raw_predict(X), here.model_.raw_predict(X))
+    for a, b in zip(made.model_.mapper.thresholds_, here.model_.mapper.thresholds_, strict=True):
+        np.testing.assert_array_equal(a, b)
+    return made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_features_are_binned_where_they_lie(kind, dtype):
+    values = X.astype(dtype)
+    same_model(values, kind(values))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_strides(kind):
+    for values in (np.asfortranarray(X), X[::-1, ::2], X[::3], np.broadcast_to(X[:, :1], X.shape)):
+        same_model(values, kind(values), Y[: len(values)])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", "?bBhHiIqQ")
+def test_integers_and_booleans(kind, dtype):
+    values = (RNG.integers(0, 2 if dtype == "?" else 120, (300, 4))).astype(dtype)
+    same_model(values, kind(values), values[:, :2].astype(float))
+
+
+def test_only_a_sample_leaves_the_card(monkeypatch):
+    from polyleaf.inputs.binning import BinMapper
+
+    monkeypatch.setattr(BinMapper.__init__, "__kwdefaults__", {"subsample": 150, "random_state": 0})
+    same_model(X, ByDLPack(X))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_targets_and_weights_on_a_card(kind):
+    weight = RNG.integers(0, 3, len(X)).astype(float)
+    here = PolyleafRegressor(**SMALL).fit(X, Y, sample_weight=weight)
+    there = PolyleafRegressor(**SMALL).fit(kind(X), kind(Y), sample_weight=kind(weight))
+    np.testing.assert_array_equal(there.predict(X), here.predict(X))
+    label = (Y[:, 0] > 0).astype(int)
+    of_classes = PolyleafClassifier(**SMALL).fit(kind(X), kind(label))
+    assert of_classes.classes_.tolist() == [0, 1]
+
+
+def test_watching_going_on_and_linear_leaves_of_the_same_rows():
+    there = ByDLPack(X)
+    model = same_model(X, there, fit={"eval_set": [(ByDLPack(X[:90]), ByDLPack(Y[:90]))]})
+    more = {"init_model": model.model_}
+    on = PolyleafRegressor(**SMALL).fit(there, Y, **more)
+    here = PolyleafRegressor(**SMALL | {"device": "cpu"}).fit(X, Y, **more)
+    np.testing.assert_array_equal(on.predict(X), here.predict(X))
+    np.testing.assert_array_equal(on.predict(there), here.predict(X))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(on)).predict(X), here.predict(X))
+
+
+def test_what_reads_all_of_a_table_in_memory_gets_a_copy(device):
+    from polyleaf.inputs.features import as_features
+
+    estimator = PolyleafRegressor(**SMALL).fit(X, Y)
+    table = as_features(ByDLPack(X), reference=estimator.model_.mapper, estimator=estimator)
+    here = as_features(X, reference=estimator.model_.mapper)
+    np.testing.assert_array_equal(table.numbers(), here.numbers())
+    np.testing.assert_array_equal(table.rows(3, 9).dense[0].values, X[3:9])
+    codes = estimator.model_.mapper.encode(table)
+    np.testing.assert_array_equal(codes.array(), estimator.model_.mapper.transform(here))
+    np.testing.assert_array_equal(codes.rows(np.array([2, 5])).array(), codes.array()[:, [2, 5]])
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(codes)).array(), codes.array())
+    assert codes.nbytes == X.size
+    wanted = np.arange(X.shape[1]) % 2 == 0
+    compact = estimator.model_.mapper.transform(table, only=wanted, compact=True)
+    np.testing.assert_array_equal(compact, codes.array()[wanted])
+
+
+# --- prediction
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_predictions_stay_on_the_card(kind, dtype):
+    model = PolyleafRegressor(**SMALL, normalize_targets=True).fit(X, Y * [1.0, 100.0])
+    values = X.astype(dtype)
+    predictor, expected = model.predictor(device="cuda"), model.predictor()(values)
+    for found in (predictor(kind(values)), predictor.raw(kind(values))):
+        assert lies_on_card(found) and found.shape == expected.shape and len(found) == len(X)
+        np.testing.assert_array_equal(foreign.taken(found), expected)
+        np.testing.assert_array_equal(array_on(host_device.device(), found, "found").read(), expected)
+
+
+def test_rows_of_categories_that_are_numbers():
+    values = np.where(np.isnan(X[:, 3]), np.nan, X[:, 3] * 10)
+    table = np.column_stack([X[:, 0], values])
+    model = PolyleafRegressor(**SMALL, categorical_features=[1]).fit(table, Y)
+    table[:20, 1] = 7.0  # never seen
+    found = model.predictor(device="cuda").raw(ByDLPack(table))
+    np.testing.assert_array_equal(found.read(), model.predictor().raw(table))
+
+
+def test_what_a_link_makes_is_given_in_memory():
+    model = PolyleafClassifier(**SMALL).fit(X, (Y[:, 0] > 0).astype(int))
+    predictor = model.predictor("predict_proba", device="cuda")
+    np.testing.assert_array_equal(predictor(ByDLPack(X)), model.predict_proba(X))
+    assert lies_on_card(predictor.raw(ByDLPack(X)))
+
+
+def test_many_rows_are_predicted_a_part_at_a_time():
+    model = PolyleafRegressor(**SMALL).fit(X, Y[:, 0])
+    values = np.tile(X, (5, 1))
+    found = model.predictor(device="cuda")(ByDLPack(values))
+    assert found.shape == (len(values), 1)
+    np.testing.assert_array_equal(found.read()[:, 0], model.predict(values))
+    assert model.predictor(device="cuda")(ByDLPack(values[:0])).shape == (0, 1)
+
+
+# --- whose memory, and when
+
+
+def test_memory_is_kept_while_it_is_needed_and_then_given_back(device):
+    there = ByDLPack(X)
+    array = array_on(device, there, "X")
+    assert there.asked == [device.stream] and there.gone == 0
+    del array
+    gc.collect()
+    assert there.gone == 1
+
+
+def test_streams_are_waited_for(monkeypatch):
+    waited = []
+
+    class Device:
+        def wait_for(self, stream):
+            waited.append(stream)
+
+    monkeypatch.setattr(_core, "DeviceArray", type("A", (), {"of_address": staticmethod(lambda *told: told)}))
+    for stream in (None, 2, False):
+        array_on(Device(), ByInterface(X, stream=stream), "X")
+    assert waited == [2, 1]
+
+
+def test_memory_that_the_driver_does_not_know():
+    with pytest.raises(_core.DeviceError, match="the driver knows no memory there"):
+        PolyleafRegressor(**SMALL).fit(ByInterface(X, data=(64, True)), Y)
+
+
+# --- what is refused
+
+
+class Refusing(ByDLPack):
+    def __dlpack__(self, **options):
+        raise BufferError("Can't export tensors that require gradient.")
+
+
+@pytest.mark.parametrize(
+    ("there", "error", "said"),
+    [
+        (ByDLPack(X[:, 0]), ValueError, "Expected 2D array, got 1D array"),
+        (ByDLPack(X[None]), ValueError, "dim 3"),
+        (ByInterface(X[:, :3].astype(np.float16)), TypeError, "X holds float16.*float32"),
+        (ByInterface(X.astype(">f8")), TypeError, "X holds >f8"),
+        (ByInterface(X, mask=object()), ValueError, "X has a mask"),
+        (Refusing(X), ValueError, "X is not handed over.*require gradient"),
+        (ByDLPack(np.where(X == X[4, 2], np.inf, X)), ValueError, "infinity"),
+        (ByDLPack(X[:100]), ValueError, "inconsistent numbers of samples"),
+    ],
+)
+def test_what_is_no_table_of_numbers_is_refused(there, error, said):
+    with pytest.raises(error, match=said):
+        PolyleafRegressor(**SMALL).fit(there, Y)
+
+
+def test_infinities_are_told_as_of_arrays_in_memory():
+    bad = X.copy()
+    bad[17, 4] = bad[90, 1] = -np.inf
+    said = []
+    for values, device in ((bad, "cpu"), (ByDLPack(bad), "cuda"), (ByInterface(bad.T.copy().T), "cuda")):
+        with pytest.raises(ValueError) as error:
+            PolyleafRegressor(**SMALL | {"device": device}).fit(values, Y)
+        said.append(str(error.value))
+    assert said[0] == said[1] == said[2] and "17" in said[0]
+
+
+def test_what_needs_memory_of_this_machine_says_so():
+    there = ByDLPack(X)
+    with pytest.raises(ValueError, match="validation_fraction cannot split an array on a card"):
+        PolyleafRegressor(**SMALL, validation_fraction=0.2).fit(there, Y)
+    with pytest.raises(ValueError, match="is categorical, and what lies on a card"):
+        PolyleafRegressor(**SMALL, categorical_features=[3]).fit(there, Y)
+    with pytest.raises(TypeError, match="X lies on a CUDA card"):
+        PolyleafRegressor(**SMALL, projection="leml", projection_dim=2).fit(there, Y)
+    with pytest.raises(TypeError, match=r'X lies on a CUDA card.*device="cuda"'):
+        Dataset(there)
+    with pytest.raises(TypeError, match=r'X lies on a CUDA card.*device="cuda"'):
+        PolyleafRegressor(n_estimators=1).fit(there, Y)
+    model = PolyleafRegressor(**SMALL).fit(X, Y)
+    with pytest.raises(TypeError, match='make the predictor with device="cuda"'):
+        model.predictor()(there)
+    with pytest.raises(ValueError, match=r"must be an array \(n_rows, 11\), and these are \(700, 4\)"):
+        model.predictor(device="cuda")(ByDLPack(X[:, :4]))
+    with pytest.raises(ValueError, match="expecting 11 features"):
+        model.predict(ByDLPack(X[:, :4]))
+
+
+def test_arrays_in_memory_do_not_lie_on_a_card():
+    jax = pytest.importorskip("jax.numpy")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not any(map(lies_on_card, (X, jax.asarray(X[0]), [1.0], None, "text")))

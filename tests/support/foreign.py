@@ -1,0 +1,101 @@
+"""Arrays as other libraries have them on a card: here the card is this machine (`host_device`).
+
+Owns: the two protocols' other side. Must not know: what is asserted.
+"""
+
+import ctypes
+
+import numpy as np
+
+
+class ByInterface:
+    """What CuPy and Numba hand over: a dict that tells where memory lies. `stream` as given, unless False."""
+
+    def __init__(self, values, stream=None, **told):
+        self.values, self.shape, self.dtype, self.ndim = values, values.shape, values.dtype, values.ndim
+        self.__cuda_array_interface__ = {
+            "shape": values.shape,
+            "typestr": values.dtype.str,
+            "data": (values.ctypes.data, True),
+            "strides": None if values.flags.c_contiguous else values.strides,
+            "version": 3,
+        } | told
+        if stream is not False:
+            self.__cuda_array_interface__["stream"] = stream
+
+    def __len__(self):
+        return self.shape[0]
+
+    def __array__(self, *args, **kwargs):
+        raise TypeError("Implicit conversion is not allowed.")
+
+
+class _Device(ctypes.Structure):
+    _fields_ = [("kind", ctypes.c_int32), ("number", ctypes.c_int32)]
+
+
+class _DType(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", _Device),
+        ("ndim", ctypes.c_int32),
+        ("dtype", _DType),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+_DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class _Managed(ctypes.Structure):
+    _fields_ = [("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", _DELETER)]
+
+
+class ByDLPack:
+    """What PyTorch and JAX hand over: a capsule, made here by hand. `asked` and `gone` count."""
+
+    CODES = {"i": 0, "u": 1, "f": 2, "b": 6}  # noqa: RUF012
+
+    def __init__(self, values, card=0):
+        self.values, self.shape, self.dtype, self.ndim = values, values.shape, values.dtype, values.ndim
+        self.card, self.asked, self.gone = card, [], 0
+
+    def __len__(self):
+        return self.shape[0]
+
+    def __array__(self, *args, **kwargs):
+        raise TypeError("Implicit conversion is not allowed.")
+
+    def __dlpack_device__(self):
+        return 2, self.card
+
+    def __dlpack__(self, *, stream=None):
+        self.asked.append(stream)
+        values, n = self.values, self.values.ndim
+        shape = (ctypes.c_int64 * n)(*values.shape)
+        strides = (ctypes.c_int64 * n)(*(s // values.itemsize for s in values.strides))
+        dtype = _DType(self.CODES[values.dtype.kind], 8 * values.itemsize, 1)
+        tensor = _Tensor(values.ctypes.data, _Device(2, self.card), n, dtype, shape, strides, 0)
+
+        def delete(_):
+            self.gone += 1
+
+        managed = _Managed(tensor, None, _DELETER(delete))
+        self.kept = (managed, shape, strides, values)
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(ctypes.addressof(managed), b"dltensor", None)
+
+
+def taken(array):
+    """What a library gets that takes an array from a card by `__cuda_array_interface__`."""
+    told = array.__cuda_array_interface__
+    n, kind = int(np.prod(told["shape"])), np.dtype(told["typestr"])
+    memory = (ctypes.c_char * (n * kind.itemsize)).from_address(told["data"][0])
+    return np.frombuffer(memory, kind).reshape(told["shape"]).copy()
