@@ -111,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     p.set_defaults(command=_frames)
     _common(p, repeats=5)
 
-    p = commands.add_parser("gpu", help="a tree on a CUDA card, beside the processor and other libraries")
+    p = commands.add_parser("gpu", help="a tree, and prediction, on a CUDA card, beside the processor")
     p.set_defaults(command=_gpu)
     _common(p, repeats=3)
 
@@ -240,8 +240,11 @@ def _frames(options: argparse.Namespace) -> int:
 def _gpu(options: argparse.Namespace) -> int:
     done = gpu.measure(options.quick, options.repeats, _say)
     report.show("A tree on a card", *gpu.rows_of(done))
-    _write(options.out, "gpu", done, report.environment())
-    return 1 if any(case["same_bytes"] is False for case in done) else 0
+    predicted = gpu.prediction(options.quick, options.repeats, _say)
+    report.show("Prediction on a card", *gpu.rows_of_prediction(predicted))
+    _write(options.out, "gpu", {"training": done, "prediction": predicted}, report.environment())
+    same = all(predicted["same"].values()) and not any(case["same_bytes"] is False for case in done)
+    return 0 if same else 1
 
 
 def _papers(options: argparse.Namespace) -> int:

@@ -1,8 +1,10 @@
-"""Training on a CUDA card, beside the processor and beside other libraries on the same card.
+"""Training and prediction on a CUDA card, beside the processor and beside other libraries on the same card.
 
 Owns the work, how each library is asked for it, and the clock. Libraries that are not installed are left out.
 A tree's time is the difference of two fits, so that reading, binning and compiling are not in it; fits of all
 take turns. Polyleaf's models of card and processor are compared too: a time of other bytes means nothing.
+An update is a row that adds one feature's value of one output to a histogram; a tree has rows times features
+times outputs of them, once a level at most.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CASES", "LIBRARIES", "measure", "rows_of"]
+__all__ = ["CASES", "LIBRARIES", "measure", "prediction", "rows_of", "rows_of_prediction"]
 
 FEW, MANY = 2, 12  # rounds of the two fits
 
@@ -123,6 +125,7 @@ def _measured(case: Case, quick: bool, repeats: int, say: Callable[[str], None])
     return {
         "case": case.title,
         "rows": len(X),
+        "updates": len(X) * case.features * (case.sketch or case.outputs),
         "libraries": found,
         "same_bytes": _same_bytes(found, case, X, y),
     }
@@ -147,8 +150,9 @@ def _same_bytes(found: dict[str, Any], case: Case, X: np.ndarray, y: np.ndarray)
 
 
 def rows_of(done: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """A table: milliseconds a tree, the middle and the range of repeats, and times the card's Polyleaf."""
-    header = ["case", "library", "ms a tree", "from", "to", "times", "same bytes"]
+    """A table: milliseconds a tree, the middle and the range of repeats, picoseconds an update if a tree had
+    one level, and times the card's Polyleaf."""
+    header = ["case", "library", "ms a tree", "from", "to", "ps an update", "times", "same bytes"]
     return header, list(_lines(done))
 
 
@@ -157,11 +161,63 @@ def _lines(done: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
         own = case["libraries"].get("polyleaf, card", {"ms": []})["ms"]
         for name, taken in case["libraries"].items():
             if taken["error"] is not None:
-                yield [case["case"], name, taken["error"], "", "", "", ""]
+                yield [case["case"], name, taken["error"], "", "", "", "", ""]
                 continue
             ms = taken["ms"]
             times = f"{median(ms) / median(own):.2f}" if own else ""
             same = {True: "yes", False: "NO", None: ""}[case["same_bytes"]] if "card" in name else ""
             same = same if name.startswith("polyleaf") else ""
             figures = [f"{x:.2f}" for x in (median(ms), min(ms), max(ms))]
-            yield [case["case"], name, *figures, times, same]
+            per_update = f"{1e9 * median(ms) / case['updates']:.2f}"
+            yield [case["case"], name, *figures, per_update, times, same]
+
+
+# ------------------------------------------------------------------------------------------------ prediction
+
+
+def prediction(quick: bool, repeats: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """Seconds of raw scores of all rows, by where trees and rows lie; whether they are the same bits.
+
+    The processor's are those of all its cores; CuPy, where it is installed, holds rows on the card.
+    """
+    case = CASES[0]
+    X, y = case.data(quick)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        est = LIBRARIES["polyleaf, processor"][1](case, X[:20_000], y[:20_000], 10 if quick else 200)
+        est.set_params(n_jobs=-1)
+        here, there = est.predictor(), est.predictor(device="cuda")
+        asked: dict[str, Callable[[], Any]] = {
+            "processor": lambda: here.raw(X),
+            "card, rows of the host": lambda: there.raw(X),
+        }
+        if find_spec("cupy") is not None:
+            import cupy
+
+            on_card = cupy.asarray(X)
+            asked["card, rows on it"] = lambda: there.raw(on_card)
+        expected = here.raw(X)
+        same = {name: bool(np.array_equal(_in_memory(ask()), expected)) for name, ask in asked.items()}
+        seconds: dict[str, list[float]] = {name: [] for name in asked}
+        for _ in range(repeats):
+            for name, ask in asked.items():
+                begun = time.perf_counter()
+                ask()
+                seconds[name].append(time.perf_counter() - begun)
+                say(f"prediction, {name}: {1e3 * seconds[name][-1]:.1f} ms")
+    return {"rows": len(X), "outputs": case.outputs, "seconds": seconds, "same": same}
+
+
+def _in_memory(scores: Any) -> np.ndarray:
+    return scores if isinstance(scores, np.ndarray) else scores.read()
+
+
+def rows_of_prediction(done: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """A table: nanoseconds a row, the range of repeats, how many times the processor's speed."""
+    base = median(done["seconds"]["processor"])
+    rows = []
+    for name, seconds in done["seconds"].items():
+        ns = [f"{1e9 * x / done['rows']:.1f}" for x in (median(seconds), min(seconds), max(seconds))]
+        same = "yes" if done["same"][name] else "NO"
+        rows.append([name, *ns, f"{base / median(seconds):.2f}", same])
+    return ["trees", "ns a row", "from", "to", "times the processor", "same bits"], rows

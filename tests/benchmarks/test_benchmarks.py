@@ -181,6 +181,17 @@ def test_cards_are_measured_beside_the_processor(monkeypatch):
     assert [(row[1], row[-1]) for row in rows] == [("polyleaf, card", "yes"), ("polyleaf, processor", "")]
 
 
+def test_predictions_of_cards_are_measured_beside_the_processor(monkeypatch):
+    monkeypatch.setattr(gpu, "CASES", (gpu.Case("two outputs", 2_000, 9, 2),))
+    host_device.use(monkeypatch)
+    done = gpu.prediction(quick=True, repeats=1, say=lambda text: None)
+    header, rows = gpu.rows_of_prediction(done)
+    assert [row[0] for row in rows] == ["processor", "card, rows of the host"]
+    assert all(len(row) == len(header) and row[-1] == "yes" for row in rows)
+    done["same"]["processor"] = False
+    assert gpu.rows_of_prediction(done)[1][0][-1] == "NO"
+
+
 def test_frames_are_measured_beside_the_array(monkeypatch):
     monkeypatch.setattr(frames, "COLUMNS", (5,))
     monkeypatch.setattr(
