@@ -50,9 +50,10 @@ struct ClassChunk {
   const float* offset = nullptr;
   float* scratch = nullptr;  // class_scratch(n_outputs)
 };
-// Floats that a chunk needs: two groups of 16 rows, a row and a packed Hessian, each to the next 16.
+// Floats that a chunk needs: two groups of 16 rows, read in squares; a row and a packed Hessian, each to the
+// next 16.
 inline int64_t class_scratch(int64_t n_outputs) {
-  return 2 * 16 * n_outputs + n_outputs + packed_size(n_outputs) + 3 * 16;
+  return 2 * 16 * (n_outputs < 16 ? 16 : n_outputs) + n_outputs + packed_size(n_outputs) + 3 * 16;
 }
 
 struct LossKernels {

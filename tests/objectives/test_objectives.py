@@ -145,7 +145,7 @@ def test_kernels_are_within_a_few_ulp_of_float64(case):
 
 
 @pytest.mark.parametrize("curvature", SOFTMAX)
-@pytest.mark.parametrize("k", [2, 3, 16, 26, 130])
+@pytest.mark.parametrize("k", [2, 3, 7, 16, 26, 130])
 def test_softmax(curvature, k):
     n = 203
     rng = np.random.default_rng(k)

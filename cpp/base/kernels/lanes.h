@@ -223,23 +223,31 @@ POLYLEAF_INLINE void transpose_eight(const int32_t* from, int stride, int32_t* t
 }
 #endif
 
-// Sixteen rows of sixteen integers: rows become columns.
+// Sixteen rows of sixteen numbers of 32 bits: rows become columns.
 POLYLEAF_INLINE void transpose(const int32_t* from, int stride, i32x16* to) {
 #if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
-  i32x16 r[16];
+  // Shuffles that each are one instruction without a register of its own for what goes where.
+  const i32x16 low1 = {0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29};
+  const i32x16 low2 = {0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29};
+  const i32x16 even = {0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27};
+  i32x16 r[16], s[16];
   for (int i = 0; i < 16; ++i) r[i] = load<i32x16>(from + static_cast<int64_t>(i) * stride);
-  const i32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  for (int half = 8; half > 0; half /= 2) {
-    const i32x16 upper = (lane & half) != 0;
-    const i32x16 low = upper ? lane + (16 - half) : lane, high = upper ? lane + 16 : lane + half;
-    for (int i = 0; i < 16; ++i) {
-      if (i & half) continue;
-      const i32x16 a = r[i], b = r[i + half];
-      r[i] = __builtin_shuffle(a, b, low);
-      r[i + half] = __builtin_shuffle(a, b, high);
-    }
+  for (int i = 0; i < 16; i += 2) {  // s: rows i, i + 1, in pairs of columns
+    s[i] = __builtin_shuffle(r[i], r[i + 1], low1);
+    s[i + 1] = __builtin_shuffle(r[i], r[i + 1], low1 + 2);
   }
-  for (int i = 0; i < 16; ++i) to[i] = r[i];
+  for (int i = 0; i < 16; i += 4)  // r[i + m]: four rows of the columns m, m + 4, m + 8, m + 12
+    for (int j = 0; j < 2; ++j) {
+      r[i + 2 * j] = __builtin_shuffle(s[i + j], s[i + j + 2], low2);
+      r[i + 2 * j + 1] = __builtin_shuffle(s[i + j], s[i + j + 2], low2 + 2);
+    }
+  for (int m = 0; m < 4; ++m)
+    for (int odd = 0; odd < 2; ++odd) {
+      const i32x16 upper = __builtin_shuffle(r[m], r[m + 4], even + 4 * odd);
+      const i32x16 lower = __builtin_shuffle(r[m + 8], r[m + 12], even + 4 * odd);
+      to[m + 4 * odd] = __builtin_shuffle(upper, lower, even);
+      to[m + 4 * odd + 8] = __builtin_shuffle(upper, lower, even + 4);
+    }
 #elif defined(__AVX2__) && defined(__GNUC__) && !defined(__clang__)
   for (int i = 0; i < 16; i += 8)
     for (int j = 0; j < 16; j += 8)
@@ -248,7 +256,8 @@ POLYLEAF_INLINE void transpose(const int32_t* from, int stride, i32x16* to) {
 #else
   int32_t* columns = reinterpret_cast<int32_t*>(to);
   for (int i = 0; i < 16; ++i)
-    for (int j = 0; j < 16; ++j) columns[16 * j + i] = from[static_cast<int64_t>(i) * stride + j];
+    for (int j = 0; j < 16; ++j)
+      columns[16 * j + i] = load<int32_t>(from + static_cast<int64_t>(i) * stride + j);
 #endif
 }
 

@@ -5,6 +5,7 @@
 // do not overflow. No loss meets NaN or infinity for finite raw scores and targets.
 #include "losses/objectives.h"
 
+#include "base/kernels/lanes.h"
 #include "losses/kernels/elementwise.h"
 
 namespace polyleaf::POLYLEAF_ISA_NAMESPACE {
@@ -42,22 +43,48 @@ void losses(const LossNumbers& numbers, const LossChunk& chunk, double* out) {
   });
 }
 
-constexpr int kLanes = 16;
-
 // Losses of classes work on 16 rows at a time, transposed: scores[k * 16 + lane] for class k of row `lane`.
 // Every step is then one vector operation for any number of classes, and sums over classes run in order of
-// class. Reads up to 16 rows (the last one fills the lanes left over) and adds the offset.
+// class.
+constexpr int64_t kFewClasses = 4;  // that are moved one by one as fast as in squares
+
+// Calls square(k) for squares of sixteen classes from k on; the last may share classes with the one before.
+template <class F>
+POLYLEAF_INLINE void for_each_square(int64_t n_outputs, const F& square) {
+  for (int64_t k = 0; k + kLanes <= n_outputs; k += kLanes) square(k);
+  if (n_outputs % kLanes != 0) square(n_outputs - kLanes);
+}
+
+POLYLEAF_INLINE void turn(const float* from, int64_t stride, i32x16* to) {
+  transpose(reinterpret_cast<const int32_t*>(from), static_cast<int>(stride), to);
+}
+
+// Sixteen whole rows.
+inline void read_sixteen(const float* rows, int64_t n_outputs, float* scores) {
+  i32x16 square[kLanes];
+  if (n_outputs >= kLanes)
+    return for_each_square(n_outputs, [&](int64_t k) {
+      turn(rows + k, n_outputs, square);
+      for (int c = 0; c < kLanes; ++c) store(scores + (k + c) * kLanes, square[c]);
+    });
+  float room[kLanes * (kLanes + 1)];  // the last row is read past its end
+  __builtin_memcpy(room, rows, static_cast<size_t>(n_outputs) * kLanes * sizeof(float));
+  for (int j = 0; j < kLanes; ++j) room[n_outputs * kLanes + j] = 0.0f;
+  turn(room, n_outputs, square);
+  for (int c = 0; c < n_outputs; ++c) store(scores + c * kLanes, square[c]);
+}
+
+// Reads up to 16 rows (the last one fills the lanes left over) and adds the offset.
 inline void read_group(const ClassChunk& chunk, int64_t first, float* scores_out) {
   const int64_t n_outputs = chunk.n_outputs;
   float* __restrict scores = scores_out;
-  // In squares of 16 x 16, so that thousands of classes do not stride through more lines than the cache
-  // holds.
-  for (int64_t begin = 0; begin < n_outputs; begin += kLanes) {
-    const int64_t end = begin + kLanes < n_outputs ? begin + kLanes : n_outputs;
+  if (chunk.n_rows - first >= kLanes && n_outputs >= kFewClasses) {
+    read_sixteen(chunk.raw + first * n_outputs, n_outputs, scores);
+  } else {
     for (int j = 0; j < kLanes; ++j) {
       const int64_t row = first + j < chunk.n_rows ? first + j : chunk.n_rows - 1;
       const float* __restrict raw = chunk.raw + row * n_outputs;
-      for (int64_t k = begin; k < end; ++k) scores[k * kLanes + j] = raw[k];
+      for (int64_t k = 0; k < n_outputs; ++k) scores[k * kLanes + j] = raw[k];
     }
   }
   for (int64_t k = 0; k < n_outputs; ++k) {
@@ -66,14 +93,26 @@ inline void read_group(const ClassChunk& chunk, int64_t first, float* scores_out
   }
 }
 
+// The inverse of `read_sixteen`.
+inline void write_sixteen(const float* scores, int64_t n_outputs, float* rows) {
+  i32x16 square[kLanes];
+  if (n_outputs >= kLanes)
+    return for_each_square(n_outputs, [&](int64_t k) {
+      turn(scores + k * kLanes, kLanes, square);
+      for (int j = 0; j < kLanes; ++j) store(rows + j * n_outputs + k, square[j]);
+    });
+  float room[kLanes * (kLanes + 1)];  // rows are written past their end, in order
+  turn(scores, kLanes, square);
+  for (int j = 0; j < kLanes; ++j) store(room + j * n_outputs, square[j]);
+  __builtin_memcpy(rows, room, static_cast<size_t>(n_outputs) * kLanes * sizeof(float));
+}
+
 // The inverse of `read_group`, without the offset.
 inline void write_group(const float* scores, int64_t n_rows, int64_t n_outputs, float* rows) {
-  for (int64_t begin = 0; begin < n_outputs; begin += kLanes) {
-    const int64_t end = begin + kLanes < n_outputs ? begin + kLanes : n_outputs;
-    for (int64_t j = 0; j < n_rows; ++j) {
-      float* __restrict row = rows + j * n_outputs;
-      for (int64_t k = begin; k < end; ++k) row[k] = scores[k * kLanes + j];
-    }
+  if (n_rows == kLanes && n_outputs >= kFewClasses) return write_sixteen(scores, n_outputs, rows);
+  for (int64_t j = 0; j < n_rows; ++j) {
+    float* __restrict row = rows + j * n_outputs;
+    for (int64_t k = 0; k < n_outputs; ++k) row[k] = scores[k * kLanes + j];
   }
 }
 
@@ -92,9 +131,9 @@ inline void softmax_group(const ClassChunk& chunk, int64_t first, SoftmaxGroup& 
   float* __restrict scores = chunk.scratch;
   read_group(chunk, first, scores);
   float largest[kLanes], sum[kLanes], part[kLanes];
-  for (int j = 0; j < kLanes; ++j) largest[j] = scores[j];
-  for (int64_t k = 0; k < n_outputs; ++k)
-    for (int j = 0; j < kLanes; ++j) largest[j] = at_least(largest[j], scores[k * kLanes + j]);
+  f32x16 most = load<f32x16>(scores);
+  for (int64_t k = 1; k < n_outputs; ++k) most = larger(load<f32x16>(scores + k * kLanes), most);
+  store(largest, most);
   // The sum is kept in parts of 16 classes, so its error does not grow with thousands of them.
   for (int j = 0; j < kLanes; ++j) sum[j] = 0.0f;
   for (int64_t begin = 0; begin < n_outputs; begin += kLanes) {
