@@ -39,7 +39,7 @@ def searched(part: Part, seconds: float, asks_optuna: bool = False, **chosen: An
     from polyleaf.search import race, tpe
 
     race.time = SimpleNamespace(perf_counter=time.process_time)  # type: ignore[assignment]
-    tpe.is_installed = lambda: asks_optuna
+    tpe.is_worth_asking = lambda seconds: asks_optuna
     kind = PolyleafRegressorCV if part.task == "regression" else PolyleafClassifierCV
     model = kind(time_limit=seconds, n_jobs=1, random_state=0, verbose=0, **chosen).fit(part.X, part.y)
     told = {"parameters": model.best_params_, "candidates": len(model.leaderboard_)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -113,21 +115,65 @@ def test_a_time_limit_leaves_a_fitted_estimator():
     assert model.best_params_["n_estimators"] == 1 and len(model.leaderboard_) == 1
 
 
+@pytest.mark.parametrize("n_jobs", [1, 3])
 @pytest.mark.parametrize("on_interrupt", ["raise", "keep"])
-def test_an_interrupted_search_keeps_the_best_so_far(on_interrupt, monkeypatch):
-    def stops(self, candidate, fold):
+def test_an_interrupted_search_keeps_the_best_so_far(on_interrupt, n_jobs, monkeypatch):
+    def stops(self, candidate, fold, trained):
         if candidate.number == 2:
             raise KeyboardInterrupt
-        return tries(self, candidate, fold)
+        return takes(self, candidate, fold, trained)
 
-    tries = base.Race._try
-    monkeypatch.setattr(base.Race, "_try", stops)
-    model = PolyleafRegressorCV(**QUICK, on_interrupt=on_interrupt)
+    takes = base.Race._take
+    monkeypatch.setattr(base.Race, "_take", stops)
+    model = PolyleafRegressorCV(**QUICK | {"n_jobs": n_jobs}, on_interrupt=on_interrupt)
     raises, warns = pytest.raises(KeyboardInterrupt, match="was interrupted"), pytest.warns(UserWarning)
     with raises if on_interrupt == "raise" else warns:
         model.fit(*NUMBERS)
     assert len(model.leaderboard_) == 2
     assert model.predict(NUMBERS[0]).shape == (150, 2)
+
+
+def test_trainings_beside_one_another_find_what_they_find_one_by_one(tmp_path):
+    X, y = CLASSES
+    found, logs = [], []
+    for n_jobs in (1, 3, 16):
+        log = tmp_path / str(n_jobs)
+        parameters = QUICK | LONGER | {"n_jobs": n_jobs, "n_candidates": 14, "early_stopping_rounds": 3}
+        found.append(PolyleafClassifierCV(**parameters, ensemble=3).fit(X, y, resume=log))
+        lines = [json.loads(line) for line in log.read_text().splitlines()[1:]]
+        logs.append([{**line, "seconds": 0} for line in lines])
+    assert logs[0] == logs[1] == logs[2]
+    for other in found[1:]:
+        np.testing.assert_array_equal(other.model_.raw_predict(X), found[0].model_.raw_predict(X))
+        assert other.ensemble_ == found[0].ensemble_ and other.best_score_ == found[0].best_score_
+        assert other.cv_results_["params"] == found[0].cv_results_["params"]
+
+
+def test_an_error_beside_others_is_raised(monkeypatch):
+    def breaks(self, candidate, *args):
+        if candidate.number == 2:
+            raise MemoryError("no room")
+        return measures(self, candidate, *args)
+
+    measures = base.Race._measured
+    monkeypatch.setattr(base.Race, "_measured", breaks)
+    with pytest.raises(MemoryError, match="no room"):
+        PolyleafRegressorCV(**QUICK | {"n_jobs": 2}).fit(*NUMBERS)
+
+
+def test_large_data_use_threads_within_trees(monkeypatch):
+    model, n_jobs = PolyleafRegressorCV(n_jobs=2), []
+    monkeypatch.setattr(base, "WITHIN_TREES", 150 * 5 * 2)
+    fits = PolyleafRegressor.fit
+    monkeypatch.setattr(
+        PolyleafRegressor, "fit", lambda self, *a, **k: n_jobs.append(self.n_jobs) or fits(self, *a, **k)
+    )
+    model.set_params(n_candidates=2, n_estimators=4).fit(*NUMBERS)
+    assert set(n_jobs) == {2}
+    monkeypatch.setattr(base, "WITHIN_TREES", 150 * 5 * 2 + 1)
+    n_jobs.clear()
+    model.fit(*NUMBERS)
+    assert set(n_jobs[:-1]) == {1} and n_jobs[-1] == 2
 
 
 @pytest.mark.parametrize(
@@ -158,8 +204,13 @@ def test_a_search_goes_on_where_it_ended(tmp_path, monkeypatch):
     whole = PolyleafClassifierCV(**QUICK | {"n_candidates": 14}, ensemble=2).fit(X, y)
     PolyleafClassifierCV(**QUICK, ensemble=2).fit(X, y, resume=tmp_path / "log")
     trained = []
-    trains = base.Race._train_now
-    monkeypatch.setattr(base.Race, "_train_now", lambda self, *a: trained.append(a) or trains(self, *a))
+    takes = base.Race._take
+
+    def notes(self, candidate, fold, found):
+        trained.extend([(candidate, fold)] if found.patience else [])
+        return takes(self, candidate, fold, found)
+
+    monkeypatch.setattr(base.Race, "_take", notes)
     on = PolyleafClassifierCV(**QUICK | {"n_candidates": 14}, ensemble=2).fit(X, y, resume=tmp_path / "log")
     assert on.model_.equals(whole.model_) and on.ensemble_ == whole.ensemble_
     again = {(repr(candidate.parameters), fold) for candidate, fold in trained}

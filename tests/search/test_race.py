@@ -9,7 +9,7 @@ from polyleaf.metrics import get_metric
 from polyleaf.search import race as race_module
 from polyleaf.search.folds import Fold, Folds
 from polyleaf.search.log import TrainingLog
-from polyleaf.search.race import Budget, Deadline, Race, Watch
+from polyleaf.search.race import Budget, Deadline, Race, Watch, hope_ends
 
 
 class Spent(Budget):
@@ -120,6 +120,18 @@ def test_the_hopeless_are_given_up_at_a_doubling():
     assert len(watched(slow, patience=16, leader=9.54).curve) == 100
     # Flat from 32 on: at 64 nothing was gained.
     assert len(watched(slow[:32] + [9.68, 9.67] * 40, patience=32, leader=9.5).curve) == 64
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_hope_that_is_judged_afterwards_ends_at_the_same_round(seed):
+    rng = np.random.default_rng(seed)
+    values = (10 - np.cumsum(rng.random(100) * 0.02) + 0.01 * rng.standard_normal(100)).tolist()
+    patience, late, leader = int(rng.integers(1, 20)), 9.9, float(rng.uniform(9, 9.9))
+    # Who begins beside the leader knows less of it, and so goes on for longer.
+    alone = watched(values, patience=patience, leader=leader).curve
+    beside = watched(values, patience=patience, leader=late).curve
+    n = hope_ends(beside, patience, leader)
+    assert alone == (beside if n is None else beside[:n])
 
 
 class Clock:

@@ -44,7 +44,7 @@ class Track:
     def train(self, parameters, fold, leader, budget):
         rate, rows = parameters.get("learning_rate", 0.1), self.rows[id(fold)]
         lowest = {8: 1.0, 63: 3.0}.get(parameters.get("max_leaves"), 2.0)
-        watch = SimpleNamespace(curve=[], was_cut=False, fitted=None)
+        watch = SimpleNamespace(curve=[], was_cut=False, fitted=None, patience=10**6)
         while len(watch.curve) < round((LEARNED + 4) / rate) and not watch.was_cut:
             self.now += self.seconds_of_round * rows / 1_000
             learned = rate * (len(watch.curve) + 1)
@@ -101,6 +101,23 @@ def test_nothing_wins_without_having_met_the_defaults_on_a_fold(monkeypatch, lim
     assert not best.curves or track.now + rounds * track.seconds_of_round * 15 <= limit
     # Only folds that somebody came to were made.
     assert set(track.made) == set(range(max(c.n_folds for c in track.race.candidates) or 1))
+
+
+@pytest.mark.parametrize("limit", [5.0, 20.0])
+def test_proposals_take_their_time_from_the_search_not_from_the_last_training(monkeypatch, limit):
+    track, drawn = Track(monkeypatch, 0.0005, limit), []
+
+    def slow(best, generation):
+        for i in range(10_000):
+            track.now += 0.02
+            drawn.append(generation)
+            yield {"max_leaves": 8, "reg_lambda": generation * 1e6 + i}
+
+    track.race.run(list(CANDIDATES), "portfolio")
+    track.race.vary(slow)
+    assert max(map(drawn.count, drawn)) == race_module.GENERATION
+    rounds = track.race.at_last(track.race.best()[0])[1]
+    assert track.now + rounds * track.seconds_of_round * 15 <= limit
 
 
 def test_where_there_is_time_for_all_nothing_is_looked_at(monkeypatch):

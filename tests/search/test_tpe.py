@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from polyleaf import PolyleafRegressorCV
-from polyleaf.search import base, tpe
+from polyleaf.search import tpe
 from polyleaf.search.candidates import Candidate
 from polyleaf.search.portfolio import portfolio_of
 from polyleaf.settings.declaration import declarations
@@ -48,8 +48,18 @@ def test_what_is_set_is_not_proposed():
 def test_a_search_by_the_clock_asks_it_where_it_is_installed(installed, monkeypatch):
     if installed:
         pytest.importorskip("optuna")
-    monkeypatch.setattr(base.tpe, "is_installed", lambda: installed)
+    else:
+        monkeypatch.setattr(tpe, "find_spec", lambda name: None)
     search = PolyleafRegressorCV(time_limit=10_000, n_candidates=14, n_estimators=3, n_jobs=1, cv=2)
     origins = search.fit(X, X[:, :2]).cv_results_["origin"]
     assert origins[-1] == ("tpe" if installed else "variation")
     assert search.set_params(time_limit=None).fit(X, X[:, :2]).cv_results_["origin"][-1] == "variation"
+
+
+def test_there_must_be_time_to_load_it(monkeypatch):
+    loaded = []
+    monkeypatch.setattr(tpe, "find_spec", lambda name: True)
+    monkeypatch.setattr(tpe, "import_module", loaded.append)
+    assert not tpe.is_worth_asking(None) and not tpe.is_worth_asking(tpe.LEAST_SECONDS - 1)
+    assert loaded == []
+    assert tpe.is_worth_asking(tpe.LEAST_SECONDS) and loaded == ["optuna"]

@@ -61,6 +61,9 @@ ensemble_ : list of dict or None
 
 # Rounds and patience at a learning rate of 1; half the rate wants twice as many.
 MOST_ROUNDS, PATIENCE = 60.0, 4.0
+# Rows times features times outputs: with as many the threads of one tree are as good as those of several
+# trainings, which would need more memory.
+WITHIN_TREES = 2**25
 
 _REFUSED = {
     "validation_fraction": "cv holds rows out",
@@ -168,7 +171,9 @@ class Searches(_Base):
         further = evaluation_data(eval_set, offsets=eval_offset)
         folds = self._folds(dataset, given, target, groups, further, seed)
         log = TrainingLog(resume, {} if resume is None else self._about(dataset, target, folds, metric, seed))
-        entry = self._trainer(metric), folds, budget, self.n_candidates, log, self.ensemble or 1, self._say()
+        at_once = self._at_once(dataset, target)
+        train, members = self._trainer(metric, at_once), self.ensemble or 1
+        entry = train, folds, budget, self.n_candidates, log, members, self._say(), at_once
         race = Race(*entry) if self.time_limit is None else self._timed(entry, target, seed)
         encoding = target.encoding
         space = encoding.kind, encoding.n_outputs, dataset.features is not None
@@ -297,7 +302,14 @@ class Searches(_Base):
         pace = Pace(self._rate, is_free=not {"learning_rate", "n_estimators"} & self._fixed().keys())
         return TimedRace(*entry, small=small, pace=pace)
 
-    def _trainer(self, metric: Metric) -> Callable[[Parameters, Fold, float, Budget], Watch]:
+    def _at_once(self, dataset: Dataset, target: Target) -> int:
+        """Trainings on folds that run beside one another, a thread each: small ones use threads better so
+        than within their trees."""
+        cells = dataset.n_rows * dataset.n_features * max(1, target.encoding.n_outputs)
+        is_small = cells < WITHIN_TREES and self.device != "cuda"
+        return effective_threads(self.n_jobs) if is_small else 1
+
+    def _trainer(self, metric: Metric, at_once: int) -> Callable[[Parameters, Fold, float, Budget], Watch]:
         def train(parameters: Parameters, fold: Fold, leader: float, budget: Budget) -> Watch:
             rounds, patience = self._rounds_and_patience(parameters)
             watch = Watch(metric, patience, leader, budget)
@@ -308,6 +320,7 @@ class Searches(_Base):
                 eval_metric=[metric],
                 callbacks=[watch],
                 on_interrupt="raise",
+                n_jobs=self.n_jobs if at_once == 1 else 1,
             )
             if hasattr(candidate, "calibrate_quantiles"):  # which scores of rounds do not see
                 candidate.set_params(calibrate_quantiles=False)
@@ -326,9 +339,7 @@ class Searches(_Base):
         fixed = self._fixed()
         usual = {p.name: p.default for p in declarations(type(self))} | USUALLY
 
-        # What Optuna proposes depends on its version, so a search that must be repeatable does without it.
-        asks_optuna = self.time_limit is not None and tpe.is_installed()
-
+        asks_optuna = tpe.is_worth_asking(self.time_limit)
         table = suited(portfolio_of(space[0]), fixed, *space)
 
         def children(best: list[Candidate], generation: int) -> Iterator[Parameters]:

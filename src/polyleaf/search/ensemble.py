@@ -55,7 +55,10 @@ def members_of(
     whole = [c for c in candidates if c.n_folds == candidates[0].n_folds][: POOL * most]
     fitted = [[kept or train(c, fold) for kept, fold in zip(c.trained, folds, strict=False)] for c in whole]
     raws = [
-        [_raw(estimator, fold, c.rounds) for estimator, fold in zip(each, folds, strict=False)]
+        [
+            _raw(estimator, fold, min(c.rounds, len(curve)))
+            for estimator, fold, curve in zip(each, folds, c.curves, strict=False)
+        ]
         for c, each in zip(whole, fitted, strict=True)
     ]
     judges = [_judge(estimator, fold, metric) for estimator, fold in zip(fitted[0], folds, strict=False)]

@@ -91,7 +91,9 @@ def folds_of(
 
     def made(i: int) -> Fold:
         train, valid = deal(i // dealt)[i % dealt]
-        return Fold(part("training", train), part("validation", valid), dataset.n_rows / len(train))
+        found = Fold(part("training", train), part("validation", valid), dataset.n_rows / len(train))
+        _ = found.train.X.bins  # made once, before trainings that run beside one another ask for them
+        return found
 
     return Folds(n_deals * dealt, made, dealt)
 

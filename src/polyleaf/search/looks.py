@@ -71,9 +71,12 @@ class Looks:
     of_fold, growth : float
         Rows of a fold for each row of a look, and of the last training for each of a fold. With 1.0 looks are
         trainings on the fold.
+    at_once : int
+        Trainings that run beside one another, but for the last.
     """
 
-    def __init__(self, pace: Pace, cost: float, of_fold: float, growth: float) -> None:
+    def __init__(self, pace: Pace, cost: float, of_fold: float, growth: float, at_once: int = 1) -> None:
+        self._at_once = at_once
         self.pace, self._is_on_fold = pace, of_fold == 1.0
         self._rows, self._growth = of_fold * growth, growth**COST
         self._cost = cost
@@ -118,6 +121,8 @@ class Looks:
         return HASTE, 0
 
     def _needed(self, found: Sequence[tuple[Parameters, Look]], haste: float) -> float:
-        """Seconds of all trainings on a fold, and of the longest last one."""
+        """Seconds of all trainings on a fold, several at a time, and of the longest last one."""
         at = [(look, self.pace.rate(self.hurried(parameters, haste))) for parameters, look in found]
-        return sum(self.left_on_fold(*each) for each in at) + max(self.last(*each) for each in at)
+        needed = [self.left_on_fold(*each) for each in at]
+        on_folds = max(sum(needed) / min(self._at_once, len(needed)), max(needed))
+        return on_folds + max(self.last(*each) for each in at)

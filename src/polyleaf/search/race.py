@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from polyleaf.callbacks import Callback, EvalsLog
 from polyleaf.metrics import Metric
+from polyleaf.search.beside import in_order
 from polyleaf.search.candidates import Candidate, better_first, winner_first
 from polyleaf.search.ensemble import POOL
 from polyleaf.search.folds import Fold, Folds
 from polyleaf.search.log import Ended, TrainingLog
 from polyleaf.search.portfolio import Parameters
 
-__all__ = ["MARGIN", "Budget", "Deadline", "Race", "Share", "Watch"]
+__all__ = ["MARGIN", "Budget", "Deadline", "Race", "Share", "Trained", "Watch", "hope_ends"]
 
 REACH = 4.0  # times what the last doubling gained: farther ahead, the leader is out of reach
 MARGIN = 1.2  # the last training may take longer than those of the folds have
@@ -66,14 +68,18 @@ class Budget:
 
 
 class Share(Budget):
-    """Part of the seconds of another, from now on."""
+    """Part of the seconds of another, from now on, or until it is ended."""
 
-    def __init__(self, whole: Budget, seconds: float) -> None:
+    def __init__(self, whole: Budget, seconds: float | None = None) -> None:
         super().__init__(seconds)
         self._whole = whole
 
     def is_spent(self) -> bool:
         return super().is_spent() or self._whole.is_spent()
+
+    def end(self) -> None:
+        """Nothing is left of it."""
+        self._end = -math.inf
 
 
 class Deadline(Callback):
@@ -109,7 +115,7 @@ class Watch(Callback):
     ----------
     metric : Metric
     patience : int
-        Rounds without an improvement; after as many, and at every doubling of them, its hope is judged.
+        Rounds without an improvement, and what `hope_ends` judges by.
     leader : float
         The lowest loss that any candidate had on this fold.
     budget : Budget
@@ -125,9 +131,8 @@ class Watch(Callback):
     """
 
     def __init__(self, metric: Metric, patience: int, leader: float, budget: Budget) -> None:
-        self._metric, self._patience, self._leader, self._budget = metric, patience, leader, budget
-        self._best: list[float] = []  # lowest loss up to each round
-        self._since = 0
+        self._metric, self.patience, self._leader, self._budget = metric, patience, leader, budget
+        self._lowest, self._since = math.inf, 0
         self.curve: list[float] = []
         self.was_cut = False
         self.fitted: Any = None
@@ -135,22 +140,61 @@ class Watch(Callback):
     def after_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
         value = list(evals_log.values())[-1][self._metric.name][-1]
         loss = math.inf if math.isnan(value) else -value if self._metric.greater_is_better else value
-        before = self._best[-1] if self._best else math.inf
-        self._since = 0 if loss < before else self._since + 1
+        self._since = 0 if loss < self._lowest else self._since + 1
+        self._lowest = min(loss, self._lowest)
         self.curve.append(loss)
-        self._best.append(min(loss, before))
-        if self._since >= self._patience or self._is_hopeless():
+        if self._since >= self.patience or self._is_hopeless():
             return True
         self.was_cut = self._budget.is_spent()
         return self.was_cut
 
     def _is_hopeless(self) -> bool:
-        """At doublings of the rounds: whether the leader is farther than a few such doublings would reach."""
-        n = len(self._best)
-        times, rest = divmod(n, self._patience)
-        if n < 2 or rest or times & (times - 1):
-            return False
-        return self._best[-1] - self._leader > REACH * (self._best[n // 2 - 1] - self._best[-1])
+        return hope_ends(self.curve, self.patience, self._leader, len(self.curve)) is not None
+
+
+def hope_ends(curve: Sequence[float], patience: int, leader: float, first: int = 1) -> int | None:
+    """The round, not before `first`, after which a training has no hope; None where it has.
+
+    Judged after `patience` rounds and at every doubling of them: whether the leader is farther than a few
+    such doublings would reach.
+
+    Parameters
+    ----------
+    curve : sequence of float
+        Loss after each round.
+    patience : int
+    leader : float
+        The lowest loss that anybody had.
+    first : int
+    """
+    n = patience
+    while n <= len(curve):
+        if n >= max(2, first):
+            best, before = min(curve[:n]), min(curve[: n // 2])
+            if best - leader > REACH * (before - best):
+                return n
+        n *= 2
+    return None
+
+
+class Trained(NamedTuple):
+    """What came of one training, before it is known who else has ended.
+
+    Attributes
+    ----------
+    ended : Ended
+    was_cut : bool
+        Time was spent before its end.
+    fitted : estimator or None
+        What came of it, where it is to be kept.
+    patience : int
+        Of its watch; 0 where it was not watched.
+    """
+
+    ended: Ended
+    was_cut: bool = False
+    fitted: Any = None
+    patience: int = 0
 
 
 class Race:
@@ -172,6 +216,9 @@ class Race:
         Candidates that may be trained on all rows in the end.
     say : callable
         Takes a line of text.
+    at_once : int
+        Trainings on folds that run beside one another. What is found does not depend on it, but for a time
+        limit.
 
     Attributes
     ----------
@@ -189,7 +236,9 @@ class Race:
         log: TrainingLog,
         members: int,
         say: Callable[[str], Any],
+        at_once: int = 1,
     ) -> None:
+        self._at_once = at_once
         self._train, self.folds, self._budget, self._say = train, folds, budget, say
         self._most, self._log, self._members = math.inf if most is None else most, log, members
         self.candidates: list[Candidate] = []
@@ -213,11 +262,8 @@ class Race:
             [Candidate(len(self.candidates) + i, p, origin) for i, p in enumerate(entered)]
         )
         for step in self._steps:
-            for candidate in running:
-                if candidate.number >= len(self.candidates):
-                    self.candidates.append(candidate)
-                if not all(self._try(candidate, fold) for fold in step):
-                    return
+            if not self._try(running, step):
+                return
             others = better_first([c for c in running if c.number > 0])
             running = [c for c in running if c.number == 0] + others[: math.ceil(len(others) / 2)]
         # Fitted estimators are needed of those only that may be blended.
@@ -245,8 +291,10 @@ class Race:
             fresh: list[Parameters] = []
             # Of ladders that are climbed to their ends there may be nothing new.
             for child in islice(children(self._ranking(), generation), 50 * GENERATION):
-                if child not in tried and child not in fresh and len(fresh) < GENERATION:
+                if child not in tried and child not in fresh:
                     fresh.append(child)
+                if len(fresh) == GENERATION or self._budget.is_spent():  # each may take its time
+                    break
             if not fresh:
                 return
             self.run(fresh, origin)
@@ -256,59 +304,96 @@ class Race:
         """What variations learn from, best first."""
         return better_first(self.best())
 
-    def _try(self, candidate: Candidate, fold: int) -> bool:
-        """One training. False when time is spent."""
+    def _try(self, running: list[Candidate], step: list[int]) -> bool:
+        """All of them on the folds of a step, the first of all alone. False when time is spent."""
+        pairs = [(candidate, fold) for candidate in running for fold in step]
+        alone = 0 if self._has_begun() else 1
+        return self._beside(pairs[:alone], 1) and self._beside(pairs[alone:], self._at_once)
+
+    def _has_begun(self) -> bool:
+        return any(candidate.curves for candidate in self.candidates)
+
+    def _beside(self, pairs: list[tuple[Candidate, int]], at_once: int) -> bool:
+        """Trainings, so many at a time; what comes of them is taken in order. False when time is spent."""
+        until = Share(self._budget)
+        jobs = (self._training(candidate, fold, until) for candidate, fold in pairs)
+        with closing(in_order(jobs, at_once, until.end)) as found:
+            for (candidate, fold), trained in zip(pairs, found, strict=True):
+                if candidate.number >= len(self.candidates):
+                    self.candidates.append(candidate)
+                if not self._take(candidate, fold, trained):
+                    return False
+        return True
+
+    def _training(self, candidate: Candidate, fold: int, until: Budget) -> Callable[[], Trained | None]:
+        """A training, to be run beside others: it changes nothing that they read. None: time was spent."""
+        data = self._data(fold)
+
+        def run() -> Trained | None:
+            if candidate.refused or (self._has_begun() and until.is_spent()):
+                return None
+            ended = self._log.find(candidate.parameters, fold)
+            if ended is not None:
+                return Trained(ended)
+            if not self._has_begun():
+                self._keep_time(candidate, fold)
+            return self._measured(candidate, candidate.parameters, data, self._leader(fold), until)
+
+        return run
+
+    def _take(self, candidate: Candidate, fold: int, trained: Trained | None) -> bool:
+        """What came of a training, now that all before it are known. False when time is spent."""
         if candidate.refused:
             return True
-        if self.best() and self._budget.is_spent():
+        if trained is None:
             return False
-        ended = self._log.find(candidate.parameters, fold)
-        if ended is None:
-            ended, was_cut, fitted = self._train_now(candidate, fold)
-        else:
-            was_cut, fitted = False, None
+        ended = self._kept(candidate.parameters, fold, trained, self._leader(fold))
         candidate.seconds += ended.seconds
         if ended.refused:
             candidate.refused = ended.refused
             self._say(f"{candidate.number:4d}  left out: {ended.refused}")
             return True
         # Of each its own best round, never that at which time was spent; unless there is nothing else.
-        if ended.curve and (not was_cut or not self.best()):
+        if ended.curve and (not trained.was_cut or not self.best()):
             candidate.curves.append(ended.curve)
-            candidate.trained.append(fitted)
+            candidate.trained.append(trained.fitted)
             self._reserve()
             self._tell(candidate, fold)
-        return not was_cut
+        return not trained.was_cut
 
-    def _train_now(self, candidate: Candidate, fold: int) -> tuple[Ended, bool, Any]:
-        """What came of one training, whether time was spent before its end, and the estimator if kept."""
+    def _leader(self, fold: int) -> float:
+        """The lowest loss that any candidate had on a fold."""
         before = [c.curves[fold] for c in self.candidates if c.n_folds > fold]
-        leader = min((min(curve) for curve in before), default=math.inf)
-        if not self.best():
-            self._keep_time(candidate, fold)
-        return self._measured(candidate, candidate.parameters, fold, leader, self._budget)
+        return min((min(curve) for curve in before), default=math.inf)
 
     def _keep_time(self, candidate: Candidate, fold: int) -> None:
         """The first training may be all that there is time for."""
         self._budget.reserve_as_long(self.folds[fold].growth)
 
     def _measured(
-        self, candidate: Candidate, parameters: Parameters, fold: int, leader: float, budget: Budget
-    ) -> tuple[Ended, bool, Any]:
-        """The training itself, as `_train_now` has it."""
+        self, candidate: Candidate, parameters: Parameters, data: Fold, leader: float, budget: Budget
+    ) -> Trained:
+        """The training itself."""
         started = time.perf_counter()
         try:
-            watch = self._train(parameters, self._data(fold), leader, budget)
+            watch = self._train(parameters, data, leader, budget)
         except ValueError as refusal:
             if candidate.number == 0:
                 raise
-            ended, was_cut, fitted = Ended([], 0.0, str(refusal)), False, None
-        else:
-            ended = Ended(watch.curve, time.perf_counter() - started)
-            was_cut, fitted = watch.was_cut, watch.fitted
-        if not was_cut:
+            return Trained(Ended([], 0.0, str(refusal)))
+        ended = Ended(watch.curve, time.perf_counter() - started)
+        return Trained(ended, watch.was_cut, watch.fitted, watch.patience)
+
+    def _kept(self, parameters: Parameters, fold: int, trained: Trained, leader: float) -> Ended:
+        """The training as it would have ended had it begun when all before it had, and it is logged so."""
+        ended, n = trained.ended, None
+        if trained.patience:
+            n = hope_ends(ended.curve, trained.patience, leader)
+        if n is not None:
+            ended = ended._replace(curve=ended.curve[:n])
+        if (n is not None or not trained.was_cut) and self._log.find(parameters, fold) is None:
             self._log.add(parameters, fold, ended)
-        return ended, was_cut, fitted
+        return ended
 
     def _data(self, fold: int) -> Fold:
         return self.folds[fold]

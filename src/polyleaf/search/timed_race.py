@@ -7,14 +7,17 @@ what haste they go on, and what is left for the end. Must not know how data are 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
 from typing import Any
 
+from polyleaf.search.beside import in_order
 from polyleaf.search.candidates import Candidate
 from polyleaf.search.folds import Fold
-from polyleaf.search.log import Ended
 from polyleaf.search.looks import COST, Look, Looks, Pace
 from polyleaf.search.portfolio import Parameters
-from polyleaf.search.race import MARGIN, Budget, Race, Share
+from polyleaf.search.race import MARGIN, Budget, Race, Share, Trained
 
 __all__ = ["TimedRace"]
 
@@ -45,8 +48,8 @@ class TimedRace(Race):
     def __init__(self, *args: Any, small: Fold, pace: Pace) -> None:
         super().__init__(*args)
         self._small, self._all = small, self._budget.left()
-        self._looks = Looks(pace, small.growth**COST, small.growth, self.folds[0].growth)
-        self._look = _LOOK  # where a training log has the number of a fold
+        self._looks = Looks(pace, small.growth**COST, small.growth, self.folds[0].growth, self._at_once)
+        self._looked_on = _LOOK  # where a training log has the number of a fold
         self._is_short, self._first_look = True, 0.0
         n_folds = self.folds.dealt
         self._again = [list(range(i, i + n_folds)) for i in range(0, len(self.folds), n_folds)]
@@ -94,10 +97,7 @@ class TimedRace(Race):
         if self._is_at_end:
             return []
         share = Share(self._budget, LOOKING * self._budget.left())
-        for candidate in candidates:
-            if share.is_spent():
-                break
-            self._look_at(candidate, Share(share, LONGEST * self._first_look))
+        self._look_beside(candidates, share)
         seen = self._looked()
         if begins:  # what everybody has is what others have to beat
             first = self.candidates[0]
@@ -110,10 +110,10 @@ class TimedRace(Race):
     def _plan(self, first: Candidate) -> bool:
         """Look at the first; whether seconds are few beside its training, so that looks save any."""
         self._choose_rows(first)
-        self._look_at(first, Share(self._budget, PILOT * self._budget.left()))
+        self._look_at(first, PILOT * self._budget.left())
         assert first.look is not None  # it is never refused
         own = self._looks.pace.rate(first.parameters)
-        n_trainings = self._budget.left() / self._looks.on_fold(first.look, own)
+        n_trainings = self._at_once * self._budget.left() / self._looks.on_fold(first.look, own)
         self._is_short, self._first_look = n_trainings < PLENTY, first.look.seconds
         # Without time for another one on the fold all is needed for the training on all rows.
         two, left = [(first.parameters, first.look)] * 2, (1 - LOOKING) * self._budget.left()
@@ -128,8 +128,8 @@ class TimedRace(Race):
         of_few, of_fold = self._seconds_of_round(first, _LOOK), self._seconds_of_round(first, 0)
         growth, of_rows = self.folds[0].growth, self._small.growth
         if of_few > SAVING * of_fold:
-            self._small, self._look, of_few, of_rows = self.folds[0], 0, of_fold, 1.0
-        self._looks = Looks(self._looks.pace, of_fold / of_few, of_rows, growth)
+            self._small, self._looked_on, of_few, of_rows = self.folds[0], 0, of_fold, 1.0
+        self._looks = Looks(self._looks.pace, of_fold / of_few, of_rows, growth, self._at_once)
 
     def _seconds_of_round(self, candidate: Candidate, fold: int) -> float:
         before = self._budget.left()
@@ -137,13 +137,35 @@ class TimedRace(Race):
         watch = self._train(parameters, self._data(fold), math.inf, Share(self._budget, PROBE * self._all))
         return max(1e-9, before - self._budget.left()) / len(watch.curve)
 
-    def _look_at(self, candidate: Candidate, budget: Budget) -> None:
+    def _look_beside(self, candidates: list[Candidate], share: Share) -> None:
+        """At as many of them as there is time for, several at a time."""
+
+        def looks() -> Iterator[Callable[[], Trained]]:
+            for candidate in candidates:
+                if share.is_spent():
+                    return
+                yield partial(self._look, candidate, share, LONGEST * self._first_look)
+
+        with closing(in_order(looks(), self._at_once, share.end)) as found:
+            for candidate, trained in zip(candidates, found, strict=False):
+                self._take_look(candidate, trained)
+
+    def _look_at(self, candidate: Candidate, seconds: float) -> None:
+        self._take_look(candidate, self._look(candidate, self._budget, seconds))
+
+    def _look(self, candidate: Candidate, whole: Budget, seconds: float) -> Trained:
+        parameters = self._looks.hurried(candidate.parameters)
+        ended = self._log.find(parameters, self._looked_on)
+        if ended is not None:
+            return Trained(ended)
+        leader = min((c.look.loss for c in self.candidates if c.look is not None), default=math.inf)
+        data = self._data(self._looked_on)
+        return self._measured(candidate, parameters, data, leader, Share(whole, seconds))
+
+    def _take_look(self, candidate: Candidate, trained: Trained) -> None:
         parameters = self._looks.hurried(candidate.parameters)
         self.candidates.append(candidate)
-        ended, was_cut = self._log.find(parameters, self._look), False
-        if ended is None:
-            leader = min((c.look.loss for c in self.candidates if c.look is not None), default=math.inf)
-            ended, was_cut, _ = self._measured(candidate, parameters, self._look, leader, budget)
+        ended = self._kept(parameters, self._looked_on, trained, math.inf)
         candidate.refused = ended.refused
         if candidate.refused:
             self._say(f"{candidate.number:4d}  left out: {candidate.refused}")
@@ -151,7 +173,7 @@ class TimedRace(Race):
         loss, n = min(ended.curve), len(ended.curve)
         rounds = 1 + ended.curve.index(loss)
         rate = self._looks.pace.rate(parameters)
-        candidate.look = Look(loss, rounds, n, max(ended.seconds, 1e-9), rate, was_cut)
+        candidate.look = Look(loss, rounds, n, max(ended.seconds, 1e-9), rate, trained.was_cut)
         self._say(f"{candidate.number:4d}  first look: loss {loss:.6g}, {rounds} rounds  {parameters}")
 
     def _hurried(self, entering: list[Candidate]) -> list[Candidate]:
@@ -181,11 +203,10 @@ class TimedRace(Race):
             rate = self._looks.pace.rate(candidate.parameters)
             self._budget.reserve(self._looks.last(candidate.look, rate))
 
-    def _train_now(self, candidate: Candidate, fold: int) -> tuple[Ended, bool, Any]:
-        ended, was_cut, fitted = super()._train_now(candidate, fold)
-        if candidate.look is not None and ended.curve:
-            self._looks.learn(candidate.look, len(ended.curve), ended.seconds)
-        return ended, was_cut, fitted
+    def _take(self, candidate: Candidate, fold: int, trained: Trained | None) -> bool:
+        if trained is not None and candidate.look is not None and trained.ended.curve:
+            self._looks.learn(candidate.look, len(trained.ended.curve), trained.ended.seconds)
+        return super()._take(candidate, fold, trained)
 
     def _reserve(self) -> None:
         if self._members > 1:

@@ -7,6 +7,7 @@ what Optuna is told. Must not know data or folds.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -14,12 +15,22 @@ from polyleaf.search.candidates import Candidate
 from polyleaf.search.portfolio import Parameters
 from polyleaf.search.space import Task, suggest
 
-__all__ = ["is_installed", "proposals"]
+__all__ = ["is_worth_asking", "proposals"]
 
 
-def is_installed() -> bool:
-    """Whether there is Optuna."""
-    return find_spec("optuna") is not None
+LEAST_SECONDS = 30.0  # of a search: to load Optuna takes up to two
+
+
+def is_worth_asking(seconds: float | None) -> bool:
+    """Whether there is Optuna, and time for it; it is loaded then, before others count on the seconds.
+
+    What it proposes depends on its version, so a search without a limit, which must be repeatable, does
+    without it.
+    """
+    if seconds is None or seconds < LEAST_SECONDS or find_spec("optuna") is None:
+        return False
+    import_module("optuna")
+    return True
 
 
 class _Ranges:
