@@ -15,6 +15,7 @@
 #include "grower/tree.h"
 #include "leaf_blocks.h"
 #include "leaves/dense_block.h"
+#include "stored_trees.h"
 #include "workers_caster.h"
 
 namespace polyleaf {
@@ -32,56 +33,6 @@ void def_nodes(nb::class_<Tree>& cls, const char* name, Member member, const cha
       doc);
 }
 
-// Nodes of one tree, or of several one after another.
-struct NodeArrays {
-  Array1<const int32_t> feature, threshold;
-  Array1<const bool> missing_left;
-  Array1<const int32_t> left, right, leaf, category_set;
-  Array1<const double> gain;
-  Array1<const int64_t> count;
-  Array1<const double> cover;
-
-  // Nodes [begin, end) as a tree, unchecked; an array that ends before gives what it has.
-  std::shared_ptr<Tree> tree(size_t begin, size_t end) const {
-    const auto part = [&](const auto& array) {
-      const size_t n = array.size();
-      return std::vector(array.data() + std::min(begin, n), array.data() + std::min(end, n));
-    };
-    auto tree = std::make_shared<Tree>();
-    tree->feature = part(feature);
-    tree->threshold = part(threshold);
-    // As bytes: a bool array from a file may hold bytes other than 0 and 1.
-    const uint8_t* bytes = reinterpret_cast<const uint8_t*>(missing_left.data());
-    const size_t n = missing_left.size();
-    tree->missing_left.assign(bytes + std::min(begin, n), bytes + std::min(end, n));
-    tree->left = part(left);
-    tree->right = part(right);
-    tree->leaf = part(leaf);
-    tree->category_set = part(category_set);
-    tree->gain = part(gain);
-    tree->count = part(count);
-    tree->cover = part(cover);
-    for (int32_t f : tree->feature) tree->n_leaves += f == -1;
-    return tree;
-  }
-};
-
-// Category sets [begin, end) and the gains of a tree's nodes, which are then checked with all the rest.
-void finish_tree(Tree& tree, const uint64_t* categories, size_t n_sets, const float* output_gain,
-                 int32_t n_outputs, int32_t n_features) {
-  tree.categories.resize(n_sets);
-  if (n_sets > 0) std::memcpy(tree.categories.data(), categories, n_sets * sizeof(CategorySet));
-  tree.output_gain.assign(output_gain, output_gain + tree.feature.size() * n_outputs);
-  tree.n_outputs = n_outputs;
-  check_tree(tree, n_features);
-}
-
-void require_four_words(const Array2<const uint64_t>& categories) {
-  if (categories.shape(1) != 4)
-    throw std::invalid_argument("`categories` has " + std::to_string(categories.shape(1)) +
-                                " columns; a category set has 4 words of 64 bits.");
-}
-
 std::shared_ptr<Tree> tree_from_arrays(Array1<const int32_t> feature, Array1<const int32_t> threshold,
                                        Array1<const bool> missing_left, Array1<const int32_t> left,
                                        Array1<const int32_t> right, Array1<const int32_t> leaf,
@@ -96,9 +47,10 @@ std::shared_ptr<Tree> tree_from_arrays(Array1<const int32_t> feature, Array1<con
                                 std::to_string(output_gain.shape(0)) + ".");
   const NodeArrays nodes{feature, threshold,    missing_left, left,  right,
                          leaf,    category_set, gain,         count, cover};
-  auto tree = nodes.tree(0, SIZE_MAX);
-  finish_tree(*tree, categories.data(), categories.shape(0), output_gain.data(),
-              static_cast<int32_t>(output_gain.shape(1)), n_features.value_or(kMaxFeatures));
+  const SetsAndGains others{categories.data(), categories.shape(0), output_gain.data(),
+                            static_cast<int32_t>(output_gain.shape(1))};
+  auto tree = std::make_shared<Tree>();
+  nodes.read(0, SIZE_MAX, others, n_features.value_or(kMaxFeatures), *tree);
   return tree;
 }
 
@@ -265,36 +217,6 @@ void append(Forest& forest, std::shared_ptr<Tree> tree, const AnyLeaves& leaves,
   forest.append(std::move(tree), leaf_block(leaves), output);
 }
 
-// One after another: how much of a flat array each tree takes.
-class Taken {
- public:
-  Taken(size_t size, const char* name) : size_(size), name_(name) {}
-  // Where the next n entries start.
-  size_t next(size_t n) {
-    const size_t begin = at_;
-    if (n > size_ - begin)
-      throw std::invalid_argument("The forest's array '" + name_ + "' is too short for its trees.");
-    at_ += n;
-    return begin;
-  }
-  void end() const {
-    if (at_ != size_)
-      throw std::invalid_argument("The forest's array '" + name_ + "' is longer than its trees need.");
-  }
-
- private:
-  size_t size_, at_ = 0;
-  std::string name_;
-};
-
-// Offsets [t] .. [t + 1] of tree t.
-std::pair<size_t, size_t> range_of(const Array1<const int64_t>& offsets, size_t t, size_t size) {
-  const int64_t begin = offsets.data()[t], end = offsets.data()[t + 1];
-  require(0 <= begin && begin <= end && static_cast<size_t>(end) <= size,
-          "Offsets must rise within their array.");
-  return {static_cast<size_t>(begin), static_cast<size_t>(end)};
-}
-
 void extend(Forest& forest, Array1<const int32_t> feature, Array1<const int32_t> threshold,
             Array1<const bool> missing_left, Array1<const int32_t> left, Array1<const int32_t> right,
             Array1<const int32_t> leaf, Array1<const int32_t> category_set, Array1<const double> gain,
@@ -302,30 +224,10 @@ void extend(Forest& forest, Array1<const int32_t> feature, Array1<const int32_t>
             Array2<const uint64_t> categories, Array1<const int64_t> set_offsets,
             Array1<const int32_t> output, Array1<const int32_t> gain_outputs, Array1<const float> output_gain,
             Array1<const float> values, int32_t n_features) {
-  require_four_words(categories);
-  const size_t n_trees = output.size();
-  require(node_offsets.size() == n_trees + 1 && set_offsets.size() == n_trees + 1 &&
-              gain_outputs.size() == n_trees,
-          "There must be an output and offsets for each tree.");
-  const NodeArrays nodes{feature, threshold,    missing_left, left,  right,
-                         leaf,    category_set, gain,         count, cover};
-  Taken gains(output_gain.size(), "output_gain"), leaves(values.size(), "values");
-  for (size_t t = 0; t < n_trees; ++t) {
-    const auto [begin, end] = range_of(node_offsets, t, feature.size());
-    const auto [first_set, last_set] = range_of(set_offsets, t, categories.shape(0));
-    const int32_t n_gains = gain_outputs.data()[t], of = output.data()[t];
-    auto tree = nodes.tree(begin, end);
-    // Less than none is more than there are.
-    const size_t gain_at = gains.next((end - begin) * (n_gains < 0 ? SIZE_MAX / (end - begin + 1) : n_gains));
-    finish_tree(*tree, categories.data() + 4 * first_set, last_set - first_set, output_gain.data() + gain_at,
-                n_gains, n_features);
-    const int64_t n_leaves = tree->n_leaves, n_columns = of < 0 ? forest.n_outputs() : 1;
-    const size_t at = leaves.next(static_cast<size_t>(n_leaves * n_columns));
-    forest.append(std::move(tree), std::make_shared<DenseLeaves>(values.data() + at, n_leaves, n_columns),
-                  of);
-  }
-  gains.end();
-  leaves.end();
+  NodeArrays nodes{feature, threshold, missing_left, left, right, leaf, category_set, gain, count, cover};
+  StoredArrays stored{node_offsets, categories, set_offsets, output, gain_outputs, output_gain, values};
+  forest.extend(
+      std::make_shared<StoredTrees>(std::move(nodes), std::move(stored), forest.n_outputs(), n_features));
 }
 
 void bind_forest(nb::module_& m) {
@@ -342,14 +244,15 @@ void bind_forest(nb::module_& m) {
            nb::arg("node_offsets"), nb::arg("categories"), nb::arg("set_offsets"), nb::arg("output"),
            nb::arg("gain_outputs"), nb::arg("output_gain"), nb::arg("values"), nb::arg("n_features"),
            "Adds trees with dense leaves, whose arrays lie one after another: nodes of tree t from\n"
-           "node_offsets[t] to node_offsets[t + 1]; ValueError as of Tree.from_arrays.")
+           "node_offsets[t] to node_offsets[t + 1]; ValueError as of Tree.from_arrays. The arrays are kept,\n"
+           "and must not be written to: a tree is made of them where one is asked for.")
       .def("truncate", &Forest::truncate, nb::arg("n_trees"), "Keeps the first n_trees trees.")
       .def(
           "tree",
           [](const Forest& forest, int32_t t) {
             return std::const_pointer_cast<Tree>(forest.tree(checked_index(forest, t)));
           },
-          nb::arg("t"), "Tree t.")
+          nb::arg("t"), "Tree t; of those that `extend` added, made anew.")
       .def(
           "values",
           [](const Forest& forest, int32_t t) {

@@ -174,7 +174,7 @@ void check_leaves(const Tree& tree, const LeafBlock& leaves, int32_t output, int
 
 }  // namespace
 
-const Forest::Entry Forest::kNoEntry{nullptr, nullptr, -1, 0, 0, 0, 0, 0, 0};
+const Forest::Entry Forest::kNoEntry{nullptr, nullptr, -1, nullptr, -1, 0, 0, 0, 0, 0, 0};
 
 Forest::Forest(int32_t n_outputs)
     : n_outputs_(n_outputs), width_(static_cast<int32_t>(padded_columns(n_outputs))) {
@@ -183,35 +183,71 @@ Forest::Forest(int32_t n_outputs)
 
 void Forest::append(std::shared_ptr<const Tree> tree, std::shared_ptr<const LeafBlock> leaves,
                     int32_t output) {
-  check_leaves(*tree, *leaves, output, n_outputs_);
-  const int32_t n_features = 1 + *std::max_element(tree->feature.begin(), tree->feature.end());
+  Entry entry = kNoEntry;
+  entry.leaves = std::move(leaves);
+  entry.output = output;
+  entry.tree = std::move(tree);
+  const Tree& to_compile = *entry.tree;
+  add(to_compile, std::move(entry));
+}
+
+void Forest::extend(const std::shared_ptr<const TreeSource>& source) {
+  Tree tree;
+  for (int32_t t = 0; t < source->n_trees(); ++t) {
+    source->read(t, tree);
+    Entry entry = kNoEntry;
+    entry.source = source;
+    entry.place = t;
+    entry.leaves = source->leaves(t);
+    entry.output = source->output(t);
+    add(tree, std::move(entry));
+  }
+}
+
+std::shared_ptr<const Tree> Forest::tree(int32_t t) const {
+  const Entry& entry = entries_.at(t);
+  if (entry.tree) return entry.tree;
+  auto tree = std::make_shared<Tree>();
+  entry.source->read(entry.place, *tree);
+  check_leaves(*tree, *entry.leaves, entry.output, n_outputs_);
+  return tree;
+}
+
+void Forest::add(const Tree& tree, Entry entry) {
+  check_leaves(tree, *entry.leaves, entry.output, n_outputs_);
+  const int32_t n_features = 1 + *std::max_element(tree.feature.begin(), tree.feature.end());
   if (static_cast<uint32_t>(n_features) > kMaxFeatures)
     throw std::invalid_argument("The tree splits on feature " + std::to_string(n_features - 1) +
                                 "; a forest can read the first 4194304 features only.");
 
   std::unique_lock<std::shared_mutex> lock(mutex_);
-  if (nodes_.size() + tree->n_nodes() > size_t{1} << 31)
+  if (nodes_.size() + tree.n_nodes() > size_t{1} << 31)
     throw std::invalid_argument("The forest would have more than 2^31 nodes.");
   CompiledTree compiled{};
   compiled.root = static_cast<uint32_t>(nodes_.size());
   compiled.top_begin = static_cast<uint32_t>(tops_.size());
   compiled.exit_begin = static_cast<uint32_t>(exits_.size());
-  compiled.whole = tree->n_leaves <= kMaxExits;
+  compiled.whole = tree.n_leaves <= kMaxExits;
 
-  const std::vector<uint32_t> sets = write_sets(*tree, sets_);
+  const std::vector<uint32_t> sets = write_sets(tree, sets_);
   compiled.has_categories = std::any_of(sets.begin(), sets.end(), [](uint32_t s) { return s != kNumeric; });
-  const std::vector<uint32_t> positions = write_nodes(*tree, sets, nodes_, payload_);
+  const std::vector<uint32_t> positions = write_nodes(tree, sets, nodes_, payload_);
   std::vector<int32_t> exits;
-  TopWriter(*tree, sets, tops_, exits).write(compiled.whole);
+  TopWriter(tree, sets, tops_, exits).write(compiled.whole);
   for (int32_t node : exits) exits_.push_back(positions[node]);
   compiled.n_top = static_cast<uint32_t>(tops_.size()) - compiled.top_begin;
 
   // One output: a vector is a number.
-  placed_.push_back({&leaves->view(), n_outputs_ == 1 && !leaves->kind().names_outputs ? 0 : output});
+  const LeafBlock& leaves = *entry.leaves;
+  placed_.push_back({&leaves.view(), n_outputs_ == 1 && !leaves.kind().names_outputs ? 0 : entry.output});
   const Entry& last = entries_.empty() ? kNoEntry : entries_.back();
-  const int32_t n_regressors = std::max(leaves->n_features(), last.n_regressors);
-  entries_.push_back({std::move(tree), std::move(leaves), output, std::max(n_features, last.n_features),
-                      n_regressors, nodes_.size(), tops_.size(), exits_.size(), sets_.size()});
+  entry.n_features = std::max(n_features, last.n_features);
+  entry.n_regressors = std::max(leaves.n_features(), last.n_regressors);
+  entry.nodes_end = nodes_.size();
+  entry.tops_end = tops_.size();
+  entry.exits_end = exits_.size();
+  entry.sets_end = sets_.size();
+  entries_.push_back(std::move(entry));
   compiled_.push_back(compiled);
 }
 
@@ -236,7 +272,7 @@ std::vector<ForestPart> Forest::parts(TreeRange range) const {
   check(range);
   std::vector<ForestPart> all;
   for (int32_t t = range.first; t < range.last; ++t)
-    all.push_back({entries_[t].tree, entries_[t].leaves, entries_[t].output});
+    all.push_back({tree(t), entries_[t].leaves, entries_[t].output});
   return all;
 }
 

@@ -13,6 +13,7 @@
 #include "base/workers.h"
 #include "forest/kernels/predict.h"
 #include "forest/score_unit.h"
+#include "forest/tree_source.h"
 #include "grower/tree.h"
 #include "leaves/leaf_block.h"
 
@@ -55,11 +56,13 @@ class Forest {
 
   // output >= 0: the leaves are of one column, for that output; -1: of all outputs.
   void append(std::shared_ptr<const Tree> tree, std::shared_ptr<const LeafBlock> leaves, int32_t output);
+  // All trees of the source, which is kept in their place.
+  void extend(const std::shared_ptr<const TreeSource>& source);
   void truncate(int32_t n_trees);  // keeps the first n_trees
 
   int32_t n_outputs() const { return n_outputs_; }
   int32_t n_trees() const { return static_cast<int32_t>(entries_.size()); }
-  const std::shared_ptr<const Tree>& tree(int32_t t) const { return entries_.at(t).tree; }
+  std::shared_ptr<const Tree> tree(int32_t t) const;  // of a source: made anew
   const std::shared_ptr<const LeafBlock>& leaves(int32_t t) const { return entries_.at(t).leaves; }
   int32_t output(int32_t t) const { return entries_.at(t).output; }
   std::vector<ForestPart> parts(TreeRange range) const;  // to be kept, whatever becomes of the forest
@@ -90,7 +93,9 @@ class Forest {
 
  private:
   struct Entry {
-    std::shared_ptr<const Tree> tree;
+    std::shared_ptr<const Tree> tree;          // or nullptr, and
+    std::shared_ptr<const TreeSource> source;  // where it is read again
+    int32_t place;                             // in the source
     std::shared_ptr<const LeafBlock> leaves;
     int32_t output;
     // What this tree and those before it read: 1 + the largest feature, of splits and of leaves.
@@ -99,9 +104,12 @@ class Forest {
   };
   static const Entry kNoEntry;
 
+  // Compiles a tree. `entry` says of it what is known before.
+  void add(const Tree& tree, Entry entry);
   void check(TreeRange range) const;
   void check(const CodeMatrix& codes, TreeRange range) const;
   void check(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range) const;
+  bool is_leaf(size_t node) const { return nodes_[node].child == node; }
   std::vector<int32_t> features_of(TreeRange range) const;
   ForestArrays arrays() const;
   struct Renumbered;

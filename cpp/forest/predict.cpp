@@ -173,9 +173,10 @@ std::vector<int32_t> Forest::split_features(TreeRange range) const {
 
 std::vector<int32_t> Forest::features_of(TreeRange range) const {
   std::vector<uint8_t> seen(range.last == 0 ? 0 : entries_[range.last - 1].n_features, 0);
-  for (int32_t t = range.first; t < range.last; ++t)
-    for (int32_t f : entries_[t].tree->feature)
-      if (f >= 0) seen[f] = 1;
+  const size_t begin = range.first == 0 ? 0 : entries_[range.first - 1].nodes_end;
+  const size_t end = range.last == 0 ? 0 : entries_[range.last - 1].nodes_end;
+  for (size_t i = begin; i < end; ++i)
+    if (!is_leaf(i)) seen[nodes_[i].test >> 10] = 1;
   std::vector<int32_t> all;
   for (size_t f = 0; f < seen.size(); ++f)
     if (seen[f]) all.push_back(static_cast<int32_t>(f));
@@ -215,8 +216,7 @@ struct Forest::Renumbered {
     const Entry& last = range.last == 0 ? kNoEntry : forest.entries_[range.last - 1];
     nodes.assign(forest.nodes_.begin(), forest.nodes_.begin() + static_cast<ptrdiff_t>(last.nodes_end));
     for (size_t i = before.nodes_end; i < nodes.size(); ++i)
-      if (nodes[i].child != i)  // not a leaf
-        nodes[i].test = row[nodes[i].test >> 10] << 10 | (nodes[i].test & 1023);
+      if (!forest.is_leaf(i)) nodes[i].test = row[nodes[i].test >> 10] << 10 | (nodes[i].test & 1023);
     tops.assign(forest.tops_.begin(), forest.tops_.begin() + static_cast<ptrdiff_t>(last.tops_end));
     for (size_t i = before.tops_end; i < tops.size(); ++i) tops[i].feature = row[tops[i].feature];
     arrays.nodes = nodes.data();

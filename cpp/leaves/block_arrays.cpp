@@ -49,13 +49,17 @@ int32_t check_entries(const int64_t* begin, int64_t n_leaves, const int32_t* ind
   return static_cast<int32_t>(most);  // distinct 32-bit numbers
 }
 
+void pad_vectors(const float* from, int64_t n, int64_t n_columns, int64_t stride, float* to) {
+  for (int64_t i = 0; i < n; ++i) {
+    float* rest = std::copy_n(from + i * n_columns, n_columns, to + i * stride);
+    std::fill_n(rest, stride - n_columns, 0.0f);
+  }
+}
+
 const float* keep_vectors(Buffer<float>& buffer, const float* from, int64_t n, int64_t n_columns,
                           int64_t stride) {
   buffer.reserve(static_cast<size_t>(n * stride));
-  for (int64_t i = 0; i < n; ++i) {
-    float* to = std::copy_n(from + i * n_columns, n_columns, buffer.data() + i * stride);
-    std::fill_n(to, stride - n_columns, 0.0f);
-  }
+  pad_vectors(from, n, n_columns, stride, buffer.data());
   return buffer.data();
 }
 

@@ -28,6 +28,7 @@ const T* keep(Buffer<T>& buffer, const T* from, int64_t n) {
 }
 
 // n vectors of n_columns numbers, padded with 0.
+void pad_vectors(const float* from, int64_t n, int64_t n_columns, int64_t stride, float* to);
 const float* keep_vectors(Buffer<float>& buffer, const float* from, int64_t n, int64_t n_columns,
                           int64_t stride);
 

@@ -37,10 +37,24 @@ const LeafKind kDense{.name = "dense",
 
 DenseLeaves::DenseLeaves(const float* values, int64_t n_leaves, int64_t n_columns) {
   check_sizes(n_leaves, n_columns);
+  values_.reserve(static_cast<size_t>(room(n_leaves, n_columns)));
+  keep(values, n_leaves, n_columns, values_.data());
+}
+
+DenseLeaves::DenseLeaves(const float* values, int64_t n_leaves, int64_t n_columns, float* memory) {
+  check_sizes(n_leaves, n_columns);
+  keep(values, n_leaves, n_columns, memory);
+}
+
+int64_t DenseLeaves::room(int64_t n_leaves, int64_t n_columns) {
+  return n_leaves * padded_columns(n_columns);
+}
+
+void DenseLeaves::keep(const float* values, int64_t n_leaves, int64_t n_columns, float* memory) {
   n_leaves_ = static_cast<int32_t>(n_leaves);
-  view_ = view_of(nullptr, n_columns);
+  view_ = view_of(memory, n_columns);
   view_.stride = padded_columns(n_columns);
-  view_.values = keep_vectors(values_, values, n_leaves, n_columns, view_.stride);
+  pad_vectors(values, n_leaves, n_columns, view_.stride, memory);
 }
 
 LeafView DenseLeaves::view_of(const float* values, int64_t n_columns) {

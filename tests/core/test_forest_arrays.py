@@ -34,6 +34,19 @@ def test_the_same_as_tree_by_tree(arrays):
             np.testing.assert_array_equal(again[name], array)
 
 
+def test_trees_are_there_after_the_arrays_of_their_file(arrays):
+    forest = made_at_once({name: array.copy() for name, array in arrays.items()})
+    again, features = forest.tree(2), forest.split_features(2, 3)
+    kept = forest.values(4)
+    forest.truncate(4)
+    splits = arrays["feature"][slice(*arrays["node_offsets"][2:4])]
+    np.testing.assert_array_equal(forest.tree(2).feature, splits)
+    np.testing.assert_array_equal(features, np.unique(splits[splits >= 0]))
+    del forest
+    np.testing.assert_array_equal(again.feature, splits)
+    np.testing.assert_array_equal(kept.ravel(), arrays["values"][-kept.size :])
+
+
 @pytest.mark.parametrize(
     "name, change, sentence",
     [

@@ -887,14 +887,12 @@ def _check_objective(objective: Objective, n_outputs: int) -> None:
 
 def _check_splits(trees: serialize.Arrays, mapper: BinMapper) -> None:
     """Splits must be such as the mapper's codes have: `storage` has checked all that memory safety needs."""
-    inner = trees["feature"] >= 0
-    features = trees["feature"][inner]
-    categorical = np.asarray(mapper.is_categorical_, bool)[features]
-    if (categorical != (trees["category_set"][inner] >= 0)).any():
+    feature = trees["feature"]  # -1: a leaf, for which the last entry of either table is
+    if (np.append(mapper.is_categorical_, False)[feature] != (trees["category_set"] >= 0)).any():
         raise ValueError(
             "A tree splits a numeric feature by categories, or a categorical one by a threshold."
         )
-    if (trees["threshold"][inner] >= np.asarray(mapper.n_bins_)[features]).any():
+    if (trees["threshold"] >= np.append(mapper.n_bins_, 1)[feature]).any():
         raise ValueError("A tree splits a feature at a bin that it does not have.")
 
 

@@ -197,11 +197,11 @@ def _are_plain(arrays: Mapping[str, np.ndarray], kinds: Sequence[LeafKind]) -> b
 
 def _kinds(arrays: Mapping[str, np.ndarray]) -> list[LeafKind]:
     """The kind of leaves of each tree."""
-    numbers = arrays.get("leaf_kind", np.zeros(len(arrays["output"]), np.uint8)).tolist()
+    numbers = arrays.get("leaf_kind", np.zeros(len(arrays["output"]), np.uint8))
     known = {kind.number: kind for kind in LEAF_KINDS.values()}
-    if not known.keys() >= set(numbers):
+    if not known.keys() >= set(np.unique(numbers).tolist()):
         raise ValueError("The forest's array 'leaf_kind' names a kind of leaves that does not exist.")
-    return [known[number] for number in numbers]
+    return [known[number] for number in numbers.tolist()]
 
 
 def _readers(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:

@@ -1,0 +1,180 @@
+// Trees in flat arrays of Python: nodes of one tree, or of several one after another, and those of a file as
+// a source of trees.
+#pragma once
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "arrays.h"
+#include "base/buffer.h"
+#include "forest/tree_source.h"
+#include "grower/tree.h"
+#include "leaves/dense_block.h"
+
+namespace polyleaf {
+
+inline void require_four_words(const Array2<const uint64_t>& categories) {
+  if (categories.shape(1) != 4)
+    throw std::invalid_argument("`categories` has " + std::to_string(categories.shape(1)) +
+                                " columns; a category set has 4 words of 64 bits.");
+}
+
+// Category sets of a tree, and the gains of its nodes: n_outputs a node.
+struct SetsAndGains {
+  const uint64_t* categories;
+  size_t n_sets;
+  const float* output_gain;
+  int32_t n_outputs;
+};
+
+struct NodeArrays {
+  Array1<const int32_t> feature, threshold;
+  Array1<const bool> missing_left;
+  Array1<const int32_t> left, right, leaf, category_set;
+  Array1<const double> gain;
+  Array1<const int64_t> count;
+  Array1<const double> cover;
+
+  // Nodes [begin, end) as a tree, checked; an array that ends before gives what it has.
+  void read(size_t begin, size_t end, const SetsAndGains& others, int32_t n_features, Tree& tree) const {
+    const auto part = [&](const auto* data, size_t n, auto& to) {
+      to.assign(data + std::min(begin, n), data + std::min(end, n));
+    };
+    part(feature.data(), feature.size(), tree.feature);
+    part(threshold.data(), threshold.size(), tree.threshold);
+    // As bytes: a bool array from a file may hold bytes other than 0 and 1.
+    part(reinterpret_cast<const uint8_t*>(missing_left.data()), missing_left.size(), tree.missing_left);
+    part(left.data(), left.size(), tree.left);
+    part(right.data(), right.size(), tree.right);
+    part(leaf.data(), leaf.size(), tree.leaf);
+    part(category_set.data(), category_set.size(), tree.category_set);
+    part(gain.data(), gain.size(), tree.gain);
+    part(count.data(), count.size(), tree.count);
+    part(cover.data(), cover.size(), tree.cover);
+    tree.n_leaves = static_cast<int32_t>(std::count(tree.feature.begin(), tree.feature.end(), -1));
+    tree.categories.resize(others.n_sets);
+    if (others.n_sets > 0)
+      std::memcpy(tree.categories.data(), others.categories, others.n_sets * sizeof(CategorySet));
+    tree.output_gain.assign(others.output_gain, others.output_gain + tree.feature.size() * others.n_outputs);
+    tree.n_outputs = others.n_outputs;
+    check_tree(tree, n_features);
+  }
+};
+
+// What comes with the nodes of a file's trees. Offsets: those of tree t are from [t] to [t + 1].
+struct StoredArrays {
+  Array1<const int64_t> node_offsets;
+  Array2<const uint64_t> categories;
+  Array1<const int64_t> set_offsets;
+  Array1<const int32_t> output, gain_outputs;
+  Array1<const float> output_gain, values;
+};
+
+// Trees with dense leaves. Arrays are kept, trees made of them for who asks; leaves are made at once.
+class StoredTrees final : public TreeSource, public std::enable_shared_from_this<StoredTrees> {
+ public:
+  // Throws std::invalid_argument unless the arrays fit each other; what nodes say is checked when they are
+  // read.
+  StoredTrees(NodeArrays nodes, StoredArrays stored, int32_t n_outputs, int32_t n_features)
+      : arrays_(new Arrays{std::move(nodes), std::move(stored)}), n_features_(n_features) {
+    const StoredArrays& of = arrays_->stored;
+    const size_t n_trees = of.output.size();
+    require_four_words(of.categories);
+    require(of.node_offsets.size() == n_trees + 1 && of.set_offsets.size() == n_trees + 1 &&
+                of.gain_outputs.size() == n_trees,
+            "There must be an output and offsets for each tree.");
+    Taken gains(of.output_gain.size(), "output_gain"), values(of.values.size(), "values");
+    std::vector<size_t> begin_of_values;
+    size_t room = 0;
+    for (size_t t = 0; t < n_trees; ++t) {
+      const size_t n_nodes = nodes_of(t).second - nodes_of(t).first, n_leaves = n_nodes / 2 + 1;
+      range_of(of.set_offsets, t, of.categories.shape(0));
+      const int32_t n_gains = of.gain_outputs.data()[t];
+      // Less than none is more than there are.
+      gain_at_.push_back(gains.next(n_nodes * (n_gains < 0 ? SIZE_MAX / (n_nodes + 1) : n_gains)));
+      begin_of_values.push_back(values.next(n_leaves * columns_of(t, n_outputs)));
+      room += DenseLeaves::room(n_leaves, columns_of(t, n_outputs));
+    }
+    gains.end();
+    values.end();
+    room_.reserve(room);
+    float* at = room_.data();
+    for (size_t t = 0; t < n_trees; ++t) {
+      const size_t n_leaves = (nodes_of(t).second - nodes_of(t).first) / 2 + 1, n = columns_of(t, n_outputs);
+      leaves_.emplace_back(of.values.data() + begin_of_values[t], n_leaves, n, at);
+      at += DenseLeaves::room(n_leaves, n);
+    }
+  }
+  ~StoredTrees() override {
+    nb::gil_scoped_acquire held;
+    arrays_.reset();
+  }
+
+  int32_t n_trees() const override { return static_cast<int32_t>(leaves_.size()); }
+  void read(int32_t t, Tree& tree) const override {
+    const auto [begin, end] = nodes_of(t);
+    const StoredArrays& of = arrays_->stored;
+    const auto [first_set, last_set] = range_of(of.set_offsets, t, of.categories.shape(0));
+    const SetsAndGains others{of.categories.data() + 4 * first_set, last_set - first_set,
+                              of.output_gain.data() + gain_at_[t], of.gain_outputs.data()[t]};
+    arrays_->nodes.read(begin, end, others, n_features_, tree);
+  }
+  // Shares the memory of all.
+  std::shared_ptr<const LeafBlock> leaves(int32_t t) const override {
+    return {shared_from_this(), &leaves_[t]};
+  }
+  int32_t output(int32_t t) const override { return arrays_->stored.output.data()[t]; }
+
+ private:
+  struct Arrays {
+    NodeArrays nodes;
+    StoredArrays stored;
+  };
+  // One after another: how much of a flat array each tree takes.
+  class Taken {
+   public:
+    Taken(size_t size, const char* name) : size_(size), name_(name) {}
+    // Where the next n entries start.
+    size_t next(size_t n) {
+      const size_t begin = at_;
+      if (n > size_ - begin)
+        throw std::invalid_argument("The forest's array '" + name_ + "' is too short for its trees.");
+      at_ += n;
+      return begin;
+    }
+    void end() const {
+      if (at_ != size_)
+        throw std::invalid_argument("The forest's array '" + name_ + "' is longer than its trees need.");
+    }
+
+   private:
+    size_t size_, at_ = 0;
+    std::string name_;
+  };
+
+  static std::pair<size_t, size_t> range_of(const Array1<const int64_t>& offsets, size_t t, size_t size) {
+    const int64_t begin = offsets.data()[t], end = offsets.data()[t + 1];
+    require(0 <= begin && begin <= end && static_cast<size_t>(end) <= size,
+            "Offsets must rise within their array.");
+    return {static_cast<size_t>(begin), static_cast<size_t>(end)};
+  }
+  std::pair<size_t, size_t> nodes_of(size_t t) const {
+    return range_of(arrays_->stored.node_offsets, t, arrays_->nodes.feature.size());
+  }
+  size_t columns_of(size_t t, int32_t n_outputs) const {
+    return arrays_->stored.output.data()[t] < 0 ? static_cast<size_t>(n_outputs) : 1;
+  }
+
+  std::unique_ptr<Arrays> arrays_;
+  int32_t n_features_;
+  std::vector<size_t> gain_at_;
+  Buffer<float> room_;
+  std::deque<DenseLeaves> leaves_;
+};
+
+}  // namespace polyleaf
