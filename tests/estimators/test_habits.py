@@ -12,7 +12,14 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 import polyleaf
-from polyleaf import Dataset, Model, PolyleafClassifier, PolyleafRegressor
+from polyleaf import (
+    Dataset,
+    Model,
+    PolyleafClassifier,
+    PolyleafClassifierCV,
+    PolyleafMultiTask,
+    PolyleafRegressor,
+)
 from polyleaf.settings import habits
 from polyleaf.settings.declaration import declarations
 
@@ -120,6 +127,22 @@ def test_a_name_for_two_classes_warns_once_of_more(name):
         for y in (TWO, LABELS):
             classifier(objective=name).fit(X, y)
     np.testing.assert_array_equal(named.predict_raw(X), ours.predict_raw(X))
+
+
+def test_a_search_warns_of_such_a_name_once():
+    with pytest.warns(UserWarning, match='each of the 3 classes .*objective="softmax"') as told:
+        found = PolyleafClassifierCV(objective="binary:logistic", n_candidates=3, cv=2, **SMALL).fit(X, THREE)
+    assert len(told) == 1 and told[0].filename == __file__
+    assert found.best_params_["objective"] == "logistic"
+
+
+def test_tasks_warn_of_such_a_name_once_each():
+    tasks = {"a": THREE, "b": THREE[::-1], "c": THREE, "d": TWO}
+    losses = {"a": "binary:logistic", "b": "Binary", "c": "logistic", "d": "binary:logistic"}
+    with pytest.warns(UserWarning, match="each of the 3 classes") as told:
+        PolyleafMultiTask(losses, **SMALL).fit(X, tasks)
+    assert [str(one.message)[:8] for one in told] == ["Task 'a'", "Task 'b'"]
+    assert {one.filename for one in told} == {__file__}
 
 
 def test_other_wrong_values_are_refused_without_such_words():

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from types import MethodType
 from typing import Any, ClassVar, TypeVar, cast
@@ -23,7 +22,7 @@ from polyleaf.model import Model
 from polyleaf.model.decisions import cuts_of, thresholds_of
 from polyleaf.objectives import Custom, Objective, automatic_name, objective_class
 from polyleaf.settings.declaration import constraints
-from polyleaf.settings.habits import explains_strangers
+from polyleaf.settings.habits import explains_strangers, warn_of_one_vs_rest
 from polyleaf.settings.parameters import ClassifierParameters
 from polyleaf.training.out_of_fold import Training
 from polyleaf.training.prepare import Given, Prepared
@@ -144,14 +143,8 @@ class PolyleafClassifier(ClassifierMixin, Decides, PredictsSets, PolyleafEstimat
                 "scale_pos_weight is for the logistic objective with two classes or with labels: "
                 "use class_weight."
             )
-        if encoding.one_vs_rest and isinstance(chosen, str) and chosen.lower() != cls.name:
-            warnings.warn(
-                f"objective={chosen!r} is {cls.name!r} here, which learns each of the "
-                f'{encoding.n_outputs} classes against the others. Write objective="softmax" for one choice '
-                f'among them, or objective="{cls.name}" if this is meant.',
-                UserWarning,
-                stacklevel=8,  # whoever calls `fit`
-            )
+        if encoding.one_vs_rest:
+            warn_of_one_vs_rest(chosen, cls.name, encoding.n_outputs)
         objective = self._made_objective(
             chosen, encoding.n_outputs, **self._weight_of_positives(target, start)
         )

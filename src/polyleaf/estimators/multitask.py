@@ -47,7 +47,7 @@ from polyleaf.model import Model
 from polyleaf.objectives import Objective, automatic_name, objective_class
 from polyleaf.objectives.tasks import Place, Task, Tasks
 from polyleaf.settings.declaration import constraints
-from polyleaf.settings.habits import explains_strangers
+from polyleaf.settings.habits import explains_strangers, warn_of_one_vs_rest
 from polyleaf.settings.parameters import MultiTaskParameters
 
 __all__ = ["PolyleafMultiTask"]
@@ -153,6 +153,8 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
                 f"Task {name!r} has several labels a row, but objective {objective.name!r} picks one of "
                 f'several classes: use "logistic".'
             )
+        if encoding.kind == "multiclass" and not is_ids(encoding):
+            warn_of_one_vs_rest(chosen, objective.name, encoding.n_outputs, f"Task {name!r}: ")
         return objective
 
     def _task_weights(self, names: list[str]) -> dict[str, float]:

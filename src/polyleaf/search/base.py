@@ -24,6 +24,7 @@ from polyleaf.inputs.targets import Target
 from polyleaf.metrics import Metric
 from polyleaf.model.blend import blended
 from polyleaf.model.decisions import keep_thresholds, thresholds_of
+from polyleaf.objectives import objective_class
 from polyleaf.search import results, tpe
 from polyleaf.search.candidates import Candidate
 from polyleaf.search.ensemble import Member, members_of
@@ -159,7 +160,7 @@ class Searches(_Base):
         """
         budget = Budget(self.time_limit)
         self._refuse()
-        plain = self._candidate({})
+        plain = self._candidate({"objective": self.objective})  # warns of the name, if need be, and no other
         given = Given("training", X, y, sample_weight, offset).completed()
         target = self._encoded(plain, given.y, given.weight)
         given = given._replace(
@@ -207,14 +208,17 @@ class Searches(_Base):
                 raise ValueError(f"{type(self).__name__} does not take {name}: {why}.")
 
     def _fixed(self) -> Parameters:
-        """What the user has set to other than the default: no candidate changes it."""
+        """What is set to other than the default: no candidate changes it. An objective by our name."""
         own = {p.name for p in declarations(SearchParameters)}
         given = {p.name: (getattr(self, p.name), p.default) for p in declarations(type(self))}
-        return {
+        fixed = {
             name: value
             for name, (value, default) in given.items()
             if name not in own and not _is_same(value, default)
         }
+        if isinstance(fixed.get("objective"), str):
+            fixed["objective"] = objective_class(fixed["objective"]).name
+        return fixed
 
     def _candidate(self, parameters: Parameters) -> PolyleafEstimator:
         """The plain estimator with these parameters, as it is to be when it is handed on."""

@@ -9,10 +9,19 @@ import difflib
 import functools
 import inspect
 import re
+import sys
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-__all__ = ["attribute_instead", "explains_strangers", "function_instead", "refuse_strangers", "value_instead"]
+__all__ = [
+    "attribute_instead",
+    "explains_strangers",
+    "function_instead",
+    "refuse_strangers",
+    "value_instead",
+    "warn_of_one_vs_rest",
+]
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -206,6 +215,37 @@ def value_instead(name: str, value: object) -> str:
         if re.fullmatch(pattern, repr(value).lower()):
             return f" {words[0].upper()}{words[1:]}." if words[0].isalpha() else f" {words}."
     return ""
+
+
+def warn_of_one_vs_rest(objective: object, ours: str, n_classes: int, whose: str = "") -> None:
+    """Of a name of others, which there may be for two classes only, where there are more.
+
+    Parameters
+    ----------
+    objective : object
+        As it was given; nothing but a name of others is warned of.
+    ours : str
+        The name that the objective has here.
+    n_classes : int
+    whose : str
+        What the sentence begins with.
+    """
+    if isinstance(objective, str) and objective.lower() != ours:
+        warnings.warn(
+            f"{whose}objective={objective!r} is {ours!r} here, which learns each of the {n_classes} classes "
+            f'against the others. Write objective="softmax" for one choice among them, or '
+            f'objective="{ours}" if this is meant.',
+            UserWarning,
+            stacklevel=_callers_level(),
+        )
+
+
+def _callers_level() -> int:
+    """For a warning by whoever asks: the level of the nearest caller that is in no estimator's machinery."""
+    level = 1
+    while sys._getframe(level).f_globals.get("__name__", "").partition(".")[0] in ("polyleaf", "sklearn"):
+        level += 1
+    return level
 
 
 def refuse_strangers(
