@@ -406,6 +406,16 @@ def test_metrics_of_tasks_and_early_stopping():
     assert log["price: rmse"][found.best_iteration_] == pytest.approx(np.sqrt(np.mean(errors**2)))
 
 
+def test_the_rate_of_one_task_is_its_losses_and_of_several_the_usual_one():
+    counts = {"number": "poisson"}
+    number = pd.DataFrame({"number": np.arange(len(X)) % 7, "churn": Y["churn"].to_numpy()})
+    alone = PolyleafMultiTask(counts, n_estimators=2).fit(X, number)
+    plain = PolyleafRegressor(objective="poisson", n_estimators=2).fit(X, number["number"])
+    several = PolyleafMultiTask(counts | {"churn": "logistic"}, n_estimators=2).fit(X, number)
+    assert alone.model_.learning_rate == plain.model_.learning_rate == 0.05
+    assert several.model_.learning_rate == 0.1
+
+
 def test_early_stopping_on_one_task():
     chosen = {"churn": ["auc", "logloss"], "price": ["mae", "skill"]}
     found = model(eval_metric=chosen, n_estimators=100, early_stopping_rounds=4, learning_rate=0.3)

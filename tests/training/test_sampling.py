@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyleaf.training.sampling import sample_features, sample_rows
+from polyleaf.training.sampling import Sampler, sample_features, sample_rows
 
 
 def config(**changes):
@@ -30,6 +30,22 @@ def gradients(n, outputs=3, seed=0):
 def test_everything_is_kept_by_default():
     assert sample_rows(config(), gradients(10), 0) == (None, None)
     assert sample_features(config(), np.ones(5, bool), 0) is None
+
+
+def test_gradients_are_asked_for_where_they_decide():
+    asked = []
+
+    def of_rows():
+        asked.append(1)
+        return gradients(50)
+
+    for method, times in (("uniform", 0), ("goss", 1)):
+        own, telling = config(sampling_method=method, subsample=0.5), np.ones(3, bool)
+        draw = Sampler(own, telling, 50, None, False).draw(of_rows, 4)
+        rows, multiplier = sample_rows(own, gradients(50), 4)
+        np.testing.assert_array_equal(draw.rows, rows)
+        np.testing.assert_array_equal(draw.multiplier, multiplier)
+        assert len(asked) == times
 
 
 @settings(max_examples=50, deadline=None)

@@ -68,7 +68,7 @@ class BoostingParameters:
 
     learning_rate: float | None = parameter(default=None, within="(0, inf)", everyday=True)
     """Factor of every leaf value (XGBoost: eta). None: 0.1; 0.05 for counts ("poisson") and where
-    distributions are learned ("normal")."""
+    distributions are learned ("normal"), unless beside other tasks."""
 
     refresh: Literal["round", "tree", "layer"] = parameter(default="round")
     """When derivatives are computed anew: once a round; after every tree (with one tree per output, each then

@@ -242,11 +242,8 @@ def _defaults(p: SharedParameters) -> dict[str, float]:
     """What None stands for, with the objective that there is, or the objectives of tasks."""
     if isinstance(p, MultiTaskParameters):
         each = [_of_task(key, objective) for key, objective in (p.objective or {}).items()] or [USUALLY]
-        # What the most careful of them asks for.
-        return {
-            "learning_rate": min(d["learning_rate"] for d in each),
-            "colsample_bynode": max(d["colsample_bynode"] for d in each),
-        }
+        # Several learn more slowly in shared trees than each in its own: docs/tasks.md.
+        return each[0] if len(each) == 1 else USUALLY
     return _of_objective(p.objective) if isinstance(p, RegressorParameters) else USUALLY
 
 

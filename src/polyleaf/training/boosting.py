@@ -179,7 +179,7 @@ class Run:
         """One round: a tree for all outputs, or one for each. False when growth has come to an end."""
         state, grew = self.state, False
         state.renew()
-        draw = self.sampler.draw(state.gradients_of_rows(), round)
+        draw = self.sampler.draw(state.gradients_of_rows, round)
         for output in self.outputs:
             if self.renews_for_trees:
                 state.renew()

@@ -70,7 +70,7 @@ class Layers:
             if output < 0:
                 self._watch(draw.round, grown.tree, leaves)
             state.renew()
-            draw = self._sampler.draw(state.gradients_of_rows(), draw.round, layer)
+            draw = self._sampler.draw(state.gradients_of_rows, draw.round, layer)
             structure.evaluate(draw, output)
         grown = structure.finish()
         if grown.tree.n_leaves == len(leaves):

@@ -120,7 +120,6 @@ class DeviceState(DenseState):
     ) -> None:
         super().__init__(problem, derivatives.here, dataset, model, settings.workers, offset)
         self.on_device, self._grower = derivatives, grower
-        self._reads_gradients = settings.sampling.sampling_method == "goss"
         self._scores, self._leaves = (
             sent(derivatives.device, self._raw),
             _core.DeviceLeaves(derivatives.device),
@@ -138,10 +137,7 @@ class DeviceState(DenseState):
         self._is_stale = False
 
     def gradients_of_rows(self) -> np.ndarray:
-        """By what rows are sampled; of no value, but of that shape, where gradients do not matter."""
-        if self._reads_gradients:
-            return self.on_device.here.in_unit(-1)
-        return np.broadcast_to(np.float32(0.0), self.on_device.g.shape)
+        return self.on_device.here.in_unit(-1)
 
     def cancel(self, output: int) -> bool:
         return self.on_device.here.cancel(output)

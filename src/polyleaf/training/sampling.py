@@ -7,6 +7,7 @@ objective, a tree or an estimator is: it sees gradients, a seed and a round.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from numbers import Integral
 from typing import NamedTuple
 
@@ -104,15 +105,25 @@ class Sampler:
         nodes_draw: bool,
         numbered: Numbered | None = None,
     ) -> None:
-        self._settings, self._usable = settings, _rows_of_weight(weight)
+        self._settings, self._usable, self._n_rows = settings, _rows_of_weight(weight), n_rows
         self._telling = telling if telling.any() else np.ones_like(telling)
         self._numbered = numbered
         n = _n_usable(n_rows, self._usable) if numbered is None else numbered.n
         some_features = nodes_draw or settings.colsample_bytree < 1.0
         self.is_chance = some_features or not _takes_all(settings, n, layer=0)
 
-    def draw(self, g: np.ndarray, round: int, layer: int = 0) -> Draw:
-        """The rows and features of a round, or of a layer; parameters as those of `sample_rows`."""
+    def draw(self, gradients: Callable[[], np.ndarray], round: int, layer: int = 0) -> Draw:
+        """The rows and features of a round, or of a layer.
+
+        Parameters
+        ----------
+        gradients : callable
+            Gives `g` of `sample_rows`; called only where they decide which rows are taken.
+        round, layer : int
+            As those of `sample_rows`.
+        """
+        by_gradients = self._settings.sampling_method == "goss"
+        g = gradients() if by_gradients else np.broadcast_to(np.float32(0.0), (self._n_rows, 1))
         rows, multiplier = sample_rows(self._settings, g, round, self._usable, layer, self._numbered)
         features = sample_features(self._settings, self._telling, round)
         return Draw(round, rows, multiplier, features)
