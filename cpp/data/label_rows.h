@@ -12,7 +12,9 @@
 
 namespace polyleaf {
 
-constexpr int kLabelBlockBits = 10;
+// So few that an array of a block stays below the 2 MiB from which `Buffer` takes whole huge pages, which the
+// system would have to clear for every tree: up to 8,192 entries a row.
+constexpr int kLabelBlockBits = 6;
 constexpr int64_t kLabelBlock = int64_t{1} << kLabelBlockBits;  // rows of a block
 
 // Which outputs the rows of a block hold. Never changes once made, so that scores and gradients share it.
