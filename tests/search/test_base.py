@@ -149,6 +149,19 @@ def test_trainings_beside_one_another_find_what_they_find_one_by_one(tmp_path):
         assert other.cv_results_["params"] == found[0].cv_results_["params"]
 
 
+def test_a_winner_that_came_to_its_last_round_is_given_more(monkeypatch):
+    monkeypatch.setattr(base, "MOST_ROUNDS", 1.0)  # 10 rounds of the defaults
+    X, Y = NUMBERS
+    search = PolyleafRegressorCV(n_candidates=14, n_jobs=1, cv=2, random_state=0).fit(X, Y)
+    given = [params.get("n_estimators") for params in search.cv_results_["params"]]
+    first = next(n for n in given if n)
+    assert first in (25, 50)  # two and a half times those of its rate
+    assert search.best_params_["n_estimators"] > 20
+    fixed = PolyleafRegressorCV(n_candidates=14, n_estimators=10, n_jobs=1, cv=2).fit(X, Y)
+    assert not any("n_estimators" in params for params in fixed.cv_results_["params"])
+    assert fixed.best_params_["n_estimators"] <= 10
+
+
 def test_an_error_beside_others_is_raised(monkeypatch):
     def breaks(self, candidate, *args):
         if candidate.number == 2:

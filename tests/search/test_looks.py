@@ -21,6 +21,10 @@ def test_haste_has_an_end_and_no_say_where_the_rate_is_set():
     }
     assert looks.hurried({}) == {"learning_rate": 0.3}
     assert looks.hurried({}, 1.0) == {} and looks.hurried({"learning_rate": 0.5}) == {"learning_rate": 0.5}
+    assert looks.hurried({"learning_rate": 0.05, "n_estimators": 3000}, 2.0) == {
+        "learning_rate": 0.1,
+        "n_estimators": 1500,
+    }
     as_set = Pace(PACE.rate, is_free=False)
     assert Looks(as_set, 3.0, 5.0, 1.5).hurried({"max_leaves": 8}) == {"max_leaves": 8}
 

@@ -62,6 +62,8 @@ ensemble_ : list of dict or None
 
 # Rounds and patience at a learning rate of 1; half the rate wants twice as many.
 MOST_ROUNDS, PATIENCE = 60.0, 4.0
+LONGER = 2.5  # times as many rounds a candidate is given that has come to its last
+NEARLY = 0.95  # of them: it was still improving
 # Rows times features times outputs: with as many the threads of one tree are as good as those of several
 # trainings, which would need more memory.
 WITHIN_TREES = 2**25
@@ -226,9 +228,18 @@ class Searches(_Base):
 
     def _rounds_and_patience(self, parameters: Parameters) -> tuple[int, int]:
         """The most rounds of a candidate, and how long it may go without an improvement."""
-        fixed, rate = self._fixed(), self._rate(parameters)
+        rate = self._rate(parameters)
         patience = self.early_stopping_rounds or max(10, round(PATIENCE / rate))
-        return fixed.get("n_estimators", max(10, round(MOST_ROUNDS / rate))), patience
+        most = {"n_estimators": max(10, round(MOST_ROUNDS / rate)), **self._fixed(), **parameters}
+        return most["n_estimators"], patience
+
+    def _longer(self, candidate: Candidate) -> list[Parameters]:
+        """The same with more rounds, where it was still improving when it had all that it may have."""
+        most, _ = self._rounds_and_patience(candidate.parameters)
+        if "n_estimators" in self._fixed() or candidate.rounds < NEARLY * most:
+            return []
+        most, _ = self._rounds_and_patience(candidate.proposed)
+        return [{**candidate.proposed, "n_estimators": round(LONGER * most)}]
 
     def _rate(self, parameters: Parameters) -> float:
         return parameters.get("learning_rate") or self.learning_rate or USUALLY["learning_rate"]
@@ -350,9 +361,10 @@ class Searches(_Base):
             if asks_optuna:
                 proposals = tpe.proposals(best, *space, usual, fixed, seed + generation)
             else:
-                parents = [candidate.proposed for candidate in best[:PARENTS]]
+                parents = [_with_usual_rounds(candidate.proposed) for candidate in best[:PARENTS]]
                 proposals = variations(parents, usual, fixed, seed + generation)
-            return chain(table, proposals)  # of the table what there was no time for
+            # Of the table what there was no time for.
+            return chain(*map(self._longer, best[:1]), table, proposals)
 
         try:
             race.run(list(table), "portfolio")
@@ -459,6 +471,10 @@ class Searches(_Base):
         if self.on_interrupt == "raise":
             raise KeyboardInterrupt(f'{said} (on_interrupt="keep" returns it).')
         warnings.warn(f"{said}.", stacklevel=3)
+
+
+def _with_usual_rounds(parameters: Parameters) -> Parameters:
+    return {name: value for name, value in parameters.items() if name != "n_estimators"}
 
 
 def _is_same(value: Any, default: Any) -> bool:

@@ -46,7 +46,10 @@ class Pace:
         """The same, so many times faster."""
         if haste == 1.0:
             return parameters
-        return {**parameters, "learning_rate": round(self.rate(parameters) * haste, 6)}
+        hurried = {**parameters, "learning_rate": round(self.rate(parameters) * haste, 6)}
+        if "n_estimators" in parameters:
+            hurried["n_estimators"] = round(parameters["n_estimators"] / haste)
+        return hurried
 
 
 class Look(NamedTuple):
