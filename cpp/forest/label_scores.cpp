@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -48,43 +49,44 @@ LabelRows::Block block_of(const int64_t* indptr, const int32_t* outputs, const f
   return block;
 }
 
-// One row and the payload it gets, merged: output by output, the raw score (and the target) of each.
+// Rows and the payloads they get, merged: output by output, the raw score of each.
 struct Merged {
   Buffer<int32_t> outputs;
-  Buffer<float> raw, target;
+  Buffer<float> raw;
   int64_t n = 0;
 
   void reserve(int64_t size) {
     outputs.reserve(static_cast<size_t>(size));
     raw.reserve(static_cast<size_t>(size));
-    target.reserve(static_cast<size_t>(size));
     n = 0;
   }
-  void put(int32_t output, float raw_score, float target_value) {
+  void put(int32_t output, float raw_score) {
     outputs[n] = output;
     raw[n] = raw_score;
-    target[n] = target_value;
     ++n;
   }
-  void merge(const LabelRow& row, const float* row_target, const int32_t* outputs_in, const float* values,
-             int64_t n_in) {
+  // `marked`: entries of the row that are asked for, ascending; where they are now is written in their place.
+  void merge(const LabelRow& row, const int32_t* outputs_in, const float* values, int64_t n_in,
+             std::span<int64_t> marked, int64_t row_begin) {
     int64_t a = 0, b = 0;
-    const auto target_of = [&](int64_t at) { return row_target != nullptr ? row_target[at] : 0.0f; };
+    size_t m = 0;
+    const auto keep = [&](float value) {
+      if (m < marked.size() && marked[m] == row_begin + a) marked[m++] = n;
+      put(row.outputs[a++], value);
+    };
     while (a < row.n && b < n_in) {
       if (row.outputs[a] < outputs_in[b]) {
-        put(row.outputs[a], row.values[a], target_of(a));
-        ++a;
+        keep(row.values[a]);
       } else if (outputs_in[b] < row.outputs[a]) {
-        put(outputs_in[b], 0.0f + values[b], 0.0f);
+        put(outputs_in[b], 0.0f + values[b]);
         ++b;
       } else {
-        put(row.outputs[a], row.values[a] + values[b], target_of(a));
-        ++a;
+        keep(row.values[a] + values[b]);
         ++b;
       }
     }
-    for (; a < row.n; ++a) put(row.outputs[a], row.values[a], target_of(a));
-    for (; b < n_in; ++b) put(outputs_in[b], 0.0f + values[b], 0.0f);
+    while (a < row.n) keep(row.values[a]);
+    for (; b < n_in; ++b) put(outputs_in[b], 0.0f + values[b]);
   }
 };
 
@@ -114,15 +116,18 @@ LabelScores::LabelScores(int64_t n_rows, int64_t n_outputs) : raw_(n_rows, n_out
 }
 
 LabelScores::LabelScores(const LabelRows& targets, const Workers& workers)
-    : raw_(targets.n_rows(), targets.n_outputs()), target_(static_cast<size_t>(targets.n_blocks())) {
+    : raw_(targets.n_rows(), targets.n_outputs()), targets_(static_cast<size_t>(targets.n_blocks())) {
   parallel_for(workers, targets.n_blocks(), [&](int64_t b, int) {
     const LabelRows::Block& from = targets.block(b);
     const size_t size = static_cast<size_t>(from.pattern->n_entries());
     raw_.block(b).pattern = from.pattern;
     raw_.block(b).values.reserve(size);
-    target_[b].reserve(size);
     std::fill_n(raw_.block(b).values.data(), size, 0.0f);
-    std::copy_n(from.values.data(), size, target_[b].data());
+    for (size_t e = 0; e < size; ++e) {
+      if (from.values[e] == 0.0f) continue;
+      targets_[b].at.push_back(static_cast<int64_t>(e));
+      targets_[b].values.push_back(from.values[e]);
+    }
   });
 }
 
@@ -132,20 +137,20 @@ void LabelScores::add(const int32_t* leaf_of_row, const LeafView& leaves, const 
     LabelRows::Block& block = raw_.block(b);
     const LabelPattern& before = *block.pattern;
     const int32_t* leaf = leaf_of_row + b * kLabelBlock;
-    const bool has_targets = !target_.empty();
-    const float* target =
-        has_targets ? target_[b].data() : nullptr;  // nullptr too where the block has none yet
     int64_t most = before.n_entries();
     for (int64_t r = 0; r < before.n_rows(); ++r) most += leaves.begin[leaf[r] + 1] - leaves.begin[leaf[r]];
     Merged& merged = scratch[thread];
     merged.reserve(most);
     auto pattern = std::make_shared<LabelPattern>();
     pattern->begin.assign(before.begin.size(), 0);
+    std::span<int64_t> marked;
+    if (!targets_.empty()) marked = targets_[b].at;
     for (int64_t r = 0; r < before.n_rows(); ++r) {
-      const int64_t from = leaves.begin[leaf[r]], at = before.begin[r];
-      merged.merge({before.begin[r + 1] - at, before.outputs.data() + at, block.values.data() + at},
-                   target != nullptr ? target + at : nullptr, leaves.index + from, leaves.values + from,
-                   leaves.begin[leaf[r] + 1] - from);
+      const int64_t from = leaves.begin[leaf[r]], at = before.begin[r], end = before.begin[r + 1];
+      const auto of_row = std::lower_bound(marked.begin(), marked.end(), end) - marked.begin();
+      merged.merge({end - at, before.outputs.data() + at, block.values.data() + at}, leaves.index + from,
+                   leaves.values + from, leaves.begin[leaf[r] + 1] - from, marked.first(of_row), at);
+      marked = marked.subspan(of_row);
       pattern->begin[r + 1] = merged.n;
     }
     const size_t n = static_cast<size_t>(merged.n);
@@ -154,18 +159,20 @@ void LabelScores::add(const int32_t* leaf_of_row, const LeafView& leaves, const 
       std::copy_n(merged.outputs.data(), n, pattern->outputs.data());
       block.pattern = std::move(pattern);
       block.values = Buffer<float>(n);
-      if (has_targets) {
-        target_[b] = Buffer<float>(n);
-        std::copy_n(merged.target.data(), n, target_[b].data());
-      }
     }
     std::copy_n(merged.raw.data(), n, block.values.data());
   });
 }
 
+void LabelScores::Targets::write(int64_t first, int64_t n, float* out) const {
+  std::fill_n(out, n, 0.0f);
+  auto i = static_cast<size_t>(std::lower_bound(at.begin(), at.end(), first) - at.begin());
+  for (; i < at.size() && at[i] < first + n; ++i) out[at[i] - first] = values[i];
+}
+
 void LabelScores::gradients(const Loss& loss, float base, const float* weight, LabelRows& out,
                             const Workers& workers) const {
-  if (target_.empty() && raw_.n_blocks() > 0)
+  if (targets_.empty() && raw_.n_blocks() > 0)
     throw std::invalid_argument("These sparse scores have no targets.");
   if (out.n_rows() != raw_.n_rows() || out.n_outputs() != raw_.n_outputs())
     out = LabelRows(raw_.n_rows(), raw_.n_outputs());
@@ -176,11 +183,14 @@ void LabelScores::gradients(const Loss& loss, float base, const float* weight, L
     const int64_t n = block.pattern->n_entries();
     to.pattern = block.pattern;
     to.values.reserve(static_cast<size_t>(n));
-    for (int64_t e = 0; e < n; e += kChunk)
+    float target[kChunk];
+    for (int64_t e = 0; e < n; e += kChunk) {
+      const int64_t some = std::min(kChunk, n - e);
+      targets_[b].write(e, some, target);
       loss.kernels().derivatives(loss.numbers(),
-                                 {std::min(kChunk, n - e), block.values.data() + e, target_[b].data() + e,
-                                  offset.data(), parameter.data()},
+                                 {some, block.values.data() + e, target, offset.data(), parameter.data()},
                                  to.values.data() + e, nullptr);
+    }
     if (weight == nullptr) return;
     const std::vector<int64_t>& begin = block.pattern->begin;
     for (int64_t r = 0; r < block.pattern->n_rows(); ++r) {

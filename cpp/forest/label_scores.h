@@ -5,6 +5,7 @@
 // Owns: the merging of leaves into rows. Must not know: trees, searches, how leaves are fitted.
 #pragma once
 #include <cstdint>
+#include <vector>
 
 #include "base/workers.h"
 #include "data/label_rows.h"
@@ -37,8 +38,15 @@ class LabelScores {
   const LabelRows& raw() const { return raw_; }
 
  private:
+  // The targets of a block that are not 0: their entries, ascending, and their values.
+  struct Targets {
+    std::vector<int64_t> at;
+    std::vector<float> values;
+    void write(int64_t first, int64_t n, float* out) const;  // of entries [first, first + n)
+  };
+
   LabelRows raw_;
-  std::vector<Buffer<float>> target_;  // beside the blocks of raw_; empty: no targets
+  std::vector<Targets> targets_;  // beside the blocks of raw_; empty: no targets
 };
 
 }  // namespace polyleaf
