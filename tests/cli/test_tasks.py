@@ -107,6 +107,8 @@ def test_a_task_is_extracted_for_what_takes_one_kind_of_target(folder, expected,
     assert list(read(tmp_path / "p.csv")) == ["sold", "set_no", "set_yes"]
     polyleaf("report", test, "-m", of_sold, "-o", tmp_path / "r.html")
     assert "<svg" in (tmp_path / "r.html").read_text("utf-8")
+    polyleaf("report", test, "-m", folder / "m", "-o", tmp_path / "all.html")
+    assert '<section id="task1">' in (tmp_path / "all.html").read_text("utf-8")
     capsys.readouterr()
     polyleaf("explain", test, "-m", folder / "m", "--outputs", "price_mean,rooms_2", "--importance")
     assert "price_mean,mean_shap_rooms_2" in capsys.readouterr().out
@@ -158,7 +160,7 @@ def test_mistakes_are_answered_by_sentences(folder, tmp_path, capsys):
     assert "--objective does not go with tasks" in fails(capsys, *named, "--objective", "normal")
     assert "--offset does not go with tasks" in fails(capsys, *named, "--offset", "x")
     assert "--search does not go with tasks" in fails(capsys, *named, "--search", "3")
-    for command in (["calibrate"], ["report"], ["predict", "--intervals"]):
+    for command in (["calibrate"], ["predict", "--intervals"]):
         said = fails(capsys, command[0], folder / "test.csv", "-m", folder / "m", *command[1:])
         assert "polyleaf extract" in said and "--task price" in said
     out = ["-o", tmp_path / "m"]

@@ -558,8 +558,6 @@ def test_what_tasks_do_not_have():
     found = fitted(n_estimators=2)
     with pytest.raises(ValueError, match="cannot be ranked"):
         found.predict_topk(X)
-    with pytest.raises(ValueError, match=r"targets of one kind.*of_task\(name\)"):
-        found.report(X, Y)
     with pytest.raises(ValueError, match="There is no task 'cost'; there are 'price', 'churn', 'segment'"):
         found.of_task("cost")
     with pytest.raises(ValueError, match="offset is a dict"):

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse
 from commands import fails, polyleaf
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor, data, load_model
+from polyleaf import Dataset, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, data, load_model
 from polyleaf.metrics.task_scores import of_targets
 from polyleaf.plotting import OutputsDisplay
 from polyleaf.report import report
@@ -124,6 +124,85 @@ def test_a_page_is_whole_and_needs_nothing_else(make):
     assert page.tags.count("svg") >= 3
     assert len(html.encode()) < 1_000_000
     assert "#010203" not in html  # colours are the page's
+
+
+def of_tasks(y):
+    return {
+        "heating": y[:, 0],
+        "costly": np.where(y[:, 1] > 30, "yes", "no").astype(object),
+        "spread": y[:, 1],
+        ("a", "b"): (y > 20).astype(float),
+    }
+
+
+def several_tasks(n_rows=200):
+    X, X_test, y, y_test = data.load("energy").split()
+    losses = {"heating": "squared_error", "costly": "logistic", "spread": "normal", ("a", "b"): "logistic"}
+    model = PolyleafMultiTask(losses, n_estimators=5, max_leaves=6, missing_targets="ignore")
+    model.fit(X, of_tasks(y), X_val=X_test, y_val=of_tasks(y_test))
+    return model, X_test[:n_rows], of_tasks(y_test[:n_rows])
+
+
+def test_tasks_have_one_page_and_a_section_each():
+    model, X, Y = several_tasks()
+    html = model.report(X, Y).html
+    page = Page(html)
+    named = [name for name in page.ids if name in NAMES or re.fullmatch(r"task\d", name)]
+    assert named == [
+        "model",
+        "data",
+        "scores",
+        "curves",
+        *(f"task{t}" for t in range(4)),
+        "features",
+        "trees",
+    ]
+    assert len(set(page.ids)) == len(page.ids)
+    assert {found[1:] for found in re.findall(r"url\((#[^)]+)\)", html)} <= set(page.ids)
+    assert {address[1:] for address in page.addresses if address[0] == "#"} <= set(page.ids)
+    assert len(html.encode()) < 1_000_000
+    assert html == model.report(X, Y).html
+    text = set(page.text)
+    assert {"heating", "costly", "spread", "a+b"} <= text
+    assert {f"{skill:.4g}" for skill in model.skills(X, Y).values()} <= text
+    own, _ = of_targets("regression", ["y"], Y["heating"], model.predict(X)["heating"])
+    assert {f"{value:.4g}" for value in own.values()} <= text
+
+
+def test_a_task_is_measured_on_rows_whose_class_is_known():
+    model, X, Y = several_tasks(100)
+    Y["costly"][::4] = None
+    Y["heating"][::5] = np.nan
+    text = Page(model.report(X, Y).html).text
+    assert "75" in text and "100" in text
+    known = Y["costly"] != None  # noqa: E711
+    predicted, chances = model.predict(X)["costly"][known], model.predict_proba(X)["costly"][known]
+    found, _ = of_targets(
+        "classification",
+        ["y"],
+        Y["costly"][known],
+        predicted,
+        probabilities=chances,
+        classes=np.array(["no", "yes"]),
+    )
+    assert {f"{value:.4g}" for value in found.values()} <= set(text)
+    with pytest.raises(ValueError, match="pass X as an array or table, not as a Dataset"):
+        model.report(Dataset(X, reference=model.model_.mapper), Y)
+    with pytest.raises(ValueError, match="Y has no column 'costly'"):
+        model.report(X, {"heating": Y["heating"]})
+
+
+def test_distributions_tell_how_they_hold():
+    model, X, y = distributions()
+    text = Page(model.report(X, y).html).text
+    _, each = of_targets(
+        "regression", list(y), y.to_numpy(np.float64), model.predict(X), distribution=model.predict_dist(X)
+    )
+    for found in each.values():
+        assert {"NLL", "CRPS"} <= set(found)
+        assert {f"{value:.4g}" for value in found.values()} <= set(text)
+    assert {"50%", "80%", "90%", "95%", "mean width"} <= set(text)
+    assert any("too narrow" in part for part in text)
 
 
 def test_the_same_model_and_rows_are_the_same_bytes():

@@ -588,7 +588,6 @@ def report(
             f"report looks at every output of every row, too many for --format {label_commands.FORMAT}."
         )
     estimator, schema = _load(model, threads)
-    refuse_tasks(schema, model, "report")
     source = open_rows(file, format, _style(no_header, sep, decimal, encoding))
     table, X = rows_to_answer(source, schema, estimator, schema.targets)
     y = schema.read_targets(table)

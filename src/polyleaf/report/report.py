@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from polyleaf.model.serialize import polyleaf_version
 from polyleaf.report import sections
 from polyleaf.report.page import page
-from polyleaf.report.subject import Subject
+from polyleaf.report.subject import OfTasks, Subject
 
 __all__ = ["Report", "report"]
 
@@ -49,9 +49,9 @@ def report(estimator: Any, X: Any, y: Any, *, title: str | None = None) -> Repor
 
     Parameters
     ----------
-    estimator : fitted PolyleafRegressor or PolyleafClassifier
+    estimator : fitted PolyleafRegressor, PolyleafClassifier or PolyleafMultiTask
     X, y
-        Rows that training did not see.
+        Rows that training did not see. Of tasks a section each, on the rows whose class is known.
     title : str, optional
         Of the page.
 
@@ -78,8 +78,13 @@ def report(estimator: Any, X: Any, y: Any, *, title: str | None = None) -> Repor
     True
     """
     check_is_fitted(estimator)
-    subject = Subject(estimator, X, y)
-    found = [section for make in sections.ALL if (section := make(subject)) is not None]
+    subject: Subject | OfTasks
+    if estimator.model_.objective.tasks:
+        subject = OfTasks(estimator, X, y)
+        found = sections.all_of_tasks(subject)
+    else:
+        subject = Subject(estimator, X, y)
+        found = [section for make in sections.ALL if (section := make(subject)) is not None]
     lead = f"{subject.in_words}, measured on {subject.n_rows:,} rows."
     foot = f"Made by Polyleaf {polyleaf_version()}."
     return Report(page(title or f"Report: {type(estimator).__name__}", lead, found, foot))

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from polyleaf.distributions import Distribution
 from polyleaf.inputs.binning import MISSING_CODE
 from polyleaf.inspect import size_report
 from polyleaf.plotting import (
@@ -23,12 +24,13 @@ from polyleaf.plotting import (
     TreeDisplay,
 )
 from polyleaf.plotting.display import probabilities_of
+from polyleaf.report.laws import heights, intervals
 from polyleaf.report.page import Section, facts, figure, note, table
 from polyleaf.report.pictures import picture
-from polyleaf.report.subject import Subject
+from polyleaf.report.subject import OfTasks, Seen, Subject
 from polyleaf.settings.declaration import declarations
 
-__all__ = ["ALL"]
+__all__ = ["ALL", "all_of_tasks"]
 
 _MOST_ROWS = 40  # of a table
 _MOST_FEATURES = 15  # of a picture
@@ -36,6 +38,7 @@ _MOST_CURVES = 12
 _MOST_POINTS = 3000
 _MOST_LEAVES = 32  # of a tree that is drawn
 _MOST_DRAWN = 4  # outputs with a picture of their own
+_MOST_TASKS = 8  # with a section of their own
 
 
 def _number(value: float) -> str:
@@ -56,7 +59,7 @@ def _on(draw: Callable[..., Any]) -> Callable[[Any], Any]:
 # --- what it is ------------------------------------------------------------------------------------
 
 
-def model(subject: Subject) -> Section:
+def model(subject: Seen) -> Section:
     """The trees, and the parameters that are not the usual ones."""
     it, estimator, size = subject.model, subject.estimator, size_report(subject.model)
     usual = {p.name: p.default for p in declarations(type(estimator))}
@@ -86,17 +89,18 @@ def model(subject: Subject) -> Section:
 
 def data(subject: Subject) -> Section:
     """The rows that it is measured on."""
+    return Section("data", "The data", _targets(subject) + _gaps(subject))
+
+
+def _gaps(subject: Seen) -> str:
     it, codes = subject.model, subject.coded.codes
     missing = (codes == MISSING_CODE).mean(axis=1)
     order = np.argsort(-missing, kind="stable")
     gaps = [[it.feature_name(int(f)), f"{missing[f]:.1%}"] for f in order if missing[f] > 0]
     shown, rest = _shortened(gaps, "features with missing values")
-    tables = (
-        table(["missing or not seen in training", "rows"], shown) + rest
-        if gaps
-        else note("No value is missing.")
-    )
-    return Section("data", "The data", _targets(subject) + tables)
+    if not gaps:
+        return note("No value is missing.")
+    return table(["missing or not seen in training", "rows"], shown) + rest
 
 
 def _targets(subject: Subject) -> str:
@@ -157,7 +161,7 @@ def outputs(subject: Subject) -> Section | None:
         return None
     draw = partial(OutputsDisplay.from_estimator, subject.estimator, subject.X, subject.y)
     content = figure(
-        picture("outputs", "A metric of each output", _on(draw)),
+        picture(f"{subject.mark}outputs", "A metric of each output", _on(draw)),
         "Each output beside what a constant achieves: where both are alike, nothing was learned.",
     )
     if subject.task == "regression" and not subject.model.objective.levels:
@@ -181,22 +185,23 @@ def _errors_together(subject: Subject) -> str:
         ax.figure.colorbar(image, ax=ax, label="correlation")
 
     return figure(
-        picture("errors", "Correlations of errors", draw, (5.2, 4.2)),
+        picture(f"{subject.mark}errors", "Correlations of errors", draw, (5.2, 4.2)),
         "Correlations of the errors: outputs that are missed together have something in common that the "
         "features do not tell.",
     )
 
 
-def curves(subject: Subject) -> Section:
+def curves(subject: Seen) -> Section:
     """Metrics after each round."""
     logs, drawn = subject.estimator.evals_result_, []
-    known = list(dict.fromkeys(name for metrics in logs.values() for name in metrics))
-    for i, metric in enumerate(known[:3]):
+    known = dict.fromkeys(name for metrics in logs.values() for name in metrics)
+    of_tasks = tuple(f"{place.task.name}: " for place in subject.model.objective.tasks)
+    for i, metric in enumerate([name for name in known if not name.startswith(of_tasks or ("\0",))][:3]):
         draw = partial(LearningCurvesDisplay.from_estimator, subject.estimator, metric)
-        svg = picture(f"curve{i}", f"{metric} after each round", _on(draw))
+        svg = picture(f"{subject.mark}curve{i}", f"{metric} after each round", _on(draw))
         drawn.append(figure(svg, f"{metric} after each round."))
     nothing = note("No curves: the model was trained without evaluation sets.")
-    return Section("curves", "Training", "".join(drawn) or nothing)
+    return Section("curves", "Training", "".join(drawn) or ("" if known else nothing))
 
 
 def truth(subject: Subject) -> Section | None:
@@ -205,16 +210,58 @@ def truth(subject: Subject) -> Section | None:
     if subject.probabilities is not None or subject.model.objective.levels:
         draw = _calibration(subject)
         what = "How often what was said came true: on the diagonal as often as said."
-        content += figure(picture("calibration", "Calibration", draw, (4.6, 4.4)), what)
+        content += figure(picture(f"{subject.mark}calibration", "Calibration", draw, (4.6, 4.4)), what)
     if "intervals" in subject.model.metadata:
         draw = partial(CoverageDisplay.from_estimator, estimator, subject.X, subject.y)
         what = (
             "The share of rows inside their interval, with two standard errors; dashed: what was asked for."
         )
-        content += figure(picture("coverage", "Coverage of intervals", _on(draw)), what)
+        content += figure(picture(f"{subject.mark}coverage", "Coverage of intervals", _on(draw)), what)
+    if subject.distribution is not None:
+        content += _laws(subject)
     if subject.task == "regression" and not subject.model.objective.levels:
         content += _against_truth(subject)
     return Section("truth", "What was said and what was", content) if content else None
+
+
+def _laws(subject: Subject) -> str:
+    """Whether distributions hold what they say, and how narrow they are."""
+    law, drawn, rows = subject.distribution, "", []
+    assert law is not None
+    y = subject.y.reshape(law.shape)
+    for k, name in enumerate(subject.target_names):
+        known = ~np.isnan(y if y.ndim == 1 else y[:, k])
+        if not known.any():
+            continue
+        own, truth = (law, y) if y.ndim == 1 else (law[:, k], y[:, k])
+        own, truth = own[known], truth[known]
+        for i in intervals(truth, own):
+            shares = f"{i.share:.1%} ± {2 * i.error:.1%}"
+            rows.append([name, f"{i.coverage:.0%}", shares, _number(i.width)])
+        if k < _MOST_DRAWN:
+            svg = picture(
+                f"{subject.mark}law{k}", f"Where {name} lies in its distributions", _histogram(truth, own)
+            )
+            what = (
+                f"{name}: the probability that its distribution gives to what is not above the truth. Even "
+                "where distributions are right; high at both ends where they are too narrow, in the middle "
+                "where they are too wide."
+            )
+            drawn += figure(svg, what)
+    shown, rest = _shortened(rows, "rows")
+    header = ["", "interval", "holds, ± two standard errors", "mean width"]
+    return drawn + table(header, shown) + rest
+
+
+def _histogram(y: np.ndarray, law: Distribution) -> Callable[[Any], Any]:
+    found = heights(y, law)
+
+    def draw(ax: Any) -> None:
+        ax.bar((np.arange(len(found)) + 0.5) / len(found), found, width=0.94 / len(found))
+        ax.axhline(1.0, color="grey", linewidth=0.8, linestyle="--")
+        ax.set(xlabel="probability up to the truth", ylabel="rows, beside an even share", xlim=(0, 1))
+
+    return draw
 
 
 def _calibration(subject: Subject) -> Callable[[Any], Any]:
@@ -243,7 +290,9 @@ def _against_truth(subject: Subject) -> str:
             ax.plot(ends, ends, color="grey", linewidth=0.8, linestyle="--")
             ax.set(xlabel=f"{name}, known", ylabel="predicted")
 
-        svg = picture(f"truth{k}", f"Predictions of {name} against what is known", draw, (4.6, 3.6))
+        svg = picture(
+            f"{subject.mark}truth{k}", f"Predictions of {name} against what is known", draw, (4.6, 3.6)
+        )
         drawn.append(figure(svg, f"{name}: a point a row; on the dashed line the prediction is right."))
     left = len(subject.target_names) - _MOST_DRAWN
     return "".join(drawn) + (
@@ -254,12 +303,13 @@ def _against_truth(subject: Subject) -> str:
 # --- why -------------------------------------------------------------------------------------------
 
 
-def importances(subject: Subject) -> Section:
+def importances(subject: Seen) -> Section:
     """What features matter, to the trees and to the predictions."""
     names, kind = subject.model.input_names, subject.gain_or_splits
     draw = ImportanceDisplay(subject.by_gain, names, kind=kind, max_features=_MOST_FEATURES).plot
     content = figure(
-        picture("gain", f"Importance by {kind}", draw), f"By the {kind} of the splits in training."
+        picture(f"{subject.mark}gain", f"Importance by {kind}", draw),
+        f"By the {kind} of the splits in training.",
     )
     if subject.explained is None:
         why = note("Contributions were not worked out: too many, or the model was saved without its counts.")
@@ -270,18 +320,22 @@ def importances(subject: Subject) -> Section:
         mean if several else mean[0], names, subject.output_names, "shap", _MOST_FEATURES
     )
     what = "By the mean magnitude of what they add to the raw scores of these rows (Shapley's values)."
-    content += figure(picture("shap", "Importance by contributions", shap.plot, (6.4, 4.2)), what)
+    content += figure(
+        picture(f"{subject.mark}shap", "Importance by contributions", shap.plot, (6.4, 4.2)), what
+    )
     return Section("features", "Features", content + _summaries(subject))
 
 
-def _summaries(subject: Subject) -> str:
+def _summaries(subject: Seen) -> str:
     """Contributions row by row, for the outputs where they are largest."""
     assert subject.explained is not None
     order = np.argsort(-subject.mean_contribution.mean(axis=1), kind="stable")[:2]
     drawn = ""
     for k in order.tolist():
         name = subject.output_names[k] if subject.model.n_outputs > 1 else "the score"
-        svg = picture(f"summary{k}", f"Contributions to {name}", partial(_swarm, subject, k), (6.4, 4.2))
+        svg = picture(
+            f"{subject.mark}summary{k}", f"Contributions to {name}", partial(_swarm, subject, k), (6.4, 4.2)
+        )
         drawn += figure(
             svg,
             f"What each feature adds to {name}, a point for each of {len(subject.rows_explained)} rows: blue "
@@ -290,7 +344,7 @@ def _summaries(subject: Subject) -> str:
     return drawn
 
 
-def _swarm(subject: Subject, output: int, ax: Any) -> None:
+def _swarm(subject: Seen, output: int, ax: Any) -> None:
     values, mapper = subject.explained, subject.model.mapper
     assert values is not None
     codes = subject.coded.codes[:, subject.rows_explained]
@@ -325,7 +379,7 @@ def _side_by_side(x: np.ndarray) -> np.ndarray:
     return places
 
 
-def trees(subject: Subject) -> Section | None:
+def trees(subject: Seen) -> Section | None:
     """The first tree, and one from the middle."""
     it, drawn = subject.model, ""
     for number in dict.fromkeys((0, it.n_trees // 2)) if it.n_trees else ():
@@ -342,3 +396,39 @@ def trees(subject: Subject) -> Section | None:
 
 
 ALL = (model, data, scores, curves, outputs, truth, importances, trees)
+
+
+# --- several tasks -----------------------------------------------------------------------------------
+
+
+def all_of_tasks(subject: OfTasks) -> list[Section]:
+    """What tasks share, and a section for each."""
+    shared = [model(subject), Section("data", "The data", _gaps(subject)), _skills(subject)]
+    together = curves(subject)
+    shared += [together] if together.content else []
+    each = [_of_task(name, task) for name, task in list(subject.tasks.items())[:_MOST_TASKS]]
+    last = [importances(subject), trees(subject)]
+    return shared + each + [section for section in last if section is not None]
+
+
+def _skills(subject: OfTasks) -> Section:
+    """How good each task is, in a figure that all have."""
+    rows = [
+        [name, str(task.model.objective.to_dict().get("name", "its own")), f"{len(task.y):,}", _number(skill)]
+        for (name, task), skill in zip(subject.tasks.items(), subject.skills.values(), strict=True)
+    ]
+    shown, rest = _shortened(rows, "tasks")
+    what = note("Skill: the share of the best constant's error that predictions are without. 1 is the best.")
+    left = len(subject.tasks) - _MOST_TASKS
+    few = note(f"The first {_MOST_TASKS} have a section of their own.") if left > 0 else ""
+    content = table(["task", "loss", "rows", "skill"], shown) + rest + what + few
+    return Section("scores", "How good it is", content)
+
+
+def _of_task(name: str, subject: Subject) -> Section:
+    """What there is to say of one task, under its name."""
+    parts = [scores(subject), outputs(subject), truth(subject)]
+    if subject.estimator.evals_result_:
+        parts.insert(1, curves(subject))
+    content = _targets(subject) + "".join(part.content for part in parts if part is not None)
+    return Section(subject.mark.rstrip("-"), name, content)
