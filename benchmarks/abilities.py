@@ -25,6 +25,7 @@ LABELS = (Y > 0).astype(np.int64)
 CLASSES = LABELS.sum(axis=1)
 WEIGHTS = np.abs(Y)
 RISING = [1, 0, 0, 0, 0]
+FALLING = np.column_stack([X[:, 0] + X[:, 1], X[:, 2] - X[:, 0], np.sin(3 * X[:, 0])])  # unless told not to
 LEVELS = [0.1, 0.5, 0.9]
 
 
@@ -70,6 +71,16 @@ def _adds_up(contributions: Any, raw: Any) -> None:
         raise ValueError(f"the values do not add up to the scores, by {difference:g}.")
 
 
+def _rises(predict: Callable[[Any], Any]) -> None:
+    """Directions are kept only where no output falls along the first feature."""
+    steps = np.linspace(-3, 3, 20)
+    rows = np.repeat(X[:50], len(steps), axis=0)
+    rows[:, 0] = np.tile(steps, 50)
+    least = float(np.diff(np.reshape(predict(rows), (50, len(steps), -1)), axis=1).min())
+    if least < -1e-6:
+        raise ValueError(f"an output falls, by {-least:g}.")
+
+
 def _shape(predicted: Any, expected: tuple[int, ...]) -> None:
     if np.shape(predicted) != expected:
         raise ValueError(f"predictions of shape {np.shape(predicted)} in place of {expected}.")
@@ -102,6 +113,9 @@ def _polyleaf() -> dict[str, Attempt]:
         "sparse targets": lambda: labels(_sparse_labels(), leaf="sparse", leaf_k=2),
         "categorical features": lambda: fit(_frame()),
         "monotone constraints": lambda: fit(monotone_constraints=RISING),
+        "monotone constraints of several outputs": lambda: _rises(
+            PolyleafRegressor(n_estimators=50, monotone_constraints=RISING).fit(X, FALLING).predict
+        ),
     }
 
 
@@ -129,6 +143,9 @@ def _xgboost() -> dict[str, Attempt]:
         "sparse targets": lambda: xgboost.XGBClassifier(**vectors).fit(X, _sparse_labels()),
         "categorical features": lambda: model(_frame(), enable_categorical=True),
         "monotone constraints": lambda: model(monotone_constraints=tuple(RISING)),
+        "monotone constraints of several outputs": lambda: _rises(
+            model(y=FALLING, monotone_constraints=tuple(RISING)).predict
+        ),
         "SHAP values": shap,
     }
 
@@ -148,6 +165,7 @@ def _lightgbm() -> dict[str, Attempt]:
         "weights per row and output": lambda: model(weight=WEIGHTS),
         "linear leaves": lambda: model(linear_tree=True),
         "linear leaves of several outputs": lambda: model(y=Y, linear_tree=True),
+        "SHAP values of linear leaves": lambda: model(linear_tree=True).predict(X, pred_contrib=True),
         "categorical features": lambda: model(_frame()),
         "monotone constraints": lambda: model(monotone_constraints=RISING),
         "SHAP values": lambda: _adds_up(model().predict(X, pred_contrib=True), model().predict(X)),
@@ -186,7 +204,12 @@ def _catboost() -> dict[str, Attempt]:
         "weights per row and output": lambda: model(weight=WEIGHTS),
         "sparse targets": lambda: labels(_sparse_labels()),
         "categorical features": categories,
-        "monotone constraints": lambda: model(Y[:, 0], "RMSE", monotone_constraints=RISING),
+        "monotone constraints": lambda: _rises(
+            model(FALLING[:, 1], "RMSE", monotone_constraints=RISING).predict
+        ),
+        "monotone constraints of several outputs": lambda: _rises(
+            model(FALLING, monotone_constraints=RISING).predict
+        ),
         "SHAP values": shap,
     }
 
