@@ -5,12 +5,6 @@
 #include <vector>
 
 namespace polyleaf {
-namespace {
-
-constexpr int64_t kBytesAtATime = int64_t{1} << 28;
-
-}  // namespace
-
 DeviceArray::DeviceArray(std::shared_ptr<const Device> device, const DeviceView& view)
     : device_(device), own_(std::move(device)), view_(view) {
   if (view.n_rows > 0 && view.n_columns > 0) device_->check_owns(view.data);

@@ -4,12 +4,6 @@
 #include <cstring>
 
 namespace polyleaf {
-namespace {
-
-constexpr int64_t kCodesAtATime = int64_t{1} << 28;
-
-}  // namespace
-
 DeviceBinTable::DeviceBinTable(std::shared_ptr<const Device> device, const BinTable& table,
                                const std::vector<CategoryValues>& categories)
     : device_(device),
@@ -61,7 +55,7 @@ void DeviceBinTable::find_codes(const on_device::Numbers& rows, const int32_t* w
 void codes_of_array(const BinTable& table, const DeviceArray& array, uint8_t* codes) {
   const DeviceBinTable there(array.device(), table);
   const int64_t n_rows = array.view().n_rows, n_features = table.n_features();
-  const int64_t at_a_time = std::max<int64_t>(1, kCodesAtATime / std::max<int64_t>(1, n_features));
+  const int64_t at_a_time = std::max<int64_t>(1, kBytesAtATime / std::max<int64_t>(1, n_features));
   DeviceBuffer<uint8_t> found(array.device());
   std::vector<uint8_t> here;
   for (int64_t begin = 0; begin < n_rows; begin += at_a_time) {

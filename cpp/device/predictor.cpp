@@ -8,12 +8,6 @@
 #include "leaves/dense_block.h"
 
 namespace polyleaf {
-namespace {
-
-constexpr int64_t kCodesAtATime = int64_t{1} << 28;  // bytes of codes, or of scores
-
-}  // namespace
-
 DevicePredictor::DevicePredictor(std::shared_ptr<const Device> device,
                                  std::shared_ptr<const RowPredictor> model)
     : device_(device),
@@ -73,7 +67,7 @@ void DevicePredictor::write_unit() {
 
 int64_t DevicePredictor::rows_at_a_time() const {
   const int64_t of_row = std::max<int64_t>({1, n_features(), int64_t{4} * n_outputs()});
-  return std::max<int64_t>(1, kCodesAtATime / of_row);
+  return std::max<int64_t>(1, kBytesAtATime / of_row);
 }
 
 // Leaves the sums of the leaf values in `raw_`.
