@@ -18,7 +18,7 @@ namespace polyleaf {
 namespace {
 
 using SharedDevice = std::shared_ptr<Device>;
-using AnyArray = nb::ndarray<nb::ro>;
+using ArrayAnywhere = nb::ndarray<nb::ro>;
 
 // Of one dimension or two; a vector is a matrix of one column. `strides` in bytes.
 DeviceView view_of(DeviceAddress data, ValueType type, const std::vector<int64_t>& shape,
@@ -38,7 +38,7 @@ DeviceView view_of(DeviceAddress data, ValueType type, const std::vector<int64_t
 }
 
 HeldArray* of_dlpack(const SharedDevice& device, nb::handle capsule) {
-  auto array = nb::cast<AnyArray>(capsule);
+  auto array = nb::cast<ArrayAnywhere>(capsule);
   const ValueType type = type_of(array.dtype());
   const auto size = static_cast<int64_t>(size_of(type));
   std::vector<int64_t> shape, strides;
@@ -63,7 +63,7 @@ HeldArray* of_address(const SharedDevice& device, DeviceAddress data, const std:
       DeviceArray(device, view_of(data, type, shape, strides)), shape.size(), std::move(owner), {}};
 }
 
-auto read(const HeldArray& self, const Optional1<const int64_t>& rows) {
+auto values_of(const HeldArray& self, const Optional1<const int64_t>& rows) {
   const DeviceView& view = self.array.view();
   if (rows)
     for (size_t i = 0; i < rows->size(); ++i)
@@ -125,7 +125,7 @@ void bind_device_arrays(nb::module_& m) {
       .def_prop_ro("shape", &HeldArray::shape)
       .def_prop_ro("ndim", [](const HeldArray& self) { return self.n_dimensions; })
       .def_prop_ro("typestr", &HeldArray::typestr, "Of the numbers, as NumPy writes it.")
-      .def("read", &read, nb::arg("rows").none() = nb::none(),
+      .def("read", &values_of, nb::arg("rows").none() = nb::none(),
            "A copy of rows, or of all, in memory of this machine.")
       .def(
           "first_infinity",

@@ -28,9 +28,9 @@ nb::ndarray<nb::numpy, T> copied(const std::vector<T>& from) {
   return out.array;
 }
 
-nb::tuple read(nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> text,
-               const std::string& syntax, int64_t n_features, int64_t n_labels, int64_t first_line,
-               const Workers& workers) {
+nb::tuple read_rows(nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> text,
+                    const std::string& syntax, int64_t n_features, int64_t n_labels, int64_t first_line,
+                    const Workers& workers) {
   require(n_features >= 0 && n_features <= INT32_MAX && n_labels >= 0 && n_labels <= INT32_MAX,
           "Features and labels must be at most 2147483647.");
   TextRows rows;
@@ -51,9 +51,9 @@ void require_indptr(const Array1<const int64_t>& indptr, size_t n_rows, size_t n
           "indptr must stay within the stored values.");
 }
 
-nb::bytes write(Optional1<const int64_t> label_indptr, Optional1<const int32_t> labels,
-                Array1<const int64_t> indptr, Array1<const int32_t> indices, Array1<const float> values,
-                int32_t index_base) {
+nb::bytes write_rows(Optional1<const int64_t> label_indptr, Optional1<const int32_t> labels,
+                     Array1<const int64_t> indptr, Array1<const int32_t> indices, Array1<const float> values,
+                     int32_t index_base) {
   require(indptr.shape(0) >= 1, "indptr must have one entry per row and one more.");
   const size_t n_rows = indptr.shape(0) - 1;
   require(indices.shape(0) == values.shape(0), "indices and data must have the same length.");
@@ -73,10 +73,10 @@ nb::bytes write(Optional1<const int64_t> label_indptr, Optional1<const int32_t> 
 }  // namespace
 
 void bind_label_text(nb::module_& m) {
-  m.def("read_label_text", &read, nb::arg("text").noconvert(), nb::arg("syntax"), nb::arg("n_features"),
+  m.def("read_label_text", &read_rows, nb::arg("text").noconvert(), nb::arg("syntax"), nb::arg("n_features"),
         nb::arg("n_labels"), nb::arg("first_line"), nb::arg("n_threads"),
         "Bytes of text -> (label_indptr, labels, indptr, indices, data) of its rows.");
-  m.def("write_label_text", &write, nb::arg("label_indptr").none(), nb::arg("labels").none(),
+  m.def("write_label_text", &write_rows, nb::arg("label_indptr").none(), nb::arg("labels").none(),
         nb::arg("indptr"), nb::arg("indices"), nb::arg("data"), nb::arg("index_base"),
         "CSR rows -> bytes of text.");
 }

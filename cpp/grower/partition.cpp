@@ -56,7 +56,7 @@ void place_rows(std::vector<Piece>& pieces, std::vector<Partition::Division>& di
 }  // namespace
 
 Partition::Partition(const Bins& bins, const Workers& workers)
-    : bins_(bins), workers_(workers), cell_lists_(bins.cells(), workers), room_(workers.n_threads) {
+    : bins_(bins), workers_(workers), room_(workers.n_threads), cell_lists_(bins.cells(), workers) {
   for (auto& words : words_) words.resize(bins.n_tiles());
   leaf_of_row_.reserve(bins.n_rows());
 }

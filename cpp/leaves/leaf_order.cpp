@@ -71,7 +71,8 @@ void LeafOrder::Boxes::divide(const Tree& tree, int32_t node, const std::vector<
   const size_t j = number[tree.feature[node]], n_sets = set_features.size(), n_spans = span_features.size();
   const bool by_set = tree.category_set[node] >= 0;
   const CategorySet goes_left = by_set ? left_codes(tree, node) : CategorySet{};
-  for (const auto [child, is_left] : {std::pair(tree.left[node], true), std::pair(tree.right[node], false)}) {
+  for (const auto& [child, is_left] :
+       {std::pair(tree.left[node], true), std::pair(tree.right[node], false)}) {
     CategorySet* to_sets = sets.data() + child * n_sets;
     Span* to_spans = spans.data() + child * n_spans;
     std::copy_n(sets_of(node), n_sets, to_sets);
