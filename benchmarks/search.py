@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any, Literal
+from unittest.mock import patch
 
 import numpy as np
 
@@ -38,10 +39,11 @@ def searched(part: Part, seconds: float, asks_optuna: bool = False, **chosen: An
     from polyleaf import PolyleafClassifierCV, PolyleafRegressorCV
     from polyleaf.search import race, tpe
 
-    race.time = SimpleNamespace(perf_counter=time.process_time)  # type: ignore[assignment]
-    tpe.is_worth_asking = lambda seconds: asks_optuna
     kind = PolyleafRegressorCV if part.task == "regression" else PolyleafClassifierCV
-    model = kind(time_limit=seconds, n_jobs=1, random_state=0, verbose=0, **chosen).fit(part.X, part.y)
+    model = kind(time_limit=seconds, n_jobs=1, random_state=0, verbose=0, **chosen)
+    clock = patch.object(race, "time", SimpleNamespace(perf_counter=time.process_time))
+    with clock, patch.object(tpe, "is_worth_asking", lambda seconds: asks_optuna):
+        model.fit(part.X, part.y)
     told = {"parameters": model.best_params_, "candidates": len(model.leaderboard_)}
     if model.ensemble_ is not None:
         told["members"] = [member["weight"] for member in model.ensemble_]

@@ -6,6 +6,8 @@ from benchmarks import portfolio, search, tuned
 from benchmarks.frame import plots
 from benchmarks.frame.context import Context, Unavailable
 
+from polyleaf.search import race, tpe
+
 
 @pytest.fixture
 def context(tmp_path):
@@ -45,7 +47,9 @@ def test_compositions_differ_and_each_trains(context):
 
 @pytest.mark.parametrize("method", ["Polyleaf", "Polyleaf, blend of 5", "Polyleaf as it comes"])
 def test_ours_runs(context, method):
+    before = tpe.is_worth_asking, race.time
     figures = search.within_15(context, method, "enb")
+    assert (tpe.is_worth_asking, race.time) == before, "a run leaves the library as it found it"
     assert 0 < figures["loss"] < 1 and figures["score"] > 0
     assert 0 < figures["megabytes"] < 10 and figures["us"] > 0
 
