@@ -157,11 +157,10 @@ def training(context: Context, method: str, problem: str) -> Figures:
 
 def _most_memory(call: Call) -> float:
     """MB, at most, above what is held before."""
-    if not memory.forget_peak():
+    grown = memory.growth(call)
+    if grown is None:
         raise Unavailable("the most memory held cannot be told apart here")
-    before = memory.resident()
-    call()
-    return (memory.peak() - before) / 2**20
+    return grown / 2**20
 
 
 def threads(context: Context, method: str, problem: str) -> Figures:

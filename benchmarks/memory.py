@@ -8,7 +8,9 @@ import ctypes
 import gc
 import resource
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 _PROC = Path("/proc")
 
@@ -47,6 +49,15 @@ def forget_peak() -> bool:
     except OSError:
         return False
     return True
+
+
+def growth(call: Callable[[], Any]) -> int | None:
+    """Memory held at most in `call` beyond what is held before it; None where the system does not say."""
+    if not forget_peak():
+        return None
+    before = resident()
+    call()
+    return peak() - before
 
 
 def _status(name: str, process: int | str = "self") -> int | None:

@@ -1,0 +1,92 @@
+"""What `memory_estimate` says beside what a training then holds.
+
+Owns the trainings. Must not know how an estimate is counted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import memory
+from .frame.context import Context, Unavailable
+from .frame.paper import Figures, Paper, Subject, Table
+
+N_ROWS, N_FEATURES, ROUNDS = 60_000, 50, 20
+
+# Task, outputs, parameters, and whether as many rows are evaluated on.
+TRAININGS: dict[str, tuple[str, int, dict[str, Any], bool]] = {
+    "one number": ("regression", 1, {}, False),
+    "16 numbers": ("regression", 16, {}, False),
+    "16 numbers, `max_leaves=255`": ("regression", 16, {"max_leaves": 255}, False),
+    "16 numbers, `subsample=0.5`": ("regression", 16, {"subsample": 0.5}, False),
+    "16 numbers, a tree for each": ("regression", 16, {"multi_strategy": "one_output_per_tree"}, False),
+    "16 numbers, and as many rows to evaluate on": ("regression", 16, {}, True),
+    "16 numbers, linear leaves": ("regression", 16, {"leaf": "linear"}, False),
+    "16 labels": ("labels", 16, {}, False),
+    "8 classes": ("classes", 8, {}, False),
+    "8 classes, full curvature": ("classes", 8, {"curvature": "full"}, False),
+    "100 numbers": ("regression", 100, {}, False),
+    '100 numbers, `sketch="auto"`': ("regression", 100, {"sketch": "auto"}, False),
+}
+
+
+def estimates(context: Context, method: str, problem: str) -> Figures:
+    """Of the training `method`, in MiB: `measured` (growth at its peak), `estimated`; `ratio` of both."""
+    from polyleaf import PolyleafClassifier, PolyleafRegressor, memory_estimate
+
+    task, n_outputs, parameters, is_evaluated = TRAININGS[method]
+    parameters = {"n_estimators": context.rounds(ROUNDS), "n_jobs": context.threads, **parameters}
+    n_rows = context.rows(N_ROWS)
+    X, y = _data(task, n_rows, n_outputs)
+    given = {"eval_set": [_data(task, n_rows, n_outputs, seed=1)]} if is_evaluated else {}
+    kind = PolyleafRegressor if task == "regression" else PolyleafClassifier
+    kind(**{**parameters, "n_estimators": 1}).fit(X[:300], y[:300])  # what is loaded once
+    memory.give_back()
+    grown = memory.growth(lambda: kind(**parameters).fit(X, y, **given))
+    if grown is None:
+        raise Unavailable("the most memory held cannot be told apart here")
+    estimated = memory_estimate(
+        n_rows,
+        N_FEATURES,
+        n_outputs,
+        task=task,  # type: ignore[arg-type]
+        n_validation_rows=n_rows if is_evaluated else 0,
+        **parameters,
+    )
+    return {"measured": grown / 2**20, "estimated": estimated / 2**20, "ratio": estimated / grown}
+
+
+def _data(task: str, n_rows: int, n_outputs: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n_rows, N_FEATURES), np.float32)
+    scores = X[:, :5] @ np.random.default_rng(9).standard_normal((5, n_outputs)).astype(np.float32)
+    scores += rng.standard_normal(scores.shape, np.float32)
+    if task == "classes":
+        return X, scores.argmax(axis=1)
+    values = (scores > 0).astype(np.int64) if task == "labels" else scores
+    return X, values[:, 0] if n_outputs == 1 else values
+
+
+PAPER = Paper(
+    __name__,
+    "Memory that a training needs",
+    "What `memory_estimate` counts beside how the process grows.",
+    (
+        Table(
+            "estimates",
+            "memory beyond X and y",
+            (
+                Subject("measured", "MiB", None, 1, "growth", "measured"),
+                Subject("estimated", "MiB", None, 1, "growth", "estimated"),
+                Subject("estimated over measured", "ratio", None, 2, "growth", "ratio"),
+            ),
+            estimates,
+            f"{N_ROWS:,} rows of {N_FEATURES} float32 features, {ROUNDS} rounds, defaults but for what is "
+            "named. Measured: the process's memory at its peak in `fit` less what it holds before, when X, y "
+            "and rows to evaluate on are there and a small fit has loaded the library; one process a line.",
+            also=tuple(TRAININGS),
+        ),
+    ),
+)
