@@ -33,7 +33,7 @@ void LinearChannels::use(const float* g, const float* h, int n_outputs, Curvatur
   for (int p = 0; p <= (config.full ? config.max_regressors : 1); ++p)
     layouts_.push_back(ChannelLayout::make(n_outputs, curvature, p));
   stride_ = n_derivatives() <= 4 ? 4 : (n_derivatives() + 7) / 8 * 8;
-  rows_.reserve(static_cast<size_t>(sample.n_all) * stride_);
+  rows_.reserve(static_cast<size_t>(sample.n_all) * stride_ + 16);
   std::atomic<bool> finite{true};
   parallel_for(workers_, Block::count(sample.n_all, kRowBlock), [&](int64_t task, int) {
     const Block block(sample.n_all, kRowBlock, task);
@@ -425,6 +425,8 @@ void LinearChannels::pass_on(const Node& parent, const TileSplit& split, const d
       child.middle.push_back(static_cast<float>(middle[k]));
       child.slope.push_back(std::isfinite(slope) ? slope : 0.0f);
     }
+    for (std::vector<float>* readable : {&child.middle, &child.slope})
+      readable->resize((n_outputs_ + 15) / 16 * 16);
     return;
   }
   const double slope = joins ? slopes[0] : 0.0, old = parent.layout->regressors > 0 ? slopes[1] : 0.0;

@@ -1,6 +1,8 @@
 // Channels of nodes whose leaves are linear (linear_channels.h).
 #include "search/kernels/linear_channels.h"
 
+#include <type_traits>
+
 #include "base/kernels/lanes.h"
 
 namespace polyleaf {
@@ -27,12 +29,9 @@ void gather(const float* rows, int stride, const uint32_t* ids, int64_t first, i
   }
 }
 
-typedef float f32x4 __attribute__((vector_size(16)));
-typedef float f32x8 __attribute__((vector_size(32)));
-
 // Round half to even for |x| < 2^22, the same on every instruction set.
 template <class V>
-POLYLEAF_INLINE V round_even(V x) {
+POLYLEAF_INLINE V round_even(const V& x) {
   return (x + 12582912.0f) - 12582912.0f;
 }
 
@@ -108,32 +107,58 @@ void quantise_narrow(const float* rows, int64_t n, int regressors, bool unit, fl
               : quantise_rows<1, false>(rows, n, middle, inverse, channels, totals);
 }
 
-POLYLEAF_INLINE f32x8 splat(float x) {
-  return x - f32x8{};
+// What a row of floats is cut into.
+struct Four {
+  using Floats = f32x4;
+  using Integers = i32x4;
+  using Row = i16x4;
+  static constexpr int kWidth = 4;
+};
+struct Eight {
+  using Floats = f32x8;
+  using Integers = i32x8;
+  using Row = i16x8;
+  static constexpr int kWidth = 8;
+};
+struct Sixteen {
+  using Floats = f32x16;
+  using Integers = i32x16;
+  using Row = i16x16;
+  static constexpr int kWidth = 16;
+};
+
+// Calls f with what rows of `stride` floats (4, or a multiple of 8) are cut into, and whether one is all.
+template <class F>
+POLYLEAF_INLINE void with_vectors(int stride, const F& f) {
+  if (stride == 4) return f(Four(), std::true_type());
+  if (stride == 8) return f(Eight(), std::true_type());
+  if (stride == 16) return f(Sixteen(), std::true_type());
+  if (stride % 16 == 0) return f(Sixteen(), std::false_type());
+  f(Eight(), std::false_type());
 }
 
 // g_k += (h_k * (x - middle_k)) * slope_k
-void take_step(float* g, const float* h, int n_outputs, int n_curvature, float x, const float* middle,
-               const float* slope) {
-  int k = 0;
-  if (n_curvature <= 1) {
-    const float weight = n_curvature == 0 ? 1.0f : h[0];
-    for (; k + 8 <= n_outputs; k += 8) {
-      const f32x8 d = splat(weight) * (splat(x) - load<f32x8>(middle + k));
-      store(g + k, load<f32x8>(g + k) + d * load<f32x8>(slope + k));
-    }
-    for (; k < n_outputs; ++k) g[k] += (weight * (x - middle[k])) * slope[k];
-    return;
+template <class V, bool ONE>
+POLYLEAF_INLINE void take_step(float* row, int n_outputs, int n_curvature, float x, const float* middle,
+                               const float* slope) {
+  using Floats = typename V::Floats;
+  float number[V::kWidth];
+  for (int j = 0; j < V::kWidth; ++j) number[j] = static_cast<float>(j);
+  const float shared = n_curvature == 0 ? 1.0f : row[n_outputs];
+  for (int c = 0; c < (ONE ? V::kWidth : n_outputs); c += V::kWidth) {
+    const Floats g = load<Floats>(row + c), away = x - load<Floats>(middle + c);
+    const Floats weighted = n_curvature <= 1 ? shared * away : load<Floats>(row + n_outputs + c) * away;
+    const Floats moved = g + weighted * load<Floats>(slope + c);
+    const auto is_gradient = load<Floats>(number) < static_cast<float>(n_outputs - c);
+    store(row + c, select(is_gradient, moved, g));
   }
-  for (; k + 8 <= n_outputs; k += 8) {
-    const f32x8 d = load<f32x8>(h + k) * (splat(x) - load<f32x8>(middle + k));
-    store(g + k, load<f32x8>(g + k) + d * load<f32x8>(slope + k));
-  }
-  for (; k < n_outputs; ++k) g[k] += (h[k] * (x - middle[k])) * slope[k];
 }
 
-void read_many(float* rows, int stride, int n_outputs, int n_curvature, const uint32_t* ids, int64_t first,
-               int64_t n, const FittedStep* step, float* out, float* largest) {
+template <class V, bool ONE>
+void read_many_as(float* rows, int stride, int n_outputs, int n_curvature, const uint32_t* ids, int64_t first,
+                  int64_t n, const FittedStep* step, float* out, float* largest) {
+  using Floats = typename V::Floats;
+  Floats most = load<Floats>(largest);
   for (int64_t i = 0; i < n; ++i) {
     if (ids != nullptr && i + kAhead < n)
       __builtin_prefetch(rows + static_cast<int64_t>(ids[i + kAhead]) * stride);
@@ -141,35 +166,55 @@ void read_many(float* rows, int stride, int n_outputs, int n_curvature, const ui
     if (step != nullptr) {
       const int code = static_cast<int>((step->words[i] >> step->shift) & 255);
       if (code != step->missing)
-        take_step(row, row + n_outputs, n_outputs, n_curvature, step->line[code], step->middle, step->slope);
+        take_step<V, ONE>(row, n_outputs, n_curvature, step->line[code], step->middle, step->slope);
     }
-    for (int c = 0; c < stride; c += 4) {
-      const f32x4 v = load<f32x4>(row + c), size = v < 0 ? -v : v, most = load<f32x4>(largest + c);
+    for (int c = 0; c < (ONE ? V::kWidth : stride); c += V::kWidth) {
+      const Floats v = load<Floats>(row + c), size = larger(v, -v);
       store(out + i * stride + c, v);
-      store(largest + c, size > most ? size : most);
+      if (ONE)
+        most = larger(size, most);
+      else
+        store(largest + c, larger(size, load<Floats>(largest + c)));
     }
   }
+  if (ONE) store(largest, most);
+}
+
+void read_many(float* rows, int stride, int n_outputs, int n_curvature, const uint32_t* ids, int64_t first,
+               int64_t n, const FittedStep* step, float* out, float* largest) {
+  with_vectors(stride, [&](auto v, auto one) {
+    read_many_as<decltype(v), decltype(one)::value>(rows, stride, n_outputs, n_curvature, ids, first, n, step,
+                                                    out, largest);
+  });
+}
+
+// One vector of every row.
+template <class V>
+void quantise_vector(const float* rows, int64_t n, int stride, const float* inverse, int lanes,
+                     int16_t* channels, int64_t* totals) {
+  using Floats = typename V::Floats;
+  using Integers = typename V::Integers;
+  const Floats scale = load<Floats>(inverse);
+  Integers sum = {};
+  for (int64_t i = 0; i < n; ++i) {
+    const Floats x = load<Floats>(rows + i * stride) * scale;
+    const Integers q = convert<Integers>(round_even(select(x == x, x, Floats{})));
+    sum += q;
+    store(channels + i * lanes, convert<typename V::Row>(q));
+  }
+  for (int j = 0; j < V::kWidth; ++j) totals[j] += sum[j];
 }
 
 void quantise_many(const float* rows, int64_t n, int stride, const float* inverse, int count_lane, int lanes,
                    int16_t* channels, int64_t* totals) {
-  for (int64_t i = 0; i < n; ++i) {
-    int16_t* out = channels + i * lanes;
-    for (int c = 0; c < stride; c += 4) {
-      f32x4 x = load<f32x4>(rows + i * stride + c) * load<f32x4>(inverse + c);
-      x = x == x ? x : f32x4{};
-      const i32x4 q = __builtin_convertvector(round_even(x), i32x4);
-      const i16x4 narrow = __builtin_convertvector(q, i16x4);
-      store(out + c, narrow);
-    }
-    for (int c = stride; c < lanes; ++c) out[c] = 0;
-    if (count_lane >= 0) out[count_lane] = 1;
-  }
-  for (int c = 0; c < stride; ++c) {
-    int32_t sum = 0;
-    for (int64_t i = 0; i < n; ++i) sum += channels[i * lanes + c];
-    totals[c] += sum;
-  }
+  with_vectors(stride, [&](auto v, auto) {
+    using V = decltype(v);
+    for (int c = 0; c < stride; c += V::kWidth)
+      quantise_vector<V>(rows + c, n, stride, inverse + c, lanes, channels + c, totals + c);
+  });
+  for (int64_t i = 0; i < n && stride < lanes; ++i)
+    for (int c = stride; c < lanes; ++c) channels[i * lanes + c] = 0;
+  for (int64_t i = 0; i < n && count_lane >= 0; ++i) channels[i * lanes + count_lane] = 1;
 }
 
 void look_up(const uint64_t* words, int shift, int64_t n, const float* line, float* out) {

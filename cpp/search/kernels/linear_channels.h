@@ -12,7 +12,8 @@ struct LaneProduct {
 };
 
 // What rows take on where many outputs have fitted a slope of one feature: g_k += (h_k * (x - middle_k)) *
-// slope_k, where x = line[code], code being the word's byte, unless that is `missing`.
+// slope_k, where x = line[code], code being the word's byte, unless that is `missing`. middle and slope can
+// be read to the next sixteen.
 struct FittedStep {
   const uint64_t* words;
   int shift, missing;
