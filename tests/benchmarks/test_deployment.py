@@ -1,5 +1,6 @@
 """The study of deployment: a file is served as it would be, and all that is shown is measured."""
 
+import json
 import re
 from pathlib import Path
 
@@ -113,3 +114,33 @@ def test_the_page_shows_the_committed_figures(line):
 def test_the_page_shows_every_method():
     shown = {method for line in lines_of_page() for method in CALLED.get(line[0], [line[0]])}
     assert shown == {*deployment.SAVED, *deployment.C}
+
+
+def test_the_page_shows_how_far_load_tests_are_apart():
+    """All runs on record, the table's and others."""
+    lines = map(json.loads, COMMITTED.path.read_text("utf-8").splitlines())
+    of_table = (line for line in lines if line.get("key", "").endswith(f"/{deployment.SHARED}"))
+    runs = {}
+    for line in of_table:
+        if "requests_4" in line["figures"]:
+            runs.setdefault(line["key"].split("/")[2], []).append(line["figures"]["requests_4"])
+    text = " ".join(PAGE.read_text("utf-8").split())
+    names = {methods[0]: name for name, methods in CALLED.items()}
+    for method, found in runs.items():
+        assert f"{names.get(method, method)} {min(found):,.0f} to {max(found):,.0f}" in text
+
+
+def test_the_page_of_exports_shows_the_committed_figures():
+    page = " ".join((PAGE.parents[1] / "export.md").read_text("utf-8").split())
+
+    def of(method, figure, digits, problem=deployment.DEEP):
+        return f"{COMMITTED.figures(f'deployment/deployment/{method}/{problem}')[figure]:.{digits}f}"
+
+    half, (gcc, clang) = "array_p50_us", deployment.C
+    assert f"took {of('Polyleaf, predictor()', half, 1)} µs or less" in page
+    assert f"`predict` of one row {of('Polyleaf', half, 0)} µs" in page
+    assert f"{of(gcc, half, 2)} µs with gcc 12 and {of(clang, half, 2)} µs with clang 14" in page
+    shallow = [of(method, half, 2, deployment.SHARED) for method in (gcc, clang)]
+    assert f"{shallow[0]} and {shallow[1]} µs where trees have depth 6" in page
+    sizes = of(gcc, "header_mb", 2), of(gcc, "file_mb", 2)
+    assert f"The header has {sizes[0]} MB, of which the compiler makes {sizes[1]} MB" in page
