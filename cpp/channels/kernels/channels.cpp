@@ -39,11 +39,11 @@ template <int Z>
 void largest_of_few(const float* values, int n_columns, const RowSample& sample, int64_t begin, int64_t end,
                     float* largest) {
   i32x16 best[Z] = {};
+  float end_of_row[16 * Z] = {};
   for (int64_t i = begin; i < end; ++i) {
     const int64_t row = sample.row(i);
     const float* v = values + row * n_columns;
     const float m = sample.factor(row);
-    float end_of_row[16 * Z] = {};
     if (!may_read_sixteen(row, 16 * (Z - 1), n_columns, sample)) {
       std::memcpy(end_of_row, v, sizeof(float) * n_columns);
       v = end_of_row;
@@ -123,10 +123,10 @@ void quantise_sixteen(const float* values, int n_columns, int c, const RowSample
   const int width = n_columns - c < 16 ? n_columns - c : 16;
   const f32x16 scale = load<f32x16>(inverse + c);
   i32x16 size = {}, total = {};
+  float end_of_row[16] = {};
   for (int64_t i = begin; i < end; ++i) {
     const int64_t row = sample.row(i);
     const float* v = values + row * n_columns + c;
-    float end_of_row[16] = {};
     if (!may_read_sixteen(row, c, n_columns, sample)) {
       std::memcpy(end_of_row, v, sizeof(float) * width);
       v = end_of_row;
