@@ -284,3 +284,18 @@ def test_the_command_writes_it(tmp_path, capsys):
     assert "its folder does not exist" in fails(
         capsys, "report", tmp_path / "all.csv", "-m", tmp_path / "m", "-o", tmp_path / "no" / "page.html"
     )
+
+
+def test_curves_and_bars_have_the_colours_of_the_page():
+    """matplotlib's own would be too faint, or glare, on dark ground."""
+    from polyleaf.report.page import page
+    from polyleaf.report.pictures import picture
+
+    def draw(ax):
+        ax.plot([0, 1])
+        ax.bar([0], [1], color="lightgray")
+
+    svg = picture("p", "label", draw)
+    assert "var(--first)" in svg and "var(--beside)" in svg and not {"#1f77b4", "#d3d3d3"} & set(svg.split())
+    style = page("t", "", [], "")
+    assert style.count("--first:") == style.count("--beside:") == style.count("--page:") == 3

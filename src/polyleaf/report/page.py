@@ -13,12 +13,15 @@ from typing import NamedTuple
 __all__ = ["Section", "facts", "figure", "note", "page", "table"]
 
 _STYLE = """
-:root { color-scheme: light dark; --page: #fff; --ink: #1b1f24; --faint: #68707a; --line: #d9dde2; }
+:root { color-scheme: light dark; --page: #fff; --ink: #1b1f24; --faint: #68707a; --line: #d9dde2;
+  --first: #1f77b4; --beside: #d3d3d3; }
 @media (prefers-color-scheme: dark) {
-  :root { --page: #15181c; --ink: #e4e7eb; --faint: #9aa3ad; --line: #363c44; }
+  :root { --page: #15181c; --ink: #e4e7eb; --faint: #9aa3ad; --line: #363c44;
+    --first: #58a9e0; --beside: #59616b; }
 }
 @media print {
-  :root { --page: #fff; --ink: #000; --faint: #444; --line: #bbb; }
+  :root { --page: #fff; --ink: #000; --faint: #444; --line: #bbb;
+    --first: #1f77b4; --beside: #d3d3d3; }
   figure { break-inside: avoid; }
 }
 * { box-sizing: border-box; }

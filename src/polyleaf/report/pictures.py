@@ -17,6 +17,8 @@ __all__ = ["picture"]
 
 # Stand for the colours of the page, which matplotlib does not know: writing and ground.
 _INK, _GROUND = "#010203", "#ffffff"
+# matplotlib's first colour and light grey, which on dark ground are too faint and glare.
+_DRAWN = {"#1f77b4": "var(--first)", "#d3d3d3": "var(--beside)"}
 _SETTINGS: dict[str, Any] = {
     "text.parse_math": False,  # names are the user's: a dollar sign in them begins no formula
     "svg.fonttype": "none",  # text stays text, in the letters of the page
@@ -72,6 +74,8 @@ def _inline(svg: str, name: str, label: str) -> str:
     """Without what only a file of its own needs."""
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.S)
     svg = svg.replace(_INK, "currentColor").replace(_GROUND, "var(--page)")
+    for colour, name_of_page in _DRAWN.items():
+        svg = svg.replace(colour, name_of_page)
     svg = re.sub(r"<!--.*?-->", "", svg, flags=re.S)
     used = set(re.findall(r"#([\w.-]+)", svg))
     svg = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", svg)
