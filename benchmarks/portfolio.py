@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polyleaf.search.base import MOST_ROUNDS, PATIENCE
+from polyleaf.search.base import PATIENCE
 from polyleaf.search.portfolio import Parameters
+from polyleaf.training.rounds import most_rounds
 
 from .defaults import BINARY, MOST_CLASSES, MULTICLASS, MULTILABEL, REGRESSION, Deadline, parts
 from .frame.context import Context
@@ -124,7 +125,7 @@ def _train(
         return None, None, None
     kind = PolyleafRegressor if task == "regression" else PolyleafClassifier
     model = kind(
-        n_estimators=round(MOST_ROUNDS / RATE),
+        n_estimators=most_rounds(RATE),
         learning_rate=RATE,
         early_stopping_rounds=round(PATIENCE / RATE),
         n_jobs=threads,

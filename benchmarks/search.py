@@ -53,9 +53,10 @@ def searched(part: Part, seconds: float, asks_optuna: bool = False, **chosen: An
 def as_it_comes(part: Part, seconds: float) -> tuple[Any, Any]:
     from polyleaf import PolyleafClassifier, PolyleafRegressor
 
-    limit = Deadline(seconds)
     kind = PolyleafRegressor if part.task == "regression" else PolyleafClassifier
-    return kind(n_jobs=1).fit(part.X, part.y, callbacks=[limit.passed]), {}
+    model = kind(n_jobs=1, on_interrupt="keep")
+    with Deadline(seconds).interrupting():
+        return model.fit(part.X, part.y), {}
 
 
 def _cost(model: Any, X: Any) -> dict[str, float]:

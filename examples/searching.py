@@ -1,7 +1,6 @@
 """Parameters chosen on folds of the rows that are trained on, and the best candidates blended into one model.
 
-Six labels of 593 pieces of music: with so few rows the defaults train for too long. The search finds the
-number of rounds, too.
+Six labels of 593 pieces of music. The search finds the number of rounds, too.
 """
 
 import numpy as np

@@ -14,8 +14,9 @@ import numpy as np
 from polyleaf.callbacks import Callback, TimeLimit
 from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 from polyleaf.memory import memory_estimate
-from polyleaf.search.base import MOST_ROUNDS, PATIENCE
+from polyleaf.search.base import PATIENCE
 from polyleaf.search.space import Task, suggest
+from polyleaf.training.rounds import most_rounds
 
 try:
     from autogluon.common.space import Categorical, Int, Real
@@ -96,7 +97,7 @@ class PolyleafModel(AbstractModel):
         rate = parameters["learning_rate"]
         if is_watched:
             usual = {
-                "n_estimators": max(10, round(MOST_ROUNDS / rate)),
+                "n_estimators": most_rounds(rate),
                 "early_stopping_rounds": max(10, round(PATIENCE / rate)),
                 "eval_metric": _WATCHED.get(self.stopping_metric.name),
             }

@@ -6,13 +6,16 @@ what a training holds (`polyleaf.training.sizes`).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
 from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
+from polyleaf.settings.parameters import USUAL_ROUNDS
 from polyleaf.settings.settings import settings_of
 from polyleaf.threads import effective_threads
+from polyleaf.training.rounds import are_few, most_rounds
 from polyleaf.training.sizes import columns_of, of_histograms, of_row, of_trees
 
 __all__ = ["memory_estimate"]
@@ -81,7 +84,10 @@ def memory_estimate(
     estimator = kind(**parameters)
     estimator._validate_params()
     threads = effective_threads(estimator.n_jobs)
-    settings = settings_of(estimator, estimator.n_estimators, False, 0, threads)
+    settings = settings_of(estimator, USUAL_ROUNDS, False, 0, threads)
+    found = most_rounds(settings.run.learning_rate) if are_few(n_rows) else USUAL_ROUNDS
+    rounds = found if estimator.n_estimators is None else estimator.n_estimators
+    settings = replace(settings, run=replace(settings.run, n_estimators=rounds))
     if settings.keeps_labels_sparse:
         raise ValueError(
             "What sparse labels need depends on how many there are: memory_estimate is for dense targets."

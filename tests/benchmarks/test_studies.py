@@ -45,7 +45,7 @@ def test_pairs_differ_in_scale_alone():
     np.testing.assert_allclose(large / [1e3, 1], small, rtol=1e-12)
 
 
-@pytest.mark.parametrize("method", ["Polyleaf", *defaults.EARLY])
+@pytest.mark.parametrize("method", [defaults.AT_ROUNDS, *defaults.EARLY])
 def test_ending_early_is_measured_on_all_rows(context, method):
     figures = defaults.on_all_rows(context, method, "rf1")
     assert len(figures["loss"]) == 2 and max(figures["loss"]) < 1

@@ -308,10 +308,11 @@ def test_counts_with_interactions():
     y = rng.poisson(np.exp(0.5 + 1.2 * X[:, 0] * X[:, 1] + 0.6 * (X[:, 2] > 0) * X[:, 3]).clip(0, 90))
 
     def deviance(**what):
-        model = PolyleafRegressor(objective="poisson", **what).fit(X[:2000], y[:2000])
-        return mean_poisson_deviance(y[2000:], model.predict(X[2000:]))
+        model = PolyleafRegressor(objective="poisson", **{"n_estimators": 300, **what})
+        return mean_poisson_deviance(y[2000:], model.fit(X[:2000], y[:2000]).predict(X[2000:]))
 
     found = deviance()
+    assert deviance(n_estimators=None) < 0.95 * found  # 72 rounds
     assert found < 0.85 * deviance(learning_rate=0.1, colsample_bynode=0.5)
     assert found < 0.95 * deviance(learning_rate=0.1) and found < 0.95 * deviance(colsample_bynode=0.5)
 

@@ -19,6 +19,7 @@ from polyleaf.settings import declaration, parameters, settings
 from polyleaf.settings.declaration import constraints, declarations
 from polyleaf.settings.parameters import ClassifierParameters, RegressorParameters
 from polyleaf.sketches import DEFAULT_DIM
+from polyleaf.training import rounds
 from polyleaf.training.splits import DIAGONAL_UP_TO, LABEL_SKETCH_DIM
 
 ESTIMATORS = [(PolyleafRegressor, RegressorParameters), (PolyleafClassifier, ClassifierParameters)]
@@ -176,7 +177,10 @@ def test_texts_that_say_what_None_stands_for_are_true():
     spreads = parameters.OF_DISTRIBUTIONS
     assert set(spreads) == set(usual) and spreads["learning_rate"] == counts["learning_rate"]
     assert spreads["colsample_bynode"] == usual["colsample_bynode"]
-    assert all(EVERY[name].default is None for name in usual)
+    assert all(EVERY[name].default is None for name in (*usual, "n_estimators"))
+    rows = f"with {rounds.FEWEST_ROWS} to {rounds.MOST_ROWS:,} rows"
+    assert f"None: {parameters.USUAL_ROUNDS}; but {rows}" in EVERY["n_estimators"].text.replace("\n", " ")
+    assert f"at most {rounds.MOST_ROUNDS:.0f} / `learning_rate`" in EVERY["n_estimators"].text
     assert f"None: {DEFAULT_DIM}, and {LABEL_SKETCH_DIM} for" in EVERY["sketch_dim"].text
     assert f"None: {Projector.dim}." in EVERY["projection_dim"].text
     assert settings.DEFAULT_HISTOGRAM_MEMORY == 2**30 and "None: 1 GiB." in EVERY["histogram_memory"].text

@@ -15,6 +15,7 @@ import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeVar, overload
 
@@ -44,7 +45,7 @@ from polyleaf.model.serialize import ModelFileError
 from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
 from polyleaf.settings.declaration import numpydoc
 from polyleaf.settings.habits import attribute_instead, explains_strangers, refuse_strangers, value_instead
-from polyleaf.settings.parameters import SharedParameters
+from polyleaf.settings.parameters import USUAL_ROUNDS, SharedParameters
 from polyleaf.settings.settings import Settings, settings_of
 from polyleaf.threads import Workers, effective_threads
 from polyleaf.training.boosting import Boosted, boost
@@ -59,6 +60,7 @@ from polyleaf.training.prepare import (
     prepare,
     take_feature_names,
 )
+from polyleaf.training.rounds import are_few, rounds_of
 from polyleaf.training.sampling import Numbered
 
 __all__ = ["HAS_OFFSETS", "Plan", "PolyleafEstimator", "builder_of", "document", "read_estimator"]
@@ -123,6 +125,11 @@ class Plan(NamedTuple):
     objective: Objective
     metrics: list[Metric]
     seeds: Seeds
+
+    def with_rounds(self, n: int) -> Plan:
+        """The same with so many rounds."""
+        run = replace(self.settings.run, n_estimators=n)
+        return self._replace(settings=replace(self.settings, run=run))
 
 
 class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
@@ -238,8 +245,17 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         given, *further = self._with_offsets([given, *further], target, objective, start)
         target = self._left_to_learn(target, given.offset, objective)
         n_threads = plan.settings.workers.n_threads
-        ready = prepare(self, given, target, further, plan.metrics, start, plan.seeds, n_threads)
+        tried_by = self._loss(plan, target) if self._tries_rounds(plan, target, further, callbacks) else None
+        ready = prepare(self, given, target, further, plan.metrics, start, plan.seeds, n_threads, tried_by)
         base_score = self._encoded_base_score(target.encoding, objective)
+        if ready.trial is not None:
+            found = rounds_of(
+                ready.trial, plan.settings, objective, base_score, **self._beside_trees(plan, ready)
+            )
+            if found.boosted.was_interrupted:
+                self._take(found.boosted, target.encoding)
+                return self
+            plan = plan.with_rounds(found.n)
         training = self._train(plan, ready, base_score, callbacks)
         self._after_training(training, ready, given)
         return self
@@ -255,6 +271,32 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         objective = self._objective(target, start)
         return Plan(settings, start, objective, self._metrics(objective, target), seeds), target
 
+    def _tries_rounds(self, plan: Plan, target: Target, further: list[Given], callbacks: Any) -> bool:
+        """Whether the number of rounds is to be found: nobody says it, watches them, or goes on."""
+        said = self.n_estimators is not None or self.warm_start or plan.start is not None
+        held_out = self.validation_fraction is not None or self.early_stopping_rounds is not None
+        watched = bool(further) or held_out or bool(as_callbacks(self.callbacks) + as_callbacks(callbacks))
+        elsewhere = self.projection is not None or plan.settings.workers.device is not None
+        sparse = scipy.sparse.issparse(target.values)
+        return not (said or watched or elsewhere or sparse) and are_few(target.n_rows)
+
+    @staticmethod
+    def _loss(plan: Plan, target: Target) -> Metric:
+        """What is measured where the user names nothing."""
+        return default_metrics(plan.objective, target.encoding.kind, target.encoding.n_outputs)[-1]
+
+    def _beside_trees(self, plan: Plan, ready: Prepared) -> dict[str, Any]:
+        """What a model knows besides its trees."""
+        encoding = ready.target.encoding
+        scale, offset = _unit_of_scores(encoding, plan.objective)
+        return {
+            "target_scale": scale,
+            "target_offset": offset,
+            "output_names": self._score_names(encoding, plan.objective),
+            "projection": ready.projection,
+            "metadata": self._metadata(encoding, ready),
+        }
+
     def _train(
         self,
         plan: Plan,
@@ -267,9 +309,10 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         """Train on what is ready, and take over the model."""
         settings, start, objective, target = plan.settings, plan.start, plan.objective, ready.target
         encoding, rounds = target.encoding, settings.run.n_estimators
-        unit, names = _unit_of_scores(encoding, objective), self._score_names(encoding, objective)
-        about = self._metadata(encoding, ready)
-        start = None if start is None else _to_go_on_from(start, unit, about)
+        about = self._beside_trees(plan, ready)
+        if start is not None:
+            unit = about["target_scale"], about["target_offset"]
+            start = _to_go_on_from(start, unit, about["metadata"])
         offset = None if objective.location else ready.offset
         rates = Rates()
         with self._all_callbacks(
@@ -288,11 +331,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 offset=offset,
                 numbered=numbered,
                 known=known,
-                target_scale=unit[0],
-                target_offset=unit[1],
-                output_names=names,
-                projection=ready.projection,
-                metadata=about,
+                **about,
             )
         self._take(trained, encoding)
         data, n_rounds = (ready.dataset, target.values, target.weight), self._rounds(None)[1]
@@ -365,12 +404,13 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         return init_model
 
     def _rounds_to_do(self, start: Model | None, init_model: Any) -> int:
+        wanted = USUAL_ROUNDS if self.n_estimators is None else self.n_estimators
         if start is None or init_model is not None:
-            return self.n_estimators
-        rounds = self.n_estimators - start.n_rounds
+            return wanted
+        rounds = wanted - start.n_rounds
         if rounds < 0:
             raise ValueError(
-                f"warm_start: n_estimators={self.n_estimators} is less than the {start.n_rounds} rounds "
+                f"warm_start: n_estimators={wanted} is less than the {start.n_rounds} rounds "
                 "that the model has."
             )
         return rounds

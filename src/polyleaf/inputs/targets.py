@@ -263,6 +263,13 @@ class Target:
         scale = 1.0 if self.encoding.scale is None else self.encoding.scale
         return replace(self, values=self.values - offset / scale)
 
+    def in_unit_of_y(self) -> Any:
+        """The values as metrics read them."""
+        encoding = self.encoding
+        if encoding.scale is None:
+            return self.values
+        return self.values * encoding.scale + encoding.offset
+
     def class_of_row(self) -> np.ndarray | None:
         """A number for the class of each row; None where rows have no class, or several labels."""
         if self.encoding.kind == "binary":

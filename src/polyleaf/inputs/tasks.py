@@ -253,6 +253,9 @@ class TaskTarget(Target):
             first += width
         return found
 
+    def in_unit_of_y(self) -> np.ndarray:
+        return np.column_stack([target.in_unit_of_y() for target in self.each()])
+
     def class_of_row(self) -> np.ndarray | None:
         each = self.each()
         return each[0].class_of_row() if len(each) == 1 else None

@@ -37,9 +37,10 @@ from polyleaf.search.space import Task
 from polyleaf.search.timed_race import TimedRace
 from polyleaf.settings.declaration import declarations
 from polyleaf.settings.habits import explains_strangers
-from polyleaf.settings.parameters import USUALLY, RunningParameters, SearchParameters
+from polyleaf.settings.parameters import USUAL_ROUNDS, USUALLY, RunningParameters, SearchParameters
 from polyleaf.threads import effective_threads
 from polyleaf.training.prepare import FeatureReader, Given, check_rows, evaluation_data, take_feature_names
+from polyleaf.training.rounds import most_rounds
 
 __all__ = ["Searches", "document_search"]
 
@@ -60,8 +61,7 @@ ensemble_ : list of dict or None
     those of the first, and `best_score_` is that of the blend.
 """.strip("\n")
 
-# Rounds and patience at a learning rate of 1; half the rate wants twice as many.
-MOST_ROUNDS, PATIENCE = 60.0, 4.0
+PATIENCE = 4.0  # at a learning rate of 1; half the rate wants twice as many rounds
 LONGER = 2.5  # times as many rounds a candidate is given that has come to its last
 NEARLY = 0.95  # of them: it was still improving
 # Rows times features times outputs: with as many the threads of one tree are as good as those of several
@@ -230,7 +230,7 @@ class Searches(_Base):
         """The most rounds of a candidate, and how long it may go without an improvement."""
         rate = self._rate(parameters)
         patience = self.early_stopping_rounds or max(10, round(PATIENCE / rate))
-        most = {"n_estimators": max(10, round(MOST_ROUNDS / rate)), **self._fixed(), **parameters}
+        most = {"n_estimators": most_rounds(rate), **self._fixed(), **parameters}
         return most["n_estimators"], patience
 
     def _longer(self, candidate: Candidate) -> list[Parameters]:
@@ -353,6 +353,7 @@ class Searches(_Base):
         """The whole race. True when Ctrl-C has ended it."""
         fixed = self._fixed()
         usual = {p.name: p.default for p in declarations(type(self))} | USUALLY
+        usual["n_estimators"] = USUAL_ROUNDS
 
         asks_optuna = tpe.is_worth_asking(self.time_limit)
         table = suited(portfolio_of(space[0]), fixed, *space)

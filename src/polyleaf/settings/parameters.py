@@ -50,6 +50,7 @@ FewTogether = Literal["pairwise", "no_interactions"]
 
 # What None stands for where that depends on the objective. Of counts (docs/objectives.md): the logarithm of a
 # mean overfits faster, and their interactions want every feature at a node.
+USUAL_ROUNDS = 300
 USUALLY = {"learning_rate": 0.1, "colsample_bynode": 0.5}
 OF_COUNTS = {"learning_rate": 0.05, "colsample_bynode": 1.0}
 # Where a spread is learned (docs/distributions.md): one that is too small costs far more than one too large.
@@ -62,9 +63,12 @@ CurvatureKind = Literal["auto", "none", "shared", "diagonal", "full", "block"]
 class BoostingParameters:
     """Boosting."""
 
-    n_estimators: int = parameter(default=300, within="[1, inf)", everyday=True)
+    n_estimators: int | None = parameter(default=None, within="[1, inf)", everyday=True)
     """Rounds of boosting. Each adds one tree (or one per output, see `multi_strategy`). With `warm_start` the
-    total, with `init_model` the rounds to add."""
+    total, with `init_model` the rounds to add. None: 300; but with 50 to 10,000 rows as many as a fifth of
+    them, held out, asks for, at most 60 / `learning_rate`, and then all rows are trained on. That is not done
+    where rounds are watched (evaluation sets, `validation_fraction`, callbacks) or gone on with, nor with
+    `projection`, sparse `y`, `device="cuda"` or on several workers."""
 
     learning_rate: float | None = parameter(default=None, within="(0, inf)", everyday=True)
     """Factor of every leaf value (XGBoost: eta). None: 0.1; 0.05 for counts ("poisson") and where

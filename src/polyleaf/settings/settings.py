@@ -64,6 +64,7 @@ class Run(BoostingParameters, OutputParameters, Frozen):
     `n_estimators` are the rounds to do in this run.
     """
 
+    n_estimators: int
     learning_rate: float
 
 

@@ -42,6 +42,9 @@ __all__ = [
 ]
 
 
+HELD_OUT = 0.2  # of the rows, where a trial is to tell how many rounds to train
+
+
 class Seeds(NamedTuple):
     """One for each use of chance."""
 
@@ -91,6 +94,8 @@ class Prepared(NamedTuple):
         What made the features.
     offset : ndarray of shape (n_rows, n_scores), float64, or None
         Of the rows of the data set.
+    trial : Prepared or None
+        The same for a training on some of the rows that the others are to watch, where there is to be one.
     """
 
     dataset: Dataset
@@ -98,6 +103,7 @@ class Prepared(NamedTuple):
     eval_sets: list[EvalSet]
     projection: Projection | None
     offset: np.ndarray | None
+    trial: Prepared | None = None
 
 
 @dataclass(frozen=True)
@@ -159,6 +165,7 @@ def prepare(
     start: Model | None,
     seeds: Seeds,
     n_threads: int,
+    tried_by: Metric | None = None,
 ) -> Prepared:
     """Make ready what `fit` was given.
 
@@ -178,6 +185,8 @@ def prepare(
         What training goes on from.
     seeds : Seeds
     n_threads : int
+    tried_by : Metric, optional
+        What a trial is to be measured by; by default there is none.
 
     Raises
     ------
@@ -188,11 +197,15 @@ def prepare(
     X, projection = _project(FeatureReader(p, None, n_threads), X, target, start, seeds.projection)
     reader = FeatureReader(p, projection, n_threads)
     keep_features = p.leaf == "linear" or (start is not None and start.reads_features)
-    dataset = _dataset(reader, X, target, start, keep_features)
+    plain = _dataset(reader, X, target, start, keep_features)
+    trial = None if tried_by is None else _trial(plain, target, offset, tried_by, seeds.training)
+    dataset = plain.taught(target, is_first=start is None)
+    if plain is not X and start is None and p.device != "cuda":  # devices read the codes themselves
+        dataset.pack()
     eval_sets = [
         _eval_set(reader, data, dataset.mapper, target, metrics, keep_features) for data in [*further, *aside]
     ]
-    return Prepared(dataset, target, eval_sets, projection, offset)
+    return Prepared(dataset, target, eval_sets, projection, offset, trial)
 
 
 def take_feature_names(estimator: Any, n_features: int, names: Sequence[str] | None) -> None:
@@ -321,28 +334,46 @@ def _project(
 def _dataset(
     reader: FeatureReader, X: Any, target: Target, start: Model | None, keep_features: bool
 ) -> Dataset:
+    """X in bins, without columns that are made of y."""
     if isinstance(X, Dataset):
         take_feature_names(reader.estimator, X.n_features, X.feature_names)
         if start is None:
-            return X.taught(target)
+            return X
         if not X.mapper.same_bins(start.mapper) and not start.mapper.extends(X.mapper):
             raise ValueError(
                 "This Dataset was binned apart from the model to go on from: make it with "
                 "reference=model.mapper, or pass the raw X."
             )
-        return X.seen_by(start.mapper).taught(target, is_first=False)
+        return X.seen_by(start.mapper)
     mapper = None if start is None else start.mapper
-    dataset = Dataset(
+    return Dataset(
         reader.first(X, mapper),
         sample_weight=target.weight,
         max_bins=reader.estimator.max_bins,
         reference=mapper,
         keep_features=keep_features,
         n_jobs=reader.estimator.n_jobs,
-    ).taught(target, is_first=start is None)
-    if start is None and reader.estimator.device != "cuda":  # devices read the codes themselves
-        dataset.pack()
-    return dataset
+    )
+
+
+# --- trials ----------------------------------------------------------------------------------------
+
+
+def _trial(plain: Dataset, target: Target, offset: np.ndarray | None, metric: Metric, seed: int) -> Prepared:
+    """Some rows to learn from, and those that are held out: in the bins of all, which know nothing of y;
+    columns that are made of y are made of the rows to learn from."""
+    classes = target.class_of_row()
+    rows, held = drawn_by_class(target.n_rows, HELD_OUT, seed, classes)
+    if classes is not None:
+        held = held[np.isin(classes[held], classes[rows])]
+    part = target.take(rows)
+    dataset = plain.rows(rows).taught(part)
+    watched, own = plain.rows(held).seen_by(dataset.mapper), target.take(held)
+    offsets = (None, None) if offset is None else (offset[rows], offset[held])
+    evaluated = EvalSet(
+        "held out", watched.codes, own.in_unit_of_y(), own.weight, [metric], watched.features, offsets[1]
+    )
+    return Prepared(dataset, part, [evaluated], None, offsets[0])
 
 
 # --- evaluation sets -------------------------------------------------------------------------------
