@@ -7,10 +7,11 @@ comes first: then the model is what it had by then.
 
 from __future__ import annotations
 
+import _thread
 import dataclasses
 import functools
-import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -74,16 +75,20 @@ class Deadline:
     def interrupting(self) -> Iterator[None]:
         """When time is over it is as if somebody had pressed Ctrl-C: for fits that nothing is to watch."""
 
-        def interrupt(*_: Any) -> None:
-            raise KeyboardInterrupt
+        ended = threading.Event()
 
-        before = signal.signal(signal.SIGPROF, interrupt)
-        signal.setitimer(signal.ITIMER_PROF, max(self.left(), 0.01))
+        def watch() -> None:  # timers of the processor's time would make that time itself coarse
+            while not ended.wait(0.005):
+                if self.passed():
+                    return _thread.interrupt_main()
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
         try:
             yield
         finally:
-            signal.setitimer(signal.ITIMER_PROF, 0)
-            signal.signal(signal.SIGPROF, before)
+            ended.set()
+            watcher.join()
 
 
 @dataclass(frozen=True)
