@@ -6,6 +6,7 @@
 #include <immintrin.h>
 #endif
 
+#include "base/kernels/ahead.h"
 #include "base/kernels/lanes.h"
 
 namespace polyleaf {
@@ -220,9 +221,8 @@ void move_entries(const Cell* from, int64_t n, const uint8_t* bits, const uint32
 }
 
 void gather_words(const uint64_t* words, const uint32_t* ids, int64_t n, uint64_t* out) {
-  constexpr int kAhead = 32;
   for (int64_t i = 0; i < n; ++i) {
-    if (i + kAhead < n) __builtin_prefetch(words + ids[i + kAhead]);
+    if (i + kRowsAhead < n) ask_for(words + ids[i + kRowsAhead]);
     out[i] = words[ids[i]];
   }
 }

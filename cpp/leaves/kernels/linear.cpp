@@ -1,6 +1,7 @@
 // Sums over rows for linear leaves (linear.h).
 #include "leaves/kernels/linear.h"
 
+#include "base/kernels/ahead.h"
 #include "base/kernels/eight.h"
 
 namespace polyleaf {
@@ -8,10 +9,9 @@ namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
 void gather(const float* values, const uint32_t* ids, int64_t n, float* out, float* range) {
-  constexpr int kAhead = 24;
   float least = range[0], most = range[1];
   for (int64_t i = 0; i < n; ++i) {
-    if (i + kAhead < n) __builtin_prefetch(values + ids[i + kAhead]);
+    if (i + kRowsAhead < n) ask_for(values + ids[i + kRowsAhead]);
     const float x = values[ids[i]];
     out[i] = x;
     least = x < least ? x : least;

@@ -1,6 +1,7 @@
 // The histogram kernel (histogram.h): one word load and one channel load feed up to eight bin updates.
 #include "search/histogram.h"
 
+#include "base/kernels/ahead.h"
 #include "base/kernels/lanes.h"
 
 namespace polyleaf {
@@ -98,11 +99,10 @@ void build(const uint64_t* words, const int16_t* channels, int64_t n, int n_feat
 template <bool FOUR, bool BY_ID, int LOG2_STRIDE>
 void build_joint_as(const uint64_t* words, const uint32_t* ids, const int16_t* channels, int64_t n,
                     int n_features, const JointFormat& format, uint64_t* joint) {
-  constexpr int kAhead = 32;
   const uint64_t s1 = format.shift[1], s2 = format.shift[2], s3 = format.shift[3];
   const auto widened = [](int16_t x) { return static_cast<uint64_t>(int64_t{x}); };
   for (int64_t i = 0; i < n; ++i) {
-    if (BY_ID && i + kAhead < n) __builtin_prefetch(words + ids[i + kAhead]);
+    if (BY_ID && i + kRowsAhead < n) ask_for(words + ids[i + kRowsAhead]);
     const uint64_t word = words[BY_ID ? ids[i] : i];
     const int16_t* c = channels + 4 * i;
     uint64_t value = widened(c[0]) + (widened(c[1]) << s1) + (widened(c[2]) << s2);
@@ -157,10 +157,9 @@ void add(int32_t* a, const int32_t* b, int64_t n) {
 
 template <class Row>
 void gather_rows(const int16_t* channels, const uint32_t* ids, int64_t n, int16_t* out) {
-  constexpr int kAhead = 24;
   constexpr int width = sizeof(Row) / sizeof(int16_t);
   for (int64_t i = 0; i < n; ++i) {
-    if (i + kAhead < n) __builtin_prefetch(channels + static_cast<size_t>(ids[i + kAhead]) * width);
+    if (i + kRowsAhead < n) ask_for(channels + static_cast<size_t>(ids[i + kRowsAhead]) * width);
     store(out + i * width, load<Row>(channels + static_cast<size_t>(ids[i]) * width));
   }
 }

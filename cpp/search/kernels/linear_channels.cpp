@@ -3,19 +3,18 @@
 
 #include <type_traits>
 
+#include "base/kernels/ahead.h"
 #include "base/kernels/lanes.h"
 
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 namespace {
 
-constexpr int64_t kAhead = 16;  // rows fetched before they are needed
-
 void gather(const float* rows, int stride, const uint32_t* ids, int64_t first, int64_t n, int n_columns,
             int64_t step, float* out, float* largest) {
   for (int64_t i = 0; i < n; ++i) {
-    if (ids != nullptr && i + kAhead < n)
-      __builtin_prefetch(rows + static_cast<int64_t>(ids[i + kAhead]) * stride);
+    if (ids != nullptr && i + kRowsAhead < n)
+      ask_for(rows + static_cast<int64_t>(ids[i + kRowsAhead]) * stride);
     const float* row = rows + (ids != nullptr ? static_cast<int64_t>(ids[i]) : first + i) * stride;
     for (int c = 0; c < n_columns; ++c) out[c * step + i] = row[c];
   }
@@ -40,8 +39,7 @@ void read_rows(float* rows, const uint32_t* ids, int64_t first, int64_t n, const
                float old, const float* line, float* out, float* least, float* most) {
   f32x4 low = load<f32x4>(least), high = load<f32x4>(most);
   for (int64_t i = 0; i < n; ++i) {
-    if (ids != nullptr && i + kAhead < n)
-      __builtin_prefetch(rows + static_cast<int64_t>(ids[i + kAhead]) * 4);
+    if (ids != nullptr && i + kRowsAhead < n) ask_for(rows + static_cast<int64_t>(ids[i + kRowsAhead]) * 4);
     float* row = rows + (ids != nullptr ? static_cast<int64_t>(ids[i]) : first + i) * 4;
     f32x4 v = load<f32x4>(row);
     if (RENEW) {
@@ -160,8 +158,8 @@ void read_many_as(float* rows, int stride, int n_outputs, int n_curvature, const
   using Floats = typename V::Floats;
   Floats most = load<Floats>(largest);
   for (int64_t i = 0; i < n; ++i) {
-    if (ids != nullptr && i + kAhead < n)
-      __builtin_prefetch(rows + static_cast<int64_t>(ids[i + kAhead]) * stride);
+    if (ids != nullptr && i + kRowsAhead < n)
+      ask_for(rows + static_cast<int64_t>(ids[i + kRowsAhead]) * stride);
     float* row = rows + (ids != nullptr ? static_cast<int64_t>(ids[i]) : first + i) * stride;
     if (step != nullptr) {
       const int code = static_cast<int>((step->words[i] >> step->shift) & 255);
