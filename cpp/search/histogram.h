@@ -8,15 +8,20 @@
 #include "base/isa.h"
 #include "data/cells.h"
 #include "search/joint_sums.h"
+#include "search/riding_count.h"
 
 namespace polyleaf {
 
 struct HistogramKernels {
-  // Adds the channels of `n` rows (contiguous, `lanes` int16 each) to the bins their words name.
+  // Adds the channels of `n` rows (contiguous, `lanes` int16 each) to the bins their words name, and counts
+  // them, unless `counts` is nullptr: then a lane does, or, of up to 64 lanes, counts ride in the last one
+  // (riding_count.h).
   void (*build)(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int log2_stride,
-                int lanes, int32_t* sums, uint32_t* counts);
-  // The same of four lanes a row, as one number a bin (joint_sums.h). ids: row i's word is words[ids[i]];
-  // nullptr: words[i].
+                int lanes, RidingCount riding, int32_t* sums, uint32_t* counts);
+  // Takes counts that ride out of the sums and adds them to `counts`.
+  void (*dismount)(int32_t* sums, int64_t n_bins, int lanes, RidingCount riding, uint32_t* counts);
+  // Adds four lanes a row, as one number a bin (joint_sums.h). ids: row i's word is words[ids[i]]; nullptr:
+  // words[i].
   void (*build_joint)(const uint64_t* words, const uint32_t* ids, const int16_t* channels, int64_t n,
                       int n_features, int log2_stride, const JointFormat& format, uint64_t* joint);
   // Adds these numbers to the sums of four lanes, and clears them.

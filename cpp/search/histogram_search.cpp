@@ -16,6 +16,7 @@ namespace {
 constexpr int64_t kChunkRows = 16384;  // least rows of a histogram chunk
 constexpr int64_t kLabelRows = 192;    // nodes up to this size are built and scanned by touched bins
 constexpr int64_t kJointRows = 2;      // rows for each bin of a tile from which they are added as one number
+constexpr int kRidingLanes = 64;       // of more, counting rows takes little of the time
 constexpr double kTilesToKeep = 0.4;   // with fewer tiles in use by a node histograms are not kept
 
 // The first of those that are judged best; nullptr: none was found.
@@ -63,21 +64,34 @@ void HistogramSearch::start(const SearchScope& scope, const SearchNode& root) {
   added.totals = source_->totals();
   added.value_bounds = ValueBounds(directions_.stride());
   set_joint_formats();
+  set_riding_counts();
   chance_ = scope_->orders_categories() ? source_->chance() : Chance();
 }
 
-// Channels that a row keeps are known to their largest; of those made for each node sums are kept apart.
+// Finds out how many rows share a bin at most. False where that is of no use: channels made for each node are
+// not known to their largest.
+bool HistogramSearch::knows_most_rows() {
+  if (source_->view(0).largest == nullptr) return false;
+  if (!most_rows_.empty()) return true;
+  if (bins_.stay())  // words may have to be read from a disk
+    most_rows_.assign(bins_.n_tiles(), bins_.n_rows());
+  else
+    most_rows_ = bins_.most_rows(workers_);
+  return true;
+}
+
+void HistogramSearch::set_riding_counts() {
+  riding_.assign(bins_.n_tiles(), {});
+  const bool may_ride = layout_.count_lane < 0 && layout_.lanes <= kRidingLanes;
+  if (!may_ride || !knows_most_rows()) return;
+  const int64_t largest = source_->view(0).largest[layout_.lanes - 1];
+  for (const int t : scope_->tiles()) riding_[t] = RidingCount::make(largest, most_rows_[t]);
+}
+
 void HistogramSearch::set_joint_formats() {
-  const ChannelView& view = nodes_[0].view;
   joint_.assign(bins_.n_tiles(), {});
-  if (view.largest == nullptr || layout_.lanes != JointFormat::kChannels) return;
-  if (most_rows_.empty()) {
-    // Words that stay may have to be read from a disk.
-    if (bins_.n_rows() <= kChunkRows || bins_.stay())
-      most_rows_.assign(bins_.n_tiles(), bins_.n_rows());
-    else
-      most_rows_ = bins_.most_rows(workers_);
-  }
+  if (layout_.lanes != JointFormat::kChannels || !knows_most_rows()) return;
+  const ChannelView view = source_->view(0);
   ChannelRange channels[JointFormat::kChannels];
   for (int j = 0; j < JointFormat::kChannels; ++j)
     channels[j] = {j < layout_.n_outputs ? -view.largest[j] : 0, view.largest[j]};
@@ -237,6 +251,8 @@ const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(const std::vect
       nodes_[node.id].bounds.reset();
       nodes_[node.id].value_bounds = ValueBounds(directions_.stride());
     }
+    set_joint_formats();
+    set_riding_counts();
     chance_ = scope_->orders_categories() ? source_->chance() : Chance();
   }
   std::vector<Job> jobs = plan(nodes);
@@ -546,9 +562,13 @@ void HistogramSearch::build_rows(const Job& job, int t, int64_t begin, int64_t e
     return;
   }
   const int lanes = nodes_[job.build].view.layout->lanes;
+  // Counts are taken out bin by bin.
+  const RidingCount riding = 2 * (end - begin) >= n_bins ? riding_[t] : RidingCount();
+  uint32_t* const counts = riding.shift > 0 ? nullptr : bins.counts;
   with_words(job, t, begin, end, thread, [&](const uint64_t* words, const int16_t* channels, int64_t n) {
-    kernels.build(words, channels, n, tile.n_features, tile.log2_stride, lanes, bins.sums, bins.counts);
+    kernels.build(words, channels, n, tile.n_features, tile.log2_stride, lanes, riding, bins.sums, counts);
   });
+  if (riding.shift > 0) kernels.dismount(bins.sums, n_bins, lanes, riding, bins.counts);
 }
 
 // Calls add(words, channels, n) for these rows of the node that a job builds, so many at a time as are

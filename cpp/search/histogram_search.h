@@ -26,6 +26,7 @@
 #include "search/histogram.h"
 #include "search/histogram_pool.h"
 #include "search/joint_sums.h"
+#include "search/riding_count.h"
 #include "search/shared_tiles.h"
 #include "search/tile_scan.h"
 
@@ -111,7 +112,9 @@ class HistogramSearch final : public Search {
   void check_directions() const;
   void lay_out_memory();
   void set_thresholds();
+  bool knows_most_rows();
   void set_joint_formats();
+  void set_riding_counts();
   // Nodes are added in the order of their ids.
   Node& add_node(const SearchNode& at, const ChannelView& view);
   void make_room(std::vector<Job>& jobs);
@@ -180,7 +183,8 @@ class HistogramSearch final : public Search {
   int64_t direct_rows_ = 0;   // up to this size a node is built rather than subtracted
   // How the channels of a row are one number, for each tile; its `rows` are 0 where they are not.
   std::vector<JointFormat> joint_;
-  std::vector<int64_t> most_rows_;  // of one bin of each tile
+  std::vector<RidingCount> riding_;  // likewise, where counts are kept apart
+  std::vector<int64_t> most_rows_;   // of one bin of each tile
   struct Scratch {
     Buffer<uint64_t> joint;  // one tile, kept zero
     Buffer<int32_t> sums;    // one tile, kept zero between sparse jobs

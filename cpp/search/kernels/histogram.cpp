@@ -10,21 +10,28 @@ namespace {
 
 typedef uint64_t u64x4 __attribute__((vector_size(32)));
 
+// Who counts the rows of a bin.
+enum class Counts { elsewhere, apart, riding };
+
 // Z vectors of sixteen lanes per row; the tile of 8 features x 256 bins x 16 lanes lies in the second cache.
-template <int Z, int LOG2_STRIDE, bool COUNTS>
-void build_wide(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int32_t* sums,
-                uint32_t* counts, int lanes) {
+template <int Z, int LOG2_STRIDE, Counts COUNTS>
+void build_wide(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int lanes,
+                RidingCount riding, int32_t* sums, uint32_t* counts) {
+  int32_t of_row[16] = {};
+  of_row[15] = riding.of_row();
+  const i32x16 count = load<i32x16>(of_row);
   for (int64_t i = 0; i < n; ++i) {
     const uint64_t word = words[i];
     i32x16 value[Z];
     for (int z = 0; z < Z; ++z) value[z] = convert<i32x16>(load<i16x16>(channels + i * lanes + z * 16));
+    if (COUNTS == Counts::riding) value[Z - 1] += count;
 #pragma GCC unroll 8
     for (int f = 0; f < 8; ++f) {
       if (f >= n_features) break;
       const uint32_t bin = (static_cast<uint32_t>(f) << LOG2_STRIDE) + ((word >> (8 * f)) & 255);
       int32_t* at = sums + static_cast<size_t>(bin) * lanes;
       for (int z = 0; z < Z; ++z) store(at + z * 16, load<i32x16>(at + z * 16) + value[z]);
-      if (COUNTS) ++counts[bin];
+      if (COUNTS == Counts::apart) ++counts[bin];
     }
   }
 }
@@ -47,50 +54,62 @@ void build_narrow(const uint64_t* words, const int16_t* channels, int64_t n, int
 }
 
 // More than 64 lanes: blocks of 64, so that the bins in use stay in the second cache.
-template <int LOG2_STRIDE>
-void build_blocked(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int32_t* sums,
-                   uint32_t* counts, int lanes) {
+template <int LOG2_STRIDE, Counts COUNTS>
+void build_blocked(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int lanes,
+                   int32_t* sums, uint32_t* counts) {
+  constexpr Counts none = Counts::elsewhere;
   int at = 0;
-  for (; lanes - at >= 64; at += 64) {
-    if (at == 0 && counts != nullptr)
-      build_wide<4, LOG2_STRIDE, true>(words, channels, n, n_features, sums, counts, lanes);
+  for (; lanes - at >= 64; at += 64)
+    if (at == 0)
+      build_wide<4, LOG2_STRIDE, COUNTS>(words, channels, n, n_features, lanes, {}, sums, counts);
     else
-      build_wide<4, LOG2_STRIDE, false>(words, channels + at, n, n_features, sums + at, nullptr, lanes);
-  }
+      build_wide<4, LOG2_STRIDE, none>(words, channels + at, n, n_features, lanes, {}, sums + at, nullptr);
   for (; at < lanes; at += 16)
-    build_wide<1, LOG2_STRIDE, false>(words, channels + at, n, n_features, sums + at, nullptr, lanes);
+    build_wide<1, LOG2_STRIDE, none>(words, channels + at, n, n_features, lanes, {}, sums + at, nullptr);
 }
 
-template <int LOG2_STRIDE>
-void build_stride(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int lanes,
-                  int32_t* sums, uint32_t* counts) {
-  const bool with_counts = counts != nullptr;
-  if (lanes == 4) return build_narrow<i16x4, i32x4, LOG2_STRIDE>(words, channels, n, n_features, sums);
-  if (lanes == 8) return build_narrow<i16x8, i32x8, LOG2_STRIDE>(words, channels, n, n_features, sums);
-#define POLYLEAF_WIDE(Z)                                                                               \
-  if (lanes == 16 * Z)                                                                                 \
-    return with_counts                                                                                 \
-               ? build_wide<Z, LOG2_STRIDE, true>(words, channels, n, n_features, sums, counts, lanes) \
-               : build_wide<Z, LOG2_STRIDE, false>(words, channels, n, n_features, sums, counts, lanes);
+template <int LOG2_STRIDE, Counts COUNTS>
+void build_as(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int lanes,
+              RidingCount riding, int32_t* sums, uint32_t* counts) {
+#define POLYLEAF_WIDE(Z) \
+  if (lanes == 16 * Z)   \
+    return build_wide<Z, LOG2_STRIDE, COUNTS>(words, channels, n, n_features, lanes, riding, sums, counts);
   POLYLEAF_WIDE(1)
   POLYLEAF_WIDE(2)
   POLYLEAF_WIDE(3)
   POLYLEAF_WIDE(4)
 #undef POLYLEAF_WIDE
-  build_blocked<LOG2_STRIDE>(words, channels, n, n_features, sums, counts, lanes);
+  if constexpr (COUNTS != Counts::riding)
+    build_blocked<LOG2_STRIDE, COUNTS>(words, channels, n, n_features, lanes, sums, counts);
+}
+
+template <int LOG2_STRIDE>
+void build_stride(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int lanes,
+                  RidingCount riding, int32_t* sums, uint32_t* counts) {
+  if (lanes == 4) return build_narrow<i16x4, i32x4, LOG2_STRIDE>(words, channels, n, n_features, sums);
+  if (lanes == 8) return build_narrow<i16x8, i32x8, LOG2_STRIDE>(words, channels, n, n_features, sums);
+  const auto build = riding.shift != 0   ? build_as<LOG2_STRIDE, Counts::riding>
+                     : counts != nullptr ? build_as<LOG2_STRIDE, Counts::apart>
+                                         : build_as<LOG2_STRIDE, Counts::elsewhere>;
+  build(words, channels, n, n_features, lanes, riding, sums, counts);
 }
 
 void build(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int log2_stride,
-           int lanes, int32_t* sums, uint32_t* counts) {
-  switch (log2_stride) {
-    case 2:
-      return build_stride<2>(words, channels, n, n_features, lanes, sums, counts);
-    case 4:
-      return build_stride<4>(words, channels, n, n_features, lanes, sums, counts);
-    case 6:
-      return build_stride<6>(words, channels, n, n_features, lanes, sums, counts);
-    default:
-      return build_stride<8>(words, channels, n, n_features, lanes, sums, counts);
+           int lanes, RidingCount riding, int32_t* sums, uint32_t* counts) {
+  const auto build = log2_stride == 2   ? build_stride<2>
+                     : log2_stride == 4 ? build_stride<4>
+                     : log2_stride == 6 ? build_stride<6>
+                                        : build_stride<8>;
+  build(words, channels, n, n_features, lanes, riding, sums, counts);
+}
+
+void dismount(int32_t* sums, int64_t n_bins, int lanes, RidingCount riding, uint32_t* counts) {
+  const uint32_t middle = uint32_t{1} << (riding.shift - 1);
+  for (int64_t b = 0; b < n_bins; ++b) {
+    int32_t* at = sums + (b + 1) * lanes - 1;
+    const uint32_t both = static_cast<uint32_t>(*at), rows = (both + middle) >> riding.shift;
+    *at = static_cast<int32_t>(both - (rows << riding.shift));
+    counts[b] += rows;
   }
 }
 
@@ -248,8 +267,8 @@ void build_few(const Cell* entries, int64_t n, const int16_t* channels, int lane
 
 }  // namespace
 
-const HistogramKernels histogram_kernels = {build,  build_joint, spread, subtract, add,
-                                            gather, sum,         touch,  build_few};
+const HistogramKernels histogram_kernels = {build, dismount, build_joint, spread, subtract,
+                                            add,   gather,   sum,         touch,  build_few};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf
