@@ -153,7 +153,7 @@ def test_the_first_training_leaves_time_for_the_last(monkeypatch):
     assert budget.is_spent() and not budget.is_over()
     budget.reserve(2.0)
     assert not budget.is_spent()
-    clock.now = 110.0 - 2.4
+    clock.now = 110.0 - 2.6  # a fiftieth of the limit is kept besides
     assert budget.is_spent()
 
 
@@ -165,8 +165,21 @@ def test_the_last_training_ends_with_the_time(monkeypatch):
     assert deadline.after_iteration(None, 1, {}) and deadline.was_met and deadline.rounds == 2
 
 
+def test_a_last_training_that_begins_late_has_what_was_kept_for_it(monkeypatch):
+    clock = Clock(monkeypatch)
+    budget = Budget(10.0)
+    budget.reserve(0.5)  # with the margin .6, and .2 to spare
+    clock.now += 9.9
+    deadline = Deadline(budget)
+    clock.now += 0.7  # the limit has passed
+    assert not deadline.after_iteration(None, 0, {})
+    clock.now += 0.11
+    assert deadline.after_iteration(None, 1, {}) and deadline.was_met
+
+
 def test_without_a_limit_no_clock_is_read(monkeypatch):
     budget = Budget(None)
     monkeypatch.setattr(race_module.time, "perf_counter", lambda: pytest.fail("the clock was read"))
     budget.reserve(1.0)
     assert not budget.is_spent() and not budget.is_over()
+    assert not Deadline(budget).after_iteration(None, 0, {})

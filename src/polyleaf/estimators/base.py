@@ -8,6 +8,7 @@ predictions, a model to fitted attributes. No preparation of data: that is `prep
 from __future__ import annotations
 
 import copy
+import functools
 import importlib
 import os
 import sys
@@ -137,6 +138,11 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
     if TYPE_CHECKING:  # declared by each for itself
         objective: Any
+
+    @classmethod
+    @functools.cache  # scikit-learn reads the signature each time, which a search of small models feels
+    def _get_param_names(cls) -> list[str]:
+        return super()._get_param_names()
 
     def set_params(self, **parameters: Any) -> Self:
         """Set parameters; those of other libraries are answered with what they are called here."""

@@ -57,6 +57,8 @@ class Candidate:
     look: Look | None = None
     haste: float = 1.0
     proposed: Parameters = field(init=False)
+    _of_folds: int = field(default=0, init=False, repr=False)
+    _summary: tuple[int, list[float], float] = field(default=(0, [], np.inf), init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.proposed = self.parameters
@@ -71,20 +73,28 @@ class Candidate:
         """Rounds of the best mean over the folds, or of a first look; 0 where it was not tried."""
         if not self.curves:
             return 0 if self.look is None else self.look.rounds
-        return 1 + int(np.argmin(self._mean()))
+        return self._found()[0]
 
     @property
     def losses(self) -> list[float]:
         """Of each fold tried, with these rounds: all folds with as many."""
-        last = self.rounds - 1
-        return [curve[min(last, len(curve) - 1)] for curve in self.curves]
+        return list(self._found()[1]) if self.curves else []
 
     @property
     def loss(self) -> float:
         """Their mean, or that of a first look; infinite where it was not tried."""
         if not self.curves:
             return np.inf if self.look is None else self.look.loss
-        return float(np.mean(self.losses))
+        return self._found()[2]
+
+    def _found(self) -> tuple[int, list[float], float]:
+        """Rounds, losses and their mean; found once for as many folds, since all candidates are compared
+        after every training."""
+        if self._of_folds != self.n_folds:
+            last = int(np.argmin(self._mean()))
+            losses = [curve[min(last, len(curve) - 1)] for curve in self.curves]
+            self._of_folds, self._summary = self.n_folds, (1 + last, losses, float(np.mean(losses)))
+        return self._summary
 
     def _mean(self) -> np.ndarray:
         """Mean loss after each round. A curve that ended before the others stays where it ended: by then it

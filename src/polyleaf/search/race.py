@@ -26,6 +26,9 @@ __all__ = ["MARGIN", "Budget", "Deadline", "Race", "Share", "Trained", "Watch", 
 
 REACH = 4.0  # times what the last doubling gained: farther ahead, the leader is out of reach
 MARGIN = 1.2  # the last training may take longer than those of the folds have
+# Of the limit, and at most so many seconds: for what comes between trainings, and before the first round of
+# the last one. Rounds are a small part of short trainings.
+SPARE, MOST_SPARE = 0.02, 0.5
 GENERATION = 8  # candidates that race each other, after the portfolio
 
 
@@ -39,6 +42,7 @@ class Budget:
 
     def __init__(self, seconds: float | None) -> None:
         self._end = math.inf if seconds is None else time.perf_counter() + seconds
+        self._spare = 0.0 if seconds is None else min(SPARE * seconds, MOST_SPARE)
         self._reserved = 0.0
         self._since: tuple[float, float] | None = None
 
@@ -48,7 +52,7 @@ class Budget:
 
     def reserve(self, seconds: float) -> None:
         """Keep so many for the last training."""
-        self._reserved, self._since = seconds * MARGIN, None
+        self._reserved, self._since = seconds * MARGIN + self._spare, None
 
     def reserve_as_long(self, growth: float) -> None:
         """Keep `growth` times what passes from now on: the first training may be all there is time for."""
@@ -65,6 +69,11 @@ class Budget:
     def is_over(self) -> bool:
         """Whether there is no second left, not even for the last training."""
         return self._end < math.inf and time.perf_counter() >= self._end
+
+    def last_end(self) -> float:
+        """When a last training that begins now must end: with the time; where the search has taken longer
+        than it may, when it has had what was kept for it, or it would be a stump."""
+        return math.inf if self._end == math.inf else max(self._end, time.perf_counter() + self._reserved)
 
 
 class Share(Budget):
@@ -98,13 +107,13 @@ class Deadline(Callback):
     """
 
     def __init__(self, budget: Budget) -> None:
-        self._budget = budget
+        self._end = budget.last_end()
         self.rounds = 0
         self.was_met = False
 
     def after_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
         self.rounds += 1
-        self.was_met = self._budget.is_over()
+        self.was_met = self._end < math.inf and time.perf_counter() >= self._end
         return self.was_met
 
 

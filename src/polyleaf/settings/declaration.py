@@ -166,7 +166,8 @@ class Declared(NamedTuple):
             return text
 
 
-def declarations(cls: type) -> list[Declared]:
+@functools.cache
+def declarations(cls: type) -> tuple[Declared, ...]:
     """The parameters of a class, in the order of its constructor."""
     hints = get_type_hints(cls)
     homes = {name: home for home in reversed(cls.__mro__) for name in vars(home).get("__annotations__", ())}
@@ -179,7 +180,7 @@ def declarations(cls: type) -> list[Declared]:
         topic = (home.__doc__ or home.__name__).splitlines()[0].rstrip(".")
         text = _texts(home.__module__).get((home.__name__, name), "")
         found.append(Declared(name, text, field.default, types, topic, **field.metadata))
-    return found
+    return tuple(found)
 
 
 @functools.cache
