@@ -114,5 +114,6 @@ def test_folds_are_dealt_and_made_when_a_candidate_comes_to_them():
     assert len({tuple(fold.valid.y) for fold in folds}) == 9 and dealt == [0, 1, 2]
 
 
-def test_only_few_rows_are_dealt_again():
-    assert deals_of(5_000) == 3 and deals_of(5_001) == 1
+def test_folds_are_dealt_again_and_one_part_held_out_is_not():
+    assert deals_of(MANY_ROWS, True) == 3 and deals_of(MANY_ROWS, False) == 2
+    assert deals_of(MANY_ROWS + 1, True) == deals_of(MANY_ROWS + 1, False) == 1

@@ -7,6 +7,7 @@ import pytest
 
 from polyleaf.metrics import get_metric
 from polyleaf.search import race as race_module
+from polyleaf.search.candidates import better_first
 from polyleaf.search.folds import Fold, Folds
 from polyleaf.search.log import TrainingLog
 from polyleaf.search.race import Budget, Deadline, Race, Watch, hope_ends
@@ -58,6 +59,59 @@ def test_after_every_fold_the_better_half_goes_on():
     assert [who for who, fold in log[9:] if fold == 2] == [2]
 
 
+def drawn_race(losses, members=1):
+    """Six folds, dealt three at a time: candidate i has the loss `losses[i][fold]`."""
+    log = []
+
+    def train(parameters, fold, leader, budget):
+        log.append((parameters["is"], int(fold.growth)))
+        if losses[parameters["is"]][int(fold.growth)] is None:
+            raise ValueError("it does not go")
+        return watched([9.0, losses[parameters["is"]][int(fold.growth)]])
+
+    folds = Folds(6, lambda j: Fold(None, None, float(j)), 3)
+    race = Race(train, folds, Budget(None), None, TrainingLog(None, {}), members, lambda line: None)
+    race._steps = [[0, 1, 2]]
+    race.run([{"is": i} for i in range(len(losses))], "portfolio")
+    return race, log
+
+
+LUCKY, STEADY = [4.0, 1.0, 4.0, 6.0, 6.0, 6.0], [3.0, 4.0, 3.0, 3.0, 4.0, 3.0]
+WORSE, USUAL = [8.0, 8.5, 8.0] * 2, [5.0, 6.0, 5.0] * 2
+
+
+def test_leaders_are_judged_again_on_folds_dealt_anew():
+    # Of nine candidates two go on, and the defaults; who fell behind, or is the leader again, does not.
+    race, log = drawn_race([USUAL, LUCKY, STEADY, LUCKY, *[WORSE] * 5])
+    assert better_first(race.candidates)[0].number == 1
+    race.judge_again()
+    assert [who for who, fold in log if fold == 5] == [0, 1, 2]
+    best = race.best()[0]
+    assert best.number == 2 and best.loss == pytest.approx(np.mean(STEADY)) and best.n_folds == 6
+
+
+def test_finalists_are_compared_on_the_folds_that_all_were_tried_on():
+    race, _ = drawn_race([USUAL, [*LUCKY[:5], None], STEADY, *[WORSE] * 6])
+    race.judge_again()
+    assert race.candidates[1].refused and [c.n_folds for c in race.candidates[:3]] == [6, 5, 6]
+    assert [c.number for c in race.best()[:2]] == [2, 0]
+    race, log = drawn_race([USUAL, LUCKY, STEADY, *[WORSE] * 6])
+    race._budget = Spent(4)  # in the second of the further folds
+    race.judge_again()
+    assert log[-4:] == [(0, 3), (1, 3), (2, 3), (0, 4)]
+    assert [c.n_folds for c in race.candidates[:3]] == [4, 4, 4]
+
+
+def test_members_of_a_blend_and_defaults_without_a_rival_are_not_judged_again():
+    for race, log in (
+        drawn_race([USUAL, STEADY], members=5),
+        drawn_race([USUAL, WORSE]),
+        drawn_race([USUAL]),
+    ):
+        race.judge_again()
+        assert all(fold < 3 for _, fold in log)
+
+
 def test_what_does_not_go_is_left_out_unless_it_is_the_first():
     race, _ = a_race([2.0, None])
     race.run([{"is": 0}, {"is": 1}], "portfolio")
@@ -87,7 +141,7 @@ def test_a_training_cut_by_time_counts_only_where_there_is_no_other():
     first = watched([5.0, 4.0, 3.0, 2.0, 1.0], budget=budget)
     assert first.was_cut and first.curve == [5.0, 4.0, 3.0, 2.0]
     curves = iter([[5.0, 4.0], [1.0, 1.0]])
-    folds = [Fold(None, None)]
+    folds = Folds(1, lambda i: Fold(None, None))
     race = Race(
         lambda *_: watched(next(curves), budget=Spent(0)),
         folds,

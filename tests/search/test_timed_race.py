@@ -145,3 +145,21 @@ def test_later_generations_must_promise_as_much_as_the_best_third(monkeypatch):
     tried = len(track.race.candidates)
     track.race.run([{"max_leaves": 63, "learning_rate": 0.1}], "variation")
     assert track.race.candidates[tried].look is not None and not track.race.candidates[tried].curves
+
+
+@pytest.mark.parametrize("limit", [10.0, 30.0, 60.0])
+def test_leaders_are_judged_again_in_time_that_is_kept_for_it(monkeypatch, limit):
+    track = Track(monkeypatch, 0.0005, limit, n_folds=9)
+
+    def children(best, generation):
+        return ({"max_leaves": 8, "reg_lambda": generation * 100 + i} for i in range(100))
+
+    track.race.run(list(CANDIDATES), "portfolio")
+    track.race.vary(children)
+    begun = track.now
+    track.race.judge_again()
+    assert track.now - begun <= 0.3 * limit
+    best = track.race.best()[0]
+    assert (best.n_folds > 3) == (limit > 10.0)  # there is no time for three further folds
+    rounds = track.race.at_last(best)[1]
+    assert track.now + rounds * track.seconds_of_round * 15 <= limit

@@ -285,8 +285,9 @@ class Searches(_Base):
         def deal(i: int) -> list[Rows]:
             return rows_of_folds(self.cv, given.X, given.y, target, groups, seed + i)
 
-        again = self.cv is None and groups is None and self.time_limit is not None
-        return folds_of(dataset, given, deal, deals_of(target.n_rows) if again else 1)
+        # What the user has said is left as it is.
+        n_deals = deals_of(target.n_rows, self.time_limit is not None) if self.cv is None else 1
+        return folds_of(dataset, given, deal, n_deals)
 
     def _watched(self, last: Given, like: Dataset) -> Given:
         """An evaluation set, binned once for all candidates."""
@@ -371,6 +372,7 @@ class Searches(_Base):
             race.run(list(table), "portfolio")
             if self.time_limit is not None or self.n_candidates is not None:
                 race.vary(children, "tpe" if asks_optuna else "variation")
+            race.judge_again()
         except KeyboardInterrupt:
             if not race.best():
                 raise

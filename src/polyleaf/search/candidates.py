@@ -14,7 +14,7 @@ import numpy as np
 from polyleaf.search.looks import Look
 from polyleaf.search.portfolio import Parameters
 
-__all__ = ["Candidate", "better_first", "winner_first"]
+__all__ = ["Candidate", "better_first", "is_near", "winner_first"]
 
 # Of what the defaults have learned on the one fold that there is: less does not tell two candidates apart.
 NOISE = 0.01
@@ -120,6 +120,14 @@ def winner_first(candidates: list[Candidate]) -> list[Candidate]:
     if first is None or not others or not others[0].curves:
         return ordered
     return [others[0], first, *others[1:]] if _beats(others[0], first) else [first, *others]
+
+
+def is_near(one: Candidate, leader: Candidate, errors: float) -> bool:
+    """Whether it is not worse on the folds that both were tried on by more than so many standard errors of
+    the mean difference. On one fold alone nothing is known of that."""
+    n = min(one.n_folds, leader.n_folds)
+    behind = np.subtract(one.losses[:n], leader.losses[:n])
+    return n < 2 or float(behind.mean()) <= errors * float(behind.std(ddof=1)) / np.sqrt(n)
 
 
 def _beats(one: Candidate, first: Candidate) -> bool:

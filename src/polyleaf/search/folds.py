@@ -26,7 +26,7 @@ __all__ = ["Fold", "Folds", "deals_of", "fingerprint", "folds_of", "in_small", "
 
 FEW_FOLDS = 3
 MANY_ROWS, HELD_OUT = 20_000, 0.2
-FEW_ROWS, REPEATS = 5_000, 3  # the folds of fewer rows may be drawn so often
+REPEATS, REPEATS_UNTIMED = 3, 2  # the folds of fewer rows may be drawn so often
 LOOKED_AT, SHARE = 2_000, 0.125  # rows of a first look: so many, or this share of them where that is more
 
 Rows = tuple[np.ndarray, np.ndarray]
@@ -136,9 +136,10 @@ def _taken(given: Given, rows: np.ndarray) -> Given:
     return given._replace(X=given.X.rows(rows), y=_safe_indexing(given.y, rows), weight=weight, offset=offset)
 
 
-def deals_of(n_rows: int) -> int:
-    """How often folds may be dealt where `cv` is None: again where rows are few."""
-    return REPEATS if n_rows <= FEW_ROWS else 1
+def deals_of(n_rows: int, is_timed: bool) -> int:
+    """How often folds may be dealt where `cv` is None: again where they are folds. A clock ends what takes
+    too long; without one there is less."""
+    return (REPEATS if is_timed else REPEATS_UNTIMED) if n_rows <= MANY_ROWS else 1
 
 
 def rows_of_folds(cv: Any, X: Any, y: Any, target: Target, groups: Any, seed: int) -> list[Rows]:
@@ -182,7 +183,7 @@ def _drawn(cv: int | None, n_rows: int, classes: np.ndarray | None, groups: Any,
     if n_folds < 2:
         raise ValueError(f"cv={n_folds} must be at least 2 folds.")
     if groups is not None:
-        yield from GroupKFold(n_folds).split(rows, None, groups)
+        yield from GroupKFold(n_folds, shuffle=True, random_state=chance).split(rows, None, groups)
         return
     # Rows of classes that not every fold can have are trained on by all.
     dealt = rows

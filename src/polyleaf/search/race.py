@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from polyleaf.callbacks import Callback, EvalsLog
 from polyleaf.metrics import Metric
 from polyleaf.search.beside import in_order
-from polyleaf.search.candidates import Candidate, better_first, winner_first
+from polyleaf.search.candidates import Candidate, better_first, is_near, winner_first
 from polyleaf.search.ensemble import POOL
 from polyleaf.search.folds import Fold, Folds
 from polyleaf.search.log import Ended, TrainingLog
@@ -30,6 +30,9 @@ MARGIN = 1.2  # the last training may take longer than those of the folds have
 # the last one. Rounds are a small part of short trainings.
 SPARE, MOST_SPARE = 0.02, 0.5
 GENERATION = 8  # candidates that race each other, after the portfolio
+# That are judged again on folds dealt anew, beside the defaults: one for so many that were tried, and at most.
+TRIED_FOR_EACH, FINALISTS = 8, 4
+NEAR = 2.0  # standard errors of the mean difference from the leader
 
 
 class Budget:
@@ -252,7 +255,7 @@ class Race:
         self._most, self._log, self._members = math.inf if most is None else most, log, members
         self.candidates: list[Candidate] = []
         # Folds that candidates are tried on before the better half of them goes on.
-        self._steps = [[fold] for fold in range(len(folds))]
+        self._steps = [[fold] for fold in range(folds.dealt)]
 
     def best(self) -> list[Candidate]:
         """Those that have a score, best first; the defaults before what is not better by more than noise."""
@@ -278,6 +281,36 @@ class Race:
         # Fitted estimators are needed of those only that may be blended.
         for candidate in self.best()[POOL * self._members :]:
             candidate.trained = [None] * candidate.n_folds
+
+    def judge_again(self) -> None:
+        """Try the leaders on the folds that were dealt anew: among many candidates the best on the same few
+        folds is the luckiest, too. They are compared on the folds that all of them were tried on."""
+        finalists = self._finalists()
+        try:
+            for fold in range(self.folds.dealt, len(self.folds) if finalists else 0):
+                if not self._try(finalists, [fold]):
+                    break
+        finally:  # Ctrl-C, too
+            common = min((c.n_folds for c in finalists if not c.refused), default=0)
+            for candidate in finalists:
+                candidate.curves, candidate.trained = candidate.curves[:common], candidate.trained[:common]
+
+    def _finalists(self) -> list[Candidate]:
+        """The leaders after the first folds, as far as noise does not tell them apart, and the defaults; none
+        where there is nobody to compare. Members of a blend are many as they are."""
+        dealt = self.folds.dealt
+        best = [c for c in self.best() if not c.refused]
+        if self._members > 1 or not best or best[0].n_folds != dealt:
+            return []
+        leaders: list[Candidate] = []
+        for candidate in better_first([c for c in best if c.n_folds == dealt]):
+            is_same = any(candidate.losses == other.losses for other in leaders)
+            if not is_same and (not leaders or is_near(candidate, leaders[0], NEAR)):
+                leaders.append(candidate)
+        most = min(FINALISTS, math.ceil(len(self.candidates) / TRIED_FOR_EACH))
+        first = [c for c in best if c.number == 0 and c.n_folds == dealt]
+        found = first + [c for c in leaders if c.number > 0][:most]
+        return found if len(found) > 1 else []
 
     def at_last(self, candidate: Candidate) -> tuple[Parameters, int]:
         """Parameters and rounds of its training on all rows."""

@@ -28,6 +28,7 @@ PILOT, LOOKING = 0.06, 0.35  # of the time that is left: for the look at the fir
 LONGEST = 2.0  # times as long as the first look others may take
 PROMISING = 1 / 3  # of all that were looked at
 LAST = 1 / 3  # of all seconds are kept for a last training that is slower than those of the folds, at most
+FINALS = 0.2  # of all seconds, at most, for judging the leaders again
 PROBE = 0.02  # of the time: for rounds that are timed, on few rows and on a fold
 SAVING = 0.6  # a round on few rows must not take more of one on a fold
 _LOOK = -1
@@ -53,8 +54,7 @@ class TimedRace(Race):
         self._is_short, self._first_look = True, 0.0
         n_folds = self.folds.dealt
         self._again = [list(range(i, i + n_folds)) for i in range(0, len(self.folds), n_folds)]
-        self._steps = self._steps[:n_folds]
-        self._is_at_end = False
+        self._is_at_end, self._is_final = False, False
 
     def is_over(self) -> bool:
         return self._is_at_end or super().is_over()
@@ -214,4 +214,30 @@ class TimedRace(Race):
             return
         best = self.best()[0]
         seconds = self._seconds_at_last(best)
-        self._budget.reserve(min(seconds * best.haste, max(seconds, LAST * self._all)))
+        last = min(seconds * best.haste, max(seconds, LAST * self._all))
+        self._budget.reserve(last + self._seconds_of_finals() / MARGIN)
+
+    def judge_again(self) -> None:
+        self._is_final = True
+        if self.best() and self.best()[0].curves:
+            self._reserve()
+        super().judge_again()
+
+    def _finalists(self) -> list[Candidate]:
+        """As many as there is time to judge on all folds of one deal."""
+        found, most = super()._finalists(), FINALS * self._all
+        while self.folds.dealt * _seconds_of_fold(found) > most:
+            found.pop()
+        return found if len(found) > 1 else []
+
+    def _seconds_of_finals(self) -> float:
+        """To be kept for judging the leaders again."""
+        if self._is_final:
+            return 0.0
+        further = len(self.folds) - self.folds.dealt
+        return min(FINALS * self._all, further * _seconds_of_fold(self._finalists()))
+
+
+def _seconds_of_fold(candidates: list[Candidate]) -> float:
+    """Of all their trainings on one."""
+    return sum(c.seconds / c.n_folds for c in candidates)
