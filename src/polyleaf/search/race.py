@@ -30,7 +30,7 @@ MARGIN = 1.2  # the last training may take longer than those of the folds have
 # the last one. Rounds are a small part of short trainings.
 SPARE, MOST_SPARE = 0.02, 0.5
 GENERATION = 8  # candidates that race each other, after the portfolio
-# That are judged again on folds dealt anew, beside the defaults: one for so many that were tried, and at most.
+# That are judged again on folds dealt anew, beside the defaults: one for so many tried, and so many at most.
 TRIED_FOR_EACH, FINALISTS = 8, 4
 NEAR = 2.0  # standard errors of the mean difference from the leader
 
