@@ -506,9 +506,10 @@ class SearchParameters:
 
     cv: Any = parameter(default=None, everyday=True)
     """What candidates are compared on. An int: so many folds, drawn at random, by class or by `groups`; a
-    splitter of scikit-learn, or an iterable of (rows to train, rows to validate). None: three folds (with a
-    `time_limit` one where it is short, or nine, drawn three times, where it is long and rows are few), or a
-    fifth of the rows, held out, above 20,000 rows; or the last `eval_set`, where one is given."""
+    splitter of scikit-learn, or an iterable of (rows to train, rows to validate). None: three folds, and
+    three others for the leaders in the end (with a `time_limit` one where it is short, or nine, drawn three
+    times, where it is long), or a fifth of the rows, held out, above 20,000 rows; or the last `eval_set`,
+    where one is given."""
 
     metric: str | Callable[..., Any] | None = parameter(default=None, everyday=True)
     """What is to be best: a name or function as for `eval_metric`. None: the last of `eval_metric`."""
