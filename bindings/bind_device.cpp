@@ -153,6 +153,16 @@ void bind_matrices(nb::module_& m) {
           },
           nb::arg("values"))
       .def(
+          "copy",
+          [](DeviceMatrix& self, const DeviceMatrix& from) {
+            require(
+                from.device == self.device && from.n_rows == self.n_rows && from.n_columns == self.n_columns,
+                "The other matrix must be shaped like this one, on its device.");
+            nb::gil_scoped_release release;
+            self.values.copy(from.values, self.size());
+          },
+          nb::arg("other"), "The numbers of another matrix.")
+      .def(
           "read",
           [](const DeviceMatrix& self) {
             NewArray<float> out({static_cast<size_t>(self.n_rows), static_cast<size_t>(self.n_columns)});
@@ -284,7 +294,8 @@ void bind_device_parts(nb::module_& m) {
   nb::class_<HeldDeviceSearch, HeldSearch>(m, "DeviceSearch", "Best splits from histograms, on a device.")
       .def(nb::init<const DeviceBins&, const Workers&>(), nb::arg("bins"), nb::arg("n_threads"),
            nb::keep_alive<1, 2>())
-      .def("use", &HeldDeviceSearch::use, nb::arg("channels"), "What the next tree is judged by.");
+      .def("use", &HeldDeviceSearch::use, nb::arg("channels"),
+           "What the next tree, or the next layer of a tree, is judged by.");
   nb::class_<DeviceLeaves>(m, "DeviceLeaves", "Leaf values, on a device.")
       .def(
           "__init__", [](DeviceLeaves* self, const SharedDevice& device) { new (self) DeviceLeaves(device); },

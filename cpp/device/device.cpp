@@ -146,6 +146,11 @@ void Device::read(void* to, DeviceAddress from, size_t bytes) const {
   driver_.check(driver_.synchronize(stream_), "do what it was asked for");
 }
 
+void Device::copy(DeviceAddress to, DeviceAddress from, size_t bytes) const {
+  const Turn turn(*this);
+  driver_.check(driver_.copy(to, from, bytes, stream_), "copy its memory");
+}
+
 void Device::clear(DeviceAddress at, size_t bytes) const {
   const Turn turn(*this);
   driver_.check(driver_.fill(at, 0, bytes, stream_), "be cleared");

@@ -44,6 +44,7 @@ class Device {
   void free(DeviceAddress address) const noexcept;
   void write(DeviceAddress to, const void* from, size_t bytes) const;
   void read(void* to, DeviceAddress from, size_t bytes) const;
+  void copy(DeviceAddress to, DeviceAddress from, size_t bytes) const;
   void clear(DeviceAddress at, size_t bytes) const;
 
   // Throws a DeviceError unless memory of another library's is this device's.
@@ -120,6 +121,11 @@ class DeviceBuffer {
     std::vector<T> found(n);
     read(found.data(), n);
     return found;
+  }
+  // The first n of another buffer of this device.
+  void copy(const DeviceBuffer& from, size_t n) {
+    reserve(n);
+    if (n > 0) device_->copy(address_, from.address_, n * sizeof(T));
   }
   // The first n become 0.
   void clear(size_t n, size_t first = 0) {

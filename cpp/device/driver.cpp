@@ -65,6 +65,7 @@ Driver::Driver(const std::string& library) {
   find(from, "cuMemFreeHost", free_host);
   find(from, "cuMemcpyHtoDAsync_v2", to_device);
   find(from, "cuMemcpyDtoHAsync_v2", to_host);
+  find(from, "cuMemcpyDtoDAsync_v2", copy);
   find(from, "cuMemsetD8Async", fill);
   find(from, "cuPointerGetAttribute", pointer_attribute);
   find(from, "cuGetErrorString", error_string);

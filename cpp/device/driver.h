@@ -54,6 +54,7 @@ struct Driver {
   int (*free_host)(void*);
   int (*to_device)(DeviceAddress, const void*, size_t, void*);
   int (*to_host)(void*, DeviceAddress, size_t, void*);
+  int (*copy)(DeviceAddress, DeviceAddress, size_t, void*);
   int (*fill)(DeviceAddress, unsigned char, size_t, void*);
   int (*pointer_attribute)(void*, int, DeviceAddress);
   int (*error_string)(int, const char**);

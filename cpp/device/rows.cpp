@@ -26,23 +26,32 @@ DeviceRows::DeviceRows(const DeviceBins& bins)
 }
 
 RowRange DeviceRows::start(const RowSample& sample, const std::vector<int>&) {
-  is_sample_ = sample.rows != nullptr;
-  n_used_ = sample.n_used();
-  if (is_sample_) {
-    rows_.assign(sample.rows, sample.rows + sample.n_rows);
-    ids_[0].write(rows_);
-  }
-  for (int copy : {1, 2}) ids_[copy].reserve(n_used_);
-  return {0, n_used_, 0};
+  take(sample);
+  is_listed_ = !takes_all_;
+  if (is_listed_) ids_[0].write(rows_);
+  return {0, sample.n_used(), 0};
+}
+
+void DeviceRows::take(const RowSample& sample) {
+  takes_all_ = sample.rows == nullptr;
+  if (!takes_all_) rows_.assign(sample.rows, sample.rows + sample.n_rows);
+  for (int copy : {1, 2}) ids_[copy].reserve(sample.n_used());
 }
 
 bool DeviceRows::has(const RowSample& sample) const {
-  if (sample.rows == nullptr || !is_sample_) return (sample.rows != nullptr) == is_sample_;
+  if (sample.rows == nullptr || takes_all_) return (sample.rows == nullptr) == takes_all_;
   return std::equal(sample.rows, sample.rows + sample.n_rows, rows_.begin(), rows_.end());
 }
 
-std::vector<RowRange> DeviceRows::regroup(const RowSample&, int32_t) {
-  throw std::logic_error("On a device rows stay those of the tree.");
+std::vector<RowRange> DeviceRows::regroup(const RowSample& sample, int32_t n_leaves) {
+  take(sample);
+  is_listed_ = true;
+  std::vector<uint32_t> ids(sample.n_used());
+  const std::vector<int64_t> begin = rows_by_leaf(sample, leaf_of_row(), n_leaves, ids.data());
+  ids_[0].write(ids);
+  std::vector<RowRange> ranges;
+  for (int32_t leaf = 0; leaf < n_leaves; ++leaf) ranges.push_back({begin[leaf], begin[leaf + 1], 0});
+  return ranges;
 }
 
 on_device::DivisionAt DeviceRows::at(const Division& d) const {
@@ -96,7 +105,7 @@ void DeviceRows::divide(std::vector<Division>& divisions) {
 
 // Of rows outside the sample nobody knows the leaf: then all walk down the tree.
 void DeviceRows::number(const std::vector<LeafRows>& leaves, const Tree& tree) {
-  if (is_sample_) return route(tree);
+  if (is_listed_) return route(tree);
   std::vector<on_device::LeafPiece> pieces;
   for (const auto& [leaf, rows] : leaves)
     for (int64_t b = rows.begin; b < rows.end; b += kNumberBlock)

@@ -21,7 +21,7 @@ class DeviceRows final : public Rows {
   const Bins& bins() const override { return bins_.host(); }
   RowRange start(const RowSample& sample, const std::vector<int>& tiles) override;
   bool has(const RowSample& sample) const override;
-  // Throws: derivatives are not renewed while a tree grows.
+  // Rows are grouped on this machine, where they are drawn.
   std::vector<RowRange> regroup(const RowSample& sample, int32_t n_leaves) override;
   void divide(std::vector<Division>& divisions) override;
   void number(const std::vector<LeafRows>& leaves, const Tree& tree) override;
@@ -32,17 +32,18 @@ class DeviceRows final : public Rows {
   // Of each row of the last tree, on the device.
   const int32_t* leaves() const { return leaf_of_row_.data(); }
   // Of a copy; nullptr where row i is place i.
-  uint32_t* ids(int copy) const { return copy == 0 && !is_sample_ ? nullptr : ids_[copy].data(); }
+  uint32_t* ids(int copy) const { return copy == 0 && !is_listed_ ? nullptr : ids_[copy].data(); }
 
  private:
   on_device::DivisionAt at(const Division& division) const;
   on_device::RowsAt rows_at() const;
   void route(const Tree& tree);
+  void take(const RowSample& sample);
 
   const DeviceBins& bins_;
-  std::vector<uint32_t> rows_;  // of the sample
-  int64_t n_used_ = 0;
-  bool is_sample_ = false;
+  std::vector<uint32_t> rows_;  // of the sample, where it is not all rows
+  bool takes_all_ = true;
+  bool is_listed_ = false;  // whether the root's copy is ids, in another order than places
   DeviceBuffer<uint32_t> ids_[3];
   DeviceBuffer<on_device::DivisionAt> divisions_;
   DeviceBuffer<on_device::RowPiece> pieces_;

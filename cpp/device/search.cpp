@@ -95,8 +95,10 @@ void DeviceSearch::split(int32_t parent, const SearchNode& left, const SearchNod
 
 void DeviceSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed,
                             std::vector<Choice>& choices) {
-  if (renewed) throw std::logic_error("On a device derivatives stay those of the tree.");
   choices.assign(nodes.size(), Choice());
+  for (const SearchNode& node : nodes) nodes_[node.id].at = node;
+  renewed_ = renewed;
+  if (renewed) forget(nodes);
   const int32_t first_id = nodes[0].id;
   Batch batch;
   if (nodes.size() == 1) plan_alone(first_id, batch);
@@ -109,6 +111,15 @@ void DeviceSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed,
     plan_pair(nodes[p].id, nodes[p + 1].id, batch);
   }
   run(batch, choices, first_id);
+}
+
+// Nothing holds of what was summed before derivatives were renewed.
+void DeviceSearch::forget(const std::vector<SearchNode>& nodes) {
+  for (const SearchNode& node : nodes) {
+    const int histogram = std::exchange(nodes_[node.id].histogram, -1);
+    if (histogram >= 0) free_.push_back(histogram);
+  }
+  chance_ = scope_->orders_categories() ? channels_->chance() : Chance();
 }
 
 // Two free histograms. Those that were kept longest make way, and their children are built from rows; those
@@ -262,6 +273,7 @@ void DeviceSearch::scan(const Batch& batch) {
   nodes_at_.write(at);
   totals_.write(totals);
   allowed_.write(allowed);
+  if (renewed_) sum_nodes(batch);
   best_.reserve(n_nodes * n_features);
   found_.reserve(n_nodes * (kHead + lanes));
 
@@ -288,6 +300,19 @@ void DeviceSearch::scan(const Batch& batch) {
                   on_device::BestOfNodes{histograms(), n_features, channels.count_lane, bins_.features(),
                                          nodes_at_.data(), best_.data(), found_.data()});
   found_here_ = found_.read(n_nodes * (kHead + lanes));
+}
+
+// Totals of the nodes anew, from the bins of any feature.
+void DeviceSearch::sum_nodes(const Batch& batch) {
+  if (scope_->tiles().empty()) return;
+  const int tile = scope_->tiles()[0], lanes = layout().lanes;
+  const auto n_nodes = static_cast<int64_t>(batch.nodes.size());
+  device_->launch({n_nodes},
+                  on_device::SumNodes{histograms(), bins_.first_bin(tile), bins_.host().tile(tile).stride(),
+                                      nodes_at_.data(), totals_.data()});
+  const std::vector<int32_t> found = totals_.read(static_cast<size_t>(n_nodes * lanes));
+  for (int64_t i = 0; i < n_nodes; ++i)
+    std::copy_n(found.begin() + i * lanes, lanes, nodes_[batch.nodes[i]].totals.begin());
 }
 
 // What the device has found in a node: its best numeric split.

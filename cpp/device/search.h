@@ -2,8 +2,9 @@
 // same sums and the same order of candidates, so that the splits are the same.
 //
 // Of a pair of children the smaller one's histogram is built, the larger one's is its parent's less that. Of
-// a batch one record a node is read back. Splits on categories are looked for on this machine, in histograms
-// that are read back; they need sorting.
+// a batch one record a node is read back; where derivatives are renewed within a tree, what nodes sum to as
+// well. Splits on categories are looked for on this machine, in histograms that are read back; they need
+// sorting.
 //
 // Owns: which histograms are made, and their memory. Must not know: the schedule, leaves.
 #pragma once
@@ -49,6 +50,7 @@ class DeviceSearch final : public Search {
   const ChannelLayout& layout() const { return channels_->layout(); }
   const ScoreKernels& scores() const { return scores_of(layout(), scope_->config().split); }
   ScanNode scan_node(const Node& node) const;
+  void forget(const std::vector<SearchNode>& nodes);
   void lay_out_memory();
   int n_histograms_wanted() const;
   Node& add_node(const SearchNode& at, std::vector<int32_t> totals);
@@ -59,6 +61,7 @@ class DeviceSearch final : public Search {
   void run(Batch& batch, std::vector<Choice>& choices, int32_t first_id);
   void build(const Batch& batch);
   void scan(const Batch& batch);
+  void sum_nodes(const Batch& batch);
   void scan_categories(Node& node);
   void take_found(Node& node, const int32_t* found);
   on_device::Histograms histograms() const;
@@ -74,6 +77,7 @@ class DeviceSearch final : public Search {
   Chance chance_;
   std::vector<Node> nodes_;
   std::vector<int> free_;  // histograms
+  bool renewed_ = false;   // whether totals of nodes that are looked at are to be summed
 
   // Memory reused over trees.
   int n_histograms_ = 0;

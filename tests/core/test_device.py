@@ -232,6 +232,8 @@ def test_what_does_not_belong_together_is_refused():
     on_device.grow()
     with pytest.raises(ValueError, match="n_leaves must be that of the grower's last tree"):
         on_device.values(99)
+    with pytest.raises(ValueError, match="shaped like this one"):
+        on_device.g.copy(sent(np.zeros((60, 3))))
     with pytest.raises(ValueError, match="shaped like the matrix"):
         on_device.g.write(np.zeros((60, 3), np.float32))
     with pytest.raises(ValueError, match="unit, shared or diagonal"):

@@ -105,6 +105,7 @@ std::map<std::string, std::function<void(const void*)>> kernels() {
   add(::softmax_derivatives);
   add(::subtract_histograms);
   add(::sum_leaves);
+  add(::sum_nodes);
   add(::take_column);
   return found;
 }
@@ -243,6 +244,10 @@ Result cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t size, void*) {
 }
 Result cuMemcpyDtoHAsync_v2(void* to, Address from, size_t size, void*) {
   std::memcpy(to, reinterpret_cast<const void*>(from), size);
+  return 0;
+}
+Result cuMemcpyDtoDAsync_v2(Address to, Address from, size_t size, void*) {
+  std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), size);
   return 0;
 }
 Result cuMemsetD8Async(Address to, unsigned char value, size_t size, void*) {

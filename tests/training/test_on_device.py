@@ -18,6 +18,8 @@ pytestmark = pytest.mark.skipif(host_device.COMPILER is None, reason="kernels ar
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 5))
 Y = np.stack([X[:, 0] + X[:, 1] ** 2, X[:, 2] - X[:, 0], np.sign(X[:, 3])], axis=1)
+CLASSES = Y.argmax(axis=1)
+X[RNG.random(300) < 0.2, 0], X[:, 4] = np.nan, RNG.integers(0, 9, 300)
 SMALL = {"n_estimators": 4, "max_leaves": 6, "n_jobs": 1}
 
 
@@ -84,6 +86,51 @@ def test_an_end_of_growth_is_found():
     )
 
 
+LAYERS = {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 3, "max_leaves": None}
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"rows_per_layer": [0.25, 0.5, 1.0]},
+        {"rows_per_layer": [1.0, 150, 80]},
+        {"subsample": 0.5},
+        {"sampling_method": "goss", "top_rate": 0.3, "other_rate": 0.3},
+        {"pruning": "post", "min_split_gain": 0.5},
+        {"pruning": "post", "rows_per_layer": [0.3, 0.6], "min_split_gain": 0.2},
+        {"max_leaves": 5},
+        {"max_depth": None, "max_leaves": 9},
+        {"colsample_bynode": 0.5, "colsample_bytree": 0.7},
+        {"curvature": "shared", "min_child_weight": 3.0},
+        {"curvature": "none", "leaf_curvature": "none"},
+        {"multi_strategy": "one_output_per_tree"},
+        {"categorical_features": [4], "max_cat_to_onehot": 2},
+        {"min_split_gain": 1e9},
+        {"histogram_memory": 1},
+    ],
+    ids=str,
+)
+def test_layers_are_boosted(parameters):
+    assert_same(PolyleafClassifier, CLASSES, **LAYERS | parameters)
+
+
+def test_layers_of_other_losses_and_of_scores_that_rows_start_from():
+    assert_same(PolyleafRegressor, Y, objective="absolute_error", **LAYERS)
+    assert_same(PolyleafRegressor, Y[:, 0], objective="normal", **LAYERS)
+    assert_same(
+        PolyleafRegressor, np.abs(Y), {"offset": RNG.normal(size=Y.shape)}, objective="poisson", **LAYERS
+    )
+    assert_same(PolyleafRegressor, np.tile(Y, 8), sketch="random_projection", sketch_dim=4, **LAYERS)
+    assert_same(PolyleafRegressor, Y, {"sample_weight": RNG.integers(0, 3, 300)}, **LAYERS)
+
+
+def test_layers_are_watched_and_gone_on_from():
+    watched = {"eval_set": [(X[:50], Y[:50])]}
+    model = assert_same(PolyleafRegressor, Y, watched, early_stopping_rounds=2, **LAYERS)
+    assert_same(PolyleafRegressor, Y, {"init_model": model.model_}, **LAYERS)
+
+
 class Interrupt(Callback):
     """Ctrl-C in round 2."""
 
@@ -109,7 +156,6 @@ def test_estimators_can_be_pickled():
     [
         ({"leaf": "linear"}, 'leaf="linear"'),
         ({"leaf": "sparse"}, 'leaf="sparse"'),
-        ({"refresh": "layer", "grow_policy": "depthwise", "max_depth": 3}, 'refresh="layer"'),
         ({"curvature": "full"}, 'curvature="full" or leaf_curvature="auto"'),
         ({"leaf_curvature": "block"}, 'leaf_curvature="block"'),
         ({"monotone_constraints": [1, 0, 0, 0, 0]}, "monotone_constraints"),

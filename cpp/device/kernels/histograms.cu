@@ -40,6 +40,16 @@ extern "C" __global__ void build_histograms(const BuildHistograms a) {
       if (of_bin[i] != 0) atomicAdd(&to[all.counts_at + first + i], of_bin[i]);
 }
 
+extern "C" __global__ void sum_nodes(const SumNodes a) {
+  const Histograms& all = a.histograms;
+  const int32_t* const sums = all.data + a.nodes[blockIdx.x].histogram * all.size + a.first_bin * all.lanes;
+  for (int lane = threadIdx.x; lane < all.lanes; lane += blockDim.x) {
+    int32_t total = 0;
+    for (int b = 0; b < a.n_bins; ++b) total += sums[static_cast<int64_t>(b) * all.lanes + lane];
+    a.totals[static_cast<int64_t>(blockIdx.x) * all.lanes + lane] = total;
+  }
+}
+
 extern "C" __global__ void subtract_histograms(const SubtractHistograms a) {
   int32_t* const from = a.histograms.data + a.pairs[2 * blockIdx.y] * a.histograms.size;
   const int32_t* const less = a.histograms.data + a.pairs[2 * blockIdx.y + 1] * a.histograms.size;

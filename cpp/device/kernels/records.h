@@ -188,6 +188,16 @@ struct NodeAt {
   int32_t histogram, count;
 };
 
+// totals[node][lane] becomes the sum over the bins of one feature.
+struct SumNodes {
+  static constexpr const char* kName = "sum_nodes";
+  Histograms histograms;
+  int64_t first_bin;
+  int32_t n_bins;
+  const NodeAt* nodes;
+  int32_t* totals;  // (n_nodes, lanes)
+};
+
 struct Penalties {
   float lambda, alpha, limit;  // limit 0: none
   float min_child_weight;

@@ -325,7 +325,6 @@ def _check_device(p: SharedParameters) -> None:
     """Refuse what a device does not do yet."""
     not_yet = {
         f'leaf="{p.leaf}"': p.leaf != "constant",
-        'refresh="layer"': p.refresh == "layer",
         f'curvature="{p.curvature}"': p.curvature in COUPLED,
         f'leaf_curvature="{p.leaf_curvature}"': p.leaf_curvature in COUPLED,
         "monotone_constraints": p.monotone_constraints is not None,

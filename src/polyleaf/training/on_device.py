@@ -125,6 +125,7 @@ class DeviceState(DenseState):
             _core.DeviceLeaves(derivatives.device),
         )
         del self._raw  # what there is lies on the device
+        self._kept: _core.DeviceMatrix | None = None
 
     @property
     def raw(self) -> np.ndarray:
@@ -143,6 +144,8 @@ class DeviceState(DenseState):
         return self.on_device.here.cancel(output)
 
     def add(self, grown: Grown, leaves: Leaves, output: int) -> None:
+        if grown.is_added:
+            return
         assert isinstance(leaves, np.ndarray)  # other leaves are refused, see `settings`
         self._leaves.add(self._scores, self._grower, leaves, output)
         self._is_stale = True
@@ -151,6 +154,16 @@ class DeviceState(DenseState):
         scores = DenseScores(self.raw, self._workers)
         scores.add_trees(forest, len(forest) - 1, self._dataset.codes, self._features)
         self._scores.write(scores.raw)
+        self._is_stale = True
+
+    def mark(self) -> None:
+        if self._kept is None:
+            self._kept = _core.DeviceMatrix(self.on_device.device, *self._scores.shape)
+        self._kept.copy(self._scores)
+
+    def rewind(self) -> None:
+        assert self._kept is not None
+        self._scores.copy(self._kept)
         self._is_stale = True
 
 
