@@ -15,6 +15,8 @@
 #include "device/search.h"
 #include "device/sources.h"
 #include "device_array.h"
+#include "labels.h"
+#include "leaf_blocks.h"
 #include "sample_of.h"
 #include "searches.h"
 #include "tree_grower.h"
@@ -81,10 +83,9 @@ auto read_channels(const DeviceChannels& channels) {
   return out.array;
 }
 
-auto newton(DeviceLeaves& self, const DeviceMatrix& g, const DeviceMatrix* h, TreeGrower& grower,
-            int32_t n_leaves, const LeafConfig& step, const Optional1<const uint32_t>& rows,
-            const Optional1<const float>& multiplier) {
-  DeviceRows& on_device = grower.device_rows();
+// The sample of the grower's last tree, of whose leaves derivatives are summed.
+RowSample checked_rows(const DeviceMatrix& g, const DeviceMatrix* h, TreeGrower& grower, int32_t n_leaves,
+                       const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier) {
   require_rows(g, grower.grower.bins().n_rows(), "g");
   if (h != nullptr) {
     require_rows(*h, g.n_rows, "h");
@@ -92,7 +93,14 @@ auto newton(DeviceLeaves& self, const DeviceMatrix& g, const DeviceMatrix* h, Tr
   }
   require(n_leaves == static_cast<int32_t>(grower.grower.node_of_leaf().size()),
           "n_leaves must be that of the grower's last tree.");
-  const RowSample sample = sample_of(g.n_rows, rows, multiplier);
+  return sample_of(g.n_rows, rows, multiplier);
+}
+
+auto newton(DeviceLeaves& self, const DeviceMatrix& g, const DeviceMatrix* h, TreeGrower& grower,
+            int32_t n_leaves, const LeafConfig& step, const Optional1<const uint32_t>& rows,
+            const Optional1<const float>& multiplier) {
+  DeviceRows& on_device = grower.device_rows();
+  const RowSample sample = checked_rows(g, h, grower, n_leaves, rows, multiplier);
   NewArray<float> out({static_cast<size_t>(n_leaves), static_cast<size_t>(g.n_columns)});
   {
     nb::gil_scoped_release release;
@@ -101,17 +109,32 @@ auto newton(DeviceLeaves& self, const DeviceMatrix& g, const DeviceMatrix* h, Tr
   return out.array;
 }
 
-void add_values(DeviceLeaves& self, const DeviceMatrix& raw, TreeGrower& grower,
-                const Array2<const float>& values, int32_t output) {
+std::shared_ptr<LeafBlock> topk(DeviceLeaves& self, const DeviceMatrix& g, const DeviceMatrix* h,
+                                TreeGrower& grower, int32_t n_leaves, int32_t leaf_k, const Tree* shared,
+                                const LeafConfig& step, const Optional1<const uint32_t>& rows,
+                                const Optional1<const float>& multiplier) {
+  DeviceRows& on_device = grower.device_rows();
+  const RowSample sample = checked_rows(g, h, grower, n_leaves, rows, multiplier);
+  require(leaf_k >= 1, "leaf_k must be at least 1.");
+  require(shared == nullptr || shared->n_leaves == n_leaves, "The tree has another number of leaves.");
+  nb::gil_scoped_release release;
+  return block_of(self.topk(g, h, sample, on_device, n_leaves, step, leaf_k, shared), g.n_columns);
+}
+
+void add_leaves(DeviceLeaves& self, const DeviceMatrix& raw, TreeGrower& grower, const AnyLeaves& leaves,
+                int32_t output) {
   DeviceRows& rows = grower.device_rows();
   require_rows(raw, grower.grower.bins().n_rows(), "raw");
-  require(values.shape(0) == grower.grower.node_of_leaf().size(), "values must have one row per leaf.");
-  const auto width = static_cast<int64_t>(values.shape(1));
-  require(output >= -1 && output < raw.n_columns && width == (output < 0 ? raw.n_columns : 1),
-          "values must have one column per output, or one for the output that they are for.");
+  const size_t n_leaves = grower.grower.node_of_leaf().size();
+  const auto* block = std::get_if<std::shared_ptr<LeafBlock>>(&leaves);
+  require((block != nullptr ? static_cast<size_t>((*block)->n_leaves())
+                            : std::get<Array2<const float>>(leaves).shape(0)) == n_leaves,
+          "The leaves must be those of the grower's last tree.");
+  const LeafView view = view_of(leaves);
+  require(output >= -1 && output < raw.n_columns && view.n_columns == (output < 0 ? raw.n_columns : 1),
+          "Leaves must have one column per output, or one for the output that they are for.");
   nb::gil_scoped_release release;
-  self.add(raw, rows, values.data(), static_cast<int32_t>(values.shape(0)), static_cast<int32_t>(width),
-           output);
+  self.add(raw, rows, view, static_cast<int32_t>(n_leaves), output);
 }
 
 LossInput input_of(int64_t n_rows, int64_t n_outputs, const Optional2<const float>& weight,
@@ -303,7 +326,10 @@ void bind_device_parts(nb::module_& m) {
       .def("newton", &newton, nb::arg("g"), nb::arg("h").none(), nb::arg("grower"), nb::arg("n_leaves"),
            nb::arg("step"), nb::arg("rows").none(), nb::arg("multiplier").none(),
            "As newton_leaves, of the grower's last tree.")
-      .def("add", &add_values, nb::arg("raw"), nb::arg("grower"), nb::arg("values"), nb::arg("output"),
+      .def("topk", &topk, nb::arg("g"), nb::arg("h").none(), nb::arg("grower"), nb::arg("n_leaves"),
+           nb::arg("leaf_k"), nb::arg("shared").none(), nb::arg("step"), nb::arg("rows").none(),
+           nb::arg("multiplier").none(), "As topk_leaves, of the grower's last tree.")
+      .def("add", &add_leaves, nb::arg("raw"), nb::arg("grower"), nb::arg("leaves"), nb::arg("output"),
            "As add_leaf_values, of the grower's last tree.");
   nb::class_<DeviceLoss>(m, "DeviceLoss", "Derivatives of a loss, on a device.")
       .def(

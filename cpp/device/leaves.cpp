@@ -1,29 +1,50 @@
 #include "device/leaves.h"
 
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
 #include "leaves/newton.h"
 
 namespace polyleaf {
 
 DeviceLeaves::DeviceLeaves(std::shared_ptr<const Device> device)
-    : device_(device), sample_(device), scale_(device), values_(device), sums_(device) {}
+    : device_(device),
+      sample_(device),
+      scale_(device),
+      values_(device),
+      sums_(device),
+      begin_(device),
+      outputs_(device) {}
 
 void DeviceLeaves::newton(const DeviceMatrix& g, const DeviceMatrix* h, const RowSample& sample,
                           const DeviceRows& rows, int32_t n_leaves, const LeafConfig& config, float* out) {
+  const Sums of = derivatives(g, h, sample, rows, n_leaves);
+  newton_steps(of.G, of.H, of.n_outputs, of.h_columns, config, out);
+}
+
+TopkLeafArrays DeviceLeaves::topk(const DeviceMatrix& g, const DeviceMatrix* h, const RowSample& sample,
+                                  const DeviceRows& rows, int32_t n_leaves, const LeafConfig& config,
+                                  int32_t leaf_k, const Tree* shared) {
+  Sums of = derivatives(g, h, sample, rows, n_leaves);
+  return topk_steps(std::move(of.G), std::move(of.H), of.n_outputs, of.h_columns, config, leaf_k, shared);
+}
+
+DeviceLeaves::Sums DeviceLeaves::derivatives(const DeviceMatrix& g, const DeviceMatrix* h,
+                                             const RowSample& sample, const DeviceRows& rows,
+                                             int32_t n_leaves) {
   sample_.take(sample);
-  const int n_outputs = static_cast<int>(g.n_columns);
-  const std::vector<double> G =
-      sums(g.data(), n_outputs, sample_.largest_magnitudes(g.data(), n_outputs), rows, n_leaves);
-  const int h_columns = h != nullptr ? static_cast<int>(h->n_columns) : 1;
-  const auto curvature = [&] {
-    if (h != nullptr)
-      return sums(h->data(), h_columns, sample_.largest_magnitudes(h->data(), h_columns), rows, n_leaves);
-    // 1 a row, times its multiplier, of which the largest is known here.
-    float largest = 1.0f;
-    for (int64_t i = 0; sample.multiplier != nullptr && i < sample.n_used(); ++i)
-      largest = std::max(i == 0 ? 0.0f : largest, sample.multiplier[sample.row(i)]);
-    return sums(nullptr, 1, {largest}, rows, n_leaves);
+  const auto of_matrix = [&](const DeviceMatrix& m) {
+    const int n_columns = static_cast<int>(m.n_columns);
+    return sums(m.data(), n_columns, sample_.largest_magnitudes(m.data(), n_columns), rows, n_leaves);
   };
-  newton_steps(G, curvature(), n_outputs, h_columns, config, out);
+  const int n_outputs = static_cast<int>(g.n_columns);
+  if (h != nullptr) return {of_matrix(g), of_matrix(*h), n_outputs, static_cast<int>(h->n_columns)};
+  // 1 a row, times its multiplier, of which the largest is known here.
+  float largest = 1.0f;
+  for (int64_t i = 0; sample.multiplier != nullptr && i < sample.n_used(); ++i)
+    largest = std::max(i == 0 ? 0.0f : largest, sample.multiplier[sample.row(i)]);
+  return {of_matrix(g), sums(nullptr, 1, {largest}, rows, n_leaves), n_outputs, 1};
 }
 
 std::vector<double> DeviceLeaves::sums(const float* values, int n_columns, const std::vector<float>& largest,
@@ -39,12 +60,31 @@ std::vector<double> DeviceLeaves::sums(const float* values, int n_columns, const
   return fixed.sums(sums_.read(n_sums));
 }
 
-void DeviceLeaves::add(const DeviceMatrix& raw, const DeviceRows& rows, const float* values, int32_t n_leaves,
-                       int32_t width, int32_t output) {
-  values_.write(values, static_cast<size_t>(n_leaves) * width);
+void DeviceLeaves::add(const DeviceMatrix& raw, const DeviceRows& rows, const LeafView& leaves,
+                       int32_t n_leaves, int32_t output) {
+  if (leaves.kind->is_linear) throw std::invalid_argument("Leaves on a device read no features.");
+  if (leaves.kind->names_outputs) return add_few(raw, rows, leaves, n_leaves);
+  values_.write(leaves.values, static_cast<size_t>(n_leaves * leaves.stride));
+  const int32_t width = leaves.n_columns;
   device_->launch(device_->grid_for(std::max<int64_t>(raw.n_rows * width, width)),
                   on_device::AddLeaves{raw.data(), raw.n_rows, static_cast<int32_t>(raw.n_columns), width,
-                                       output, rows.leaves(), values_.data()});
+                                       output, rows.leaves(), leaves.stride, values_.data()});
+}
+
+void DeviceLeaves::add_few(const DeviceMatrix& raw, const DeviceRows& rows, const LeafView& leaves,
+                           int32_t n_leaves) {
+  int64_t most = 0;
+  for (int32_t leaf = 0; leaf < n_leaves; ++leaf)
+    most = std::max(most, leaves.begin[leaf + 1] - leaves.begin[leaf]);
+  if (most == 0) return;
+  const auto n_entries = static_cast<size_t>(leaves.begin[n_leaves]);
+  begin_.write(leaves.begin, static_cast<size_t>(n_leaves) + 1);
+  outputs_.write(leaves.index, n_entries);
+  values_.write(leaves.values, n_entries);
+  device_->launch(device_->grid_for(std::max<int64_t>(raw.n_rows * most, most)),
+                  on_device::AddFew{raw.data(), raw.n_rows, static_cast<int32_t>(raw.n_columns),
+                                    static_cast<int32_t>(most), rows.leaves(), begin_.data(), outputs_.data(),
+                                    values_.data()});
 }
 
 }  // namespace polyleaf

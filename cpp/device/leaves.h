@@ -1,5 +1,5 @@
 // Leaf values from derivatives that lie on a device, and leaf values on their way to raw scores there: what
-// newton.h and add_leaf_values (leaf_block.h) do on processors, to the same bits.
+// newton.h, topk.h and add_leaf_values (leaf_block.h) do on processors, to the same bits.
 //
 // Must not know: how the structure was found.
 #pragma once
@@ -8,6 +8,8 @@
 #include "base/settings.h"
 #include "device/rows.h"
 #include "device/sample.h"
+#include "leaves/leaf_kind.h"
+#include "leaves/topk.h"
 
 namespace polyleaf {
 
@@ -19,18 +21,33 @@ class DeviceLeaves {
   void newton(const DeviceMatrix& g, const DeviceMatrix* h, const RowSample& sample, const DeviceRows& rows,
               int32_t n_leaves, const LeafConfig& config, float* out);
 
-  // raw gets the values (n_leaves, width) of its rows; output >= 0: one column, which goes there.
-  void add(const DeviceMatrix& raw, const DeviceRows& rows, const float* values, int32_t n_leaves,
-           int32_t width, int32_t output);
+  // The same of leaves that hold leaf_k outputs, as topk.h has them.
+  TopkLeafArrays topk(const DeviceMatrix& g, const DeviceMatrix* h, const RowSample& sample,
+                      const DeviceRows& rows, int32_t n_leaves, const LeafConfig& config, int32_t leaf_k,
+                      const Tree* shared);
+
+  // raw gets the payloads of its rows; throws std::invalid_argument where they read features. output >= 0:
+  // one column, which goes there.
+  void add(const DeviceMatrix& raw, const DeviceRows& rows, const LeafView& leaves, int32_t n_leaves,
+           int32_t output);
 
  private:
+  // Summed gradients and curvatures of the leaves, the latter in `h_columns` columns.
+  struct Sums {
+    std::vector<double> G, H;
+    int n_outputs, h_columns;
+  };
+  Sums derivatives(const DeviceMatrix& g, const DeviceMatrix* h, const RowSample& sample,
+                   const DeviceRows& rows, int32_t n_leaves);
+  void add_few(const DeviceMatrix& raw, const DeviceRows& rows, const LeafView& leaves, int32_t n_leaves);
   std::vector<double> sums(const float* values, int n_columns, const std::vector<float>& largest,
                            const DeviceRows& rows, int32_t n_leaves);
 
   const std::shared_ptr<const Device> device_;
   DeviceSample sample_;
   DeviceBuffer<float> scale_, values_;
-  DeviceBuffer<int64_t> sums_;
+  DeviceBuffer<int64_t> sums_, begin_;
+  DeviceBuffer<int32_t> outputs_;
 };
 
 }  // namespace polyleaf

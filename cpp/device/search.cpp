@@ -11,7 +11,8 @@ namespace {
 constexpr int kFewestHistograms = 4;    // a pair, and a pair that it comes from
 constexpr int kLanesOfBlock = 16;       // that one block adds up
 constexpr int64_t kRowsOfBlock = 8192;  // least rows that a histogram's block is worth
-constexpr int kHistogramBlocks = 4;     // of a batch of histograms, at most
+constexpr int kHistogramBlocks = 4;     // of a batch of histograms, for each processor at most
+constexpr int kScanBlocks = 4;          // for each processor, that have room for what leaves keep
 constexpr size_t kHead = sizeof(on_device::NodeBest) / sizeof(int32_t);
 
 }  // namespace
@@ -27,15 +28,17 @@ DeviceSearch::DeviceSearch(const DeviceBins& bins, const Workers& workers)
       found_(device_),
       nodes_at_(device_),
       allowed_(device_),
-      best_(device_) {}
+      best_(device_),
+      room_(device_) {}
 
 void DeviceSearch::start(const SearchScope& scope, const SearchNode& root) {
   scope_ = &scope;
   rows_ = dynamic_cast<const DeviceRows*>(&scope.rows());
   if (rows_ == nullptr) throw std::invalid_argument("A search on a device needs rows that lie there.");
-  if (layout().curvature == Curvature::full || scope.config().split.keeps_few(layout().n_outputs))
+  if (layout().curvature == Curvature::full)
     throw std::invalid_argument("A device judges splits by scores that are separate by output.");
   lay_out_memory();
+  workspace_.reserve(workspace_floats(layout(), scope.config().split) + 16);
   nodes_.clear();
   add_node(root, channels_->totals());
   chance_ = scope.orders_categories() ? channels_->chance() : Chance();
@@ -73,7 +76,7 @@ ScanNode DeviceSearch::scan_node(const Node& node) const {
                    channels_->curvature_step().data(),
                    node.totals.data(),
                    static_cast<int32_t>(node.at.count),
-                   nullptr};
+                   workspace_.data()};
   scanned.chance = chance_;
   return scanned;
 }
@@ -279,27 +282,38 @@ void DeviceSearch::scan(const Batch& batch) {
 
   const SplitConfig& split = scope_->config().split;
   const ChannelLayout& channels = layout();
-  device_->launch({n_features, n_nodes},
-                  on_device::ScanNumeric{histograms(),
-                                         channels.n_outputs,
-                                         n_features,
-                                         static_cast<int32_t>(channels.curvature),
-                                         channels.curvature_offset,
-                                         channels.count_lane,
-                                         channels_->gradient_steps(),
-                                         channels_->curvature_steps(),
-                                         bins_.features(),
-                                         nodes_at_.data(),
-                                         totals_.data(),
-                                         allowed_.data(),
-                                         scope_->nodes_differ() ? n_features : 0,
-                                         {split.reg_lambda, split.reg_alpha, split.max_delta_step,
-                                          split.min_child_weight, split.min_child_samples},
-                                         best_.data()});
+  launch_scan(on_device::ScanNumeric{histograms(),
+                                     channels.n_outputs,
+                                     n_features,
+                                     static_cast<int32_t>(channels.curvature),
+                                     channels.curvature_offset,
+                                     channels.count_lane,
+                                     channels_->gradient_steps(),
+                                     channels_->curvature_steps(),
+                                     bins_.features(),
+                                     nodes_at_.data(),
+                                     totals_.data(),
+                                     allowed_.data(),
+                                     scope_->nodes_differ() ? n_features : 0,
+                                     {split.reg_lambda, split.reg_alpha, split.max_delta_step,
+                                      split.min_child_weight, split.min_child_samples},
+                                     best_.data()},
+              n_nodes);
   device_->launch({n_nodes},
                   on_device::BestOfNodes{histograms(), n_features, channels.count_lane, bins_.features(),
                                          nodes_at_.data(), best_.data(), found_.data()});
   found_here_ = found_.read(n_nodes * (kHead + lanes));
+}
+
+// Where leaves keep some of the outputs no more blocks than there is room for.
+void DeviceSearch::launch_scan(const on_device::ScanNumeric& scan, int64_t n_nodes) {
+  const SplitConfig& split = scope_->config().split;
+  if (!split.keeps_few(layout().n_outputs)) return device_->launch({scan.n_features, n_nodes}, scan);
+  const int64_t n_scanned = n_nodes * scan.n_features;
+  const int64_t n_blocks = std::min<int64_t>(n_scanned, device_->n_processors() * kScanBlocks);
+  room_.reserve(n_blocks * on_device::room_of_few(split.leaf_k));
+  device_->launch({n_blocks},
+                  on_device::ScanFew{scan, n_scanned, split.leaf_k, split.shared_support, room_.data()});
 }
 
 // Totals of the nodes anew, from the bins of any feature.

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/buffer.h"
 #include "base/workers.h"
 #include "device/channels.h"
 #include "device/rows.h"
@@ -62,6 +63,7 @@ class DeviceSearch final : public Search {
   void build(const Batch& batch);
   void scan(const Batch& batch);
   void sum_nodes(const Batch& batch);
+  void launch_scan(const on_device::ScanNumeric& scan, int64_t n_nodes);
   void scan_categories(Node& node);
   void take_found(Node& node, const int32_t* found);
   on_device::Histograms histograms() const;
@@ -88,6 +90,8 @@ class DeviceSearch final : public Search {
   DeviceBuffer<on_device::NodeAt> nodes_at_;
   DeviceBuffer<uint8_t> allowed_;
   DeviceBuffer<on_device::FeatureBest> best_;
+  DeviceBuffer<float> room_;
+  mutable Buffer<float> workspace_;  // of scores
   std::vector<int32_t> found_here_, sums_here_;
   ScanScratch scratch_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/parallel.h"
 #include "base/rank_lists.h"
@@ -66,7 +67,13 @@ TopkLeafArrays topk_leaves(const float* g, const float* h, int n_outputs, int h_
                            const Workers& workers) {
   std::vector<double> G = leaf_sums(g, n_outputs, sample, leaf_of_row, n_leaves, workers);
   std::vector<double> H = curvature_sums(h, h_columns, sample, leaf_of_row, n_leaves, workers);
-  if (h == nullptr) h_columns = 1;
+  return topk_steps(std::move(G), std::move(H), n_outputs, h != nullptr ? h_columns : 1, config, leaf_k,
+                    shared);
+}
+
+TopkLeafArrays topk_steps(std::vector<double> G, std::vector<double> H, int n_outputs, int h_columns,
+                          const LeafConfig& config, int32_t leaf_k, const Tree* shared) {
+  const auto n_leaves = static_cast<int32_t>(G.size() / n_outputs);
   std::vector<std::vector<Candidate>> leaves(n_leaves);
   // Candidates of a set of rows; the worth is its own, and that of the rows beside it where they are given.
   const auto candidates = [&](const std::vector<double>& G, const std::vector<double>& H, int64_t set,

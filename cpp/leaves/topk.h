@@ -28,6 +28,10 @@ TopkLeafArrays topk_leaves(const float* g, const float* h, int n_outputs, int h_
                            const LeafConfig& config, int32_t leaf_k, const Tree* shared,
                            const Workers& workers);
 
+// The same from summed derivatives of the leaves; H: 1 or n_outputs columns.
+TopkLeafArrays topk_steps(std::vector<double> G, std::vector<double> H, int n_outputs, int h_columns,
+                          const LeafConfig& config, int32_t leaf_k, const Tree* shared);
+
 // From sparse gradients; every output has the curvature of its row: `weight` (n_all), or 1.
 TopkLeafArrays topk_leaves(const LabelRows& g, const float* weight, const RowSample& sample,
                            const int32_t* leaf_of_row, int32_t n_leaves, const LeafConfig& config,

@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+import reference
 from core_settings import grow_config
 from host_device import COMPILER, OnDevice, device, library, sent
 from losses import draw_raw, draw_target, run
@@ -107,6 +108,90 @@ def test_too_little_memory_for_histograms_means_more_work_and_the_same_tree():
 def test_ties_go_to_the_first_candidate(p, threshold, missing_left):
     twin = assert_device_equals_twin(p)
     assert (twin.threshold[0], twin.missing_left[0]) == (threshold, missing_left)
+
+
+# --- leaves that hold some of the outputs ------------------------------------------------------------
+
+
+def assert_topk_equals_twin(p):
+    """The tree is the twin's, and so is what leaves hold and what raw scores become."""
+    on_device = OnDevice(p)
+    tree, leaf_of_row = on_device.grow()
+    twin, twin_leaves = Twin.grow(p)
+    assert_same_tree(tree, twin)
+    mine = on_device.topk(0.3)
+    its = reference.topk_leaves(p.g, p.h, twin_leaves, twin, p.config, 0.3, p.rows, p.multiplier)
+    for name in ("indptr", "outputs", "values"):
+        np.testing.assert_array_equal(getattr(mine, name), getattr(its, name), err_msg=name)
+    raw = np.random.default_rng(0).normal(size=p.g.shape).astype(np.float32)
+    there = sent(raw)
+    on_device.leaves.add(there, on_device.grower, mine, -1)
+    _core.add_leaf_values(raw, leaf_of_row, mine, -1, 1, None)
+    np.testing.assert_array_equal(there.read(), raw)
+    return twin
+
+
+@pytest.mark.parametrize(("n_outputs", "leaf_k"), [(2, 1), (5, 4), (16, 3), (17, 16), (33, 12)])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shared_support", [False, True])
+def test_leaves_of_some_outputs(kind, n_outputs, leaf_k, shared_support):
+    p = make_problem(3, n=200, n_bins=(9, 30, 5, 7), categorical=[2], n_outputs=n_outputs, kind=kind)
+    p = p.with_config(leaf_k=leaf_k, shared_support=shared_support, max_leaves=8)
+    assert assert_topk_equals_twin(p).n_leaves > 5
+    assert_topk_equals_twin(sampled(p, multiplied=kind != "unit"))
+
+
+@pytest.mark.parametrize("shared_support", [False, True])
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"reg_lambda": 0.0},
+        {"reg_alpha": 1.5, "max_delta_step": 0.2},
+        {"min_child_weight": 9.3},
+        {"min_child_samples": 20},
+        {"post_prune": True, "reg_lambda": 20.0},
+    ],
+    ids=str,
+)
+def test_leaves_of_some_outputs_under_penalties(config, shared_support):
+    p = make_problem(8, n=200, n_outputs=6, kind="diagonal", missing=0.5, leaf_k=2, **config)
+    assert_topk_equals_twin(p.with_config(shared_support=shared_support))
+
+
+@pytest.mark.parametrize("shared_support", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_leaves_of_some_outputs_whose_gradients_are_extreme(kind, shared_support):
+    p = make_problem(8, n=100, n_outputs=4, kind=kind, reg_lambda=0.0, leaf_k=2)
+    p = p.with_config(shared_support=shared_support)
+    h = None if p.h is None else np.where(p.codes[0][:, None] < 2, np.float32(0), p.h)
+    assert_topk_equals_twin(replace(p, g=p.g * np.array([0, 1e-36, 1e17, 1], np.float32), h=h))
+    assert_topk_equals_twin(replace(p, g=p.g * np.float32(1e30)))  # squares that float32 does not hold
+
+
+def test_sums_over_all_outputs_that_float32_does_not_hold():
+    p = make_problem(8, n=100, n_outputs=33, leaf_k=1)
+    assert assert_topk_equals_twin(replace(p, g=p.g * np.float32(10**17.5))).n_leaves > 1
+    assert assert_topk_equals_twin(replace(p, g=p.g * np.float32(10**17.75))).n_leaves == 1
+
+
+def test_leaves_that_hold_nothing_and_leaves_that_read_features():
+    p = make_problem(1, n=60, n_outputs=3, leaf_k=1)
+    on_device = OnDevice(p)
+    n_leaves, raw = on_device.grow()[0].n_leaves, np.ones((60, 3), np.float32)
+    empty = _core.TopkLeaves(
+        np.zeros(n_leaves + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32), 3
+    )
+    there = sent(raw)
+    on_device.leaves.add(there, on_device.grower, empty, -1)
+    np.testing.assert_array_equal(there.read(), raw)
+    zeros = np.zeros((n_leaves, 3), np.float32)
+    no_features = np.zeros(n_leaves + 1, np.int64), np.zeros(0, np.int32), np.zeros((0, 3), np.float32)
+    linear = _core.LinearLeaves(*no_features, np.zeros(0, np.float32), zeros, zeros, zeros)
+    with pytest.raises(ValueError, match="read no features"):
+        on_device.leaves.add(there, on_device.grower, linear, -1)
+
+
+# --- many rows ---------------------------------------------------------------------------------------
 
 
 def test_rows_enough_for_many_blocks():

@@ -78,16 +78,27 @@ class OnDevice:
 
     def grow(self, **only_core):
         """The tree, and the leaf id of every row, in the sample or not."""
+        return as_reference_tree(self.grow_in_core(**only_core)), np.array(self.grower.leaf_of_row)
+
+    def grow_in_core(self, **only_core):
+        """The tree as the core has it."""
         p, search = self.problem, _core.DeviceSearch(self.bins, 1)
         search.use(self.channels)
         self.grower.limit_interactions(p.groups, p.at_most)
-        tree = self.grower.grow(search, grow_config(p.config, **only_core), p.features)
-        return as_reference_tree(tree), np.array(self.grower.leaf_of_row)
+        return self.grower.grow(search, grow_config(p.config, **only_core), p.features)
 
     def values(self, n_leaves, learning_rate=1.0):
         """Of the leaves of the tree that was grown."""
         step, p = leaf_config_of(self.problem.config, learning_rate), self.problem
         return self.leaves.newton(self.g, self.h, self.grower, n_leaves, step, p.rows, p.multiplier)
+
+    def topk(self, learning_rate=1.0):
+        """The leaves of the tree that is grown, which hold some of the outputs."""
+        p, c = self.problem, self.problem.config
+        tree = self.grow_in_core()
+        kept = c.leaf_k, tree if c.shared_support else None, leaf_config_of(c, learning_rate)
+        data = self.g, self.h, self.grower, tree.n_leaves
+        return self.leaves.topk(*data, *kept, p.rows, p.multiplier)
 
 
 def sent(values):

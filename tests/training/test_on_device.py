@@ -131,6 +131,27 @@ def test_layers_are_watched_and_gone_on_from():
     assert_same(PolyleafRegressor, Y, {"init_model": model.model_}, **LAYERS)
 
 
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"leaf_support": "shared"},
+        {"subsample": 0.5},
+        {"sampling_method": "goss", "top_rate": 0.3, "other_rate": 0.3},
+        {"reg_alpha": 0.5, "max_delta_step": 0.2},
+        {"refresh": "tree", "curvature": "shared", "leaf_curvature": "none"},
+        {"sketch": "random_projection", "sketch_dim": 2},
+        {"categorical_features": [4]},
+    ],
+    ids=str,
+)
+def test_leaves_hold_some_of_the_outputs(parameters):
+    model = assert_same(PolyleafClassifier, CLASSES, leaf="sparse", leaf_k=2, **parameters)
+    assert_same(PolyleafRegressor, np.tile(Y, 6), leaf="sparse", leaf_k=3, **parameters)
+    more = {"init_model": model.model_}
+    assert_same(PolyleafClassifier, CLASSES, more, leaf="sparse", leaf_k=1, **parameters)
+
+
 class Interrupt(Callback):
     """Ctrl-C in round 2."""
 
@@ -155,7 +176,6 @@ def test_estimators_can_be_pickled():
     ("parameters", "said"),
     [
         ({"leaf": "linear"}, 'leaf="linear"'),
-        ({"leaf": "sparse"}, 'leaf="sparse"'),
         ({"curvature": "full"}, 'curvature="full" or leaf_curvature="auto"'),
         ({"leaf_curvature": "block"}, 'leaf_curvature="block"'),
         ({"monotone_constraints": [1, 0, 0, 0, 0]}, "monotone_constraints"),
@@ -166,6 +186,14 @@ def test_what_a_device_does_not_do_yet_is_refused(parameters, said):
     with pytest.raises(ValueError, match=r'device="cuda" does not take .*device="cpu"') as error:
         PolyleafRegressor(**SMALL, **parameters, device="cuda").fit(X, Y)
     assert said.split(" or ")[0] in str(error.value)
+
+
+def test_targets_that_stay_sparse_are_refused():
+    few = csr_matrix(RNG.random((300, 20)) < 0.1).astype(float)
+    with pytest.raises(
+        ValueError, match=r'take split_search="sketch", with which y stays sparse, yet; use dev'
+    ):
+        PolyleafClassifier(**SMALL, leaf="sparse", leaf_k=2, device="cuda").fit(X, few)
 
 
 def test_features_that_are_held_sparse_are_trained_on_as_dense_ones():

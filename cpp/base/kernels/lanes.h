@@ -8,6 +8,10 @@
 
 #include "base/select.h"
 
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
 namespace polyleaf {
 namespace POLYLEAF_ISA_NAMESPACE {
 
@@ -222,6 +226,27 @@ POLYLEAF_INLINE void transpose_eight(const int32_t* from, int stride, int32_t* t
   }
 }
 #endif
+
+// Whether a number of the first is above that of the second.
+POLYLEAF_INLINE bool any_above(float a, float b) {
+  return a > b;
+}
+POLYLEAF_INLINE bool any_above(f32x16 a, f32x16 b) {
+#ifdef __AVX512F__
+  return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ) != 0;
+#elif defined(__AVX2__)
+  const __m256 low = _mm256_cmp_ps((__m256)a.low, (__m256)b.low, _CMP_GT_OQ);
+  const __m256 high = _mm256_cmp_ps((__m256)a.high, (__m256)b.high, _CMP_GT_OQ);
+  return _mm256_movemask_ps(_mm256_or_ps(low, high)) != 0;
+#else
+  const i32x16 above = a > b;
+  uint64_t words[8];
+  std::memcpy(words, &above, sizeof(above));
+  uint64_t any = 0;
+  for (uint64_t word : words) any |= word;
+  return any != 0;
+#endif
+}
 
 // Sixteen rows of sixteen numbers of 32 bits: rows become columns.
 POLYLEAF_INLINE void transpose(const int32_t* from, int stride, i32x16* to) {

@@ -15,8 +15,6 @@
 
 namespace polyleaf::on_device {
 
-constexpr int kScanThreads = 256;  // one for each bin that a feature may have
-
 __device__ inline int64_t thread_of_grid() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }

@@ -20,8 +20,16 @@ extern "C" __global__ void sum_leaves(const SumLeaves a) {
 extern "C" __global__ void add_leaves(const AddLeaves a) {
   for_rows_of_column({nullptr, a.n_rows, nullptr}, a.width, [&](uint32_t row, int j) {
     const int k = a.output >= 0 ? a.output : j;
-    a.raw[static_cast<int64_t>(row) * a.n_outputs + k] +=
-        a.values[static_cast<int64_t>(a.leaf_of_row[row]) * a.width + j];
+    a.raw[static_cast<int64_t>(row) * a.n_outputs + k] += a.values[a.leaf_of_row[row] * a.stride + j];
+  });
+}
+
+extern "C" __global__ void add_few(const AddFew a) {
+  for_rows_of_column({nullptr, a.n_rows, nullptr}, a.most, [&](uint32_t row, int j) {
+    const int64_t* const begin = a.begin + a.leaf_of_row[row];
+    const int64_t entry = begin[0] + j;
+    if (entry < begin[1])
+      a.raw[static_cast<int64_t>(row) * a.n_outputs + a.outputs[entry]] += a.values[entry];
   });
 }
 

@@ -20,6 +20,8 @@ constexpr bool has_room_for_sums(int64_t n) {
   return n <= 4096;
 }
 
+constexpr int kScanThreads = 256;  // of a block that scans: one for each bin that a feature may have
+
 // Rows in use: all `n`, or the ascending `rows`; `multiplier` scales the derivatives of a row.
 struct Sample {
   const uint32_t* rows;  // nullptr: 0, 1, ...
@@ -228,6 +230,20 @@ struct ScanNumeric {
   FeatureBest* best;  // (n_nodes, n_features)
 };
 
+// The same where leaves keep some of the outputs: as many blocks as have room, each for one feature of one
+// node after another.
+struct ScanFew {
+  static constexpr const char* kName = "scan_few";
+  ScanNumeric scan;
+  int64_t n_scanned;  // features of nodes
+  int32_t kept;       // outputs that a leaf keeps
+  int32_t is_shared;  // whether children keep the same
+  float* room;        // of a block after another: room_of_few(kept)
+};
+constexpr int64_t room_of_few(int64_t kept) {
+  return 4 * kept * kScanThreads;  // of either side, missing values left or right
+}
+
 // The best feature of a node, and behind it the sums of its left child, `lanes` of them.
 struct NodeBest {
   float sum;
@@ -350,7 +366,20 @@ struct AddLeaves {
   int64_t n_rows;
   int32_t n_outputs, width, output;  // output: the only one, where the width is 1
   const int32_t* leaf_of_row;
+  int64_t stride;       // from leaf to leaf
   const float* values;  // (n_leaves, width)
+};
+
+// Entries begin[leaf] .. begin[leaf + 1] - 1 are those of a leaf, at most `most`.
+struct AddFew {
+  static constexpr const char* kName = "add_few";
+  float* raw;
+  int64_t n_rows;
+  int32_t n_outputs, most;
+  const int32_t* leaf_of_row;
+  const int64_t* begin;
+  const int32_t* outputs;
+  const float* values;
 };
 
 struct TakeColumn {

@@ -4,6 +4,7 @@
 #include "device/kernels/block.h"
 #include "scores/diagonal.h"
 #include "scores/shared.h"
+#include "scores/topk.h"
 
 namespace polyleaf::on_device {
 
@@ -90,11 +91,47 @@ __device__ inline void best_of_block(float& sum, int& order) {
   __syncthreads();
 }
 
+// Leaves of all outputs: a candidate's sum is that of its terms.
+struct KeepAll {
+  template <class S>
+  __device__ void offer(int, const S&, float, float, float, float, float) {}
+  __device__ float sum(int, float of_terms) const { return of_terms; }
+};
+
+// Numbers of the threads of a block, those of one apart by the number of threads.
+struct OfThread {
+  float* first;
+  __device__ float& operator[](int i) const { return first[i * kScanThreads]; }
+};
+
+// Leaves of some outputs: each child keeps its own, or both the same. There is no sum where that of all terms
+// is not finite.
+template <bool SHARED>
+struct KeepFew {
+  LargestTerms<float, OfThread> largest[2][2];  // [way][right]
+
+  __device__ KeepFew(float* room, int kept) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      largest[i / 2][i % 2] = {{room + i * kept * kScanThreads + threadIdx.x}, kept};
+  }
+  template <class S>
+  __device__ void offer(int way, const S& score, float gl, float gr, float cl, float cr, float term) {
+    if (SHARED) return largest[way][0].offer(term);
+    largest[way][0].offer(score.single(gl, cl));
+    largest[way][1].offer(score.single(gr, cr));
+  }
+  __device__ float sum(int way, float of_terms) const {
+    if (!(of_terms - of_terms == 0.0f)) return kNone;
+    return SHARED ? largest[way][0].sum() : largest[way][0].sum() + largest[way][1].sum();
+  }
+};
+
 // Score sums of a thread's candidate, for missing values right and left: -inf where a child is too light.
-template <class S>
+template <class S, class Keep>
 __device__ void candidate_sums(const ScanNumeric& a, const S& score, const FeatureSums& feature,
                                const FeatureAt& at, const int32_t* totals, int32_t count, int n_ways,
-                               ScanMemory& memory, float* sums) {
+                               Keep keep, ScanMemory& memory, float* sums) {
   const int b = threadIdx.x;
   float coefficient[2][2];  // [way][right]
   bool heavy[2] = {true, true};
@@ -146,6 +183,7 @@ __device__ void candidate_sums(const ScanNumeric& a, const S& score, const Featu
         }
         const float term = score.pair(gl, gr, cl, cr);
         v[way][j] = first == 0 ? term : v[way][j] + term;
+        keep.offer(way, score, gl, gr, cl, cr, term);
       }
     }
   }
@@ -154,17 +192,18 @@ __device__ void candidate_sums(const ScanNumeric& a, const S& score, const Featu
       const float least = a.penalties.min_child_weight, k = static_cast<float>(a.n_outputs);
       heavy[way] = least <= 0 || (fold(weight[way][0]) / k >= least && fold(weight[way][1]) / k >= least);
     }
-    sums[way] = heavy[way] ? fold(v[way]) : kNone;
+    sums[way] = heavy[way] ? keep.sum(way, fold(v[way])) : kNone;
   }
 }
 
-__device__ inline void score_candidates(const ScanNumeric& a, const FeatureSums& feature, const FeatureAt& at,
-                                        const int32_t* totals, int32_t count, int n_ways, ScanMemory& memory,
-                                        float* sums) {
+template <class Keep>
+__device__ void score_candidates(const ScanNumeric& a, const FeatureSums& feature, const FeatureAt& at,
+                                 const int32_t* totals, int32_t count, int n_ways, const Keep& keep,
+                                 ScanMemory& memory, float* sums) {
   const Penalties& p = a.penalties;
   const Regularisation r{p.lambda, p.alpha, p.limit};
   const auto score = [&](const auto& s) {
-    candidate_sums(a, s, feature, at, totals, count, n_ways, memory, sums);
+    candidate_sums(a, s, feature, at, totals, count, n_ways, keep, memory, sums);
   };
   const bool is_plain = p.alpha == 0.0f && p.limit == 0.0f;
   if (a.curvature == 2)
@@ -173,22 +212,20 @@ __device__ inline void score_candidates(const ScanNumeric& a, const FeatureSums&
     is_plain ? score(Shared{r}) : score(Regularised<false>{r});
 }
 
-}  // namespace polyleaf::on_device
-
-using namespace polyleaf::on_device;
-
-extern "C" __global__ void scan_numeric(const ScanNumeric a) {
-  __shared__ ScanMemory memory;
-  const int f = blockIdx.x, b = threadIdx.x;
+// The best candidate of feature f in a node; all threads of a block call this.
+template <class Keep>
+__device__ void scan_feature(const ScanNumeric& a, int f, int64_t of_node, const Keep& keep,
+                             ScanMemory& memory) {
+  const int b = threadIdx.x;
   const FeatureAt at = a.features[f];
-  const NodeAt node = a.nodes[blockIdx.y];
-  FeatureBest& best = a.best[static_cast<int64_t>(blockIdx.y) * a.n_features + f];
-  if (!at.is_numeric || !a.allowed[blockIdx.y * a.allowed_stride + f]) {
+  const NodeAt node = a.nodes[of_node];
+  FeatureBest& best = a.best[of_node * a.n_features + f];
+  if (!at.is_numeric || !a.allowed[of_node * a.allowed_stride + f]) {
     if (b == 0) best = {kNone, -1, 0};
     return;
   }
   const FeatureSums feature = sums_of(a.histograms, a.count_lane, node.histogram, at.first_bin);
-  const int32_t* const totals = a.totals + static_cast<int64_t>(blockIdx.y) * a.histograms.lanes;
+  const int32_t* const totals = a.totals + of_node * a.histograms.lanes;
   const int32_t own = b < at.n_bins ? feature.count(b) : 0;
   memory.counts[b] = own;
   memory.curvatures[b] = b < at.n_bins && a.curvature == 1 ? feature.lane(b, a.curvature_offset) : 0;
@@ -198,7 +235,7 @@ extern "C" __global__ void scan_numeric(const ScanNumeric a) {
   const int32_t n_missing = feature.count(at.missing);
   const int n_ways = n_missing != 0 ? 2 : 1;
   float sums[2];
-  score_candidates(a, feature, at, totals, node.count, n_ways, memory, sums);
+  score_candidates(a, feature, at, totals, node.count, n_ways, keep, memory, sums);
 
   // Empty bins repeat the candidate before them; bin 0 stays, for missing values alone on the left.
   float sum = kNone;
@@ -212,6 +249,29 @@ extern "C" __global__ void scan_numeric(const ScanNumeric a) {
   }
   best_of_block(sum, order);
   if (b == 0) best = order < 0 ? FeatureBest{kNone, -1, 0} : FeatureBest{sum, order / 2, order % 2};
+}
+
+}  // namespace polyleaf::on_device
+
+using namespace polyleaf::on_device;
+
+extern "C" __global__ void scan_numeric(const ScanNumeric a) {
+  __shared__ ScanMemory memory;
+  scan_feature(a, blockIdx.x, blockIdx.y, KeepAll(), memory);
+}
+
+extern "C" __global__ void scan_few(const ScanFew a) {
+  __shared__ ScanMemory memory;
+  float* const room = a.room + blockIdx.x * room_of_few(a.kept);
+  for (int64_t i = blockIdx.x; i < a.n_scanned; i += gridDim.x) {
+    const auto f = static_cast<int>(i % a.scan.n_features);
+    const int64_t node = i / a.scan.n_features;
+    if (a.is_shared)
+      scan_feature(a.scan, f, node, KeepFew<true>(room, a.kept), memory);
+    else
+      scan_feature(a.scan, f, node, KeepFew<false>(room, a.kept), memory);
+    __syncthreads();
+  }
 }
 
 extern "C" __global__ void best_of_nodes(const BestOfNodes a) {

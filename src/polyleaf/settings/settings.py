@@ -219,7 +219,7 @@ def settings_of(
         _check_tasks(p)
     growth, leaf = _growth(p, seed), _leaf(p, sparse_targets)
     if p.device == "cuda":
-        _check_device(p)
+        _check_device(p, leaf)
     return Settings(
         growth=growth,
         step=_part(Step, p),
@@ -321,10 +321,11 @@ def _check_monotone(p: SharedParameters) -> None:
     )
 
 
-def _check_device(p: SharedParameters) -> None:
+def _check_device(p: SharedParameters, leaf: Leaf) -> None:
     """Refuse what a device does not do yet."""
     not_yet = {
-        f'leaf="{p.leaf}"': p.leaf != "constant",
+        'leaf="linear"': p.leaf == "linear",
+        **_sparse_labels(leaf),
         f'curvature="{p.curvature}"': p.curvature in COUPLED,
         f'leaf_curvature="{p.leaf_curvature}"': p.leaf_curvature in COUPLED,
         "monotone_constraints": p.monotone_constraints is not None,
@@ -335,6 +336,13 @@ def _check_device(p: SharedParameters) -> None:
         f'device="cuda" does not take {" or ".join(asked)} yet; use device="cpu", which makes the same '
         "model.",
     )
+
+
+def _sparse_labels(leaf: Leaf) -> dict[str, bool]:
+    """How targets that stay sparse were asked for, where they were."""
+    if not isinstance(leaf, TopkLeaf):
+        return {}
+    return {f'split_search="{leaf.split_search}", with which y stays sparse,': leaf.keeps_labels_sparse}
 
 
 def _check_tasks(p: MultiTaskParameters) -> None:

@@ -17,7 +17,7 @@ from polyleaf.inputs.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.objectives.base import Problem
-from polyleaf.settings.settings import Settings
+from polyleaf.settings.settings import Settings, TopkLeaf
 from polyleaf.sketches import Sketch
 from polyleaf.training.derivatives import Derivatives
 from polyleaf.training.fitters import leaf_config
@@ -26,7 +26,14 @@ from polyleaf.training.splits import SplitColumns, counted, kind_of_channels
 from polyleaf.training.state import DenseScores, DenseState
 from polyleaf.training.structure import Grown
 
-__all__ = ["DeviceDerivatives", "DeviceFitter", "DeviceSplits", "DeviceState", "sent"]
+__all__ = [
+    "DeviceDerivatives",
+    "DeviceFitter",
+    "DeviceSplits",
+    "DeviceState",
+    "DeviceTopkFitter",
+    "sent",
+]
 
 
 def sent(device: _core.Device, values: np.ndarray) -> _core.DeviceMatrix:
@@ -146,7 +153,6 @@ class DeviceState(DenseState):
     def add(self, grown: Grown, leaves: Leaves, output: int) -> None:
         if grown.is_added:
             return
-        assert isinstance(leaves, np.ndarray)  # other leaves are refused, see `settings`
         self._leaves.add(self._scores, self._grower, leaves, output)
         self._is_stale = True
 
@@ -230,8 +236,8 @@ class DeviceFitter:
         self._leaves = _core.DeviceLeaves(derivatives.device)
 
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
-        step, (g, h) = leaf_config(self._step, learning_rate), self._columns(output)
-        return self._leaves.newton(g, h, self._grower, grown.tree.n_leaves, step, *draw.sample)
+        step, columns = leaf_config(self._step, learning_rate), self._columns(output)
+        return self._leaves.newton(*columns, self._grower, grown.tree.n_leaves, step, *draw.sample)
 
     def _columns(self, output: int) -> tuple[_core.DeviceMatrix, _core.DeviceMatrix | None]:
         """What leaf values are fitted on."""
@@ -242,3 +248,19 @@ class DeviceFitter:
             return g, h
         _, from_here = self._derivatives.here.for_leaves(output)
         return g, None if from_here is None else sent(self._derivatives.device, from_here)
+
+
+class DeviceTopkFitter(DeviceFitter):
+    """A value for each of the outputs that gain most, from sums over rows on a device."""
+
+    def __init__(
+        self, derivatives: DeviceDerivatives, grower: _core.Grower, leaf: TopkLeaf, settings: Settings
+    ) -> None:
+        super().__init__(derivatives, grower, settings)
+        self._leaf = leaf
+
+    def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
+        step, columns = leaf_config(self._step, learning_rate), self._columns(output)
+        shared = grown.tree if self._leaf.leaf_support == "shared" else None
+        kept = self._leaf.leaf_k, shared, step
+        return self._leaves.topk(*columns, self._grower, grown.tree.n_leaves, *kept, *draw.sample)

@@ -204,7 +204,7 @@ def _device_parts(
     model: Model,
     offset: np.ndarray | None,
 ) -> tuple[DenseState | LabelState, Structure, fitters.Fitter]:
-    """All outputs of all rows, on a device: splits by histograms, and dense leaves."""
+    """All outputs of all rows, on a device: splits by histograms, and leaves of constants."""
     workers, run, device = settings.workers, settings.run, settings.workers.device
     assert device is not None
     bins = dataset.bins_on(device)
@@ -213,10 +213,17 @@ def _device_parts(
     state = on_device.DeviceState(problem, derivatives, dataset, model, grower, settings, offset)
     sketch = get_sketch(run.sketch, run.sketch_dim, problem.n_outputs)
     judge = on_device.DeviceSplits(bins, derivatives, sketch, settings)
-    fitter: fitters.Fitter = on_device.DeviceFitter(derivatives, grower, settings)
-    if problem.objective.renews_leaves:
-        fitter = fitters.QuantileFitter(state, fitter, settings)
-    limits = Limits(settings.step.reg_alpha, settings.step.max_delta_step) if sketch is None else Limits()
+    leaf, limits = settings.leaf, Limits(settings.step.reg_alpha, settings.step.max_delta_step)
+    fitter: fitters.Fitter
+    if isinstance(leaf, TopkLeaf):
+        _check_sparse(problem, leaf)
+        fitter = on_device.DeviceTopkFitter(derivatives, grower, leaf, settings)
+        limits = Limits(*limits[:2], leaf.leaf_k, leaf.leaf_support == "shared")
+    else:
+        fitter = on_device.DeviceFitter(derivatives, grower, settings)
+        if problem.objective.renews_leaves:
+            fitter = fitters.QuantileFitter(state, fitter, settings)
+    limits = limits if sketch is None else Limits()
     return state, Structure(grower, judge, limits, _interactions(settings, dataset), settings), fitter
 
 
