@@ -117,6 +117,39 @@ def test_early_stopping(client):
     assert model.best_iteration_ == local.best_iteration_
 
 
+@pytest.mark.parametrize("which", ["plain", "classes", "offset", "linear"])
+def test_rounds_that_nobody_tells_are_those_of_one_machine(client, which):
+    """Few rows: some are held out to find how many rounds, the same ones."""
+    rng = np.random.default_rng(1)
+    X = rng.integers(-40, 40, (N, 3)) / 8.0
+    y, weight = X[:, 0] + rng.integers(-80, 80, N) / 8.0, np.arange(N) % 3 / 1.0
+    chosen = {"max_depth": 2, "max_leaves": None, "learning_rate": 0.2, "n_jobs": 1}
+    kinds, beside = (DaskPolyleafRegressor, PolyleafRegressor), {}
+    if which == "classes":
+        y, kinds = np.where(y > 3, "a", np.where(y > -3, "b", "c")), (DaskPolyleafClassifier, PolyleafClassifier)
+    elif which == "offset":
+        y, beside = np.round(np.abs(y)), {"offset": X[:, 1] / 8}
+        chosen |= {"objective": "poisson", "base_score": 2.0}
+    elif which == "linear":
+        chosen |= {"leaf": "linear"}
+    local = kinds[1](**chosen).fit(X, y, weight, **beside)
+    bounds = [0, 0, 101, 180, N]
+    lazy = [cut(values, bounds) for values in (X, y, weight)]
+    beside = {name: cut(values, bounds) for name, values in beside.items()}
+    model = kinds[0](client=client, **chosen).fit(*lazy, **beside)
+    assert model.to_local().save_model() == local.save_model() and model.n_iter_ not in (10, 300)
+
+
+def test_watched_fits_train_the_usual_rounds(client):
+    X, Y = numbers()
+    chosen = {"max_depth": 1, "max_leaves": None, "n_jobs": 1}
+    local = PolyleafRegressor(**chosen).fit(X, Y, eval_set=[(X, Y)])
+    bounds = [0, 100, N]
+    model = DaskPolyleafRegressor(client=client, **chosen)
+    model.fit(cut(X, bounds), cut(Y, bounds), eval_set=[(X, Y)])
+    assert model.to_local().save_model() == local.save_model() and model.n_iter_ == 300
+
+
 def test_going_on_from_a_model(client):
     X, Y = numbers()
     start = PolyleafRegressor(**SMALL).fit(X, Y)

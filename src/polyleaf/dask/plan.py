@@ -30,6 +30,7 @@ from polyleaf.dask.ranks import (
     Interrupted,
     codes_of,
     eval_set_of,
+    find_rounds,
     look_at,
     plan,
     run_rank,
@@ -90,7 +91,7 @@ def fit(
     """Train on the workers of a cluster."""
     client.register_plugin(Post())
     try:
-        ready = _prepare(client, estimator, rows, watched, init_model)
+        ready = _prepare(client, estimator, rows, watched, init_model, bool(watched or callbacks))
         attempts = _Attempts(client, ready, (estimator, ready.shared, ready.mapper), list(callbacks))
         return attempts.run(max_restarts, wait_for_workers), attempts.restarts
     except CancelledError as error:
@@ -116,7 +117,12 @@ class _Ready(NamedTuple):
 
 
 def _prepare(
-    client: Client, estimator: PolyleafEstimator, rows: Rows, watched: Sequence[Watched], init_model: Any
+    client: Client,
+    estimator: PolyleafEstimator,
+    rows: Rows,
+    watched: Sequence[Watched],
+    init_model: Any,
+    is_watched: bool,
 ) -> _Ready:
     def submit(function: Callable[..., Any], *arguments: Any) -> Future:
         return client.submit(function, *arguments, pure=False)
@@ -124,7 +130,8 @@ def _prepare(
     data = rows.on(client)
     sizes, firsts = data.sizes, list(itertools.accumulate(data.sizes, initial=0))[:-1]
     fresh = BinMapper(estimator.max_bins, random_state=0)
-    planned = submit(plan, estimator, data.y, data.weight, data.offset, init_model, fresh, sizes)
+    about_y = data.y, data.weight, data.offset
+    planned = submit(plan, estimator, *about_y, init_model, is_watched, fresh, sizes)
     pieces = [submit(take, planned, i) for i in range(len(sizes))]
     shared = submit(_shared_of, planned).result()
     if shared.plan.start is not None:
@@ -143,6 +150,8 @@ def _prepare(
             "numbers of it."
         )
     codes = [submit(codes_of, X, mapper, shared.reads_features) for X in data.X]
+    if shared.tried_by is not None:
+        shared = submit(find_rounds, estimator, shared, mapper, codes, pieces).result()
     eval_sets = []
     for name, further in watched:
         other, encoding = further.on(client), submit(_encoding_of, pieces[0])

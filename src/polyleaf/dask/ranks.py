@@ -17,7 +17,7 @@ from polyleaf.callbacks import Callback, EvalsLog, OutputsLog
 from polyleaf.communicator import PeerFailed
 from polyleaf.dask.post import DaskCommunicator
 from polyleaf.estimators.base import PolyleafEstimator
-from polyleaf.estimators.shared import Shard, SharedFit, fit_rank, planned
+from polyleaf.estimators.shared import Shard, SharedFit, fit_rank, planned, with_found_rounds
 from polyleaf.inputs.batches import joined_values
 from polyleaf.inputs.binning import BinMapper, integer_weights
 from polyleaf.inputs.dataset import Dataset
@@ -36,6 +36,7 @@ __all__ = [
     "Piece",
     "codes_of",
     "eval_set_of",
+    "find_rounds",
     "look_at",
     "plan",
     "run_rank",
@@ -121,13 +122,15 @@ def plan(
     sample_weight: Sequence[Any] | None,
     offset: Sequence[Any] | None,
     init_model: Any,
+    is_watched: bool,
     fresh: BinMapper,
     sizes: Sequence[int],
 ) -> Planned:
     """See all targets, weights and offsets at once."""
     weight = None if sample_weight is None else joined_values(sample_weight, "sample_weight")
     start = None if offset is None else joined_values(offset, "offset")
-    shared, whole = planned(estimator, joined_values(y, "y"), weight, init_model, start)
+    values = joined_values(y, "y")
+    shared, whole = planned(estimator, values, weight, init_model, start, is_watched=is_watched)
     weights = whole.target.weight
     weights = None if weights is None else integer_weights(weights, whole.target.n_rows)
     chosen = fresh.sampled_rows(whole.target.n_rows, weights)
@@ -154,6 +157,20 @@ def codes_of(X: Any, mapper: BinMapper, keep_features: bool) -> Binned:
     """One partition, binned."""
     table = as_features(X, reference=mapper)
     return Binned(mapper.transform(table, 1), mapper.numbers(table) if keep_features else None)
+
+
+def find_rounds(
+    estimator: PolyleafEstimator,
+    shared: SharedFit,
+    mapper: BinMapper,
+    parts: Sequence[Binned],
+    pieces: Sequence[Piece],
+) -> SharedFit:
+    """The fit with the rounds that all partitions, which are small, ask for together."""
+    n_threads = get_worker().state.nthreads
+    dataset = Dataset.of_codes(mapper, *Binned.joined(parts), n_jobs=n_threads)
+    shard = Shard.joined([piece.shard for piece in pieces])
+    return with_found_rounds(copy.copy(estimator), shared, shard, dataset, n_threads)
 
 
 def eval_set_of(

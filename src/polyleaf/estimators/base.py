@@ -61,7 +61,7 @@ from polyleaf.training.prepare import (
     prepare,
     take_feature_names,
 )
-from polyleaf.training.rounds import are_few, rounds_of
+from polyleaf.training.rounds import FoundRounds, are_few, rounds_of
 from polyleaf.training.sampling import Numbered
 
 __all__ = ["HAS_OFFSETS", "Plan", "PolyleafEstimator", "builder_of", "document", "read_estimator"]
@@ -251,13 +251,11 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         given, *further = self._with_offsets([given, *further], target, objective, start)
         target = self._left_to_learn(target, given.offset, objective)
         n_threads = plan.settings.workers.n_threads
-        tried_by = self._loss(plan, target) if self._tries_rounds(plan, target, further, callbacks) else None
+        tried_by = self._tried_by(plan, target, bool(further or as_callbacks(callbacks)))
         ready = prepare(self, given, target, further, plan.metrics, start, plan.seeds, n_threads, tried_by)
         base_score = self._encoded_base_score(target.encoding, objective)
         if ready.trial is not None:
-            found = rounds_of(
-                ready.trial, plan.settings, objective, base_score, **self._beside_trees(plan, ready)
-            )
+            found = self._look_for_rounds(plan, ready)
             if found.boosted.was_interrupted:
                 self._take(found.boosted, target.encoding)
                 return self
@@ -277,19 +275,27 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         objective = self._objective(target, start)
         return Plan(settings, start, objective, self._metrics(objective, target), seeds), target
 
-    def _tries_rounds(self, plan: Plan, target: Target, further: list[Given], callbacks: Any) -> bool:
-        """Whether the number of rounds is to be found: nobody says it, watches them, or goes on."""
+    def _tried_by(self, plan: Plan, target: Target, is_watched: bool) -> Metric | None:
+        """What tells the number of rounds where it is to be found: nobody says it, watches them, or goes on.
+
+        It is what is measured where the user names nothing. `is_watched`: evaluation sets or callbacks go with
+        this fit.
+        """
         said = self.n_estimators is not None or self.warm_start or plan.start is not None
         held_out = self.validation_fraction is not None or self.early_stopping_rounds is not None
-        watched = bool(further) or held_out or bool(as_callbacks(self.callbacks) + as_callbacks(callbacks))
+        watched = is_watched or held_out or bool(as_callbacks(self.callbacks))
         elsewhere = self.projection is not None or plan.settings.workers.device is not None
         sparse = scipy.sparse.issparse(target.values)
-        return not (said or watched or elsewhere or sparse) and are_few(target.n_rows)
-
-    @staticmethod
-    def _loss(plan: Plan, target: Target) -> Metric:
-        """What is measured where the user names nothing."""
+        if said or watched or elsewhere or sparse or not are_few(target.n_rows):
+            return None
         return default_metrics(plan.objective, target.encoding.kind, target.encoding.n_outputs)[-1]
+
+    def _look_for_rounds(self, plan: Plan, ready: Prepared) -> FoundRounds:
+        """How many rounds the trial of what is ready asks for."""
+        assert ready.trial is not None
+        base_score = self._encoded_base_score(ready.target.encoding, plan.objective)
+        about = self._beside_trees(plan, ready)
+        return rounds_of(ready.trial, plan.settings, plan.objective, base_score, **about)
 
     def _beside_trees(self, plan: Plan, ready: Prepared) -> dict[str, Any]:
         """What a model knows besides its trees."""

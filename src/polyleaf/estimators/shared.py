@@ -16,6 +16,7 @@ from polyleaf.estimators.base import Plan, PolyleafEstimator
 from polyleaf.inputs.batches import joined_values
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.targets import Target
+from polyleaf.metrics import Metric
 from polyleaf.model import Model
 from polyleaf.settings.settings import LinearLeaf
 from polyleaf.threads import Workers
@@ -23,11 +24,11 @@ from polyleaf.training.boosting import best_constant_of
 from polyleaf.training.eval_sets import EvalSet
 from polyleaf.training.out_of_fold import Training
 from polyleaf.training.parts import problem_of
-from polyleaf.training.prepare import Given, Prepared
+from polyleaf.training.prepare import Given, Prepared, trial_of
 from polyleaf.training.ranks import check_ranks
 from polyleaf.training.sampling import Numbered
 
-__all__ = ["Shard", "SharedFit", "fit_rank", "planned"]
+__all__ = ["Shard", "SharedFit", "fit_rank", "planned", "with_found_rounds"]
 
 
 class SharedFit(NamedTuple):
@@ -40,11 +41,14 @@ class SharedFit(NamedTuple):
         None: that of the model to go on from.
     n_usable : int
         Rows of positive weight.
+    tried_by : Metric or None
+        What tells the number of rounds, where it is still to be found (`with_found_rounds`).
     """
 
     plan: Plan
     base_score: np.ndarray | None
     n_usable: int
+    tried_by: Metric | None = None
 
     @property
     def reads_features(self) -> bool:
@@ -98,8 +102,12 @@ def planned(
     sample_weight: Any = None,
     init_model: Any = None,
     offset: Any = None,
+    *,
+    is_watched: bool = False,
 ) -> tuple[SharedFit, Shard]:
     """The fit, and the target of all rows.
+
+    `is_watched`: evaluation sets or callbacks go with it.
 
     Raises
     ------
@@ -124,8 +132,36 @@ def planned(
         seen = None if plan.objective.location else offset
         base_score = best_constant_of(problem, seen, plan.settings)
     usable = _is_usable(target)
-    shared = SharedFit(plan, base_score, int(np.count_nonzero(usable)))
+    tried_by = estimator._tried_by(plan, target, is_watched)
+    shared = SharedFit(plan, base_score, int(np.count_nonzero(usable)), tried_by)
     return shared, Shard(target, np.arange(shared.n_usable), offset)
+
+
+def with_found_rounds(
+    estimator: PolyleafEstimator, shared: SharedFit, shard: Shard, dataset: Dataset, n_threads: int
+) -> SharedFit:
+    """The fit with as many rounds as rows that are held out ask for.
+
+    That is looked for where the rows are few, so one rank does it, as one machine does.
+
+    Parameters
+    ----------
+    estimator : PolyleafEstimator
+    shared : SharedFit
+        Its `tried_by` is not None.
+    shard : Shard
+        Of all rows, in their order.
+    dataset : Dataset
+        The same rows, in their bins.
+    n_threads : int
+        Of this rank.
+    """
+    assert shared.tried_by is not None
+    plan, target, offset = shared.plan, shard.target, shard.offset
+    here = plan._replace(settings=replace(plan.settings, workers=Workers(n_threads)))
+    trial = trial_of(dataset, target, offset, shared.tried_by, plan.seeds.training)
+    found = estimator._look_for_rounds(here, Prepared(dataset, target, [], None, offset, trial))
+    return shared._replace(plan=plan.with_rounds(found.n), tried_by=None)
 
 
 def fit_rank(

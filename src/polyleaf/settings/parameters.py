@@ -68,7 +68,7 @@ class BoostingParameters:
     total, with `init_model` the rounds to add. None: 300; but with 50 to 10,000 rows as many as a fifth of
     them, held out, asks for, at most 60 / `learning_rate`, and then all rows are trained on. That is not done
     where rounds are watched (evaluation sets, `validation_fraction`, callbacks) or gone on with, nor with
-    `projection`, sparse `y`, `device="cuda"` or on several workers."""
+    `projection`, sparse `y` or `device="cuda"`."""
 
     learning_rate: float | None = parameter(default=None, within="(0, inf)", everyday=True)
     """Factor of every leaf value (XGBoost: eta). None: 0.1; 0.05 for counts ("poisson") and where

@@ -198,7 +198,7 @@ def prepare(
     reader = FeatureReader(p, projection, n_threads)
     keep_features = p.leaf == "linear" or (start is not None and start.reads_features)
     plain = _dataset(reader, X, target, start, keep_features)
-    trial = None if tried_by is None else _trial(plain, target, offset, tried_by, seeds.training)
+    trial = None if tried_by is None else trial_of(plain, target, offset, tried_by, seeds.training)
     dataset = plain.taught(target, is_first=start is None)
     if plain is not X and start is None and p.device != "cuda":  # devices read the codes themselves
         dataset.pack()
@@ -359,7 +359,9 @@ def _dataset(
 # --- trials ----------------------------------------------------------------------------------------
 
 
-def _trial(plain: Dataset, target: Target, offset: np.ndarray | None, metric: Metric, seed: int) -> Prepared:
+def trial_of(
+    plain: Dataset, target: Target, offset: np.ndarray | None, metric: Metric, seed: int
+) -> Prepared:
     """Some rows to learn from, and those that are held out: in the bins of all, which know nothing of y;
     columns that are made of y are made of the rows to learn from."""
     classes = target.class_of_row()
