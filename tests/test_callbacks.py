@@ -77,9 +77,17 @@ def test_early_stopping_in_a_resumed_training():
     assert (model.best_iteration, done) == (41, 4)
 
 
-def test_early_stopping_on_nan_ends():
-    model, done = drive(EarlyStopping(3, maximize=False), [math.nan] * 10)
-    assert (model.best_iteration, done) == (None, 3)
+def test_early_stopping_by_what_is_never_a_number_stops_nothing_and_says_so():
+    with pytest.warns(UserWarning, match="'loss', which was NaN in every round: nothing was stopped"):
+        model, done = drive(EarlyStopping(3, maximize=False), [math.nan] * 10)
+    assert (model.best_iteration, done) == (None, 10)
+
+
+def test_early_stopping_counts_nan_as_no_improvement():
+    model, done = drive(
+        EarlyStopping(3, maximize=False), [math.nan] * 5 + [2.0, math.nan, 1.0] + [math.nan] * 9
+    )
+    assert (model.best_iteration, done) == (7, 11)
 
 
 def test_one_early_stopping_serves_many_runs():

@@ -104,6 +104,9 @@ class Callback:
 class EarlyStopping(Callback):
     """Stop when a metric has not improved for some rounds.
 
+    Rounds in which the metric is NaN are no improvement; where it has been NaN in all of them there is
+    nothing to stop by, and a warning in the end.
+
     Trees that are boosted layer by layer are watched layer by layer: where the best value was reached inside
     a tree, that tree is cut back to it when the training ends, and the trees after it are dropped.
 
@@ -183,14 +186,18 @@ class EarlyStopping(Callback):
         if self._improves(value, metric):
             self.best_iteration, self.best_score, self._best_layer = epoch, value, None
             model.best_iteration, model.best_score = epoch, value
-        # A metric that is NaN from the start never improves: count those rounds as well.
-        since = (
-            epoch - self.best_iteration if self.best_iteration is not None else len(evals_log[data][metric])
-        )
-        return since >= self.rounds
+        # A metric that has been NaN from the start says nothing of when to stop.
+        return self.best_iteration is not None and epoch - self.best_iteration >= self.rounds
 
     def after_training(self, model: Model) -> None:
         if self.best_iteration is None:
+            if self._first is not None:
+                warnings.warn(
+                    f"Early stopping watched {self._metric!r}, which was NaN in every round: nothing was "
+                    "stopped by it, and there is no best round. It needs rows of which it is a number (both "
+                    "classes for 'auc', targets that vary for 'r2'), or take another metric.",
+                    stacklevel=2,
+                )
             return
         if self.best_iteration == self._first and self._best_layer is None and self._last > self._first:
             warnings.warn(

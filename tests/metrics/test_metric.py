@@ -278,3 +278,25 @@ def test_callables():
 
     with pytest.raises(ValueError, match="returned 2 things"):
         get_metric(lambda y, p: ("a", 1.0))(REAL, RAW)
+
+
+@pytest.mark.parametrize(
+    "name", ["logloss", "error", "accuracy", "f1_macro", "mcc", "brier", "auc", "average_precision"]
+)
+def test_metrics_of_labels_refuse_numbers(name):
+    y, raw = np.array([0.0, 1.0, 3.5]), np.zeros((3, 1))
+    with pytest.raises(ValueError, match=r"needs y of 0 and 1, but it holds 3\.5: take one of numbers"):
+        get_metric(name)(y, raw, None)
+    get_metric(name)(np.array([0.0, 1.0, 0.25]), raw, None)
+
+
+def test_metrics_of_numbers_refuse_classes():
+    with pytest.raises(ValueError, match="One of many classes is measured by 'mlogloss'"):
+        get_metric("rmse")(np.array([0, 1, 2]), np.zeros((3, 3)), None)
+
+
+def test_scorers_and_functions_without_an_answer_are_sentences():
+    with pytest.raises(TypeError, match="a scorer of scikit-learn, which is called with an estimator"):
+        get_metric(sk.get_scorer("f1_macro"))
+    with pytest.raises(TypeError, match="'<lambda>' returned None; it must return a number"):
+        get_metric(lambda y, prediction: None)(np.zeros(2), np.zeros((2, 1)), None)

@@ -126,7 +126,10 @@ def test_rounds_that_nobody_tells_are_those_of_one_machine(client, which):
     chosen = {"max_depth": 2, "max_leaves": None, "learning_rate": 0.2, "n_jobs": 1}
     kinds, beside = (DaskPolyleafRegressor, PolyleafRegressor), {}
     if which == "classes":
-        y, kinds = np.where(y > 3, "a", np.where(y > -3, "b", "c")), (DaskPolyleafClassifier, PolyleafClassifier)
+        y, kinds = (
+            np.where(y > 3, "a", np.where(y > -3, "b", "c")),
+            (DaskPolyleafClassifier, PolyleafClassifier),
+        )
     elif which == "offset":
         y, beside = np.round(np.abs(y)), {"offset": X[:, 1] / 8}
         chosen |= {"objective": "poisson", "base_score": 2.0}

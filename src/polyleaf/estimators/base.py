@@ -37,6 +37,7 @@ from polyleaf.inputs.features import FeatureTable
 from polyleaf.inputs.offsets import OffsetReader, check_all_or_none
 from polyleaf.inputs.targets import Target, TargetEncoding, check_same_rows, encode_sparse
 from polyleaf.inputs.tasks import read_encoding
+from polyleaf.inputs.units import warn_of_small_total
 from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.model import Model, serialize
 from polyleaf.model.html import model_html
@@ -273,13 +274,15 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         encode = self._encode_sparse_target if settings.keeps_labels_sparse else self._encode_target
         target = encode(given.y, given.weight, start)
         objective = self._objective(target, start)
+        if given.weight is not None and target.weight is not None:
+            warn_of_small_total(target.weight, 2 * max(self.reg_lambda, self.min_child_weight))
         return Plan(settings, start, objective, self._metrics(objective, target), seeds), target
 
     def _tried_by(self, plan: Plan, target: Target, is_watched: bool) -> Metric | None:
-        """What tells the number of rounds where it is to be found: nobody says it, watches them, or goes on.
+        """What tells the number of rounds, the metric that is measured where the user names none; None where
+        that is not to be found: somebody says it, watches them, or goes on.
 
-        It is what is measured where the user names nothing. `is_watched`: evaluation sets or callbacks go with
-        this fit.
+        `is_watched`: evaluation sets or callbacks go with this fit.
         """
         said = self.n_estimators is not None or self.warm_start or plan.start is not None
         held_out = self.validation_fraction is not None or self.early_stopping_rounds is not None

@@ -27,7 +27,7 @@ from polyleaf.inputs.csr import canonical, row_of
 from polyleaf.inputs.frames import refuse_absent, repeated
 from polyleaf.inputs.objects import first_that_is_no_number, is_missing, nulls_as_nan, what
 from polyleaf.inputs.sound import sound
-from polyleaf.inputs.units import Normalize, unit_of
+from polyleaf.inputs.units import Normalize, check_total, unit_of
 
 __all__ = [
     "Target",
@@ -839,6 +839,7 @@ def _check_weight(sample_weight: Any, n_rows: int, n_columns: int, name: str) ->
         )
     if not weight.any():
         raise ValueError("sample_weight is zero everywhere: at least one weight must not be zero.")
+    check_total(weight)
     return weight
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 import polyleaf._core as _core
 
-__all__ = ["Normalize", "unit_of"]
+__all__ = ["Normalize", "check_total", "unit_of", "warn_of_small_total"]
 
 Normalize: TypeAlias = bool | Literal["auto"]
 Unit: TypeAlias = tuple[np.ndarray, np.ndarray] | tuple[None, None]
@@ -21,6 +21,8 @@ Unit: TypeAlias = tuple[np.ndarray, np.ndarray] | tuple[None, None]
 # Sums of float32 gradients are squared in the split search: above this, n rows of them overflow to infinity.
 _LARGEST_SUM = 1e18
 _SMALLEST = 1e-15  # ... and the squares of smaller ones vanish
+
+_LIGHT = 0.1  # a mean weight
 
 # Of the largest spread: what "auto" gives each output at least. Trees that see outputs of somewhat unlike
 # scale turn to one after the other, which is mostly better than equal scales (docs/scales.md); from a tenth
@@ -55,11 +57,11 @@ def unit_of(columns: np.ndarray, weight: np.ndarray | None, normalize: Normalize
         if normalize:
             offset, spread = _mean_and_deviation(columns, weight)
             return offset, np.where(spread > 0, spread, 1.0)
-        _check_spread(columns)
+        _check_spread(columns, weight)
         return None, None
     if _is_tiny(columns):
         return unit_of(columns, weight, True)
-    _check_spread(columns)
+    _check_spread(columns, weight)
     if columns.shape[1] == 1:
         return None, None
     offset, spread = _mean_and_deviation(columns, weight)
@@ -101,14 +103,47 @@ def _is_tiny(columns: np.ndarray) -> bool:
     return bool(0 < spread.max() < _SMALLEST)
 
 
-def _check_spread(columns: np.ndarray) -> None:
+def check_total(weight: np.ndarray) -> None:
+    """Refuse weights whose sum is too large for sums of gradients to be squared in float32.
+
+    Raises
+    ------
+    ValueError
+        Where a sum over the rows is.
+    """
+    total = weight.sum(axis=0, dtype=np.float64).max()
+    if total > _LARGEST_SUM:
+        raise ValueError(
+            f"sample_weight is too large: its sum is {total:.3g}, but must not be more than "
+            f"{_LARGEST_SUM:.0e}, because sums of weighted gradients are squared in float32. Divide the "
+            "weights by a constant; a mean of 1 is usual."
+        )
+
+
+def warn_of_small_total(weight: np.ndarray, least: float) -> None:
+    """Warn where penalties, which know no unit of weights, leave leaves no room to move."""
+    total = weight.sum(axis=0, dtype=np.float64).max()
+    if total < least and weight.mean(dtype=np.float64) < _LIGHT:
+        warnings.warn(
+            f"sample_weight is {total:.3g} in all, no more than the penalties that weights are compared with "
+            "(reg_lambda, min_child_weight): leaves move little, and few are made. Multiply the weights by a "
+            "constant; a mean of 1 is usual.",
+            stacklevel=6,
+        )
+
+
+def _check_spread(columns: np.ndarray, weight: np.ndarray | None) -> None:
     """Sums of gradients are squared in float32: outputs must be neither huge nor tiny."""
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         spread = np.nanmax(columns, axis=0) - np.nanmin(columns, axis=0)
-    limit = _LARGEST_SUM / len(columns)
+    total, of = float(len(columns)), f"{len(columns)} rows"
+    if weight is not None and weight.sum(axis=0, dtype=np.float64).max() > total:
+        total = float(weight.sum(axis=0, dtype=np.float64).max())
+        of = f"weights of {total:.3g} in all"
+    limit = _LARGEST_SUM / total
     if spread.max() > limit:
         raise ValueError(
-            f"y contains a value too large: with {len(columns)} rows, an output must not vary by more than "
+            f"y contains a value too large: with {of}, an output must not vary by more than "
             f"{limit:.3g}. Divide y by a constant, or set normalize_targets=True."
         )
     if 0 < spread.max() < _SMALLEST:

@@ -25,7 +25,7 @@ import polyleaf._core as _core
 from polyleaf.distributions import Distribution
 from polyleaf.metrics.agreement import balanced_accuracy_of, kappa_of, matthews_of, table_of
 from polyleaf.metrics.areas import average_precision_of, roc_auc_of
-from polyleaf.metrics.of_sklearn import SCORERS, is_greater_better, takes_decisions
+from polyleaf.metrics.of_sklearn import SCORERS, is_greater_better, is_scorer, takes_decisions
 from polyleaf.metrics.ranking import ranking_metric
 from polyleaf.metrics.relative import PREFIX, RelativeError
 from polyleaf.metrics.skill import INSTEAD, MeanSkill, OfTask, Skill
@@ -126,8 +126,23 @@ def _pairs(y: Array, prediction: Array) -> tuple[Array, Array]:
     """Both as ``(n, K)`` matrices."""
     y, prediction = _matrix(y), _matrix(prediction)
     if y.shape != prediction.shape:
-        raise ValueError(f"y has shape {y.shape} but the predictions have {prediction.shape}.")
+        of_classes = y.shape[1] == 1 < prediction.shape[1]
+        hint = " One of many classes is measured by 'mlogloss', 'merror' or 'accuracy', say."
+        raise ValueError(
+            f"y has shape {y.shape} but the predictions have {prediction.shape}.{hint if of_classes else ''}"
+        )
     return y, prediction
+
+
+def _of_labels(y: Array, least: float = -1.0) -> Array:
+    """y, where it holds labels: 0 (or `least`), 1, or shares between them (NaN: none)."""
+    strange = np.flatnonzero(((y < 0) & (y != least)) | (y > 1))
+    if len(strange):
+        raise ValueError(
+            f"A metric of labels needs y of 0 and 1, but it holds {np.ravel(y)[strange[0]]:.6g}: take one of "
+            "numbers ('rmse', 'mae' or 'r2', say)."
+        )
+    return y
 
 
 def _mean_over_outputs(
@@ -261,7 +276,7 @@ class TweedieDeviance:
 def logloss(y: Array, raw: Array, weight: Array | None = None) -> float:
     """Mean binary cross-entropy of scores before the sigmoid, over rows and labels. No probability is
     clipped."""
-    y, raw = _pairs(y, raw)
+    y, raw = _pairs(_of_labels(y, 0.0), raw)
     n_outputs = raw.shape[1]
     zeros, ones = np.zeros(n_outputs, np.float32), np.ones(n_outputs, np.float32)
     loss = _core.Loss("logistic", {})
@@ -297,7 +312,7 @@ def _decisions(y: Array, raw: Array) -> tuple[Array, Array]:
     if np.ndim(y) == 1 and raw.shape[1] > 1:
         return np.asarray(y), raw.argmax(axis=1)
     y, raw = _pairs(y, raw)
-    return y > 0.5, raw > 0
+    return _of_labels(y) > 0.5, raw > 0
 
 
 def error(y: Array, raw: Array, weight: Array | None = None) -> float:
@@ -352,7 +367,7 @@ def brier(y: Array, proba: Array, weight: Array | None = None) -> float:
     if np.ndim(y) == 1 and proba.shape[1] > 1:
         truth = np.asarray(y)[:, None] == np.arange(proba.shape[1])
         return _means(np.square(proba - truth).sum(axis=1, keepdims=True), weight)[0]
-    return mse(y, proba, weight)
+    return mse(_of_labels(y, 0.0), proba, weight)
 
 
 def auc(y: Array, proba: Array, weight: Array | None = None) -> float:
@@ -372,7 +387,7 @@ def _one_against_rest(y: Array, proba: Array) -> tuple[Array, Array]:
     proba = np.asfortranarray(_matrix(proba))
     if np.ndim(y) == 1 and proba.shape[1] > 1:
         return (np.arange(proba.shape[1])[:, None] == np.asarray(y)).T, proba
-    return np.asfortranarray(_matrix(y)) > 0.5, proba
+    return np.asfortranarray(_matrix(_of_labels(y))) > 0.5, proba
 
 
 def _agreement(
@@ -720,6 +735,11 @@ class _ObjectiveLoss:
 def _from_callable(function: Callable[..., Any]) -> Metric:
     inner = function.func if isinstance(function, partial) else function
     name = getattr(inner, "__name__", type(function).__name__)
+    if is_scorer(function):
+        raise TypeError(
+            "eval_metric is a scorer of scikit-learn, which is called with an estimator: pass the function "
+            "that it is made of, such as sklearn.metrics.f1_score (functools.partial sets its arguments)."
+        )
     greater, decides = is_greater_better(function), takes_decisions(function)
     called = _CallableMetric(function, name, greater, decides)
     return Metric(name, called, greater, needs="raw" if decides else "prediction", by_column=False)
@@ -752,7 +772,13 @@ class _CallableMetric:
                     "(name, value, greater_is_better)."
                 )
             value, self.greater_is_better = value[1], bool(value[2])
-        return float(value)
+        try:
+            return float(value)
+        except TypeError:
+            raise TypeError(
+                f"Metric {self.name!r} returned {value!r}; it must return a number or (name, value, "
+                "greater_is_better)."
+            ) from None
 
 
 def _squeeze(values: Array) -> Array:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-__all__ = ["SCORERS", "is_greater_better", "takes_decisions"]
+__all__ = ["SCORERS", "is_greater_better", "is_scorer", "takes_decisions"]
 
 _DECISIONS = (
     *("accuracy_score", "balanced_accuracy_score", "cohen_kappa_score", "f1_score", "fbeta_score"),
@@ -41,6 +41,11 @@ def _name(function: Callable[..., Any]) -> str | None:
         function = function.func
     of_sklearn = str(getattr(function, "__module__", "")).startswith("sklearn.metrics")
     return getattr(function, "__name__", None) if of_sklearn else None
+
+
+def is_scorer(function: Callable[..., Any]) -> bool:
+    """Whether it is what `get_scorer` and `make_scorer` give."""
+    return hasattr(function, "_score_func") and hasattr(function, "_sign")
 
 
 def is_greater_better(function: Callable[..., Any]) -> bool:
