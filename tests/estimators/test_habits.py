@@ -391,3 +391,20 @@ def test_a_model_is_not_saved_where_there_is_no_folder(tmp_path):
     model = regressor().fit(X, Y)
     with pytest.raises(FileNotFoundError, match=r"model cannot be written: there is no folder .*none.*\."):
         model.save_model(tmp_path / "none" / "model")
+
+
+def test_rounds_are_a_pair():
+    model = PolyleafRegressor(n_estimators=2).fit(X, X[:, 0])
+    with pytest.raises(TypeError, match=r"a pair \(first, last\) of rounds, the last not being used; got 1"):
+        model.predict(X, iteration_range=1)
+
+
+@pytest.mark.parametrize("leaf", ["constant", "sparse"])
+def test_places_beyond_the_classes_are_none_and_not_the_last_class(leaf):
+    y = np.array(["a", "b", "c"])[np.arange(len(X)) % 3]
+    model = PolyleafClassifier(n_estimators=2, leaf=leaf, leaf_k=2).fit(X, y)
+    labels, scores = model.predict_topk(X, 5)
+    assert (np.equal(labels, None) == np.isneginf(scores)).all() and set(labels[0, :2]) <= {"a", "b", "c"}
+    assert (labels[:, 3:] == None).all()  # noqa: E711
+    if leaf == "constant":
+        assert model.predict_topk(X, 3)[0].dtype.kind == "U"

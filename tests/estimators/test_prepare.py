@@ -1,11 +1,13 @@
 """Data is made ready: read once, rows held out by chance that is drawn in order."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
 from polyleaf.inputs import dataset
 from polyleaf.inputs.targets import encode_classification, encode_regression
 from polyleaf.training import prepare
@@ -93,3 +95,37 @@ def test_line_7_evaluation_targets_in_another_order_are_refused():
         model.fit(X, y, eval_set=[(X, y[["cold", "heat"]])])
     with pytest.raises(ValueError, match=r"sample_weight of y .* another order"):
         model.fit(X, y, sample_weight=y[["cold", "heat"]].abs())
+
+
+def test_columns_whose_labels_are_numbers_are_refused_in_another_order():
+    frame, y = pd.DataFrame(X), pd.DataFrame(Y)
+    model = PolyleafRegressor(**SMALL).fit(
+        frame, y, eval_set=[(frame, y), (X, y), (frame, y.add_prefix("t"))]
+    )
+    turned = frame[frame.columns[::-1]]
+    for use in (model.predict, lambda other: model.fit(frame, y, eval_set=[(other, y)])):
+        with pytest.raises(ValueError, match=r"columns of X are .* in another order: column number 0 is \d"):
+            use(turned)
+    with pytest.raises(ValueError, match=r"y of 'validation_0' .* another order, '1', '0' for '0', '1'"):
+        model.fit(frame, y, eval_set=[(frame, y[[1, 0]])])
+    np.testing.assert_array_equal(model.predict(frame), model.predict(X))
+    np.testing.assert_array_equal(model.fit(turned, y).predict(turned), model.predict(turned.to_numpy()))
+    model.fit(X, y).predict(turned)  # there is nothing to compare with
+
+
+@pytest.mark.parametrize(
+    ("made_with", "parameters", "word"),
+    [
+        ({}, {"max_bins": 8}, "max_bins=8"),
+        ({}, {"categorical_features": [0]}, r"categorical_features=\[0\]"),
+        ({"categorical_features": [0]}, {"categorical_features": None}, "categorical_features=None"),
+    ],
+)
+def test_parameters_that_come_too_late_for_a_data_set_are_warned_of(made_with, parameters, word):
+    whole = np.round(np.abs(X))
+    with pytest.warns(UserWarning, match=f"{word} does nothing: the Dataset is binned already"):
+        PolyleafRegressor(**SMALL | parameters).fit(Dataset(whole, Y, **made_with))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        PolyleafRegressor(**SMALL | parameters).fit(Dataset(whole, Y, **parameters))
+        PolyleafRegressor(**SMALL).fit(Dataset(whole, Y, **parameters))

@@ -170,3 +170,22 @@ def test_nodes_that_form_no_tree_are_refused(tmp_path):
     (tmp_path / "m.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match="do not form a tree"):
         from_xgboost(tmp_path / "m.json")
+
+
+def test_estimators_predict_with_what_they_would_predict_with():
+    """Rounds up to the best; and their own missing value, which no file holds, is warned of."""
+    xgboost = pytest.importorskip("xgboost")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3)).astype(np.float32)
+    y = X[:, 0] + 3 * rng.normal(size=200)
+    theirs = xgboost.XGBRegressor(n_estimators=50, early_stopping_rounds=5, max_bin=100, learning_rate=0.5)
+    theirs.fit(X, y, eval_set=[(X[:60], y[60:120])], verbose=False)
+    ours = from_xgboost(theirs)
+    assert ours.n_rounds == theirs.best_iteration + 1 < theirs.get_booster().num_boosted_rounds()
+    np.testing.assert_allclose(ours.predict(X)[:, 0], theirs.predict(X), rtol=2e-6, atol=2e-6)
+    booster = theirs.get_booster()
+    np.testing.assert_allclose(
+        from_xgboost(booster).predict(X)[:, 0], booster.predict(xgboost.DMatrix(X)), rtol=2e-6, atol=2e-6
+    )
+    with pytest.warns(UserWarning, match="takes -999.0 for a missing value"):
+        from_xgboost(xgboost.XGBRegressor(n_estimators=2, missing=-999.0).fit(X, y))

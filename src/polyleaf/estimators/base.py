@@ -653,7 +653,13 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         if iteration_range is None:
             best = self.model_.best_iteration
             return 0, self.model_.n_rounds if best is None else best + 1
-        begin, end = iteration_range
+        try:
+            begin, end = iteration_range
+        except TypeError:
+            raise TypeError(
+                f"iteration_range is a pair (first, last) of rounds, the last not being used; got "
+                f"{iteration_range!r}. The first n rounds are (0, n)."
+            ) from None
         return int(begin), int(end) if end else self.model_.n_rounds
 
     def _features(self, X: Any) -> FeatureTable:
@@ -864,8 +870,8 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         -------
         labels : ndarray of shape (n_rows, k)
             Best first, ties by number: multi-class: classes; multi-label and regression: int64 numbers of
-            outputs. -1 where a row has fewer than k outputs that any tree has voted for (sparse leaves).
-            With `names`: str, and "" where there are fewer.
+            outputs. -1, for classes None, where there are fewer than k, or with sparse leaves fewer that any
+            tree has voted for. With `names`: str, and "" where there are fewer.
         scores : ndarray of shape (n_rows, k), float64
             Raw scores, as `decision_function` has them; -inf where there is none.
 
@@ -891,7 +897,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         classes = self._encoding.classes
         if classes is None or self._encoding.kind == "multilabel":
             return outputs.astype(np.int64), scores
-        return classes[outputs], scores
+        if (outputs >= 0).all():
+            return classes[outputs], scores
+        return np.where(outputs < 0, None, classes.astype(object)[outputs]), scores
 
     def _sparse_prediction(self, X: Any, iteration_range: tuple[int, int] | None) -> scipy.sparse.csr_matrix:
         first, last = self._rounds(iteration_range)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +50,20 @@ def from_xgboost(model: Any) -> Model:
     model : str, path, Booster or estimator of XGBoost
         A file is JSON or UBJSON (`save_model("model.json")` or `"model.ubj"`), of XGBoost 2 or later.
 
+        Of an estimator that was stopped early the rounds up to the best are taken, which it predicts with; a
+        Booster and a file predict with all.
+
     Returns
     -------
     Model
         Saved, it is read as an estimator by `polyleaf.load_model`: of classes 0, 1, ...; quantiles and ranks
         are plain numbers. Categories are XGBoost's codes of them. XGBoost sends categories that it has not
         seen to the left; here they are missing.
+
+    Warns
+    -----
+    UserWarning
+        Where an estimator has another `missing` than NaN.
 
     Raises
     ------
@@ -64,7 +73,26 @@ def from_xgboost(model: Any) -> Model:
     """
     learner = _content(model)["learner"]
     with told_as_damaged("XGBoost"):
-        return _model(learner)
+        made = _model(learner)
+    if hasattr(model, "get_booster"):
+        _as_estimator(made, model)
+    return made
+
+
+def _as_estimator(made: Model, estimator: Any) -> None:
+    """What an estimator of XGBoost adds to its booster."""
+    best = getattr(
+        estimator, "best_iteration", None
+    )  # of those that were not stopped early it is no attribute
+    if best is not None and best + 1 < made.n_rounds:
+        made.truncate(int(best) + 1)
+    missing = getattr(estimator, "missing", None)
+    if missing is not None and not np.isnan(missing):
+        warnings.warn(
+            f"This estimator of XGBoost takes {missing} for a missing value (missing={missing}), which no "
+            "model file holds: give the model NaN in its place.",
+            stacklevel=3,
+        )
 
 
 def _model(learner: dict[str, Any]) -> Model:

@@ -368,6 +368,8 @@ class _Reader:
         table = FeatureTable(n_rows, n_features, None if names is None else _text_names(names))
         if self.estimator is not None and not self.is_as_expected(table):
             validate_data(self.estimator, X, skip_check_array=True, reset=self.reset)
+        if self.estimator is not None and self.given_names is None:
+            self.check_labels(None if names is None or table.feature_names is not None else tuple(names))
         self.check_names(table.feature_names, n_features)
         return table
 
@@ -394,9 +396,24 @@ class _Reader:
                 "as input."
             )
 
+    def check_labels(self, labels: tuple[Any, ...] | None) -> None:
+        """Of columns whose labels are no text (numbers of pandas), for which scikit-learn has no books. Only
+        the same ones in another order are refused, for numbers often say no more than where a column is."""
+        if self.reset:
+            self.estimator._column_labels = labels
+            return
+        known = getattr(self.estimator, "_column_labels", None)
+        if labels is None or known is None or labels == known or set(labels) != set(known):
+            return
+        place = next(i for i, label in enumerate(labels) if label != known[i])
+        raise ValueError(
+            f"The columns of X are those of the training data in another order: column number {place} is "
+            f"{labels[place]!r}, and was {known[place]!r}. Reorder them."
+        )
+
     def mask(self, table: FeatureTable) -> NDArray[np.bool_] | None:
         """Which columns the user (or the reference) calls categorical; None: each column's dtype decides."""
-        return _categorical_mask(self.categorical_features, table)
+        return categorical_mask(self.categorical_features, table)
 
     def add_numbers(self, table: FeatureTable, values: NDArray[Any], features: NDArray[np.int64]) -> None:
         """Add numeric columns (n_rows, k), converting only dtypes the core does not read."""
@@ -635,7 +652,7 @@ def _name_mismatch(names: tuple[str, ...], expected: tuple[str, ...]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _categorical_mask(asked: Any, table: FeatureTable) -> NDArray[np.bool_] | None:
+def categorical_mask(asked: Any, table: FeatureTable) -> NDArray[np.bool_] | None:
     """Bool (n_features,), or None for "from_dtype"."""
     if isinstance(asked, str):
         if asked == FROM_DTYPE:

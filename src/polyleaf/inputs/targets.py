@@ -570,9 +570,12 @@ def _names_given(data: Any) -> tuple[str, ...] | None:
 
 
 def _check_same_names(names: tuple[str, ...] | None, known: tuple[str, ...] | None, what: str) -> None:
-    if names is None or known is None or names == known or known == tuple(map(str, range(len(known)))):
+    if names is None or known is None or names == known:
         return
-    if sorted(names) == sorted(known):
+    is_permuted = sorted(names) == sorted(known)
+    if known == tuple(map(str, range(len(known)))) and not is_permuted:
+        return  # the numbers of pandas, which others may have named
+    if is_permuted:
         raise ValueError(
             f"The columns of {what} are those of the training y in another order, "
             f"{_some(names)} for {_some(known)}: reorder them."

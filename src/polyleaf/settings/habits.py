@@ -163,9 +163,10 @@ _VALUES: dict[str, list[tuple[str, str]]] = {
 _ATTRIBUTES = {
     "get_booster booster_": "model_ is the fitted model",
     "best_iteration best_ntree_limit get_best_iteration": "best_iteration_ is the best round",
-    "get_best_score": "best_score_ is the score of the best round",
+    "best_score get_best_score": "best_score_ is the score of the best round",
     "evals_result get_evals_result": "evals_result_ has the metrics of every round",
     "get_feature_importance get_score get_fscore": "feature_importance(kind) has gains, splits and more",
+    "n_classes_": "classes_ has them, so their number is len(classes_)",
     "feature_name_ feature_names_": "feature_names_in_ are the names of the data frame trained on",
     "dump_model get_dump trees_to_dataframe": "polyleaf.inspect has the trees (nodes_table, dump_json)",
     "plot_importance plot_tree plot_metric to_graphviz": "polyleaf.plotting has displays",

@@ -6,6 +6,7 @@ estimator it reads parameters, and keeps scikit-learn's books of features on it.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -17,9 +18,9 @@ from sklearn.utils.validation import validate_data
 
 import polyleaf._core as _core
 from polyleaf.device.arrays import array_on, lies_on_card
-from polyleaf.inputs.binning import BinMapper
+from polyleaf.inputs.binning import MAX_BINS, BinMapper
 from polyleaf.inputs.dataset import Dataset
-from polyleaf.inputs.features import FeatureTable, as_features
+from polyleaf.inputs.features import FeatureTable, as_features, categorical_mask
 from polyleaf.inputs.frames import refuse_absent
 from polyleaf.inputs.holdout import drawn_by_class
 from polyleaf.inputs.sound import sound
@@ -338,6 +339,7 @@ def _dataset(
     if isinstance(X, Dataset):
         take_feature_names(reader.estimator, X.n_features, X.feature_names)
         if start is None:
+            _warn_of_own_bins(reader.estimator, X)
             return X
         if not X.mapper.same_bins(start.mapper) and not start.mapper.extends(X.mapper):
             raise ValueError(
@@ -354,6 +356,29 @@ def _dataset(
         keep_features=keep_features,
         n_jobs=reader.estimator.n_jobs,
     )
+
+
+def _warn_of_own_bins(p: SharedParameters, X: Dataset) -> None:
+    """Warn of parameters that come too late, because features are binned already."""
+    for name, is_other in (
+        ("max_bins", p.max_bins not in (MAX_BINS, X.mapper.max_bins)),  # the default asks for nothing
+        ("categorical_features", _names_others(p.categorical_features, X)),
+    ):
+        if is_other:
+            warnings.warn(
+                f"{name}={getattr(p, name)!r} does nothing: the Dataset is binned already. Make it with this "
+                "parameter.",
+                stacklevel=6,
+            )
+
+
+def _names_others(categorical_features: Any, X: Dataset) -> bool:
+    """Whether these are not the categorical features of the data set."""
+    if isinstance(categorical_features, str):
+        return False
+    empty = FeatureTable(X.n_rows, X.n_features, X.feature_names)
+    mask = categorical_mask(categorical_features, empty)
+    return mask is not None and bool((mask != X.mapper.is_categorical_).any())
 
 
 # --- trials ----------------------------------------------------------------------------------------
