@@ -55,6 +55,8 @@ XGBOOST = {  # target, parameters; all have the same rows
     "categories": ("one", {"max_cat_to_onehot": 1}),
     "categories one by one": ("one", {"max_cat_to_onehot": 20}),
     "linear": ("one", {"booster": "gblinear"}),
+    "hinge": ("binary", {"objective": "binary:hinge"}),
+    "hinge, labels": ("labels", {"objective": "binary:hinge", "multi_strategy": "multi_output_tree"}),
 }
 LIGHTGBM = {
     "one": ("one", {"objective": "regression"}),

@@ -34,6 +34,7 @@ _OBJECTIVES = {
     "count:poisson": ("poisson", "log"),
     "binary:logistic": ("logistic", "logit"),
     "binary:logitraw": ("squared_error", "identity"),
+    "binary:hinge": ("squared_hinge", "identity"),
     "multi:softmax": ("softmax", "identity"),
     "multi:softprob": ("softmax", "identity"),
     "rank:ndcg": ("squared_error", "identity"),
@@ -57,8 +58,9 @@ def from_xgboost(model: Any) -> Model:
     -------
     Model
         Saved, it is read as an estimator by `polyleaf.load_model`: of classes 0, 1, ...; quantiles and ranks
-        are plain numbers. Categories are XGBoost's codes of them. XGBoost sends categories that it has not
-        seen to the left; here they are missing.
+        are plain numbers; of `binary:hinge` the model predicts scores, and the estimator XGBoost's classes.
+        Categories are XGBoost's codes of them. XGBoost sends categories that it has not seen to the left;
+        here they are missing.
 
     Warns
     -----
@@ -138,7 +140,7 @@ def _about(learner: dict[str, Any], parts: dict[str, Any], trees: list[GivenTree
     elif link == "log":
         base = np.log(base)
     kinds = {"multi:softmax": "multiclass", "multi:softprob": "multiclass"}
-    kinds["binary:logistic"] = "binary" if n_outputs == 1 else "multilabel"
+    kinds["binary:logistic"] = kinds["binary:hinge"] = "binary" if n_outputs == 1 else "multilabel"
     parameters = {}
     if objective == "tweedie":
         parameters = {
