@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from polyleaf.metrics.thresholds import f1_threshold
-
 from . import defaults
 from .frame.context import Context, Unavailable
 from .frame.paper import Figures, Paper, Subject, Table
@@ -18,7 +16,6 @@ from .libraries import is_installed
 SETS = "birds cal500 corel5k emotions enron imdb medical scene yeast_ml".split()
 MOST_ROWS = 4_000  # to train and choose on
 LIMIT = 10.0  # seconds of processor time that a fit may take
-CHOSEN_ON = 0.25  # of these
 
 
 def deciding(context: Context, method: str, problem: str) -> Figures:
@@ -28,25 +25,15 @@ def deciding(context: Context, method: str, problem: str) -> Figures:
         raise Unavailable(f"{method} is not installed")
     X, Y, X_test, Y_test = next(defaults.parts(context, context.load(problem)))
     X, Y = X[:MOST_ROWS], Y[:MOST_ROWS]
-    held = np.arange(len(Y)) < round(CHOSEN_ON * len(Y))  # rows are in random order
     limit = LIMIT / (20 if context.quick else 1)
-    job = defaults.Job("multilabel", X[~held], Y[~held], context.threads, defaults.Deadline(limit))
-    predict = defaults.LIBRARIES[method](job)
-    threshold = f1_threshold(np.asarray(predict(X[held]), np.float64), Y[held])
+    fit = defaults.LIBRARIES[method]
+    threshold, predict = defaults.chosen_threshold(fit, X, Y, context.threads, limit)
     p = np.asarray(predict(X_test), np.float64)
     figures: Figures = {"threshold": [threshold]}
     for name, t in (("", 0.5), ("chosen_", threshold)):
-        micro, macro = f1(Y_test, p > t)
+        micro, macro = defaults.f1(Y_test, p > t)
         figures[f"{name}micro"], figures[f"{name}macro"] = [micro], [macro]
     return figures
-
-
-def f1(truth: np.ndarray, said: np.ndarray) -> tuple[float, float]:
-    """Over all cells, and the mean over the labels that some row has."""
-    right, both = np.sum((truth == 1) & said, axis=0), np.sum(truth == 1, axis=0) + said.sum(axis=0)
-    there = np.sum(truth == 1, axis=0) > 0
-    each = 2 * right[there] / both[there]
-    return float(2 * right.sum() / both.sum()), float(each.mean())
 
 
 _PROTOCOL = (

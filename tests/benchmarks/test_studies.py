@@ -112,7 +112,7 @@ def test_the_threshold_is_chosen_on_rows_held_out(context, monkeypatch):
 
 def test_f1_of_labels():
     truth, said = np.array([[1, 0, 0], [1, 1, 0]]), np.array([[1, 1, 1], [0, 1, 0]], bool)
-    assert deciding.f1(truth, said) == (2 * 2 / (3 + 4), pytest.approx((2 / 3 + 2 / 3) / 2))
+    assert defaults.f1(truth, said) == (2 * 2 / (3 + 4), pytest.approx((2 / 3 + 2 / 3) / 2))
 
 
 @pytest.mark.parametrize("method", ["Polyleaf", "XGBoost's curvature"])
