@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyleaf.objectives import Objective
+from polyleaf.objectives.columns import taken_columns
 
 __all__ = ["MeanSkill", "OfTask", "Skill"]
 
@@ -97,7 +98,7 @@ class OfTask:
 
     def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
         own_y, own_weight = self._target(y, weight)
-        return float(self._metric(own_y, prediction[:, self._own], own_weight))
+        return float(self._metric(own_y, taken_columns(prediction, self._own), own_weight))
 
     def _target(self, y: Array, weight: Array | None) -> tuple[Array, Array | None]:
         """Its part of a data set, the same arrays every time: functions remember by them."""

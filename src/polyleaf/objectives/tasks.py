@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 import polyleaf._core as _core
 from polyleaf.objectives.base import Array, FloatArray, Objective, Problem, as_weight
+from polyleaf.objectives.columns import put_columns, taken_columns
 from polyleaf.objectives.packed import packed_lower, packed_size
 from polyleaf.threads import Workers
 
@@ -233,20 +234,20 @@ class TasksProblem(Problem):
         if len(self._problems) == 1:
             return self._problems[0].derivatives(raw, g, h, n_threads)
         for place, problem in self._placed:
-            own = np.ascontiguousarray(raw[:, place.scores])
+            own = taken_columns(raw, place.scores)
             shape, own_g = problem.curvature_shape(), np.empty_like(own)
             own_h = None if shape is None else np.empty(shape, np.float32)
             problem.derivatives(own, own_g, own_h, n_threads)
-            g[:, place.scores] = own_g
+            put_columns(g, place.scores, own_g)
             if h is not None:
-                h[:, place.scores] = 1.0 if own_h is None else own_h
+                put_columns(h, place.scores, np.broadcast_to(1.0 if own_h is None else own_h, own.shape))
 
     def full_curvature(self, raw: Array, g: Array, h: Array, n_threads: int = 1) -> None:
         if len(self._problems) == 1:
             return self._problems[0].full_curvature(raw, g, h, n_threads)
         h[...] = 0.0
         for place, problem in self._placed:
-            own, k = np.ascontiguousarray(raw[:, place.scores]), problem.n_outputs
+            own, k = taken_columns(raw, place.scores), problem.n_outputs
             own_g, own_h = np.empty_like(own), np.empty((self.n_rows, packed_size(k)), np.float32)
             problem.full_curvature(own, own_g, own_h, n_threads)
             i, j = (place.scores.start + index for index in packed_lower(k))
@@ -281,7 +282,7 @@ class TasksProblem(Problem):
 
     def loss(self, raw: Array, n_threads: int = 1) -> float:
         losses = [
-            problem.loss(np.ascontiguousarray(raw[:, place.scores]), n_threads)
+            problem.loss(taken_columns(raw, place.scores), n_threads)
             for place, problem in self._placed
         ]
         return float(sum(losses))
@@ -297,7 +298,7 @@ class TasksProblem(Problem):
         values = np.zeros((n_leaves, self.n_outputs), np.float32)
         for place, problem in self._placed:
             if problem.objective.renews_leaves:
-                own = np.ascontiguousarray(raw[:, place.scores])
+                own = taken_columns(raw, place.scores)
                 values[:, place.scores] = problem.renew_leaves(own, leaf_of_row, n_leaves, rows, n_threads)
         return values
 
