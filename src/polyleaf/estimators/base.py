@@ -899,7 +899,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             return outputs.astype(np.int64), scores
         if (outputs >= 0).all():
             return classes[outputs], scores
-        return np.where(outputs < 0, None, classes.astype(object)[outputs]), scores
+        named = classes.astype(object)[outputs]
+        named[outputs < 0] = None
+        return named, scores
 
     def _sparse_prediction(self, X: Any, iteration_range: tuple[int, int] | None) -> scipy.sparse.csr_matrix:
         first, last = self._rounds(iteration_range)

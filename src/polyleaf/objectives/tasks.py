@@ -282,8 +282,7 @@ class TasksProblem(Problem):
 
     def loss(self, raw: Array, n_threads: int = 1) -> float:
         losses = [
-            problem.loss(taken_columns(raw, place.scores), n_threads)
-            for place, problem in self._placed
+            problem.loss(taken_columns(raw, place.scores), n_threads) for place, problem in self._placed
         ]
         return float(sum(losses))
 

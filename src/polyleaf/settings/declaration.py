@@ -166,9 +166,13 @@ class Declared(NamedTuple):
             return text
 
 
-@functools.cache
 def declarations(cls: type) -> tuple[Declared, ...]:
     """The parameters of a class, in the order of its constructor."""
+    return _declarations(cls)
+
+
+@functools.cache
+def _declarations(cls: Any) -> tuple[Declared, ...]:
     hints = get_type_hints(cls)
     homes = {name: home for home in reversed(cls.__mro__) for name in vars(home).get("__annotations__", ())}
     found = []

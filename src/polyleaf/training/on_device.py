@@ -262,5 +262,5 @@ class DeviceTopkFitter(DeviceFitter):
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
         step, columns = leaf_config(self._step, learning_rate), self._columns(output)
         shared = grown.tree if self._leaf.leaf_support == "shared" else None
-        kept = self._leaf.leaf_k, shared, step
-        return self._leaves.topk(*columns, self._grower, grown.tree.n_leaves, *kept, *draw.sample)
+        n_leaves, k = grown.tree.n_leaves, self._leaf.leaf_k
+        return self._leaves.topk(*columns, self._grower, n_leaves, k, shared, step, *draw.sample)
