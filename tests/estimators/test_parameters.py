@@ -193,8 +193,9 @@ def test_without_source_nothing_but_documentation_is_lost(monkeypatch):
 
     before = declarations(RegressorParameters)
     monkeypatch.setattr(declaration.inspect, "getsource", no_source)
-    monkeypatch.setattr(declaration, "_texts", declaration._texts.__wrapped__)
-    assert declarations(RegressorParameters) == [p._replace(text="") for p in before]
+    for kept in ("_texts", "_declarations"):
+        monkeypatch.setattr(declaration, kept, getattr(declaration, kept).__wrapped__)
+    assert declarations(RegressorParameters) == tuple(p._replace(text="") for p in before)
     assert "max_depth : int in [1, inf) or None" in declaration.numpydoc(RegressorParameters)
 
 
