@@ -76,6 +76,19 @@ std::vector<double> largest_terms(const Terms<T>& terms, int64_t n_rows, const W
   return largest;
 }
 
+// A term, or a sum of up to kRows of them, which 64 bits hold: both halves have the sign of the term, and
+// less than kLowBits bits of one.
+struct Halves {
+  int64_t high = 0, low = 0;
+
+  void operator+=(const Halves& other) {
+    high += other.high;
+    low += other.low;
+  }
+  operator Int128() const { return static_cast<Int128>(high) * (Int128{1} << kLowBits) + low; }
+};
+static_assert(kBits == 2 * kLowBits && kRows << kLowBits < int64_t{1} << 62);
+
 // Of one column: terms as integers of 128 bits.
 struct Unit {
   explicit Unit(double largest) : is_finite(std::isfinite(largest)) {
@@ -87,13 +100,12 @@ struct Unit {
     second = std::ldexp(1.0, shift - shift / 2);
   }
 
-  // x * 2^shift without its fraction. Both halves have the sign of x.
-  Int128 of(double x) const {
+  // x * 2^shift without its fraction.
+  Halves of(double x) const {
     constexpr double kLow = static_cast<double>(int64_t{1} << kLowBits);
     const double scaled = x * first * second;
     const int64_t high = static_cast<int64_t>(scaled / kLow);
-    const int64_t low = static_cast<int64_t>(scaled - static_cast<double>(high) * kLow);
-    return static_cast<Int128>(high) * (Int128{1} << kLowBits) + low;
+    return {high, static_cast<int64_t>(scaled - static_cast<double>(high) * kLow)};
   }
   double total(Int128 sum) const {
     return is_finite ? std::ldexp(static_cast<double>(sum), -shift)
@@ -103,6 +115,59 @@ struct Unit {
   bool is_finite;
   int shift = 0;
   double first = 0, second = 0;
+};
+
+// Of the rows that one thread is handed.
+template <class T>
+class Sums {
+ public:
+  Sums(const Terms<T>& terms, const std::vector<Unit>& units, const TotalsInput& input)
+      : terms_(terms), units_(units), input_(input) {}
+
+  void add(const Block& block) {
+    const int64_t k = terms_.n_columns();
+    if (sums_.empty()) {
+      sums_.assign(static_cast<size_t>(input_.n_groups * k), 0);
+      rows_.assign(static_cast<size_t>(input_.n_groups), 0);
+    }
+    if (input_.group == nullptr) return add_one_group(block);
+    for (int64_t i = block.begin; i < block.end; ++i) {
+      Int128* of_group = sums_.data() + input_.group[i] * k;
+      ++rows_[input_.group[i]];
+      terms_.each(i, [&](int64_t j, double x) {
+        if (units_[j].is_finite) of_group[j] += units_[j].of(x);
+      });
+    }
+  }
+
+  void add_to(std::vector<Int128>& all) const {
+    const int64_t k = terms_.n_columns();
+    for (size_t i = 0; i < sums_.size(); ++i) all[i] += sums_[i];
+    if (terms_.is_weighted()) return;
+    for (size_t g = 0; g < rows_.size(); ++g)
+      for (int64_t j = k / 2; j < k; ++j)  // weights, each of them 1
+        if (units_[j].is_finite) all[static_cast<int64_t>(g) * k + j] += Int128{units_[j].of(1.0)} * rows_[g];
+  }
+
+ private:
+  // Halves are added up apart, and come together once a block.
+  void add_one_group(const Block& block) {
+    block_.assign(sums_.size(), {});
+    Halves* const of_block = block_.data();
+    for (int64_t i = block.begin; i < block.end; ++i)
+      terms_.each(i, [&](int64_t j, double x) {
+        if (units_[j].is_finite) of_block[j] += units_[j].of(x);
+      });
+    for (size_t j = 0; j < sums_.size(); ++j) sums_[j] += block_[j];
+    rows_[0] += block.end - block.begin;
+  }
+
+  const Terms<T>& terms_;
+  const std::vector<Unit>& units_;
+  const TotalsInput& input_;
+  std::vector<Int128> sums_;   // [group][column]; empty: no rows yet
+  std::vector<int64_t> rows_;  // of each group
+  std::vector<Halves> block_;
 };
 
 // Those of all ranks: limbs of 32 bits, the highest with the sign, are added apart.
@@ -128,25 +193,11 @@ void exact_totals(const T* values, const TotalsInput& input, double* totals, con
   const int64_t k = terms.n_columns(), n = input.n_rows;
   std::vector<Unit> units;
   for (const double largest : largest_terms(terms, n, workers)) units.emplace_back(largest);
-  std::vector<Int128> ones;  // weights of a row where all are 1
-  if (!terms.is_weighted())
-    for (int64_t j = k / 2; j < k; ++j) ones.push_back(units[j].is_finite ? units[j].of(1.0) : 0);
-  std::vector<std::vector<Int128>> sums(workers.n_threads);
-  parallel_for(workers, Block::count(n, kRows), [&](int64_t task, int thread) {
-    std::vector<Int128>& own = sums[thread];
-    if (own.empty()) own.assign(static_cast<size_t>(input.n_groups * k), 0);
-    const Block block(n, kRows, task);
-    for (int64_t i = block.begin; i < block.end; ++i) {
-      Int128* of_group = own.data() + (input.group == nullptr ? 0 : input.group[i] * k);
-      terms.each(i, [&](int64_t j, double x) {
-        if (units[j].is_finite) of_group[j] += units[j].of(x);
-      });
-      for (size_t j = 0; j < ones.size(); ++j) of_group[ones.size() + j] += ones[j];
-    }
-  });
+  std::vector<Sums<T>> parts(workers.n_threads, Sums<T>(terms, units, input));
+  parallel_for(workers, Block::count(n, kRows),
+               [&](int64_t task, int thread) { parts[thread].add(Block(n, kRows, task)); });
   std::vector<Int128> all(static_cast<size_t>(input.n_groups * k), 0);
-  for (const auto& part : sums)
-    for (size_t i = 0; i < part.size(); ++i) all[i] += part[i];
+  for (const Sums<T>& part : parts) part.add_to(all);
   add_ranks(all, workers);
   for (int64_t g = 0; g < input.n_groups; ++g)
     for (int64_t j = 0; j < k; ++j) {

@@ -170,6 +170,24 @@ std::vector<int64_t> Bins::most_rows(const Workers& workers) const {
   return most;
 }
 
+std::vector<std::vector<uint32_t>> Bins::runs(int64_t at_most, const Workers& workers) const {
+  std::vector<std::vector<uint32_t>> ends(tiles_.size());
+  parallel_for(workers, n_tiles(), [&](int64_t t, int) {
+    std::array<std::array<uint32_t, 256>, kTileFeatures> counts = {};
+    for (int64_t i = 0; i < n_rows_; ++i) {
+      bool is_full = false;
+      for (int s = 0; s < tiles_[t].n_features; ++s)
+        is_full |= counts[s][words_[t][i] >> (8 * s) & 255]++ == at_most;
+      if (!is_full) continue;
+      ends[t].push_back(static_cast<uint32_t>(i));
+      counts = {};
+      for (int s = 0; s < tiles_[t].n_features; ++s) counts[s][words_[t][i] >> (8 * s) & 255] = 1;
+    }
+    ends[t].push_back(static_cast<uint32_t>(n_rows_));
+  });
+  return ends;
+}
+
 size_t Bins::n_bytes() const {
   return owned_.size() * static_cast<size_t>(n_rows_) * sizeof(uint64_t) + cells_.n_bytes();
 }

@@ -52,6 +52,9 @@ class Bins {
   void unpack(uint8_t* codes, int64_t first, int64_t n, const Workers& workers) const;
   // The most rows that one code of a feature has, for each tile. Reads all words.
   std::vector<int64_t> most_rows(const Workers& workers) const;
+  // Runs of rows in which no code of a feature has more than `at_most`, for each tile: where each ends, the
+  // last one behind all rows. Reads all words.
+  std::vector<std::vector<uint32_t>> runs(int64_t at_most, const Workers& workers) const;
   // Whether words are not to be copied.
   bool stay() const { return stay_; }
 

@@ -14,12 +14,12 @@ namespace polyleaf {
 
 struct HistogramKernels {
   // Adds the channels of `n` rows (contiguous, `lanes` int16 each) to the bins their words name, and counts
-  // them, unless `counts` is nullptr: then a lane does, or, of up to 64 lanes, counts ride in the last one
-  // (riding_count.h).
+  // them (nullptr: a lane does). riding: counts ride in the last lane (riding_count.h), of up to 64.
   void (*build)(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int log2_stride,
-                int lanes, RidingCount riding, int32_t* sums, uint32_t* counts);
-  // Takes counts that ride out of the sums and adds them to `counts`.
-  void (*dismount)(int32_t* sums, int64_t n_bins, int lanes, RidingCount riding, uint32_t* counts);
+                int lanes, bool riding, int32_t* sums, uint32_t* counts);
+  // After each run of rows: takes counts that ride out of the last lane and adds them to `counts`. What is
+  // left of the lane waits in `below` (zeros before and after all runs) until the last run has come.
+  void (*dismount)(int32_t* sums, int64_t n_bins, int lanes, bool last, int32_t* below, uint32_t* counts);
   // Adds four lanes a row, as one number a bin (joint_sums.h). ids: row i's word is words[ids[i]]; nullptr:
   // words[i].
   void (*build_joint)(const uint64_t* words, const uint32_t* ids, const int16_t* channels, int64_t n,

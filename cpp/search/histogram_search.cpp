@@ -64,34 +64,29 @@ void HistogramSearch::start(const SearchScope& scope, const SearchNode& root) {
   added.totals = source_->totals();
   added.value_bounds = ValueBounds(directions_.stride());
   set_joint_formats();
-  set_riding_counts();
+  find_runs();
   chance_ = scope_->orders_categories() ? source_->chance() : Chance();
 }
 
-// Finds out how many rows share a bin at most. False where that is of no use: channels made for each node are
-// not known to their largest.
-bool HistogramSearch::knows_most_rows() {
-  if (source_->view(0).largest == nullptr) return false;
-  if (!most_rows_.empty()) return true;
-  if (bins_.stay())  // words may have to be read from a disk
-    most_rows_.assign(bins_.n_tiles(), bins_.n_rows());
-  else
-    most_rows_ = bins_.most_rows(workers_);
-  return true;
-}
-
-void HistogramSearch::set_riding_counts() {
-  riding_.assign(bins_.n_tiles(), {});
+// Counts ride where no lane is theirs, in runs of rows in which few enough share a bin.
+void HistogramSearch::find_runs() {
   const bool may_ride = layout_.count_lane < 0 && layout_.lanes <= kRidingLanes;
-  if (!may_ride || !knows_most_rows()) return;
-  const int64_t largest = source_->view(0).largest[layout_.lanes - 1];
-  for (const int t : scope_->tiles()) riding_[t] = RidingCount::make(largest, most_rows_[t]);
+  if (!may_ride || !runs_.empty() || bins_.stay()) return;  // words that stay may have to be read from a disk
+  runs_ = bins_.runs(kRidingRows, workers_);
 }
 
+// Channels that a row keeps are known to their largest; of those made for each node sums are kept apart.
 void HistogramSearch::set_joint_formats() {
-  joint_.assign(bins_.n_tiles(), {});
-  if (layout_.lanes != JointFormat::kChannels || !knows_most_rows()) return;
   const ChannelView view = source_->view(0);
+  joint_.assign(bins_.n_tiles(), {});
+  if (view.largest == nullptr || layout_.lanes != JointFormat::kChannels) return;
+  if (most_rows_.empty()) {
+    // Words that stay may have to be read from a disk.
+    if (bins_.n_rows() <= kChunkRows || bins_.stay())
+      most_rows_.assign(bins_.n_tiles(), bins_.n_rows());
+    else
+      most_rows_ = bins_.most_rows(workers_);
+  }
   ChannelRange channels[JointFormat::kChannels];
   for (int j = 0; j < JointFormat::kChannels; ++j)
     channels[j] = {j < layout_.n_outputs ? -view.largest[j] : 0, view.largest[j]};
@@ -132,6 +127,8 @@ void HistogramSearch::Scratch::reserve(const ChannelLayout& layout, size_t most_
   scan.moments = moments.data();
   cells.reserve(layout.lanes);
   clean = false;
+  below.reserve(most_bins + 16);
+  std::memset(below.data(), 0, sizeof(int32_t) * below.size());
   if (layout.lanes != JointFormat::kChannels) return;
   joint.reserve(most_bins + 16);
   std::memset(joint.data(), 0, sizeof(uint64_t) * joint.size());
@@ -252,7 +249,6 @@ const Pool<HistogramSearch::Proposals>& HistogramSearch::propose(const std::vect
       nodes_[node.id].value_bounds = ValueBounds(directions_.stride());
     }
     set_joint_formats();
-    set_riding_counts();
     chance_ = scope_->orders_categories() ? source_->chance() : Chance();
   }
   std::vector<Job> jobs = plan(nodes);
@@ -562,13 +558,35 @@ void HistogramSearch::build_rows(const Job& job, int t, int64_t begin, int64_t e
     return;
   }
   const int lanes = nodes_[job.build].view.layout->lanes;
-  // Counts are taken out bin by bin.
-  const RidingCount riding = 2 * (end - begin) >= n_bins ? riding_[t] : RidingCount();
-  uint32_t* const counts = riding.shift > 0 ? nullptr : bins.counts;
-  with_words(job, t, begin, end, thread, [&](const uint64_t* words, const int16_t* channels, int64_t n) {
-    kernels.build(words, channels, n, tile.n_features, tile.log2_stride, lanes, riding, bins.sums, counts);
-  });
-  if (riding.shift > 0) kernels.dismount(bins.sums, n_bins, lanes, riding, bins.counts);
+  const bool riding = rides(job, t, end - begin);
+  for (int64_t i = begin, last; i < end; i = last) {
+    last = riding ? end_of_run(job, t, i, end) : end;
+    with_words(job, t, i, last, thread, [&](const uint64_t* words, const int16_t* channels, int64_t n) {
+      kernels.build(words, channels, n, tile.n_features, tile.log2_stride, lanes, riding, bins.sums,
+                    bins.counts);
+    });
+    if (riding)
+      kernels.dismount(bins.sums, n_bins, lanes, last == end, scratch_[thread].below.data(), bins.counts);
+  }
+}
+
+// Whether counts of so many rows ride: they are taken out of the sums bin by bin, after each run.
+bool HistogramSearch::rides(const Job& job, int t, int64_t n_rows) const {
+  if (runs_.empty() || nodes_[job.build].view.layout->count_lane >= 0) return false;
+  const Tile& tile = bins_.tile(t);
+  return 2 * n_rows >= int64_t{tile.n_features} * tile.stride() * static_cast<int64_t>(runs_[t].size());
+}
+
+// The first row, of rows i .. end - 1 of the node that a job builds, that is not of row i's run; rows of a
+// node ascend.
+int64_t HistogramSearch::end_of_run(const Job& job, int t, int64_t i, int64_t end) const {
+  const RowRange& rows = nodes_[job.build].at.rows;
+  const uint32_t* ids = scope_->partition().ids(rows);
+  const std::vector<uint32_t>& ends = runs_[t];
+  const int64_t row = ids == nullptr ? rows.begin + i : ids[i];
+  const uint32_t run_end = *std::upper_bound(ends.begin(), ends.end(), row);
+  if (ids == nullptr) return std::min<int64_t>(end, run_end - rows.begin);
+  return std::lower_bound(ids + i, ids + end, run_end) - ids;
 }
 
 // Calls add(words, channels, n) for these rows of the node that a job builds, so many at a time as are

@@ -112,9 +112,10 @@ class HistogramSearch final : public Search {
   void check_directions() const;
   void lay_out_memory();
   void set_thresholds();
-  bool knows_most_rows();
   void set_joint_formats();
-  void set_riding_counts();
+  void find_runs();
+  bool rides(const Job& job, int t, int64_t n_rows) const;
+  int64_t end_of_run(const Job& job, int t, int64_t i, int64_t end) const;
   // Nodes are added in the order of their ids.
   Node& add_node(const SearchNode& at, const ChannelView& view);
   void make_room(std::vector<Job>& jobs);
@@ -183,13 +184,14 @@ class HistogramSearch final : public Search {
   int64_t direct_rows_ = 0;   // up to this size a node is built rather than subtracted
   // How the channels of a row are one number, for each tile; its `rows` are 0 where they are not.
   std::vector<JointFormat> joint_;
-  std::vector<RidingCount> riding_;  // likewise, where counts are kept apart
-  std::vector<int64_t> most_rows_;   // of one bin of each tile
+  std::vector<int64_t> most_rows_;           // of one bin of each tile
+  std::vector<std::vector<uint32_t>> runs_;  // of rows in which counts ride, for each tile: where they end
   struct Scratch {
     Buffer<uint64_t> joint;  // one tile, kept zero
     Buffer<int32_t> sums;    // one tile, kept zero between sparse jobs
     Buffer<int32_t> counts;  // the same, where the layout keeps counts apart
     Buffer<int32_t> lanes;
+    Buffer<int32_t> below;   // one tile, kept zero: sums that counts ride on
     Buffer<uint16_t> order;  // of the rows of a small node, for each slot of a tile
     Buffer<uint32_t> start;
     Buffer<uint64_t> words, fetched;  // of rows whose words lie elsewhere: of a small node, of a few rows

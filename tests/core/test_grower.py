@@ -214,6 +214,39 @@ def test_layers_of_different_rows():
     np.testing.assert_array_equal(same_leaves, whole_leaves)
 
 
+@pytest.mark.parametrize("n_outputs, kind", [(16, "unit"), (8, "diagonal"), (64, "unit"), (70, "unit")])
+def test_trees_whose_bins_hold_more_rows_than_are_counted_at_once(n_outputs, kind):
+    """No lane is free for counts, and codes have hundreds of rows (search/riding_count.h)."""
+    p = make_problem(27, n=3000, n_bins=(9, 3, 30, 2), n_outputs=n_outputs, kind=kind, max_leaves=8)
+    assert max(np.bincount(codes).max() for codes in p.codes) > 4 * 255
+    for problem in (p, sampled(p)):
+        for n_threads in (1, 2):
+            assert_core_equals_twin(problem, n_threads)
+
+
+def test_layers_whose_channels_grow():
+    """Bits of sums that several channels share are those of the layer: the first one's channels are halved."""
+    n = 3 * 32760
+    codes = np.repeat(np.arange(3, dtype=np.uint8), n // 3)
+    few = Problem(
+        codes=codes[None],
+        n_bins=np.array([3], np.uint16),
+        is_categorical=np.zeros(1, bool),
+        g=np.where(np.arange(n) % 2 == 0, 1, -1).astype(np.float32)[:, None]
+        + np.float32(codes == 0)[:, None] / 64,
+        h=None,
+        kind="unit",
+        config=reference.GrowConfig(max_depth=2, max_leaves=4, level_wise=True),
+    )
+    many = replace(few, g=np.where(codes == 1, 1, 1e-3).astype(np.float32)[:, None])
+    largest = [abs(Twin.channels(p)[0][:, 0]).max() for p in (few, many)]
+    assert largest[0] < largest[1] == 32767
+    twin, _ = Twin.grow_by_layers([few, many, many])
+    core, _ = Core.grow_by_layers([few, many, many])
+    assert twin.n_leaves == 3
+    assert_same_tree(core, twin)
+
+
 @pytest.mark.parametrize("n_features", [1, 7, 8, 9, 17])
 def test_trees_at_every_number_of_features(n_features):
     """Around the tile of eight features."""

@@ -4,7 +4,7 @@
 
 #include "base/isa.h"
 #include "check.h"
-#include "search/histogram.h"
+#include "kernels_of.h"
 #include "search/joint_sums.h"
 #include "tests.h"
 
@@ -12,15 +12,6 @@ namespace polyleaf::tests {
 namespace {
 
 constexpr int kChannels = JointFormat::kChannels;
-
-const HistogramKernels& kernels_of(int isa) {
-#ifdef POLYLEAF_X86
-  if (isa == 2) return avx512::histogram_kernels;
-  if (isa == 1) return avx2::histogram_kernels;
-#endif
-  (void)isa;
-  return baseline::histogram_kernels;
-}
 
 // As many rows as fit, in one bin, each channel at one end of its range or the other, the ends of different
 // channels in every combination; and in another bin rows in between.

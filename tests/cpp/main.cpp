@@ -11,6 +11,7 @@ int main() {
   test_growing();
   test_counts_are_not_ranges();
   test_joint_sums();
+  test_riding_counts();
   test_words();
   test_refusals();
   test_leaves();

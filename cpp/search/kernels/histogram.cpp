@@ -16,9 +16,9 @@ enum class Counts { elsewhere, apart, riding };
 // Z vectors of sixteen lanes per row; the tile of 8 features x 256 bins x 16 lanes lies in the second cache.
 template <int Z, int LOG2_STRIDE, Counts COUNTS>
 void build_wide(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int lanes,
-                RidingCount riding, int32_t* sums, uint32_t* counts) {
+                int32_t* sums, uint32_t* counts) {
   int32_t of_row[16] = {};
-  of_row[15] = riding.of_row();
+  of_row[15] = kRidingRow;
   const i32x16 count = load<i32x16>(of_row);
   for (int64_t i = 0; i < n; ++i) {
     const uint64_t word = words[i];
@@ -61,19 +61,19 @@ void build_blocked(const uint64_t* words, const int16_t* channels, int64_t n, in
   int at = 0;
   for (; lanes - at >= 64; at += 64)
     if (at == 0)
-      build_wide<4, LOG2_STRIDE, COUNTS>(words, channels, n, n_features, lanes, {}, sums, counts);
+      build_wide<4, LOG2_STRIDE, COUNTS>(words, channels, n, n_features, lanes, sums, counts);
     else
-      build_wide<4, LOG2_STRIDE, none>(words, channels + at, n, n_features, lanes, {}, sums + at, nullptr);
+      build_wide<4, LOG2_STRIDE, none>(words, channels + at, n, n_features, lanes, sums + at, nullptr);
   for (; at < lanes; at += 16)
-    build_wide<1, LOG2_STRIDE, none>(words, channels + at, n, n_features, lanes, {}, sums + at, nullptr);
+    build_wide<1, LOG2_STRIDE, none>(words, channels + at, n, n_features, lanes, sums + at, nullptr);
 }
 
 template <int LOG2_STRIDE, Counts COUNTS>
 void build_as(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int lanes,
-              RidingCount riding, int32_t* sums, uint32_t* counts) {
+              int32_t* sums, uint32_t* counts) {
 #define POLYLEAF_WIDE(Z) \
   if (lanes == 16 * Z)   \
-    return build_wide<Z, LOG2_STRIDE, COUNTS>(words, channels, n, n_features, lanes, riding, sums, counts);
+    return build_wide<Z, LOG2_STRIDE, COUNTS>(words, channels, n, n_features, lanes, sums, counts);
   POLYLEAF_WIDE(1)
   POLYLEAF_WIDE(2)
   POLYLEAF_WIDE(3)
@@ -85,17 +85,17 @@ void build_as(const uint64_t* words, const int16_t* channels, int64_t n, int n_f
 
 template <int LOG2_STRIDE>
 void build_stride(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int lanes,
-                  RidingCount riding, int32_t* sums, uint32_t* counts) {
+                  bool riding, int32_t* sums, uint32_t* counts) {
   if (lanes == 4) return build_narrow<i16x4, i32x4, LOG2_STRIDE>(words, channels, n, n_features, sums);
   if (lanes == 8) return build_narrow<i16x8, i32x8, LOG2_STRIDE>(words, channels, n, n_features, sums);
-  const auto build = riding.shift != 0   ? build_as<LOG2_STRIDE, Counts::riding>
+  const auto build = riding              ? build_as<LOG2_STRIDE, Counts::riding>
                      : counts != nullptr ? build_as<LOG2_STRIDE, Counts::apart>
                                          : build_as<LOG2_STRIDE, Counts::elsewhere>;
-  build(words, channels, n, n_features, lanes, riding, sums, counts);
+  build(words, channels, n, n_features, lanes, sums, counts);
 }
 
 void build(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int log2_stride,
-           int lanes, RidingCount riding, int32_t* sums, uint32_t* counts) {
+           int lanes, bool riding, int32_t* sums, uint32_t* counts) {
   const auto build = log2_stride == 2   ? build_stride<2>
                      : log2_stride == 4 ? build_stride<4>
                      : log2_stride == 6 ? build_stride<6>
@@ -103,12 +103,13 @@ void build(const uint64_t* words, const int16_t* channels, int64_t n, int n_feat
   build(words, channels, n, n_features, lanes, riding, sums, counts);
 }
 
-void dismount(int32_t* sums, int64_t n_bins, int lanes, RidingCount riding, uint32_t* counts) {
-  const uint32_t middle = uint32_t{1} << (riding.shift - 1);
+void dismount(int32_t* sums, int64_t n_bins, int lanes, bool last, int32_t* below, uint32_t* counts) {
   for (int64_t b = 0; b < n_bins; ++b) {
-    int32_t* at = sums + (b + 1) * lanes - 1;
-    const uint32_t both = static_cast<uint32_t>(*at), rows = (both + middle) >> riding.shift;
-    *at = static_cast<int32_t>(both - (rows << riding.shift));
+    int32_t& lane = sums[(b + 1) * lanes - 1];
+    const uint32_t both = static_cast<uint32_t>(lane), rows = (both + kRidingMiddle) / kRidingRow;
+    const int32_t sum = below[b] + static_cast<int32_t>(both - rows * kRidingRow);
+    lane = last ? sum : 0;
+    below[b] = last ? 0 : sum;
     counts[b] += rows;
   }
 }

@@ -82,8 +82,9 @@ def _mean_and_deviation(columns: np.ndarray, weight: np.ndarray | None) -> tuple
             w *= weight if weight.ndim == 1 else weight[:, j]
         values[~there] = 0.0
         with np.errstate(over="ignore", invalid="ignore"):
-            offset[j] = _total(w * values) / _total(w)
-            deviation[j] = np.sqrt(_total(w * (values - offset[j]) ** 2) / _total(w))
+            weight_of_all = _total(w)
+            offset[j] = _total(w * values) / weight_of_all
+            deviation[j] = np.sqrt(_total(w * (values - offset[j]) ** 2) / weight_of_all)
         if not np.isfinite(deviation[j]):
             raise ValueError(
                 f"Output {j} of y contains a value too large to be squared: divide it by a constant."

@@ -1,0 +1,17 @@
+// Kernels of histograms by instruction set.
+#pragma once
+#include "search/histogram.h"
+
+namespace polyleaf::tests {
+
+// isa: a place in `available_isas()`.
+inline const HistogramKernels& kernels_of(int isa) {
+#ifdef POLYLEAF_X86
+  if (isa == 2) return avx512::histogram_kernels;
+  if (isa == 1) return avx2::histogram_kernels;
+#endif
+  (void)isa;
+  return baseline::histogram_kernels;
+}
+
+}  // namespace polyleaf::tests
