@@ -27,6 +27,9 @@ WEIGHTS = np.abs(Y)
 RISING = [1, 0, 0, 0, 0]
 FALLING = np.column_stack([X[:, 0] + X[:, 1], X[:, 2] - X[:, 0], np.sin(3 * X[:, 0])])  # unless told not to
 LEVELS = [0.1, 0.5, 0.9]
+GROUPS = np.repeat(np.arange(N_ROWS // 20), 20)
+GRADES = np.clip(np.round(Y[:, 0]), 0, 3).astype(np.int64)
+HAS_WORD = _RNG.random(N_ROWS) < 0.5
 
 
 def run() -> list[tuple[str, str, str]]:
@@ -64,11 +67,36 @@ def _frame() -> Any:
     return frame.assign(kind=pd.Categorical(_RNG.choice(["x", "y", "z"], N_ROWS)))
 
 
+def _many_categories() -> Any:
+    import pandas as pd
+
+    return _frame().assign(kind=pd.Categorical(np.arange(N_ROWS).astype(str)))
+
+
+def _with_text() -> Any:
+    """No text twice; some hold a word."""
+    texts = [f"a {'costly' if has else 'cheap'} thing {i}" for i, has in enumerate(HAS_WORD)]
+    return _frame().assign(kind=texts)
+
+
+def _with_embeddings() -> Any:
+    return _frame().assign(kind=[row.tolist() for row in X])
+
+
 def _adds_up(contributions: Any, raw: Any) -> None:
     """SHAP values are those of the model only where they add up to its scores."""
     difference = float(np.abs(np.asarray(contributions).sum(axis=-1) - raw).max())
     if difference > 1e-4:
         raise ValueError(f"the values do not add up to the scores, by {difference:g}.")
+
+
+def _reads_words(fit: Callable[[Any, Any], Any]) -> None:
+    """A text is a feature, and no category, only where its words say something of texts not seen before."""
+    frame, known = _with_text(), N_ROWS // 2
+    predicted = fit(frame[:known], HAS_WORD[:known].astype(float)).predict(frame[known:])
+    difference = np.mean(predicted[HAS_WORD[known:]]) - np.mean(predicted[~HAS_WORD[known:]])
+    if difference < 0.2:
+        raise ValueError(f"texts with a word and others differ by {difference:.2f} of 1.")
 
 
 def _rises(predict: Callable[[Any], Any]) -> None:
@@ -101,6 +129,12 @@ def _polyleaf() -> dict[str, Attempt]:
     def labels(y: Any, **params: Any) -> Any:
         return PolyleafClassifier(n_estimators=5, **params).fit(X, y).predict(X)
 
+    def shap(y: Any = Y, **params: Any) -> None:
+        model = PolyleafRegressor(n_estimators=5, **params).fit(X, y)
+        contributions = np.swapaxes(model.shap_values(X), 1, -1)
+        base = np.broadcast_to(model.shap_base_values()[:, None], (*contributions.shape[:-1], 1))
+        _adds_up(np.concatenate([contributions, base], axis=-1), model.predict(X))
+
     quantiles = {"objective": "quantile", "quantile_alpha": LEVELS}
     return {
         "one tree for all outputs": lambda: _shape(fit(), Y.shape),
@@ -116,6 +150,13 @@ def _polyleaf() -> dict[str, Attempt]:
         "monotone constraints of several outputs": lambda: _rises(
             PolyleafRegressor(n_estimators=50, monotone_constraints=RISING).fit(X, FALLING).predict
         ),
+        "400 categories": lambda: fit(_many_categories()),
+        "SHAP values": shap,
+        "SHAP values of linear leaves": lambda: shap(leaf="linear"),
+        "SHAP values of sparse leaves": lambda: shap(leaf="sparse", leaf_k=2),
+        "ranking": lambda: fit(y=GRADES, objective="rank:ndcg"),
+        "text as a feature": lambda: _reads_words(PolyleafRegressor(n_estimators=50).fit),
+        "embeddings as a feature": lambda: fit(_with_embeddings()),
     }
 
 
@@ -146,7 +187,11 @@ def _xgboost() -> dict[str, Attempt]:
         "monotone constraints of several outputs": lambda: _rises(
             model(y=FALLING, monotone_constraints=tuple(RISING)).predict
         ),
+        "400 categories": lambda: model(_many_categories(), enable_categorical=True),
         "SHAP values": shap,
+        "ranking": lambda: xgboost.XGBRanker(n_estimators=5).fit(X, GRADES, qid=GROUPS),
+        "text as a feature": lambda: _reads_words(xgboost.XGBRegressor(enable_categorical=True).fit),
+        "embeddings as a feature": lambda: model(_with_embeddings(), enable_categorical=True),
     }
 
 
@@ -168,7 +213,11 @@ def _lightgbm() -> dict[str, Attempt]:
         "SHAP values of linear leaves": lambda: model(linear_tree=True).predict(X, pred_contrib=True),
         "categorical features": lambda: model(_frame()),
         "monotone constraints": lambda: model(monotone_constraints=RISING),
+        "400 categories": lambda: model(_many_categories()),
         "SHAP values": lambda: _adds_up(model().predict(X, pred_contrib=True), model().predict(X)),
+        "ranking": lambda: lightgbm.LGBMRanker(verbose=-1).fit(X, GRADES, group=np.bincount(GROUPS)),
+        "text as a feature": lambda: _reads_words(lightgbm.LGBMRegressor(verbose=-1).fit),
+        "embeddings as a feature": lambda: model(_with_embeddings()),
     }
 
 
@@ -191,9 +240,13 @@ def _catboost() -> dict[str, Attempt]:
         fitted = model()
         _adds_up(fitted.get_feature_importance(catboost.Pool(X, Y), type="ShapValues"), fitted.predict(X))
 
-    def categories() -> Any:
-        fresh = catboost.CatBoostRegressor(iterations=5, verbose=0, allow_writing_files=False)
-        return fresh.fit(_frame(), Y[:, 0], cat_features=["kind"])
+    def of_kind(frame: Any, y: Any = Y[:, 0], iterations: int = 5, **kinds: Any) -> Any:
+        fresh = catboost.CatBoostRegressor(iterations=iterations, verbose=0, allow_writing_files=False)
+        return fresh.fit(frame, y, **kinds)
+
+    def ranking() -> Any:
+        fresh = catboost.CatBoostRanker(iterations=5, verbose=0, allow_writing_files=False)
+        return fresh.fit(X, GRADES, group_id=GROUPS)
 
     quantiles = f"MultiQuantile:alpha={','.join(map(str, LEVELS))}"
     return {
@@ -203,7 +256,13 @@ def _catboost() -> dict[str, Attempt]:
         "missing targets": lambda: model(Y_UNKNOWN, "MultiRMSEWithMissingValues"),
         "weights per row and output": lambda: model(weight=WEIGHTS),
         "sparse targets": lambda: labels(_sparse_labels()),
-        "categorical features": categories,
+        "categorical features": lambda: of_kind(_frame(), cat_features=["kind"]),
+        "400 categories": lambda: of_kind(_many_categories(), cat_features=["kind"]),
+        "text as a feature": lambda: _reads_words(
+            lambda frame, y: of_kind(frame, y, iterations=50, text_features=["kind"])
+        ),
+        "embeddings as a feature": lambda: of_kind(_with_embeddings(), embedding_features=["kind"]),
+        "ranking": ranking,
         "monotone constraints": lambda: _rises(
             model(FALLING[:, 1], "RMSE", monotone_constraints=RISING).predict
         ),
@@ -232,6 +291,9 @@ def _sklearn() -> dict[str, Attempt]:
         "categorical features": lambda: model(_frame()),
         "monotone constraints": lambda: model(monotonic_cst=RISING),
         "monotone constraints, three classes": lambda: classes(CLASSES, monotonic_cst=RISING),
+        "400 categories": lambda: model(_many_categories()),
+        "text as a feature": lambda: _reads_words(HistGradientBoostingRegressor().fit),
+        "embeddings as a feature": lambda: model(_with_embeddings()),
     }
 
 
