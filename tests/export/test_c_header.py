@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 from benchmarks.c_programs import COMPILERS, CProgram
-from exports import CASES, class_numbers, estimator, hard_rows, predictions, raw_scores, training_rows
+from exports import (
+    CASES,
+    class_numbers,
+    estimator,
+    hard_rows,
+    many_labels,
+    predictions,
+    raw_scores,
+    training_rows,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import forests, random_model
@@ -82,6 +91,15 @@ def test_any_forest_has_the_same_bits(tmp_path_factory, model, seed):
     to_c(model, folder / "model.h")
     X = hard_rows(model, seed)
     assert_same_bits(CProgram(folder, flags=("-O0",)).raw(X, model.n_outputs), raw_scores_of(model, X))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_labels", [2_000, 20_000])
+def test_very_many_labels_have_the_same_bits(n_labels, tmp_path):
+    est = many_labels(n_labels)
+    to_c(est, tmp_path / "model.h")
+    X = hard_rows(est, n=100)
+    assert_same_bits(CProgram(tmp_path).raw(X, n_labels), raw_scores(est, X))
 
 
 def raw_scores_of(model, X):

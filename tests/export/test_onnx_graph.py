@@ -7,6 +7,7 @@ from exports import (
     CASES,
     estimator,
     hard_rows,
+    many_labels,
     predictions,
     raw_scores,
     table_of,
@@ -134,3 +135,20 @@ def test_what_cannot_be_written_is_a_sentence(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "onnx", None)
     with pytest.raises(ImportError, match=r"pip install .polyleaf\[onnx\]."):
         to_onnx(estimator("defaults"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [3, 5])
+@pytest.mark.parametrize("n_labels", [2_000, 20_000])
+def test_very_many_labels(n_labels, version):
+    """Scores and labels are the same, and the graph holds the entries of leaves, not all labels of each."""
+    est = many_labels(n_labels)
+    rows = as_matrix(est, golden.numbers(3000))[::10]
+    made = to_onnx(est, opset_ml=version)
+    for X in (rows, hard_rows(est, n=100)):
+        found, raw = run(made, X), raw_scores(est, X)
+        assert_close(found["scores"], raw)
+        decided = np.abs(raw) > 1e-5
+        np.testing.assert_array_equal(found["label"][decided], (raw > 0)[decided])
+    assert found["label"].shape == (100, n_labels) and run(made, rows)["label"].any()
+    assert made.ByteSize() < 2 * len(est.model_.to_bytes()) + 8 * 3 * n_labels

@@ -8,8 +8,9 @@ from functools import cache
 import golden
 import numpy as np
 from benchmarks.exports import hard_rows, table_of
+from scipy.sparse import csr_matrix
 
-from polyleaf import PolyleafRegressor
+from polyleaf import PolyleafClassifier, PolyleafRegressor
 from polyleaf.export.source import source_of
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "days",
     "estimator",
     "hard_rows",
+    "many_labels",
     "predictions",
     "raw_scores",
     "table_of",
@@ -73,6 +75,18 @@ CASES = {
 @cache
 def estimator(name):
     return CASES[name]()
+
+
+@cache
+def many_labels(n_labels):
+    """Five of very many labels a row, those that its first numbers say."""
+    X, rng = golden.numbers(3000), np.random.default_rng(4)
+    kind = 37 * (X[:, 0] * 4 + 16).astype(int) + 1009 * (X[:, 2] > 0)
+    labels = (kind[:, None] + np.array([1, 3, 5, 11, 17]) + rng.integers(0, 2, (len(X), 1))) % n_labels
+    given = np.ones(labels.size, np.float32), labels.ravel(), np.arange(0, labels.size + 1, 5)
+    Y = csr_matrix(given, shape=(len(X), n_labels))
+    sparse = {"leaf": "sparse", "leaf_k": 20, "objective": "squared_hinge"}
+    return PolyleafClassifier(**golden.SMALL | sparse | {"n_estimators": 60, "learning_rate": 1.0}).fit(X, Y)
 
 
 def training_rows(name):
