@@ -341,3 +341,30 @@ def test_four_times_the_memory_trains_from_a_file(tmp_path):
     assert float(filed.stdout) > 3.9
     held = run()
     assert "MemoryError" in held.stderr or "bad_alloc" in held.stderr
+
+
+@pytest.mark.parametrize("columns", [None, 2])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("unknown", ["some", "late", "one batch", "all"])
+def test_targets_that_are_not_known_count_as_in_one_table(columns, weighted, unknown, monkeypatch):
+    X, y, weight = mixed(300, seed=2)
+    y = y if columns is None else np.column_stack([y, -y])
+    rows = {
+        "some": X["number"].to_numpy() > 0.3,
+        "late": np.arange(300) > 250,
+        "one batch": (np.arange(300) >= 70) & (np.arange(300) < 140),
+        "all": np.ones(300, bool),
+    }[unknown]
+    y[rows] = np.nan
+    if columns == 2 and unknown != "all":
+        y[rows, 1] = 1.0
+    arrays = (X, y, weight) if weighted else (X, y)
+    expected = Dataset(X, y, sample_weight=weight if weighted else None, max_bins=16)
+    same(Dataset.from_batches(cut(70, *arrays), max_bins=16), expected)
+    if unknown == "some":
+        assert not Dataset(X, max_bins=16, sample_weight=weight if weighted else None).mapper.same_bins(
+            expected.mapper
+        )
+    monkeypatch.setattr(BinMapper.__init__, "__kwdefaults__", {"subsample": 100, "random_state": 0})
+    expected = Dataset(X, y, sample_weight=weight if weighted else None, max_bins=16)
+    same(Dataset.from_batches(cut(70, *arrays), max_bins=16), expected)

@@ -33,6 +33,7 @@ from polyleaf.inputs.features import (
 from polyleaf.inputs.frames import as_frame, refuse_absent
 from polyleaf.inputs.mapped import mapped
 from polyleaf.inputs.room import Room
+from polyleaf.inputs.targets import known_of, weight_of_known, weight_of_some
 
 __all__ = ["Batches", "Found", "ReadData", "Seen", "joined_values", "kinds_of", "read"]
 
@@ -137,15 +138,16 @@ def read(
     room : Room
         Where codes and raw values are to lie.
     """
-    found = Found(fresh.subsample, fresh.draw_seed)
     if mapper is None:
         fresh.check()
-    for batch in batches.reading(mapper):
-        found.add(batch, is_new=mapper is None)
+    found = _found(batches, mapper, fresh)
     if found.n_rows == 0:
         raise ValueError("batches hold no rows.")
+    if mapper is None and found.is_short_of_weights:  # seen too late
+        found = _found(batches, None, fresh, keeps_rows=True, looks_at_y=found.has_known)
+    y, weight = joined_values(found.y, "y"), joined_values(found.weight, "sample_weight")
     if mapper is None:
-        mapper = found.fit(fresh, batches.n_threads)
+        mapper = found.fit(fresh, weight_of_known(y, weight), batches.n_threads)
     folder = room.folder_of_bins(found.n_rows, mapper.n_columns_)
     if folder is not None and mapper.very_many_:
         name = _name(mapper.spec_, mapper.very_many_[0])
@@ -161,8 +163,8 @@ def read(
         very_many,
         found.n_rows,
         mapper.n_features_,
-        joined_values(found.y, "y"),
-        joined_values(found.weight, "sample_weight"),
+        y,
+        weight,
     )
 
 
@@ -188,12 +190,38 @@ def kinds_of(
     return FeatureSpec(table.n_features, table.feature_names, table.is_categorical), has_numbers
 
 
+def _found(batches: Batches, mapper: BinMapper | None, fresh: BinMapper, **how: bool) -> Found:
+    found = Found(fresh.subsample, fresh.draw_seed, **how)
+    for batch in batches.reading(mapper):
+        found.add(batch, is_new=mapper is None)
+    return found
+
+
 class Found:
-    """What bins depend on, of the rows so far."""
+    """What bins depend on, of the rows so far.
+
+    Parameters
+    ----------
+    most, seed
+        See `_Sample`.
+    keeps_rows : bool
+        Keep the categories of every row, also where no row has a weight.
+    looks_at_y : bool
+        Targets that are not known have no weight.
+    """
 
     places = "batches"  # that rows come in
 
-    def __init__(self, most: int | None, seed: Callable[[], tuple[int, int, int]]) -> None:
+    def __init__(
+        self,
+        most: int | None,
+        seed: Callable[[], tuple[int, int, int]],
+        *,
+        keeps_rows: bool = False,
+        looks_at_y: bool = True,
+    ) -> None:
+        self._keeps_rows, self._looks_at_y = keeps_rows, looks_at_y
+        self.has_known, self._has_gaps = False, False
         self.n_rows = 0
         self.y: list[Any] = []
         self.weight: list[Any] = []
@@ -220,12 +248,30 @@ class Found:
                 "pass the whole matrix to Dataset."
             )
         self.agree(*kinds_of(table, self.has_numbers), f"Batch {batch.number}")
-        weight = None if batch.weight is None else _by_row(batch.weight)
+        weight, keep = self._weight_of(batch), self._keeps_rows or batch.weight is not None
         for column in table.categories:
             seen = self.categories.setdefault(column.feature, Seen())
-            seen.add(column, batch.first, keep=weight is not None)
+            seen.add(column, batch.first, keep=keep)
         self.texts.update(table.texts)
         self.sample.add(table, batch.first, weight)
+
+    @property
+    def is_short_of_weights(self) -> bool:
+        """Whether some targets are not known, and it was not kept what rows that count for less hold; or none
+        is known, and then all rows count alike."""
+        if not self._has_gaps:
+            return False
+        is_kept = self._keeps_rows or bool(self.weight) or not self.categories
+        return self._looks_at_y and not (self.has_known and is_kept)
+
+    def _weight_of(self, batch: Batch) -> NDArray[np.float64] | None:
+        """Of each row, where bins are chosen; None: all count alike."""
+        known = known_of(batch.y) if self._looks_at_y else None
+        self.has_known |= known is None or bool(known.any())
+        weight = batch.weight
+        if known is not None and not known.all():
+            self._has_gaps, weight = True, weight_of_some(known, weight)
+        return None if weight is None else _by_row(weight)
 
     def agree(self, spec: FeatureSpec, has_numbers: NDArray[np.bool_], where: str) -> None:
         """Names, numbers and kinds of features, as `kinds_of` gives them, are those of the rows before."""
@@ -250,12 +296,11 @@ class Found:
         assert self.spec is not None
         judge_texts(self.categories[f].text(_name(self.spec, f)) for f in sorted(self.texts))
 
-    def fit(self, mapper: BinMapper, n_threads: int) -> BinMapper:
-        """The mapper, fitted as it would be to one table of all rows."""
+    def fit(self, mapper: BinMapper, weight: Any, n_threads: int) -> BinMapper:
+        """The mapper, fitted as it would be to one table of all rows; `weight` is theirs."""
         assert self.spec is not None
-        spec, weights = self.spec, None
-        if self.weight:
-            weights = integer_weights(joined_values(self.weight, "sample_weight"), self.n_rows)
+        spec = self.spec
+        weights = None if weight is None else integer_weights(weight, self.n_rows)
         self.judge_texts()
         counted = {}
         for feature, seen in self.categories.items():

@@ -803,14 +803,22 @@ def weight_of_known(y: Any, sample_weight: Any) -> Any:
     array-like or None
         `sample_weight` itself where all targets are known, or none is.
     """
+    known = known_of(y)
+    if known is None or known.all() or not known.any():
+        return sample_weight
+    return weight_of_some(known, sample_weight)
+
+
+def known_of(y: Any) -> np.ndarray | None:
+    """Which targets are known, a bool for each; None where all are, whatever they hold."""
     if y is None or isinstance(y, Mapping) or scipy.sparse.issparse(y):
-        return sample_weight
+        return None
     values = np.asarray(y)
-    if values.dtype.kind != "f":
-        return sample_weight
-    known = ~np.isnan(values)
-    if known.all() or not known.any():
-        return sample_weight
+    return None if values.dtype.kind != "f" else ~np.isnan(values)
+
+
+def weight_of_some(known: np.ndarray, sample_weight: Any) -> np.ndarray:
+    """`weight_of_known` where some are."""
     if sample_weight is None:
         return known.astype(np.float32)
     weight = np.asarray(sample_weight, np.float32)

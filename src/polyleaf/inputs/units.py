@@ -104,6 +104,11 @@ def _is_tiny(columns: np.ndarray) -> bool:
     return bool(0 < spread.max() < _SMALLEST)
 
 
+def _largest_total(weight: np.ndarray) -> float:
+    """Of the weights of rows; of those of outputs the largest one's."""
+    return float(np.max(np.sum(weight, axis=0, dtype=np.float64)))
+
+
 def check_total(weight: np.ndarray) -> None:
     """Refuse weights whose sum is too large for sums of gradients to be squared in float32.
 
@@ -112,7 +117,7 @@ def check_total(weight: np.ndarray) -> None:
     ValueError
         Where a sum over the rows is.
     """
-    total = weight.sum(axis=0, dtype=np.float64).max()
+    total = _largest_total(weight)
     if total > _LARGEST_SUM:
         raise ValueError(
             f"sample_weight is too large: its sum is {total:.3g}, but must not be more than "
@@ -123,7 +128,7 @@ def check_total(weight: np.ndarray) -> None:
 
 def warn_of_small_total(weight: np.ndarray, least: float) -> None:
     """Warn where penalties, which know no unit of weights, leave leaves no room to move."""
-    total = weight.sum(axis=0, dtype=np.float64).max()
+    total = _largest_total(weight)
     if total < least and weight.mean(dtype=np.float64) < _LIGHT:
         warnings.warn(
             f"sample_weight is {total:.3g} in all, no more than the penalties that weights are compared with "
@@ -138,8 +143,8 @@ def _check_spread(columns: np.ndarray, weight: np.ndarray | None) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         spread = np.nanmax(columns, axis=0) - np.nanmin(columns, axis=0)
     total, of = float(len(columns)), f"{len(columns)} rows"
-    if weight is not None and weight.sum(axis=0, dtype=np.float64).max() > total:
-        total = float(weight.sum(axis=0, dtype=np.float64).max())
+    if weight is not None and _largest_total(weight) > total:
+        total = _largest_total(weight)
         of = f"weights of {total:.3g} in all"
     limit = _LARGEST_SUM / total
     if spread.max() > limit:
