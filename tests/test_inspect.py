@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 from models import example_frame, random_model
 
+from polyleaf import PolyleafRegressor
 from polyleaf.inputs.features import as_features
-from polyleaf.inspect import dump_json, nodes_table, size_report, summary
+from polyleaf.inspect import dump_json, leaf_dtype_report, nodes_table, size_report, summary, tree_nodes
 
 
 def follow(nodes, row):
@@ -131,3 +132,15 @@ def test_summary_names_the_strongest_feature():
     text = summary(model, n_features=1)
     best = model.feature_name(int(np.argmax(model.feature_importance())))
     assert best in text and "best round 4" in text and "squared_error" in text
+
+
+def test_estimators_are_taken_as_their_models():
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    fitted = PolyleafRegressor(n_estimators=2, n_jobs=1).fit(X, X[:, 0])
+    model = fitted.model_
+    assert nodes_table(fitted, "dict") == nodes_table(model, "dict") and dump_json(fitted) == dump_json(model)
+    assert size_report(fitted) == size_report(model) and summary(fitted) == summary(model)
+    assert tree_nodes(fitted, 1) == tree_nodes(model, 1)
+    assert leaf_dtype_report(fitted, X, X[:, 0]) == leaf_dtype_report(model, X, X[:, 0])
+    with pytest.raises(TypeError, match="A Model or a fitted estimator is needed, not PolyleafRegressor"):
+        summary(PolyleafRegressor())

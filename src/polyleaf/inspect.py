@@ -22,11 +22,13 @@ from polyleaf.model.trees import Tree
 TABLE_KINDS = ("dict", "pandas", "polars", "pyarrow")
 
 
-def nodes_table(model: Model, kind: Literal["dict", "pandas", "polars", "pyarrow"] = "pandas") -> Any:
+def nodes_table(model: Any, kind: Literal["dict", "pandas", "polars", "pyarrow"] = "pandas") -> Any:
     """All nodes of all trees, one row a node.
 
     Parameters
     ----------
+    model : Model or fitted estimator
+        So it is of all functions here.
     kind : {"dict", "pandas", "polars", "pyarrow"}
         The last three need the package of that name.
 
@@ -47,6 +49,7 @@ def nodes_table(model: Model, kind: Literal["dict", "pandas", "polars", "pyarrow
     """
     if kind not in TABLE_KINDS:
         raise ValueError(f"kind={kind!r} is unknown; it must be one of {', '.join(TABLE_KINDS)}.")
+    model = _model_of(model)
     kinds = sorted(set(storage.kinds_of(model.forest)), key=lambda kind: kind.name)
     types = _COLUMNS | {name: entry for kind in kinds for name, entry in kind.columns.items()}
     columns: dict[str, list[Any]] = {name: [] for name in types}
@@ -113,7 +116,7 @@ _COLUMNS = {
 }
 
 
-def dump_json(model: Model, path: str | Path | None = None) -> dict[str, Any]:
+def dump_json(model: Any, path: str | Path | None = None) -> dict[str, Any]:
     """The model as JSON types, to be read by people and other programs; it cannot be loaded back.
 
     Parameters
@@ -127,6 +130,7 @@ def dump_json(model: Model, path: str | Path | None = None) -> dict[str, Any]:
         `base_score`, names, objective, and `trees`: each a flat list of nodes, as in `nodes_table`, without
         the entries that a node does not have.
     """
+    model = _model_of(model)
     content = {
         "n_features": model.n_features,
         "n_outputs": model.n_outputs,
@@ -144,13 +148,13 @@ def dump_json(model: Model, path: str | Path | None = None) -> dict[str, Any]:
     return content
 
 
-def size_report(model: Model, X: Any = None, y: Any = None, **options: Any) -> dict[str, Any]:
+def size_report(model: Any, X: Any = None, y: Any = None, **options: Any) -> dict[str, Any]:
     """How large a model is, and with data, how good at each size; see `Model.size_report`."""
-    return model.size_report(X, y, **options)
+    return _model_of(model).size_report(X, y, **options)
 
 
 def leaf_dtype_report(
-    model: Model,
+    model: Any,
     X: Any,
     y: Any,
     sample_weight: Any = None,
@@ -162,7 +166,7 @@ def leaf_dtype_report(
 
     Parameters
     ----------
-    model : Model
+    model : Model or fitted estimator
     X, y, sample_weight
         Data to measure on, as the model's estimator takes them.
     metrics : str, callable or list of these, optional
@@ -175,6 +179,7 @@ def leaf_dtype_report(
         `largest_change` of a raw score (in its unit) and the metrics by name; or `leaf_dtype` and `error`
         where the values do not fit.
     """
+    model = _model_of(model)
     scorer = model.scorer(X, y, sample_weight, metrics)
     exact = model.raw_predict(scorer.table, n_threads=n_threads)
     rows: list[dict[str, Any]] = []
@@ -192,8 +197,9 @@ def leaf_dtype_report(
     return rows
 
 
-def summary(model: Model, n_features: int = 10) -> str:
+def summary(model: Any, n_features: int = 10) -> str:
     """A model in a few lines of text, with its `n_features` most important features by gain."""
+    model = _model_of(model)
     size = size_report(model)
     depth, leaves = size["depth"], size["leaves_per_tree"]
     others = ", ".join(
@@ -229,6 +235,14 @@ def summary(model: Model, n_features: int = 10) -> str:
     return "\n".join(lines)
 
 
+def _model_of(model: Any) -> Model:
+    """The model of a fitted estimator, or what is one."""
+    inner = getattr(model, "model_", model)
+    if not isinstance(inner, Model):
+        raise TypeError(f"A Model or a fitted estimator is needed, not {type(model).__name__}.")
+    return inner
+
+
 def _trees(model: Model) -> Iterator[dict[str, Any]]:
     """Each tree in the user's terms."""
     thresholds = Thresholds(model.mapper)
@@ -241,8 +255,9 @@ def _trees(model: Model) -> Iterator[dict[str, Any]]:
         }
 
 
-def tree_nodes(model: Model, tree: int) -> list[dict[str, Any]]:
+def tree_nodes(model: Any, tree: int) -> list[dict[str, Any]]:
     """The nodes of one tree, a dict each, node 0 first; keys as the columns of `nodes_table`."""
+    model = _model_of(model)
     return list(_nodes(model, Thresholds(model.mapper), model.trees[tree]))
 
 

@@ -408,3 +408,21 @@ def test_places_beyond_the_classes_are_none_and_not_the_last_class(leaf):
     assert (labels[:, 3:] == None).all()  # noqa: E711
     if leaf == "constant":
         assert model.predict_topk(X, 3)[0].dtype.kind == "U"
+
+
+def test_what_holds_text_or_has_one_dimension_is_a_sentence():
+    model = PolyleafClassifier(n_estimators=2)
+    with pytest.raises(ValueError, match=r"sample_weight holds text, but .* class_weight"):
+        model.fit(X, TWO, np.full(len(X), "a"))
+    with pytest.raises(ValueError, match=r"y has one dimension, but where it stays sparse .*LabelBinarizer"):
+        PolyleafClassifier(leaf="sparse", leaf_k=1, split_search="exact").fit(X, TWO)
+    with pytest.raises(TypeError, match="kind is a word such as 'gain', not ndarray; rows are given as X="):
+        model.fit(X, TWO).feature_importance(X)
+
+
+def test_whole_numbers_of_128_bits_are_read():
+    wide = pl.DataFrame({"a": np.arange(len(X))}).cast(pl.Int128)
+    plain = PolyleafRegressor(n_estimators=2).fit(wide.cast(pl.Int64), X[:, 0])
+    np.testing.assert_array_equal(
+        PolyleafRegressor(n_estimators=2).fit(wide, X[:, 0]).predict(wide), plain.predict(wide)
+    )

@@ -110,7 +110,8 @@ def test_columns_whose_labels_are_numbers_are_refused_in_another_order():
         model.fit(frame, y, eval_set=[(frame, y[[1, 0]])])
     np.testing.assert_array_equal(model.predict(frame), model.predict(X))
     np.testing.assert_array_equal(model.fit(turned, y).predict(turned), model.predict(turned.to_numpy()))
-    model.fit(X, y).predict(turned)  # there is nothing to compare with
+    for nothing_to_compare_with in (X, Dataset(X, Y)):
+        model.fit(frame, y).fit(nothing_to_compare_with, Y).predict(turned)
 
 
 @pytest.mark.parametrize(

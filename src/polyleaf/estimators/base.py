@@ -968,6 +968,10 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             told apart by `model_.feature_importance`.
         """
         check_is_fitted(self)
+        if not isinstance(kind, str):
+            raise TypeError(
+                f"kind is a word such as 'gain', not {type(kind).__name__}; rows are given as X=."
+            )
         if kind == "shap":
             if X is None:
                 raise ValueError("Importance of kind='shap' is that for some rows: pass them as X.")

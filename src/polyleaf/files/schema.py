@@ -124,7 +124,8 @@ class Schema:
         for name in (*self.features, *self.targets):
             categories = table.categories.get(name, ())
             # Few labels may be numbers but for one.
-            if name in meant or (name in self.targets and len(categories) <= FEW_CLASSES):
+            is_label = name in self.targets and len(categories) <= FEW_CLASSES
+            if not categories or name in meant or is_label:
                 continue
             codes = np.nan_to_num(table.column(name), nan=-1).astype(np.int64)
             stray = first_stray_text(codes, categories)

@@ -570,7 +570,8 @@ class _Reader:
         dtype = series.dtype
         if dtype.is_numeric() or dtype == nw.Boolean:
             floating = dtype in (nw.Float32, nw.Float64)
-            values = (series if floating or not series.null_count() else series.cast(nw.Float64)).to_numpy()
+            as_it_is = floating or not (series.null_count() or dtype in (nw.Int128, nw.UInt128))
+            values = (series if as_it_is else series.cast(nw.Float64)).to_numpy()
             if values.dtype.kind in "fiub":
                 return values
             # Objects: decimals, or nulls that this kind of frame does not turn into NaN.

@@ -114,6 +114,12 @@ class _Pandas(Frame):
         return found
 
 
+def _has_arrays(kind: Any) -> bool:
+    """Whether a type of polars is one of numbers that NumPy has, too: integers of 128 bits are not."""
+    is_number = kind.is_integer() or kind.is_float()
+    return is_number and kind.__name__ not in ("Int128", "UInt128")
+
+
 class _Polars(Frame):
     @cached_property
     def names(self) -> list[Any]:
@@ -128,7 +134,7 @@ class _Polars(Frame):
 
     def blocks(self) -> list[tuple[NDArray[Any], NDArray[np.int64]]]:
         kinds = list(map(type, self.native.dtypes))
-        columns = self._together(kinds, lambda kind: kind.is_integer() or kind.is_float())
+        columns = self._together(kinds, _has_arrays)
         if not len(columns):
             return []
         all_of_them = len(columns) == len(kinds)

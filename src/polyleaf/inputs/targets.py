@@ -461,7 +461,7 @@ def encode_sparse(
     ValueError
         Where y or the weights are not what they should be.
     """
-    given = y if scipy.sparse.issparse(y) else _finite(as_numpy(y, name), name, "error", np.float32)
+    given = y if scipy.sparse.issparse(y) else _indicators(as_numpy(y, name), name)
     values = canonical(given, name, repeated="refuse")
     n_rows, n_outputs = values.shape
     weight = _check_weight(sample_weight, n_rows, 0, name)
@@ -593,6 +593,17 @@ def _check_names_beside(data: Any, known: tuple[str, ...] | None, what: str) -> 
     names = None if data is None else _names_given(data)
     if names is not None and known is not None and set(names) & set(known):
         _check_same_names(names, known, what)
+
+
+def _indicators(y: Any, name: str) -> np.ndarray:
+    """A dense matrix of which few values are not 0."""
+    if np.ndim(y) == 1:
+        raise ValueError(
+            f"{name} has one dimension, but where it stays sparse it is a matrix (n_rows, n_outputs), of "
+            "classes an indicator matrix, which sklearn.preprocessing.LabelBinarizer(sparse_output=True) "
+            'makes; or set split_search="auto".'
+        )
+    return _finite(y, name, "error", np.float32)
 
 
 def _some(names: tuple[str, ...]) -> str:
@@ -832,6 +843,10 @@ def _check_weight(sample_weight: Any, n_rows: int, n_columns: int, name: str) ->
     sample_weight = as_numpy(sample_weight, "sample_weight")
     if np.ndim(sample_weight) == 0:
         sample_weight = np.full(n_rows, sample_weight)
+    if np.asarray(sample_weight).dtype.kind in "US":
+        raise ValueError(
+            "sample_weight holds text, but must hold numbers: weights of classes are class_weight."
+        )
     weight = check_array(
         sample_weight,
         dtype=np.float32,

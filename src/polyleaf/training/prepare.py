@@ -211,6 +211,7 @@ def prepare(
 
 def take_feature_names(estimator: Any, n_features: int, names: Sequence[str] | None) -> None:
     """Keep scikit-learn's books of features that were read before."""
+    estimator._column_labels = None
     estimator.n_features_in_ = n_features
     if names is not None:
         estimator.feature_names_in_ = np.asarray(names, dtype=object)
