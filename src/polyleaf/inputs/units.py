@@ -57,11 +57,12 @@ def unit_of(columns: np.ndarray, weight: np.ndarray | None, normalize: Normalize
         if normalize:
             offset, spread = _mean_and_deviation(columns, weight)
             return offset, np.where(spread > 0, spread, 1.0)
-        _check_spread(columns, weight)
+        _check_range(_range_of(columns), len(columns), weight)
         return None, None
-    if _is_tiny(columns):
+    most = _range_of(columns)
+    if 0 < most < _SMALLEST:  # outputs vary, but too little for their squares to be told from 0
         return unit_of(columns, weight, True)
-    _check_spread(columns, weight)
+    _check_range(most, len(columns), weight)
     if columns.shape[1] == 1:
         return None, None
     offset, spread = _mean_and_deviation(columns, weight)
@@ -81,8 +82,8 @@ def _mean_and_deviation(columns: np.ndarray, weight: np.ndarray | None) -> tuple
         if weight is not None:
             w *= weight if weight.ndim == 1 else weight[:, j]
         values[~there] = 0.0
+        weight_of_all = float(there.sum()) if weight is None else _total(w)
         with np.errstate(over="ignore", invalid="ignore"):
-            weight_of_all = _total(w)
             offset[j] = _total(w * values) / weight_of_all
             deviation[j] = np.sqrt(_total(w * (values - offset[j]) ** 2) / weight_of_all)
         if not np.isfinite(deviation[j]):
@@ -97,11 +98,10 @@ def _total(terms: np.ndarray) -> float:
     return float(_core.exact_totals(terms[:, None], None, None, 1, 1)[0, 0, 0])
 
 
-def _is_tiny(columns: np.ndarray) -> bool:
-    """Whether outputs vary, but too little for their squares to be told from 0."""
-    with np.errstate(over="ignore"):
-        spread = np.nanmax(columns, axis=0) - np.nanmin(columns, axis=0)
-    return bool(0 < spread.max() < _SMALLEST)
+def _range_of(columns: np.ndarray) -> float:
+    """By how much an output varies, the most of all of them."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float((np.nanmax(columns, axis=0) - np.nanmin(columns, axis=0)).max())
 
 
 def _largest_total(weight: np.ndarray) -> float:
@@ -138,23 +138,21 @@ def warn_of_small_total(weight: np.ndarray, least: float) -> None:
         )
 
 
-def _check_spread(columns: np.ndarray, weight: np.ndarray | None) -> None:
-    """Sums of gradients are squared in float32: outputs must be neither huge nor tiny."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        spread = np.nanmax(columns, axis=0) - np.nanmin(columns, axis=0)
-    total, of = float(len(columns)), f"{len(columns)} rows"
+def _check_range(most: float, n_rows: int, weight: np.ndarray | None) -> None:
+    """Sums of gradients are squared in float32: outputs must vary neither by much nor by next to nothing."""
+    total, of = float(n_rows), f"{n_rows} rows"
     if weight is not None and _largest_total(weight) > total:
         total = _largest_total(weight)
         of = f"weights of {total:.3g} in all"
     limit = _LARGEST_SUM / total
-    if spread.max() > limit:
+    if most > limit:
         raise ValueError(
             f"y contains a value too large: with {of}, an output must not vary by more than "
             f"{limit:.3g}. Divide y by a constant, or set normalize_targets=True."
         )
-    if 0 < spread.max() < _SMALLEST:
+    if 0 < most < _SMALLEST:
         warnings.warn(
-            f"y varies by {spread.max():.3g} at most, too little for float32 sums of squares: "
+            f"y varies by {most:.3g} at most, too little for float32 sums of squares: "
             "set normalize_targets=True or multiply y by a constant.",
             stacklevel=6,
         )
