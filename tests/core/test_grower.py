@@ -225,7 +225,7 @@ def test_trees_whose_bins_hold_more_rows_than_are_counted_at_once(n_outputs, kin
 
 
 def test_layers_whose_channels_grow():
-    """Bits of sums that several channels share are those of the layer: the first one's channels are halved."""
+    """Sums share the bits that a layer's channels need: those of the first one are halved."""
     n = 3 * 32760
     codes = np.repeat(np.arange(3, dtype=np.uint8), n // 3)
     few = Problem(
