@@ -29,6 +29,11 @@ const TileSplit* best_of(const std::vector<TileSplit>& splits) {
   return best;
 }
 
+// Whether counts may ride on sums: no lane is theirs.
+bool may_ride(const ChannelLayout& layout) {
+  return layout.count_lane < 0 && layout.lanes <= kRidingLanes;
+}
+
 // Clears the flags of slots that hold one code in all rows: they have no split.
 void leave_out_constant(const uint64_t* words, int64_t n, Slots& slots) {
   uint64_t varying = 0;
@@ -68,10 +73,10 @@ void HistogramSearch::start(const SearchScope& scope, const SearchNode& root) {
   chance_ = scope_->orders_categories() ? source_->chance() : Chance();
 }
 
-// Counts ride where no lane is theirs, in runs of rows in which few enough share a bin.
+// Of rows in which few enough share a bin for counts to ride.
 void HistogramSearch::find_runs() {
-  const bool may_ride = layout_.count_lane < 0 && layout_.lanes <= kRidingLanes;
-  if (!may_ride || !runs_.empty() || bins_.stay()) return;  // words that stay may have to be read from a disk
+  if (!may_ride(layout_) || !runs_.empty()) return;
+  if (bins_.stay()) return;  // words may have to be read from a disk
   runs_ = bins_.runs(kRidingRows, workers_);
 }
 
@@ -572,7 +577,7 @@ void HistogramSearch::build_rows(const Job& job, int t, int64_t begin, int64_t e
 
 // Whether counts of so many rows ride: they are taken out of the sums bin by bin, after each run.
 bool HistogramSearch::rides(const Job& job, int t, int64_t n_rows) const {
-  if (runs_.empty() || nodes_[job.build].view.layout->count_lane >= 0) return false;
+  if (runs_.empty() || !may_ride(*nodes_[job.build].view.layout)) return false;
   const Tile& tile = bins_.tile(t);
   return 2 * n_rows >= int64_t{tile.n_features} * tile.stride() * static_cast<int64_t>(runs_[t].size());
 }

@@ -224,6 +224,15 @@ def test_trees_whose_bins_hold_more_rows_than_are_counted_at_once(n_outputs, kin
             assert_core_equals_twin(problem, n_threads)
 
 
+def test_counts_do_not_ride_on_too_many_lanes():
+    """Not even where the tree before had few."""
+    few = make_problem(28, n=600, n_bins=(9, 3, 30, 2), n_outputs=16, max_leaves=8)
+    many = replace(few, g=make_problem(28, n=600, n_outputs=80).g)
+    grower = Core.grower(few)
+    for p in (few, many, few):
+        assert_same_tree(Core.grow(p, grower=grower)[0], Twin.grow(p)[0])
+
+
 def test_layers_whose_channels_grow():
     """Sums share the bits that a layer's channels need: those of the first one are halved."""
     n = 3 * 32760
