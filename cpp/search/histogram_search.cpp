@@ -16,8 +16,9 @@ namespace {
 constexpr int64_t kChunkRows = 16384;  // least rows of a histogram chunk
 constexpr int64_t kLabelRows = 192;    // nodes up to this size are built and scanned by touched bins
 constexpr int64_t kJointRows = 2;      // rows for each bin of a tile from which they are added as one number
-constexpr int kRidingLanes = 64;       // of more, counting rows takes little of the time
-constexpr double kTilesToKeep = 0.4;   // with fewer tiles in use by a node histograms are not kept
+constexpr int64_t kJointRunRows = 2047;  // of a bin: a gradient, a curvature and a count take 64 bits at most
+constexpr int kRidingLanes = 64;         // of more, counting rows takes little of the time
+constexpr double kTilesToKeep = 0.4;     // with fewer tiles in use by a node histograms are not kept
 
 // The first of those that are judged best; nullptr: none was found.
 const TileSplit* best_of(const std::vector<TileSplit>& splits) {
@@ -96,12 +97,18 @@ void HistogramSearch::set_joint_formats() {
   for (int j = 0; j < JointFormat::kChannels; ++j)
     channels[j] = {j < layout_.n_outputs ? -view.largest[j] : 0, view.largest[j]};
   for (const int t : scope_->tiles()) {
-    // Numbers are spread over the sums bin by bin: only where many rows share a bin.
+    // Numbers are spread over the sums bin by bin: only after many rows.
     const JointFormat format = JointFormat::make(channels, most_rows_[t]);
-    const Tile& tile = bins_.tile(t);
-    if (format.rows == most_rows_[t] || format.rows >= kJointRows * tile.n_features * tile.stride())
-      joint_[t] = format;
+    const int64_t n_bins = int64_t{bins_.tile(t).n_features} * bins_.tile(t).stride();
+    if (format.rows == most_rows_[t] || format.rows >= kJointRows * n_bins)
+      joint_[t] = {format};
+    else if (bins_.n_rows() > kChunkRows && !bins_.stay())
+      joint_[t] = {JointFormat::make(channels, kJointRunRows), true};
+    if (joint_[t].format.rows < kJointRunRows && joint_[t].in_runs) joint_[t] = {};
   }
+  const bool any =
+      std::any_of(joint_.begin(), joint_.end(), [](const Joint& joint) { return joint.in_runs; });
+  if (any && joint_runs_.empty()) joint_runs_ = bins_.runs(kJointRunRows, workers_);
 }
 
 void HistogramSearch::check_directions() const {
@@ -550,14 +557,15 @@ void HistogramSearch::build_rows(const Job& job, int t, int64_t begin, int64_t e
   const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
   const Tile& tile = bins_.tile(t);
   const int64_t n_bins = int64_t{tile.n_features} * tile.stride();
-  const JointFormat& format = joint_[t];
-  if (format.rows > 0 && end - begin >= kJointRows * n_bins) {
+  const JointFormat& format = joint_[t].format;
+  const int64_t n_runs = joint_[t].in_runs ? static_cast<int64_t>(joint_runs_[t].size()) : 1;
+  if (format.rows > 0 && end - begin >= kJointRows * n_bins * n_runs) {
     uint64_t* joint = scratch_[thread].joint.data();
-    const int64_t at_once = format.rows == most_rows_[t] ? end - begin : format.rows;
-    for (int64_t i = begin; i < end; i += at_once) {
+    for (int64_t i = begin, last; i < end; i = last) {
+      last = end_of_joint(job, t, i, end);
       const Partition::Words from = scope_->partition().words_from(nodes_[job.build].at.rows, t, i);
-      kernels.build_joint(from.words, from.ids, job.channels + i * JointFormat::kChannels,
-                          std::min(at_once, end - i), tile.n_features, tile.log2_stride, format, joint);
+      kernels.build_joint(from.words, from.ids, job.channels + i * JointFormat::kChannels, last - i,
+                          tile.n_features, tile.log2_stride, format, joint);
       kernels.spread(joint, n_bins, format, bins.sums);
     }
     return;
@@ -565,7 +573,7 @@ void HistogramSearch::build_rows(const Job& job, int t, int64_t begin, int64_t e
   const int lanes = nodes_[job.build].view.layout->lanes;
   const bool riding = rides(job, t, end - begin);
   for (int64_t i = begin, last; i < end; i = last) {
-    last = riding ? end_of_run(job, t, i, end) : end;
+    last = riding ? end_of_run(job, runs_[t], i, end) : end;
     with_words(job, t, i, last, thread, [&](const uint64_t* words, const int16_t* channels, int64_t n) {
       kernels.build(words, channels, n, tile.n_features, tile.log2_stride, lanes, riding, bins.sums,
                     bins.counts);
@@ -584,14 +592,21 @@ bool HistogramSearch::rides(const Job& job, int t, int64_t n_rows) const {
 
 // The first row, of rows i .. end - 1 of the node that a job builds, that is not of row i's run; rows of a
 // node ascend.
-int64_t HistogramSearch::end_of_run(const Job& job, int t, int64_t i, int64_t end) const {
+int64_t HistogramSearch::end_of_run(const Job& job, const std::vector<uint32_t>& ends, int64_t i,
+                                    int64_t end) const {
   const RowRange& rows = nodes_[job.build].at.rows;
   const uint32_t* ids = scope_->partition().ids(rows);
-  const std::vector<uint32_t>& ends = runs_[t];
   const int64_t row = ids == nullptr ? rows.begin + i : ids[i];
   const uint32_t run_end = *std::upper_bound(ends.begin(), ends.end(), row);
   if (ids == nullptr) return std::min<int64_t>(end, run_end - rows.begin);
   return std::lower_bound(ids + i, ids + end, run_end) - ids;
+}
+
+// Where numbers must be spread.
+int64_t HistogramSearch::end_of_joint(const Job& job, int t, int64_t i, int64_t end) const {
+  const Joint& joint = joint_[t];
+  if (joint.in_runs) return end_of_run(job, joint_runs_[t], i, end);
+  return joint.format.rows == most_rows_[t] ? end : std::min(end, i + joint.format.rows);
 }
 
 // Calls add(words, channels, n) for these rows of the node that a job builds, so many at a time as are

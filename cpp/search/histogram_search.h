@@ -115,7 +115,8 @@ class HistogramSearch final : public Search {
   void set_joint_formats();
   void find_runs();
   bool rides(const Job& job, int t, int64_t n_rows) const;
-  int64_t end_of_run(const Job& job, int t, int64_t i, int64_t end) const;
+  int64_t end_of_run(const Job& job, const std::vector<uint32_t>& ends, int64_t i, int64_t end) const;
+  int64_t end_of_joint(const Job& job, int t, int64_t i, int64_t end) const;
   // Nodes are added in the order of their ids.
   Node& add_node(const SearchNode& at, const ChannelView& view);
   void make_room(std::vector<Job>& jobs);
@@ -182,10 +183,15 @@ class HistogramSearch final : public Search {
   HistogramPool pool_;
   int64_t ordered_rows_ = 0;  // up to this size rows are ordered by bins rather than summed in them
   int64_t direct_rows_ = 0;   // up to this size a node is built rather than subtracted
-  // How the channels of a row are one number, for each tile; its `rows` are 0 where they are not.
-  std::vector<JointFormat> joint_;
+  // How the channels of a row are one number, for each tile; `rows` of the format are 0 where they are not.
+  struct Joint {
+    JointFormat format;
+    bool in_runs = false;  // for the rows of a run, not for so many of a node
+  };
+  std::vector<Joint> joint_;
   std::vector<int64_t> most_rows_;           // of one bin of each tile
   std::vector<std::vector<uint32_t>> runs_;  // of rows in which counts ride, for each tile: where they end
+  std::vector<std::vector<uint32_t>> joint_runs_;  // the same of rows that are added as one number
   struct Scratch {
     Buffer<uint64_t> joint;  // one tile, kept zero
     Buffer<int32_t> sums;    // one tile, kept zero between sparse jobs

@@ -107,6 +107,47 @@ void test_growing() {
   test_grow(make_problem(98, 1, 2, 2), Curvature::unit, deep, false);        // one row
 }
 
+// In whatever order rows lie, their sums are the same: as they come, where runs of them are added as one
+// number, and by the code that most have, where runs are too short.
+void test_orders() {
+  constexpr int64_t n = 50001;
+  constexpr int kFeatures = 8;
+  Problem p = make_problem(11, n, kFeatures, 1);
+  std::fill(p.n_bins.begin(), p.n_bins.end(), 200);
+  std::fill(p.categorical.begin(), p.categorical.end(), 0);
+  uint32_t state = 1;
+  const auto random = [&state] { return (state = state * 1664525u + 1013904223u) >> 8; };
+  for (uint8_t& code : p.codes) code = static_cast<uint8_t>(random() % 10 < 3 ? 7 : random() % 200);
+  std::vector<int64_t> order(n);
+  for (int64_t i = 0; i < n; ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return p.codes[a] < p.codes[b]; });
+  Problem sorted = p;
+  for (int64_t i = 0; i < n; ++i) {
+    for (int f = 0; f < kFeatures; ++f) sorted.codes[f * n + i] = p.codes[f * n + order[i]];
+    sorted.g[i] = p.g[order[i]];
+    sorted.h[i] = p.h[order[i]];
+  }
+  GrowConfig config = grow_config();
+  config.max_leaves = 12;
+  RowSample sample;
+  sample.n_all = n;
+  std::vector<Tree> trees;
+  for (const Problem* problem : {&p, &sorted})
+    for (const int n_threads : {1, 3}) {
+      const Bins bins(problem->codes.data(), n, kFeatures, problem->n_bins.data(),
+                      problem->categorical.data(), n_threads);
+      Channels channels;
+      channels.quantise(problem->g.data(), problem->h.data(), 1, Curvature::shared, sample, n_threads);
+      HistogramSearch search(bins, n_threads);
+      search.use(channels);
+      Grower grower(bins, n_threads);
+      trees.push_back(grower.grow(search, config, nullptr));
+      const Tree &first = trees.front(), &tree = trees.back();
+      CHECK(tree.n_leaves > 6 && tree.gain == first.gain && tree.cover == first.cover &&
+            tree.count == first.count && tree.feature == first.feature && tree.threshold == first.threshold);
+    }
+}
+
 // However words come to the rows of a node, they are those of its ids: found by them, fetched, and moved in
 // place or to another copy, as there are tiles for the threads.
 void test_words() {

@@ -12,6 +12,7 @@ int main() {
   test_counts_are_not_ranges();
   test_joint_sums();
   test_riding_counts();
+  test_orders();
   test_words();
   test_refusals();
   test_leaves();

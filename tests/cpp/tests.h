@@ -8,6 +8,7 @@ void test_growing();
 void test_counts_are_not_ranges();
 void test_joint_sums();
 void test_riding_counts();
+void test_orders();
 void test_words();
 void test_refusals();
 void test_objectives();
