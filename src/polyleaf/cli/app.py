@@ -24,6 +24,7 @@ from polyleaf.cli.answers import kept_columns, write_answers
 from polyleaf.cli.parameters import PARAMETERS
 from polyleaf.cli.predicted import predicted_columns, scores_of, scores_of_tasks
 from polyleaf.cli.rows import (
+    Source,
     columns_beside,
     features_to_explain,
     open_rows,
@@ -310,24 +311,19 @@ def train(
         _refuse_columns(columns | {"categorical": categorical})
         _check_validation(validation, early_stopping)
         _check_writable(model)
-        rows = label_commands.read_rows(file, label_names, threads)
         if search is not None:
             raise ReadError(f"--search is for tables, not for --format {label_commands.FORMAT}.")
         params = _recipe(recipe or "gbdt_sparse") | params
         _check_parameters("multilabel", params)
+        rows = label_commands.read_rows(file, label_names, threads)
         labeller = label_commands.train_labels(rows, validation, params, seed, threads)
         labeller.model_.metadata[_LABELS] = True
         labeller.save_model(model, leaf_dtype=leaf_dtype, statistics=statistics)
         tell.data(count_of(rows.Y.shape[1], "label"), rows.X.shape)
         tell.learned(labeller, model)
         return
-    if label_names is not None:
-        raise ReadError(f"--label-names is for --format {label_commands.FORMAT}; tables name their columns.")
     is_folder = file.is_dir()
-    if cache is not None and not is_folder:
-        raise ReadError("--cache is for a folder of Parquet files; one file is read as a whole.")
-    if memory_limit is not None and not is_folder:
-        raise ReadError("--memory-limit is for a folder of Parquet files; one file is read as a whole.")
+    _refuse_elsewhere(label_names, None if is_folder else cache, None if is_folder else memory_limit)
     source = open_rows(file, format, style)
     table = outline_of(source)
     kind = the_one_kind(task or [], target)
@@ -454,9 +450,7 @@ def evaluate(
         return
     estimator, schema = _load(model, threads)
     source = open_rows(file, format, _style(no_header, sep, decimal, encoding))
-    weighted = _weighted(outline_of(source), weight)
-    table, X = rows_to_answer(source, schema, estimator, (*schema.targets, *weighted))
-    weights = table.column(weighted[0]) if weighted else None
+    table, X, weights = _known_rows(source, schema, estimator, weight)
     if schema.parts:
         write_scores_of_tasks(*scores_of_tasks(estimator, schema, table, X, weights), as_json)
         return
@@ -494,9 +488,7 @@ def calibrate(
             "--joint is for the intervals of several numbers; a set has all labels of a row anyway."
         )
     source = open_rows(file, format, _style(no_header, sep, decimal, encoding))
-    weighted = _weighted(outline_of(source), weight)
-    table, X = rows_to_answer(source, schema, estimator, (*schema.targets, *weighted))
-    weights = table.column(weighted[0]) if weighted else None
+    table, X, weights = _known_rows(source, schema, estimator, weight)
     jointly = {"joint": joint} if schema.task == "regression" else {}
     estimator.calibrate(X, schema.read_targets(table), weights, coverage=coverage, **jointly)
     _save(estimator, schema, model)
@@ -825,6 +817,24 @@ def _fit(
         eval_set = [(X_watched, schema.read_targets(watched))]
     y, about = schema.read_targets(training), {"eval_set": eval_set, "eval_offset": eval_offset}
     estimator.fit(X, y, sample_weight=weights, offset=offset, **about)
+
+
+def _known_rows(
+    source: Source, schema: Schema, estimator: Any, weight: str | None
+) -> tuple[Table, Any, np.ndarray | None]:
+    """Rows whose targets are known: the table, their features, and the weights, if a column is named."""
+    weighted = _weighted(outline_of(source), weight)
+    table, X = rows_to_answer(source, schema, estimator, (*schema.targets, *weighted))
+    return table, X, table.column(weighted[0]) if weighted else None
+
+
+def _refuse_elsewhere(label_names: Path | None, cache: Path | None, memory_limit: str | None) -> None:
+    """Refuse options that the format of the file has no use for."""
+    if label_names is not None:
+        raise ReadError(f"--label-names is for --format {label_commands.FORMAT}; tables name their columns.")
+    for option, given in (("--cache", cache), ("--memory-limit", memory_limit)):
+        if given is not None:
+            raise ReadError(f"{option} is for a folder of Parquet files; one file is read as a whole.")
 
 
 def _weighted(table: Table, weight: str | None) -> tuple[str, ...]:

@@ -43,7 +43,8 @@ class Dataset:
         Target, kept as given; the estimator reads it. Where NaN stands among its numbers, rows count for the
         quantiles of the bins as often as targets are known.
     sample_weight : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
-        Kept for training, and used for the quantiles of the bins.
+        Kept for training, and used for the quantiles of the bins. What an estimator weighs classes by
+        (`class_weight`, `scale_pos_weight`) is not: bins are there before. Weights that hold it are.
     offset : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
         Scores that rows start from, kept for training and prediction; the estimator reads it.
     max_bins : int, default 255
