@@ -103,7 +103,8 @@ def test_columns_whose_labels_are_numbers_are_refused_in_another_order():
         frame, y, eval_set=[(frame, y), (X, y), (frame, y.add_prefix("t"))]
     )
     turned = frame[frame.columns[::-1]]
-    for use in (model.predict, lambda other: model.fit(frame, y, eval_set=[(other, y)])):
+    projected = PolyleafRegressor(projection="gaussian", projection_dim=2, **SMALL).fit(frame, y)
+    for use in (model.predict, projected.predict, lambda other: model.fit(frame, y, eval_set=[(other, y)])):
         with pytest.raises(ValueError, match=r"columns of X are .* in another order: column number 0 is \d"):
             use(turned)
     with pytest.raises(ValueError, match=r"y of 'validation_0' .* another order, '1', '0' for '0', '1'"):

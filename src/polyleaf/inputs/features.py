@@ -369,7 +369,7 @@ class _Reader:
         if self.estimator is not None and not self.is_as_expected(table):
             validate_data(self.estimator, X, skip_check_array=True, reset=self.reset)
         if self.estimator is not None and self.given_names is None:
-            self.check_labels(None if names is None or table.feature_names is not None else tuple(names))
+            check_labels(self.estimator, names, self.reset)
         self.check_names(table.feature_names, n_features)
         return table
 
@@ -395,21 +395,6 @@ class _Reader:
                 f"X has {n_features} features, but {who} is expecting {self.spec.n_features} features "
                 "as input."
             )
-
-    def check_labels(self, labels: tuple[Any, ...] | None) -> None:
-        """Of columns whose labels are no text (numbers of pandas), for which scikit-learn has no books. Only
-        the same ones in another order are refused, for numbers often say no more than where a column is."""
-        if self.reset:
-            self.estimator._column_labels = labels
-            return
-        known = getattr(self.estimator, "_column_labels", None)
-        if labels is None or known is None or labels == known or set(labels) != set(known):
-            return
-        place = next(i for i, label in enumerate(labels) if label != known[i])
-        raise ValueError(
-            f"The columns of X are those of the training data in another order: column number {place} is "
-            f"{labels[place]!r}, and was {known[place]!r}. Reorder them."
-        )
 
     def mask(self, table: FeatureTable) -> NDArray[np.bool_] | None:
         """Which columns the user (or the reference) calls categorical; None: each column's dtype decides."""
@@ -651,6 +636,24 @@ def _name_mismatch(names: tuple[str, ...], expected: tuple[str, ...]) -> str:
     if len(lines) == 1:
         lines.append("Feature names must be in the same order as they were in fit.")
     return "\n".join(lines) + "\n"
+
+
+def check_labels(estimator: Any, names: Sequence[Any] | None, reset: bool) -> None:
+    """Of columns whose names are no text (numbers of pandas), for which scikit-learn has no books: keep them
+    (`reset`), or compare. Only the same ones in another order are refused, for numbers often say no more than
+    where a column is."""
+    labels = None if names is None or _text_names(names) is not None else tuple(names)
+    if reset:
+        estimator._column_labels = labels
+        return
+    known = getattr(estimator, "_column_labels", None)
+    if labels is None or known is None or labels == known or set(labels) != set(known):
+        return
+    place = next(i for i, label in enumerate(labels) if label != known[i])
+    raise ValueError(
+        f"The columns of X are those of the training data in another order: column number {place} is "
+        f"{labels[place]!r}, and was {known[place]!r}. Reorder them."
+    )
 
 
 def categorical_mask(asked: Any, table: FeatureTable) -> NDArray[np.bool_] | None:

@@ -20,8 +20,8 @@ import polyleaf._core as _core
 from polyleaf.device.arrays import array_on, lies_on_card
 from polyleaf.inputs.binning import MAX_BINS, BinMapper
 from polyleaf.inputs.dataset import Dataset
-from polyleaf.inputs.features import FeatureTable, as_features, categorical_mask
-from polyleaf.inputs.frames import refuse_absent
+from polyleaf.inputs.features import FeatureTable, as_features, categorical_mask, check_labels
+from polyleaf.inputs.frames import as_frame, refuse_absent
 from polyleaf.inputs.holdout import drawn_by_class
 from polyleaf.inputs.sound import sound
 from polyleaf.inputs.targets import Target, check_same_rows, encode_further
@@ -148,6 +148,8 @@ class FeatureReader:
         numbers: Any = {"accept_sparse": "csr", "dtype": "numeric", "ensure_all_finite": False}
         fewest = 1 if reset else 0  # rows: none are enough to predict
         X = sound(X, "X")
+        frame = None if scipy.sparse.issparse(X) else as_frame(X)
+        check_labels(self.estimator, None if frame is None else frame.names, reset)
         return validate_data(self.estimator, X, reset=reset, ensure_min_samples=fewest, **numbers)
 
     def projected(self, values: Any, mapper: BinMapper | None) -> FeatureTable:
