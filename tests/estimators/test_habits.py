@@ -204,6 +204,13 @@ def test_parameters_by_place_are_answered(estimator):
         estimator(100, 0.1)
 
 
+def test_a_dict_of_parameters_is_no_objective():
+    for estimator in (PolyleafRegressor, PolyleafClassifier, PolyleafClassifierCV):
+        with pytest.raises(TypeError, match=r"a dict in the place of one parameter: .*\(\*\*parameters\)"):
+            estimator({"eta": 1})
+    assert PolyleafMultiTask({"a": "squared_error"}).objective == {"a": "squared_error"}
+
+
 def test_the_name_of_a_column_is_no_target():
     with pytest.raises(ValueError, match="y is 'a', which is no array"):
         regressor().fit(pd.DataFrame(X, columns=list("abc")), "a")

@@ -86,10 +86,22 @@ def declares(cls: type[T]) -> type[T]:
             taken = f"takes {n_by_place} parameter{'' if n_by_place == 1 else 's'} by place"
             others = "write the others by name, such as n_estimators=100."
             raise TypeError(f"{type(self).__name__}() {taken} and was given {len(args)}: {others}")
+        if args and isinstance(args[0], Mapping) and not _may_be_mapping(type(self)):
+            raise TypeError(
+                f"{type(self).__name__}() was given a dict in the place of one parameter: parameters are "
+                f"keywords, {type(self).__name__}(**parameters)."
+            )
         plain(self, *args, **parameters)
 
     made.__init__ = checked  # type: ignore[method-assign]
     return made
+
+
+def _may_be_mapping(cls: type) -> bool:
+    """Whether what a class takes by place may be a mapping."""
+    by_place = [field.name for field in dataclasses.fields(cls) if field.init and not field.kw_only]  # type: ignore[arg-type]
+    taken = [t for p in declarations(cls) if p.name in by_place for t in p.types]
+    return any((get_origin(t) or t) is Mapping for t in taken)
 
 
 class Frozen:
