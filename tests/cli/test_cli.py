@@ -467,3 +467,27 @@ def test_recipes_of_regression(folder, tmp_path, capsys):
     assert "for classes" in fails(capsys, *arguments, "--recipe", "samme")
     assert "--set refresh=layer" in fails(capsys, *arguments, "--set", "rows_per_layer=[0.5]")
     assert not (tmp_path / "n").exists()
+
+
+def test_labels_that_were_not_learned_are_told(folder, tmp_path, capsys):
+    test = (folder / "letter_test.csv").read_text().splitlines()
+    changed = [test[0], *(line[: line.rindex(",")] + ",zz" for line in test[1:4]), *test[4:]]
+    path = tmp_path / "changed.csv"
+    path.write_text("\n".join(changed) + "\n")
+    capsys.readouterr()
+    polyleaf("evaluate", path, "-m", folder / "letter.polyleaf")
+    said = capsys.readouterr().err
+    assert f"has not learned, 'zz' in 3 of {len(test) - 1:,} rows, count as wrong" in said
+    polyleaf("evaluate", folder / "letter_test.csv", "-m", folder / "letter.polyleaf")
+    assert "not learned" not in capsys.readouterr().err
+
+
+def test_a_place_that_cannot_be_written_and_a_parameter_that_is_not_known_are_sentences(folder, capsys):
+    model, missing = folder / "letter.polyleaf", folder / "none" / "out.csv"
+    for command in ("predict", "explain"):
+        said = fails(capsys, command, folder / "letter_test.csv", "-m", model, "--out", missing)
+        assert "cannot be written: its folder does not exist" in said
+    train = ("train", folder / "letter_train.csv", "-t", "letter", "-m", model)
+    assert "no parameter 'num_leaves': did you mean max_leaves?" in fails(
+        capsys, *train, "--set", "num_leaves=3"
+    )

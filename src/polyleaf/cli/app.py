@@ -22,7 +22,7 @@ from polyleaf.callbacks import TimeLimit
 from polyleaf.cli import label_commands
 from polyleaf.cli.answers import kept_columns, write_answers
 from polyleaf.cli.parameters import PARAMETERS
-from polyleaf.cli.predicted import predicted_columns, scores_of, scores_of_tasks
+from polyleaf.cli.predicted import labels_not_learned, predicted_columns, scores_of, scores_of_tasks
 from polyleaf.cli.rows import (
     Source,
     columns_beside,
@@ -47,6 +47,7 @@ from polyleaf.files.schema import Schema, choose_columns, guess_task
 from polyleaf.files.table import Table
 from polyleaf.inputs.holdout import held_out
 from polyleaf.settings.declaration import declarations
+from polyleaf.settings.habits import meant
 from polyleaf.settings.parameters import SearchParameters
 
 __all__ = ["app", "main", "run"]
@@ -402,6 +403,8 @@ def predict(
     quiet: QuietOption = False,
 ) -> None:
     """Predict for each row of a file."""
+    if out is not None:
+        _check_writable(out)
     if label_commands.holds_labels(file, format):
         labeller, rows = _load_labeller(model, file, threads)
         label_commands.write_best(labeller, rows.X, top, out)
@@ -454,7 +457,10 @@ def evaluate(
     if schema.parts:
         write_scores_of_tasks(*scores_of_tasks(estimator, schema, table, X, weights), as_json)
         return
-    found = scores_of(estimator, schema, schema.read_targets(table), X, weights)
+    y = schema.read_targets(table)
+    if strange := labels_not_learned(estimator, schema, y):
+        Teller(False).say(strange)
+    found = scores_of(estimator, schema, y, X, weights)
     write_scores(found[0], as_json, found[1])
 
 
@@ -540,6 +546,8 @@ def explain(
     from polyleaf.cli.contribution_files import ContributionWriter
     from polyleaf.explain import in_chunks, mean_magnitude
 
+    if out is not None:
+        _check_writable(out)
     if label_commands.holds_labels(file, format):
         raise ReadError(
             f"explain reads tables; for --format {label_commands.FORMAT} use shap_values in Python."
@@ -724,7 +732,8 @@ def _check_parameters(task: str, params: dict[str, Any]) -> Any:
     if unknown:
         if unknown[0] in {p.name for p in declarations(SearchParameters)}:
             raise ReadError(f"--set: {unknown[0]} is of a search: give --search SECONDS as well.")
-        raise ReadError(f"--set: there is no parameter {unknown[0]!r}; there are {', '.join(sorted(known))}.")
+        hint = meant(unknown[0], known) or f"; there are {', '.join(sorted(known))}."
+        raise ReadError(f"--set: there is no parameter {unknown[0]!r}{hint}")
     kind(**params)._validate_params()
     return kind
 

@@ -16,7 +16,7 @@ from polyleaf.files.schema import Schema
 from polyleaf.files.table import Table
 from polyleaf.metrics.task_scores import of_targets
 
-__all__ = ["predicted_columns", "scores_of", "scores_of_tasks"]
+__all__ = ["labels_not_learned", "predicted_columns", "scores_of", "scores_of_tasks"]
 
 Scores = tuple[dict[str, float], dict[str, dict[str, float]]]
 """Of all targets, and of each of several."""
@@ -86,6 +86,19 @@ def scores_of(estimator: Any, schema: Schema, y: np.ndarray, X: Any, weight: np.
         distribution=law,
         weight=None if weight is None else weight[known],
     )
+
+
+def labels_not_learned(estimator: Any, schema: Schema, y: np.ndarray) -> str:
+    """A sentence about rows whose class the model cannot predict, which count as wrong; or nothing."""
+    if schema.task != "classification":
+        return ""
+    labels = [label for label in y.tolist() if label is not None]
+    learned = set(estimator.classes_.tolist())
+    strange = [label for label in labels if label not in learned]
+    if not strange:
+        return ""
+    some = f"{strange[0]!r} in {len(strange):,} of {len(labels):,} rows"
+    return f"labels that the model has not learned, {some}, count as wrong"
 
 
 def scores_of_tasks(

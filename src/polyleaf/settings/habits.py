@@ -18,6 +18,7 @@ __all__ = [
     "attribute_instead",
     "explains_strangers",
     "function_instead",
+    "meant",
     "refuse_strangers",
     "value_instead",
     "warn_of_one_vs_rest",
@@ -266,6 +267,11 @@ def refuse_strangers(
     for name in names:
         if name not in known:
             raise TypeError(f"{where}() takes no {name!r}{_hint(name, known, list(of_constructor))}")
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """What a name that is not known may mean: words to stand behind a sentence, or nothing."""
+    return _hint(name, list(known), [])
 
 
 def explains_strangers(method: _Method) -> _Method:
