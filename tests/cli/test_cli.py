@@ -491,3 +491,30 @@ def test_a_place_that_cannot_be_written_and_a_parameter_that_is_not_known_are_se
     assert "no parameter 'num_leaves': did you mean max_leaves?" in fails(
         capsys, *train, "--set", "num_leaves=3"
     )
+
+
+@pytest.mark.parametrize("where", ["file", "folder"])
+def test_targets_that_are_not_known_count_in_bins_as_in_a_fit(where, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(900, 2)).astype(np.float32)
+    Y = X + rng.normal(size=X.shape)
+    Y[X[:, 0] > 0.3, 0] = np.nan
+    path = tmp_path / "rows.csv"
+    if where == "file":
+        named = [np.where(np.isnan(column), "", column.astype(str)) for column in Y.T]
+        write_csv(path, ["a", "b", "y", "z"], [*X.T, *named])
+    else:
+        pa, path = pytest.importorskip("pyarrow"), tmp_path
+        table = pa.table(
+            dict(
+                zip(["a", "b", "y", "z"], [*X.T, *(pa.array(y, from_pandas=True) for y in Y.T)], strict=True)
+            )
+        )
+        pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "rows.parquet")
+    model = tmp_path / "m.polyleaf"
+    chosen = {"missing_targets": "ignore", "max_bins": 16, "n_estimators": 3}
+    settings = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
+    polyleaf("train", path, "-t", "y,z", "-m", model, *settings)
+    expected = PolyleafRegressor(**chosen).fit(X, Y)
+    assert load_model(model).model_.mapper.same_bins(expected.model_.mapper)
+    np.testing.assert_array_equal(load_model(model).predict(X), expected.predict(X))

@@ -46,6 +46,7 @@ from polyleaf.files.readers import FORMATS, CsvStyle, read_table
 from polyleaf.files.schema import Schema, choose_columns, guess_task
 from polyleaf.files.table import Table
 from polyleaf.inputs.holdout import held_out
+from polyleaf.inputs.targets import weight_of_known
 from polyleaf.settings.declaration import declarations
 from polyleaf.settings.habits import meant
 from polyleaf.settings.parameters import SearchParameters
@@ -356,7 +357,8 @@ def train(
     weights = training.column(weighted[0]) if weighted else None
     learned_from = source if is_folder else training
     only_text = texts - set(made_categorical)
-    X = rows_to_learn(learned_from, schema, estimator, weights, only_text, cache, memory_limit)
+    of_bins = weight_of_known(schema.read_targets(training), weights)
+    X = rows_to_learn(learned_from, schema, estimator, of_bins, only_text, cache, memory_limit)
     _fit(estimator, schema, X, training, watched, weights)
     _save(estimator, schema, model, leaf_dtype=leaf_dtype, statistics=statistics)
     tell.table(schema, task is None, training.n_rows, texts, tell_tasks(wanted) if wanted else "")

@@ -101,7 +101,8 @@ def rows_to_learn(
     schema : Schema
     estimator : estimator
         Says how many bins, and whether the features themselves are to be kept.
-    weights : ndarray of shape (n_rows,), or None
+    weights : ndarray of shape (n_rows,) or (n_rows, n_targets), or None
+        What rows count for where bins are chosen.
     texts : set of str
         Columns of a folder that hold text without having been called categorical.
     cache : Path or None
