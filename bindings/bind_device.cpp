@@ -8,6 +8,8 @@
 #include <string>
 
 #include "arrays.h"
+#include "base/packed.h"
+#include "curvature_of.h"
 #include "device/bins.h"
 #include "device/channels.h"
 #include "device/leaves.h"
@@ -58,18 +60,9 @@ class HeldDeviceSearch final : public HeldSearch {
 void quantise_there(DeviceChannels& channels, const DeviceMatrix& g, const DeviceMatrix* h,
                     const std::string& kind, const Optional1<const uint32_t>& rows,
                     const Optional1<const float>& multiplier) {
-  require(kind == "unit" || kind == "shared" || kind == "diagonal",
-          "The curvature of channels on a device must be unit, shared or diagonal.");
-  const Curvature curvature = kind == "unit"     ? Curvature::unit
-                              : kind == "shared" ? Curvature::shared
-                                                 : Curvature::diagonal;
-  require((curvature == Curvature::unit) == (h == nullptr),
-          "h is needed exactly for curvatures other than unit.");
-  if (h != nullptr) {
-    require_rows(*h, g.n_rows, "h");
-    require(h->n_columns == (curvature == Curvature::shared ? 1 : g.n_columns),
-            "h must have one column for shared curvature, and one per output for diagonal curvature.");
-  }
+  const Curvature curvature = curvature_of(kind);
+  check_curvature(curvature, g.n_columns, h != nullptr ? h->n_columns : -1);
+  if (h != nullptr) require_rows(*h, g.n_rows, "h");
   const RowSample sample = sample_of(g.n_rows, rows, multiplier);
   nb::gil_scoped_release release;
   channels.quantise(g, h, curvature, sample);
@@ -89,7 +82,8 @@ RowSample checked_rows(const DeviceMatrix& g, const DeviceMatrix* h, TreeGrower&
   require_rows(g, grower.grower.bins().n_rows(), "g");
   if (h != nullptr) {
     require_rows(*h, g.n_rows, "h");
-    require(h->n_columns == 1 || h->n_columns == g.n_columns, "h must have one column, or one per output.");
+    require(h->n_columns == 1 || h->n_columns == g.n_columns || h->n_columns == packed_size(g.n_columns),
+            "h must have one column, one per output, or K (K + 1) / 2.");
   }
   require(n_leaves == static_cast<int32_t>(grower.grower.node_of_leaf().size()),
           "n_leaves must be that of the grower's last tree.");
@@ -115,6 +109,7 @@ std::shared_ptr<LeafBlock> topk(DeviceLeaves& self, const DeviceMatrix& g, const
                                 const Optional1<const float>& multiplier) {
   DeviceRows& on_device = grower.device_rows();
   const RowSample sample = checked_rows(g, h, grower, n_leaves, rows, multiplier);
+  require(h == nullptr || h->n_columns <= g.n_columns, "h must have one column, or one per output.");
   require(leaf_k >= 1, "leaf_k must be at least 1.");
   require(shared == nullptr || shared->n_leaves == n_leaves, "The tree has another number of leaves.");
   nb::gil_scoped_release release;

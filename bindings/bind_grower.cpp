@@ -10,6 +10,7 @@
 
 #include "arrays.h"
 #include "channels/channels.h"
+#include "curvature_of.h"
 #include "grower/grower.h"
 #include "sample_of.h"
 #include "searches.h"
@@ -19,33 +20,14 @@
 namespace polyleaf {
 namespace {
 
-Curvature curvature_of(const std::string& kind) {
-  if (kind == "unit") return Curvature::unit;
-  if (kind == "shared") return Curvature::shared;
-  if (kind == "diagonal") return Curvature::diagonal;
-  if (kind == "full") return Curvature::full;
-  throw std::invalid_argument("The curvature of channels must be unit, shared, diagonal or full, not '" +
-                              kind + "'.");
-}
-
 void quantise(Channels& channels, Array2<const float> g, const Optional2<const float>& h,
               const std::string& kind, const Optional1<const uint32_t>& rows,
               const Optional1<const float>& multiplier, const Workers& workers) {
   const Curvature curvature = curvature_of(kind);
   const int n_outputs = static_cast<int>(g.shape(1));
   require(n_outputs >= 1, "There must be at least one output.");
-  require((curvature == Curvature::unit) == !h.has_value(),
-          "h is needed exactly for curvatures other than unit.");
-  if (h) {
-    require(h->shape(0) == g.shape(0), "g and h must have the same number of rows.");
-    ChannelLayout layout;
-    layout.n_outputs = n_outputs;
-    layout.curvature = curvature;
-    require(static_cast<int>(h->shape(1)) == layout.n_curvature(),
-            "h must have one column for shared curvature, one per output for diagonal curvature, and K (K + "
-            "1) / 2 "
-            "for full curvature.");
-  }
+  check_curvature(curvature, n_outputs, h ? static_cast<int64_t>(h->shape(1)) : -1);
+  require(!h || h->shape(0) == g.shape(0), "g and h must have the same number of rows.");
   const RowSample sample = sample_of(static_cast<int64_t>(g.shape(0)), rows, multiplier, workers);
   nb::gil_scoped_release release;
   channels.quantise(g.data(), h ? h->data() : nullptr, n_outputs, curvature, sample, workers);

@@ -1,5 +1,6 @@
 // Symmetric matrices as their lower triangles, row after row, and the one way in which systems of them are
-// solved: Gauss' elimination without exchanges. V is a double, or sixteen candidates in float lanes.
+// solved: Gauss' elimination without exchanges. V is a double, or sixteen candidates in float lanes; where
+// they lie, at pointers or otherwise, is for the caller to say.
 //
 // A pivot that has all but vanished, relative to its diagonal entry, stands for a direction without curvature
 // (for softmax without ridge: all scores raised alike); there is no step along it. How little that is, is for
@@ -24,22 +25,23 @@ POLYLEAF_INLINE constexpr int packed(int i, int j) {
 // A (m rows) and the right-hand sides y (m, columns) are overwritten; inverse (m) holds the least pivots, and
 // gets 1 / pivot, or 0 where that is not above its least. Entries below the diagonal stay what they were when
 // their column was eliminated.
-template <class V>
-POLYLEAF_INLINE void eliminate_above(V* A, int m, V* y, int columns, V* inverse) {
+template <class Matrix, class Vector>
+POLYLEAF_INLINE void eliminate_above(Matrix A, int m, Vector y, int columns, Vector inverse) {
   for (int j = 0; j < m; ++j) {
-    const V pivot = A[packed(j, j)];
-    inverse[j] = select(pivot > inverse[j], 1.0f / pivot, V{});
+    const auto pivot = A[packed(j, j)];
+    const auto reciprocal = 1.0f / pivot;
+    inverse[j] = select(pivot > inverse[j], reciprocal, decltype(1.0f / pivot){});
     for (int i = j + 1; i < m; ++i) {
-      V* row = A + packed(i, 0);
-      const V factor = row[j] * inverse[j];
+      const auto row = A + packed(i, 0);
+      const auto factor = row[j] * inverse[j];
       for (int k = 0; k < columns; ++k) y[i * columns + k] = y[i * columns + k] - factor * y[j * columns + k];
       for (int p = j + 1; p <= i; ++p) row[p] = row[p] - factor * A[packed(p, j)];
     }
   }
 }
 // The same; the least pivots are 2^-kPivotBits of the diagonal entries.
-template <int kPivotBits, class V>
-POLYLEAF_INLINE void eliminate(V* A, int m, V* y, int columns, V* inverse) {
+template <int kPivotBits, class Matrix, class Vector>
+POLYLEAF_INLINE void eliminate(Matrix A, int m, Vector y, int columns, Vector inverse) {
   for (int j = 0; j < m; ++j) inverse[j] = A[packed(j, j)] * (1.0f / (1 << kPivotBits));
   eliminate_above(A, m, y, columns, inverse);
 }
@@ -52,8 +54,8 @@ POLYLEAF_INLINE void follow(const V* A, int m, V* y, const V* inverse) {
 }
 
 // y' A^-1 y on top of `total`, y as elimination leaves it.
-template <class V>
-POLYLEAF_INLINE V quadratic_form(int m, const V* y, const V* inverse, V total = V{}) {
+template <class Vector, class Inverse, class V>
+POLYLEAF_INLINE V quadratic_form(int m, Vector y, Inverse inverse, V total) {
   for (int j = 0; j < m; ++j) total = total + (y[j] * y[j]) * inverse[j];
   return total;
 }

@@ -1,19 +1,28 @@
 #include "device/search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
+#include "base/packed.h"
+#include "scores/full.h"
 #include "search/histogram_search.h"
 
 namespace polyleaf {
 namespace {
 
-constexpr int kFewestHistograms = 4;    // a pair, and a pair that it comes from
-constexpr int kLanesOfBlock = 16;       // that one block adds up
-constexpr int64_t kRowsOfBlock = 8192;  // least rows that a histogram's block is worth
-constexpr int kHistogramBlocks = 4;     // of a batch of histograms, for each processor at most
-constexpr int kScanBlocks = 4;          // for each processor, that have room for what leaves keep
+constexpr int kFewestHistograms = 4;             // a pair, and a pair that it comes from
+constexpr int kLanesOfBlock = 16;                // that one block adds up
+constexpr int64_t kRowsOfBlock = 8192;           // least rows that a histogram's block is worth
+constexpr int kHistogramBlocks = 4;              // of a batch of histograms, for each processor at most
+constexpr int kScanBlocks = 4;                   // for each processor, that have room for what leaves keep
+constexpr int64_t kScanRoom = int64_t{1} << 28;  // bytes that they have between them, at most
 constexpr size_t kHead = sizeof(on_device::NodeBest) / sizeof(int32_t);
+
+// Outputs that a node solves for together.
+int solved_of(const ChannelLayout& layout, const SplitConfig& split) {
+  return split.block_size > 0 ? std::min(split.block_size, layout.n_outputs) : layout.n_outputs;
+}
 
 }  // namespace
 
@@ -29,14 +38,13 @@ DeviceSearch::DeviceSearch(const DeviceBins& bins, const Workers& workers)
       nodes_at_(device_),
       allowed_(device_),
       best_(device_),
-      room_(device_) {}
+      room_(device_),
+      lanes_(device_) {}
 
 void DeviceSearch::start(const SearchScope& scope, const SearchNode& root) {
   scope_ = &scope;
   rows_ = dynamic_cast<const DeviceRows*>(&scope.rows());
   if (rows_ == nullptr) throw std::invalid_argument("A search on a device needs rows that lie there.");
-  if (layout().curvature == Curvature::full)
-    throw std::invalid_argument("A device judges splits by scores that are separate by output.");
   lay_out_memory();
   workspace_.reserve(workspace_floats(layout(), scope.config().split) + 16);
   nodes_.clear();
@@ -298,22 +306,60 @@ void DeviceSearch::scan(const Batch& batch) {
                                      {split.reg_lambda, split.reg_alpha, split.max_delta_step,
                                       split.min_child_weight, split.min_child_samples},
                                      best_.data()},
-              n_nodes);
+              batch);
   device_->launch({n_nodes},
                   on_device::BestOfNodes{histograms(), n_features, channels.count_lane, bins_.features(),
                                          nodes_at_.data(), best_.data(), found_.data()});
   found_here_ = found_.read(n_nodes * (kHead + lanes));
 }
 
-// Where leaves keep some of the outputs no more blocks than there is room for.
-void DeviceSearch::launch_scan(const on_device::ScanNumeric& scan, int64_t n_nodes) {
+// Where a scan needs room, no more blocks than have it.
+void DeviceSearch::launch_scan(const on_device::ScanNumeric& scan, const Batch& batch) {
   const SplitConfig& split = scope_->config().split;
-  if (!split.keeps_few(layout().n_outputs)) return device_->launch({scan.n_features, n_nodes}, scan);
+  const auto n_nodes = static_cast<int64_t>(batch.nodes.size());
   const int64_t n_scanned = n_nodes * scan.n_features;
-  const int64_t n_blocks = std::min<int64_t>(n_scanned, device_->n_processors() * kScanBlocks);
-  room_.reserve(n_blocks * on_device::room_of_few(split.leaf_k));
-  device_->launch({n_blocks},
-                  on_device::ScanFew{scan, n_scanned, split.leaf_k, split.shared_support, room_.data()});
+  const auto make_room = [&](int64_t of_block) {
+    const int64_t most = std::max<int64_t>(1, kScanRoom / (of_block * static_cast<int64_t>(sizeof(float))));
+    const int64_t n_blocks = std::min({n_scanned, int64_t{device_->n_processors()} * kScanBlocks, most});
+    room_.reserve(static_cast<size_t>(n_blocks * of_block));
+    return n_blocks;
+  };
+  if (layout().curvature == Curvature::full) {
+    const bool nodes_differ = name_lanes(batch);
+    const auto m = static_cast<int32_t>(solved_of(layout(), split));
+    const int64_t n_blocks = make_room(on_device::room_of_solved(m));
+    device_->launch({n_blocks},
+                    on_device::ScanSolved{scan, n_scanned, m, lanes_.data(),
+                                          nodes_differ ? on_device::lanes_solved(m) : 0, room_.data()});
+  } else if (split.keeps_few(layout().n_outputs)) {
+    const int64_t n_blocks = make_room(on_device::room_of_few(split.leaf_k));
+    device_->launch({n_blocks},
+                    on_device::ScanFew{scan, n_scanned, split.leaf_k, split.shared_support, room_.data()});
+  } else {
+    device_->launch({scan.n_features, n_nodes}, scan);
+  }
+}
+
+// Writes the lanes that nodes solve for; returns whether they differ.
+bool DeviceSearch::name_lanes(const Batch& batch) {
+  const ChannelLayout& channels = layout();
+  const int k = channels.n_outputs, size = solved_of(channels, scope_->config().split);
+  const bool nodes_differ = size < k;
+  std::vector<int32_t> outputs(k), lanes;
+  for (const int32_t id : batch.nodes) {
+    const ScanNode node = scan_node(nodes_[id]);
+    const auto magnitude = [&](int i) {
+      return std::fabs(static_cast<float>(node.totals[i]) * node.gradient_step[i]);
+    };
+    const int m = solved_outputs(k, size, magnitude, outputs.data());
+    lanes.insert(lanes.end(), outputs.begin(), outputs.begin() + m);
+    for (int i = 0; i < m; ++i)
+      for (int j = 0; j <= i; ++j)
+        lanes.push_back(channels.curvature_offset + packed(outputs[i], outputs[j]));
+    if (!nodes_differ) break;
+  }
+  lanes_.write(lanes);
+  return nodes_differ;
 }
 
 // Totals of the nodes anew, from the bins of any feature.

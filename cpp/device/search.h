@@ -63,7 +63,8 @@ class DeviceSearch final : public Search {
   void build(const Batch& batch);
   void scan(const Batch& batch);
   void sum_nodes(const Batch& batch);
-  void launch_scan(const on_device::ScanNumeric& scan, int64_t n_nodes);
+  void launch_scan(const on_device::ScanNumeric& scan, const Batch& batch);
+  bool name_lanes(const Batch& batch);
   void scan_categories(Node& node);
   void take_found(Node& node, const int32_t* found);
   on_device::Histograms histograms() const;
@@ -91,6 +92,7 @@ class DeviceSearch final : public Search {
   DeviceBuffer<uint8_t> allowed_;
   DeviceBuffer<on_device::FeatureBest> best_;
   DeviceBuffer<float> room_;
+  DeviceBuffer<int32_t> lanes_;
   mutable Buffer<float> workspace_;  // of scores
   std::vector<int32_t> found_here_, sums_here_;
   ScanScratch scratch_;

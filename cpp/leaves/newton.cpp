@@ -115,6 +115,12 @@ std::vector<double> curvature_sums(const float* h, int h_columns, const RowSampl
 
 void newton_steps(const std::vector<double>& G, const std::vector<double>& H, int n_outputs, int h_columns,
                   const LeafConfig& config, float* out) {
+  if (h_columns > std::max(1, n_outputs)) {
+    for (size_t leaf = 0; leaf < G.size() / n_outputs; ++leaf)
+      solve_full(G.data() + leaf * n_outputs, H.data() + leaf * h_columns, n_outputs, config,
+                 out + leaf * n_outputs);
+    return;
+  }
   for (size_t i = 0; i < G.size(); ++i) {
     const size_t leaf = i / n_outputs;
     const NewtonStep step(G[i], h_columns == 1 ? H[leaf] : H[i], config);
@@ -127,15 +133,7 @@ void newton_leaves(const float* g, const float* h, int n_outputs, int h_columns,
                    const Workers& workers, float* out) {
   const std::vector<double> G = leaf_sums(g, n_outputs, sample, leaf_of_row, n_leaves, workers);
   const std::vector<double> H = curvature_sums(h, h_columns, sample, leaf_of_row, n_leaves, workers);
-  if (h == nullptr) h_columns = 1;
-  if (h_columns > std::max(1, n_outputs)) {
-    for (int32_t leaf = 0; leaf < n_leaves; ++leaf)
-      solve_full(G.data() + static_cast<size_t>(leaf) * n_outputs,
-                 H.data() + static_cast<size_t>(leaf) * h_columns, n_outputs, config,
-                 out + static_cast<size_t>(leaf) * n_outputs);
-    return;
-  }
-  newton_steps(G, H, n_outputs, h_columns, config, out);
+  newton_steps(G, H, n_outputs, h != nullptr ? h_columns : 1, config, out);
 }
 
 }  // namespace polyleaf

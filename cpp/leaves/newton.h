@@ -60,7 +60,7 @@ struct NewtonStep {
 };
 
 // out: (n_leaves, n_outputs) float32, the steps from summed derivatives times the learning rate. H: 1 or
-// n_outputs columns.
+// n_outputs columns, or those of a packed lower triangle (TFBT eq. 6).
 void newton_steps(const std::vector<double>& G, const std::vector<double>& H, int n_outputs, int h_columns,
                   const LeafConfig& config, float* out);
 

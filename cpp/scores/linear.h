@@ -98,7 +98,7 @@ struct LinearSide {
     A[0] = select(spread > kLeastSpread * hxx, spread + slope_ridge, V{});
     for (int i = 0; i < n(); ++i) A[packed(i + 1, 0)] = hzx(i) - middle * hz_there(i);
   }
-  POLYLEAF_METHOD void eliminate() { eliminate_above<V>(A, n() + 1, nullptr, 0, kept); }
+  POLYLEAF_METHOD void eliminate() { eliminate_above(A, n() + 1, static_cast<V*>(nullptr), 0, kept); }
 
   // The right-hand side of one output; gx: product of its gradient with x, where x takes part.
   template <class GZ>

@@ -193,6 +193,55 @@ def test_leaves_that_hold_nothing_and_leaves_that_read_features():
         on_device.leaves.add(there, on_device.grower, linear, -1)
 
 
+# --- outputs that are solved for together -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n_outputs", "block_size"), [(1, 0), (2, 0), (2, 1), (5, 0), (5, 3), (7, 9), (17, 4)]
+)
+def test_full_curvature(n_outputs, block_size):
+    p = make_problem(3, n=200, n_bins=(9, 30, 5, 7), categorical=[2], n_outputs=n_outputs, kind="full")
+    p = p.with_config(block_size=block_size, max_leaves=8)
+    assert assert_device_equals_twin(p).n_leaves > 5
+    assert_device_equals_twin(sampled(p))
+
+
+@pytest.mark.parametrize("block_size", [0, 2])
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"reg_lambda": 0.0},
+        {"min_child_weight": 9.3},
+        {"min_child_samples": 20},
+        {"post_prune": True, "reg_lambda": 20.0},
+    ],
+    ids=str,
+)
+def test_full_curvature_under_penalties(config, block_size):
+    p = make_problem(8, n=200, n_outputs=4, kind="full", missing=0.5, **config)
+    assert_device_equals_twin(p.with_config(block_size=block_size))
+
+
+def test_weights_of_children_with_full_curvature_of_more_outputs_than_lanes():
+    p = make_problem(8, n=120, n_bins=(9, 5), n_outputs=18, kind="full", min_child_weight=12.0)
+    free = assert_device_equals_twin(p.with_config(min_child_weight=0.0, max_leaves=4, min_child_samples=2))
+    held = assert_device_equals_twin(
+        p.with_config(min_child_weight=float(free.cover[1:].min()) * 1.01, max_leaves=4)
+    )
+    assert held.count[1:].tolist() != free.count[1:].tolist()
+
+
+def test_directions_without_curvature():
+    """Pivots that vanish add nothing: all scores raised alike, and outputs that nobody curves."""
+    p = make_problem(5, n=200, n_outputs=3, kind="full", reg_lambda=0.0)
+    share = np.random.default_rng(0).dirichlet(np.ones(3), 200)
+    hessians = np.einsum("ni,ij->nij", share, np.eye(3)) - np.einsum("ni,nj->nij", share, share)
+    rows, columns = np.tril_indices(3)
+    p = replace(p, h=np.ascontiguousarray(hessians[:, rows, columns], np.float32))
+    assert assert_device_equals_twin(p).n_leaves > 5
+    assert_device_equals_twin(replace(p, h=p.h * np.float32(0)))
+
+
 # --- many rows ---------------------------------------------------------------------------------------
 
 
@@ -323,8 +372,10 @@ def test_what_does_not_belong_together_is_refused():
         on_device.g.copy(sent(np.zeros((60, 3))))
     with pytest.raises(ValueError, match="shaped like the matrix"):
         on_device.g.write(np.zeros((60, 3), np.float32))
-    with pytest.raises(ValueError, match="unit, shared or diagonal"):
+    with pytest.raises(ValueError, match="h is needed exactly"):
         on_device.channels.quantise(on_device.g, None, "full", None, None)
+    with pytest.raises(ValueError, match="2 for full curvature"):
+        on_device.channels.quantise(on_device.g, on_device.g, "full", None, None)
     sparse = core_bins(p.codes, p.n_bins, p.is_categorical, (0,))
     with pytest.raises(ValueError, match="held dense"):
         _core.DeviceBins(device(), sparse)

@@ -152,6 +152,44 @@ def test_leaves_hold_some_of_the_outputs(parameters):
     assert_same(PolyleafClassifier, CLASSES, more, leaf="sparse", leaf_k=1, **parameters)
 
 
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"curvature": "full"},
+        {"curvature": "full", "leaf_curvature": "full"},
+        {"leaf_curvature": "full", "sketch": "random_projection", "sketch_dim": 2},
+        {"curvature": "block", "block_size": 2, "subsample": 0.5},
+        {"leaf_curvature": "block", "block_size": 2, "sampling_method": "goss"},
+        {"curvature": "full", "min_child_weight": 3.0, "reg_lambda": 0.0},
+        {"curvature": "full", "leaf_curvature": "full", "categorical_features": [4]},
+        {
+            "curvature": "full",
+            "leaf_curvature": "block",
+            "block_size": 2,
+            "rows_per_layer": [0.5, 0.8],
+            **LAYERS,
+        },
+        {"curvature": "block", "block_size": 2, "leaf_curvature": "none", **LAYERS},
+    ],
+    ids=str,
+)
+def test_outputs_are_solved_for_together(parameters):
+    model = assert_same(PolyleafClassifier, CLASSES, **parameters)
+    assert_same(
+        PolyleafClassifier,
+        CLASSES,
+        {"init_model": model.model_, "sample_weight": RNG.random(300)},
+        **parameters,
+    )
+
+
+def test_hessians_of_losses_whose_outputs_go_apart():
+    assert_same(PolyleafRegressor, Y, curvature="full", leaf_curvature="full")
+    assert_same(PolyleafRegressor, Y, {"sample_weight": RNG.random(Y.shape)}, curvature="full")
+    assert_same(PolyleafRegressor, np.abs(Y), objective="poisson", leaf_curvature="block", block_size=2)
+    assert_same(PolyleafRegressor, Y[:, 0], curvature="full")
+
+
 class Interrupt(Callback):
     """Ctrl-C in round 2."""
 
@@ -176,8 +214,6 @@ def test_estimators_can_be_pickled():
     ("parameters", "said"),
     [
         ({"leaf": "linear"}, 'leaf="linear"'),
-        ({"curvature": "full"}, 'curvature="full" or leaf_curvature="auto"'),
-        ({"leaf_curvature": "block"}, 'leaf_curvature="block"'),
         ({"monotone_constraints": [1, 0, 0, 0, 0]}, "monotone_constraints"),
     ],
     ids=str,
@@ -185,7 +221,7 @@ def test_estimators_can_be_pickled():
 def test_what_a_device_does_not_do_yet_is_refused(parameters, said):
     with pytest.raises(ValueError, match=r'device="cuda" does not take .*device="cpu"') as error:
         PolyleafRegressor(**SMALL, **parameters, device="cuda").fit(X, Y)
-    assert said.split(" or ")[0] in str(error.value)
+    assert said in str(error.value)
 
 
 def test_targets_that_stay_sparse_are_refused():

@@ -216,7 +216,7 @@ struct ScanNumeric {
   static constexpr const char* kName = "scan_numeric";
   Histograms histograms;
   int32_t n_outputs, n_features;
-  int32_t curvature;         // 0: the count; 1: one lane; 2: a lane for each output
+  int32_t curvature;         // 0: the count; 1: one lane; 2: a lane for each output; 3: of pairs of outputs
   int32_t curvature_offset;  // first lane of it
   int32_t count_lane;
   const float* gradient_step;
@@ -242,6 +242,24 @@ struct ScanFew {
 };
 constexpr int64_t room_of_few(int64_t kept) {
   return 4 * kept * kScanThreads;  // of either side, missing values left or right
+}
+
+// The same where outputs are solved for together: m of them, whose lanes a node names, those of their
+// gradients first and then those of pairs, as a packed lower triangle.
+struct ScanSolved {
+  static constexpr const char* kName = "scan_solved";
+  ScanNumeric scan;
+  int64_t n_scanned;
+  int32_t m;
+  const int32_t* lanes;  // (n_nodes or 1, lanes_solved(m))
+  int64_t lanes_stride;  // 0: the same for all nodes
+  float* room;           // of a block after another: room_of_solved(m)
+};
+constexpr int64_t lanes_solved(int64_t m) {
+  return m + m * (m + 1) / 2;
+}
+constexpr int64_t room_of_solved(int64_t m) {
+  return (2 * lanes_solved(m) + m) * kScanThreads;  // sums, equations, and the inverses of pivots
 }
 
 // The best feature of a node, and behind it the sums of its left child, `lanes` of them.

@@ -1,8 +1,10 @@
 // The best numeric split of each feature of each node, and of them that of each node: candidates and sums in
 // the order of docs/design.md, section 4. A block scans one feature of one node; a thread is one candidate
-// bin, and sums its sixteen virtual lanes in registers. Formulas are those of scores/.
+// bin, and sums its sixteen virtual lanes in registers, or solves its equations. Formulas are those of
+// scores/.
 #include "device/kernels/block.h"
 #include "scores/diagonal.h"
+#include "scores/full.h"
 #include "scores/shared.h"
 #include "scores/topk.h"
 
@@ -46,15 +48,17 @@ __device__ inline FeatureSums sums_of(const Histograms& histograms, int32_t coun
   return {data + static_cast<int64_t>(first_bin) * histograms.lanes, counts, histograms.lanes, count_lane};
 }
 
-// to[bin][j]: sums over bins 0 .. bin of lane first + j, for the value bins; all threads call this.
-__device__ inline void sum_up(const FeatureSums& feature, int n_bins, int first, int n_lanes,
-                              int32_t (*to)[kPadded], int32_t (*totals)[kLanes]) {
+// to[bin][j]: sums over bins 0 .. bin of lane_of(j), for the value bins; all threads call this.
+template <class LaneOf>
+__device__ void sum_up(const FeatureSums& feature, int n_bins, const LaneOf& lane_of, int n_lanes,
+                       int32_t (*to)[kPadded], int32_t (*totals)[kLanes]) {
   constexpr int kSegments = kScanThreads / kLanes, kBins = kMostBins / kSegments;
   const int j = threadIdx.x % kLanes, segment = threadIdx.x / kLanes;
+  const int lane = j < n_lanes ? lane_of(j) : 0;
   int32_t sum = 0;
   __syncthreads();
   for (int b = segment * kBins; b < (segment + 1) * kBins; ++b) {
-    if (b < n_bins && j < n_lanes) sum += feature.lane(b, first + j);
+    if (b < n_bins && j < n_lanes) sum += feature.lane(b, lane);
     to[b][j] = sum;
   }
   totals[segment][j] = sum;
@@ -99,16 +103,18 @@ struct KeepAll {
 };
 
 // Numbers of the threads of a block, those of one apart by the number of threads.
+template <class T>
 struct OfThread {
-  float* first;
-  __device__ float& operator[](int i) const { return first[i * kScanThreads]; }
+  T* first;
+  __device__ T& operator[](int i) const { return first[i * kScanThreads]; }
+  __device__ OfThread operator+(int i) const { return {first + i * kScanThreads}; }
 };
 
 // Leaves of some outputs: each child keeps its own, or both the same. There is no sum where that of all terms
 // is not finite.
 template <bool SHARED>
 struct KeepFew {
-  LargestTerms<float, OfThread> largest[2][2];  // [way][right]
+  LargestTerms<float, OfThread<float>> largest[2][2];  // [way][right]
 
   __device__ KeepFew(float* room, int kept) {
 #pragma unroll
@@ -153,9 +159,11 @@ __device__ void candidate_sums(const ScanNumeric& a, const S& score, const Featu
   float weight[2][2][S::kPerOutput ? kLanes : 1] = {};  // [way][right]
   for (int first = 0; first < a.n_outputs; first += kLanes) {
     const int width = a.n_outputs - first < kLanes ? a.n_outputs - first : kLanes;
-    sum_up(feature, at.n_bins, first, width, memory.gradient, memory.segments);
+    sum_up(feature, at.n_bins, [&](int j) { return first + j; }, width, memory.gradient, memory.segments);
     if constexpr (S::kPerOutput)
-      sum_up(feature, at.n_bins, a.curvature_offset + first, width, memory.curvature, memory.segments);
+      sum_up(
+          feature, at.n_bins, [&](int j) { return a.curvature_offset + first + j; }, width, memory.curvature,
+          memory.segments);
 #pragma unroll
     for (int j = 0; j < kLanes; ++j) {
       if (j >= width) continue;
@@ -212,10 +220,106 @@ __device__ void score_candidates(const ScanNumeric& a, const FeatureSums& featur
     is_plain ? score(Shared{r}) : score(Regularised<false>{r});
 }
 
-// The best candidate of feature f in a node; all threads of a block call this.
 template <class Keep>
-__device__ void scan_feature(const ScanNumeric& a, int f, int64_t of_node, const Keep& keep,
-                             ScanMemory& memory) {
+struct Separable {
+  const ScanNumeric& a;
+  ScanMemory& memory;
+  Keep keep;
+
+  __device__ void operator()(const FeatureSums& feature, const FeatureAt& at, const int32_t* totals,
+                             int32_t count, int n_ways, float* sums) const {
+    score_candidates(a, feature, at, totals, count, n_ways, keep, memory, sums);
+  }
+};
+
+// Scores of outputs that are solved for together.
+struct Solved {
+  const ScanSolved& a;
+  ScanMemory& memory;
+  const int32_t* lanes;
+  OfThread<int32_t> left;  // sums of the candidate's left child, of the lanes
+  OfThread<float> A, y, inverse;
+
+  __device__ Solved(const ScanSolved& a, ScanMemory& memory, int64_t node, float* room)
+      : a(a), memory(memory), lanes(a.lanes + node * a.lanes_stride) {
+    const auto n_lanes = static_cast<int>(lanes_solved(a.m));
+    left = {reinterpret_cast<int32_t*>(room) + threadIdx.x};
+    y = OfThread<float>{room + threadIdx.x} + n_lanes;
+    A = y + a.m;
+    inverse = y + n_lanes;
+  }
+
+  __device__ void operator()(const FeatureSums& feature, const FeatureAt& at, const int32_t* totals, int32_t,
+                             int n_ways, float* sums) const {
+    for (int way = 0; way < n_ways; ++way) {
+      read(feature, at, way == 1);
+      const bool is_bin = static_cast<int>(threadIdx.x) < at.n_bins;
+      const float sum = is_bin ? side(totals, false) + side(totals, true) : kNone;
+      sums[way] = is_heavy(feature, at, totals, way == 1) ? sum : kNone;
+    }
+  }
+
+  __device__ void read(const FeatureSums& feature, const FeatureAt& at, bool missing_left) const {
+    const auto n_lanes = static_cast<int>(lanes_solved(a.m));
+    for (int first = 0; first < n_lanes; first += kLanes) {
+      const int width = n_lanes - first < kLanes ? n_lanes - first : kLanes;
+      sum_up(
+          feature, at.n_bins, [&](int j) { return lanes[first + j]; }, width, memory.gradient,
+          memory.segments);
+      for (int j = 0; j < width; ++j)
+        left[first + j] =
+            memory.gradient[threadIdx.x][j] + (missing_left ? feature.lane(at.missing, lanes[first + j]) : 0);
+    }
+  }
+
+  // The i-th of the lanes, of one side.
+  __device__ float sum(int i, const int32_t* totals, bool right) const {
+    return static_cast<float>(right ? totals[lanes[i]] - left[i] : left[i]);
+  }
+  __device__ float side(const int32_t* totals, bool right) const {
+    const ScanNumeric& scan = a.scan;
+    return worth_of_side(
+        a.m, scan.penalties.lambda,
+        [&](int i) { return sum(i, totals, right) * scan.gradient_step[lanes[i]]; },
+        [&](int i, int j) {
+          const int at = a.m + packed(i, j);
+          return sum(at, totals, right) * scan.curvature_step[lanes[at] - scan.curvature_offset];
+        },
+        A, y, inverse);
+  }
+
+  // Whether the mean over outputs of both sides' curvatures is enough.
+  __device__ bool is_heavy(const FeatureSums& feature, const FeatureAt& at, const int32_t* totals,
+                           bool missing_left) const {
+    const ScanNumeric& scan = a.scan;
+    const float least = scan.penalties.min_child_weight, n = static_cast<float>(scan.n_outputs);
+    if (!(least > 0)) return true;
+    float weight[2][kLanes] = {};  // [right]
+    for (int first = 0; first < scan.n_outputs; first += kLanes) {
+      const int width = scan.n_outputs - first < kLanes ? scan.n_outputs - first : kLanes;
+      const auto lane_of = [&](int j) { return scan.curvature_offset + packed(first + j, first + j); };
+      sum_up(feature, at.n_bins, lane_of, width, memory.gradient, memory.segments);
+#pragma unroll
+      for (int j = 0; j < kLanes; ++j) {
+        if (j >= width) continue;
+        const int lane = lane_of(j);
+        const int32_t l =
+            memory.gradient[threadIdx.x][j] + (missing_left ? feature.lane(at.missing, lane) : 0);
+        const float step = scan.curvature_step[lane - scan.curvature_offset];
+        const float hl = static_cast<float>(l) * step, hr = static_cast<float>(totals[lane] - l) * step;
+        weight[0][j] = first == 0 ? hl : weight[0][j] + hl;
+        weight[1][j] = first == 0 ? hr : weight[1][j] + hr;
+      }
+    }
+    return fold(weight[0]) / n >= least && fold(weight[1]) / n >= least;
+  }
+};
+
+// The best candidate of feature f in a node; all threads of a block call this. score(feature, at, totals,
+// count, n_ways, sums) writes the sums of the thread's.
+template <class Score>
+__device__ void scan_feature(const ScanNumeric& a, int f, int64_t of_node, ScanMemory& memory,
+                             const Score& score) {
   const int b = threadIdx.x;
   const FeatureAt at = a.features[f];
   const NodeAt node = a.nodes[of_node];
@@ -235,7 +339,7 @@ __device__ void scan_feature(const ScanNumeric& a, int f, int64_t of_node, const
   const int32_t n_missing = feature.count(at.missing);
   const int n_ways = n_missing != 0 ? 2 : 1;
   float sums[2];
-  score_candidates(a, feature, at, totals, node.count, n_ways, keep, memory, sums);
+  score(feature, at, totals, node.count, n_ways, sums);
 
   // Empty bins repeat the candidate before them; bin 0 stays, for missing values alone on the left.
   float sum = kNone;
@@ -251,27 +355,41 @@ __device__ void scan_feature(const ScanNumeric& a, int f, int64_t of_node, const
   if (b == 0) best = order < 0 ? FeatureBest{kNone, -1, 0} : FeatureBest{sum, order / 2, order % 2};
 }
 
+// Calls f(feature, node) for some of the features of nodes; all threads of the block call this.
+template <class F>
+__device__ void scan_features(const ScanNumeric& scan, int64_t n_scanned, const F& f) {
+  for (int64_t i = blockIdx.x; i < n_scanned; i += gridDim.x) {
+    f(static_cast<int>(i % scan.n_features), i / scan.n_features);
+    __syncthreads();
+  }
+}
+
 }  // namespace polyleaf::on_device
 
 using namespace polyleaf::on_device;
 
 extern "C" __global__ void scan_numeric(const ScanNumeric a) {
   __shared__ ScanMemory memory;
-  scan_feature(a, blockIdx.x, blockIdx.y, KeepAll(), memory);
+  scan_feature(a, blockIdx.x, blockIdx.y, memory, Separable<KeepAll>{a, memory, {}});
 }
 
 extern "C" __global__ void scan_few(const ScanFew a) {
   __shared__ ScanMemory memory;
   float* const room = a.room + blockIdx.x * room_of_few(a.kept);
-  for (int64_t i = blockIdx.x; i < a.n_scanned; i += gridDim.x) {
-    const auto f = static_cast<int>(i % a.scan.n_features);
-    const int64_t node = i / a.scan.n_features;
+  scan_features(a.scan, a.n_scanned, [&](int f, int64_t node) {
     if (a.is_shared)
-      scan_feature(a.scan, f, node, KeepFew<true>(room, a.kept), memory);
+      scan_feature(a.scan, f, node, memory, Separable<KeepFew<true>>{a.scan, memory, {room, a.kept}});
     else
-      scan_feature(a.scan, f, node, KeepFew<false>(room, a.kept), memory);
-    __syncthreads();
-  }
+      scan_feature(a.scan, f, node, memory, Separable<KeepFew<false>>{a.scan, memory, {room, a.kept}});
+  });
+}
+
+extern "C" __global__ void scan_solved(const ScanSolved a) {
+  __shared__ ScanMemory memory;
+  float* const room = a.room + blockIdx.x * room_of_solved(a.m);
+  scan_features(a.scan, a.n_scanned, [&](int f, int64_t node) {
+    scan_feature(a.scan, f, node, memory, Solved(a, memory, node, room));
+  });
 }
 
 extern "C" __global__ void best_of_nodes(const BestOfNodes a) {

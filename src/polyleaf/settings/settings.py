@@ -326,8 +326,6 @@ def _check_device(p: SharedParameters, leaf: Leaf) -> None:
     not_yet = {
         'leaf="linear"': p.leaf == "linear",
         **_sparse_labels(leaf),
-        f'curvature="{p.curvature}"': p.curvature in COUPLED,
-        f'leaf_curvature="{p.leaf_curvature}"': p.leaf_curvature in COUPLED,
         "monotone_constraints": p.monotone_constraints is not None,
     }
     asked = [what for what, is_asked in not_yet.items() if is_asked]

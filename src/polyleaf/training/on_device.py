@@ -17,7 +17,7 @@ from polyleaf.inputs.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.objectives.base import Problem
-from polyleaf.settings.settings import Settings, TopkLeaf
+from polyleaf.settings.settings import COUPLED, Settings, TopkLeaf
 from polyleaf.sketches import Sketch
 from polyleaf.training.derivatives import Derivatives
 from polyleaf.training.fitters import leaf_config
@@ -52,6 +52,8 @@ class DeviceDerivatives:
     g : _core.DeviceMatrix of shape (n_rows, K)
     h : _core.DeviceMatrix of shape (n_rows, 1) or (n_rows, K), or None
         None: 1 throughout.
+    full : _core.DeviceMatrix of shape (n_rows, K (K + 1) / 2), or None
+        Hessians, where they are asked for; all derivatives are computed on this machine then.
     wanted_by_leaves : str
         The curvature that leaves are fitted with.
     """
@@ -66,8 +68,10 @@ class DeviceDerivatives:
         self._here = Derivatives(problem, settings.curvature, weight, memory, settings.workers)
         self.device, self.g = device, _core.DeviceMatrix(device, *self._here.g.shape)
         self.h = None if self._here.h is None else _core.DeviceMatrix(device, *self._here.h.shape)
-        self._loss = problem.on_device(device)
-        if self.h is not None and problem.objective.constant_curvature:
+        full = self._here.full
+        self.full = None if full is None else _core.DeviceMatrix(device, *full.shape)
+        self._loss = problem.on_device(device) if full is None else None
+        if self._loss is not None and self.h is not None and problem.objective.constant_curvature:
             assert problem.weight is not None
             self.h.write(problem.weight)  # where it stays
         self._is_here = True  # whether this machine has them too
@@ -83,6 +87,8 @@ class DeviceDerivatives:
         self.g.write(here.g)
         if self.h is not None and here.h is not None:
             self.h.write(here.h)
+        if self.full is not None and here.full is not None:
+            self.full.write(here.full)
 
     @property
     def here(self) -> Derivatives:
@@ -210,6 +216,8 @@ class DeviceSplits:
         if wanted == "none":
             kind, weight = counted(g.shape[0], derivatives.row_weight, draw)
             return kind, g, None if weight is None else self._sent_weight(weight)
+        if wanted == "full":
+            return wanted, g, derivatives.full
         fits = columns == (1 if wanted == "shared" else g.shape[1])
         return (wanted, g, h) if fits else None
 
@@ -233,16 +241,21 @@ class DeviceFitter:
 
     def __init__(self, derivatives: DeviceDerivatives, grower: _core.Grower, settings: Settings) -> None:
         self._derivatives, self._grower, self._step = derivatives, grower, settings.step
+        self._block_size = settings.curvature.block_of_leaves
         self._leaves = _core.DeviceLeaves(derivatives.device)
 
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
-        step, columns = leaf_config(self._step, learning_rate), self._columns(output)
-        return self._leaves.newton(*columns, self._grower, grown.tree.n_leaves, step, *draw.sample)
+        step = leaf_config(self._step, learning_rate, self._block_size)
+        return self._leaves.newton(
+            *self._columns(output), self._grower, grown.tree.n_leaves, step, *draw.sample
+        )
 
     def _columns(self, output: int) -> tuple[_core.DeviceMatrix, _core.DeviceMatrix | None]:
         """What leaf values are fitted on."""
         g, h = self._derivatives.of_output(output)
-        wanted = self._derivatives.wanted_by_leaves
+        wanted, full = self._derivatives.wanted_by_leaves, self._derivatives.full
+        if wanted in COUPLED and full is not None:
+            return g, full
         is_as_it_lies = wanted != "none" and (wanted != "shared" or h is None or h.shape[1] == 1)
         if is_as_it_lies:
             return g, h

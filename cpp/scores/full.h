@@ -1,0 +1,51 @@
+// What a side is worth whose outputs are solved for together (TFBT, eq. 7; in blocks: AOSO-LogitBoost as
+// TFBT, section IV, describes it), and which outputs a node solves for. Float32 is enough: channels have 15
+// bits.
+//
+// Must not know: where sums lie.
+#pragma once
+#include <cstdint>
+
+#include "base/packed.h"
+
+namespace polyleaf {
+
+constexpr int kScorePivotBits = 13;
+
+// The outputs of the largest of these magnitudes, `size` of k, the first on ties, in ascending order; all of
+// them where size is 0. Returns how many.
+template <class Magnitude>
+POLYLEAF_INLINE int solved_outputs(int k, int size, const Magnitude& magnitude, int32_t* outputs) {
+  int m = 0;
+  if (size <= 0 || size >= k) {
+    for (; m < k; ++m) outputs[m] = m;
+    return m;
+  }
+  for (; m < size; ++m) {  // insertion into an ascending list
+    int next = -1;
+    for (int i = 0; i < k; ++i) {
+      bool taken = false;
+      for (int j = 0; j < m; ++j) taken |= outputs[j] == i;
+      if (!taken && (next < 0 || magnitude(i) > magnitude(next))) next = i;
+    }
+    int at = m;
+    for (; at > 0 && outputs[at - 1] > next; --at) outputs[at] = outputs[at - 1];
+    outputs[at] = next;
+  }
+  return m;
+}
+
+// g' (H + lambda I)^-1 g of one side: gradient(i) and curvature(i, j) of the i-th and j-th of m outputs.
+template <class Gradient, class Curvature, class Matrix, class Vector>
+POLYLEAF_INLINE auto worth_of_side(int m, float lambda, const Gradient& gradient, const Curvature& curvature,
+                                   Matrix A, Vector y, Vector inverse) {
+  for (int i = 0; i < m; ++i) {
+    y[i] = gradient(i);
+    for (int j = 0; j <= i; ++j) A[packed(i, j)] = curvature(i, j);
+    A[packed(i, i)] = A[packed(i, i)] + lambda;
+  }
+  eliminate<kScorePivotBits>(A, m, y, 1, inverse);
+  return quadratic_form(m, y, inverse, decltype(y[0] * y[0]){});
+}
+
+}  // namespace polyleaf
