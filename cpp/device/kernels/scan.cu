@@ -110,6 +110,13 @@ struct OfThread {
   __device__ OfThread operator+(int i) const { return {first + i * kScanThreads}; }
 };
 
+// How many of the largest there are after one more is offered. A function of its own: it is called in loops
+// that are unrolled.
+__attribute__((noinline)) __device__ inline int offered(LargestTerms<float, OfThread<float>> to, float term) {
+  to.offer(term);
+  return to.n;
+}
+
 // Leaves of some outputs: each child keeps its own, or both the same. There is no sum where that of all terms
 // is not finite.
 template <bool SHARED>
@@ -123,9 +130,10 @@ struct KeepFew {
   }
   template <class S>
   __device__ void offer(int way, const S& score, float gl, float gr, float cl, float cr, float term) {
-    if (SHARED) return largest[way][0].offer(term);
-    largest[way][0].offer(score.single(gl, cl));
-    largest[way][1].offer(score.single(gr, cr));
+    const auto take = [](LargestTerms<float, OfThread<float>>& to, float t) { to.n = offered(to, t); };
+    if (SHARED) return take(largest[way][0], term);
+    take(largest[way][0], score.single(gl, cl));
+    take(largest[way][1], score.single(gr, cr));
   }
   __device__ float sum(int way, float of_terms) const {
     if (!(of_terms - of_terms == 0.0f)) return kNone;
