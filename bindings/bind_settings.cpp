@@ -13,7 +13,8 @@ void init_grow_config(GrowConfig* self, int max_leaves, int max_depth, bool leve
                       double reg_alpha, double min_split_gain, double min_child_weight, int min_child_samples,
                       double max_delta_step, int max_cat_to_onehot, double cat_smooth,
                       double colsample_bynode, uint64_t seed, size_t histogram_memory, bool post_prune,
-                      int block_size, int leaf_k, bool shared_support) {
+                      int block_size, int leaf_k, bool shared_support,
+                      const Optional1<const float>& factors) {
   require(max_leaves >= 1, "max_leaves must be at least 1.");
   require(leaf_k >= 0, "leaf_k must not be negative.");
   require(colsample_bynode > 0 && colsample_bynode <= 1, "colsample_bynode must be in (0, 1].");
@@ -37,7 +38,11 @@ void init_grow_config(GrowConfig* self, int max_leaves, int max_depth, bool leve
                         .post_prune = post_prune,
                         .colsample_bynode = colsample_bynode,
                         .seed = seed,
-                        .histogram_memory = histogram_memory};
+                        .histogram_memory = histogram_memory,
+                        .factors = {}};
+  if (!factors) return;
+  self->factors.assign(factors->data(), factors->data() + factors->shape(0));
+  for (const float factor : self->factors) require(factor > 0 && factor <= 1, "factors must be in (0, 1].");
 }
 
 void init_leaf_config(LeafConfig* self, double reg_lambda, double reg_alpha, double max_delta_step,
@@ -78,7 +83,7 @@ void bind_settings(nb::module_& m) {
            nb::arg("min_child_weight"), nb::arg("min_child_samples"), nb::arg("max_delta_step"),
            nb::arg("max_cat_to_onehot"), nb::arg("cat_smooth"), nb::arg("colsample_bynode"), nb::arg("seed"),
            nb::arg("histogram_memory"), nb::arg("post_prune"), nb::arg("block_size"), nb::arg("leaf_k"),
-           nb::arg("shared_support"));
+           nb::arg("shared_support"), nb::arg("factors").none());
   nb::class_<LeafConfig>(m, "LeafConfig", "What bounds the step of a leaf.")
       .def("__init__", &init_leaf_config, nb::kw_only(), nb::arg("reg_lambda"), nb::arg("reg_alpha"),
            nb::arg("max_delta_step"), nb::arg("learning_rate"), nb::arg("block_size"));

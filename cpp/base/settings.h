@@ -6,6 +6,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace polyleaf {
 
@@ -31,7 +32,17 @@ struct GrowConfig {
   bool post_prune;  // split whatever the gain, and cut back at the end
   double colsample_bynode;
   uint64_t seed;
-  size_t histogram_memory;  // bytes of kept histograms
+  size_t histogram_memory;     // bytes of kept histograms
+  std::vector<float> factors;  // of what features gain, where they compete; empty: all 1
+
+  // What the best split on a feature, whose children are worth `sum`, competes by with those of others;
+  // of_node: what the node is worth by itself.
+  template <class T>
+  T judged(int feature, T sum, T of_node) const {
+    if (factors.empty()) return sum;
+    const T rise = sum - of_node;
+    return rise > 0 ? rise * static_cast<T>(factors[feature]) : rise;
+  }
 };
 
 struct LeafConfig {

@@ -45,6 +45,8 @@ void DeviceSearch::start(const SearchScope& scope, const SearchNode& root) {
   scope_ = &scope;
   rows_ = dynamic_cast<const DeviceRows*>(&scope.rows());
   if (rows_ == nullptr) throw std::invalid_argument("A search on a device needs rows that lie there.");
+  if (!scope.config().factors.empty())
+    throw std::invalid_argument("On a device no feature has a factor: they compete by their sums.");
   lay_out_memory();
   workspace_.reserve(workspace_floats(layout(), scope.config().split) + 16);
   nodes_.clear();
@@ -382,7 +384,7 @@ void DeviceSearch::take_found(Node& node, const int32_t* found) {
   const ScanNode scanned = scan_node(node);
   node.best.begin(scanned);
   if (best.feature < 0) return;
-  node.best.sum = best.sum;
+  node.best.sum = node.best.judged = best.sum;
   node.best.feature = best.feature;
   node.best.bin = best.bin;
   node.best.missing_left = best.missing_left != 0;

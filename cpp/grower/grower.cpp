@@ -22,6 +22,8 @@ Tree Grower::grow(Search& search, const GrowConfig& config, const uint8_t* featu
 }
 
 void Grower::begin(Search& search, const GrowConfig& config, const uint8_t* features) {
+  if (!config.factors.empty() && static_cast<int>(config.factors.size()) != rows_->bins().n_features())
+    throw std::invalid_argument("factors needs one number per feature.");
   search_ = &search;
   config_ = config;
   scope_.start(*rows_, config_, interactions_, features);

@@ -46,10 +46,20 @@ struct ScanNode {
   const float* direction = nullptr;
   const ValueBounds* bounds = nullptr;  // the same: of the node
   Chance chance = {};                   // what is taken off where categories are put in order
+  // Where features have factors: those of all, what the node is worth by itself, and that of the feature at
+  // hand.
+  const GrowConfig* factors = nullptr;
+  float own_sum = 0;
+  int feature = -1;
 
+  // What the best candidate of the feature at hand competes by with those of others.
+  float judged(float sum, float by_chance = 0) const {
+    return factors == nullptr ? sum - by_chance : factors->judged(feature, sum - by_chance, own_sum);
+  }
   // The same, where candidates split on this feature.
   ScanNode split_on(int feature) const {
     ScanNode node = *this;
+    node.feature = feature;
     if (directions != nullptr) node.direction = directions->of(feature);
     return node;
   }

@@ -21,8 +21,8 @@ bool CellBounds::hold_for(const ScanNode& node) {
   const SplitConfig& config = *node.config;
   const ChannelLayout& layout = *node.layout;
   return layout.curvature != Curvature::full && !layout.linear() && node.directions == nullptr &&
-         !config.keeps_few(layout.n_outputs) && config.reg_alpha == 0 && config.max_delta_step == 0 &&
-         config.reg_lambda > 0;
+         node.factors == nullptr && !config.keeps_few(layout.n_outputs) && config.reg_alpha == 0 &&
+         config.max_delta_step == 0 && config.reg_lambda > 0;
 }
 
 void CellBounds::start(int64_t n) {

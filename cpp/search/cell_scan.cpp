@@ -44,7 +44,7 @@ class CellScan {
   void choose(TileSplit* best, int n_best) {
     std::vector<FoundSplit>& found = histogram_.found;
     const auto is_better = [](const FoundSplit& a, const FoundSplit& b) {
-      return a.best.sum > b.best.sum || (a.best.sum == b.best.sum && a.feature < b.feature);
+      return a.judged > b.judged || (a.judged == b.judged && a.feature < b.feature);
     };
     if (n_best > 1)
       std::sort(found.begin(), found.end(), is_better);
@@ -110,11 +110,14 @@ class CellScan {
     uint64_t touched[4] = {};
     build(number, there.begin, there.size(), touched);
     const ScanFeature feature{histogram_.sums.data(), histogram_.counts.data(), touched, n_bins, n_bins};
-    scores_.scan_numeric(node_.split_on(f), feature, scratch_, &found);
+    const ScanNode split_on = node_.split_on(f);
+    if (node_.factors != nullptr)
+      scratch_.floor = -std::numeric_limits<float>::infinity();  // as tiles have it
+    scores_.scan_numeric(split_on, feature, scratch_, &found);
     clear(touched);
     weight_ = weight_of(there.size());
     if (found.sum > -std::numeric_limits<float>::infinity())
-      histogram_.found.push_back({found, f, number, cells});
+      histogram_.found.push_back({found, split_on.judged(found.sum), f, number, cells});
     return found.sum;
   }
 
@@ -143,7 +146,7 @@ class CellScan {
 
   // The split, with the exact sums of its left child.
   void finish(const FoundSplit& found, TileSplit& best) {
-    best.take_if_better(found.best, found.feature);
+    best.take_if_better(found.best, found.feature, found.judged);
     best.set = {};
     const auto [begin, end, places] = there_of(found.cells);
     const auto from = [&, first = begin, last = end](int code) {

@@ -30,8 +30,10 @@ void ExactSearch::evaluate(const std::vector<SearchNode>& nodes, bool, std::vect
     });
     gather_lists(workers_, found);
     Best best;
-    for (const Best& b : found[0])
+    for (Best& b : found[0]) {
+      if (b.feature >= 0) b.judged = scope_->config().judged(b.feature, b.sum, entries_.worth);
       if (b.is_better(best)) best = b;
+    }
     double gain = 0;
     if (best.feature < 0 || !admits(best.sum, entries_.worth, gain)) continue;
     choices[i] = {gain, best.feature, best.bin, best.missing_left, {}, best.n_left};

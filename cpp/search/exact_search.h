@@ -49,9 +49,10 @@ class ExactSearch final : public LabelSearch {
     int32_t feature = -1, bin = -1;
     bool missing_left = false;
     int64_t n_left = 0, left_curvature = 0;
+    double judged = 0;  // what features compete by
     bool is_better(const Best& other) const {
       if (feature < 0 || other.feature < 0) return feature >= 0;
-      return sum > other.sum || (sum == other.sum && feature < other.feature);
+      return judged > other.judged || (judged == other.judged && feature < other.feature);
     }
   };
   // One thread's memory.

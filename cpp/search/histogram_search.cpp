@@ -443,7 +443,7 @@ void HistogramSearch::set_bounds(const std::vector<Job>& jobs) {
     const ScanNode node = scan_node(nodes_[i], thread);
     nodes_[i].out_of_reach = scores().out_of_reach(node);
     nodes_[i].floor =
-        config.post_prune || chance_.variance > 0  // then the largest sum need not win
+        config.post_prune || chance_.variance > 0 || !config.factors.empty()  // the largest sum need not win
             ? -std::numeric_limits<float>::infinity()
             : static_cast<float>((scores().node_sum(node) + needed) * (1.0 - kLeastRelativeGain));
   });
@@ -673,10 +673,14 @@ ScanNode HistogramSearch::scan_node(const Node& node, int thread) const {
                    node.view.curvature_step,          node.totals.data(), static_cast<int32_t>(node.at.count),
                    scratch_[thread].workspace.data(), node.view.linear,   node.out_of_reach};
   scanned.chance = chance_;
-  if (!directions_.any()) return scanned;
-  scanned.directions = &directions_;
-  scanned.direction = directions_.none();
-  scanned.bounds = &node.value_bounds;
+  if (directions_.any()) {
+    scanned.directions = &directions_;
+    scanned.direction = directions_.none();
+    scanned.bounds = &node.value_bounds;
+  }
+  if (scope_->config().factors.empty()) return scanned;
+  scanned.factors = &scope_->config();
+  scanned.own_sum = scores().node_sum(scanned);
   return scanned;
 }
 

@@ -172,9 +172,10 @@ class CategoricalScan {
     const int32_t least = node_.config->min_child_samples;
     if (count_ < least || node_.count - count_ < least) return;
     const float sum = scores_of(node_).candidate_sum(node_, left_.data(), count_);
-    if (!(sum - chance_ > best_.judged())) return;
+    const float judged = node_.judged(sum, chance_);
+    if (!(judged > best_.judged)) return;
     best_.sum = sum;
-    best_.chance = chance_;
+    best_.judged = judged;
     best_.feature = feature_id_;
     best_.bin = -1;
     best_.set = set_;
@@ -197,16 +198,15 @@ class CategoricalScan {
 }  // namespace
 
 void TileSplit::begin(const ScanNode& node) {
-  sum = kNone;
-  chance = 0;
+  sum = judged = kNone;
   feature = -1;
   left.assign(node.layout->lanes + 16, 0);
 }
 
-bool TileSplit::take_if_better(const NumericBest& found, int of_feature) {
-  if (!(found.sum > judged())) return false;
+bool TileSplit::take_if_better(const NumericBest& found, int of_feature, float judged_so) {
+  if (!(judged_so > judged)) return false;
   sum = found.sum;
-  chance = 0;
+  judged = judged_so;
   feature = of_feature;
   bin = found.bin;
   missing_left = found.missing_left != 0;
@@ -246,8 +246,9 @@ void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogr
       continue;
     }
     NumericBest numeric;
+    if (node.factors != nullptr) scratch.floor = kNone;  // the largest sum need not win
     scores.scan_numeric(split_on, feature, scratch, &numeric);
-    if (best.take_if_better(numeric, f)) best_slot = s;
+    if (best.take_if_better(numeric, f, split_on.judged(numeric.sum))) best_slot = s;
   }
   if (best_slot < 0) return;
   const ScanFeature feature = feature_of(best_slot);

@@ -29,7 +29,7 @@ POLYLEAF_DECLARE_KERNELS(SumKernels, sum_kernels)
 // The best candidate of a tile. `left` are the exact sums of the left child.
 struct TileSplit {
   float sum = 0;     // -inf: none
-  float chance = 0;  // how much of it chance gives, where categories are put in order
+  float judged = 0;  // what splits on different features compete by
   int32_t feature = -1;
   int32_t bin = -1;  // -1: categorical
   bool missing_left = false;
@@ -42,17 +42,15 @@ struct TileSplit {
   std::vector<int32_t> absent;
   int32_t n_absent = 0;
 
-  // What splits on different features compete by.
-  float judged() const { return sum - chance; }
   // Whether this one is better than that on another feature, or as good and the first.
   bool comes_before(const TileSplit& other) const {
-    return judged() > other.judged() || (judged() == other.judged() && feature < other.feature);
+    return judged > other.judged || (judged == other.judged && feature < other.feature);
   }
   // Nothing is found yet.
   void begin(const ScanNode& node);
-  // Whether a feature's best is better; its sums follow once the best of all is known. Features come in
-  // ascending order: ties keep the first.
-  bool take_if_better(const NumericBest& found, int of_feature);
+  // Whether a feature's best, judged so, is better; its sums follow once the best of all is known. Features
+  // come in ascending order: ties keep the first.
+  bool take_if_better(const NumericBest& found, int of_feature, float judged_so);
   // Missing values, of which the node has none.
   void follow_larger_child(const ScanNode& node);
 };

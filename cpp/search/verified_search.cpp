@@ -248,9 +248,10 @@ void VerifiedSearch::judge(Case& c, Scratch& s) const {
     const TileSplit* split = c.splits[set - 1];
     double gain = 0;
     if (!admits(worth[set], worth[0], gain)) continue;
-    if (c.best != nullptr && (worth[set] < best || (worth[set] == best && split->feature > c.best->feature)))
+    const double judged = scope_->config().judged(split->feature, worth[set], worth[0]);
+    if (c.best != nullptr && (judged < best || (judged == best && split->feature > c.best->feature)))
       continue;
-    best = worth[set];
+    best = judged;
     c.best = split;
     c.gain = gain;
   }

@@ -52,6 +52,17 @@ def shares_of_smaller_children(tree):
     return np.minimum(tree.count[tree.left[inner]], tree.count[tree.right[inner]]) / tree.count[inner]
 
 
+@pytest.mark.parametrize("leaf_k", [0, 2])
+@pytest.mark.parametrize("n_outputs", [1, 17])
+@pytest.mark.parametrize("kind", KINDS)
+def test_features_that_compete_by_a_share_of_their_gain(kind, n_outputs, leaf_k):
+    """Bounds on sums tell nothing of what competes."""
+    factors = np.random.default_rng(2).choice([1.0, 0.7, 0.2], FEATURES).astype(np.float32)
+    tree = assert_same_from_cells(words(1, n_outputs, kind, factors=factors, leaf_k=leaf_k))
+    plain = assert_same_from_cells(words(1, n_outputs, kind, leaf_k=leaf_k))
+    assert not np.array_equal(tree.feature, plain.feature)
+
+
 @pytest.mark.parametrize("n_outputs", [1, 3, 17])
 @pytest.mark.parametrize("kind", KINDS)
 def test_trees_that_part_with_few_rows_at_a_time(kind, n_outputs):

@@ -335,6 +335,38 @@ def test_categories_of_noise_lose_to_a_number_that_says_something():
     assert reference.best_candidate(*data, [0, 1], chance).feature == 1
 
 
+def factors_of(p, draw=0):
+    """Some features count whole, some half, one next to nothing."""
+    return np.random.default_rng(draw).choice([1.0, 0.5, 0.01], len(p.n_bins)).astype(np.float32)
+
+
+@pytest.mark.parametrize("options", [{}, {"post_prune": True}, {"leaf_k": 1}, {"reg_alpha": 0.4}], ids=str)
+@pytest.mark.parametrize("n_outputs", [1, 3, 17])
+@pytest.mark.parametrize("kind", [*KINDS, "full"])
+def test_features_that_compete_by_a_share_of_their_gain(kind, n_outputs, options):
+    if kind == "full" and (n_outputs == 17 or not options.keys() <= {"post_prune"}):
+        options = {}
+    n_outputs = min(n_outputs, 5) if kind == "full" else n_outputs
+    p = make_problem(
+        18, n=500, n_bins=(25, 30, 90, 6, 9), categorical=[0], n_outputs=n_outputs, kind=kind, **options
+    )
+    tree = assert_core_equals_twin(p.with_config(factors=factors_of(p)))
+    assert tree.n_leaves > 5
+    assert not np.array_equal(tree.feature, Twin.grow(p)[0].feature)
+    assert_core_equals_twin(sampled(p.with_config(factors=factors_of(p, 1))), n_threads=2)
+
+
+def test_factors_of_one_change_nothing_and_those_that_do_not_fit_are_refused():
+    p = make_problem(19, n=500, n_bins=(25, 30, 90, 6), categorical=[0], n_outputs=3, kind="unit")
+    tree = assert_core_equals_twin(p.with_config(factors=np.ones(4, np.float32)))
+    np.testing.assert_array_equal(tree.feature, Twin.grow(p)[0].feature)
+    with pytest.raises(ValueError, match="one number per feature"):
+        Core.grow(p.with_config(factors=np.ones(3, np.float32)))
+    for wrong in (0.0, 1.5, np.nan):
+        with pytest.raises(ValueError, match="in \\(0, 1]"):
+            Core.grow(p.with_config(factors=np.full(4, wrong, np.float32)))
+
+
 @pytest.mark.parametrize("n_outputs", [1, 6])
 @pytest.mark.parametrize("n_categories", [10, 80])
 def test_chance_is_what_noise_gains(n_outputs, n_categories):

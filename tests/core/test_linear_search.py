@@ -57,6 +57,18 @@ def test_half_additive_trees_equal_twin(kind, n_outputs):
     assert assert_same(p).n_leaves == 9
 
 
+@pytest.mark.parametrize("n_outputs", [1, 9])
+@pytest.mark.parametrize("fit", ["half_additive", "full"])
+def test_features_that_compete_by_a_share_of_their_gain(fit, n_outputs):
+    p = make_problem(
+        6, n=600, n_outputs=n_outputs, kind="unit", categorical=(3,), max_leaves=9, n_bins=(40, 8, 30, 20)
+    )
+    factors = np.array([1, 0.1, 0.05, 1], np.float32)
+    tree = assert_same(p.with_config(factors=factors), LinearConfig(fit, 2))
+    plain = assert_same(p, LinearConfig(fit, 2))
+    assert tree.n_leaves == 9 and not np.array_equal(tree.feature, plain.feature)
+
+
 @pytest.mark.parametrize("n_outputs", [1, 3])
 @pytest.mark.parametrize("kind", ["unit", "shared"])
 def test_fully_corrective_trees_equal_twin(kind, n_outputs):

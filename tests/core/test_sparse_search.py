@@ -186,6 +186,17 @@ def test_coarser_thresholds_are_others():
     assert not np.array_equal(fine[0].threshold, coarse[0].threshold)
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("search", ["sketch", "exact"])
+def test_features_that_compete_by_a_share_of_their_gain(search, variant):
+    problem = VARIANTS[variant](Problem(3))
+    factors = np.ones(len(problem.data[1]), np.float32)
+    factors[[0, 2]] = 0.1, 0.6
+    tree = assert_same_growth(problem, search, config_of(factors=factors))
+    plain = assert_same_growth(problem, search, config_of())
+    assert tree.n_leaves > 3 and not np.array_equal(tree.feature, plain.feature)
+
+
 @pytest.mark.parametrize("search", ["sketch", "exact"])
 def test_some_features_only(search):
     features = np.array([False, True, True, False, True])

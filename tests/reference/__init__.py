@@ -56,6 +56,7 @@ from reference.scores import (
     leaf_terms,
     mean_curvature,
     packed_diagonal,
+    parent_score,
     split_terms,
 )
 from reference.sketches import (

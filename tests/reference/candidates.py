@@ -28,7 +28,7 @@ class Candidate:
     """The best way to cut a node by some features, admissible or not."""
 
     sum: np.float32  # score sum of both children
-    judged: np.float32  # the same less what chance gives: what candidates of all features compete by
+    judged: np.float32  # what candidates of all features compete by
     feature: int
     threshold: int  # last code that goes left; -1: categorical
     goes_left: np.ndarray  # bool (256,)
@@ -139,12 +139,15 @@ def sets_missing_apart(goes_left, counts):
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def best_candidate(codes, n_bins, is_categorical, channels, config, features, chance=None, rules=None):
+def best_candidate(
+    codes, n_bins, is_categorical, channels, config, features, chance=None, rules=None, of_node=None
+):
     """The `Candidate` judged best, the first feature on ties; None where children are always too small.
 
     `codes` (F, n_node) are the feature codes of the rows of `channels`, `features` those allowed, ascending.
     `chance`: of the rows of the tree; None: no gradient differs from 0. `rules`: which way values may move
-    with each feature, and how far; None: they are free.
+    with each feature, and how far; None: they are free. `of_node`: what the node is worth by itself;
+    needed where features have factors.
     """
     best = None
     for f in features:
@@ -156,16 +159,31 @@ def best_candidate(codes, n_bins, is_categorical, channels, config, features, ch
         own = None if rules is None else rules.of(f)
         scores, terms = score_candidates(sums, candidates, channels, config, own)
         by_chance = chance_of_feature(sums.count, is_categorical[f], chance, config)
-        if len(scores) == 0 or not scores.max() - by_chance > (-np.inf if best is None else best.judged):
+        if len(scores) == 0:
             continue
         c = int(scores.argmax())
+        judged = judged_by(scores[c], by_chance, of_node, config, f)
+        if not judged > (-np.inf if best is None else best.judged):
+            continue
         goes_left = with_default_direction(candidates[c], sums.count)
         threshold = -1 if is_categorical[f] else int(candidates[c, :MISSING].sum()) - 1
         if own is not None and threshold >= 0 and sets_missing_apart(goes_left, sums.count):
             threshold = int(n_bins[f]) - 1  # no value will ever be on the right
             goes_left = np.arange(N_CODES) <= threshold
-        best = Candidate(scores[c], scores[c] - by_chance, int(f), threshold, goes_left, terms(c))
+        best = Candidate(scores[c], judged, int(f), threshold, goes_left, terms(c))
     return best
+
+
+def judged_by(sum, by_chance, of_node, config, feature):
+    """What the best candidate of a feature, whose sum is this, competes by with those of others.
+
+    That is its sum, less what chance gives. Where features have factors, by how much that is above what the
+    node is worth by itself, times the feature's factor where it is above.
+    """
+    if config.factors is None:
+        return sum - by_chance
+    rise = sum - by_chance - of_node
+    return rise * config.factors[feature] if rise > 0 else rise
 
 
 def chance_of_feature(counts, is_categorical, chance, config):
@@ -179,10 +197,11 @@ def chance_of_feature(counts, is_categorical, chance, config):
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def best_split(codes, n_bins, is_categorical, channels, config, features, chance=None, rules=None):
     """The best admissible `Split` of the rows of `channels`, or None (GBDT-MO, Algorithm 2)."""
-    best = best_candidate(codes, n_bins, is_categorical, channels, config, features, chance, rules)
+    parent_sum, parent_terms = parent_score(channels, config, rules)
+    data = codes, n_bins, is_categorical
+    best = best_candidate(*data, channels, config, features, chance, rules, parent_sum)
     if best is None:
         return None
-    parent_sum, parent_terms = parent_score(channels, config, rules)
     gain = 0.5 * (float(best.sum) - float(parent_sum)) / len(parent_terms)
     if not is_worthwhile(best.sum, parent_sum, gain, config):
         return None

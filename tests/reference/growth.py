@@ -45,6 +45,7 @@ class GrowConfig:
     block_size: int = 0  # full curvature: outputs that a node solves for; 0: all
     leaf_k: int = 0  # outputs of a sparse leaf; 0, or as many as there are: all
     shared_support: bool = False  # sparse leaves: the two children of a node hold the same outputs
+    factors: np.ndarray | None = None  # float32 (F,), of what features gain where they compete; None: all 1
 
 
 @dataclass

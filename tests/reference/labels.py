@@ -21,6 +21,7 @@ from reference import (
     Split,
     newton_steps,
 )
+from reference.candidates import judged_by
 
 N_PROPOSALS = 6  # splits of a node that are judged by exact sums
 JUDGED_ROWS = 4096  # of a large node, about, that they are judged by
@@ -134,17 +135,26 @@ class ExactSearch(LabelSearch):
     def look(self, i, positions, may_use):
         if len(positions) < 2 * max(1, self.config.min_child_samples):
             return None
-        best_sum, best = -np.inf, None
+        best_sum, best_judged, best, of_node = -np.inf, -np.inf, None, self.worth(positions)
         for f in may_use:  # ties: the first feature
-            for threshold, goes_left in self.thresholds(f, positions):
-                left = goes_left[self.data[0][f, positions]]
-                if not (self.is_large_enough(positions[left]) and self.is_large_enough(positions[~left])):
-                    continue
-                total = self.worth_of_both(positions, left)
-                if total > best_sum:
-                    best_sum, best = total, (int(f), threshold, goes_left)
-        gain = None if best is None else self.admitted(best_sum, self.worth(positions))
+            total, threshold, goes_left = self.best_threshold(f, positions)
+            judged = judged_by(total, 0.0, of_node, self.config, f)
+            if judged > best_judged:
+                best_sum, best_judged, best = total, judged, (int(f), threshold, goes_left)
+        gain = None if best is None else self.admitted(best_sum, of_node)
         return None if gain is None else Split(*best, gain, np.zeros(0, F32))
+
+    def best_threshold(self, f, positions):
+        """What the best threshold of a feature is worth (-inf: there is none), it, and codes that go left."""
+        best = -np.inf, None, None
+        for threshold, goes_left in self.thresholds(f, positions):
+            left = goes_left[self.data[0][f, positions]]
+            if not (self.is_large_enough(positions[left]) and self.is_large_enough(positions[~left])):
+                continue
+            total = self.worth_of_both(positions, left)
+            if total > best[0]:
+                best = total, threshold, goes_left
+        return best
 
     def thresholds(self, f, positions):
         """Thresholds in order, each with missing right and then, where some are missing, left."""
@@ -186,14 +196,15 @@ class VerifiedSearch(LabelSearch):
         judged = self.some_of(positions)
         scale = len(positions) / max(1, len(judged))
         parent_sum = self.worth(judged) * scale
-        best_sum, best, gain = 0.0, None, None
+        best_judged, best, gain = 0.0, None, None
         for p in self.proposals(positions, may_use):
             left = p.goes_left[self.data[0][p.feature, judged]]
             total = self.worth_of_both(judged, left) * scale
             its_gain = self.admitted(total, parent_sum)
-            if its_gain is None or (best is not None and (total, -p.feature) < (best_sum, -best.feature)):
+            by = judged_by(total, 0.0, parent_sum, self.config, p.feature)
+            if its_gain is None or (best is not None and (by, -p.feature) < (best_judged, -best.feature)):
                 continue
-            best_sum, best, gain = total, p, its_gain
+            best_judged, best, gain = by, p, its_gain
         if best is None:
             return None
         return Split(best.feature, best.threshold, best.goes_left, gain, np.zeros(0, F32))
@@ -209,12 +220,12 @@ class VerifiedSearch(LabelSearch):
     def proposals(self, positions, may_use):
         codes, n_bins, is_categorical = self.data
         channels = reference.take(self.channels, positions)
+        of_node = reference.parent_score(channels, self.config, None)[0]
         found = []
         for tile in self.tiles:
             features = [f for f in tile if f in may_use]
-            best = reference.best_candidate(
-                codes[:, positions], n_bins, is_categorical, channels, self.config, features, self.chance
-            )
+            data = codes[:, positions], n_bins, is_categorical, channels
+            best = reference.best_candidate(*data, self.config, features, self.chance, None, of_node)
             if best is not None and np.isfinite(best.sum):
                 found.append(best)
         return sorted(found, key=lambda p: (-p.judged, p.feature))[:N_PROPOSALS]

@@ -13,7 +13,7 @@ import numpy as np
 import reference
 from polyleaf.settings.parameters import LinearLeafParameters
 from reference import F32, LARGEST_INTEGER, LARGEST_SUM, MISSING, SMALLEST_DERIVATIVE, Split, used
-from reference.candidates import chance_of_feature
+from reference.candidates import chance_of_feature, judged_by
 
 LEAST_SPREAD = 2.0**-30  # of a regressor in a child, relative to its second moment: below, a constant
 LEAST_MOMENT_PIVOT = 2.0**-10  # of a node's own regressor, whose moments are rounded
@@ -290,10 +290,10 @@ class LinearSearch:
             scores[np.isnan(scores)] = -np.inf
             counts = np.bincount(self.codes[f, positions], minlength=256)
             by_chance = chance_of_feature(counts, self.is_categorical[f], self.chance, self.config)
-            if not scores.max() - by_chance > judged:
+            of_feature = judged_by(scores.max(), by_chance, parent_sum, self.config, f)
+            if not of_feature > judged:
                 continue
-            best_sum, c = scores.max(), int(scores.argmax())
-            judged = best_sum - by_chance
+            best_sum, c, judged = scores.max(), int(scores.argmax()), of_feature
             gain = 0.5 * (float(best_sum) - float(parent_sum)) / self.n_outputs
             terms = solutions[0].score[c] + solutions[1].score[c]
             goes_left = reference.with_default_direction(candidates[c], counts)

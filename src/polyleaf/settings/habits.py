@@ -99,6 +99,7 @@ _INSTEAD = {
     "use_best_model": "with early_stopping_rounds predictions use the rounds up to the best one",
     "monotone_constraints_method": "there is one method, which no leaf disobeys",
     "monotone_penalty": "there is no penalty; a direction holds or is not asked for",
+    "feature_weights": "feature_penalties has the shares of gains that are taken off: 1 - weight",
     "classifier": "recipes are for both estimators as they are",
     "plot": "polyleaf.plotting.LearningCurvesDisplay draws what evals_result_ holds",
     "metric_period": "verbose=10 prints every tenth round",
@@ -120,6 +121,12 @@ _SETS_INSTEAD = {
     "validate_parameters": "parameters are always checked",
     "validate_features": "features are always checked; pass an array to go by position",
     "extra_trees": "thresholds are not drawn at random",
+    "feature_contri feature_contrib feature_penalty": (
+        "feature_penalties has the shares of gains that are taken off: 1 - feature_contri"
+    ),
+    "penalties_coefficient first_feature_use_penalties per_object_feature_penalties cegb_tradeoff": (
+        "feature_penalties has shares of gains that are taken off wherever a feature competes"
+    ),
     "path_smooth": "reg_lambda draws leaves towards 0, and min_child_samples keeps them large",
     "rate_drop drop_rate skip_drop": "there is no dropout of trees",
     "allow_writing_files train_dir": "nothing is written while training but what callbacks write",

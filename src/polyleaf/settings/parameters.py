@@ -122,6 +122,11 @@ class TreeParameters:
     a direction or with a dict of outputs. Features and outputs without one, or with 0, are free, and so are
     steps to or from a missing value. No model disobeys, at any pair of rows. None: all are free."""
 
+    feature_penalties: Mapping[Any, Any] | Sequence[Any] | np.ndarray | None = parameter(default=None)
+    """Features that are dear, or trusted less: the share of its gain, from 0 to below 1, that is taken off
+    where the best split on a feature competes with those on others. One number a feature, or a dict of
+    features by name or number. What a split that is taken gains is not changed by it. None: 0 for all."""
+
     max_cat_to_onehot: int = parameter(default=4, within="[1, inf)")
     """Up to this many categories in a node, splits are one category against the rest; above, sets of
     categories."""

@@ -286,6 +286,11 @@ def _growth(p: SharedParameters, seed: int) -> Growth:
         "interaction_constraints names features of X, which trees do not see where projection makes others "
         "of them; set one of the two to None.",
     )
+    _refuse(
+        p.feature_penalties is not None and p.projection is not None,
+        "feature_penalties names features of X, which trees do not see where projection makes others of "
+        "them; set one of the two to None.",
+    )
     if p.monotone_constraints is not None:
         _check_monotone(p)
     return _part(Growth, p, seed=seed)
@@ -327,6 +332,7 @@ def _check_device(p: SharedParameters, leaf: Leaf) -> None:
         'leaf="linear"': p.leaf == "linear",
         **_sparse_labels(leaf),
         "monotone_constraints": p.monotone_constraints is not None,
+        "feature_penalties": p.feature_penalties is not None,
     }
     asked = [what for what, is_asked in not_yet.items() if is_asked]
     _refuse(

@@ -28,6 +28,7 @@ from polyleaf.training.interactions import Interactions, interactions_of
 from polyleaf.training.label_state import LabelState
 from polyleaf.training.layers import Layers
 from polyleaf.training.monotone import all_obey, directions_of, tied_scores
+from polyleaf.training.penalties import factors_of
 from polyleaf.training.sampling import Draw, Numbered, Sampler, numbers_of_rows
 from polyleaf.training.sizes import row_state
 from polyleaf.training.state import DenseState
@@ -150,7 +151,7 @@ def _label_parts(
     else:
         judge = splits.VerifiedSplits(bins, state, leaf, numbers_of_rows(weight, numbered), settings)
     grower = _core.Grower(bins, settings.workers)
-    structure = Structure(grower, judge, Limits(), _interactions(settings, dataset), settings)
+    structure = Structure(grower, judge, Limits(), *_of_features(settings, dataset), settings)
     return state, structure, fitters.LabelFitter(state, leaf, settings)
 
 
@@ -193,7 +194,7 @@ def _dense_parts(
     judge = splits.HistogramSplits(bins, derivatives, sketch, channels, directions, settings)
     limits = limits if sketch is None else Limits()
     grower = _core.Grower(bins, workers)
-    return state, Structure(grower, judge, limits, _interactions(settings, dataset), settings), fitter
+    return state, Structure(grower, judge, limits, *_of_features(settings, dataset), settings), fitter
 
 
 def _device_parts(
@@ -224,7 +225,7 @@ def _device_parts(
         if problem.objective.renews_leaves:
             fitter = fitters.QuantileFitter(state, fitter, settings)
     limits = limits if sketch is None else Limits()
-    return state, Structure(grower, judge, limits, _interactions(settings, dataset), settings), fitter
+    return state, Structure(grower, judge, limits, *_of_features(settings, dataset), settings), fitter
 
 
 def _directions(settings: Settings, problem: Problem, model: Model) -> np.ndarray | None:
@@ -251,8 +252,12 @@ def _directions(settings: Settings, problem: Problem, model: Model) -> np.ndarra
     return directions
 
 
-def _interactions(settings: Settings, dataset: Dataset) -> Interactions:
-    return interactions_of(settings.growth.interaction_constraints, dataset.mapper)
+def _of_features(settings: Settings, dataset: Dataset) -> tuple[Interactions, np.ndarray | None]:
+    """Which features may meet, and by what shares of their gains they compete."""
+    growth, mapper = settings.growth, dataset.mapper
+    return interactions_of(growth.interaction_constraints, mapper), factors_of(
+        growth.feature_penalties, mapper
+    )
 
 
 def _check_sparse(problem: Problem, leaf: TopkLeaf) -> None:

@@ -58,7 +58,18 @@ class Limits(NamedTuple):
 
 
 class Structure:
-    """Grows trees, at one go or layer by layer."""
+    """Grows trees, at one go or layer by layer.
+
+    Parameters
+    ----------
+    grower : _core.Grower
+    splits : Splits
+    limits : Limits
+    interactions : Interactions
+    factors : ndarray of shape (n_columns,), float32, or None
+        What gains are multiplied by where features compete.
+    settings : Settings
+    """
 
     def __init__(
         self,
@@ -66,11 +77,12 @@ class Structure:
         splits: Splits,
         limits: Limits,
         interactions: Interactions,
+        factors: np.ndarray | None,
         settings: Settings,
     ) -> None:
         self._splits, self._limits, self._step = splits, limits._asdict(), settings.step
         self._growth, self._block_size = settings.growth, settings.curvature.block_of_splits
-        self._grower = grower
+        self._grower, self._factors = grower, factors
         self._grower.limit_interactions(*interactions)
 
     def grow(self, draw: Draw, output: int) -> Grown:
@@ -138,5 +150,6 @@ class Structure:
             histogram_memory=g.histogram_memory_bytes,
             post_prune=g.pruning == "post",
             block_size=self._block_size,
+            factors=self._factors,
             **self._limits,
         )

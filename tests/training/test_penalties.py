@@ -1,0 +1,117 @@
+"""feature_penalties: what users say, what it does, and that it means the same wherever trees are grown."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from ranks import fit_on_threads
+
+from polyleaf import PolyleafClassifier, PolyleafRegressor
+
+RNG = np.random.default_rng(0)
+X = pd.DataFrame(RNG.normal(size=(600, 4)), columns=list("abcd"))
+X["b"] = X["a"] + 0.3 * X["b"]  # nearly as good
+Y = np.column_stack([X["a"] + X["c"], X["a"] - X["d"]]) + 0.1 * RNG.normal(size=(600, 2))
+
+
+def splits_on(model):
+    """How many splits there are on each feature, by name."""
+    found = model.feature_importance("split")
+    return dict(zip(model.feature_names_in_, np.asarray(found).tolist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"refresh": "layer", "grow_policy": "depthwise"},
+        {"leaf": "linear"},
+        {"sketch": "random_projection", "sketch_dim": 1},
+        {"multi_strategy": "one_output_per_tree"},
+        {"leaf": "sparse", "leaf_k": 1},
+        {"curvature": "full"},
+        {"monotone_constraints": {"a": 1}},
+        {"pruning": "post"},
+    ],
+    ids=str,
+)
+def test_a_feature_that_is_dear_is_used_less(more):
+    options = {"n_estimators": 20, "colsample_bynode": 1.0, "max_leaves": 8, **more}
+    plain = splits_on(PolyleafRegressor(**options).fit(X, Y))
+    dear = splits_on(PolyleafRegressor(feature_penalties={"a": 0.9}, **options).fit(X, Y))
+    assert plain["a"] > plain["b"]
+    assert dear["a"] < plain["a"] / 2 and dear["b"] > plain["b"]
+
+
+def test_forms_that_mean_the_same():
+    forms = [{"a": 0.5, 2: 0.1}, {"0": 0.5, "c": 0.1}, [0.5, 0, 0.1, 0], np.array([0.5, 0.0, 0.1, 0.0])]
+    found = [PolyleafRegressor(n_estimators=5, feature_penalties=form).fit(X, Y).predict(X) for form in forms]
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
+
+
+def test_no_penalty_changes_nothing():
+    plain = PolyleafRegressor(n_estimators=5).fit(X, Y).model_.to_bytes()
+    for none in ([0, 0, 0, 0], {}, {"a": 0}):
+        model = PolyleafRegressor(n_estimators=5, feature_penalties=none).fit(X, Y).model_
+        np.testing.assert_array_equal(
+            model.predict(X), PolyleafRegressor(n_estimators=5).fit(X, Y).predict(X)
+        )
+    assert plain
+
+
+@pytest.mark.parametrize(
+    "wrong, sentence",
+    [
+        ({"e": 0.5}, "no feature of X"),
+        ([0.5, 0.5], "one number for each of the 4 features"),
+        ({"a": 1.0}, "from 0 to below 1"),
+        ({"a": -0.1}, "from 0 to below 1"),
+        ({"a": float("nan")}, "from 0 to below 1"),
+    ],
+)
+def test_what_is_wrong_is_told(wrong, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        PolyleafRegressor(n_estimators=2, feature_penalties=wrong).fit(X, Y)
+
+
+@pytest.mark.parametrize("wrong", [{"a": "much"}, {"a": True}, [None, 0, 0, 0]])
+def test_penalties_are_numbers(wrong):
+    with pytest.raises(TypeError, match="from 0 to below 1"):
+        PolyleafRegressor(n_estimators=2, feature_penalties=wrong).fit(X, Y)
+
+
+def test_features_that_a_projection_makes_have_no_penalty():
+    with pytest.raises(ValueError, match="feature_penalties names features of X"):
+        PolyleafRegressor(feature_penalties={0: 0.5}, projection="gaussian").fit(X.to_numpy(), Y)
+
+
+def test_columns_made_of_a_feature_have_its_penalty():
+    rng = np.random.default_rng(1)
+    ids = rng.integers(0, 300, 900)
+    table = pd.DataFrame({"id": pd.Categorical(ids), "x": rng.normal(size=900)})
+    y = rng.normal(size=300)[ids] + 0.3 * table["x"].to_numpy()
+    options = {"n_estimators": 10, "max_leaves": 8, "colsample_bynode": 1.0}
+    plain = splits_on(PolyleafRegressor(**options).fit(table, y))
+    dear = splits_on(PolyleafRegressor(feature_penalties={"id": 0.95}, **options).fit(table, y))
+    assert dear["id"] < plain["id"]
+
+
+@pytest.mark.parametrize("more", [{}, {"leaf": "linear"}], ids=str)
+def test_ranks_train_the_model_of_one_machine(more):
+    estimator = PolyleafRegressor(n_estimators=5, feature_penalties={0: 0.4, 2: 0.8}, n_jobs=1, **more)
+    alone = estimator.fit(X.to_numpy(), Y).save_model()
+    for each in fit_on_threads(estimator, X.to_numpy(), Y, 3):
+        assert each.save_model() == alone
+
+
+def test_labels_of_sparse_targets():
+    import scipy.sparse as sp
+
+    labels = sp.csr_matrix((Y > 0.5).astype(np.float32))
+    options = {"n_estimators": 10, "leaf": "sparse", "leaf_k": 1, "max_leaves": 6, "colsample_bynode": 1.0}
+    for search in ("sketch", "exact"):
+        plain = PolyleafClassifier(split_search=search, **options).fit(X.to_numpy(), labels)
+        dear = PolyleafClassifier(split_search=search, feature_penalties=[0.9, 0, 0, 0], **options).fit(
+            X.to_numpy(), labels
+        )
+        assert dear.feature_importance("split")[0] < plain.feature_importance("split")[0]
