@@ -76,6 +76,15 @@ class Metric:
         if learn is not None:
             learn(y, n_outputs)
 
+    def with_each(
+        self, y: Array, prediction: Array, weight: Array | None = None
+    ) -> tuple[float, NDArray[np.float64] | None]:
+        """The metric, and `per_output`: at once, where the function knows how."""
+        own = getattr(self.function, "with_each", None)
+        if own is not None:
+            return own(y, prediction, weight)
+        return self(y, prediction, weight), self.per_output(y, prediction, weight)
+
     def per_output(
         self, y: Array, prediction: Array, weight: Array | None = None
     ) -> NDArray[np.float64] | None:
@@ -221,13 +230,16 @@ class Pinball:
     alpha: float | tuple[float, ...] = 0.5
 
     def __call__(self, y: Array, prediction: Array, weight: Array | None = None) -> float:
-        return self._means(y, prediction, weight)[0]
+        return self.with_each(y, prediction, weight)[0]
 
     def per_output(self, y: Array, prediction: Array, weight: Array | None = None) -> NDArray[np.float64]:
         """The loss of each prediction, ``(T * A,)``."""
-        return self._means(y, prediction, weight)[1]
+        return self.with_each(y, prediction, weight)[1]
 
-    def _means(self, y: Array, prediction: Array, weight: Array | None) -> tuple[float, NDArray[np.float64]]:
+    def with_each(
+        self, y: Array, prediction: Array, weight: Array | None = None
+    ) -> tuple[float, NDArray[np.float64]]:
+        """Both."""
         levels = np.atleast_1d(np.asarray(self.alpha, dtype=np.float64))
         y, prediction = _matrix(y), _matrix(prediction)
         n_outputs = y.shape[1] * levels.size
@@ -431,15 +443,18 @@ class _MeanOfDistributions:
     score: str
 
     def __call__(self, y: Array, raw: Array, weight: Array | None = None) -> float:
-        return _means(self._scores(y, raw), weight)[0]
+        return self.with_each(y, raw, weight)[0]
 
     def per_output(self, y: Array, raw: Array, weight: Array | None = None) -> NDArray[np.float64]:
         """The mean of each target, ``(T,)``."""
-        return _means(self._scores(y, raw), weight)[1]
+        return self.with_each(y, raw, weight)[1]
 
-    def _scores(self, y: Array, raw: Array) -> Array:
+    def with_each(
+        self, y: Array, raw: Array, weight: Array | None = None
+    ) -> tuple[float, NDArray[np.float64]]:
+        """Both."""
         of_each, _ = _OF_DISTRIBUTIONS[self.score]
-        return of_each(self.objective.distribution(raw), _matrix(y))
+        return _means(of_each(self.objective.distribution(raw), _matrix(y)), weight)
 
 
 # --- names ---

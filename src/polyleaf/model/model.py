@@ -28,6 +28,7 @@ from polyleaf.model.places import Destination, Source
 from polyleaf.model.predictor import Predictor
 from polyleaf.model.trees import Trees
 from polyleaf.objectives import NotRegistered, Objective, objective_from_dict
+from polyleaf.objectives.columns import with_row
 from polyleaf.projections import Projection
 
 EvalsLog: TypeAlias = dict[str, dict[str, list[float]]]
@@ -436,10 +437,11 @@ class Model:
 
     def in_unit_of_y(self, raw: np.ndarray) -> np.ndarray:
         """Sums of leaf values (n_rows, n_outputs), float32 -> raw scores in the unit of y, float64."""
-        scores = self.base_score + raw
-        if self.target_scale is not None:
-            scores *= self.target_scale
-            scores += self.target_offset
+        scores = np.empty(raw.shape)
+        with_row(np.add, raw, self.base_score, scores)
+        if self.target_scale is not None and self.target_offset is not None:
+            with_row(np.multiply, scores, self.target_scale, scores)
+            with_row(np.add, scores, self.target_offset, scores)
         return scores
 
     @property

@@ -1,5 +1,5 @@
-"""A few neighbouring columns of a matrix, out of it and into it. Owns how they are copied: NumPy copies the
-few numbers of each row, which takes several times as long as one column after the other."""
+"""Matrices of few columns. Owns in which pieces NumPy goes through them: row by row it takes several times as
+long for the few numbers of each as for one column after the other, or for many rows as if they were one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["put_columns", "taken_columns"]
+__all__ = ["put_columns", "taken_columns", "with_row"]
 
-FEW = 12  # columns up to which that is so
+FEW = 12  # columns up to which copying one after the other is faster
+AT_ONCE, LEAST = 1024, 4096  # numbers of rows that are taken as one, and of matrices for which that is faster
 
 
 def taken_columns(matrix: NDArray[Any], columns: slice) -> NDArray[Any]:
@@ -31,3 +32,14 @@ def put_columns(matrix: NDArray[Any], columns: slice, values: NDArray[Any]) -> N
         return
     for k in range(values.shape[1]):
         matrix[:, columns.start + k] = values[:, k]
+
+
+def with_row(operation: np.ufunc, matrix: NDArray[Any], row: NDArray[Any], out: NDArray[Any]) -> None:
+    """``out[...] = operation(matrix, row)``, both contiguous and (n, K), row (K,)."""
+    k = matrix.shape[1]
+    rows_at_once = AT_ONCE // k if matrix.size >= LEAST else 0
+    n = len(matrix) // rows_at_once * rows_at_once if rows_at_once > 1 else 0
+    if n > 0:
+        as_one = (-1, rows_at_once * k)
+        operation(matrix[:n].reshape(as_one), np.tile(row, rows_at_once), out=out[:n].reshape(as_one))
+    operation(matrix[n:], row, out=out[n:])

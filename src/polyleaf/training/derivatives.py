@@ -13,6 +13,7 @@ import numpy as np
 
 import polyleaf._core as _core
 from polyleaf.objectives.base import Problem
+from polyleaf.objectives.columns import with_row
 from polyleaf.objectives.packed import packed_diagonal, packed_size
 from polyleaf.settings.settings import COUPLED, Curvature
 from polyleaf.sketches import mean_over_outputs
@@ -95,7 +96,9 @@ class Derivatives:
         if per_curvature and self.h is not None and self.h.shape[1] > 1:
             bend = _core.exact_totals(self.h, None, None, 1, self._workers)[0, 0]
             unit = unit * np.sqrt(bend.mean() / np.maximum(bend, np.finfo(np.float32).tiny))
-        return g * unit.astype(np.float32)
+        found = np.empty_like(g)
+        with_row(np.multiply, g, unit.astype(np.float32), found)
+        return found
 
     def cancel(self, output: int) -> bool:
         """Whether one step for all rows would gain next to nothing."""

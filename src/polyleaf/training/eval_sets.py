@@ -102,10 +102,10 @@ class Evaluation:
         self._add_trees()
         for e, scores in self._sets:
             for metric, data in scores.measured(e, self._model):
-                self.log[e.name][metric.name].append(float(metric(*data)))
-                values = metric.per_output(*data) if scores.by_output else None
-                if values is not None:
-                    self.log_by_output[e.name].setdefault(metric.name, []).append(values)
+                value, each = metric.with_each(*data) if scores.by_output else (metric(*data), None)
+                self.log[e.name][metric.name].append(float(value))
+                if each is not None:
+                    self.log_by_output[e.name].setdefault(metric.name, []).append(each)
 
     def show_layer(self, round: int, tree: _core.Tree, leaves: Leaves) -> None:
         """Tell callbacks that watch layers what a tree of all outputs is worth so far."""
