@@ -18,6 +18,7 @@ from .frame.paper import Figures, Paper, Subject, Table
 
 ROUNDS, PATIENCE, LEAVES, RATE, LEAST = 400, 40, 31, 0.1, 5
 REPEATS = 3
+MORE_REPEATS = 12  # where few rows make repeats differ much
 N_FEATURES, N_OUTPUTS = 10, 4
 MADE = ("additive", "products", "steps", "correlated", "few rows")
 COSTS = (
@@ -125,9 +126,11 @@ def alone(job: Job, y_test: np.ndarray, output: int) -> tuple[Job, np.ndarray]:
     ), y_test[:, k]
 
 
-def jobs(context: Context, problem: str) -> Iterator[tuple[Job, np.ndarray, np.ndarray]]:
+def jobs(
+    context: Context, problem: str, repeats: int = REPEATS
+) -> Iterator[tuple[Job, np.ndarray, np.ndarray]]:
     kind, _, how = problem.partition(", ")
-    for seed in context.seeds(REPEATS):
+    for seed in context.seeds(repeats):
         if kind in MADE:
             job, X_test, y_test = made(kind, seed, how != "own", context)
         else:
@@ -226,9 +229,28 @@ def monotone(context: Context, method: str, problem: str) -> Figures:
     figures: dict[str, list[float]] = {"error": [], "disobeyed": []}
     for seed, (job, X_test, y_test) in enumerate(jobs(context, problem)):
         predict = METHODS[method](job)
-        squares = np.mean((predict(X_test) - y_test) ** 2, axis=0)
-        figures["error"].append(float(np.mean(np.sqrt(squares) / y_test.std(axis=0))))
+        figures["error"].append(error(predict, X_test, y_test))
         figures["disobeyed"].append(disobeyed(predict, X_test, job.directions, seed))
+    return dict(figures)
+
+
+def error(predict: Predict, X: np.ndarray, y: np.ndarray) -> float:
+    """RMSE in units of each output's deviation, the mean over outputs."""
+    squares = np.mean((predict(X) - y) ** 2, axis=0)
+    return float(np.mean(np.sqrt(squares) / y.std(axis=0)))
+
+
+def obedience(context: Context, method: str, problem: str) -> Figures:
+    """One number a repeat: `error` with directions, `free` of the same library without them, and `ratio`, the
+    first over the second."""
+    _check_installed(method)
+    figures: dict[str, list[float]] = {"error": [], "free": [], "ratio": []}
+    for job, X_test, y_test in jobs(context, problem, MORE_REPEATS):
+        both = job, replace(job, directions=np.zeros_like(job.directions))
+        obeying, free_error = (error(METHODS[method](each), X_test, y_test) for each in both)
+        figures["error"].append(obeying)
+        figures["free"].append(free_error)
+        figures["ratio"].append(obeying / free_error)
     return dict(figures)
 
 
@@ -274,6 +296,8 @@ _COST = (
 )
 _SHOWN: dict[str, tuple[str, Literal["lower"] | None, int]] = {
     "error": ("RMSE / deviation", "lower", 4),
+    "free": ("RMSE / deviation", "lower", 4),
+    "ratio": ("ratio", "lower", 3),
     "disobeyed": ("% of pairs", None, 2),
     "ms": ("ms", None, 1),
     "times": ("times", None, 2),
@@ -288,6 +312,17 @@ def _table(
     subjects += [Subject(kind, *shown, f"{kind}, {how}", figure, needs=(kind,)) for kind in sets]
     what = {"also": tuple(methods), "ours": ("Polyleaf",), "subjects_are": "rows"}
     return Table(name, title, tuple(subjects), monotone, _PROTOCOL, **what)
+
+
+def _of_obedience(name: str, title: str, figure: str) -> Table:
+    problems = {f"{kind}, {how}": kind for how in ("one", "shared") for kind in ("few rows", "enb")}
+    subjects = tuple(
+        Subject(problem, *_SHOWN[figure], problem, figure, needs=(kind,) if kind in REAL else ())
+        for problem, kind in problems.items()
+    )
+    libraries = ("Polyleaf", "XGBoost", "LightGBM, advanced")
+    what = {"also": libraries, "ours": ("Polyleaf",), "subjects_are": "rows"}
+    return Table(name, title, subjects, obedience, f"As shared, error, with {MORE_REPEATS} repeats.", **what)
 
 
 def _of_cost(name: str, title: str, figure: str) -> Table:
@@ -311,6 +346,9 @@ PAPER = Paper(
         _table("Own, error", "directions of each output's own", "own", METHODS, "error"),
         _table("One, error", "one output", "one", _OF_ONE, "error", ONE),
         _table("Shared, disobeyed", "who keeps to directions", "shared", METHODS, "disobeyed", REAL),
+        _of_obedience("Few rows, error", "where others are ahead, more often", "error"),
+        _of_obedience("Few rows, free", "the same without directions", "free"),
+        _of_obedience("Few rows, ratio", "what directions make of each library's own error", "ratio"),
         _of_cost("Cost, times", "times the fit without directions", "times"),
         _of_cost("Cost, ms", "milliseconds of the processor a round", "ms"),
     ),
