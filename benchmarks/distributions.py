@@ -10,7 +10,7 @@ import importlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import ndtr
@@ -86,6 +86,9 @@ def ngboost(job: Job) -> Predict:
     return predict
 
 
+# As it comes finds its rounds by rows that it holds out by itself.
+OF_ROUNDS: dict[str, int | None] = {"as it comes": None, "300 rounds": 300}
+
 METHODS: dict[str, Callable[[Job], Predict]] = {
     "Polyleaf": polyleaf,
     "XGBoost's curvature": xgboosts_curvature,
@@ -107,6 +110,24 @@ def distributions(context: Context, method: str, problem: str) -> Figures:
         mean, deviation = predict(X)
         figures["nll"].append(nll(y, mean, deviation))
         figures["crps"].append(crps(y, mean, deviation))
+    return figures
+
+
+def rounds(context: Context, method: str, problem: str) -> Figures:
+    """`nll` and `crps` as in `distributions`, without a setting but the number of rounds, trained on the rows to
+    stop on as well; and the `rounds` that were trained."""
+    from polyleaf import PolyleafRegressor
+
+    figures: Figures = {"nll": [], "crps": [], "rounds": []}
+    n = OF_ROUNDS[method] if not context.quick else QUICK_ROUNDS
+    for job, X, y in _parts(context, problem):
+        model = PolyleafRegressor(objective="normal", n_estimators=n, n_jobs=job.threads, random_state=0)
+        model.fit(np.vstack([job.X, job.X_val]), np.concatenate([job.y, job.y_val]))
+        raw = model.predict_raw(X)
+        mean, deviation = raw[:, 0], np.exp(raw[:, 1])
+        figures["nll"].append(nll(y, mean, deviation))
+        figures["crps"].append(crps(y, mean, deviation))
+        figures["rounds"].append(float(model.model_.n_rounds))
     return figures
 
 
@@ -144,6 +165,9 @@ _PROTOCOL = (
 )
 
 
+_OF_ROUNDS = "Sets and splits as above; nothing is set but the number of rounds, and 75 % are to train on."
+
+
 def _table(figure: str, words: str, unit: str, digits: int) -> Table:
     return Table(
         figure,
@@ -157,6 +181,19 @@ def _table(figure: str, words: str, unit: str, digits: int) -> Table:
     )
 
 
+def _table_of_rounds(figure: str, words: str, better: Literal["lower"] | None, digits: int) -> Table:
+    return Table(
+        f"Rounds, {figure}",
+        words,
+        tuple(Subject(name, figure, better, digits, name, figure, needs=(name,)) for name in SETS),
+        rounds,
+        _OF_ROUNDS,
+        also=tuple(OF_ROUNDS),
+        ours=("as it comes",),
+        subjects_are="rows",
+    )
+
+
 PAPER = Paper(
     __name__,
     "Distributions",
@@ -165,5 +202,8 @@ PAPER = Paper(
         _table("nll", "test negative log-likelihood", "nats", 3),
         _table("crps", "test continuous ranked probability score", "CRPS", 4),
         _table("seconds", "seconds to train", "s", 2),
+        _table_of_rounds("nll", "test negative log-likelihood, by who says how many rounds", "lower", 3),
+        _table_of_rounds("crps", "test continuous ranked probability score, likewise", "lower", 4),
+        _table_of_rounds("rounds", "how many there were", None, 0),
     ),
 )
