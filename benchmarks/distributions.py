@@ -114,8 +114,8 @@ def distributions(context: Context, method: str, problem: str) -> Figures:
 
 
 def rounds(context: Context, method: str, problem: str) -> Figures:
-    """`nll` and `crps` as in `distributions`, without a setting but the number of rounds, trained on the rows to
-    stop on as well; and the `rounds` that were trained."""
+    """`nll` and `crps` as in `distributions`, without a setting but the number of rounds, trained on the rows
+    to stop on as well; and the `rounds` that were trained."""
     from polyleaf import PolyleafRegressor
 
     figures: Figures = {"nll": [], "crps": [], "rounds": []}
