@@ -110,9 +110,47 @@ def test_the_threshold_is_chosen_on_rows_held_out(context, monkeypatch):
     assert figures["chosen_micro"][0] > 0.97 and 0.18 < figures["threshold"][0] < 0.22
 
 
+def test_out_of_the_box_labels_are_judged_above_a_chosen_threshold_and_above_one_half(tmp_path, monkeypatch):
+    """By a library that says less than it should."""
+    rng = np.random.default_rng(0)
+    X = rng.random((400, 3)).astype(np.float32)
+    np.savez(tmp_path / "emotions.npz", X=X, y=(X > 0.6).astype(np.int8), task="multilabel")
+    trained = []
+
+    def third(job):
+        trained.append(len(job.X))
+        return lambda X: X / 3
+
+    monkeypatch.setitem(defaults.METHODS, "Polyleaf", third)
+    monkeypatch.setattr(defaults, "_check_recipe", lambda *_: None)
+    figures = defaults.out_of_the_box(Context(tmp_path, quick=True), "Polyleaf", "emotions")
+    assert figures["score"] == [0.0, 0.0] and min(figures["chosen"]) > 0.95
+    assert all(0.18 < threshold < 0.22 for threshold in figures["threshold"])
+    assert trained[1] == trained[0] - round(0.25 * trained[0])
+    shown = {
+        s.figure
+        for table in defaults.PAPER.tables
+        for s in table.subjects
+        if table.name.startswith("Test score,")
+    }
+    assert shown == {"score", "chosen"}
+
+
 def test_f1_of_labels():
     truth, said = np.array([[1, 0, 0], [1, 1, 0]]), np.array([[1, 1, 1], [0, 1, 0]], bool)
     assert defaults.f1(truth, said) == (2 * 2 / (3 + 4), pytest.approx((2 / 3 + 2 / 3) / 2))
+
+
+@pytest.mark.parametrize("method", distributions.OF_ROUNDS)
+def test_rounds_of_distributions_are_told(context, method):
+    figures = distributions.rounds(context, method, "enb")
+    assert figures["rounds"] == [distributions.QUICK_ROUNDS] * 2 and np.isfinite(figures["nll"]).all()
+
+
+def test_errors_with_directions_are_told_beside_those_without(context):
+    figures = monotone.obedience(context, "Polyleaf", "few rows, one")
+    ratios = np.divide(figures["error"], figures["free"])
+    np.testing.assert_allclose(figures["ratio"], ratios)
 
 
 @pytest.mark.parametrize("method", ["Polyleaf", "XGBoost's curvature"])
