@@ -163,3 +163,10 @@ def test_leaders_are_judged_again_in_time_that_is_kept_for_it(monkeypatch, limit
     assert (best.n_folds > 3) == (limit > 10.0)  # there is no time for three further folds
     rounds = track.race.at_last(best)[1]
     assert track.now + rounds * track.seconds_of_round * 15 <= limit
+
+
+def test_where_time_was_over_before_it_began_nobody_is_judged_again(monkeypatch):
+    track = Track(monkeypatch, 0.0005, -1.0)
+    track.race.run(list(CANDIDATES), "portfolio")
+    track.race.judge_again()
+    assert len(track.race.best()) == 1

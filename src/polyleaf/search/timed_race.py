@@ -226,7 +226,7 @@ class TimedRace(Race):
     def _finalists(self) -> list[Candidate]:
         """As many as there is time to judge on all folds of one deal."""
         found, most = super()._finalists(), FINALS * self._all
-        while self.folds.dealt * _seconds_of_fold(found) > most:
+        while found and self.folds.dealt * _seconds_of_fold(found) > most:
             found.pop()
         return found if len(found) > 1 else []
 
