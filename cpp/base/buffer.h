@@ -32,16 +32,19 @@ class Buffer {
     std::free(data_);
     data_ = nullptr;
     size_ = 0;
-    size_t bytes = (size * sizeof(T) + 2 * kAlign - 1) / kAlign * kAlign;
-    // Large buffers sit on huge pages where the system has them: histograms touch memory at random.
-    const size_t align = bytes >= kHuge ? kHuge : kAlign;
-    bytes = (bytes + align - 1) / align * align;
+    const size_t bytes = bytes_of(size), align = bytes >= kHuge ? kHuge : kAlign;
     data_ = static_cast<T*>(std::aligned_alloc(align, bytes));
     if (data_ == nullptr) throw std::bad_alloc();
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
     if (align == kHuge) madvise(data_, bytes, MADV_HUGEPAGE);
 #endif
     size_ = size;
+  }
+  // Memory that `size` elements take. Large buffers sit on huge pages where the system has them: histograms
+  // touch memory at random.
+  static size_t bytes_of(size_t size) {
+    const size_t bytes = (size * sizeof(T) + 2 * kAlign - 1) / kAlign * kAlign;
+    return bytes < kHuge ? bytes : (bytes + kHuge - 1) / kHuge * kHuge;
   }
   T* data() { return data_; }
   const T* data() const { return data_; }

@@ -67,7 +67,7 @@ void HistogramPool::start(size_t budget) {
 
 int HistogramPool::take() {
   if (free_.empty()) {
-    if ((slots_.size() + 1) * ints_ * sizeof(int32_t) > budget_) return -1;
+    if ((slots_.size() + 1) * Buffer<int32_t>::bytes_of(ints_) > budget_) return -1;
     slots_.emplace_back(ints_);
     return static_cast<int>(slots_.size()) - 1;
   }

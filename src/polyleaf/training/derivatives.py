@@ -70,7 +70,7 @@ class Derivatives:
             self._problem.derivatives(raw, self.g, self.h, n_threads)
         else:
             self._problem.full_curvature(raw, self.g, self.full, n_threads)
-            np.take(self.full, packed_diagonal(self.g.shape[1]), axis=1, out=self.h)
+            np.take(self.full, packed_diagonal(self.g.shape[1]), axis=1, out=self.h, mode="clip")
         self.unit = self._problem.unit_of_gains(self.g, self.h, n_threads)
 
     def of_output(self, output: int) -> tuple[np.ndarray, np.ndarray | None]:
