@@ -162,7 +162,7 @@ def test_the_docstring_has_the_everyday_parameters_first(estimator, declared):
     assert documented[0] == "objective" and "reg_alpha" not in everyday.split("learning_rate")[0]
     assert 10 <= sum(p.everyday for p in found) <= 16
     for p in found:
-        assert p.text and (f"    {p.name} : {p.kind}, default=" in (everyday if p.everyday else rest))
+        assert p.text and (f"\n{p.name} : {p.kind}, default=" in (everyday if p.everyday else rest))
         assert p.everyday or p.topic in lines
     assert "subsample : float in (0, 1], default=1.0" in everyday
     assert 'grow_policy : {"lossguide", "depthwise"}, default="lossguide"' in rest
@@ -270,3 +270,14 @@ def test_what_depends_on_other_parameters_is_resolved():
         RegressorParameters(**sparse), rounds=1, sparse_targets=True, seed=0, n_threads=1
     )
     assert of_sparse.leaf.split_search == "sketch" and of_sparse.keeps_labels_sparse
+
+
+@pytest.mark.parametrize(
+    "kind", [PolyleafRegressor, PolyleafClassifier, polyleaf.PolyleafMultiTask, polyleaf.PolyleafRegressorCV]
+)
+def test_sections_of_the_docstring_begin_where_the_docstring_does(kind):
+    """What is filled in stands as far to the right as what is written, whatever Python indents."""
+    lines = kind.__doc__.splitlines()
+    for section in ("Parameters", "Other Parameters", "Attributes", "Examples"):
+        assert lines[lines.index(section) + 1] == "-" * len(section)
+        assert not lines[lines.index(section) + 2].startswith(" ")

@@ -10,9 +10,9 @@ from __future__ import annotations
 import copy
 import functools
 import importlib
+import inspect
 import os
 import sys
-import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -65,7 +65,7 @@ from polyleaf.training.prepare import (
 from polyleaf.training.rounds import FoundRounds, are_few, rounds_of
 from polyleaf.training.sampling import Numbered
 
-__all__ = ["HAS_OFFSETS", "Plan", "PolyleafEstimator", "builder_of", "document", "read_estimator"]
+__all__ = ["HAS_OFFSETS", "Plan", "PolyleafEstimator", "builder_of", "document", "fill_in", "read_estimator"]
 
 _Class = TypeVar("_Class", bound=type)
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -102,10 +102,17 @@ feature_importances_ : ndarray of shape (n_features,)
 
 def document(cls: _Class) -> _Class:
     """Fill in what the docstrings of both estimators have from elsewhere."""
-    for mark, text in (("{parameters}", numpydoc(cls)), ("{attributes}", _ATTRIBUTES)):
-        if cls.__doc__ is not None:  # python -OO
-            cls.__doc__ = cls.__doc__.replace(mark, textwrap.indent(text, "    ").lstrip())
+    fill_in(cls, {"{parameters}": numpydoc(cls), "{attributes}": _ATTRIBUTES})
     return cls
+
+
+def fill_in(cls: type, texts: Mapping[str, str]) -> None:
+    """Put texts in the place of marks of a docstring, whose indentation Python 3.13 takes away already."""
+    if cls.__doc__ is None:  # python -OO
+        return
+    cls.__doc__ = inspect.cleandoc(cls.__doc__)
+    for mark, text in texts.items():
+        cls.__doc__ = cls.__doc__.replace(mark, text)
 
 
 class Plan(NamedTuple):

@@ -7,7 +7,6 @@ into a fitted estimator. Must not know how boosting works, or by which rules can
 from __future__ import annotations
 
 import sys
-import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -18,7 +17,7 @@ import scipy.sparse
 from sklearn.base import _fit_context
 from sklearn.utils import indexable
 
-from polyleaf.estimators.base import PolyleafEstimator, document
+from polyleaf.estimators.base import PolyleafEstimator, document, fill_in
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.targets import Target
 from polyleaf.metrics import Metric
@@ -82,9 +81,7 @@ _NOT_OF_CANDIDATES = {"callbacks", "eval_metric", "early_stopping_rounds"} | {
 
 def document_search(cls: _Class) -> _Class:
     """Fill in what the docstrings of both have from elsewhere."""
-    if cls.__doc__ is not None:  # python -OO
-        text = textwrap.indent(_ATTRIBUTES, "    ").lstrip()
-        cls.__doc__ = cls.__doc__.replace("{search_attributes}", text)
+    fill_in(cls, {"{search_attributes}": _ATTRIBUTES})
     return document(cls)
 
 
