@@ -43,6 +43,7 @@ def _grow_config(**changes: Any) -> _core.GrowConfig:
         block_size=0,
         leaf_k=0,
         shared_support=False,
+        factors=None,
     )
     return _core.GrowConfig(**settings | changes)
 

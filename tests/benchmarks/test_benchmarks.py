@@ -420,7 +420,8 @@ def test_every_library_that_is_installed_knows_every_kind(name, kind):
 
 def test_polyleaf_can_what_the_comparison_says():
     own = {ability: outcome for name, ability, outcome in abilities.run() if name.startswith("polyleaf")}
-    assert len(own) > 5 and set(own.values()) == {"works"}
+    cannot = {"ranking", "text as a feature", "embeddings as a feature"}
+    assert len(own) > 5 and {ability for ability, outcome in own.items() if outcome != "works"} == cannot
 
 
 def test_an_attempt_that_fails_is_a_no_with_its_reason(monkeypatch):

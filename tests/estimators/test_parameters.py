@@ -110,7 +110,7 @@ def test_a_second_home_is_found(tmp_path):
 @pytest.mark.parametrize("name", ["GrowConfig", "LeafConfig"])
 def test_the_border_of_the_core_has_no_defaults(name):
     signature = getattr(_core, name).__init__.__doc__.splitlines()[0]
-    assert "reg_lambda" in signature and "=" not in signature
+    assert "reg_lambda" in signature and " = " not in signature  # an array's type has "dtype=float32"
 
 
 # --- what follows from a declaration -------------------------------------------------------------------

@@ -348,7 +348,7 @@ def test_four_times_the_memory_trains_from_a_file(tmp_path):
 @pytest.mark.parametrize("unknown", ["some", "late", "one batch", "all"])
 def test_targets_that_are_not_known_count_as_in_one_table(columns, weighted, unknown, monkeypatch):
     X, y, weight = mixed(300, seed=2)
-    y = y if columns is None else np.column_stack([y, -y])
+    y = y.copy() if columns is None else np.column_stack([y, -y])
     rows = {
         "some": X["number"].to_numpy() > 0.3,
         "late": np.arange(300) > 250,
