@@ -83,9 +83,7 @@ def from_xgboost(model: Any) -> Model:
 
 def _as_estimator(made: Model, estimator: Any) -> None:
     """What an estimator of XGBoost adds to its booster."""
-    best = getattr(
-        estimator, "best_iteration", None
-    )  # of those that were not stopped early it is no attribute
+    best = getattr(estimator, "best_iteration", None)  # none where it was not stopped early
     if best is not None and best + 1 < made.n_rounds:
         made.truncate(int(best) + 1)
     missing = getattr(estimator, "missing", None)
