@@ -656,7 +656,8 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
     def _rounds(self, iteration_range: tuple[int, int] | None) -> tuple[int, int]:
         """First and last round (exclusive) to predict with."""
-        check_is_fitted(self)
+        if "model_" not in vars(self):  # scikit-learn's own question takes as long as a row
+            check_is_fitted(self)
         if iteration_range is None:
             best = self.model_.best_iteration
             return 0, self.model_.n_rounds if best is None else best + 1
@@ -669,9 +670,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             ) from None
         return int(begin), int(end) if end else self.model_.n_rounds
 
-    def _features(self, X: Any) -> FeatureTable:
+    def _features(self, X: Any, n_threads: int | None = None) -> FeatureTable:
         """X as a checked table that agrees with the training data."""
-        reader = FeatureReader(self, self.model_.projection, self._n_threads())
+        reader = FeatureReader(self, self.model_.projection, n_threads or self._n_threads())
         return reader.further(X, self.model_.mapper)
 
     def _n_threads(self) -> int:
@@ -680,8 +681,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     def _raw(self, X: Any, iteration_range: tuple[int, int] | None, offset: Any = None) -> np.ndarray:
         """Raw scores (n_rows, n_scores), float64."""
         first, last = self._rounds(iteration_range)
-        data = X if isinstance(X, Dataset) else self._features(X)
-        raw = self.model_.raw_predict(data, first, last, self._n_threads())
+        n_threads = self._n_threads()
+        data = X if isinstance(X, Dataset) else self._features(X, n_threads)
+        raw = self.model_.raw_predict(data, first, last, n_threads)
         if offset is None and isinstance(X, Dataset):
             offset = X.offset
         return raw if offset is None else raw + self._offsets(offset, len(raw))
@@ -722,9 +724,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         self._sklearn_output_config = {"predict": predict}  # which `clone` copies
         return self
 
-    def _in_output(self, values: np.ndarray, names: Sequence[str], X: Any) -> Any:
-        library = getattr(self, "_sklearn_output_config", {}).get("predict", "default")
-        return as_table(library, values, names, X)
+    def _in_output(self, values: Any, names: Callable[[], Sequence[str]], X: Any) -> Any:
+        library = vars(self).get("_sklearn_output_config", {}).get("predict", "default")
+        return values if library == "default" else as_table(library, values, names(), X)
 
     def _names_of_scores(self) -> list[str]:
         return [self.model_.output_name(i) for i in range(self.model_.n_outputs)]
@@ -752,7 +754,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         """
         raw = self._raw(X, iteration_range, offset)
         flat = self._encoding.one_dimensional and raw.shape[1] == 1
-        return raw[:, 0] if flat else self._in_output(raw, self._names_of_scores(), X)
+        return raw[:, 0] if flat else self._in_output(raw, self._names_of_scores, X)
 
     @explains_strangers
     def predict(
@@ -789,7 +791,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         if sparse:
             return self._sparse_prediction(X, iteration_range)
         predicted = self._prediction(self._raw(X, iteration_range, offset))
-        return self._in_output(predicted, self._names_of_predictions(), X)
+        return self._in_output(predicted, self._names_of_predictions, X)
 
     def _to_score(self, X: Any, y: Any, sample_weight: Any, offset: Any = None) -> tuple[Target, np.ndarray]:
         """y as training reads it, in its own unit, and what is predicted for X, (n_rows, n_outputs)."""

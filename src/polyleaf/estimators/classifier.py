@@ -198,7 +198,7 @@ class PolyleafClassifier(ClassifierMixin, Decides, PredictsSets, PolyleafEstimat
             scores both, how much higher it is.)
         """
         found = self._decision(self._raw(X, iteration_range, offset))
-        return found if found.ndim == 1 else self._in_output(found, self._names_of_scores(), X)
+        return found if found.ndim == 1 else self._in_output(found, self._names_of_scores, X)
 
     def _decision(self, raw: np.ndarray) -> np.ndarray:
         if self._encoding.kind == "multilabel" or len(self.classes_) > 2:
@@ -222,9 +222,8 @@ class PolyleafClassifier(ClassifierMixin, Decides, PredictsSets, PolyleafEstimat
             Columns in order of `classes_`; they sum to 1 for classes. Multi-label: the probability that
             each label holds.
         """
-        return self._in_output(
-            self._probabilities(self._raw(X, iteration_range, offset)), self._names_of_classes(), X
-        )
+        predicted = self._probabilities(self._raw(X, iteration_range, offset))
+        return self._in_output(predicted, self._names_of_classes, X)
 
     def _names_of_classes(self) -> list[str]:
         if self._encoding.kind == "multilabel":
@@ -238,7 +237,7 @@ class PolyleafClassifier(ClassifierMixin, Decides, PredictsSets, PolyleafEstimat
         """Natural logarithms of `predict_proba`, in its shape; -inf where a probability is 0."""
         with np.errstate(divide="ignore"):
             logarithms = np.log(self._probabilities(self._raw(X, iteration_range, offset)))
-        return self._in_output(logarithms, self._names_of_classes(), X)
+        return self._in_output(logarithms, self._names_of_classes, X)
 
     @_where_there_are_probabilities
     def staged_predict_proba(

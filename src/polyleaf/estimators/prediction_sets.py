@@ -96,7 +96,7 @@ class PredictsSets:
         check_is_fitted(self)
         deepest = float(kept(self.model_, "prediction sets")["depth"])
         depths = self._depths(X, iteration_range, offset)
-        return self._in_output(depths <= deepest, self._names_of_classes(), X)
+        return self._in_output(depths <= deepest, self._names_of_classes, X)
 
     def _depths(self, X: Any, iteration_range: tuple[int, int] | None, offset: Any) -> np.ndarray:
         """How deep a set must reach to hold each class or label: (n_rows, n)."""

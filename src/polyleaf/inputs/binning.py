@@ -528,9 +528,9 @@ class BinMapper:
                 "as input."
             )
         expected = self.spec_.is_categorical
-        different = np.flatnonzero(table.is_categorical != expected)
-        if len(different):
-            feature = int(different[0])
+        different = table.is_categorical != expected
+        if different.any():
+            feature = int(np.argmax(different))
             was, now = ("categories", "numbers") if expected[feature] else ("numbers", "categories")
             raise ValueError(
                 f"Column {table.name_of(feature)} of X held {was} when the mapper was fitted and is read as "

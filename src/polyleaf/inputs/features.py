@@ -190,7 +190,8 @@ class FeatureTable:
     def is_categorical(self) -> NDArray[np.bool_]:
         """Bool, shape (n_features,)."""
         mask = np.zeros(self.n_features, dtype=bool)
-        mask[[column.feature for column in self.categories]] = True
+        if self.categories:
+            mask[[column.feature for column in self.categories]] = True
         return mask
 
     def rows(self, start: int, stop: int) -> FeatureTable:
@@ -366,7 +367,7 @@ class _Reader:
         elif self.spec is None and names is not None and (name := repeated(names)) is not None:
             raise ValueError(f"X has several columns of the name {name!r}: rename all but one of them.")
         table = FeatureTable(n_rows, n_features, None if names is None else _text_names(names))
-        if self.estimator is not None and not self.is_as_expected(table):
+        if self.estimator is not None and not self.is_as_expected(X, names, table):
             validate_data(self.estimator, X, skip_check_array=True, reset=self.reset)
         if self.estimator is not None and self.given_names is None:
             check_labels(self.estimator, names, self.reset)
@@ -378,10 +379,17 @@ class _Reader:
         """No rows are enough to predict."""
         return 1 if self.spec is None else 0
 
-    def is_as_expected(self, table: FeatureTable) -> bool:
-        """Whether names are those that were learned, so that scikit-learn's slower checks need not look."""
-        known = None if self.reset or self.spec is None else self.spec.feature_names
-        return known is not None and table.feature_names == known
+    def is_as_expected(self, X: Any, names: Sequence[Any] | None, table: FeatureTable) -> bool:
+        """Whether names are those that were learned, or number and lack of names are, so that scikit-learn's
+        slower checks need not look."""
+        if self.reset or self.spec is None:
+            return False
+        if self.spec.feature_names is not None:
+            return table.feature_names == self.spec.feature_names
+        books = vars(self.estimator)
+        without_names = type(X) is np.ndarray if names is None else set(map(type, names)) == {int}
+        same_number = table.n_features == books.get("n_features_in_") == self.spec.n_features
+        return without_names and same_number and "feature_names_in_" not in books
 
     def check_names(self, names: tuple[str, ...] | None, n_features: int) -> None:
         """Against the reference, in scikit-learn's words. Data without names is taken in the order it has."""
@@ -419,7 +427,7 @@ class _Reader:
         mask = self.mask(table)
         if mask is None:
             mask = np.zeros(table.n_features, dtype=bool)
-        for feature in np.flatnonzero(mask).tolist():
+        for feature in np.flatnonzero(mask).tolist() if mask.any() else ():
             table.categories.append(_encode_array(values[:, feature], feature, table))
         for begin, end in _runs(~mask):
             numbers = values[:, begin:end]
@@ -533,7 +541,7 @@ class _Reader:
             if len(features):
                 self.add_numbers(table, values, features)
                 alone[features] = False
-        for feature in np.flatnonzero(alone).tolist():
+        for feature in np.flatnonzero(alone).tolist() if alone.any() else ():
             series = frame.series(feature)
             is_guessed = mask is None and _is_category_series(series)
             if is_guessed or (mask is not None and mask[feature]):
@@ -646,7 +654,7 @@ def check_labels(estimator: Any, names: Sequence[Any] | None, reset: bool) -> No
     if reset:
         estimator._column_labels = labels
         return
-    known = getattr(estimator, "_column_labels", None)
+    known = None if labels is None else getattr(estimator, "_column_labels", None)
     if labels is None or known is None or labels == known or set(labels) != set(known):
         return
     place = next(i for i, label in enumerate(labels) if label != known[i])
@@ -689,6 +697,9 @@ def categorical_mask(asked: Any, table: FeatureTable) -> NDArray[np.bool_] | Non
 
 def _runs(mask: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
     """Half-open ranges of consecutive True entries: their columns are one view."""
+    if mask.all():  # most often, and as much work as a row
+        yield 0, len(mask)
+        return
     edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
     yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 
