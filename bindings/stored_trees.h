@@ -90,6 +90,8 @@ class StoredTrees final : public TreeSource, public std::enable_shared_from_this
             "There must be an output and offsets for each tree.");
     Taken gains(of.output_gain.size(), "output_gain"), values(of.values.size(), "values");
     std::vector<size_t> begin_of_values;
+    begin_of_values.reserve(n_trees);
+    gain_at_.reserve(n_trees);
     size_t room = 0;
     for (size_t t = 0; t < n_trees; ++t) {
       const size_t n_nodes = nodes_of(t).second - nodes_of(t).first, n_leaves = n_nodes / 2 + 1;

@@ -10,6 +10,14 @@
 #include "leaves/block_arrays.h"
 
 namespace polyleaf {
+
+// What compiling a tree works in, used again for the next.
+struct CompileRoom {
+  std::vector<uint32_t> sets, positions;  // of each node
+  std::vector<int32_t> exits, in_top, order;
+  std::vector<int> slots;
+};
+
 namespace {
 
 // Inner nodes in the top of a tree with more than kMaxExits leaves. Evaluating one more level for every row
@@ -25,10 +33,10 @@ int cut_of(const Tree& tree, int32_t node) {
   return tree.category_set[node] < 0 ? tree.threshold[node] + shift_of(tree, node) : 0;
 }
 
-// Appends a set for each categorical node, with bit 255 saying where the missing code goes; returns each
-// node's set.
-std::vector<uint32_t> write_sets(const Tree& tree, std::vector<CategorySet>& sets) {
-  std::vector<uint32_t> rows(tree.n_nodes(), kNumeric);
+// Appends a set for each categorical node, with bit 255 saying where the missing code goes; rows: each node's
+// set.
+void write_sets(const Tree& tree, std::vector<CategorySet>& sets, std::vector<uint32_t>& rows) {
+  rows.assign(tree.n_nodes(), kNumeric);
   for (int32_t i = 0; i < tree.n_nodes(); ++i) {
     if (tree.category_set[i] < 0) continue;
     rows[i] = static_cast<uint32_t>(sets.size());
@@ -37,25 +45,45 @@ std::vector<uint32_t> write_sets(const Tree& tree, std::vector<CategorySet>& set
     set[3] = tree.missing_left[i] ? set[3] | missing : set[3] & ~missing;
     sets.push_back(set);
   }
-  return rows;
 }
 
 // Writes the top of one tree as a program in which a node comes after its children.
 class TopWriter {
  public:
-  TopWriter(const Tree& tree, const std::vector<uint32_t>& sets, std::vector<TopNode>& program,
-            std::vector<int32_t>& exits)
-      : tree_(tree), sets_(sets), program_(program), exits_(exits), in_top_(tree.n_nodes(), 0) {}
+  TopWriter(const Tree& tree, std::vector<TopNode>& program, CompileRoom& room)
+      : tree_(tree),
+        sets_(room.sets),
+        program_(program),
+        exits_(room.exits),
+        in_top_(room.in_top),
+        order_(room.order),
+        slots_(room.slots) {}
 
   void write(bool whole) {
     whole_ = whole;
-    choose(whole ? kMaxExits - 1 : kTopNodes);
+    exits_.clear();
+    order_.clear();
+    in_top_.assign(tree_.n_nodes(), 0);
+    if (whole)
+      choose_all();
+    else
+      choose(kTopNodes);
     slots_.assign(order_.size(), 0);
     count_slots();
     if (!order_.empty()) emit(0);
   }
 
  private:
+  void take(int32_t node) {
+    order_.push_back(node);
+    in_top_[node] = static_cast<int32_t>(order_.size());
+  }
+
+  void choose_all() {
+    for (int32_t node = 0; node < tree_.n_nodes(); ++node)
+      if (tree_.feature[node] >= 0) take(node);
+  }
+
   // Up to `limit` inner nodes, those first that most training rows passed through: rows then leave the top
   // late. order_ has parents before their children.
   void choose(size_t limit) {
@@ -67,8 +95,7 @@ class TopWriter {
     while (!open.empty() && order_.size() < limit) {
       const int32_t node = open.top();
       open.pop();
-      order_.push_back(node);
-      in_top_[node] = static_cast<int32_t>(order_.size());
+      take(node);
       for (int32_t child : {tree_.left[node], tree_.right[node]})
         if (tree_.feature[child] >= 0) open.push(child);
     }
@@ -119,18 +146,18 @@ class TopWriter {
   const std::vector<uint32_t>& sets_;
   std::vector<TopNode>& program_;
   std::vector<int32_t>& exits_;
-  std::vector<int32_t> in_top_;  // 1 + position in order_; 0: below the top, or a leaf
-  std::vector<int32_t> order_;
-  std::vector<int> slots_;
+  std::vector<int32_t>& in_top_;  // 1 + position in order_; 0: below the top, or a leaf
+  std::vector<int32_t>& order_;
+  std::vector<int>& slots_;
   std::array<bool, kMaxSlots> used_{};
   bool whole_ = false;
 };
 
-// Appends the nodes to walk; returns the position of each node of the tree.
-std::vector<uint32_t> write_nodes(const Tree& tree, const std::vector<uint32_t>& sets,
-                                  std::vector<WalkNode>& nodes, std::vector<uint32_t>& payload) {
+// Appends the nodes to walk; position: that of each node of the tree.
+void write_nodes(const Tree& tree, const std::vector<uint32_t>& sets, std::vector<WalkNode>& nodes,
+                 std::vector<uint32_t>& payload, std::vector<uint32_t>& position) {
   const int32_t n = tree.n_nodes();
-  std::vector<uint32_t> position(n);
+  position.resize(n);
   uint32_t next = static_cast<uint32_t>(nodes.size());
   nodes.resize(next + n);
   payload.resize(next + n);
@@ -151,7 +178,6 @@ std::vector<uint32_t> write_nodes(const Tree& tree, const std::vector<uint32_t>&
     payload[at] = categorical ? sets[i] : 0;
     next += 2;
   }
-  return position;
 }
 
 void check_leaves(const Tree& tree, const LeafBlock& leaves, int32_t output, int32_t n_outputs) {
@@ -188,11 +214,20 @@ void Forest::append(std::shared_ptr<const Tree> tree, std::shared_ptr<const Leaf
   entry.output = output;
   entry.tree = std::move(tree);
   const Tree& to_compile = *entry.tree;
-  add(to_compile, std::move(entry));
+  CompileRoom room;
+  add(to_compile, std::move(entry), room);
 }
 
 void Forest::extend(const std::shared_ptr<const TreeSource>& source) {
+  {
+    std::unique_lock<std::shared_mutex> lock(mutex_);
+    const size_t n = entries_.size() + source->n_trees();
+    entries_.reserve(n);
+    compiled_.reserve(n);
+    placed_.reserve(n);
+  }
   Tree tree;
+  CompileRoom room;
   for (int32_t t = 0; t < source->n_trees(); ++t) {
     source->read(t, tree);
     Entry entry = kNoEntry;
@@ -200,7 +235,7 @@ void Forest::extend(const std::shared_ptr<const TreeSource>& source) {
     entry.place = t;
     entry.leaves = source->leaves(t);
     entry.output = source->output(t);
-    add(tree, std::move(entry));
+    add(tree, std::move(entry), room);
   }
 }
 
@@ -213,7 +248,7 @@ std::shared_ptr<const Tree> Forest::tree(int32_t t) const {
   return tree;
 }
 
-void Forest::add(const Tree& tree, Entry entry) {
+void Forest::add(const Tree& tree, Entry entry, CompileRoom& room) {
   check_leaves(tree, *entry.leaves, entry.output, n_outputs_);
   const int32_t n_features = 1 + *std::max_element(tree.feature.begin(), tree.feature.end());
   if (static_cast<uint32_t>(n_features) > kMaxFeatures)
@@ -229,12 +264,12 @@ void Forest::add(const Tree& tree, Entry entry) {
   compiled.exit_begin = static_cast<uint32_t>(exits_.size());
   compiled.whole = tree.n_leaves <= kMaxExits;
 
-  const std::vector<uint32_t> sets = write_sets(tree, sets_);
-  compiled.has_categories = std::any_of(sets.begin(), sets.end(), [](uint32_t s) { return s != kNumeric; });
-  const std::vector<uint32_t> positions = write_nodes(tree, sets, nodes_, payload_);
-  std::vector<int32_t> exits;
-  TopWriter(tree, sets, tops_, exits).write(compiled.whole);
-  for (int32_t node : exits) exits_.push_back(positions[node]);
+  write_sets(tree, sets_, room.sets);
+  compiled.has_categories =
+      std::any_of(room.sets.begin(), room.sets.end(), [](uint32_t s) { return s != kNumeric; });
+  write_nodes(tree, room.sets, nodes_, payload_, room.positions);
+  TopWriter(tree, tops_, room).write(compiled.whole);
+  for (int32_t node : room.exits) exits_.push_back(room.positions[node]);
   compiled.n_top = static_cast<uint32_t>(tops_.size()) - compiled.top_begin;
 
   // One output: a vector is a number.

@@ -19,6 +19,8 @@
 
 namespace polyleaf {
 
+struct CompileRoom;
+
 // Feature codes, feature-major: feature f of row r is data[f * n_rows + r].
 struct CodeMatrix {
   const uint8_t* data;
@@ -105,7 +107,7 @@ class Forest {
   static const Entry kNoEntry;
 
   // Compiles a tree. `entry` says of it what is known before.
-  void add(const Tree& tree, Entry entry);
+  void add(const Tree& tree, Entry entry, CompileRoom& room);
   void check(TreeRange range) const;
   void check(const CodeMatrix& codes, TreeRange range) const;
   void check(const CodeMatrix& codes, const FeatureMatrix& features, TreeRange range) const;

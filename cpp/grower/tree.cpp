@@ -22,7 +22,7 @@ void check_sizes(const Tree& tree) {
   if (!same) throw std::invalid_argument("The tree is not valid: its arrays differ in length.");
 }
 
-void check_leaf(const Tree& tree, int32_t node, std::vector<bool>& seen) {
+void check_leaf(const Tree& tree, int32_t node, uint8_t* seen) {
   if (tree.left[node] != -1 || tree.right[node] != -1) reject(node, "is a leaf but has children");
   if (tree.threshold[node] != -1 || tree.category_set[node] != -1) reject(node, "is a leaf but has a split");
   const int32_t leaf = tree.leaf[node];
@@ -59,7 +59,8 @@ void check_tree(const Tree& tree, int32_t n_features) {
   if (tree.n_leaves != n / 2 + 1 || n % 2 == 0)
     throw std::invalid_argument("The tree is not valid: " + std::to_string(n) + " nodes with " +
                                 std::to_string(tree.n_leaves) + " leaves are not a binary tree.");
-  std::vector<bool> leaf_seen(tree.n_leaves), reached(n);
+  std::vector<uint8_t> seen(n + tree.n_leaves);  // one for both: files have many small trees
+  uint8_t *const reached = seen.data(), *const leaf_seen = reached + n;
   reached[0] = true;
   for (int32_t node = 0; node < n; ++node) {
     if (!reached[node]) reject(node, "has no parent");

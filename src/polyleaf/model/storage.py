@@ -51,6 +51,8 @@ for _kind in sorted(LEAF_KINDS.values(), key=lambda kind: kind.since_version):
 """Of kinds of leaves: dtype, and the version of the format since which files have it. All are flat, tree
 after tree."""
 
+_DENSE = np.full(1, LEAF_KINDS["dense"].number, np.uint8)  # what trees of a file without kinds have
+
 LEAF_ARRAYS = ("values", "value_scales", *_KIND_ARRAYS)
 """What leaves hold."""
 
@@ -160,8 +162,8 @@ def from_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, n_features: in
     n_trees = len(arrays["output"])
     nodes = _offsets(arrays, "node_offsets", n_trees, len(arrays["feature"]))
     sets = _offsets(arrays, "set_offsets", n_trees, len(arrays["categories"]))
-    forest, kinds = _core.Forest(n_outputs), _kinds(arrays)
-    if _are_plain(arrays, kinds):
+    forest = _core.Forest(n_outputs)
+    if _are_plain(arrays):
         flat = {name: arrays[name] for name in (*NODE_ARRAYS, *_OTHER_ARRAYS)}
         values = leaf_storage.decode(arrays["values"], None)
         forest.extend(**flat, values=values, n_features=n_features)
@@ -172,7 +174,12 @@ def from_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, n_features: in
         return readers[name].take(n_rows, n_columns)
 
     per_tree = zip(
-        kinds, pairwise(nodes), pairwise(sets), arrays["output"], arrays["gain_outputs"], strict=True
+        _kinds(arrays),
+        pairwise(nodes.tolist()),
+        pairwise(sets.tolist()),
+        arrays["output"],
+        arrays["gain_outputs"],
+        strict=True,
     )
     for kind, (begin, end), (first_set, last_set), output, gain_outputs in per_tree:
         tree = _core.Tree.from_arrays(
@@ -188,10 +195,10 @@ def from_arrays(arrays: Mapping[str, np.ndarray], n_outputs: int, n_features: in
     return forest
 
 
-def _are_plain(arrays: Mapping[str, np.ndarray], kinds: Sequence[LeafKind]) -> bool:
+def _are_plain(arrays: Mapping[str, np.ndarray]) -> bool:
     """Whether all leaves are dense and without scales: such a forest is made at once, tree by tree in C++."""
     others = _KIND_ARRAYS.keys() & arrays.keys() - {"leaf_kind"}
-    all_dense = all(kind is LEAF_KINDS["dense"] for kind in kinds)
+    all_dense = bool((arrays.get("leaf_kind", _DENSE) == _DENSE).all())
     return all_dense and "value_scales" not in arrays and not any(len(arrays[name]) for name in others)
 
 
@@ -263,14 +270,14 @@ def _check_statistics(arrays: Mapping[str, np.ndarray]) -> None:
         raise ValueError("The forest has a node whose curvature is no number.")
 
 
-def _offsets(arrays: Mapping[str, np.ndarray], name: str, n_trees: int, size: int) -> list[int]:
+def _offsets(arrays: Mapping[str, np.ndarray], name: str, n_trees: int, size: int) -> np.ndarray:
     offsets = arrays[name]
     right = len(offsets) == n_trees + 1 and offsets[0] == 0 and offsets[-1] == size
     if not right or (offsets[1:] < offsets[:-1]).any():
         raise ValueError(
             f"The forest's array {name!r} must rise from 0 to {size} in {n_trees} steps, one a tree."
         )
-    return offsets.tolist()
+    return offsets
 
 
 class _Values:
