@@ -93,7 +93,7 @@ def effective_threads(n_jobs: int | None = None) -> int:
     """
     if n_jobs is None:
         return min(_from_environment() or _usable_cores(), _most_threads())
-    if type(n_jobs) is not int and not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool):
+    if type(n_jobs) is not int and (isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral)):
         raise TypeError(f"n_jobs must be an integer or None, got {n_jobs!r}.")
     if n_jobs == 0:
         raise ValueError(

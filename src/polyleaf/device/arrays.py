@@ -20,7 +20,7 @@ _LEGACY_STREAM = 1  # what those who name no stream work in
 
 def lies_on_card(data: Any) -> bool:
     """Whether data are an array in memory of a CUDA card."""
-    if type(data) is np.ndarray or hasattr(type(data), "columns"):  # frames look for any name in their columns
+    if type(data) is np.ndarray or hasattr(type(data), "columns"):  # frames search columns for any name
         return False
     device_of = getattr(data, "__dlpack_device__", None)
     if device_of is not None and not isinstance(data, np.ndarray | type):
