@@ -30,7 +30,7 @@ void LinearChannels::use(const float* g, const float* h, int n_outputs, Curvatur
   }
   sample_.multiplier = nullptr;  // it is in the copies
   layouts_.clear();
-  for (int p = 0; p <= (config.full ? config.max_regressors : 1); ++p)
+  for (int p = 0; p <= (config.full ? config.max_regressors : narrow() ? 1 : 0); ++p)
     layouts_.push_back(ChannelLayout::make(n_outputs, curvature, p));
   stride_ = n_derivatives() <= 4 ? 4 : (n_derivatives() + 7) / 8 * 8;
   rows_.reserve(static_cast<size_t>(sample.n_all) * stride_ + 16);

@@ -23,10 +23,9 @@ struct SideSolution {
   double *slopes, *middle, *terms;
 };
 
-// What one side has for all outputs, where they share their curvature.
-struct CommonCurvature {
-  double weight, shrunk, middle, kept;
-};
+// What one side of every candidate has for all outputs, where they share their curvature: so many numbers of
+// each kind next to each other.
+enum Common { kWeight, kShrunk, kMiddle, kKept };
 
 // One side. all(j), there(j): eight integer sums from lane j on, over all its rows and over those where x is
 // there. product(q): eight products with x from number q on: g of every output, then h x, then h x^2 (of
@@ -39,7 +38,7 @@ struct ManySide {
   const Product& product;
   int32_t count, count_there;
   bool with_x;
-  const CommonCurvature* common = nullptr;  // where it is known already
+  const double* common = nullptr;  // the candidate's weight, where what all outputs share is known already
 
   struct Curvature {  // of eight outputs, or of all
     f64x8 weight, shrunk, middle, kept;
@@ -51,10 +50,9 @@ struct ManySide {
     if (with_x) centre_of(node, h_there, hx, hxx, middle, kept);
   }
   POLYLEAF_METHOD Curvature for_all() const {  // one curvature, or none but the number of rows
-    if (common != nullptr) {
-      return {broadcast(common->weight), broadcast(common->shrunk), broadcast(common->middle),
-              broadcast(common->kept)};
-    }
+    if (common != nullptr)
+      return {broadcast(common[kWeight * kRow]), broadcast(common[kShrunk * kRow]),
+              broadcast(common[kMiddle * kRow]), broadcast(common[kKept * kRow])};
     const int K = node.layout->n_outputs, lane = node.layout->curvature_offset;
     const double step = lane < 0 ? 1.0 : static_cast<double>(node.curvature_step[0]);
     const double h = lane < 0 ? count : all(lane)[0] * step;
@@ -119,7 +117,9 @@ struct ManySide {
 };
 
 // The scan over one feature: running sums of a bin's lanes and of their products, then both sides.
-template <bool DIAGONAL>
+// GROUPS: how many times eight outputs there are, where that is a constant worth code of its own, for one
+// curvature: sums stay in registers. Lanes behind the outputs then hold anything, and their steps are 0.
+template <bool DIAGONAL, int GROUPS = 0>
 class Many {
  public:
   Many(const ScanNode& scan_node, const ScanFeature& scan_feature, ScanScratch& s)
@@ -151,34 +151,48 @@ class Many {
   }
 
  private:
+  static_assert(!DIAGONAL || GROUPS == 0);
+  static constexpr int kGroups = GROUPS > 0 ? GROUPS : 1;
+
   static int padded(int n) { return (n + 23) / 8 * 8; }
 
   // Running sums of h, h x and h x^2 over the rows where x is there, kRow candidates each; then what they
   // make of the left and of the right side.
   double* sums_of_h(int which) const { return candidates + which * kRow; }
-  CommonCurvature* common(int side) const {
-    return reinterpret_cast<CommonCurvature*>(candidates + (3 + 4 * side) * kRow);
-  }
+  double* common(int side) const { return candidates + (3 + 4 * side) * kRow; }
 
   // Lists candidates as `list_candidates` does, with missing values on neither side, and sums products.
   int list() {
     int m = 0;
     int32_t there = 0;
+    f64x8 product[kGroups] = {};
+    double hx = 0, hxx = 0;
     const auto add = [&](int b) __attribute__((always_inline)) {
       const int32_t count = static_cast<int32_t>(feature.count(*node.layout, b));
       if (count == 0 && b != 0) return;
-      if (n_products > 0) add_products(b, count, whole);
+      if (n_products > 0 && GROUPS == 0) add_products(b, count, whole);
+      if (n_products > 0 && GROUPS > 0) {
+        const int32_t* at = feature.bin(*node.layout, b);
+        const double x = feature.means[b], h = lane_h < 0 ? count : at[lane_h];
+        for (int v = 0; v < kGroups; ++v) product[v] += to_double(load<i32x8>(at + 8 * v)) * x;
+        hx += h * x;
+        hxx += h * (x * x);
+      }
       scratch.bins[m] = b;
       scratch.count[m] = there += count;
       if (!DIAGONAL) {
         const double h = lane_h < 0 ? count : feature.bin(*node.layout, b)[lane_h];
         sums_of_h(0)[m] = (m > 0 ? sums_of_h(0)[m - 1] : 0.0) + h;
-        sums_of_h(1)[m] = whole[K];
-        sums_of_h(2)[m] = whole[K + 1];
+        sums_of_h(1)[m] = GROUPS > 0 ? hx : whole[K];
+        sums_of_h(2)[m] = GROUPS > 0 ? hxx : whole[K + 1];
       }
       ++m;
     };
     visit_bins(feature, add);
+    if (GROUPS == 0) return m;
+    for (int v = 0; v < kGroups; ++v) store(whole + 8 * v, product[v]);
+    whole[K] = hx;
+    whole[K + 1] = hxx;
     return m;
   }
 
@@ -223,13 +237,21 @@ class Many {
     const f64x8 shrunk = inverse_of(h + static_cast<double>(node.config->reg_lambda));
     f64x8 middle = {}, kept = {};
     if (with_x) centre_of(node, h_there, hx, hxx, &middle, &kept);
-    for (int j = 0; j < 8; ++j) common(side)[i + j] = {h[j], shrunk[j], middle[j], kept[j]};
+    double* to = common(side) + i;
+    store(to + kWeight * kRow, h);
+    store(to + kShrunk * kRow, shrunk);
+    store(to + kMiddle * kRow, middle);
+    store(to + kKept * kRow, kept);
   }
 
   // Score sums of candidates [c.first, c.last).
   template <bool MISSING, bool MISSING_LEFT>
   void one_way(const Candidates& c, float* out) {
     if (!DIAGONAL) share(c.n, MISSING_LEFT);
+    if constexpr (GROUPS > 0) {
+      if (n_products > 0) return in_registers<MISSING, MISSING_LEFT, true>(c, out);
+      return in_registers<MISSING, MISSING_LEFT, false>(c, out);
+    }
     for (int j = 0; j < padded(n_lanes); ++j) run[j] = 0;
     for (int q = 0; q < padded(3 * K); ++q) before[q] = 0;
     for (int i = 0; i < c.first; ++i) add_candidate(i);
@@ -243,6 +265,59 @@ class Many {
                    node.config->min_child_weight, out + start);
     }
   }
+
+  // The same: what `sides` does, output by output, with all that does not change from candidate to candidate
+  // loaded once.
+  template <bool MISSING, bool MISSING_LEFT, bool WITH_X>
+  void in_registers(const Candidates& c, float* out) const {
+    i32x8 sum[kGroups] = {}, all[kGroups], away[kGroups] = {};
+    f64x8 product[kGroups] = {}, all_products[kGroups], step[kGroups];
+    for (int v = 0; v < kGroups; ++v) {
+      all[v] = load<i32x8>(node.totals + 8 * v);
+      if (MISSING) away[v] = load<i32x8>(absent + 8 * v);
+      all_products[v] = load<f64x8>(whole + 8 * v);
+      step[v] = to_double(node.gradient_step + 8 * v);
+    }
+    const auto add = [&](int i) __attribute__((always_inline)) {
+      const int b = scratch.bins[i];
+      const int32_t* at = feature.bin(*node.layout, b);
+      const double x = WITH_X ? feature.means[b] : 0.0;
+      for (int v = 0; v < kGroups; ++v) {
+        const i32x8 lanes = load<i32x8>(at + 8 * v);
+        sum[v] += lanes;
+        if (WITH_X) product[v] += to_double(lanes) * x;
+      }
+    };
+    for (int i = 0; i < c.first; ++i) add(i);
+    f64x8 sums[2][8] = {};
+    const double *left = common(0), *right = common(1);
+    const auto term = [&](const double* of, const i32x8& here, const i32x8& there, const f64x8& with_x, int v)
+                          __attribute__((always_inline)) {
+                            const f64x8 g = to_double(here) * step[v];
+                            f64x8 found = (g * g) * broadcast(of[kShrunk * kRow]);
+                            if (!WITH_X) return found;
+                            const f64x8 g_there = MISSING ? to_double(there) * step[v] : g;
+                            const f64x8 y = with_x * step[v] - broadcast(of[kMiddle * kRow]) * g_there;
+                            return found += (y * y) * broadcast(of[kKept * kRow]);
+                          };
+    for (int start = c.first; start < c.last; start += 8) {
+      for (int i = start; i < start + 8 && i < c.last; ++i) {
+        add(i);
+        f64x8 found[2] = {};
+        for (int v = 0; v < kGroups; ++v) {
+          const i32x8 here = MISSING_LEFT ? sum[v] + away[v] : sum[v];
+          const i32x8 there = MISSING ? all[v] - away[v] : all[v];
+          found[0] += term(left + i, here, sum[v], product[v], v);
+          found[1] += term(right + i, all[v] - here, there - sum[v], all_products[v] - product[v], v);
+        }
+        sums[0][i - start] = found[0];
+        sums[1][i - start] = found[1];
+      }
+      store_scores(fold_eight(sums[0]) + fold_eight(sums[1]), load<f64x8>(left + start),
+                   load<f64x8>(right + start), node.config->min_child_weight, out + start);
+    }
+  }
+
   POLYLEAF_METHOD void add_candidate(int i) const {
     const int32_t* at = feature.bin(*node.layout, scratch.bins[i]);
     for (int j = 0; j < n_lanes; j += 8) store(run + j, load<i32x8>(run + j) + load<i32x8>(at + j));
