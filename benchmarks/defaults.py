@@ -10,6 +10,7 @@ from __future__ import annotations
 import _thread
 import dataclasses
 import functools
+import signal
 import sys
 import threading
 import time
@@ -85,6 +86,8 @@ class Deadline:
                 if self.passed():
                     return _thread.interrupt_main()
 
+        # Where a shell runs us in the background it has Ctrl-C ignored, and nothing would interrupt anything.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
         watcher = threading.Thread(target=watch)
         watcher.start()
         try:
@@ -92,6 +95,7 @@ class Deadline:
         finally:
             ended.set()
             watcher.join()
+            signal.signal(signal.SIGINT, before)
 
 
 @dataclass(frozen=True)
