@@ -17,6 +17,7 @@
 #include "device/search.h"
 #include "device/sources.h"
 #include "device_array.h"
+#include "directions_of.h"
 #include "labels.h"
 #include "leaf_blocks.h"
 #include "sample_of.h"
@@ -50,6 +51,9 @@ class HeldDeviceSearch final : public HeldSearch {
     search_.use(channels);
     hold(nb::borrow(handle));
   }
+  void obey(const std::optional<Array2<const int8_t>>& directions) {
+    search_.obey(directions_of(bins(), directions));
+  }
   DeviceSearch& search() override { return search_; }
 
  private:
@@ -77,17 +81,21 @@ auto read_channels(const DeviceChannels& channels) {
 }
 
 // The sample of the grower's last tree, of whose leaves derivatives are summed.
+RowSample checked_rows(const DeviceMatrix* h, TreeGrower& grower, int32_t n_leaves,
+                       const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier) {
+  const int64_t n_rows = grower.grower.bins().n_rows();
+  if (h != nullptr) require_rows(*h, n_rows, "h");
+  require(n_leaves == static_cast<int32_t>(grower.grower.node_of_leaf().size()),
+          "n_leaves must be that of the grower's last tree.");
+  return sample_of(n_rows, rows, multiplier);
+}
 RowSample checked_rows(const DeviceMatrix& g, const DeviceMatrix* h, TreeGrower& grower, int32_t n_leaves,
                        const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier) {
   require_rows(g, grower.grower.bins().n_rows(), "g");
-  if (h != nullptr) {
-    require_rows(*h, g.n_rows, "h");
-    require(h->n_columns == 1 || h->n_columns == g.n_columns || h->n_columns == packed_size(g.n_columns),
-            "h must have one column, one per output, or K (K + 1) / 2.");
-  }
-  require(n_leaves == static_cast<int32_t>(grower.grower.node_of_leaf().size()),
-          "n_leaves must be that of the grower's last tree.");
-  return sample_of(g.n_rows, rows, multiplier);
+  require(h == nullptr || h->n_columns == 1 || h->n_columns == g.n_columns ||
+              h->n_columns == packed_size(g.n_columns),
+          "h must have one column, one per output, or K (K + 1) / 2.");
+  return checked_rows(h, grower, n_leaves, rows, multiplier);
 }
 
 auto newton(DeviceLeaves& self, const DeviceMatrix& g, const DeviceMatrix* h, TreeGrower& grower,
@@ -100,6 +108,17 @@ auto newton(DeviceLeaves& self, const DeviceMatrix& g, const DeviceMatrix* h, Tr
     nb::gil_scoped_release release;
     self.newton(g, h, sample, on_device, n_leaves, step, out.data);
   }
+  return out.array;
+}
+
+auto curvature(DeviceLeaves& self, const DeviceMatrix* h, TreeGrower& grower, int32_t n_leaves,
+               const Optional1<const uint32_t>& rows, const Optional1<const float>& multiplier) {
+  DeviceRows& on_device = grower.device_rows();
+  const RowSample sample = checked_rows(h, grower, n_leaves, rows, multiplier);
+  NewArray<double> out({static_cast<size_t>(n_leaves), static_cast<size_t>(h != nullptr ? h->n_columns : 1)});
+  nb::gil_scoped_release release;
+  const std::vector<double> found = self.curvature(h, sample, on_device, n_leaves);
+  std::copy(found.begin(), found.end(), out.data);
   return out.array;
 }
 
@@ -313,7 +332,8 @@ void bind_device_parts(nb::module_& m) {
       .def(nb::init<const DeviceBins&, const Workers&>(), nb::arg("bins"), nb::arg("n_threads"),
            nb::keep_alive<1, 2>())
       .def("use", &HeldDeviceSearch::use, nb::arg("channels"),
-           "What the next tree, or the next layer of a tree, is judged by.");
+           "What the next tree, or the next layer of a tree, is judged by.")
+      .def("obey", &HeldDeviceSearch::obey, nb::arg("directions").none(), kObeyDoc);
   nb::class_<DeviceLeaves>(m, "DeviceLeaves", "Leaf values, on a device.")
       .def(
           "__init__", [](DeviceLeaves* self, const SharedDevice& device) { new (self) DeviceLeaves(device); },
@@ -321,6 +341,9 @@ void bind_device_parts(nb::module_& m) {
       .def("newton", &newton, nb::arg("g"), nb::arg("h").none(), nb::arg("grower"), nb::arg("n_leaves"),
            nb::arg("step"), nb::arg("rows").none(), nb::arg("multiplier").none(),
            "As newton_leaves, of the grower's last tree.")
+      .def("curvature", &curvature, nb::arg("h").none(), nb::arg("grower"), nb::arg("n_leaves"),
+           nb::arg("rows").none(), nb::arg("multiplier").none(),
+           "As curvature_of_leaves, of the grower's last tree.")
       .def("topk", &topk, nb::arg("g"), nb::arg("h").none(), nb::arg("grower"), nb::arg("n_leaves"),
            nb::arg("leaf_k"), nb::arg("shared").none(), nb::arg("step"), nb::arg("rows").none(),
            nb::arg("multiplier").none(), "As topk_leaves, of the grower's last tree.")

@@ -107,34 +107,40 @@ std::shared_ptr<LinearLeaves> fit_linear(const Derivatives& g, const Curvatures&
       {features.data(), static_cast<int64_t>(features.shape(0)), n}, table, step, workers);
 }
 
+auto curvature_of_leaves(const Curvatures& h, const Leaves& leaf_of_row, int32_t n_leaves, const InUse& rows,
+                         const Multiplier& multiplier, const Workers& workers) {
+  const RowSample sample = checked_rows(static_cast<int64_t>(leaf_of_row.size()), leaf_of_row, n_leaves, rows,
+                                        multiplier, workers);
+  require(!h || h->shape(0) == leaf_of_row.size(), "h must have one row for each entry of leaf_of_row.");
+  NewArray<double> out({static_cast<size_t>(n_leaves), static_cast<size_t>(h ? columns(h) : 1)});
+  nb::gil_scoped_release release;
+  const std::vector<double> sums =
+      curvature_sums(data(h), h ? columns(h) : 1, sample, leaf_of_row.data(), n_leaves, workers);
+  std::copy(sums.begin(), sums.end(), out.data);
+  return out.array;
+}
+
 nb::ndarray<nb::numpy, float> monotone_leaves(const Array2<const float>& values,
                                               const Array2<const int8_t>& directions,
                                               const Array1<const uint16_t>& n_bins, const Tree& tree,
-                                              const Curvatures& h, const Leaves& leaf_of_row,
-                                              double reg_lambda, const InUse& rows,
-                                              const Multiplier& multiplier, const Workers& workers) {
+                                              const Array2<const double>& weights, const Workers& workers) {
   const size_t k = values.shape(1), features = n_bins.size();
-  const RowSample sample = checked_rows(static_cast<int64_t>(leaf_of_row.size()), leaf_of_row, tree.n_leaves,
-                                        rows, multiplier, workers);
   require(static_cast<int32_t>(values.shape(0)) == tree.n_leaves && k >= 1,
           "values must have one row per leaf.");
   require(directions.shape(0) == features && directions.shape(1) == k,
           "directions must have one row per feature and one column per output.");
-  require(!h || (h->shape(0) == leaf_of_row.size() && (h->shape(1) == 1 || h->shape(1) == k)),
-          "h must have one row for each entry of leaf_of_row, and one column or one per output.");
+  require(weights.shape(0) == values.shape(0) && (weights.shape(1) == 1 || weights.shape(1) == k),
+          "weights must have one row per leaf, and one column or one per output.");
   for (int32_t f : tree.feature)
     require(f < static_cast<int32_t>(features), "The tree splits on unknown features.");
   for (size_t f = 0; f < features; ++f)
     require(n_bins.data()[f] <= kMissingCode, "A feature has at most 255 bins.");
   NewArray<float> out({values.shape(0), k});
   std::copy_n(values.data(), values.size(), out.data);
+  const std::vector<double> own(weights.data(), weights.data() + weights.size());
   nb::gil_scoped_release release;
-  const int columns_of_h = h ? columns(h) : 1;
-  std::vector<double> weights =
-      curvature_sums(data(h), columns_of_h, sample, leaf_of_row.data(), tree.n_leaves, workers);
-  for (double& weight : weights) weight += reg_lambda;
   obey_directions(tree, n_bins.data(), {directions.data(), static_cast<int>(features), static_cast<int>(k)},
-                  weights, columns_of_h, workers, out.data);
+                  own, static_cast<int>(weights.shape(1)), workers, out.data);
   return out.array;
 }
 
@@ -160,11 +166,13 @@ void bind_fitters(nb::module_& m) {
         nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
         "LinearLeaves on the first features that each leaf's path splits on (GBDT-PL eq. 6), times the "
         "learning rate.");
+  m.def("curvature_of_leaves", &curvature_of_leaves, nb::arg("h").none(), nb::arg("leaf_of_row"),
+        nb::arg("n_leaves"), nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
+        "What the rows of each leaf sum to in each column of h, float64 (n_leaves, columns); None: 1 a row.");
   m.def("monotone_leaves", &monotone_leaves, nb::arg("values"), nb::arg("directions"), nb::arg("n_bins"),
-        nb::arg("tree"), nb::arg("h").none(), nb::arg("leaf_of_row"), nb::arg("reg_lambda"),
-        nb::arg("rows").none(), nb::arg("multiplier").none(), nb::arg("n_threads"),
+        nb::arg("tree"), nb::arg("weights"), nb::arg("n_threads"),
         "The values (n_leaves, K) of leaves, float32, nearest to these that obey the directions int8 "
-        "(n_features, K), in squares weighted by the curvature of each leaf.");
+        "(n_features, K), in squares weighted by `weights`, (n_leaves, 1 or K).");
 }
 
 }  // namespace polyleaf

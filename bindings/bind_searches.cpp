@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "directions_of.h"
 #include "sample_of.h"
 #include "search/exact_search.h"
 #include "search/histogram_search.h"
@@ -26,15 +27,7 @@ class HeldHistograms final : public HeldSearch {
     hold(nb::borrow(handle));
   }
   void obey(const std::optional<Array2<const int8_t>>& directions) {
-    if (!directions) return search_.obey({});
-    const int n_outputs = static_cast<int>(directions->shape(1));
-    require(static_cast<int>(directions->shape(0)) == bins().n_features(),
-            "directions needs one row per feature.");
-    for (int f = 0; f < bins().n_features(); ++f)
-      for (int k = 0; k < n_outputs; ++k)
-        require(!bins().is_categorical(f) || directions->data()[f * n_outputs + k] == 0,
-                "Categories have no direction.");
-    search_.obey({directions->data(), bins().n_features(), n_outputs});
+    search_.obey(directions_of(bins(), directions));
   }
   HistogramSearch& search() override { return search_; }
 
@@ -130,10 +123,7 @@ void bind_searches(nb::module_& m) {
            "What the next tree, or the next layer of a tree, is judged by.")
       .def("use", &HeldHistograms::use<LinearChannels>, nb::arg("channels"),
            "The same; its splits look ahead to linear leaves.")
-      .def("obey", &HeldHistograms::obey, nb::arg("directions").none(),
-           "int8 (n_features, K), or None: which outputs must not fall (1) or not rise (-1) with which "
-           "features, from "
-           "the next tree on; splits are judged by the best values that obey.");
+      .def("obey", &HeldHistograms::obey, nb::arg("directions").none(), kObeyDoc);
   nb::class_<HeldVerified, HeldSearch>(m, "VerifiedSearch",
                                        "Best splits of sparse gradients: a histogram search over a sketch of "
                                        "them proposes, and exact sums over "

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/judged.h"
+
 namespace polyleaf {
 
 struct SplitConfig {
@@ -39,9 +41,7 @@ struct GrowConfig {
   // of_node: what the node is worth by itself.
   template <class T>
   T judged(int feature, T sum, T of_node) const {
-    if (factors.empty()) return sum;
-    const T rise = sum - of_node;
-    return rise > 0 ? rise * static_cast<T>(factors[feature]) : rise;
+    return factors.empty() ? sum : judged_by(static_cast<T>(factors[feature]), sum, of_node);
   }
 };
 

@@ -30,21 +30,36 @@ TopkLeafArrays DeviceLeaves::topk(const DeviceMatrix& g, const DeviceMatrix* h, 
   return topk_steps(std::move(of.G), std::move(of.H), of.n_outputs, of.h_columns, config, leaf_k, shared);
 }
 
+std::vector<double> DeviceLeaves::curvature(const DeviceMatrix* h, const RowSample& sample,
+                                            const DeviceRows& rows, int32_t n_leaves) {
+  sample_.take(sample);
+  return curvatures(h, rows, n_leaves);
+}
+
 DeviceLeaves::Sums DeviceLeaves::derivatives(const DeviceMatrix& g, const DeviceMatrix* h,
                                              const RowSample& sample, const DeviceRows& rows,
                                              int32_t n_leaves) {
   sample_.take(sample);
-  const auto of_matrix = [&](const DeviceMatrix& m) {
-    const int n_columns = static_cast<int>(m.n_columns);
-    return sums(m.data(), n_columns, sample_.largest_magnitudes(m.data(), n_columns), rows, n_leaves);
-  };
-  const int n_outputs = static_cast<int>(g.n_columns);
-  if (h != nullptr) return {of_matrix(g), of_matrix(*h), n_outputs, static_cast<int>(h->n_columns)};
+  return {sums_of(g, rows, n_leaves), curvatures(h, rows, n_leaves), static_cast<int>(g.n_columns),
+          h != nullptr ? static_cast<int>(h->n_columns) : 1};
+}
+
+std::vector<double> DeviceLeaves::curvatures(const DeviceMatrix* h, const DeviceRows& rows,
+                                             int32_t n_leaves) {
+  if (h != nullptr) return sums_of(*h, rows, n_leaves);
   // 1 a row, times its multiplier, of which the largest is known here.
+  const RowSample& sample = sample_.host();
   float largest = 1.0f;
   for (int64_t i = 0; sample.multiplier != nullptr && i < sample.n_used(); ++i)
     largest = std::max(i == 0 ? 0.0f : largest, sample.multiplier[sample.row(i)]);
-  return {of_matrix(g), sums(nullptr, 1, {largest}, rows, n_leaves), n_outputs, 1};
+  return sums(nullptr, 1, {largest}, rows, n_leaves);
+}
+
+std::vector<double> DeviceLeaves::sums_of(const DeviceMatrix& matrix, const DeviceRows& rows,
+                                          int32_t n_leaves) {
+  const int n_columns = static_cast<int>(matrix.n_columns);
+  const std::vector<float> largest = sample_.largest_magnitudes(matrix.data(), n_columns);
+  return sums(matrix.data(), n_columns, largest, rows, n_leaves);
 }
 
 std::vector<double> DeviceLeaves::sums(const float* values, int n_columns, const std::vector<float>& largest,

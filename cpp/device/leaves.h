@@ -21,6 +21,10 @@ class DeviceLeaves {
   void newton(const DeviceMatrix& g, const DeviceMatrix* h, const RowSample& sample, const DeviceRows& rows,
               int32_t n_leaves, const LeafConfig& config, float* out);
 
+  // What rows of each leaf sum to in each column of h; nullptr: 1 a row.
+  std::vector<double> curvature(const DeviceMatrix* h, const RowSample& sample, const DeviceRows& rows,
+                                int32_t n_leaves);
+
   // The same of leaves that hold leaf_k outputs, as topk.h has them.
   TopkLeafArrays topk(const DeviceMatrix& g, const DeviceMatrix* h, const RowSample& sample,
                       const DeviceRows& rows, int32_t n_leaves, const LeafConfig& config, int32_t leaf_k,
@@ -39,7 +43,9 @@ class DeviceLeaves {
   };
   Sums derivatives(const DeviceMatrix& g, const DeviceMatrix* h, const RowSample& sample,
                    const DeviceRows& rows, int32_t n_leaves);
+  std::vector<double> curvatures(const DeviceMatrix* h, const DeviceRows& rows, int32_t n_leaves);
   void add_few(const DeviceMatrix& raw, const DeviceRows& rows, const LeafView& leaves, int32_t n_leaves);
+  std::vector<double> sums_of(const DeviceMatrix& matrix, const DeviceRows& rows, int32_t n_leaves);
   std::vector<double> sums(const float* values, int n_columns, const std::vector<float>& largest,
                            const DeviceRows& rows, int32_t n_leaves);
 

@@ -6,6 +6,7 @@
 
 #include "base/packed.h"
 #include "scores/full.h"
+#include "search/directed.h"
 #include "search/histogram_search.h"
 
 namespace polyleaf {
@@ -39,18 +40,30 @@ DeviceSearch::DeviceSearch(const DeviceBins& bins, const Workers& workers)
       allowed_(device_),
       best_(device_),
       room_(device_),
+      directions_there_(device_),
+      low_(device_),
+      high_(device_),
+      factors_(device_),
+      own_sums_(device_),
       lanes_(device_) {}
+
+void DeviceSearch::obey(FeatureDirections directions) {
+  directions_ = std::move(directions);
+  if (directions_.any())
+    directions_there_.write(directions_.of(0),
+                            static_cast<size_t>(bins_.host().n_features()) * directions_.stride());
+}
 
 void DeviceSearch::start(const SearchScope& scope, const SearchNode& root) {
   scope_ = &scope;
   rows_ = dynamic_cast<const DeviceRows*>(&scope.rows());
   if (rows_ == nullptr) throw std::invalid_argument("A search on a device needs rows that lie there.");
-  if (!scope.config().factors.empty())
-    throw std::invalid_argument("On a device no feature has a factor: they compete by their sums.");
+  check_directions(directions_, layout(), scope.config().split);
   lay_out_memory();
+  if (!scope.config().factors.empty()) factors_.write(scope.config().factors);
   workspace_.reserve(workspace_floats(layout(), scope.config().split) + 16);
   nodes_.clear();
-  add_node(root, channels_->totals());
+  add_node(root, channels_->totals(), ValueBounds(directions_.stride()));
   chance_ = scope.orders_categories() ? channels_->chance() : Chance();
 }
 
@@ -72,10 +85,12 @@ int DeviceSearch::n_histograms_wanted() const {
       std::max<int64_t>(kFewestHistograms, std::min<int64_t>(by_depth, config.max_leaves) + 2));
 }
 
-DeviceSearch::Node& DeviceSearch::add_node(const SearchNode& at, std::vector<int32_t> totals) {
+DeviceSearch::Node& DeviceSearch::add_node(const SearchNode& at, std::vector<int32_t> totals,
+                                           ValueBounds bounds) {
   nodes_.emplace_back();
   nodes_.back().at = at;
   nodes_.back().totals = std::move(totals);
+  nodes_.back().value_bounds = std::move(bounds);
   return nodes_.back();
 }
 
@@ -88,7 +103,8 @@ ScanNode DeviceSearch::scan_node(const Node& node) const {
                    static_cast<int32_t>(node.at.count),
                    workspace_.data()};
   scanned.chance = chance_;
-  return scanned;
+  if (directions_.any()) scanned = scanned.obeying(directions_, node.value_bounds);
+  return with_factors(scanned, scope_->config());
 }
 
 double DeviceSearch::cover(int32_t node) const {
@@ -98,12 +114,16 @@ double DeviceSearch::cover(int32_t node) const {
 void DeviceSearch::split(int32_t parent, const SearchNode& left, const SearchNode& right,
                          float* output_gain) {
   const TileSplit& best = nodes_[parent].best;
-  scores().output_terms(scan_node(nodes_[parent]), best.left.data(), best.left_count, output_gain);
+  const ScanNode judged = split_like(scan_node(nodes_[parent]), bins_.host(), best);
+  scores().output_terms(judged, best.left.data(), best.left_count, output_gain);
+  ValueBounds bounds_of_left, bounds_of_right;
+  if (directions_.any()) bound_children(judged, best, bounds_of_left, bounds_of_right);
   std::vector<int32_t> of_left = best.left, of_right = nodes_[parent].totals;
   for (int j = 0; j < layout().lanes; ++j) of_right[j] -= of_left[j];
   const int handed_down = std::exchange(nodes_[parent].histogram, -1);
-  add_node(left, std::move(of_left)).histogram = handed_down;  // until the pair is looked at
-  add_node(right, std::move(of_right));
+  add_node(left, std::move(of_left), std::move(bounds_of_left)).histogram =
+      handed_down;  // until the pair is looked at
+  add_node(right, std::move(of_right), std::move(bounds_of_right));
 }
 
 void DeviceSearch::evaluate(const std::vector<SearchNode>& nodes, bool renewed,
@@ -131,6 +151,7 @@ void DeviceSearch::forget(const std::vector<SearchNode>& nodes) {
   for (const SearchNode& node : nodes) {
     const int histogram = std::exchange(nodes_[node.id].histogram, -1);
     if (histogram >= 0) free_.push_back(histogram);
+    nodes_[node.id].value_bounds = ValueBounds(directions_.stride());
   }
   chance_ = scope_->orders_categories() ? channels_->chance() : Chance();
 }
@@ -309,10 +330,21 @@ void DeviceSearch::scan(const Batch& batch) {
                                       split.min_child_weight, split.min_child_samples},
                                      best_.data()},
               batch);
-  device_->launch({n_nodes},
-                  on_device::BestOfNodes{histograms(), n_features, channels.count_lane, bins_.features(),
-                                         nodes_at_.data(), best_.data(), found_.data()});
+  const bool have_factors = write_own_sums(batch);
+  device_->launch({n_nodes}, on_device::BestOfNodes{histograms(), n_features, channels.count_lane,
+                                                    bins_.features(), nodes_at_.data(), best_.data(),
+                                                    have_factors ? factors_.data() : nullptr,
+                                                    own_sums_.data(), found_.data()});
   found_here_ = found_.read(n_nodes * (kHead + lanes));
+}
+
+// What nodes are worth by themselves, where features have factors; returns whether they have.
+bool DeviceSearch::write_own_sums(const Batch& batch) {
+  if (scope_->config().factors.empty()) return false;
+  std::vector<float> own;
+  for (const int32_t id : batch.nodes) own.push_back(scan_node(nodes_[id]).own_sum);
+  own_sums_.write(own);
+  return true;
 }
 
 // Where a scan needs room, no more blocks than have it.
@@ -337,9 +369,26 @@ void DeviceSearch::launch_scan(const on_device::ScanNumeric& scan, const Batch& 
     const int64_t n_blocks = make_room(on_device::room_of_few(split.leaf_k));
     device_->launch({n_blocks},
                     on_device::ScanFew{scan, n_scanned, split.leaf_k, split.shared_support, room_.data()});
+  } else if (directions_.any()) {
+    write_bounds(batch);
+    device_->launch({scan.n_features, n_nodes},
+                    on_device::ScanObeying{scan, directions_.stride(), directions_there_.data(), low_.data(),
+                                           high_.data()});
   } else {
     device_->launch({scan.n_features, n_nodes}, scan);
   }
+}
+
+// Of the values of nodes.
+void DeviceSearch::write_bounds(const Batch& batch) {
+  std::vector<float> low, high;
+  for (const int32_t id : batch.nodes) {
+    const ValueBounds& bounds = nodes_[id].value_bounds;
+    low.insert(low.end(), bounds.low(), bounds.low() + directions_.stride());
+    high.insert(high.end(), bounds.high(), bounds.high() + directions_.stride());
+  }
+  low_.write(low);
+  high_.write(high);
 }
 
 // Writes the lanes that nodes solve for; returns whether they differ.
@@ -384,7 +433,8 @@ void DeviceSearch::take_found(Node& node, const int32_t* found) {
   const ScanNode scanned = scan_node(node);
   node.best.begin(scanned);
   if (best.feature < 0) return;
-  node.best.sum = node.best.judged = best.sum;
+  node.best.sum = best.sum;
+  node.best.judged = scanned.split_on(best.feature).judged(best.sum);
   node.best.feature = best.feature;
   node.best.bin = best.bin;
   node.best.missing_left = best.missing_left != 0;

@@ -25,6 +25,8 @@ class DeviceSearch final : public Search {
   DeviceSearch(const DeviceBins& bins, const Workers& workers);
 
   void use(const DeviceChannels& channels) { channels_ = &channels; }
+  // As that of HistogramSearch.
+  void obey(FeatureDirections directions);
 
   const RowSample& sample() const override { return channels_->sample(); }
   int n_outputs() const override { return layout().n_outputs; }
@@ -39,6 +41,7 @@ class DeviceSearch final : public Search {
     int histogram = -1;  // -1: none is kept
     std::vector<int32_t> totals;
     TileSplit best;
+    ValueBounds value_bounds;  // where values must obey directions
   };
   // Nodes that are looked at together, and how their histograms come about.
   struct Batch {
@@ -54,7 +57,7 @@ class DeviceSearch final : public Search {
   void forget(const std::vector<SearchNode>& nodes);
   void lay_out_memory();
   int n_histograms_wanted() const;
-  Node& add_node(const SearchNode& at, std::vector<int32_t> totals);
+  Node& add_node(const SearchNode& at, std::vector<int32_t> totals, ValueBounds bounds);
   int take_histogram();
   bool make_room_for_pair(const Batch& batch);
   void plan_pair(int32_t left, int32_t right, Batch& batch);
@@ -65,6 +68,8 @@ class DeviceSearch final : public Search {
   void sum_nodes(const Batch& batch);
   void launch_scan(const on_device::ScanNumeric& scan, const Batch& batch);
   bool name_lanes(const Batch& batch);
+  bool write_own_sums(const Batch& batch);
+  void write_bounds(const Batch& batch);
   void scan_categories(Node& node);
   void take_found(Node& node, const int32_t* found);
   on_device::Histograms histograms() const;
@@ -72,6 +77,8 @@ class DeviceSearch final : public Search {
   const DeviceBins& bins_;
   const std::shared_ptr<const Device> device_;
   const Workers workers_;
+
+  FeatureDirections directions_;
 
   // One tree's state.
   const DeviceChannels* channels_ = nullptr;
@@ -91,7 +98,7 @@ class DeviceSearch final : public Search {
   DeviceBuffer<on_device::NodeAt> nodes_at_;
   DeviceBuffer<uint8_t> allowed_;
   DeviceBuffer<on_device::FeatureBest> best_;
-  DeviceBuffer<float> room_;
+  DeviceBuffer<float> room_, factors_, own_sums_, directions_there_, low_, high_;
   DeviceBuffer<int32_t> lanes_;
   mutable Buffer<float> workspace_;  // of scores
   std::vector<int32_t> found_here_, sums_here_;

@@ -2,8 +2,6 @@
 // direction both take the one value that is best for both, which what is below them must not pass. What
 // leaves hold in the end obeys by itself (leaves/monotone.h); here splits learn what that will cost.
 #pragma once
-#include <limits>
-
 #include "scores/score.h"
 
 namespace polyleaf {
@@ -30,7 +28,7 @@ struct ObeyingBlock {
   // NaN where each child has its own.
   POLYLEAF_METHOD f32x16 pooled(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr) const {
     const f32x16 wl = value(gl, cl, r.alpha), wr = value(gr, cr, r.alpha);
-    const f32x16 none = broadcast(std::numeric_limits<float>::quiet_NaN());
+    const f32x16 none = broadcast(__builtin_bit_cast(float, 0x7fc00000u));
     return select(direction * (wr - wl) < 0.0f, of_both(gl, gr, cl, cr), none);
   }
   POLYLEAF_METHOD f32x16 of_both(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr) const {
@@ -38,39 +36,6 @@ struct ObeyingBlock {
   }
   POLYLEAF_METHOD f32x16 single(f32x16 g, f32x16 c) const { return term(g, c, value(g, c, r.alpha)); }
 };
-
-template <bool PER_OUTPUT>
-struct Obeying {
-  static constexpr bool kPerOutput = PER_OUTPUT;
-  Regularisation r;
-  const float *direction, *low, *high;  // of every output, readable to the next sixteen
-
-  POLYLEAF_METHOD f32x16 coefficient(f32x16 h) const { return h + r.lambda; }
-  POLYLEAF_METHOD ObeyingBlock block(int z) const {
-    return {r, load<f32x16>(direction + 16 * z), load<f32x16>(low + 16 * z), load<f32x16>(high + 16 * z)};
-  }
-  POLYLEAF_METHOD ObeyingBlock narrow() const {
-    return {r, broadcast(direction[0]), broadcast(low[0]), broadcast(high[0])};
-  }
-};
-
-// A score as it is for the outputs 16 z to 16 z + 15, and for one output.
-template <Score S>
-POLYLEAF_INLINE const S& block_of(const S& score, int) {
-  return score;
-}
-template <bool P>
-POLYLEAF_INLINE ObeyingBlock block_of(const Obeying<P>& score, int z) {
-  return score.block(z);
-}
-template <Score S>
-POLYLEAF_INLINE const S& narrow_of(const S& score) {
-  return score;
-}
-template <bool P>
-POLYLEAF_INLINE ObeyingBlock narrow_of(const Obeying<P>& score) {
-  return score.narrow();
-}
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

@@ -56,6 +56,14 @@ struct ScanNode {
   float judged(float sum, float by_chance = 0) const {
     return factors == nullptr ? sum - by_chance : factors->judged(feature, sum - by_chance, own_sum);
   }
+  // The same, where values must obey these directions within these bounds.
+  ScanNode obeying(const FeatureDirections& all, const ValueBounds& of_node) const {
+    ScanNode node = *this;
+    node.directions = &all;
+    node.direction = all.none();
+    node.bounds = &of_node;
+    return node;
+  }
   // The same, where candidates split on this feature.
   ScanNode split_on(int feature) const {
     ScanNode node = *this;
@@ -146,6 +154,14 @@ inline const ScoreKernels& scores_of(const ChannelLayout& layout, const SplitCon
 }
 inline const ScoreKernels& scores_of(const ScanNode& node) {
   return scores_of(*node.layout, *node.config);
+}
+
+// The same node, whose features compete by their factors, where they have any.
+inline ScanNode with_factors(ScanNode node, const GrowConfig& config) {
+  if (config.factors.empty()) return node;
+  node.factors = &config;
+  node.own_sum = scores_of(node).node_sum(node);
+  return node;
 }
 
 // Floats, and doubles, that a layout's scores need for one thread.

@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "base/parallel.h"
+#include "search/directed.h"
 
 namespace polyleaf {
 namespace {
@@ -52,7 +53,7 @@ HistogramSearch::HistogramSearch(const Bins& bins, const Workers& workers)
 void HistogramSearch::start(const SearchScope& scope, const SearchNode& root) {
   scope_ = &scope;
   source_->start(scope, root);
-  check_directions();
+  check_directions(directions_, source_->layout(), scope.config().split);
   if (!workers_.is_alone()) {
     if (bins_.cells().n_features() > 0)
       throw std::invalid_argument("Ranks add up channels of features that are held dense.");
@@ -109,16 +110,6 @@ void HistogramSearch::set_joint_formats() {
   const bool any =
       std::any_of(joint_.begin(), joint_.end(), [](const Joint& joint) { return joint.in_runs; });
   if (any && joint_runs_.empty()) joint_runs_ = bins_.runs(kJointRunRows, workers_);
-}
-
-void HistogramSearch::check_directions() const {
-  const ChannelLayout& layout = source_->layout();
-  if (!directions_.any()) return;
-  if (layout.linear() || layout.curvature == Curvature::full ||
-      scope_->config().split.keeps_few(layout.n_outputs))
-    throw std::invalid_argument("Directions are for leaves of one value an output, each with its own step.");
-  if (directions_.n_outputs() != layout.n_outputs)
-    throw std::invalid_argument("The directions are of another number of outputs than the channels.");
 }
 
 // For channels of this layout.
@@ -201,20 +192,7 @@ void HistogramSearch::split(int32_t parent, const SearchNode& left, const Search
   for (int j = 0; j < node.view.layout->lanes; ++j) r.totals[j] -= l.totals[j];
   l.histogram = handed_down;
   hand_down_bounds(node, l, r);
-  if (directions_.any()) bound_children(nodes_[parent], l, r);
-}
-
-// Where an output of both children has one value, what is below them keeps to their order.
-void HistogramSearch::bound_children(const Node& node, Node& left, Node& right) const {
-  left.value_bounds = right.value_bounds = node.value_bounds;
-  std::vector<float> pooled(directions_.stride());
-  scores().pooled_values(of_best(node), node.best.left.data(), node.best.left_count, pooled.data());
-  const float* direction = directions_.of(node.best.feature);
-  for (int k = 0; k < layout_.n_outputs; ++k) {
-    if (direction[k] == 0 || std::isnan(pooled[k])) continue;
-    left.value_bounds.pool(k, pooled[k], direction[k] > 0, true);
-    right.value_bounds.pool(k, pooled[k], direction[k] > 0, false);
-  }
+  if (directions_.any()) bound_children(of_best(node), node.best, l.value_bounds, r.value_bounds);
 }
 
 // What each output gains by the node's split.
@@ -223,9 +201,7 @@ void HistogramSearch::judge_split(const Node& node, float* output_gain) const {
 }
 
 ScanNode HistogramSearch::of_best(const Node& node) const {
-  const TileSplit& split = node.best;
-  const bool missing_apart = split.bin == bins_.n_bins(split.feature) - 1 && !split.missing_left;
-  return missing_apart ? scan_node(node).split_freely() : scan_node(node).split_on(split.feature);
+  return split_like(scan_node(node), bins_, node.best);
 }
 
 HistogramSearch::Node& HistogramSearch::add_node(const SearchNode& at, const ChannelView& view) {
@@ -673,15 +649,8 @@ ScanNode HistogramSearch::scan_node(const Node& node, int thread) const {
                    node.view.curvature_step,          node.totals.data(), static_cast<int32_t>(node.at.count),
                    scratch_[thread].workspace.data(), node.view.linear,   node.out_of_reach};
   scanned.chance = chance_;
-  if (directions_.any()) {
-    scanned.directions = &directions_;
-    scanned.direction = directions_.none();
-    scanned.bounds = &node.value_bounds;
-  }
-  if (scope_->config().factors.empty()) return scanned;
-  scanned.factors = &scope_->config();
-  scanned.own_sum = scores().node_sum(scanned);
-  return scanned;
+  if (directions_.any()) scanned = scanned.obeying(directions_, node.value_bounds);
+  return with_factors(scanned, scope_->config());
 }
 
 Slots HistogramSearch::slots_of(const Node& node, const Tile& tile) const {

@@ -109,7 +109,6 @@ class HistogramSearch final : public Search {
     size_t shared = 0;                          // which of the histograms that ranks add up at once
   };
 
-  void check_directions() const;
   void lay_out_memory();
   void set_thresholds();
   void set_joint_formats();
@@ -151,7 +150,6 @@ class HistogramSearch final : public Search {
 
   const ScoreKernels& scores() const { return scores_of(layout_, scope_->config().split); }
   void judge_split(const Node& node, float* output_gain) const;
-  void bound_children(const Node& node, Node& left, Node& right) const;
   // The node where candidates split like the best one.
   ScanNode of_best(const Node& node) const;
   bool has_categories(int tile) const;

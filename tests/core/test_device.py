@@ -242,6 +242,145 @@ def test_directions_without_curvature():
     assert_device_equals_twin(replace(p, h=p.h * np.float32(0)))
 
 
+# --- features that compete by a share of their gain ----------------------------------------------------
+
+
+def factors_of(p, draw=0):
+    """Some features count whole, some half, one next to nothing."""
+    return np.random.default_rng(draw).choice([1.0, 0.5, 0.01], len(p.n_bins)).astype(np.float32)
+
+
+@pytest.mark.parametrize("options", [{}, {"post_prune": True}, {"leaf_k": 1}, {"reg_alpha": 0.4}], ids=str)
+@pytest.mark.parametrize(("kind", "n_outputs"), [*product(KINDS, (1, 3, 17)), ("full", 4)])
+def test_features_that_have_factors(kind, n_outputs, options):
+    if (kind == "diagonal" and n_outputs == 1) or (
+        kind == "full" and options.keys() & {"leaf_k", "reg_alpha"}
+    ):
+        pytest.skip("there is no such curvature")
+    p = make_problem(18, n=200, n_bins=(25, 30, 90, 6, 9), categorical=[0], n_outputs=n_outputs, kind=kind)
+    p = p.with_config(factors=factors_of(p), max_leaves=8, **options)
+    tree = assert_device_equals_twin(p) if "leaf_k" not in options else assert_topk_equals_twin(p)
+    assert tree.n_leaves > 2
+    assert not np.array_equal(tree.feature, Twin.grow(p.with_config(factors=None))[0].feature)
+
+
+def test_factors_and_sums_that_float32_does_not_hold():
+    p = make_problem(8, n=100, n_bins=(9, 30, 5), n_outputs=4, kind="diagonal", reg_lambda=0.0)
+    p = p.with_config(factors=np.array([0.5, 1, 0.01], np.float32), max_leaves=6)
+    for size in (1e17, 1e19, 1e30):
+        assert_device_equals_twin(replace(p, g=p.g * np.float32(size)))
+
+
+# --- values that must obey directions ------------------------------------------------------------------
+
+
+def directed(p, draw=0):
+    """With random directions of numeric features, one vector of them for each output."""
+    shape = len(p.n_bins), p.g.shape[1]
+    directions = np.random.default_rng(draw).integers(-1, 2, shape).astype(np.int8)
+    directions[p.is_categorical] = 0
+    return replace(p, directions=directions)
+
+
+@pytest.mark.parametrize(("kind", "n_outputs"), list(product(KINDS, (1, 3, 16, 17))))
+@pytest.mark.parametrize(
+    "config",
+    [{}, {"reg_alpha": 0.4, "max_delta_step": 0.3}, {"min_child_weight": 9.3, "reg_lambda": 0.0}],
+    ids=str,
+)
+def test_splits_that_obey_directions(kind, n_outputs, config):
+    if kind == "diagonal" and n_outputs == 1:
+        pytest.skip("the curvature of one output is shared")
+    p = make_problem(22, n=250, n_bins=(9, 30, 5, 7), categorical=[2], n_outputs=n_outputs, kind=kind)
+    p = p.with_config(max_leaves=10, **config)
+    tree = assert_device_equals_twin(directed(p))
+    assert not np.array_equal(tree.gain, Twin.grow(p)[0].gain)
+    assert_device_equals_twin(directed(sampled(p, multiplied=kind != "unit")))
+    assert_device_equals_twin(directed(p.with_config(factors=factors_of(p))))
+
+
+@pytest.mark.parametrize(
+    "growth",
+    [
+        {"level_wise": True, "max_depth": 4, "max_leaves": 9},
+        {"colsample_bynode": 0.5, "seed": 7},
+        {"post_prune": True, "min_split_gain": 0.5},
+        {"min_child_samples": 25},
+    ],
+    ids=str,
+)
+def test_growth_that_obeys_directions(growth):
+    p = make_problem(6, n=250, n_bins=(5, 8, 12, 3, 40, 6), n_outputs=5, kind="diagonal")
+    p = directed(p.with_config(**{"max_leaves": 12} | growth))
+    assert_device_equals_twin(p)
+    assert_device_equals_twin(p, histogram_memory=1)
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3, 17])
+@pytest.mark.parametrize("kind", ["unit", "diagonal"])
+def test_directions_where_much_is_missing(kind, n_outputs):
+    """What parts all values from the missing ones obeys by itself, and leaves no value on the other side."""
+    if kind == "diagonal" and n_outputs == 1:
+        pytest.skip("the curvature of one output is shared")
+    p = make_problem(23, n=250, n_bins=(9, 30, 255), n_outputs=n_outputs, kind=kind, missing=0.5)
+    g = p.g + np.where(p.codes[1] == reference.MISSING, -3, 0).astype(np.float32)[:, None]
+    rising = np.ones((3, n_outputs), np.int8)
+    tree = assert_device_equals_twin(replace(p, g=g, directions=rising).with_config(max_leaves=8))
+    assert ((tree.feature == 1) & (tree.threshold == 29) & ~tree.missing_left)[0]
+
+
+def test_bounds_of_values_are_handed_down(monkeypatch):
+    p = directed(make_problem(27, n=300, n_bins=(9, 30, 5, 7), n_outputs=17, kind="diagonal"))
+    tree = assert_device_equals_twin(p.with_config(max_leaves=16))
+    monkeypatch.setattr(reference.value_bounds.ValueBounds, "of_children", lambda self, *_: (self, self))
+    assert not np.array_equal(tree.gain, Twin.grow(p.with_config(max_leaves=16))[0].gain)
+
+
+def test_directions_do_not_outlive_their_rule():
+    p = make_problem(26, n=300, n_bins=(8,) * 5, max_leaves=10)
+    on_device = OnDevice(p)
+    search = _core.DeviceSearch(on_device.bins, 1)
+    search.use(on_device.channels)
+    gains = []
+    for directions in (directed(p).directions, None):
+        search.obey(directions)
+        gains.append(np.array(on_device.grower.grow(search, grow_config(p.config), p.features).gain))
+    np.testing.assert_array_equal(gains[1], Twin.grow(p)[0].gain)
+    assert not np.array_equal(*gains)
+
+
+@pytest.mark.parametrize(
+    ("directions", "more", "sentence"),
+    [
+        (np.ones((3, 2), np.int8), {}, "one row per feature"),
+        (np.ones((4, 2), np.int8), {"categorical": [1]}, "Categories have no direction"),
+        (np.ones((4, 3), np.int8), {}, "another number of outputs"),
+        (np.ones((4, 2), np.int8), {"leaf_k": 1}, "one value an output"),
+        (np.ones((4, 2), np.int8), {"kind": "full"}, "one value an output"),
+    ],
+    ids=["features", "categories", "outputs", "few outputs", "full"],
+)
+def test_directions_that_do_not_fit_are_refused(directions, more, sentence):
+    p = make_problem(1, n=50, n_outputs=2, **more)
+    with pytest.raises(ValueError, match=sentence):
+        OnDevice(replace(p, directions=directions)).grow()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_curvature_of_leaves(kind):
+    p = sampled(make_problem(3, n=200, n_outputs=3, kind=kind, max_leaves=8))
+    on_device = OnDevice(p)
+    tree, leaf_of_row = on_device.grow()
+    h = None if kind == "unit" else p.h
+    at = tree.n_leaves, p.rows, p.multiplier
+    expected = _core.curvature_of_leaves(h, leaf_of_row, *at, 1)
+    found = on_device.leaves.curvature(None if h is None else sent(h), on_device.grower, *at)
+    assert found.dtype == np.float64 and np.all(found > 0)
+    np.testing.assert_array_equal(found, expected)
+    with pytest.raises(ValueError, match="n_leaves must be that of"):
+        on_device.leaves.curvature(None, on_device.grower, 99, None, None)
+
+
 # --- many rows ---------------------------------------------------------------------------------------
 
 

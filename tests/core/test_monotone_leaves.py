@@ -33,9 +33,8 @@ def problem(seed, n_leaves=6, n_outputs=2, categorical=0.3, n_features=3):
 
 def obeying(tree, n_bins, directions, values, h=None, leaf_of_row=None, reg_lambda=1.0, n_threads=1):
     leaf_of_row = np.arange(tree.n_leaves, dtype=np.int32) if leaf_of_row is None else leaf_of_row
-    return _core.monotone_leaves(
-        values, directions, n_bins, tree, h, leaf_of_row, reg_lambda, None, None, n_threads
-    )
+    weights = _core.curvature_of_leaves(h, leaf_of_row, tree.n_leaves, None, None, n_threads) + reg_lambda
+    return _core.monotone_leaves(values, directions, n_bins, tree, weights, n_threads)
 
 
 @settings(max_examples=60, deadline=None)

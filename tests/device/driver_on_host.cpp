@@ -103,6 +103,7 @@ std::map<std::string, std::function<void(const void*)>> kernels() {
   add(::route_rows);
   add(::scan_few);
   add(::scan_numeric);
+  add(::scan_obeying);
   add(::scan_solved);
   add(::scores_of_sums);
   add(::softmax_derivatives);

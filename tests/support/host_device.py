@@ -84,6 +84,7 @@ class OnDevice:
         """The tree as the core has it."""
         p, search = self.problem, _core.DeviceSearch(self.bins, 1)
         search.use(self.channels)
+        search.obey(p.directions)
         self.grower.limit_interactions(p.groups, p.at_most)
         return self.grower.grow(search, grow_config(p.config, **only_core), p.features)
 

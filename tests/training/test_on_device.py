@@ -5,6 +5,7 @@ The device is this machine, as `host_device` has it.
 
 import pickle
 
+import golden
 import host_device
 import numpy as np
 import pytest
@@ -41,6 +42,13 @@ def assert_same(kind, y, fit=None, **parameters):
     (here, _), (there, model) = scores(kind, y, fit, **parameters)
     np.testing.assert_array_equal(here, there)
     return model
+
+
+def assert_same_bytes(kind, y, fit=None, **parameters):
+    """Not the scores alone: files of the models."""
+    (_, here), (_, there) = scores(kind, y, fit, **parameters)
+    assert golden._lasting(here.model_.to_bytes()) == golden._lasting(there.model_.to_bytes())
+    return there
 
 
 def test_offsets_are_seen_by_losses():
@@ -190,6 +198,75 @@ def test_hessians_of_losses_whose_outputs_go_apart():
     assert_same(PolyleafRegressor, Y[:, 0], curvature="full")
 
 
+OWN = np.array([[1, -1, 0], [0, 1, 1], [0, 0, 0], [-1, 1, 0], [0, 0, 0]])
+PENALTIES = [0.0, 0.5, 0.9, 0.2, 0.0]
+
+
+@pytest.mark.parametrize(
+    "rules", [{"monotone_constraints": OWN}, {"monotone_constraints": OWN, "feature_penalties": PENALTIES}]
+)
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"max_leaves": None, "max_depth": 3, "grow_policy": "depthwise"},
+        {"categorical_features": [4]},
+        {"curvature": "none", "leaf_curvature": "shared"},
+        {"multi_strategy": "one_output_per_tree"},
+        {"subsample": 0.5, "colsample_bynode": 0.6},
+        {"sampling_method": "goss", "top_rate": 0.3, "other_rate": 0.3},
+        {"pruning": "post", "min_split_gain": 0.2},
+        {"reg_alpha": 0.3, "max_delta_step": 0.5},
+        LAYERS,
+        LAYERS | {"pruning": "post", "min_split_gain": 0.2, "rows_per_layer": [0.3, 0.6]},
+    ],
+    ids=str,
+)
+def test_values_obey_directions(rules, parameters):
+    labels = (np.nan_to_num(X[:, :3]) + Y > 0).astype(int)
+    assert_same_bytes(PolyleafRegressor, Y, **rules, **parameters)
+    assert_same_bytes(PolyleafClassifier, labels, **rules, **parameters)
+
+
+@pytest.mark.parametrize("objective", ["absolute_error", "huber", "poisson", "gamma", "tweedie"])
+def test_values_of_other_losses_obey_directions(objective):
+    assert_same_bytes(PolyleafRegressor, np.exp(Y), objective=objective, monotone_constraints=OWN)
+    assert_same_bytes(PolyleafRegressor, np.exp(Y), objective=objective, monotone_constraints=OWN, **LAYERS)
+
+
+def test_directions_with_weights_offsets_quantiles_and_models_to_go_on_from():
+    rule = {"monotone_constraints": [1, 0, -1, 0, 0]}
+    assert_same_bytes(PolyleafRegressor, Y, {"sample_weight": RNG.random(300)}, **rule)
+    assert_same_bytes(PolyleafRegressor, Y, {"sample_weight": RNG.random(Y.shape)}, **rule)
+    assert_same_bytes(
+        PolyleafRegressor, np.abs(Y), {"offset": RNG.normal(size=Y.shape)}, objective="poisson", **rule
+    )
+    assert_same_bytes(PolyleafRegressor, Y[:, :2], objective="quantile", quantile_alpha=[0.1, 0.9], **rule)
+    model = assert_same_bytes(PolyleafClassifier, CLASSES, **rule)
+    assert_same_bytes(PolyleafClassifier, CLASSES, {"init_model": model.model_}, **rule)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"categorical_features": [4]},
+        {"sketch": "random_projection", "sketch_dim": 2},
+        {"leaf": "sparse", "leaf_k": 2},
+        {"curvature": "full"},
+        {"multi_strategy": "one_output_per_tree"},
+        {"pruning": "post"},
+        LAYERS,
+    ],
+    ids=str,
+)
+def test_features_compete_by_shares_of_their_gains(parameters):
+    free = scores(PolyleafClassifier, CLASSES, **parameters)[0][0]
+    model = assert_same_bytes(PolyleafClassifier, CLASSES, feature_penalties=PENALTIES, **parameters)
+    assert not np.array_equal(model.model_.raw_predict(X), free)
+    assert_same_bytes(PolyleafRegressor, Y, feature_penalties=PENALTIES, **parameters)
+
+
 class Interrupt(Callback):
     """Ctrl-C in round 2."""
 
@@ -214,7 +291,6 @@ def test_estimators_can_be_pickled():
     ("parameters", "said"),
     [
         ({"leaf": "linear"}, 'leaf="linear"'),
-        ({"monotone_constraints": [1, 0, 0, 0, 0]}, "monotone_constraints"),
     ],
     ids=str,
 )

@@ -244,6 +244,15 @@ constexpr int64_t room_of_few(int64_t kept) {
   return 4 * kept * kScanThreads;  // of either side, missing values left or right
 }
 
+// The same where values must obey directions, within the bounds of nodes: `stride` numbers for each feature
+// and node, one an output.
+struct ScanObeying {
+  static constexpr const char* kName = "scan_obeying";
+  ScanNumeric scan;
+  int32_t stride;
+  const float *directions, *low, *high;
+};
+
 // The same where outputs are solved for together: m of them, whose lanes a node names, those of their
 // gradients first and then those of pairs, as a packed lower triangle.
 struct ScanSolved {
@@ -276,7 +285,9 @@ struct BestOfNodes {
   const FeatureAt* features;
   const NodeAt* nodes;
   const FeatureBest* best;
-  int32_t* found;  // (n_nodes, NodeBest and lanes)
+  const float* factors;   // of features; nullptr: they compete by their sums
+  const float* own_sums;  // where there are factors: what nodes are worth by themselves
+  int32_t* found;         // (n_nodes, NodeBest and lanes)
 };
 
 // --- rows

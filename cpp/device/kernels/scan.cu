@@ -2,9 +2,11 @@
 // the order of docs/design.md, section 4. A block scans one feature of one node; a thread is one candidate
 // bin, and sums its sixteen virtual lanes in registers, or solves its equations. Formulas are those of
 // scores/.
+#include "base/judged.h"
 #include "device/kernels/block.h"
 #include "scores/diagonal.h"
 #include "scores/full.h"
+#include "scores/monotone.h"
 #include "scores/shared.h"
 #include "scores/topk.h"
 
@@ -95,6 +97,13 @@ __device__ inline void best_of_block(float& sum, int& order) {
   __syncthreads();
 }
 
+// Whether all rows with a value lie in the bins up to this one: missing values that are not with them are
+// apart.
+__device__ inline bool is_all_there(const ScanMemory& memory, int b, const FeatureSums& feature,
+                                    const FeatureAt& at, int32_t count) {
+  return memory.counts[b] + feature.count(at.missing) == count;
+}
+
 // Leaves of all outputs: a candidate's sum is that of its terms.
 struct KeepAll {
   template <class S>
@@ -141,12 +150,34 @@ struct KeepFew {
   }
 };
 
+// The score of trees that obey directions, on a feature in a node. Missing values apart from all others are
+// free of them.
+template <bool PER_OUTPUT>
+struct Obeying {
+  static constexpr bool kPerOutput = PER_OUTPUT;
+  Regularisation r;
+  const float *direction, *low, *high;  // of every output
+
+  __device__ float coefficient(float h) const { return h + r.lambda; }
+};
+
+// A score as it is for one output.
+template <class S>
+__device__ inline const S& score_of(const S& score, int, bool) {
+  return score;
+}
+template <bool P>
+__device__ inline ObeyingBlock score_of(const Obeying<P>& score, int k, bool is_free) {
+  return {score.r, is_free ? 0.0f : score.direction[k], score.low[k], score.high[k]};
+}
+
 // Score sums of a thread's candidate, for missing values right and left: -inf where a child is too light.
 template <class S, class Keep>
 __device__ void candidate_sums(const ScanNumeric& a, const S& score, const FeatureSums& feature,
                                const FeatureAt& at, const int32_t* totals, int32_t count, int n_ways,
                                Keep keep, ScanMemory& memory, float* sums) {
   const int b = threadIdx.x;
+  const bool is_apart = is_all_there(memory, b, feature, at, count);
   float coefficient[2][2];  // [way][right]
   bool heavy[2] = {true, true};
   if constexpr (!S::kPerOutput) {
@@ -197,9 +228,10 @@ __device__ void candidate_sums(const ScanNumeric& a, const S& score, const Featu
           cl = coefficient[way][0];
           cr = coefficient[way][1];
         }
-        const float term = score.pair(gl, gr, cl, cr);
+        const auto& of_output = score_of(score, k, way == 0 && is_apart);
+        const float term = of_output.pair(gl, gr, cl, cr);
         v[way][j] = first == 0 ? term : v[way][j] + term;
-        keep.offer(way, score, gl, gr, cl, cr, term);
+        keep.offer(way, of_output, gl, gr, cl, cr, term);
       }
     }
   }
@@ -212,36 +244,62 @@ __device__ void candidate_sums(const ScanNumeric& a, const S& score, const Featu
   }
 }
 
-template <class Keep>
-__device__ void score_candidates(const ScanNumeric& a, const FeatureSums& feature, const FeatureAt& at,
-                                 const int32_t* totals, int32_t count, int n_ways, const Keep& keep,
-                                 ScanMemory& memory, float* sums) {
+// Calls f with the score that curvature and penalties ask for.
+template <class F>
+__device__ void with_score(const ScanNumeric& a, const F& f) {
   const Penalties& p = a.penalties;
   const Regularisation r{p.lambda, p.alpha, p.limit};
-  const auto score = [&](const auto& s) {
-    candidate_sums(a, s, feature, at, totals, count, n_ways, keep, memory, sums);
-  };
   const bool is_plain = p.alpha == 0.0f && p.limit == 0.0f;
   if (a.curvature == 2)
-    is_plain ? score(Diagonal{r}) : score(Regularised<true>{r});
+    is_plain ? f(Diagonal{r}) : f(Regularised<true>{r});
   else
-    is_plain ? score(Shared{r}) : score(Regularised<false>{r});
+    is_plain ? f(Shared{r}) : f(Regularised<false>{r});
 }
 
 template <class Keep>
 struct Separable {
+  static constexpr bool kFreesMissing = false;
   const ScanNumeric& a;
   ScanMemory& memory;
   Keep keep;
 
   __device__ void operator()(const FeatureSums& feature, const FeatureAt& at, const int32_t* totals,
                              int32_t count, int n_ways, float* sums) const {
-    score_candidates(a, feature, at, totals, count, n_ways, keep, memory, sums);
+    with_score(a, [&](const auto& score) {
+      candidate_sums(a, score, feature, at, totals, count, n_ways, keep, memory, sums);
+    });
+  }
+};
+
+// Scores of trees that obey directions, of feature f in a node.
+struct Directed {
+  static constexpr bool kFreesMissing = true;
+  const ScanObeying& a;
+  ScanMemory& memory;
+  const float *direction, *low, *high;
+
+  __device__ Directed(const ScanObeying& a, ScanMemory& memory, int f, int64_t node)
+      : a(a),
+        memory(memory),
+        direction(a.directions + static_cast<int64_t>(f) * a.stride),
+        low(a.low + node * a.stride),
+        high(a.high + node * a.stride) {}
+
+  __device__ void operator()(const FeatureSums& feature, const FeatureAt& at, const int32_t* totals,
+                             int32_t count, int n_ways, float* sums) const {
+    const Penalties& p = a.scan.penalties;
+    const Regularisation r{p.lambda, p.alpha, p.limit};
+    const auto score = [&](const auto& s) {
+      candidate_sums(a.scan, s, feature, at, totals, count, n_ways, KeepAll{}, memory, sums);
+    };
+    a.scan.curvature == 2 ? score(Obeying<true>{r, direction, low, high})
+                          : score(Obeying<false>{r, direction, low, high});
   }
 };
 
 // Scores of outputs that are solved for together.
 struct Solved {
+  static constexpr bool kFreesMissing = false;
   const ScanSolved& a;
   ScanMemory& memory;
   const int32_t* lanes;
@@ -357,7 +415,8 @@ __device__ void scan_feature(const ScanNumeric& a, int f, int64_t of_node, ScanM
     const int32_t left = memory.counts[b] + (way == 1 ? n_missing : 0);
     if (left < least || node.count - left < least || !(sums[way] > sum)) continue;
     sum = sums[way];
-    order = 2 * b + way;
+    const bool is_apart = Score::kFreesMissing && way == 0 && is_all_there(memory, b, feature, at, node.count);
+    order = 2 * (is_apart ? at.n_bins - 1 : b) + way;
   }
   best_of_block(sum, order);
   if (b == 0) best = order < 0 ? FeatureBest{kNone, -1, 0} : FeatureBest{sum, order / 2, order % 2};
@@ -379,6 +438,12 @@ using namespace polyleaf::on_device;
 extern "C" __global__ void scan_numeric(const ScanNumeric a) {
   __shared__ ScanMemory memory;
   scan_feature(a, blockIdx.x, blockIdx.y, memory, Separable<KeepAll>{a, memory, {}});
+}
+
+extern "C" __global__ void scan_obeying(const ScanObeying a) {
+  __shared__ ScanMemory memory;
+  const int f = blockIdx.x;
+  scan_feature(a.scan, f, blockIdx.y, memory, Directed(a, memory, f, blockIdx.y));
 }
 
 extern "C" __global__ void scan_few(const ScanFew a) {
@@ -403,20 +468,23 @@ extern "C" __global__ void scan_solved(const ScanSolved a) {
 extern "C" __global__ void best_of_nodes(const BestOfNodes a) {
   const int t = threadIdx.x;
   const FeatureBest* const of_features = a.best + static_cast<int64_t>(blockIdx.x) * a.n_features;
-  float sum = kNone;
+  float judged = kNone;
   int feature = -1;
-  for (int f = t; f < a.n_features; f += blockDim.x)
-    if (of_features[f].bin >= 0 && (feature < 0 || of_features[f].sum > sum)) {
-      sum = of_features[f].sum;
-      feature = f;
-    }
-  best_of_block(sum, feature);
+  for (int f = t; f < a.n_features; f += blockDim.x) {
+    if (of_features[f].bin < 0) continue;
+    const float sum = of_features[f].sum;
+    const float by = a.factors == nullptr ? sum : polyleaf::judged_by(a.factors[f], sum, a.own_sums[blockIdx.x]);
+    if (!(by > judged)) continue;
+    judged = by;
+    feature = f;
+  }
+  best_of_block(judged, feature);
   const int lanes = a.histograms.lanes;
   constexpr int kHead = sizeof(NodeBest) / sizeof(int32_t);
   int32_t* const out = a.found + static_cast<int64_t>(blockIdx.x) * (kHead + lanes);
   NodeBest& head = *reinterpret_cast<NodeBest*>(out);
   if (feature < 0) {
-    if (t == 0) head = {sum, -1, -1, 0, 0, 0};
+    if (t == 0) head = {kNone, -1, -1, 0, 0, 0};
     return;
   }
   const FeatureBest best = of_features[feature];
@@ -431,5 +499,5 @@ extern "C" __global__ void best_of_nodes(const BestOfNodes a) {
   const int32_t n_missing = sums.count(at.missing);
   int32_t left = best.missing_left ? n_missing : 0;
   for (int b = 0; b <= best.bin; ++b) left += sums.count(b);
-  head = {sum, feature, best.bin, best.missing_left, left, n_missing};
+  head = {best.sum, feature, best.bin, best.missing_left, left, n_missing};
 }

@@ -5,7 +5,7 @@
 
 #include "scores/diagonal.h"
 #include "scores/kernels/candidates.h"
-#include "scores/monotone.h"
+#include "scores/kernels/obeying.h"
 #include "scores/shared.h"
 
 namespace polyleaf {

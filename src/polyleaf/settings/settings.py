@@ -331,8 +331,6 @@ def _check_device(p: SharedParameters, leaf: Leaf) -> None:
     not_yet = {
         'leaf="linear"': p.leaf == "linear",
         **_sparse_labels(leaf),
-        "monotone_constraints": p.monotone_constraints is not None,
-        "feature_penalties": p.feature_penalties is not None,
     }
     asked = [what for what, is_asked in not_yet.items() if is_asked]
     _refuse(

@@ -40,6 +40,14 @@ class Fitter(Protocol):
         ...
 
 
+class DenseFitter(Fitter, Protocol):
+    """What fits leaves of a value an output."""
+
+    def curvature(self, grown: Grown, draw: Draw, output: int) -> np.ndarray:
+        """What rows sum to in each leaf, float64 (n_leaves, 1), or of each output, (n_leaves, K)."""
+        ...
+
+
 class ConstantFitter:
     """A vector in each leaf: one Newton step."""
 
@@ -52,6 +60,11 @@ class ConstantFitter:
         step = leaf_config(self._step, learning_rate, self._block_size)
         return _core.newton_leaves(*data, step, *draw.sample, self._workers)
 
+    def curvature(self, grown: Grown, draw: Draw, output: int) -> np.ndarray:
+        _, h = self._derivatives.for_leaves(output)
+        leaves = grown.leaf_of_row, grown.tree.n_leaves
+        return _core.curvature_of_leaves(h, *leaves, *draw.sample, self._workers)
+
 
 class QuantileFitter:
     """A vector in each leaf that minimises the loss, where the objective knows it: quantiles of residuals.
@@ -61,12 +74,11 @@ class QuantileFitter:
     Parameters
     ----------
     state : DenseState
-    others : Fitter
-        Of dense leaves.
+    others : DenseFitter
     settings : Settings
     """
 
-    def __init__(self, state: DenseState, others: Fitter, settings: Settings) -> None:
+    def __init__(self, state: DenseState, others: DenseFitter, settings: Settings) -> None:
         self._state, self._others, self._workers = state, others, settings.workers
         self._is_known = state.problem.renewed
 
@@ -83,6 +95,9 @@ class QuantileFitter:
         assert isinstance(others, np.ndarray)
         return np.where(known, values, others)
 
+    def curvature(self, grown: Grown, draw: Draw, output: int) -> np.ndarray:
+        return self._others.curvature(grown, draw, output)
+
 
 class MonotoneFitter:
     """What another fitter of dense leaves says, made to obey directions.
@@ -92,29 +107,22 @@ class MonotoneFitter:
 
     Parameters
     ----------
-    fitter : Fitter
+    fitter : DenseFitter
     directions : ndarray of shape (n_columns, K), int8
-    derivatives : Derivatives
     n_bins : ndarray of shape (n_columns,), uint16
     settings : Settings
 
     Attributes
     ----------
-    plain : Fitter
+    plain : DenseFitter
         The other.
     """
 
     def __init__(
-        self,
-        fitter: Fitter,
-        directions: np.ndarray,
-        derivatives: Derivatives,
-        n_bins: np.ndarray,
-        settings: Settings,
+        self, fitter: DenseFitter, directions: np.ndarray, n_bins: np.ndarray, settings: Settings
     ) -> None:
         self.plain, self._directions, self._n_bins = fitter, directions, n_bins
-        self._derivatives, self._workers = derivatives, settings.workers
-        self._reg_lambda = settings.step.reg_lambda
+        self._reg_lambda, self._workers = settings.step.reg_lambda, settings.workers
 
     def fit(self, grown: Grown, draw: Draw, output: int, learning_rate: float) -> Leaves:
         values = self.plain.fit(grown, draw, output, learning_rate)
@@ -124,9 +132,8 @@ class MonotoneFitter:
     def obeying(self, values: np.ndarray, grown: Grown, draw: Draw, output: int) -> np.ndarray:
         """The values (n_leaves, K or 1) that obey and are nearest to these."""
         directions = self._directions if output < 0 else column(self._directions, output)
-        _, h = self._derivatives.for_leaves(output)
-        leaves = grown.tree, h, grown.leaf_of_row, self._reg_lambda
-        return _core.monotone_leaves(values, directions, self._n_bins, *leaves, *draw.sample, self._workers)
+        weights = self.plain.curvature(grown, draw, output) + self._reg_lambda
+        return _core.monotone_leaves(values, directions, self._n_bins, grown.tree, weights, self._workers)
 
 
 class TopkFitter:

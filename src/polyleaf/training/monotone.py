@@ -92,8 +92,7 @@ def all_obey(model: Model, directions: np.ndarray) -> bool:
         if not isinstance(values, np.ndarray):
             return False
         own = directions if output < 0 else np.ascontiguousarray(directions[:, [output]])
-        each = np.arange(tree.n_leaves, dtype=np.int32)
-        nearest = _core.monotone_leaves(values, own, n_bins, tree, None, each, 0.0, None, None, 1)
+        nearest = _core.monotone_leaves(values, own, n_bins, tree, np.ones((tree.n_leaves, 1)), 1)
         if not np.array_equal(nearest, values):
             return False
     return True

@@ -19,7 +19,7 @@ from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.objectives.base import Problem
 from polyleaf.settings.settings import COUPLED, Settings, TopkLeaf
 from polyleaf.sketches import Sketch
-from polyleaf.training.derivatives import Derivatives
+from polyleaf.training.derivatives import Derivatives, column
 from polyleaf.training.fitters import leaf_config
 from polyleaf.training.sampling import Draw
 from polyleaf.training.splits import SplitColumns, counted, kind_of_channels
@@ -187,9 +187,10 @@ class DeviceSplits:
         bins: _core.DeviceBins,
         derivatives: DeviceDerivatives,
         sketch: Sketch | None,
+        directions: np.ndarray | None,
         settings: Settings,
     ) -> None:
-        device = derivatives.device
+        device, self._directions = derivatives.device, directions
         self._derivatives, self._sketch, self._settings = derivatives, sketch, settings
         self._channels, self._search = (
             _core.DeviceChannels(device),
@@ -198,6 +199,8 @@ class DeviceSplits:
         self._weight: _core.DeviceMatrix | None = None
 
     def use(self, draw: Draw, output: int) -> _core.Search:
+        if self._directions is not None:
+            self._search.obey(self._directions if output < 0 else column(self._directions, output))
         kind, g, h = self._columns(draw, output) or self._columns_from_here(draw, output)
         self._channels.quantise(g, h, kind, *draw.sample)
         self._search.use(self._channels)
@@ -249,6 +252,11 @@ class DeviceFitter:
         return self._leaves.newton(
             *self._columns(output), self._grower, grown.tree.n_leaves, step, *draw.sample
         )
+
+    def curvature(self, grown: Grown, draw: Draw, output: int) -> np.ndarray:
+        """What rows sum to in each leaf, as `fitters.DenseFitter` has it."""
+        _, h = self._columns(output)
+        return self._leaves.curvature(h, self._grower, grown.tree.n_leaves, *draw.sample)
 
     def _columns(self, output: int) -> tuple[_core.DeviceMatrix, _core.DeviceMatrix | None]:
         """What leaf values are fitted on."""

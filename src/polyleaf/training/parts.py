@@ -172,6 +172,7 @@ def _dense_parts(
     sketch = get_sketch(run.sketch, run.sketch_dim, problem.n_outputs)
     channels: splits.PlainChannels | splits.LookaheadChannels = splits.PlainChannels(workers)
     limits = Limits(step.reg_alpha, step.max_delta_step)
+    directions = _directions(settings, problem, model)
     fitter: fitters.Fitter
     match leaf:
         case TopkLeaf():
@@ -184,13 +185,8 @@ def _dense_parts(
             if leaf.looks_ahead:
                 channels = splits.LookaheadChannels(fitter.table, leaf, workers)
         case _:
-            fitter = fitters.ConstantFitter(derivatives, settings)
-            if problem.objective.renews_leaves:
-                fitter = fitters.QuantileFitter(state, fitter, settings)
-    directions = _directions(settings, problem, model)
-    if directions is not None:
-        n_bins = dataset.mapper.n_bins_
-        fitter = fitters.MonotoneFitter(fitter, directions, derivatives, n_bins, settings)
+            constant = fitters.ConstantFitter(derivatives, settings)
+            fitter = _of_constants(constant, state, directions, dataset, settings)
     judge = splits.HistogramSplits(bins, derivatives, sketch, channels, directions, settings)
     limits = limits if sketch is None else Limits()
     grower = _core.Grower(bins, workers)
@@ -213,7 +209,8 @@ def _device_parts(
     derivatives = on_device.DeviceDerivatives(device, problem, weight, settings)
     state = on_device.DeviceState(problem, derivatives, dataset, model, grower, settings, offset)
     sketch = get_sketch(run.sketch, run.sketch_dim, problem.n_outputs)
-    judge = on_device.DeviceSplits(bins, derivatives, sketch, settings)
+    directions = _directions(settings, problem, model)
+    judge = on_device.DeviceSplits(bins, derivatives, sketch, directions, settings)
     leaf, limits = settings.leaf, Limits(settings.step.reg_alpha, settings.step.max_delta_step)
     fitter: fitters.Fitter
     if isinstance(leaf, TopkLeaf):
@@ -221,11 +218,26 @@ def _device_parts(
         fitter = on_device.DeviceTopkFitter(derivatives, grower, leaf, settings)
         limits = Limits(*limits[:2], leaf.leaf_k, leaf.leaf_support == "shared")
     else:
-        fitter = on_device.DeviceFitter(derivatives, grower, settings)
-        if problem.objective.renews_leaves:
-            fitter = fitters.QuantileFitter(state, fitter, settings)
+        constant = on_device.DeviceFitter(derivatives, grower, settings)
+        fitter = _of_constants(constant, state, directions, dataset, settings)
     limits = limits if sketch is None else Limits()
     return state, Structure(grower, judge, limits, *_of_features(settings, dataset), settings), fitter
+
+
+def _of_constants(
+    newton: fitters.DenseFitter,
+    state: DenseState,
+    directions: np.ndarray | None,
+    dataset: Dataset,
+    settings: Settings,
+) -> fitters.Fitter:
+    """A value an output, from Newton steps: quantiles where those are known to be best, made to obey."""
+    fitter = newton
+    if state.problem.objective.renews_leaves:
+        fitter = fitters.QuantileFitter(state, newton, settings)
+    if directions is None:
+        return fitter
+    return fitters.MonotoneFitter(fitter, directions, dataset.mapper.n_bins_, settings)
 
 
 def _directions(settings: Settings, problem: Problem, model: Model) -> np.ndarray | None:

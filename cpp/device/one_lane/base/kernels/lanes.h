@@ -11,6 +11,9 @@ namespace POLYLEAF_ISA_NAMESPACE {
 using f32x16 = float;
 using i32x16 = int32_t;
 
+POLYLEAF_INLINE f32x16 broadcast(float x) {
+  return x;
+}
 POLYLEAF_INLINE bool any_above(float a, float b) {
   return a > b;
 }
