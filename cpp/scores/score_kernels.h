@@ -146,11 +146,14 @@ POLYLEAF_DECLARE_KERNELS(ScoreKernels, topk_scores)
 POLYLEAF_DECLARE_KERNELS(ScoreKernels, full_scores)
 POLYLEAF_DECLARE_KERNELS(ScoreKernels, linear_scores)  // without output_terms: see LinearKernels::solve
 
+// Whether leaves hold one value an output, each with its own step: sums are those of one term an output.
+inline bool are_separable(const ChannelLayout& layout, const SplitConfig& config) {
+  return !layout.linear() && layout.curvature != Curvature::full && !config.keeps_few(layout.n_outputs);
+}
 inline const ScoreKernels& scores_of(const ChannelLayout& layout, const SplitConfig& config) {
+  if (are_separable(layout, config)) return POLYLEAF_SELECT(separable_scores);
   if (layout.linear()) return POLYLEAF_SELECT(linear_scores);
-  if (layout.curvature == Curvature::full) return POLYLEAF_SELECT(full_scores);
-  return config.keeps_few(layout.n_outputs) ? POLYLEAF_SELECT(topk_scores)
-                                            : POLYLEAF_SELECT(separable_scores);
+  return layout.curvature == Curvature::full ? POLYLEAF_SELECT(full_scores) : POLYLEAF_SELECT(topk_scores);
 }
 inline const ScoreKernels& scores_of(const ScanNode& node) {
   return scores_of(*node.layout, *node.config);

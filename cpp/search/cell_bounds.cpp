@@ -19,10 +19,8 @@ float rounded_up(double x) {
 
 bool CellBounds::hold_for(const ScanNode& node) {
   const SplitConfig& config = *node.config;
-  const ChannelLayout& layout = *node.layout;
-  return layout.curvature != Curvature::full && !layout.linear() && node.directions == nullptr &&
-         node.factors == nullptr && !config.keeps_few(layout.n_outputs) && config.reg_alpha == 0 &&
-         config.max_delta_step == 0 && config.reg_lambda > 0;
+  return are_separable(*node.layout, config) && node.directions == nullptr && node.factors == nullptr &&
+         config.reg_alpha == 0 && config.max_delta_step == 0 && config.reg_lambda > 0;
 }
 
 void CellBounds::start(int64_t n) {

@@ -29,7 +29,8 @@ class CellScan {
         scores_(scores_of(node)),
         kernels_(POLYLEAF_SELECT(histogram_kernels)),
         scratch_(scratch),
-        histogram_(histogram) {
+        histogram_(histogram),
+        is_separable_(are_separable(*node.layout, *node.config)) {
     histogram_.found.clear();
   }
 
@@ -106,6 +107,7 @@ class CellScan {
     weight_ = 0;
     // One child of every split has none but rows that cells name.
     if (there.size() < std::max(1, node_.config->min_child_samples)) return found.sum;
+    if (has_one_cut(there)) return consider_cut(number, cells, there);
     const int f = bins_.cells().feature(number), n_bins = bins_.n_bins(f);
     uint64_t touched[4] = {};
     build(number, there.begin, there.size(), touched);
@@ -119,6 +121,33 @@ class CellScan {
     if (found.sum > -std::numeric_limits<float>::infinity())
       histogram_.found.push_back({found, split_on.judged(found.sum), f, number, cells});
     return found.sum;
+  }
+
+  // Whether cells all hold one value, so that there is one split: these cells, and all other rows.
+  bool has_one_cut(const CellRange& there) const {
+    const uint32_t key = there.begin->key;
+    return is_separable_ && key == (there.end - 1)->key && (key & 255) != kMissingCode;
+  }
+
+  // The same without a histogram.
+  float consider_cut(int64_t number, const CellRange& cells, const CellRange& there) {
+    const float none = -std::numeric_limits<float>::infinity();
+    const int32_t n = static_cast<int32_t>(there.size());
+    if (node_.count - n < node_.config->min_child_samples) return none;
+    int32_t* left = histogram_.all.data();
+    std::fill_n(left, lanes_, 0);
+    kernels_.sum_few(there.begin, n, channels_, lanes_, left);
+    weight_ = weight_of(n);
+    const int common = bins_.cells().common(number), code = there.begin->code();
+    if (common < code)
+      for (int j = 0; j < lanes_; ++j) left[j] = node_.totals[j] - left[j];
+    const int f = bins_.cells().feature(number);
+    const ScanNode split_on = node_.split_on(f);
+    const float sum = scores_.candidate_sum(split_on, left, common < code ? node_.count - n : n);
+    if (!(sum > none)) return none;                       // NaN, too
+    if (node_.factors != nullptr) scratch_.floor = none;  // as tiles have it
+    histogram_.found.push_back({{sum, std::min(common, code), 0}, split_on.judged(sum), f, number, cells});
+    return sum;
   }
 
   // Cells of rows that have not left, with their places.
@@ -209,6 +238,7 @@ class CellScan {
   const HistogramKernels& kernels_;
   ScanScratch& scratch_;
   CellHistogram& histogram_;
+  const bool is_separable_;
   double weight_ = 0;  // of the cells that were looked at last
 };
 

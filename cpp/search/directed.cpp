@@ -9,7 +9,7 @@ namespace polyleaf {
 void check_directions(const FeatureDirections& directions, const ChannelLayout& layout,
                       const SplitConfig& split) {
   if (!directions.any()) return;
-  if (layout.linear() || layout.curvature == Curvature::full || split.keeps_few(layout.n_outputs))
+  if (!are_separable(layout, split))
     throw std::invalid_argument("Directions are for leaves of one value an output, each with its own step.");
   if (directions.n_outputs() != layout.n_outputs)
     throw std::invalid_argument("The directions are of another number of outputs than the channels.");

@@ -40,6 +40,8 @@ struct HistogramKernels {
   // writes the bins that they name, adds to counts and to `all`, marks touched[0 .. 4).
   void (*build_few)(const Cell* entries, int64_t n, const int16_t* channels, int lanes, int missing,
                     int32_t* sums, uint32_t* counts, int32_t* all, uint64_t* touched);
+  // out[lane] += channels of the rows that these cells name.
+  void (*sum_few)(const Cell* entries, int64_t n, const int16_t* channels, int lanes, int32_t* out);
 };
 POLYLEAF_DECLARE_KERNELS(HistogramKernels, histogram_kernels)
 

@@ -37,6 +37,15 @@ def words(draw, n_outputs=1, kind="unit", density=0.02, missing=0.1, **config):
     )
 
 
+def words_of_one_value(draw, n_outputs=1, kind="unit", **config):
+    """As `words`; of each the cells hold one value, below or above that of all other rows."""
+    p = words(draw, n_outputs, kind, missing=0.02, **config)
+    own = np.random.default_rng(draw).integers(0, 12, FEATURES)[:, None]
+    common = np.array([np.bincount(row).argmax() for row in p.codes])[:, None]
+    codes = np.where((p.codes == common) | (p.codes == reference.MISSING), p.codes, own)
+    return replace(p, codes=codes.astype(np.uint8))
+
+
 def assert_same_from_cells(p, held=None):
     """Grown from dense codes and from cells; returns the tree."""
     expected, leaf_of_row = Core.grow(p, 1)
@@ -92,6 +101,21 @@ def test_trees_that_part_with_few_rows_at_a_time(kind, n_outputs):
 @pytest.mark.parametrize("kind", KINDS)
 def test_whatever_is_asked_of_splits(kind, config):
     assert_same_from_cells(words(2, 2, kind, **config))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [{}, {"min_child_samples": 30}, {"min_child_weight": 5.0}, {"reg_alpha": 0.5}, {"leaf_k": 2}],
+    ids=str,
+)
+@pytest.mark.parametrize("n_outputs", [1, 3, 17])
+@pytest.mark.parametrize("kind", KINDS)
+def test_words_that_are_there_or_not(kind, n_outputs, config):
+    p = words_of_one_value(9, n_outputs, kind, **config)
+    assert_same_from_cells(p)
+    if "leaf_k" not in config and "reg_alpha" not in config:
+        directions = np.random.default_rng(9).integers(-1, 2, (FEATURES, n_outputs)).astype(np.int8)
+        assert_same_from_cells(replace(p, directions=directions))
 
 
 @pytest.mark.parametrize("kind", KINDS)

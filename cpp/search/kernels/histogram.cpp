@@ -266,10 +266,34 @@ void build_few(const Cell* entries, int64_t n, const int16_t* channels, int lane
   for (; at < lanes; at += 16) pass(build_few_as<i16x16, i32x16, 1, false>, at);
 }
 
+template <class Row, class Sum>
+void sum_few_lanes(const Cell* entries, int64_t n, const int16_t* channels, int lanes, int32_t* out) {
+  constexpr int64_t kAhead = 12;
+  const auto row = [&](int64_t i) __attribute__((always_inline)) {
+    return channels + static_cast<size_t>(entries[i].row) * lanes;
+  };
+  Sum even = load<Sum>(out), odd = {};
+  int64_t i = 0;
+  for (; i + kAhead + 1 < n; i += 2) {
+    __builtin_prefetch(row(i + kAhead));
+    __builtin_prefetch(row(i + kAhead + 1));
+    even += convert<Sum>(load<Row>(row(i)));
+    odd += convert<Sum>(load<Row>(row(i + 1)));
+  }
+  for (; i < n; ++i) even += convert<Sum>(load<Row>(row(i)));
+  store(out, even + odd);
+}
+
+void sum_few(const Cell* entries, int64_t n, const int16_t* channels, int lanes, int32_t* out) {
+  if (lanes == 4) return sum_few_lanes<i16x4, i32x4>(entries, n, channels, lanes, out);
+  if (lanes == 8) return sum_few_lanes<i16x8, i32x8>(entries, n, channels, lanes, out);
+  for (int j = 0; j < lanes; j += 16) sum_few_lanes<i16x16, i32x16>(entries, n, channels + j, lanes, out + j);
+}
+
 }  // namespace
 
-const HistogramKernels histogram_kernels = {build, dismount, build_joint, spread, subtract,
-                                            add,   gather,   sum,         touch,  build_few};
+const HistogramKernels histogram_kernels = {build,  dismount, build_joint, spread,    subtract, add,
+                                            gather, sum,      touch,       build_few, sum_few};
 
 }  // namespace POLYLEAF_ISA_NAMESPACE
 }  // namespace polyleaf

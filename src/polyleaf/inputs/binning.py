@@ -468,11 +468,11 @@ class BinMapper:
     ) -> None:
         self.spec_, self.thresholds_, self.wide_, self.made_ = spec, thresholds, wide, made
         self.categories_, self.rare_categories_ = categories, rare
-        n_bins = [
-            len(t) + 1 if kept is None else max(1, len(kept) + bool(others))
-            for t, kept, others in zip(thresholds, categories, rare, strict=True)
-        ]
-        self.n_bins_ = np.array(n_bins, dtype=np.uint16)
+        n_bins = _lengths(thresholds) + 1
+        for feature, (kept, others) in enumerate(zip(categories, rare, strict=True)):
+            if kept is not None:
+                n_bins[feature] = max(1, len(kept) + bool(others))
+        self.n_bins_ = n_bins.astype(np.uint16)
         self._prepare()
 
     def _prepare(self) -> None:
@@ -495,7 +495,7 @@ class BinMapper:
             self._prepare()
 
     def _offsets(self) -> NDArray[np.int64]:
-        return np.cumsum([0, *(len(t) for t in self.thresholds_)], dtype=np.int64)
+        return np.cumsum(np.append(0, _lengths(self.thresholds_)))
 
     def sampled_rows(self, n_rows: int, weights: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
         """Ascending rows that thresholds are chosen from (never of weight 0); None: all."""
@@ -547,6 +547,10 @@ class BinMapper:
         if len(codes) and code_of and (codes == MISSING_CODE).all():
             check_same_type(list(code_of), column, table.name_of(column.feature))
         return codes
+
+
+def _lengths(arrays: list[NDArray[np.float64]]) -> NDArray[np.int64]:
+    return np.fromiter(map(len, arrays), np.int64, len(arrays))
 
 
 def _numeric_blocks(
