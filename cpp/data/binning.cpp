@@ -25,6 +25,8 @@ constexpr int64_t kSerialValues = 1 << 14;
 constexpr int64_t kSampledFeatures = 32;
 // 8-bit columns at least this long are binned by a table of all 256 values.
 constexpr int64_t kByteTableRows = 1024;
+// So many distinct values are counted rather than sorted.
+constexpr size_t kFewValues = 8;
 
 // Calls f.operator()<T>() with the C++ type of a column.
 template <class F>
@@ -205,6 +207,36 @@ Thresholds thresholds_of(Distinct distinct, bool is_double, int max_bins) {
   return result;
 }
 
+// Distinct values, where they are few: counts of words, indicators.
+template <class T>
+class FewValues {
+ public:
+  // False: it is one too many.
+  bool add(T value, int64_t weight) {
+    for (size_t i = 0; i < n_; ++i)
+      if (items_[i].value == value) {
+        items_[i].weight += weight;
+        return true;
+      }
+    if (n_ == kFewValues) return false;
+    items_[n_++] = {value + T{0}, weight};  // -0 is 0
+    return true;
+  }
+  Distinct distinct() {
+    std::sort(items_, items_ + n_, [](const Item& a, const Item& b) { return a.value < b.value; });
+    Distinct found;
+    for (size_t i = 0; i < n_; ++i) found.add(items_[i].value, items_[i].weight);
+    return found;
+  }
+
+ private:
+  struct Item {
+    T value;
+    int64_t weight;
+  } items_[kFewValues];
+  size_t n_ = 0;
+};
+
 // Thresholds of one feature from its sampled values (NaN: missing) and `zeros`, the weight of values 0
 // besides them.
 template <class T>
@@ -307,17 +339,31 @@ Thresholds thresholds_of_cells(const StoredColumn& column, const Sample& sample,
                                const std::vector<int32_t>& place, int64_t total_weight, int max_bins) {
   return with_type(column.type, [&]<class From>() {
     using T = std::conditional_t<std::is_same_v<From, float>, float, double>;
+    int64_t zeros = total_weight;
+    // Calls f with each sampled value and its weight, until it says no.
+    const auto visit = [&](const auto& f) {
+      for (int64_t i = 0; i < column.n; ++i) {
+        check_row(column.rows[i], n_rows);
+        const int64_t position = place.empty() ? column.rows[i] : place[column.rows[i]];
+        if (position < 0) continue;
+        const int64_t weight = sample.weights == nullptr ? 1 : sample.weights[position];
+        zeros -= weight;
+        if (!f(static_cast<T>(reinterpret_cast<const From*>(column.values)[i]), weight)) return false;
+      }
+      return true;
+    };
+    FewValues<T> few;
+    if (visit([&](T value, int64_t weight) { return value != value || few.add(value, weight); }) &&
+        (zeros == 0 || few.add(T{0}, zeros)))
+      return thresholds_of(few.distinct(), std::is_same_v<T, double>, max_bins);
     std::vector<T> values;
     std::vector<int64_t> weights;
-    int64_t zeros = total_weight;
-    for (int64_t i = 0; i < column.n; ++i) {
-      check_row(column.rows[i], n_rows);
-      const int64_t position = place.empty() ? column.rows[i] : place[column.rows[i]];
-      if (position < 0) continue;
-      values.push_back(static_cast<T>(reinterpret_cast<const From*>(column.values)[i]));
-      weights.push_back(sample.weights == nullptr ? 1 : sample.weights[position]);
-      zeros -= weights.back();
-    }
+    zeros = total_weight;
+    visit([&](T value, int64_t weight) {
+      values.push_back(value);
+      weights.push_back(weight);
+      return true;
+    });
     return thresholds_of_values(values.data(), weights.data(), static_cast<int64_t>(values.size()), zeros,
                                 max_bins);
   });
