@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -316,10 +316,26 @@ def chosen_threshold(
     return f1_threshold(np.asarray(predict(X[held]), np.float64), Y[held]), predict
 
 
+class Split(NamedTuple):
+    """Training and test part, and whose rows the former are, where rows are of people."""
+
+    X: Any
+    y: np.ndarray
+    X_test: Any
+    y_test: np.ndarray
+    people: np.ndarray | None
+
+
 def parts(
     context: Context, data: DataSet, most_rows: int = MOST_ROWS
 ) -> Iterator[tuple[Any, np.ndarray, Any, np.ndarray]]:
-    """Training and test parts: the source's own split first, then random ones; small sets get more of them.
+    """Training and test parts of `splits`."""
+    for split in splits(context, data, most_rows):
+        yield split[:4]
+
+
+def splits(context: Context, data: DataSet, most_rows: int = MOST_ROWS) -> Iterator[Split]:
+    """The source's own split first, then random ones; small sets get more of them.
 
     Rows of one person are alike, so people, not rows, of the Parkinson's data are drawn, and who it was is
     left out of the features. Classes are numbered by those that the training part has; test rows of others
@@ -347,7 +363,7 @@ def parts(
             y = np.searchsorted(classes, y)
         elif y.shape[1] == 1:
             y, y_test = y[:, 0], y_test[:, 0]
-        yield X[train], y, X[test], y_test
+        yield Split(X[train], y, X[test], y_test, None if people is None else people[train])
 
 
 def judge(task: str, y: np.ndarray, predicted: np.ndarray) -> tuple[float, float]:
@@ -369,6 +385,19 @@ def judge(task: str, y: np.ndarray, predicted: np.ndarray) -> tuple[float, float
     if task == "binary":
         return loss, float(np.mean((p > 0.5) == y))
     return loss, f1(y, p > 0.5)[0]
+
+
+def of_rows(task: str, y: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    """What each row adds to the loss of `judge`, to first order: their mean moves as the loss does."""
+    if task == "regression":
+        y = y.reshape(len(y), -1).astype(np.float64)
+        squares, scale = (predicted.reshape(y.shape) - y) ** 2, np.var(y, axis=0)
+        squares = squares[:, scale > 0] / scale[scale > 0]
+        return np.mean(squares / (2 * np.maximum(np.sqrt(squares.mean(axis=0)), 1e-12)), axis=1)
+    p = np.clip(predicted, LEAST_PROBABILITY, 1 - LEAST_PROBABILITY)
+    if task == "multiclass":
+        return -np.log(p[np.arange(len(y)), y] / p.sum(axis=1))
+    return -np.where(y == 1, np.log(p), np.log1p(-p)).reshape(len(y), -1).mean(axis=1)
 
 
 def f1(truth: np.ndarray, said: np.ndarray) -> tuple[float, float]:

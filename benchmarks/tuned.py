@@ -31,6 +31,7 @@ class Part:
     task: str
     X: Any
     y: np.ndarray
+    people: np.ndarray | None = None  # whose rows they are, where some are of one person
 
     def column(self, k: int) -> Part:
         """One target, or one label."""

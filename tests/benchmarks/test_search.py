@@ -52,6 +52,25 @@ def test_ours_runs(context, method):
     assert (tpe.is_worth_asking, race.time) == before, "a run leaves the library as it found it"
     assert 0 < figures["loss"] < 1 and figures["score"] > 0
     assert 0 < figures["megabytes"] < 10 and figures["us"] > 0
+    assert ("behind" in figures) == (method == "Polyleaf")
+
+
+def test_noise_is_that_of_the_difference_over_test_rows():
+    rng = np.random.default_rng(1)
+    y, common = rng.standard_normal((2_000, 2)), rng.standard_normal((2_000, 2))
+    near, far = y + 0.5 * common, y + 0.5 * common + 0.2 * rng.standard_normal(y.shape)
+    drawn = [rng.integers(len(y), size=len(y)) for _ in range(300)]
+    apart = [
+        search.judge("regression", y[i], far[i])[0] - search.judge("regression", y[i], near[i])[0]
+        for i in drawn
+    ]
+    expected = (search.judge("regression", y, far)[0] - search.judge("regression", y, near)[0]) / np.std(
+        apart
+    )
+    found = search._beside("regression", y, far, near)["behind"]
+    assert found == pytest.approx(expected, rel=0.15) and found > 5
+    assert search._beside("regression", y, near, far)["behind"] == -found
+    assert search._beside("regression", y, near, near)["behind"] == 0.0
 
 
 def test_a_panel_is_drawn_where_there_is_more_than_one_number_of_seconds(tmp_path):

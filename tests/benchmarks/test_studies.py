@@ -2,6 +2,7 @@
 on small data, without other libraries."""
 
 import json
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -134,6 +135,16 @@ def test_out_of_the_box_labels_are_judged_above_a_chosen_threshold_and_above_one
         if table.name.startswith("Test score,")
     }
     assert shown == {"score", "chosen"}
+
+
+def test_a_fit_can_be_ended_where_a_shell_has_it_in_the_background():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as such a shell does
+    try:
+        with defaults.Deadline(600.0).interrupting():
+            assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_f1_of_labels():

@@ -29,6 +29,15 @@ def test_haste_has_an_end_and_no_say_where_the_rate_is_set():
     assert Looks(as_set, 3.0, 5.0, 1.5).hurried({"max_leaves": 8}) == {"max_leaves": 8}
 
 
+def test_nobody_is_compared_at_a_faster_rate_than_it_needs():
+    table = [{}, {"learning_rate": 0.05}, {"learning_rate": 0.05, "max_leaves": 8}]
+    assert PACE.hastes(table, 1.0) == [1.0] * 3
+    assert PACE.hastes(table, 2.0) == [1.0, 2.0, 2.0]  # all at .1, which the first has by itself
+    assert PACE.hastes(table, 4.0) == [2.0, 4.0, 4.0]
+    assert PACE.hastes([{"learning_rate": 0.4}, {}], 8.0) == pytest.approx([1.0, 3.0])
+    assert Pace(PACE.rate, is_free=False).hastes(table, 4.0) == [1.0] * 3
+
+
 def test_a_slower_training_takes_as_many_more_rounds():
     looks = Looks(PACE, 3.0, 5.0, 1.5)
     assert looks.on_fold(a_look(), 0.2) == pytest.approx(3.0)

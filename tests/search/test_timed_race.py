@@ -99,8 +99,9 @@ def test_nothing_wins_without_having_met_the_defaults_on_a_fold(monkeypatch, lim
     assert limit < 5.0 or best is not first
     rounds = track.race.at_last(best)[1]
     assert not best.curves or track.now + rounds * track.seconds_of_round * 15 <= limit
-    # Only folds that somebody came to were made.
-    assert set(track.made) == set(range(max(c.n_folds for c in track.race.candidates) or 1))
+    # Only folds that somebody came to were made; on the last of them time may have been over.
+    reached = max(c.n_folds for c in track.race.candidates) or 1
+    assert sorted(track.made) in (list(range(reached)), list(range(reached + 1)))
 
 
 @pytest.mark.parametrize("limit", [5.0, 20.0])

@@ -42,6 +42,15 @@ class Pace:
         """How many times faster a candidate may learn."""
         return max(1.0, MOST_RATE / self.rate(parameters)) if self.is_free else 1.0
 
+    def hastes(self, candidates: Sequence[Parameters], haste: float) -> list[float]:
+        """Of each, where the slowest learns so many times faster: the others catch up only as far as it is
+        faster than they are, since whoever learns faster than another has the worse loss for that alone."""
+        if not self.is_free:
+            return [1.0] * len(candidates)
+        rates = [self.rate(parameters) for parameters in candidates]
+        rate = haste * min(rates, default=0.0)
+        return [min(max(1.0, rate / own), self.most(p)) for own, p in zip(rates, candidates, strict=True)]
+
     def hurried(self, parameters: Parameters, haste: float) -> Parameters:
         """The same, so many times faster."""
         if haste == 1.0:
@@ -125,7 +134,11 @@ class Looks:
 
     def _needed(self, found: Sequence[tuple[Parameters, Look]], haste: float) -> float:
         """Seconds of all trainings on a fold, several at a time, and of the longest last one."""
-        at = [(look, self.pace.rate(self.hurried(parameters, haste))) for parameters, look in found]
+        hastes = self.pace.hastes([parameters for parameters, _ in found], haste)
+        at = [
+            (look, self.pace.rate(self.pace.hurried(parameters, own)))
+            for (parameters, look), own in zip(found, hastes, strict=True)
+        ]
         needed = [self.left_on_fold(*each) for each in at]
         on_folds = max(sum(needed) / min(self._at_once, len(needed)), max(needed))
         return on_folds + max(self.last(*each) for each in at)

@@ -188,10 +188,11 @@ class TimedRace(Race):
         self._is_at_end = n == 0
         if n < len(found) and begins:
             self._steps = self._steps[:1]  # one fold must do
-        for candidate in entering[:n]:
-            candidate.parameters = self._looks.hurried(candidate.proposed, haste)
-            candidate.haste = min(haste, self._looks.pace.most(candidate.proposed))
-        return entering[:n]
+        pace, entering = self._looks.pace, entering[:n]
+        hastes = pace.hastes([c.proposed for c in entering], haste)
+        for candidate, own in zip(entering, hastes, strict=True):
+            candidate.parameters, candidate.haste = pace.hurried(candidate.proposed, own), own
+        return entering
 
     def _data(self, fold: int) -> Fold:
         return self._small if fold == _LOOK else super()._data(fold)
