@@ -80,7 +80,8 @@ def _polyleaf(work: Work, threads: int, **more: Any) -> Any:
     from polyleaf import PolyleafClassifier, PolyleafRegressor
 
     estimator = PolyleafRegressor if work.task == "regression" else PolyleafClassifier
-    shape = {"max_leaves": work.leaves, "max_depth": work.depth, "max_bins": 255}
+    # All features for each node, as the other libraries have them.
+    shape = {"max_leaves": work.leaves, "max_depth": work.depth, "max_bins": 255, "colsample_bynode": 1.0}
     est = estimator(n_estimators=work.rounds, learning_rate=0.1, n_jobs=threads, **shape, **more)
     return est.fit(work.X, work.y)
 

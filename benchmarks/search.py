@@ -155,7 +155,8 @@ _PROTOCOL = (
     "TabArena's ranges, the defaults first, three folds (the same for all), early stopping with the same "
     "patience (4 / learning rate), trials pruned between folds by the median, a last training with the mean "
     "of the rounds. Folds are of whole persons where test rows are (parkinsons_updrs). At most 10,000 "
-    "training rows, as many test rows, one split; measures as in *out of the box*. LightGBM trains one model for each target or label."
+    "training rows, as many test rows, one split; measures as in *out of the box*. LightGBM trains one "
+    "model for each target or label."
 )
 _MEASURES: dict[str, Literal["higher", "lower"]] = {"loss": "lower", "score": "higher"}
 
