@@ -33,19 +33,17 @@ class Buffer {
     data_ = nullptr;
     size_ = 0;
     const size_t bytes = bytes_of(size), align = bytes >= kHuge ? kHuge : kAlign;
-    data_ = static_cast<T*>(std::aligned_alloc(align, bytes));
-    if (data_ == nullptr) throw std::bad_alloc();
+    void* data = nullptr;
+    if (posix_memalign(&data, align, bytes) != 0) throw std::bad_alloc();
+    data_ = static_cast<T*>(data);
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
-    if (align == kHuge) madvise(data_, bytes, MADV_HUGEPAGE);
+    if (align == kHuge) madvise(data_, bytes / kHuge * kHuge, MADV_HUGEPAGE);
 #endif
     size_ = size;
   }
-  // Memory that `size` elements take. Large buffers sit on huge pages where the system has them: histograms
-  // touch memory at random.
-  static size_t bytes_of(size_t size) {
-    const size_t bytes = (size * sizeof(T) + 2 * kAlign - 1) / kAlign * kAlign;
-    return bytes < kHuge ? bytes : (bytes + kHuge - 1) / kHuge * kHuge;
-  }
+  // Memory that `size` elements take. Large buffers sit on huge pages where the system has them, as far as
+  // they fill them: histograms touch memory at random.
+  static size_t bytes_of(size_t size) { return (size * sizeof(T) + 2 * kAlign - 1) / kAlign * kAlign; }
   T* data() { return data_; }
   const T* data() const { return data_; }
   size_t size() const { return size_; }

@@ -415,7 +415,8 @@ __device__ void scan_feature(const ScanNumeric& a, int f, int64_t of_node, ScanM
     const int32_t left = memory.counts[b] + (way == 1 ? n_missing : 0);
     if (left < least || node.count - left < least || !(sums[way] > sum)) continue;
     sum = sums[way];
-    const bool is_apart = Score::kFreesMissing && way == 0 && is_all_there(memory, b, feature, at, node.count);
+    const bool is_apart =
+        Score::kFreesMissing && way == 0 && is_all_there(memory, b, feature, at, node.count);
     order = 2 * (is_apart ? at.n_bins - 1 : b) + way;
   }
   best_of_block(sum, order);
@@ -473,7 +474,8 @@ extern "C" __global__ void best_of_nodes(const BestOfNodes a) {
   for (int f = t; f < a.n_features; f += blockDim.x) {
     if (of_features[f].bin < 0) continue;
     const float sum = of_features[f].sum;
-    const float by = a.factors == nullptr ? sum : polyleaf::judged_by(a.factors[f], sum, a.own_sums[blockIdx.x]);
+    const float by =
+        a.factors == nullptr ? sum : polyleaf::judged_by(a.factors[f], sum, a.own_sums[blockIdx.x]);
     if (!(by > judged)) continue;
     judged = by;
     feature = f;

@@ -37,7 +37,6 @@ _BINS = 256  # of a feature, in a histogram
 # Nodes of fewer rows than this share of channels are built anew, so no histogram is kept for their children
 # (HistogramSearch::lay_out_memory: where building costs what subtracting does).
 _ROWS_OF_KEPT, _HALF_AT = 6800, 12
-_HUGE_PAGE = 2 << 20  # what memory of the core of that size or more is a multiple of (base/buffer.h)
 _NODE = 72  # bytes of a node of a tree, but for its gains by output
 
 
@@ -122,8 +121,6 @@ def of_histograms(n_rows: int, n_features: int, columns: Columns, settings: Sett
         return threads * of_thread  # whose channels are another node's no more
     least = _ROWS_OF_KEPT * columns.lanes // (columns.lanes + _HALF_AT)
     kept = min(leaves, n_rows // least) + 1  # nodes whose turn may come: no row is in two of them
-    if one >= _HUGE_PAGE:
-        one = _HUGE_PAGE * -(-one // _HUGE_PAGE)
     return min(growth.histogram_memory_bytes, kept * one) + threads * of_thread
 
 
