@@ -302,6 +302,9 @@ def test_limits_are_measured(context):
     assert limits.predicting(context, "Polyleaf", "one output")["ms"] > 0
     assert limits.kinds(context, "Polyleaf", "linear leaves, one output")["ratio"] > 0
     assert set(limits.loading(context, "Polyleaf", "10,000 trees")) == {"load", "first"}
+    X = np.random.default_rng(0).random((60, 4), np.float32)
+    np.savez(context.data / "delicious.npz", X=X, y=(X[:, :3] > 0.6).astype(np.int8), task="multilabel")
+    assert limits.labels(context, "Polyleaf, top outputs", "delicious")["five"] > 0
     curve = limits.rows(context, "Polyleaf", "50 features, 4 outputs")["curves"]["tree"]
     assert [n for n, _ in curve] == [400]
 
