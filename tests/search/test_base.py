@@ -19,6 +19,7 @@ from polyleaf import (
     load_model,
 )
 from polyleaf.search import base, ensemble
+from polyleaf.search.race import LastTraining, Race
 from polyleaf.training import rounds
 
 NUMBERS = make_regression(150, 5, n_targets=2, noise=5.0, random_state=0)
@@ -302,6 +303,28 @@ def test_what_the_user_has_set_holds_for_the_last_training_too(own):
     assert search.best_params_["n_estimators"] == search.leaderboard_[0]["n_estimators"]
     assert search.best_params_["n_estimators"] <= own.get("n_estimators", np.inf)
     assert search.best_params_.get("learning_rate", 0.1) in (0.05, 0.1, own.get("learning_rate"))
+
+
+def test_a_look_does_not_know_of_more_rounds_than_the_user_allows(monkeypatch):
+    monkeypatch.setattr(Race, "at_last", lambda race, candidate: LastTraining({}, 40, 30))
+    search = PolyleafRegressorCV(n_estimators=20, n_candidates=1, n_jobs=1).fit(*NUMBERS)
+    assert search.best_params_["n_estimators"] == 20
+
+
+def test_the_last_training_may_end_with_the_time_where_its_rounds_are_enough(monkeypatch, recwarn):
+    def ended(enough):
+        monkeypatch.setattr(Race, "at_last", lambda race, candidate: LastTraining({}, 4, enough))
+        return PolyleafRegressorCV(n_candidates=1, n_jobs=1).fit(*NUMBERS).best_params_["n_estimators"]
+
+    def is_after_three(deadline, model, epoch, evals_log):
+        deadline.rounds += 1
+        deadline.was_met = deadline.rounds == 3
+        return deadline.was_met
+
+    monkeypatch.setattr(base.Deadline, "after_iteration", is_after_three)
+    assert ended(3) == 3 and not recwarn.list
+    with pytest.warns(UserWarning, match="after 3 of 4 rounds"):
+        assert ended(4) == 3
 
 
 def test_a_blend_takes_a_tree_for_all_and_a_tree_for_each_target(monkeypatch):

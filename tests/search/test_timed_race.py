@@ -30,7 +30,7 @@ class Track:
         small = Fold(None, None, rows / few)
         self.rows = {id(fold): rows for fold in folds} | {id(small): few}
         self.budget = Budget(limit)
-        pace = Pace(lambda parameters: parameters.get("learning_rate", 0.1), is_free=True)
+        pace = Pace(lambda parameters: parameters.get("learning_rate", 0.1), is_free=True, n_rows=rows)
         self.made: list[int] = []
 
         def make(i):
@@ -61,7 +61,8 @@ def test_candidates_are_looked_at_in_haste_and_trained_as_slowly_as_they_were_ma
     assert looked == [0.3, 0.2, 0.2]
     best = track.race.best()[0]
     assert best.proposed == GOOD and best.n_folds == 3
-    parameters, rounds = track.race.at_last(best)
+    parameters, rounds, enough = track.race.at_last(best)
+    assert rounds == enough
     assert parameters == GOOD and rounds == pytest.approx(LEARNED / 0.05, rel=0.05)
     # What everybody has was trained beside it, and what fell behind at first sight was not.
     assert track.race.candidates[0].n_folds > 0 == track.race.candidates[1].n_folds
@@ -73,7 +74,8 @@ def test_in_less_time_the_folds_are_in_haste_and_the_last_training_is_not(monkey
     track.race.run(list(CANDIDATES), "portfolio")
     best = track.race.best()[0]
     assert best.haste > 1 and best.parameters["learning_rate"] > 0.05
-    parameters, rounds = track.race.at_last(best)
+    parameters, rounds, enough = track.race.at_last(best)
+    assert rounds == enough
     assert parameters["learning_rate"] < best.parameters["learning_rate"]
     assert parameters["learning_rate"] * rounds == pytest.approx(LEARNED, rel=0.05)
     assert track.now + rounds * 0.0005 * 15 <= 2.5
@@ -83,8 +85,10 @@ def test_where_one_training_takes_all_the_time_the_defaults_are_trained(monkeypa
     track = Track(monkeypatch, 0.0005, 0.4)
     track.race.run(list(CANDIDATES), "portfolio")
     assert track.race.is_over() and [c.proposed for c in track.race.best()] == [{}]
-    parameters, _ = track.race.at_last(track.race.best()[0])
+    parameters, rounds, enough = track.race.at_last(track.race.best()[0])
     assert 0.1 <= parameters["learning_rate"] <= 0.3
+    # There is time for those that are enough, and what they leave of it is for as many again.
+    assert track.now + enough * 0.0005 * 10 <= 0.4 and rounds == 2 * enough
     assert track.now < 0.2
 
 
@@ -97,7 +101,7 @@ def test_nothing_wins_without_having_met_the_defaults_on_a_fold(monkeypatch, lim
     best = track.race.best()[0]
     assert best is first or (best.proposed["max_leaves"] == 8 and min(best.n_folds, first.n_folds) > 0)
     assert limit < 5.0 or best is not first
-    rounds = track.race.at_last(best)[1]
+    rounds = track.race.at_last(best).rounds
     assert not best.curves or track.now + rounds * track.seconds_of_round * 15 <= limit
     # Only folds that somebody came to were made; on the last of them time may have been over.
     reached = max(c.n_folds for c in track.race.candidates) or 1
@@ -117,7 +121,7 @@ def test_proposals_take_their_time_from_the_search_not_from_the_last_training(mo
     track.race.run(list(CANDIDATES), "portfolio")
     track.race.vary(slow)
     assert max(map(drawn.count, drawn)) == race_module.GENERATION
-    rounds = track.race.at_last(track.race.best()[0])[1]
+    rounds = track.race.at_last(track.race.best()[0]).rounds
     assert track.now + rounds * track.seconds_of_round * 15 <= limit
 
 
@@ -162,7 +166,7 @@ def test_leaders_are_judged_again_in_time_that_is_kept_for_it(monkeypatch, limit
     assert track.now - begun <= 0.3 * limit
     best = track.race.best()[0]
     assert (best.n_folds > 3) == (limit > 10.0)  # there is no time for three further folds
-    rounds = track.race.at_last(best)[1]
+    rounds = track.race.at_last(best).rounds
     assert track.now + rounds * track.seconds_of_round * 15 <= limit
 
 

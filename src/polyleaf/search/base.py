@@ -31,7 +31,7 @@ from polyleaf.search.folds import Fold, Folds, Rows, deals_of, fingerprint, fold
 from polyleaf.search.log import TrainingLog
 from polyleaf.search.looks import Pace
 from polyleaf.search.portfolio import PARENTS, Parameters, portfolio_of, suited, variations
-from polyleaf.search.race import Budget, Deadline, Race, Watch
+from polyleaf.search.race import Budget, Deadline, LastTraining, Race, Watch
 from polyleaf.search.space import Task
 from polyleaf.search.timed_race import TimedRace
 from polyleaf.settings.declaration import declarations
@@ -174,7 +174,7 @@ class Searches(_Base):
         at_once = self._at_once(dataset, target)
         train, members = self._trainer(metric, at_once), self.ensemble or 1
         entry = train, folds, budget, self.n_candidates, log, members, self._say(), at_once
-        race = Race(*entry) if self.time_limit is None else self._timed(entry, target, seed)
+        race = Race(*entry) if self.time_limit is None else self._timed(entry, dataset.n_rows, target, seed)
         encoding = target.encoding
         space = encoding.kind, encoding.n_outputs, dataset.features is not None
         was_interrupted = self._run(race, space, seed)
@@ -309,10 +309,11 @@ class Searches(_Base):
 
     # --- search --------------------------------------------------------------------------------------
 
-    def _timed(self, entry: tuple[Any, ...], target: Target, seed: int) -> TimedRace:
+    def _timed(self, entry: tuple[Any, ...], n_rows: int, target: Target, seed: int) -> TimedRace:
         fold = entry[1][0]
         small = in_small(fold, target.class_of_row() is not None, seed)
-        pace = Pace(self._rate, is_free=not {"learning_rate", "n_estimators"} & self._fixed().keys())
+        is_free = not {"learning_rate", "n_estimators"} & self._fixed().keys()
+        pace = Pace(self._rate, is_free, n_rows)
         return TimedRace(*entry, small=small, pace=pace)
 
     def _at_once(self, dataset: Dataset, target: Target) -> int:
@@ -428,18 +429,18 @@ class Searches(_Base):
         self.leaderboard_ = results.leaderboard(race.candidates, last.sign)
         self._metric_name, self._greater_is_better = last.metric.name, last.metric.greater_is_better
 
-    def _last_training(
-        self, found: tuple[Parameters, int], last: Last
-    ) -> tuple[PolyleafEstimator, Parameters]:
-        """A candidate with so many rounds, trained on all rows; its parameters, rounds among them."""
-        parameters, rounds = found
+    def _last_training(self, found: LastTraining, last: Last) -> tuple[PolyleafEstimator, Parameters]:
+        """A candidate trained on all rows; its parameters, rounds among them."""
+        parameters, rounds, enough = found
+        own = self._fixed().get("n_estimators", rounds)  # the user's, which a look did not know of
+        rounds, enough = min(rounds, own), min(enough, own)
         winner, deadline = self._candidate(parameters), Deadline(last.budget)
         winner.set_params(n_estimators=rounds, early_stopping_rounds=None, verbose=None)
         _, X, y, weight, offset = last.given
         of_eval = {"eval_set": last.watched[0], "eval_offset": last.watched[1]}
         winner.fit(X, y, weight, offset=offset, callbacks=[deadline], **of_eval)
-        if deadline.was_met and deadline.rounds < rounds:
-            self._warn_of_limit(f"the last training ended after {deadline.rounds} of {rounds} rounds")
+        if deadline.was_met and deadline.rounds < enough:
+            self._warn_of_limit(f"the last training ended after {deadline.rounds} of {enough} rounds")
         return winner, {**parameters, "n_estimators": deadline.rounds}
 
     def _train_on(self, candidate: Candidate, fold: Fold) -> PolyleafEstimator:

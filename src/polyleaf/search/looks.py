@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from polyleaf.search.portfolio import Parameters
 from polyleaf.settings.parameters import USUAL_ROUNDS, USUALLY
+from polyleaf.training.rounds import MOST_ROWS
 
 __all__ = ["COST", "Look", "Looks", "Pace"]
 
@@ -25,7 +26,7 @@ USUAL_LEARNING = USUAL_ROUNDS * USUALLY["learning_rate"]
 
 @dataclass(frozen=True)
 class Pace:
-    """Rates of candidates.
+    """Rates of candidates, and for how many rows.
 
     Parameters
     ----------
@@ -33,10 +34,13 @@ class Pace:
         `rate(parameters)`: the learning rate that a candidate has.
     is_free : bool
         Whether they may be changed: not where the user has set one, or the most rounds.
+    n_rows : int
+        Of all data.
     """
 
     rate: Callable[[Parameters], float]
     is_free: bool
+    n_rows: int
 
     def most(self, parameters: Parameters) -> float:
         """How many times faster a candidate may learn."""
@@ -116,6 +120,11 @@ class Looks:
         # Where it is not known, what probabilities do not suffer from yet.
         more = USUAL_LEARNING / 2 if look.was_cut else min(learned * self._rows**ROOT, USUAL_LEARNING)
         return max(1, round(max(learned, more) / rate))
+
+    def most_rounds(self, look: Look, rate: float) -> int:
+        """Rounds on all rows that are not too many yet, where there is time for more than are enough."""
+        harmless = USUAL_LEARNING * min(1.0, self.pace.n_rows / MOST_ROWS) ** ROOT
+        return max(round(harmless / rate) if look.was_cut else 0, self.last_rounds(look, rate))
 
     def learn(self, look: Look, n_trained: int, seconds: float) -> None:
         """A training on a fold has taken so many seconds for its rounds."""

@@ -22,7 +22,7 @@ from polyleaf.search.folds import Fold, Folds
 from polyleaf.search.log import Ended, TrainingLog
 from polyleaf.search.portfolio import Parameters
 
-__all__ = ["MARGIN", "Budget", "Deadline", "Race", "Share", "Trained", "Watch", "hope_ends"]
+__all__ = ["MARGIN", "Budget", "Deadline", "LastTraining", "Race", "Share", "Trained", "Watch", "hope_ends"]
 
 REACH = 4.0  # times what the last doubling gained: farther ahead, the leader is out of reach
 MARGIN = 1.2  # the last training may take longer than those of the folds have
@@ -209,6 +209,23 @@ class Trained(NamedTuple):
     patience: int = 0
 
 
+class LastTraining(NamedTuple):
+    """A training on all rows.
+
+    Attributes
+    ----------
+    parameters : dict
+    rounds : int
+        At most: the time may be over before.
+    enough : int
+        With fewer of them it has ended too early.
+    """
+
+    parameters: Parameters
+    rounds: int
+    enough: int
+
+
 class Race:
     """All candidates of one search.
 
@@ -312,9 +329,9 @@ class Race:
         found = first + [c for c in leaders if c.number > 0][:most]
         return found if len(found) > 1 else []
 
-    def at_last(self, candidate: Candidate) -> tuple[Parameters, int]:
-        """Parameters and rounds of its training on all rows."""
-        return candidate.parameters, candidate.rounds
+    def at_last(self, candidate: Candidate) -> LastTraining:
+        """Its training on all rows."""
+        return LastTraining(candidate.parameters, candidate.rounds, candidate.rounds)
 
     def _entering(self, candidates: list[Candidate]) -> list[Candidate]:
         """Those of a generation that are tried on the folds, in order."""

@@ -16,8 +16,7 @@ from polyleaf.search.beside import in_order
 from polyleaf.search.candidates import Candidate
 from polyleaf.search.folds import Fold
 from polyleaf.search.looks import COST, Look, Looks, Pace
-from polyleaf.search.portfolio import Parameters
-from polyleaf.search.race import MARGIN, Budget, Race, Share, Trained
+from polyleaf.search.race import MARGIN, Budget, LastTraining, Race, Share, Trained
 
 __all__ = ["TimedRace"]
 
@@ -59,20 +58,22 @@ class TimedRace(Race):
     def is_over(self) -> bool:
         return self._is_at_end or super().is_over()
 
-    def at_last(self, candidate: Candidate) -> tuple[Parameters, int]:
+    def at_last(self, candidate: Candidate) -> LastTraining:
         """As slow as it was made to learn, or as there is time for."""
         pace, left = self._looks.pace, self._budget.left()
         if candidate.curves:
             if candidate.haste == 1.0 or self._members > 1:
                 return super().at_last(candidate)
             slower = min(candidate.haste, max(1.0, left / MARGIN / self._seconds_at_last(candidate)))
-            return pace.hurried(candidate.parameters, 1 / slower), round(candidate.rounds * slower)
+            rounds = round(candidate.rounds * slower)
+            return LastTraining(pace.hurried(candidate.parameters, 1 / slower), rounds, rounds)
         assert candidate.look is not None  # there is nothing else of it
         needed = self._looks.last(candidate.look, pace.rate(candidate.parameters))
-        # Nothing is lost where the time comes first: rounds are then fewer.
         haste = min(pace.most(candidate.parameters), max(1.0, needed / max(left, 1e-9)))
         hurried = pace.hurried(candidate.parameters, haste)
-        return hurried, self._looks.last_rounds(candidate.look, pace.rate(hurried))
+        entry = candidate.look, pace.rate(hurried)
+        # What is left where rounds are faster than was thought is for more of them.
+        return LastTraining(hurried, self._looks.most_rounds(*entry), self._looks.last_rounds(*entry))
 
     def best(self) -> list[Candidate]:
         """As `Race` has it; where nothing could be tried on a fold, the first: looks in haste at few rows are

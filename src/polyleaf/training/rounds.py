@@ -18,7 +18,7 @@ from polyleaf.settings.settings import Settings
 from polyleaf.training.boosting import Boosted, boost
 from polyleaf.training.prepare import Prepared
 
-__all__ = ["FoundRounds", "are_few", "most_rounds", "rounds_of"]
+__all__ = ["MOST_ROWS", "FoundRounds", "are_few", "most_rounds", "rounds_of"]
 
 # Fewer rows tell too little; more hardly overfit in the usual number of rounds, and take longer.
 FEWEST_ROWS, MOST_ROWS = 50, 10_000
