@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import make_classification, make_regression
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from polyleaf import (
@@ -233,6 +234,70 @@ def test_a_search_goes_on_where_it_ended(tmp_path, monkeypatch):
     assert not again & {(repr(params), 0) for params in whole.cv_results_["params"][:4]}
     with pytest.raises(ValueError, match="another search: seed"):
         PolyleafClassifierCV(**QUICK, random_state=3).fit(X, y, resume=tmp_path / "log")
+
+
+def test_trainings_on_other_data_are_not_taken_up(tmp_path):
+    (X, Y), others, log = NUMBERS, NUMBERS[0][::-1], tmp_path / "log"
+    common = {"n_candidates": 1, "n_estimators": 3, "n_jobs": 1}
+
+    def refuses(what, first, second, **own):
+        log.unlink(missing_ok=True)
+        PolyleafRegressorCV(**common, **own).fit(*first[0], resume=log, **first[1])
+        with pytest.raises(ValueError, match=f"another search: {what} differ"):
+            PolyleafRegressorCV(**common, **own).fit(*second[0], resume=log, **second[1])
+
+    # Of the same bins, and of other numbers, which linear leaves read.
+    refuses("data", ((X, Y), {}), ((np.exp(X), Y), {}), leaf="linear")
+    refuses("data", ((X, Y), {"eval_set": [(X, Y)]}), ((X, Y), {"eval_set": [(others, Y)]}))
+    near, far = np.arange(150) // 2, np.arange(150) // 50
+    same = np.zeros_like(Y)  # so that folds have the same y
+    refuses("data", ((X, same), {"groups": near}), ((X, same), {"groups": far}))
+    log.unlink()
+    PolyleafRegressorCV(**common, metric=lambda y, p: abs(y - p).mean()).fit(X, Y, resume=log)
+    with pytest.raises(ValueError, match="another search: metric differ"):
+        PolyleafRegressorCV(**common, metric=lambda y, p: abs(y - p).max()).fit(X, Y, resume=log)
+
+
+def test_a_search_by_number_goes_on_by_the_clock(tmp_path):
+    common = {"n_estimators": 3, "n_jobs": 1, "objective": lambda y, p: (p - y, np.ones_like(y))}
+    PolyleafRegressorCV(n_candidates=2, **common).fit(*NUMBERS, resume=tmp_path / "log")
+    n_before = len((tmp_path / "log").read_text().splitlines())
+    PolyleafRegressorCV(time_limit=0.1, **common).fit(*NUMBERS, resume=tmp_path / "log")
+    assert len((tmp_path / "log").read_text().splitlines()) >= n_before
+    (tmp_path / "binary").write_bytes(bytes(range(128, 256)))
+    with pytest.raises(ValueError, match="no file that a search has written"):
+        PolyleafRegressorCV(n_candidates=2).fit(*NUMBERS, resume=tmp_path / "binary")
+
+
+def test_a_fold_whose_metric_is_no_number_is_named():
+    X, y = CLASSES[0], (CLASSES[1] > 0).astype(int)
+    y[100:] = 1
+    folds = [(np.arange(50, 150), np.arange(50)), (np.arange(100), np.arange(100, 150))]
+    with pytest.raises(ValueError, match="no number after any round of the defaults on fold 2 of 2"):
+        PolyleafClassifierCV(metric="roc_auc", cv=folds, **QUICK).fit(X, y)
+
+
+def test_a_search_that_has_found_nothing_keeps_nothing(monkeypatch):
+    def interrupted(*args):
+        raise KeyboardInterrupt("the 255 rounds that were complete are kept")
+
+    monkeypatch.setattr(base.Race, "_measured", interrupted)
+    search = PolyleafRegressorCV(**QUICK, on_interrupt="keep")
+    with pytest.raises(KeyboardInterrupt, match="nothing is kept"):
+        search.fit(*NUMBERS)
+    with pytest.raises(NotFittedError):
+        search.report()
+
+
+def test_the_same_number_is_no_setting_of_ones_own():
+    assert PolyleafRegressorCV(reg_lambda=1, subsample=1)._fixed() == {}
+    assert PolyleafRegressorCV(reg_lambda=2)._fixed() == {"reg_lambda": 2}
+
+
+def test_a_blend_that_there_was_no_time_for_is_told():
+    with pytest.warns(UserWarning, match="there is no blend"):
+        model = PolyleafRegressorCV(time_limit=1e-3, ensemble=3).fit(*NUMBERS)
+    assert model.ensemble_ is None
 
 
 @pytest.mark.parametrize(

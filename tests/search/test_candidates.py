@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from polyleaf.search.candidates import Candidate, better_first, winner_first
+from polyleaf.search.candidates import Candidate, better_first, is_near, winner_first
 
 
 def test_rounds_are_those_of_the_best_mean():
@@ -29,6 +29,13 @@ def test_more_folds_come_before_a_lower_loss():
 
 def tried(number, *losses, beginning=9.0):
     return Candidate(number, {}, "portfolio", [[beginning, loss] for loss in losses])
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_loss_that_was_no_number_is_worse_than_any():
+    first, lost = tried(0, 1.0, 1.0), tried(1, 0.5, math.inf, beginning=math.inf)
+    assert winner_first([first, lost]) == [first, lost]
+    assert not is_near(lost, first, 2.0) and is_near(first, tried(1, 0.9, 1.0), 2.0)
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from polyleaf.search.folds import MANY_ROWS, deals_of, folds_of, rows_of_folds
 from polyleaf.training.prepare import Given
 
 
-def rows_for(y, cv=None, groups=None, classes=False):
+def rows_for(y, cv=None, groups=None, classes=False, X=None):
     target = encode_classification(y) if classes else encode_regression(y)
-    return rows_of_folds(cv, np.zeros((len(y), 1)), y, target, groups, 0)
+    return rows_of_folds(cv, np.zeros((len(y), 1)) if X is None else X, y, target, groups, 0)
 
 
 def test_every_row_is_validated_once():
@@ -50,6 +50,14 @@ def test_a_splitter_of_time_is_followed():
     assert all(train.max() < valid.min() for train, valid in rows)
 
 
+def test_a_splitter_need_not_see_a_dataset():
+    y = np.arange(20.0)
+    ours = rows_for(y, cv=TimeSeriesSplit(3), X=Dataset(y[:, None]))
+    assert [(t.tolist(), v.tolist()) for t, v in ours] == [
+        (t.tolist(), v.tolist()) for t, v in rows_for(y, cv=TimeSeriesSplit(3))
+    ]
+
+
 def test_masks_and_negative_numbers_are_rows():
     mask = np.arange(10) < 7
     ((train, valid), (_, last)) = rows_for(np.arange(10.0), cv=[(mask, ~mask), (np.arange(9), [-1])])
@@ -57,9 +65,16 @@ def test_masks_and_negative_numbers_are_rows():
 
 
 def test_rows_of_a_class_that_is_not_trained_on_are_not_validated():
-    y = np.array([0, 1] * 5 + [2, 0])
-    ((_, valid),) = rows_for(y, cv=[(np.arange(8), np.arange(8, 12))], classes=True)
-    assert valid.tolist() == [8, 9, 11]
+    y = np.array([0, 1, 3] * 4 + [2, 0])
+    ((_, valid),) = rows_for(y, cv=[(np.arange(9), np.arange(9, 14))], classes=True)
+    assert valid.tolist() == [9, 10, 11, 13]
+
+
+@pytest.mark.parametrize(("y", "needs"), [([0, 1, 2], "3 at least"), ([0, 0, 1], "2 at least")])
+def test_a_fold_with_too_few_classes_is_named(y, needs):
+    y = np.repeat(y, 10)
+    with pytest.raises(ValueError, match=f"Fold 1 of 3 trains on rows of 1 of the . classes.*{needs}"):
+        rows_for(y, cv=TimeSeriesSplit(3), classes=True)
 
 
 @pytest.mark.parametrize(
@@ -71,6 +86,18 @@ def test_rows_of_a_class_that_is_not_trained_on_are_not_validated():
         (3, [0, 1], "groups has 2 entries, but X has 12 rows"),
         (13, None, "too few rows"),
         ("kfold", None, "a number of folds"),
+        (3.0, None, "a number of folds, a splitter or pairs of rows, got 3.0"),
+        ([0, 1, 2], None, r"cv\[0\] must be a pair of rows"),
+        ([(np.arange(5.0), [6])], None, r"cv\[0\] must hold numbers of rows or a mask"),
+        ([(np.zeros((2, 2), int), [6])], None, "numbers of rows or a mask"),
+        ([(np.arange(5), [12])], None, r"cv\[0\] has row 12, but X has 12 rows"),
+        ([(np.ones(8, bool), [10])], None, "a mask of 8 rows, but X has 12"),
+        (
+            [(np.arange(5), [8]), (np.arange(5), [4, 5])],
+            None,
+            r"cv\[1\] trains on 1 of the rows that it v.*row 4",
+        ),
+        (3, [None, *range(11)], "rows without a group"),
     ],
 )
 def test_folds_that_cannot_be(cv, groups, message):

@@ -45,3 +45,8 @@ def test_what_does_not_go_is_not_suggested():
     assert "leaf" not in suggest(Edge(True), "regression", linear=False)
     assert "multi_strategy" not in suggest(Edge(True), "regression", n_outputs=1)
     assert "multi_strategy" not in suggest(Edge(True), "binary", n_outputs=2)
+
+
+def test_there_is_no_other_task():
+    with pytest.raises(ValueError, match=r"task must be one of 'regression', .*, got 'foo'"):
+        suggest(None, "foo")

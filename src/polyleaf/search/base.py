@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse
 from sklearn.base import _fit_context
 from sklearn.utils import indexable
+from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.estimators.base import PolyleafEstimator, document, fill_in
 from polyleaf.inputs.dataset import Dataset
@@ -28,6 +29,7 @@ from polyleaf.search import results, tpe
 from polyleaf.search.candidates import Candidate
 from polyleaf.search.ensemble import Member, members_of
 from polyleaf.search.folds import Fold, Folds, Rows, deals_of, fingerprint, folds_of, in_small, rows_of_folds
+from polyleaf.search.identity import identity
 from polyleaf.search.log import TrainingLog
 from polyleaf.search.looks import Pace
 from polyleaf.search.portfolio import PARENTS, Parameters, portfolio_of, suited, variations
@@ -170,7 +172,7 @@ class Searches(_Base):
         metric, seed = self._metric(plain, target), plain._seed()
         further = evaluation_data(eval_set, offsets=eval_offset)
         folds = self._folds(dataset, given, target, groups, further, seed)
-        log = TrainingLog(resume, {} if resume is None else self._about(dataset, target, folds, metric, seed))
+        log = TrainingLog(resume, {} if resume is None else self._about(target, folds, metric, seed))
         at_once = self._at_once(dataset, target)
         train, members = self._trainer(metric, at_once), self.ensemble or 1
         entry = train, folds, budget, self.n_candidates, log, members, self._say(), at_once
@@ -180,6 +182,8 @@ class Searches(_Base):
         was_interrupted = self._run(race, space, seed)
         last = Last(given._replace(X=dataset), (eval_set, eval_offset), budget, metric)
         if self.ensemble is None or was_interrupted or not race.best()[0].curves:
+            if self.ensemble is not None and not was_interrupted:
+                self._warn_of_limit("there is no blend, since nothing was trained on a fold")
             self._take_winner(race, last)
         else:
             self._take_blend(race, last)
@@ -190,6 +194,7 @@ class Searches(_Base):
     def report(self, X: Any = None, y: Any = None, *, title: str | None = None) -> Any:
         """The best ten candidates as text, with scores, folds, rounds and seconds, and what a blend costs;
         with X and y the page that any estimator makes of them."""
+        check_is_fitted(self)
         if X is not None:
             return super().report(X, y, title=title)  # type: ignore[misc]
         refused = sum(map(bool, self.cv_results_["refused"]))
@@ -293,19 +298,17 @@ class Searches(_Base):
             X = Dataset(X, reference=like, keep_features=keeps, n_jobs=self.n_jobs)
         return last._replace(name="validation", X=X)
 
-    def _about(
-        self, dataset: Dataset, target: Target, folds: Folds, metric: Metric, seed: int
-    ) -> dict[str, Any]:
+    def _about(self, target: Target, folds: Folds, metric: Metric, seed: int) -> dict[str, Any]:
         """What trainings on the folds depend on, besides their parameters; see `TrainingLog`."""
         fixed = {n: v for n, v in self._fixed().items() if n not in _NOT_OF_CANDIDATES}
         settings = {
             "estimator": type(self).__name__,
-            "metric": metric.name,
+            "metric": identity(metric),
             "seed": seed,
             "patience": self.early_stopping_rounds,
-            "settings": {n: v if isinstance(v, int | float | str) else repr(v) for n, v in fixed.items()},
+            "settings": identity(fixed),
         }
-        return settings | {"data": fingerprint(dataset, target, folds)}
+        return settings | {"data": fingerprint(target, folds)}
 
     # --- search --------------------------------------------------------------------------------------
 
@@ -373,7 +376,9 @@ class Searches(_Base):
             race.judge_again()
         except KeyboardInterrupt:
             if not race.best():
-                raise
+                raise KeyboardInterrupt(
+                    "The search was interrupted before a candidate was trained on a fold: nothing is kept."
+                ) from None
             return True
         return False
 
@@ -459,8 +464,8 @@ class Searches(_Base):
 
     def _warn_of_limit(self, what: str) -> None:
         warnings.warn(
-            f"time_limit={self.time_limit} was over too early: {what}. The machine became slower, or allow "
-            "more time.",
+            f"time_limit={self.time_limit} was over too early: {what}. Allow more time; or the machine has "
+            "become slower meanwhile.",
             stacklevel=5,
         )
 
@@ -480,9 +485,12 @@ def _with_usual_rounds(parameters: Parameters) -> Parameters:
 
 def _is_same(value: Any, default: Any) -> bool:
     """Whether a parameter is as it comes. Arrays never are."""
-    return value is default or (
-        type(value) is type(default) and not hasattr(value, "shape") and value == default
-    )
+    if value is default:
+        return True
+    both = (value, default)
+    if all(isinstance(v, int | float) and not isinstance(v, bool) for v in both):
+        return bool(value == default)
+    return type(value) is type(default) and not hasattr(value, "shape") and value == default
 
 
 def _as_array(sample_weight: Any) -> Any:

@@ -126,6 +126,8 @@ def is_near(one: Candidate, leader: Candidate, errors: float) -> bool:
     """Whether it is not worse on the folds that both were tried on by more than so many standard errors of
     the mean difference. On one fold alone nothing is known of that."""
     n = min(one.n_folds, leader.n_folds)
+    if np.isinf(one.losses[:n]).any():
+        return False
     behind = np.subtract(one.losses[:n], leader.losses[:n])
     return n < 2 or float(behind.mean()) <= errors * float(behind.std(ddof=1)) / np.sqrt(n)
 
@@ -133,6 +135,8 @@ def is_near(one: Candidate, leader: Candidate, errors: float) -> bool:
 def _beats(one: Candidate, first: Candidate) -> bool:
     """Whether the mean difference is more than its standard error over the folds."""
     n = min(one.n_folds, first.n_folds)
+    if np.isinf(one.losses[:n]).any():  # what was NaN, as of a training that diverged
+        return False
     gains = np.subtract(first.losses[:n], one.losses[:n])
     if n == 1:
         curve = first.curves[0]

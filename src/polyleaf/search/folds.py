@@ -8,7 +8,7 @@ by each training from the rows of its own.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -19,6 +19,7 @@ from sklearn.utils import _safe_indexing
 
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.holdout import drawn_by_class
+from polyleaf.inputs.objects import is_missing, what
 from polyleaf.inputs.targets import Target
 from polyleaf.training.prepare import Given
 
@@ -98,14 +99,24 @@ def folds_of(
     return Folds(n_deals * dealt, made, dealt)
 
 
-def fingerprint(dataset: Dataset, target: Target, folds: Sequence[Fold]) -> str:
-    """Data and folds in few letters: bins, targets, weights, and targets and offsets of all parts."""
-    state = hashlib.sha256(dataset.codes.tobytes())
-    given = [part for fold in folds for part in (fold.train, fold.valid)]
-    for part in (target.values, target.weight, *(p.y for p in given), *(p.offset for p in given)):
-        values = np.asarray(0 if part is None else part)
-        state.update(repr(values.tolist()).encode() if values.dtype == object else values.tobytes())
+def fingerprint(target: Target, folds: Folds) -> str:
+    """Data and folds in few letters: codes, features that linear leaves read, targets, weights and offsets of
+    all parts. What is dealt later comes of the same rows and the same seed."""
+    state = hashlib.sha256()
+    given = [part for fold in folds[: folds.dealt] for part in (fold.train, fold.valid)]
+    of_parts = [held for p in given for held in (p.X.codes, p.X.features, p.y, p.weight, p.offset)]
+    for held in (target.values, target.weight, *of_parts):
+        for array in map(np.asarray, _arrays_of(held)):
+            state.update(repr((array.shape, array.dtype)).encode())
+            state.update(repr(array.tolist()).encode() if array.dtype == object else array.tobytes())
     return state.hexdigest()[:16]
+
+
+def _arrays_of(held: Any) -> tuple[Any, ...]:
+    if hasattr(held, "tocsr"):
+        rows = held.tocsr()
+        return rows.indptr, rows.indices, rows.data
+    return () if held is None else (held,)
 
 
 def in_small(fold: Fold, has_classes: bool, seed: int) -> Fold:
@@ -151,24 +162,58 @@ def rows_of_folds(cv: Any, X: Any, y: Any, target: Target, groups: Any, seed: in
         Where there are too few rows or groups, or a fold has no rows on one side.
     """
     n_rows, classes = target.n_rows, target.class_of_row()
+    if groups is not None and any(map(is_missing, groups)):
+        raise ValueError("groups has rows without a group: every row needs one, its own if need be.")
     if groups is not None and len(groups) != n_rows:
         raise ValueError(f"groups has {len(groups)} entries, but X has {n_rows} rows.")
     if cv is None or isinstance(cv, int | np.integer):
         found = list(_drawn(None if cv is None else int(cv), n_rows, classes, groups, seed))
-    elif isinstance(cv, str):
-        raise ValueError(f"cv must be a number of folds, a splitter or pairs of rows, got {cv!r}.")
     else:
-        pairs = cv.split(X, y, groups) if hasattr(cv, "split") else cv
-        found = [
-            (np.sort(_numbers(train, n_rows)), np.sort(_numbers(valid, n_rows))) for train, valid in pairs
-        ]
+        found = list(_said(cv, X, y, n_rows, groups))
     found = [(train, _of_known_classes(train, valid, classes)) for train, valid in found]
     if not found or any(len(train) < 2 or not len(valid) for train, valid in found):
         raise ValueError(
             f"cv leaves a fold of the {n_rows} rows with fewer than two rows to train on, or with none to "
             "validate whose class it trains on: choose fewer folds."
         )
+    if classes is not None:
+        _refuse_few_classes(found, classes)
     return found
+
+
+def _said(cv: Any, X: Any, y: Any, n_rows: int, groups: Any) -> Iterator[Rows]:
+    """The folds of a splitter, or as they were given."""
+    if hasattr(cv, "split") and not isinstance(cv, str):
+        of_rows = np.zeros((n_rows, 1)) if isinstance(X, Dataset) else X
+        pairs = list(cv.split(of_rows, y, groups))
+    elif isinstance(cv, Iterable) and not isinstance(cv, str):
+        pairs = list(cv)
+    else:
+        raise ValueError(f"cv must be a number of folds, a splitter or pairs of rows, got {cv!r}.")
+    for i, pair in enumerate(pairs):
+        if isinstance(pair, str) or not isinstance(pair, Sequence | np.ndarray) or len(pair) != 2:
+            raise ValueError(f"cv[{i}] must be a pair of rows, those to train on and those to validate.")
+        train, valid = (np.sort(_numbers(rows, n_rows, f"cv[{i}]")) for rows in pair)
+        common = np.intersect1d(train, valid)
+        if len(common):
+            raise ValueError(
+                f"cv[{i}] trains on {len(common)} of the rows that it validates, row {common[0]} the first: "
+                "scores on rows that were learned from are worth nothing."
+            )
+        yield train, valid
+
+
+def _refuse_few_classes(folds: list[Rows], classes: np.ndarray) -> None:
+    """A fold with one class, or with two of more, would be another task than the others."""
+    n_classes = len(np.unique(classes))
+    for i, (train, _) in enumerate(folds):
+        n_known = len(np.unique(classes[train]))
+        if n_known < min(3, n_classes):
+            raise ValueError(
+                f"Fold {i + 1} of {len(folds)} trains on rows of {n_known} of the {n_classes} classes, and "
+                f"so is no task like the others: it needs {min(3, n_classes)} at least. Deal rows so that "
+                "all folds have them (StratifiedKFold, StratifiedGroupKFold), or take fewer folds."
+            )
 
 
 def _drawn(cv: int | None, n_rows: int, classes: np.ndarray | None, groups: Any, seed: int) -> Iterator[Rows]:
@@ -199,8 +244,17 @@ def _drawn(cv: int | None, n_rows: int, classes: np.ndarray | None, groups: Any,
         yield np.setdiff1d(rows, dealt[part]), dealt[part]
 
 
-def _numbers(chosen: Any, n_rows: int) -> np.ndarray:
-    chosen = np.asarray(chosen, None if len(chosen) else np.int64)
+def _numbers(given: Any, n_rows: int, name: str) -> np.ndarray:
+    """Numbers of rows, or a mask of them."""
+    chosen = np.asarray(given)
+    chosen = chosen.astype(np.int64) if not chosen.size else chosen
+    if chosen.ndim != 1 or chosen.dtype.kind not in "biu":
+        raise ValueError(f"{name} must hold numbers of rows or a mask of them, got {what(given)}.")
+    if chosen.dtype == bool and len(chosen) != n_rows:
+        raise ValueError(f"{name} has a mask of {len(chosen)} rows, but X has {n_rows}.")
+    if chosen.dtype != bool and chosen.size and not -n_rows <= chosen.min() <= chosen.max() < n_rows:
+        outside = chosen[(chosen < -n_rows) | (chosen >= n_rows)][0]
+        raise ValueError(f"{name} has row {outside}, but X has {n_rows} rows.")
     return np.flatnonzero(chosen) if chosen.dtype == bool else np.arange(n_rows)[chosen]
 
 

@@ -44,7 +44,11 @@ class TrainingLog:
         if self._path is None:
             return
         # A line that was cut in writing is the last one, and is dropped.
-        whole, _, _ = self._path.read_text().rpartition("\n") if self._path.is_file() else ("", "", "")
+        no_log = f"resume={str(path)!r} is no file that a search has written."
+        try:
+            whole, _, _ = self._path.read_text().rpartition("\n") if self._path.is_file() else ("", "", "")
+        except UnicodeDecodeError:
+            raise ValueError(no_log) from None
         if not whole:
             self._path.write_text(json.dumps(about) + "\n")
             return
@@ -55,7 +59,7 @@ class TrainingLog:
                 ended = Ended(line["curve"], line["seconds"], line["refused"])
                 self._ended[_key(line["parameters"]), line["fold"]] = ended
         except (json.JSONDecodeError, KeyError, TypeError):
-            raise ValueError(f"resume={str(path)!r} is no file that a search has written.") from None
+            raise ValueError(no_log) from None
         self._path.write_text(whole + "\n")
 
     def find(self, parameters: Parameters, fold: int) -> Ended | None:

@@ -412,6 +412,12 @@ class Race:
             candidate.refused = ended.refused
             self._say(f"{candidate.number:4d}  left out: {ended.refused}")
             return True
+        if candidate.number == 0 and ended.curve and min(ended.curve) == math.inf:
+            raise ValueError(
+                f"The metric is no number after any round of the defaults on fold {fold + 1} of "
+                f"{self.folds.dealt}: its rows to validate may be too few, or of one class only. Deal other "
+                "folds (cv), or take another metric."
+            )
         # Of each its own best round, never that at which time was spent; unless there is nothing else.
         if ended.curve and (not trained.was_cut or not self.best()):
             candidate.curves.append(ended.curve)

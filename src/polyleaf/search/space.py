@@ -6,7 +6,7 @@ methods.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from polyleaf.search.portfolio import Parameters
 
@@ -44,7 +44,14 @@ def suggest(trial: Any, task: Task, n_outputs: int | None = None, linear: bool =
     -------
     dict
         What `PolyleafRegressor` or `PolyleafClassifier` takes.
+
+    Raises
+    ------
+    ValueError
+        Where there is no such task.
     """
+    if task not in get_args(Task):
+        raise ValueError(f"task must be one of {', '.join(map(repr, get_args(Task)))}, got {task!r}.")
     found: Parameters = {
         name: trial.suggest_float(name, low, high, log=log) for name, (low, high, log) in _NUMBERS.items()
     }
