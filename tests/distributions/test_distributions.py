@@ -155,3 +155,30 @@ def test_coverage_is_a_probability(case):
 
 def test_few_degrees_of_freedom_have_no_deviation():
     assert StudentT(A([0.0]), A([1.0]), 2.0).std().tolist() == [np.inf]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_all_and_nothing_are_the_ends_of_the_support(case):
+    distribution = CASES[case][0]
+    low = 0.0 if case in ("lognormal", "gamma", "negative_binomial") else -np.inf
+    for least, most in (
+        (distribution.ppf(0.0), distribution.ppf(1.0)),
+        (distribution.isf(1.0), distribution.isf(0.0)),
+    ):
+        np.testing.assert_array_equal(least, [low] * 3)
+        np.testing.assert_array_equal(most, [np.inf] * 3)
+
+
+@pytest.mark.parametrize("df", [1.1, 1.5, 2.1, 3.0, 5.0, 15.0, 40.0, 75.0, 90.0, 120.0, 1000.0])
+def test_quantiles_of_t_rise_and_have_their_probability(df):
+    """Also where SciPy's are infinite, of the wrong sign, or all the same."""
+    q = np.concatenate([10.0 ** np.arange(-307, 0, 0.25), [0.6, 0.9, 1 - 1e-9]])
+    law = StudentT(np.zeros(len(q)), np.ones(len(q)), df)
+    z = law.ppf(q)
+    assert (np.diff(z) > 0).all() and (z[q < 0.5] < 0).all() and np.isfinite(z).all()
+    np.testing.assert_array_equal(law.isf(q), -z)
+    seen = np.abs(z) < 1e150  # whose square SciPy's cdf can hold
+    np.testing.assert_allclose(law.cdf(z)[seen], q[seen], rtol=1e-11)
+    least = StudentT(A([0.0]), A([1.0]), df).ppf(A([0.0, 5e-324, 1e-320]))
+    assert least[0] == -np.inf and (np.diff(least) >= 0).all() and least[2] < z[0]
+    assert np.isnan(StudentT(A([0.0]), A([1.0]), df).ppf(A([-0.1, 1.1, np.nan]))).all()

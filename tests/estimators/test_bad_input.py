@@ -340,3 +340,15 @@ def test_files_that_are_no_models(tmp_path):
         load_model(tmp_path / "text")
     with pytest.raises(OSError, match="folder"):
         regressor().fit(X, Y).save_model(tmp_path / "no folder" / "model")
+
+
+@pytest.mark.parametrize("given", [(0, 2.7), "a", "ab", (0,), (None, 2), (0, 1, 2), 3, ("0", 2)])
+def test_rounds_that_are_no_pair_of_numbers(given):
+    X = np.arange(60.0)[:, None]
+    model = PolyleafRegressor(n_estimators=3).fit(X, X[:, 0])
+    with pytest.raises(
+        TypeError, match=r"iteration_range is a pair \(first, last\) of rounds, whole numbers"
+    ):
+        model.predict(X, iteration_range=given)
+    for all_of_them in ((0, 0), (0, None), (np.int64(0), np.int8(3))):
+        assert (model.predict(X, iteration_range=all_of_them) == model.predict(X)).all()

@@ -281,3 +281,14 @@ def test_normal_probabilities_by_scipy():
     found = PolyleafRegressor(objective="normal", **QUICK).fit(X, Y).predict_dist(X)
     law = stats.norm(found.loc, found.scale)
     np.testing.assert_allclose(found.logpdf(Y), law.logpdf(Y))
+
+
+@pytest.mark.parametrize("name", ["student_t", "normal"])
+def test_bounds_of_what_never_was_stay_in_order(name):
+    """Outliers whose probability is 0 in float64."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 2))
+    y = X[:, 0] + 0.1 * rng.standard_normal(200)
+    model = PolyleafRegressor(objective=name, n_estimators=5).fit(X[:100], y[:100])
+    found = model.calibrate(X[100:], y[100:] + 1e100, coverage=0.95).predict_interval(X[:5])
+    assert np.isfinite(found).all() and (found[:, 0] < found[:, 1]).all()

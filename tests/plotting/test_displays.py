@@ -1,12 +1,14 @@
 """Displays keep the numbers they draw, draw what they keep, and refuse in sentences."""
 
+from functools import partial
+
 import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.metrics import f1_score, precision_score, recall_score
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor, load_model
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, load_model
 from polyleaf.data import load
 from polyleaf.plotting import (
     CalibrationDisplay,
@@ -228,3 +230,62 @@ def test_given_axes_are_drawn_on(model):
     figure, ax = pyplot.subplots()
     drawn = ImportanceDisplay.from_estimator(model, ax=ax)
     assert drawn.ax_ is ax and drawn.figure_ is figure
+
+
+def counts_of_exposure(n=300):
+    rng = np.random.default_rng(0)
+    X, exposure = rng.normal(size=(n, 3)), rng.exponential(50, n) + 1
+    counts = rng.poisson(exposure[:, None] * np.exp(np.stack([0.3 * X[:, 0], -0.3 * X[:, 1]], axis=1)))
+    return X, counts, np.log(exposure)
+
+
+def test_outputs_begin_at_their_offsets():
+    X, y, offset = counts_of_exposure()
+    model = PolyleafRegressor(objective="poisson", n_estimators=5).fit(X, y, offset=offset)
+    plain = PolyleafRegressor(objective="poisson", n_estimators=5).fit(X, y)
+    show = partial(OutputsDisplay.from_estimator, model, metric="rmse", others={"plain": plain})
+    shown = show(X, y, offset=offset)
+    for name, predicted in {
+        "model": model.predict(X, offset=offset),
+        "constant": np.exp(model.model_.base_score + offset[:, None]),
+        "plain": plain.predict(X),
+    }.items():
+        rmse = np.sqrt(np.mean((predicted - y) ** 2, axis=0))
+        np.testing.assert_allclose(shown.scores[name], rmse, rtol=1e-6)
+    held = show(Dataset(X, y, offset=offset, reference=model.model_.mapper), y)
+    np.testing.assert_array_equal(held.scores["model"], shown.scores["model"])
+    with pytest.warns(UserWarning, match="these rows have none"):
+        without = show(X, y)
+    assert (without.scores["model"] > 2 * shown.scores["model"]).all()
+
+
+def test_chances_quantiles_and_intervals_begin_at_their_offsets():
+    X, y, offset = counts_of_exposure()
+    labels = (y + offset[:, None] > 60).astype(int)
+    labeller = PolyleafClassifier(n_estimators=5).fit(X, labels, offset=offset)
+    chances = labeller.predict_proba(X, offset=offset)
+    np.testing.assert_array_equal(
+        CalibrationDisplay.from_estimator(labeller, X, labels, offset=offset).said,
+        CalibrationDisplay.from_predictions(labels, chances, ["0", "1"]).said,
+    )
+    np.testing.assert_array_equal(
+        ThresholdDisplay.from_estimator(labeller, X, labels, offset=offset, output=1).f1,
+        ThresholdDisplay.from_predictions(labels[:, 1], chances[:, 1]).f1,
+    )
+    levels = PolyleafRegressor(objective="quantile", quantile_alpha=[0.2, 0.8], n_estimators=5)
+    levels.fit(X, y[:, 0], offset=offset).calibrate(X, y[:, 0], offset=offset)
+    found = CalibrationDisplay.from_estimator(levels, X, y[:, 0], offset=offset).found[0]
+    np.testing.assert_array_equal(found, (y[:, :1] <= levels.predict(X, offset=offset)).mean(axis=0))
+    intervals = levels.predict_interval(X, offset=offset)
+    np.testing.assert_array_equal(
+        CoverageDisplay.from_estimator(levels, X, y[:, 0], offset=offset).widths,
+        CoverageDisplay.from_predictions(y[:, 0], intervals, 0.9, ["y"]).widths,
+    )
+    for display, model, truth in (
+        (CalibrationDisplay, labeller, labels),
+        (ThresholdDisplay, labeller, labels),
+        (CalibrationDisplay, levels, y[:, 0]),
+        (CoverageDisplay, levels, y[:, 0]),
+    ):
+        with pytest.warns(UserWarning, match="these rows have none"):
+            display.from_estimator(model, X, truth)

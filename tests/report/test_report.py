@@ -271,6 +271,45 @@ def test_what_cannot_be_reported_is_refused():
         PolyleafRegressor().report(X, y)
 
 
+def numbers_of(y, predicted):
+    return {f"{value:.4g}" for value in of_targets("regression", ["y"], y, predicted)[0].values()}
+
+
+def test_rows_begin_at_their_offsets():
+    rng = np.random.default_rng(0)
+    X, exposure = rng.normal(size=(400, 3)), rng.exponential(50, 400) + 1
+    counts, offset = rng.poisson(exposure * np.exp(0.3 * X[:, 0])).astype(np.float64), np.log(exposure)
+    model = PolyleafRegressor(objective="poisson", n_estimators=20).fit(X, counts, offset=offset)
+    right = numbers_of(counts, model.predict(X, offset=offset))
+    assert f"{model.score(X, counts, offset=offset):.4g}" in right
+    assert right <= set(Page(model.report(X, counts, offset=offset).html).text)
+    held = Dataset(X, counts, offset=offset, reference=model.model_.mapper)
+    assert right <= set(Page(model.report(held, counts).html).text)
+    with pytest.warns(UserWarning, match="these rows have none") as told:
+        text = set(Page(model.report(X, counts).html).text)
+    assert len(told) == 1 and numbers_of(counts, model.predict(X)) <= text
+
+
+def test_each_task_begins_at_its_offset():
+    rng = np.random.default_rng(0)
+    X, exposure = rng.normal(size=(200, 3)), rng.exponential(50, 200) + 1
+    counts, offset = rng.poisson(exposure * np.exp(0.3 * X[:, 0])).astype(np.float64), np.log(exposure)
+    Y = {"counts": counts, "sign": np.where(X[:, 1] > 0, "a", "b").astype(object)}
+    Y["sign"][::4] = None
+    losses = {"counts": "poisson", "sign": "logistic"}
+    model = PolyleafMultiTask(losses, n_estimators=4, max_leaves=6, missing_targets="ignore")
+    model.fit(X, Y, offset={"counts": offset})
+    text = set(Page(model.report(X, Y, offset={"counts": offset}).html).text)
+    assert numbers_of(counts, model.predict(X, offset={"counts": offset})["counts"]) <= text
+    moved = {"counts": offset, "sign": np.full(200, 3.0)}
+    assert (
+        f"{model.skills(X, Y, offset=moved)['sign']:.4g}" in Page(model.report(X, Y, offset=moved).html).text
+    )
+    with pytest.warns(UserWarning, match="these rows have none") as told:
+        model.report(X, Y)
+    assert len(told) == 1
+
+
 def test_the_command_writes_it(tmp_path, capsys):
     small = data.load("energy")
     rows = np.column_stack([small.X, small.y])

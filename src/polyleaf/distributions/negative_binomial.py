@@ -61,10 +61,10 @@ class NegativeBinomial(Distribution):
         return np.where(y < 0, 1.0, found)
 
     def ppf(self, q: ArrayLike) -> Floats:
-        return nbinom.ppf(q, self._r, 1.0 / (1.0 + self.alpha * self.mu))
+        return np.maximum(nbinom.ppf(q, self._r, 1.0 / (1.0 + self.alpha * self.mu)), 0.0)  # not SciPy's -1
 
     def isf(self, q: ArrayLike) -> Floats:
-        return nbinom.isf(q, self._r, 1.0 / (1.0 + self.alpha * self.mu))
+        return np.maximum(nbinom.isf(q, self._r, 1.0 / (1.0 + self.alpha * self.mu)), 0.0)
 
     def crps(self, y: ArrayLike) -> Floats:
         """Wei and Held, "Calibration tests for count data", TEST 23, 2014, in the form of Jordan, Krüger and

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from numbers import Integral
+from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeVar, overload
 
 import numpy as np
@@ -663,12 +664,13 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             return 0, self.model_.n_rounds if best is None else best + 1
         try:
             begin, end = iteration_range
-        except TypeError:
+            begin, end = index(begin), 0 if end is None else index(end)
+        except (TypeError, ValueError):
             raise TypeError(
-                f"iteration_range is a pair (first, last) of rounds, the last not being used; got "
-                f"{iteration_range!r}. The first n rounds are (0, n)."
+                "iteration_range is a pair (first, last) of rounds, whole numbers, the last not being used; "
+                f"got {iteration_range!r}. The first n rounds are (0, n), all of them (0, 0)."
             ) from None
-        return int(begin), int(end) if end else self.model_.n_rounds
+        return begin, end or self.model_.n_rounds
 
     def _features(self, X: Any, n_threads: int | None = None) -> FeatureTable:
         """X as a checked table that agrees with the training data."""
@@ -771,8 +773,8 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         ----------
         X : array, sparse matrix or table of shape (n_rows, n_features)
         iteration_range : (int, int), optional
-            Use rounds `begin .. end - 1`; an end of 0 is the last. Default: all, or up to the best one
-            where early stopping chose one.
+            Use rounds `begin .. end - 1`. An end of 0 stands for the last round, as in XGBoost: (0, 0) is all
+            rounds. Default: all, or up to the best one where early stopping chose one.
         offset : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
             Raw scores that rows start from, as in `fit`. Default: that of X, where it is a Dataset with one;
             otherwise 0, whatever `fit` was given.
@@ -988,13 +990,15 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             return magnitude if per_output else magnitude.mean(axis=0)
         return self.model_.mapper.of_features(self.model_.feature_importance(kind, per_output))
 
-    def report(self, X: Any, y: Any, *, title: str | None = None) -> Any:
+    def report(self, X: Any, y: Any, *, offset: Any = None, title: str | None = None) -> Any:
         """What the model is and how good it is on these rows, on one page of HTML.
 
         Parameters
         ----------
         X, y
             Rows that training did not see.
+        offset : optional
+            As in `predict`: for a model that was trained with one.
         title : str, optional
             Of the page.
 
@@ -1004,7 +1008,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             `save(path)` writes it; notebooks show it. See :func:`polyleaf.report.report`.
         """
         # By name: the page is drawn on a floor above, which is needed by whoever asks for it only.
-        return importlib.import_module("polyleaf.report").report(self, X, y, title=title)
+        return importlib.import_module("polyleaf.report").report(self, X, y, offset=offset, title=title)
 
     # --- files ---------------------------------------------------------------------------------------
 

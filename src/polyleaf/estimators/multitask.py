@@ -236,8 +236,8 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         ----------
         X : array, sparse matrix or table of shape (n_rows, n_features)
         iteration_range : (int, int), optional
-            Use rounds `begin .. end - 1`; an end of 0 is the last. Default: all, or up to the best one
-            where early stopping chose one.
+            Use rounds `begin .. end - 1`. An end of 0 stands for the last round, as in XGBoost: (0, 0) is all
+            rounds. Default: all, or up to the best one where early stopping chose one.
         offset : dict of arrays, optional
             Raw scores that rows start from, by task, as in `fit`.
 

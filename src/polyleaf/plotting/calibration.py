@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from polyleaf.plotting.display import Display, of_one_kind, probabilities_of
+from polyleaf.plotting.display import Display, of_one_kind, offset_of, probabilities_of
 
 __all__ = ["CalibrationDisplay"]
 
@@ -36,7 +36,9 @@ class CalibrationDisplay(Display):
         self.names, self.what = names, what
 
     @classmethod
-    def from_estimator(cls, estimator: Any, X: Any, y: Any, *, n_bins: int = 10, ax: Any = None) -> Self:
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, n_bins: int = 10, offset: Any = None, ax: Any = None
+    ) -> Self:
         """Compare with rows that training did not see.
 
         Parameters
@@ -45,6 +47,8 @@ class CalibrationDisplay(Display):
         X, y
         n_bins : int
             Of probabilities, each with as many rows. Not for quantiles, whose levels are the points.
+        offset : optional
+            As in `predict`: for a model that was trained with one.
         ax : matplotlib Axes, optional
 
         Raises
@@ -54,9 +58,10 @@ class CalibrationDisplay(Display):
         """
         levels = np.asarray(of_one_kind(estimator).objective.levels, np.float64)
         if not levels.size:
-            return cls.from_predictions(*probabilities_of(estimator, X, y), n_bins=n_bins, ax=ax)
+            return cls.from_predictions(*probabilities_of(estimator, X, y, offset), n_bins=n_bins, ax=ax)
+        offset = offset_of(estimator, X, y, offset)
         Y = np.asarray(y, np.float64).reshape(len(y), -1)
-        below = Y[..., None] <= estimator.predict(X).reshape(*Y.shape, len(levels))
+        below = Y[..., None] <= estimator.predict(X, offset=offset).reshape(*Y.shape, len(levels))
         shares = [below[~np.isnan(Y[:, t]), t].mean(axis=0) for t in range(Y.shape[1])]
         names = ["y"] if len(shares) == 1 else [f"target {t}" for t in range(len(shares))]
         return cls([levels] * len(shares), shares, names, "quantile").plot(ax)

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from polyleaf.plotting.display import Display, names_of, of_one_kind
+from polyleaf.plotting.display import Display, names_of, of_one_kind, offset_of
 
 __all__ = ["CoverageDisplay"]
 
@@ -43,7 +43,7 @@ class CoverageDisplay(Display):
         self.coverage, self.names = coverage, names
 
     @classmethod
-    def from_estimator(cls, estimator: Any, X: Any, y: Any, *, ax: Any = None) -> Self:
+    def from_estimator(cls, estimator: Any, X: Any, y: Any, *, offset: Any = None, ax: Any = None) -> Self:
         """Count on rows that neither training nor `calibrate` saw.
 
         Parameters
@@ -52,10 +52,14 @@ class CoverageDisplay(Display):
         X
         y : array-like of shape (n_rows,) or (n_rows, n_targets)
             NaN where not known.
+        offset : optional
+            As in `predict`: for a model that was trained with one.
         ax : matplotlib Axes, optional
         """
         model = of_one_kind(estimator)
-        intervals = estimator.predict_interval(X)  # says what to do where nothing was calibrated
+        intervals = estimator.predict_interval(  # says what to do where nothing was calibrated
+            X, offset=offset_of(estimator, X, y, offset)
+        )
         n_targets = intervals.reshape(len(intervals), -1, 2).shape[1]
         names = names_of(model) if model.n_outputs == n_targets else [f"target {t}" for t in range(n_targets)]
         coverage = model.metadata["intervals"]["coverage"]

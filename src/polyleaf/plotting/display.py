@@ -1,18 +1,21 @@
-"""What displays have in common: axes to draw on, names and probabilities of an estimator's outputs.
+"""What displays have in common: axes to draw on, names, offsets and probabilities of an estimator's outputs.
 
 Must not know what is drawn.
 """
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from polyleaf.estimators.base import HAS_OFFSETS
+from polyleaf.inputs.dataset import Dataset
 from polyleaf.model import Model
 
-__all__ = ["Display", "model_of", "names_of", "of_one_kind", "probabilities_of"]
+__all__ = ["Display", "model_of", "names_of", "no_offset", "of_one_kind", "offset_of", "probabilities_of"]
 
 
 class Display:
@@ -71,6 +74,28 @@ def of_one_kind(estimator: Any) -> Model:
     return model
 
 
+def offset_of(estimator: Any, X: Any, y: Any, offset: Any) -> Any:
+    """What rows that a model is measured on start from: as given, or as a Dataset holds it.
+
+    Where nobody says it of a model that was trained with offsets, that is warned of, and 0.
+    """
+    model = model_of(estimator)
+    given = X.offset if offset is None and isinstance(X, Dataset) else offset
+    if given is not None or not model.metadata.get(HAS_OFFSETS):
+        return given
+    warnings.warn(
+        "The model was trained with an offset for each row, and these rows have none: its own part alone is "
+        "measured. Pass offset (zeros, where that is what is meant).",
+        stacklevel=4,
+    )
+    return None if model.objective.tasks else no_offset(model, np.shape(y)[0])
+
+
+def no_offset(model: Model, n_rows: int) -> np.ndarray:
+    """The offset that says of every row, in each column, that there is none."""
+    return np.zeros((n_rows, model.n_outputs // len(model.objective.moved_by_offset)))
+
+
 def names_of(model: Model) -> list[str]:
     """Names of all outputs."""
     return [model.output_name(k) for k in range(model.n_outputs)]
@@ -87,7 +112,9 @@ def target_names_of(model: Model) -> list[str]:
     return [name.removesuffix(end) if name.endswith(end) else str(t) for t, name in firsts]
 
 
-def probabilities_of(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, list[str]]:
+def probabilities_of(
+    estimator: Any, X: Any, y: Any, offset: Any = None
+) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """What is true of each class or label, and how likely the model finds it.
 
     Returns
@@ -105,7 +132,7 @@ def probabilities_of(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.nda
     model = of_one_kind(estimator)
     if not hasattr(estimator, "predict_proba"):
         raise ValueError("This display needs probabilities, which the estimator does not give.")
-    probabilities = estimator.predict_proba(X)
+    probabilities = estimator.predict_proba(X, offset=offset_of(estimator, X, y, offset))
     y = np.asarray(y.toarray() if hasattr(y, "toarray") else y)
     if y.ndim == 2 and y.shape[1] > 1:
         return y != 0, probabilities, names_of(model)

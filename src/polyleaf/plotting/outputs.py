@@ -7,7 +7,18 @@ from typing import Any, Self
 
 import numpy as np
 
-from polyleaf.plotting.display import Display, model_of, names_of, of_one_kind, target_names_of
+from polyleaf.estimators.base import HAS_OFFSETS
+from polyleaf.inputs.offsets import OffsetReader
+from polyleaf.inputs.tasks import read_encoding
+from polyleaf.model import Model
+from polyleaf.plotting.display import (
+    Display,
+    model_of,
+    names_of,
+    of_one_kind,
+    offset_of,
+    target_names_of,
+)
 
 __all__ = ["OutputsDisplay"]
 
@@ -40,6 +51,7 @@ class OutputsDisplay(Display):
         *,
         metric: str | None = None,
         others: Mapping[str, Any] | None = None,
+        offset: Any = None,
         ax: Any = None,
     ) -> Self:
         """Measure each output of a fitted estimator, of its base scores, and of other estimators.
@@ -53,6 +65,9 @@ class OutputsDisplay(Display):
             One that means something for an output alone. Default: that of the objective.
         others : dict of str -> fitted estimator, optional
             For the same outputs: one tree for each, say.
+        offset : optional
+            As in `predict`: what constant and model start from, and those of the others that were trained
+            with one.
         ax : matplotlib Axes, optional
 
         Raises
@@ -61,15 +76,17 @@ class OutputsDisplay(Display):
             Where the metric means nothing for one output.
         """
         fitted = {"model": estimator, **(others or {})}
+        offset = offset_of(estimator, X, y, offset)
         scores: dict[str, np.ndarray] = {}
         name = ""
         for label, one in fitted.items():
             model = of_one_kind(one)
             scorer = model.scorer(X, y, metrics=metric)
             n_rounds = model.n_rounds if model.best_iteration is None else model.best_iteration + 1
+            start = _start_of(model, offset if one is estimator or model.metadata.get(HAS_OFFSETS) else None)
             if label == "model":
-                scores["constant"], name = scorer.per_output(model.raw_predict(scorer.table, 0, 0))
-            scores[label], name = scorer.per_output(model.raw_predict(scorer.table, 0, n_rounds))
+                scores["constant"], name = scorer.per_output(model.raw_predict(scorer.table, 0, 0) + start)
+            scores[label], name = scorer.per_output(model.raw_predict(scorer.table, 0, n_rounds) + start)
         own = model_of(estimator)
         names = names_of(own)
         if len(scores["model"]) < len(names):  # several scores make one prediction
@@ -90,3 +107,11 @@ class OutputsDisplay(Display):
         ax.set(ylabel=self.metric)
         ax.legend()
         return self
+
+
+def _start_of(model: Model, offset: Any) -> np.ndarray | float:
+    """The raw scores that rows start from."""
+    if offset is None:
+        return 0.0
+    encoding = read_encoding(model.metadata, model.n_outputs)
+    return OffsetReader(encoding, model.n_outputs, model.objective.moved_by_offset).read(offset)

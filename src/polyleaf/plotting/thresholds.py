@@ -35,7 +35,14 @@ class ThresholdDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, y: Any, *, output: str | int | None = None, ax: Any = None
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        output: str | int | None = None,
+        offset: Any = None,
+        ax: Any = None,
     ) -> Self:
         """Count on rows that training did not see.
 
@@ -45,6 +52,8 @@ class ThresholdDisplay(Display):
         X, y
         output : str or int, optional
             Name or number of a label or class. None: all cells together (micro averages).
+        offset : optional
+            As in `predict`: for a model that was trained with one.
         ax : matplotlib Axes, optional
 
         Raises
@@ -52,7 +61,7 @@ class ThresholdDisplay(Display):
         ValueError
             Where the estimator gives no probabilities, or there is no such output.
         """
-        holds, probabilities, names = probabilities_of(estimator, X, y)
+        holds, probabilities, names = probabilities_of(estimator, X, y, offset)
         if output is None:
             name = names[0] if len(names) == 1 else "all labels"
             return cls.from_predictions(holds, probabilities, name, ax=ax)

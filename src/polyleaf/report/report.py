@@ -14,6 +14,7 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.model.serialize import polyleaf_version
+from polyleaf.plotting.display import offset_of
 from polyleaf.report import sections
 from polyleaf.report.page import page
 from polyleaf.report.subject import OfTasks, Subject
@@ -44,7 +45,7 @@ class Report:
         return f"<polyleaf.Report of {len(self.html) / 1000:.0f} kB: save(path)>"
 
 
-def report(estimator: Any, X: Any, y: Any, *, title: str | None = None) -> Report:
+def report(estimator: Any, X: Any, y: Any, *, offset: Any = None, title: str | None = None) -> Report:
     """What a model is and how good it is on some rows, on one page.
 
     Parameters
@@ -52,6 +53,8 @@ def report(estimator: Any, X: Any, y: Any, *, title: str | None = None) -> Repor
     estimator : fitted PolyleafRegressor, PolyleafClassifier or PolyleafMultiTask
     X, y
         Rows that training did not see. Of tasks a section each, on the rows whose class is known.
+    offset : optional
+        As in `predict`: for a model that was trained with one.
     title : str, optional
         Of the page.
 
@@ -78,12 +81,13 @@ def report(estimator: Any, X: Any, y: Any, *, title: str | None = None) -> Repor
     True
     """
     check_is_fitted(estimator)
+    offset = offset_of(estimator, X, y, offset)
     subject: Subject | OfTasks
     if estimator.model_.objective.tasks:
-        subject = OfTasks(estimator, X, y)
+        subject = OfTasks(estimator, X, y, offset)
         found = sections.all_of_tasks(subject)
     else:
-        subject = Subject(estimator, X, y)
+        subject = Subject(estimator, X, y, offset)
         found = [section for make in sections.ALL if (section := make(subject)) is not None]
     lead = f"{subject.in_words}, measured on {subject.n_rows:,} rows."
     foot = f"Made by Polyleaf {polyleaf_version()}."

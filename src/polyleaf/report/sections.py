@@ -159,7 +159,8 @@ def outputs(subject: Subject) -> Section | None:
     """Outputs beside one another."""
     if len(subject.target_names) < 2:
         return None
-    draw = partial(OutputsDisplay.from_estimator, subject.estimator, subject.X, subject.y)
+    seen = subject.estimator, subject.X, subject.y
+    draw = partial(OutputsDisplay.from_estimator, *seen, offset=subject.offset)
     content = figure(
         picture(f"{subject.mark}outputs", "A metric of each output", _on(draw)),
         "Each output beside what a constant achieves: where both are alike, nothing was learned.",
@@ -212,7 +213,7 @@ def truth(subject: Subject) -> Section | None:
         what = "How often what was said came true: on the diagonal as often as said."
         content += figure(picture(f"{subject.mark}calibration", "Calibration", draw, (4.6, 4.4)), what)
     if "intervals" in subject.model.metadata:
-        draw = partial(CoverageDisplay.from_estimator, estimator, subject.X, subject.y)
+        draw = partial(CoverageDisplay.from_estimator, estimator, subject.X, subject.y, offset=subject.offset)
         what = (
             "The share of rows inside their interval, with two standard errors; dashed: what was asked for."
         )
@@ -266,8 +267,9 @@ def _histogram(y: np.ndarray, law: Distribution) -> Callable[[Any], Any]:
 
 def _calibration(subject: Subject) -> Callable[[Any], Any]:
     if subject.probabilities is None:
-        return lambda ax: CalibrationDisplay.from_estimator(subject.estimator, subject.X, subject.y, ax=ax)
-    holds, said, names = probabilities_of(subject.estimator, subject.X, subject.y)
+        seen = subject.estimator, subject.X, subject.y
+        return lambda ax: CalibrationDisplay.from_estimator(*seen, offset=subject.offset, ax=ax)
+    holds, said, names = probabilities_of(subject.estimator, subject.X, subject.y, subject.offset)
     if len(names) > _MOST_CURVES:  # all of them as one
         holds, said, names = holds.reshape(-1, 1), said.reshape(-1, 1), ["all"]
     return lambda ax: CalibrationDisplay.from_predictions(holds, said, names, ax=ax)

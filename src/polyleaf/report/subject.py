@@ -13,6 +13,7 @@ import scipy.sparse
 from sklearn.utils import _safe_indexing
 
 from polyleaf.distributions import Distribution
+from polyleaf.estimators.base import HAS_OFFSETS
 from polyleaf.explain import mean_magnitude
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.objects import is_missing
@@ -21,7 +22,7 @@ from polyleaf.inputs.tasks import TaskColumns, TaskEncodings, name_of, read_enco
 from polyleaf.metrics.task_scores import of_targets
 from polyleaf.model import Model
 from polyleaf.model.contributions import CodedRows, choose_outputs
-from polyleaf.plotting.display import model_of, names_of, of_one_kind, target_names_of
+from polyleaf.plotting.display import model_of, names_of, no_offset, of_one_kind, target_names_of
 
 __all__ = ["OfTasks", "Seen", "Subject"]
 
@@ -109,10 +110,14 @@ class Subject(Seen):
     Attributes
     ----------
     y : ndarray
+    offset
+        What rows start from, as `predict` takes it; None: nothing.
     predicted : ndarray
     """
 
-    def __init__(self, estimator: Any, X: Any, y: Any, mark: str = "", called: str = "y") -> None:
+    def __init__(
+        self, estimator: Any, X: Any, y: Any, offset: Any = None, mark: str = "", called: str = "y"
+    ) -> None:
         if scipy.sparse.issparse(y):
             raise ValueError(
                 "A report looks at every output of every row: pass y as a dense array, of fewer labels if "
@@ -121,8 +126,8 @@ class Subject(Seen):
         of_one_kind(estimator)
         super().__init__(estimator, X, mark)
         self._called = called
-        self.y = np.asarray(y)
-        self.predicted = np.asarray(estimator.predict(X))
+        self.y, self.offset = np.asarray(y), offset
+        self.predicted = np.asarray(estimator.predict(X, offset=offset))
         check_same_rows(len(self.predicted), len(self.y))
         if not len(self.y):
             raise ValueError("A report needs at least one row to measure the model on.")
@@ -153,14 +158,17 @@ class Subject(Seen):
     @cached_property
     def probabilities(self) -> np.ndarray | None:
         """Of classes or labels, where there are any."""
-        return self.estimator.predict_proba(self.X) if hasattr(self.estimator, "predict_proba") else None
+        if not hasattr(self.estimator, "predict_proba"):
+            return None
+        found: np.ndarray = self.estimator.predict_proba(self.X, offset=self.offset)
+        return found
 
     @cached_property
     def distribution(self) -> Distribution | None:
         """Of each row, of the shape of y, where such is predicted."""
         if not self.model.objective.has_distribution:
             return None
-        law: Distribution = self.estimator.predict_dist(self.X)
+        law: Distribution = self.estimator.predict_dist(self.X, offset=self.offset)
         return law
 
     @cached_property
@@ -188,14 +196,16 @@ class OfTasks(Seen):
     skills : dict of str to float
     """
 
-    def __init__(self, estimator: Any, X: Any, Y: Any) -> None:
+    def __init__(self, estimator: Any, X: Any, Y: Any, offset: Any = None) -> None:
         super().__init__(estimator, X)
         if not self.n_rows:
             raise ValueError("A report needs at least one row to measure the model on.")
-        self.skills: dict[str, float] = estimator.skills(X, Y)
+        self.skills: dict[str, float] = estimator.skills(X, Y, offset=offset)
         columns = TaskColumns(Y)
         self.tasks = {
-            name: _of_known(estimator.of_task(name), X, columns.of(key), f"task{t}-", name)
+            name: _of_known(
+                estimator.of_task(name), X, columns.of(key), (offset or {}).get(name), f"task{t}-", name
+            )
             for t, key in enumerate(self._keys)
             for name in [name_of(key)]
         }
@@ -212,18 +222,21 @@ class OfTasks(Seen):
         return f"{self.model.n_trees} trees that predict {of}"
 
 
-def _of_known(estimator: Any, X: Any, y: Any, *named: str) -> Subject:
+def _of_known(estimator: Any, X: Any, y: Any, offset: Any, *named: str) -> Subject:
     """Of one task, without rows whose class or labels are not known; `named` are `mark` and `called`."""
     y = np.asarray(as_numpy(y))
+    if offset is None and estimator.model_.metadata.get(HAS_OFFSETS):  # of other tasks
+        offset = no_offset(estimator.model_, len(y))
     if estimator.model_.metadata["kind"] == "regression":
-        return Subject(estimator, X, y, *named)
+        return Subject(estimator, X, y, offset, *named)
     missing = np.frompyfunc(is_missing, 1, 1)(y).astype(bool)
     known = np.flatnonzero(~missing.reshape(len(y), -1).any(axis=1))
     if len(known) == len(y):
-        return Subject(estimator, X, y, *named)
+        return Subject(estimator, X, y, offset, *named)
     if isinstance(X, Dataset):
         raise ValueError(
             "Some classes are not known, and a report chooses the rows where they are: pass X as an array or "
             "table, not as a Dataset."
         )
-    return Subject(estimator, _safe_indexing(X, known), y[known], *named)
+    offset = None if offset is None else np.asarray(as_numpy(offset))[known]
+    return Subject(estimator, _safe_indexing(X, known), y[known], offset, *named)
