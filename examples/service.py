@@ -1,8 +1,9 @@
 """A model behind HTTP with the standard library alone, and a load test that asks it.
 
 Rows come as JSON, `{"rows": [[1.0, null, ...], ...]}`, and go as `{"predictions": [...]}`; null is a missing
-value. Each connection has a thread, and prediction lets the others run meanwhile. Whoever sends what is no
-such row is told so in a sentence. `python service.py m.polyleaf 8080` serves a file.
+value, and predictions of several tasks are `{task: [...]}`. Each connection has a thread, and prediction lets
+the others run meanwhile. Whoever sends what is no such row is told so in a sentence. `python service.py
+m.polyleaf 8080` serves a file.
 """
 
 import json
@@ -28,9 +29,9 @@ class Answer(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         try:
-            rows = np.array(json.loads(body)["rows"], np.float32)
-            status, told = 200, {"predictions": self.server.predict(rows).tolist()}
-        except (ValueError, TypeError, KeyError) as error:
+            rows = np.array(json.loads(body)["rows"], np.float64)  # time stamps need its digits
+            status, told = 200, {"predictions": plain(self.server.predict(rows))}
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             status, told = 400, {"error": f"{type(error).__name__}: {error}"}
         answer = json.dumps(told).encode()
         self.send_response(status)
@@ -43,8 +44,15 @@ class Answer(BaseHTTPRequestHandler):
         pass
 
 
+def plain(predictions: np.ndarray | dict[str, np.ndarray]) -> list | dict[str, list]:
+    """As JSON has it: of several tasks a list each."""
+    if isinstance(predictions, dict):
+        return {task: found.tolist() for task, found in predictions.items()}
+    return predictions.tolist()
+
+
 class Service(ThreadingHTTPServer):
-    """Answers with `predict`, a function from float32 rows (n, n_features) to an array."""
+    """Answers with `predict`, from float64 rows (n, n_features) to an array, or to one for each task."""
 
     daemon_threads = True
 

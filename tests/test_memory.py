@@ -55,3 +55,9 @@ def test_what_cannot_be_estimated_is_refused():
         memory_estimate(100, 5, 1000, task="labels", leaf="sparse", split_search="sketch")
     with pytest.raises(TypeError, match="n_tres"):
         memory_estimate(100, 5, n_tres=3)
+
+
+@pytest.mark.parametrize("given", [("a", 10), (10, None), (10, 2.5), (10, 2, "1")])
+def test_numbers_are_whole(given):
+    with pytest.raises(ValueError, match="must be a whole number of at least 1, got"):
+        memory_estimate(*given)

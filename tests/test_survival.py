@@ -104,3 +104,9 @@ def test_hazards_are_learned():
 def test_what_cannot_be_is_refused(call, said):
     with pytest.raises(ValueError, match=said):
         call()
+
+
+def test_no_rows_have_no_curves():
+    found = curves(np.zeros((0, 6)), [1.0, 2.0, 3.0])
+    assert found.survival.shape == (0, 3) and found.incidence.shape == (0, 2, 3)
+    assert found.median().shape == found.risk().shape == (0,) and found.at(1.5).shape == (0,)

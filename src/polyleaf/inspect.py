@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from polyleaf.model import Model, storage
 from polyleaf.model.leaf_kinds import Names
 from polyleaf.model.leaf_storage import LEAF_DTYPES
+from polyleaf.model.places import TextDestination, write_text
 from polyleaf.model.sizes import depths_of
 from polyleaf.model.thresholds import Thresholds, category_names
 from polyleaf.model.trees import Tree
@@ -116,12 +116,12 @@ _COLUMNS = {
 }
 
 
-def dump_json(model: Any, path: str | Path | None = None) -> dict[str, Any]:
+def dump_json(model: Any, path: TextDestination | None = None) -> dict[str, Any]:
     """The model as JSON types, to be read by people and other programs; it cannot be loaded back.
 
     Parameters
     ----------
-    path : str or Path, optional
+    path : str, path or open text file, optional
         A file to write it to as well.
 
     Returns
@@ -143,8 +143,7 @@ def dump_json(model: Any, path: str | Path | None = None) -> dict[str, Any]:
         "trees": list(_trees(model)),
     }
     if path is not None:
-        text = json.dumps(content, indent=1, default=str)
-        Path(path).write_text(text, encoding="utf-8")
+        write_text(path, json.dumps(content, indent=1, default=str))
     return content
 
 

@@ -7,6 +7,7 @@ what a training holds (`polyleaf.training.sizes`).
 from __future__ import annotations
 
 from dataclasses import replace
+from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -78,9 +79,10 @@ def memory_estimate(
         ("n_rows", n_rows, 1),
         ("n_features", n_features, 1),
         ("n_outputs", n_outputs, 1),
+        ("n_validation_rows", n_validation_rows, 0),
     ):
-        if number < least:
-            raise ValueError(f"{name} must be at least {least}, got {number}.")
+        if not isinstance(number, Integral) or number < least:
+            raise ValueError(f"{name} must be a whole number of at least {least}, got {number!r}.")
     estimator = kind(**parameters)
     estimator._validate_params()
     threads = effective_threads(estimator.n_jobs)

@@ -145,7 +145,7 @@ def curves(hazards: ArrayLike, ends: ArrayLike) -> Curves:
         )
     if not ((found >= 0) & (found <= 1)).all():
         raise ValueError("hazards must be probabilities, from 0 to 1, as predict_proba gives them.")
-    of_causes = found.reshape(len(found), -1, len(bounds))
+    of_causes = found.reshape(len(found), found.shape[1] // len(bounds), len(bounds))
     together = of_causes.sum(axis=1, keepdims=True)
     of_causes = of_causes / np.maximum(together, 1.0)  # each was learned by itself
     survival = np.cumprod(np.maximum(1.0 - of_causes.sum(axis=1), 0.0), axis=1)

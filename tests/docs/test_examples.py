@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+from http.client import HTTPConnection
 from pathlib import Path
+from threading import Thread
 
+import numpy as np
 import pytest
 from places import ROOT
+
+from polyleaf import PolyleafMultiTask, PolyleafRegressor
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
@@ -90,11 +96,15 @@ NEEDS = {
 }
 
 
-def run_main(path: Path) -> dict[str, float]:
+def loaded(path: Path):
     spec = importlib.util.spec_from_file_location(f"example_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.main()
+    return module
+
+
+def run_main(path: Path) -> dict[str, float]:
+    return loaded(path).main()
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -104,6 +114,58 @@ def test_example(path, capsys):
     found = run_main(path)
     assert SHOWS[path.stem](found), found
     assert capsys.readouterr().out
+
+
+def asked(predict, body: bytes):
+    """What the service of the example answers, and its status."""
+    service = loaded(ROOT / "examples" / "service.py")
+    with service.Service(predict) as running:
+        Thread(target=running.serve_forever, daemon=True).start()
+        connection = HTTPConnection("127.0.0.1", running.port)
+        connection.request("POST", "/", body)
+        answer = connection.getresponse()
+        found = answer.status, json.loads(answer.read())
+        connection.close()
+        running.shutdown()
+    return found
+
+
+def test_the_service_tells_apart_what_the_model_does():
+    """Time stamps, which float32 would merge."""
+    X = 1.7e9 + np.arange(200.0)[:, None]
+    model = PolyleafRegressor(n_estimators=3).fit(X, np.arange(200) % 7)
+    status, told = asked(model.predictor(), json.dumps({"rows": X.tolist()}).encode())
+    assert status == 200 and told["predictions"] == model.predict(X).tolist()
+    assert len(set(told["predictions"])) > 1
+
+
+def test_the_service_answers_for_each_task():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    model = PolyleafMultiTask(n_estimators=2).fit(X, {"a": X[:, 0], "b": np.where(X[:, 1] > 0, "p", "q")})
+    status, told = asked(model.predictor(), json.dumps({"rows": X.tolist()}).encode())
+    assert status == 200
+    assert told["predictions"] == {task: found.tolist() for task, found in model.predict(X).items()}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"rows": ' + b"[" * 100_000,
+        b'{"rows": ' + b"[" * 90 + b"1" + b"]" * 90 + b"}",
+        b"\xff",
+        b"[]",
+        b"",
+        b'{"rows": [[1e999999, "a"]]}',
+        b'{"rows": [[1' + b"0" * 400 + b", 1]]}",
+        b'{"rows": 3}',
+        b'{"rows": [[1], [1, 2]]}',
+    ],
+    ids=lambda body: body[:24].decode("latin-1"),
+)
+def test_the_service_answers_what_is_no_row(body):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    status, told = asked(PolyleafRegressor(n_estimators=2).fit(X, X[:, 0]).predictor(), body)
+    assert status == 400 and told["error"]
 
 
 def test_every_example_is_checked():

@@ -352,3 +352,12 @@ def test_rounds_that_are_no_pair_of_numbers(given):
         model.predict(X, iteration_range=given)
     for all_of_them in ((0, 0), (0, None), (np.int64(0), np.int8(3))):
         assert (model.predict(X, iteration_range=all_of_them) == model.predict(X)).all()
+
+
+def test_a_file_open_as_text_is_no_model(tmp_path):
+    PolyleafRegressor(n_estimators=3).fit(X, Y).save_model(tmp_path / "m")
+    with (
+        open(tmp_path / "m") as text,
+        pytest.raises(TypeError, match="gives str: open it for bytes, mode 'rb'"),
+    ):
+        load_model(text)

@@ -19,9 +19,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 
 import polyleaf
-from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, load_model
+from polyleaf import Dataset, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, load_model
 from polyleaf.callbacks import Checkpoint, EarlyStopping, LearningRateScheduler, ProgressBar
-from polyleaf.objectives import StudentT
+from polyleaf.objectives import Quantile, StudentT
 
 SMALL = dict(n_estimators=15, min_child_samples=5, random_state=0)
 
@@ -748,3 +748,89 @@ def test_metrics_of_each_output():
     np.testing.assert_allclose(each[-1], np.sqrt(np.square(model.predict(X) - Y).mean(axis=0)), rtol=1e-6)
     alone = PolyleafRegressor(n_estimators=2).fit(X, Y[:, 0], eval_set=[(X, Y[:, 0])])
     assert alone.evals_result_per_output_ == {"validation_0": {}}
+
+
+# --- no rows -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("objective", ["squared_error", "quantile", "normal", "negative_binomial"])
+@pytest.mark.parametrize("n_targets", [1, 2])
+def test_no_rows_give_an_empty_answer(objective, n_targets):
+    X = np.random.default_rng(0).standard_normal((80, 3))
+    y = np.abs(np.round(3 * X[:, 0])) if n_targets == 1 else np.abs(np.round(3 * X[:, :2]))
+    alpha = {"quantile_alpha": [0.2, 0.8]} if objective == "quantile" else {}
+    model = PolyleafRegressor(objective=objective, n_estimators=3, **alpha).fit(X, y).calibrate(X, y)
+    for method in ("predict", "predict_raw", "predict_interval", "apply", "shap_values"):
+        found, some = getattr(model, method)(X[:0]), getattr(model, method)(X[:2])
+        assert found.shape == (0, *some.shape[1:]) and found.dtype == some.dtype
+    assert model.predictor()(X[:0]).shape == model.predict(X[:0]).shape
+    staged = list(model.staged_predict(X[:0]))
+    assert len(staged) == 3 and staged[0].shape == model.predict(X[:0]).shape
+    if model.model_.objective.has_distribution:
+        law = model.predict_dist(X[:0])
+        assert len(law) == 0 and law.interval().shape == (*law.shape, 2)
+
+
+def test_no_rows_give_an_empty_answer_for_each_task():
+    X = np.random.default_rng(0).standard_normal((80, 3))
+    Y = {
+        "levels": X[:, 0],
+        "law": X[:, 1],
+        "sign": np.where(X[:, 2] > 0, "a", "b"),
+        "counts": np.round(X[:, 0] ** 2),
+    }
+    losses = {"levels": Quantile([0.2, 0.8]), "law": "normal", "sign": "logistic", "counts": "poisson"}
+    model = PolyleafMultiTask(losses, n_estimators=3).fit(X, Y)
+    for predict in (model.predict, model.predictor(), lambda rows: next(model.staged_predict(rows))):
+        shapes = {task: found.shape for task, found in predict(X[:0]).items()}
+        assert shapes == {"levels": (0, 2), "law": (0,), "sign": (0,), "counts": (0,)}
+    assert model.predict_proba(X[:0])["sign"].shape == (0, 2) and len(model.predict_dist(X[:0])["law"]) == 0
+    table = model.set_output(predict="pandas").predict(X[:0])
+    assert table.shape == (0, 5) and list(table) == list(model.predict(X[:1]))
+
+
+def test_what_needs_rows_says_so():
+    X = np.random.default_rng(0).standard_normal((80, 3))
+    model = PolyleafClassifier(n_estimators=3).fit(X, (X[:, :2] > 0).astype(int))
+    assert model.predict(X[:0]).shape == model.predict_proba(X[:0]).shape == (0, 2)
+    for y in (None, np.zeros((0, 2), int)):
+        with pytest.raises(ValueError, match="choose_threshold needs rows"):
+            model.choose_threshold(X[:0], y)
+    with pytest.raises(ValueError, match="is their mean over rows, and X has none"):
+        model.feature_importance("shap", X=X[:0])
+
+
+# --- sentences -----------------------------------------------------------------------------------------
+
+
+def test_kinds_of_importance_are_all_named():
+    X = np.random.default_rng(0).standard_normal((80, 3))
+    with pytest.raises(ValueError, match="'count' is unknown; it must be one of gain, split, cover, shap"):
+        PolyleafRegressor(n_estimators=2).fit(X, X[:, 0]).feature_importance("count")
+
+
+@pytest.mark.parametrize("k", [1.5, None, "2"])
+def test_places_are_whole_numbers(k):
+    X = np.random.default_rng(0).standard_normal((80, 3))
+    model = PolyleafRegressor(n_estimators=2).fit(X, X)
+    for predict in (model.predict_topk, model.model_.predict_topk):
+        with pytest.raises(TypeError, match="k is how many outputs to name of each row, a whole number; got"):
+            predict(X, k=k)
+    assert model.predict_topk(X, k=np.int64(2))[0].shape == (80, 2)
+
+
+def test_predictors_take_no_sparse_rows():
+    X = np.random.default_rng(0).standard_normal((80, 3))
+    predictor = PolyleafRegressor(n_estimators=2).fit(X, X[:, 0]).predictor()
+    with pytest.raises(TypeError, match=r"not a sparse matrix: pass rows.toarray\(\)"):
+        predictor(sp.csr_matrix(X))
+
+
+@pytest.mark.parametrize("objective", ["logistic", "softmax"])
+def test_contributions_of_two_classes_add_up_to_raw_scores(objective):
+    X = np.random.default_rng(0).standard_normal((80, 3))
+    model = PolyleafClassifier(objective=objective, n_estimators=3).fit(X, X[:, 0] > 0)
+    sums = model.shap_values(X).sum(axis=1) + model.shap_base_values()
+    np.testing.assert_allclose(sums, model.predict_raw(X), rtol=0, atol=1e-5)
+    scores = sums if objective == "logistic" else sums[:, 1] - sums[:, 0]
+    np.testing.assert_allclose(scores, model.decision_function(X), rtol=0, atol=1e-5)

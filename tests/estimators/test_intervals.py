@@ -109,3 +109,11 @@ def test_what_cannot_be_is_told():
     with pytest.raises(ValueError, match="X has 20 rows, y has 19"):
         model.calibrate(X[:20], Y[:19])
     assert not hasattr(PolyleafClassifier(), "predict_interval")
+
+
+@pytest.mark.parametrize("coverage", ["a", None, [0.9, 0.8]])
+def test_coverage_is_a_number(coverage):
+    X = np.arange(60.0)[:, None]
+    model = PolyleafRegressor(n_estimators=2).fit(X, X[:, 0])
+    with pytest.raises(ValueError, match="coverage must lie between 0 and 1, got"):
+        model.calibrate(X, X[:, 0], coverage=coverage)

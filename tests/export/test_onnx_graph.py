@@ -1,5 +1,7 @@
 """Models as ONNX graphs, run by onnxruntime: scores to the last digits of float32, the same labels."""
 
+import io
+
 import golden
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import example_frame, forests, random_model
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor
+from polyleaf import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor
 from polyleaf.export import as_matrix, to_onnx
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -152,3 +154,24 @@ def test_very_many_labels(n_labels, version):
         np.testing.assert_array_equal(found["label"][decided], (raw > 0)[decided])
     assert found["label"].shape == (100, n_labels) and run(made, rows)["label"].any()
     assert made.ByteSize() < 2 * len(est.model_.to_bytes()) + 8 * 3 * n_labels
+
+
+def test_several_tasks_are_raw_scores():
+    """Without labels, which each task has of its own."""
+    X = np.random.default_rng(0).standard_normal((80, 3)).astype(np.float32)
+    model = PolyleafMultiTask({"a": "squared_error", "b": "softmax"}, n_estimators=3)
+    model.fit(X, {"a": X[:, 0], "b": np.where(X[:, 1] > 0, "p", "q")})
+    found = run(to_onnx(model), X)
+    assert list(found) == ["scores"]
+    assert_close(found["scores"], model.predict_raw(X))
+
+
+def test_open_files(tmp_path):
+    est = estimator(next(iter(CASES)))
+    written = io.BytesIO()
+    made = to_onnx(est, written)
+    assert written.getvalue() == made.SerializeToString()
+    with pytest.raises(TypeError, match="takes no bytes: open it with mode 'wb'"):
+        to_onnx(est, io.StringIO())
+    with pytest.raises(TypeError, match="got int"):
+        to_onnx(est, 5)

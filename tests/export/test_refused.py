@@ -1,11 +1,14 @@
 """What no format holds is refused by each, in a sentence, before a file is written (docs/export.md)."""
 
+import io
+
 import numpy as np
 import pytest
 from many_categories import effects
 
 from polyleaf import PolyleafRegressor
 from polyleaf.export import to_c, to_onnx, to_treelite, to_xgboost
+from polyleaf.inspect import dump_json
 
 FORMATS = {
     "C": (to_c, "m.h"),
@@ -42,3 +45,16 @@ def test_what_no_format_holds_is_a_sentence(name, row, tmp_path):
     with pytest.raises(ValueError, match=sentence):
         write(made(), tmp_path / file)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("write", "file"), [(to_c, "m.h"), (to_xgboost, "m.json"), (dump_json, "m.json")])
+def test_open_files_of_text(write, file, tmp_path):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    est, written = PolyleafRegressor(n_estimators=2).fit(X, X[:, 0]), io.StringIO()
+    write(est, written)
+    write(est, tmp_path / file)
+    assert written.getvalue() == (tmp_path / file).read_text("utf-8")
+    with pytest.raises(TypeError, match="the open file takes no text: open it with mode 'w'"):
+        write(est, io.BytesIO())
+    with pytest.raises(TypeError, match="to a path, an open file or bytes; got int"):
+        write(est, 5)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pytest
 from sklearn import config_context
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor, load_model
@@ -64,3 +65,15 @@ def test_categories_and_missing_values_are_told():
 
 def test_the_same_model_has_the_same_text():
     assert fitted().model_._repr_html_() == fitted().model_._repr_html_()
+
+
+def test_an_estimator_saved_without_statistics_is_shown():
+    X = np.random.default_rng(0).standard_normal((60, 3))
+    fitted = PolyleafRegressor(n_estimators=2).fit(X, X[:, 0])
+    loaded = load_model(fitted.save_model(statistics=False))
+    splits = fitted.feature_importance("split")
+    np.testing.assert_array_equal(loaded.feature_importances_, splits / splits.sum())
+    shown = loaded._repr_html_()
+    assert "of the split" in shown and "of the split" in loaded._repr_mimebundle_()["text/html"]
+    with pytest.raises(ValueError, match="Importance by gain is not known"):
+        loaded.feature_importance("gain")

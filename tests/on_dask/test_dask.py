@@ -312,8 +312,8 @@ def test_two_fits_at_once_and_a_fit_inside_a_task(client):
 @pytest.mark.parametrize(
     ("X", "y", "message"),
     [
-        ([3, 4], [3, 5], "Partition 1: y of X has 5 rows, but X has 4"),
-        ([3, 4], [3, 4, 5], "X has 2 partitions, but y of X has 3"),
+        ([3, 4], [3, 5], "Partition 1: y has 5 rows, but X has 4"),
+        ([3, 4], [3, 4, 5], "X has 2 partitions, but y has 3"),
         ([0, 0], [0, 0], "X has no rows"),
     ],
 )

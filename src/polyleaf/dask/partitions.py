@@ -80,10 +80,11 @@ class Rows:
         """Their parts on the cluster, without those that have no rows."""
         X = _parts_of(self.X, None)
         chunks = self.X.chunks[0] if isinstance(self.X, da.Array) else None
-        named = [(self.called, X), (f"y of {self.called}", _parts_of(self.y, chunks))]
+        of = "" if self.called == "X" else f" of {self.called}"
+        named = [(self.called, X), (f"y{of}", _parts_of(self.y, chunks))]
         for name, values in (("weights", self.weight), ("offset", self.offset)):
             if values is not None:
-                named.append((f"{name} of {self.called}", _parts_of(values, chunks)))
+                named.append((f"{name}{of}", _parts_of(values, chunks)))
         for name, parts in named:
             if len(parts) != len(X):
                 raise ValueError(

@@ -22,8 +22,12 @@ Floats = NDArray[np.float64]
 
 def check_coverage(coverage: float) -> None:
     """ValueError unless it is a share of rows that an interval can be asked to hold."""
-    if not 0 < coverage < 1:
-        raise ValueError(f"coverage must lie between 0 and 1, got {coverage}.")
+    try:
+        is_share = bool(0 < coverage < 1)
+    except (TypeError, ValueError):  # no number, or several
+        is_share = False
+    if not is_share:
+        raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}.")
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,6 +42,7 @@ from polyleaf.inputs.units import warn_of_small_total
 from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.model import Model, serialize
 from polyleaf.model.html import model_html
+from polyleaf.model.importance import KINDS
 from polyleaf.model.places import Destination, Source
 from polyleaf.model.predictor import Predictor
 from polyleaf.model.serialize import ModelFileError
@@ -97,7 +98,7 @@ evals_result_per_output_ : dict
     `{evaluation set: {metric: ndarray of shape (rounds, n_outputs)}}`, where there are several outputs and
     the metric means something for one of them alone.
 feature_importances_ : ndarray of shape (n_features,)
-    Share of each feature in the total gain.
+    Share of each feature in the total gain, of a model that was saved without statistics in the splits.
 """.strip("\n")
 
 
@@ -949,10 +950,12 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """Share of each feature in the total gain, float64 (n_features,)."""
-        gains = self.feature_importance("gain")
-        total = gains.sum()
-        return gains / total if total > 0 else gains
+        """Share of each feature in the total gain, float64 (n_features,); of a model that was saved without
+        (`statistics=False`) in the number of splits."""
+        check_is_fitted(self)
+        sums = self.feature_importance("gain" if self.model_.has_statistics else "split")
+        total = sums.sum()
+        return sums / total if total > 0 else sums
 
     def feature_importance(
         self,
@@ -988,6 +991,8 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
                 raise ValueError("Importance of kind='shap' is that for some rows: pass them as X.")
             magnitude = mean_magnitude(in_chunks(self, X))
             return magnitude if per_output else magnitude.mean(axis=0)
+        if kind not in KINDS:
+            raise ValueError(f"kind={kind!r} is unknown; it must be one of {', '.join(KINDS)}, shap.")
         return self.model_.mapper.of_features(self.model_.feature_importance(kind, per_output))
 
     def report(self, X: Any, y: Any, *, offset: Any = None, title: str | None = None) -> Any:

@@ -129,8 +129,8 @@ class PredictsIntervals:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Of each row and target, (n_rows, n_targets): the outermost quantiles, or the prediction twice."""
         predicted = np.asarray(self.predict(X, iteration_range=iteration_range, offset=offset))
-        predicted = predicted.reshape(len(predicted), self._encoding.n_outputs, -1)
         levels = self.model_.objective.levels
+        predicted = predicted.reshape(len(predicted), self._encoding.n_outputs, max(1, len(levels)))
         if len(levels) < 2:
             return predicted[..., 0], predicted[..., 0]
         return predicted[..., int(np.argmin(levels))], predicted[..., int(np.argmax(levels))]

@@ -353,7 +353,8 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         columns: dict[str, np.ndarray] = {}
         for place, own in self._answers():
             if place.task.name in found:
-                values = found[place.task.name].reshape(len(found[place.task.name]), -1)
+                values = found[place.task.name]
+                values = values if values.ndim == 2 else values[:, None]
                 columns |= dict(zip(names(place, own), values.T, strict=True))
         return as_table(library, columns, list(columns), X)
 

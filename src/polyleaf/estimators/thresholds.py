@@ -83,6 +83,8 @@ class Decides:
         if by not in self._by_f1:
             raise ValueError(f'by must be "f1" or "f1_macro", got {by!r}.')
         probability = self.model_.objective.transform(self._raw(X, None, offset))
+        if not len(probability):
+            raise ValueError("choose_threshold needs rows to choose on, and X has none.")
         truth, weight = probability, None
         if y is not None:
             target = self._encoding.encode(y, sample_weight, normalized=False)

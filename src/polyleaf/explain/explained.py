@@ -42,8 +42,9 @@ class Explained:
     ) -> np.ndarray:
         """What each feature adds to the raw scores of each row: Shapley's values.
 
-        Together with `shap_base_values` they add up to the raw scores (`decision_function` of a classifier,
-        what the link makes predictions of): exactly, but for the rounding of float32.
+        Together with `shap_base_values` they add up to the raw scores (`predict_raw`, what the link makes
+        predictions of; `decision_function` of a classifier, but for two classes of an objective that scores
+        both, such as "softmax"), without offsets: exactly, but for the rounding of float32.
 
         Parameters
         ----------
@@ -151,4 +152,6 @@ def mean_magnitude(chunks: Iterable[tuple[slice, np.ndarray]]) -> np.ndarray:
     total, n_rows = 0.0, 0
     for rows, values in chunks:
         total, n_rows = total + np.abs(values).sum(axis=0, dtype=np.float64), rows.stop
+    if not n_rows:
+        raise ValueError("Importance by contributions is their mean over rows, and X has none.")
     return np.asarray(total).T / n_rows

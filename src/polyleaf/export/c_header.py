@@ -6,18 +6,17 @@ it gives; the walk is the one of `cpp/forest/kernels/predict.cpp`, by thresholds
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import groupby
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from polyleaf.export.source import PlainTree, Source, categories_of, source_of
 from polyleaf.inputs.binning import MISSING_CODE
+from polyleaf.model.places import TextDestination, write_text
 from polyleaf.model.serialize import polyleaf_version
 
 __all__ = ["to_c"]
@@ -28,14 +27,14 @@ _MOST_OUTPUTS = 1 << 16  # the scores of a row are on the stack
 _MOST_NAMED = 50  # features and categories that the header's comment lists
 
 
-def to_c(model: Any, path: str | os.PathLike[str], *, name: str = "model") -> None:
+def to_c(model: Any, path: TextDestination, *, name: str = "model") -> None:
     """Write a model as a C header.
 
     Parameters
     ----------
     model : Model or fitted estimator
         An estimator with a best round is written up to it, as it predicts.
-    path : str or path
+    path : str, path or open text file
         Of the header.
     name : str
         What its functions and tables begin with, a C identifier: `<name>_raw`, `<name>_predict`, and for
@@ -61,7 +60,7 @@ def to_c(model: Any, path: str | os.PathLike[str], *, name: str = "model") -> No
             f"stack, so it takes at most {_MOST_OUTPUTS}; use predict_topk in Polyleaf."
         )
     text = "\n".join(_Header(source, categories_of(model)).lines())
-    Path(path).write_text(re.sub(r"\bNAME_|\bNAME\b", lambda m: m[0].replace("NAME", name), text), "utf-8")
+    write_text(path, re.sub(r"\bNAME_|\bNAME\b", lambda m: m[0].replace("NAME", name), text))
 
 
 # ---- text --------------------------------------------------------------------------------------------------

@@ -8,13 +8,13 @@ of a tree for each output; only dense leaves can be votes, in the third version 
 from __future__ import annotations
 
 import json
-import os
 from typing import Any, Literal
 
 import numpy as np
 
 from polyleaf.export.source import LARGEST, PlainTree, Source, categories_of, source_of
 from polyleaf.inputs.binning import MISSING_CODE
+from polyleaf.model.places import Destination, path_of, write_open
 from polyleaf.model.serialize import polyleaf_version
 
 __all__ = ["to_onnx"]
@@ -25,7 +25,7 @@ _INPUT = "X"
 
 def to_onnx(
     model: Any,
-    path: str | os.PathLike[str] | None = None,
+    path: Destination | None = None,
     *,
     opset_ml: Literal[3, 5] | None = None,
     input: Literal["matrix", "columns"] = "matrix",
@@ -36,7 +36,7 @@ def to_onnx(
     ----------
     model : Model or fitted estimator
         An estimator with a best round is written up to it, as it predicts.
-    path : str or path, optional
+    path : str, path or open binary file, optional
         A file to write it to as well.
     opset_ml : {3, 5}, optional
         Version of the operators ai.onnx.ml. 3 is read by more runtimes and has no splits by categories.
@@ -50,7 +50,7 @@ def to_onnx(
     -------
     onnx.ModelProto
         With the outputs `scores` (n_rows, n_scores), float64, and where they are known `predictions` of
-        regression, `probabilities` and `label` of classifiers.
+        regression, `probabilities` and `label` of classifiers. Of several tasks the scores alone.
 
     Raises
     ------
@@ -72,8 +72,10 @@ def to_onnx(
             "The model splits by categories, which version 3 of ai.onnx.ml cannot say: use opset_ml=5."
         )
     made = _Model(onnx, source, version, categories_of(model)).proto(columns=input == "columns")
-    if path is not None:
-        onnx.save(made, os.fspath(path))
+    if hasattr(path, "write"):
+        write_open(path, made.SerializeToString())
+    elif path is not None:
+        onnx.save(made, path_of(path))
     return made
 
 
@@ -334,7 +336,7 @@ class _Model:
     def _put_outputs(self, scores: str) -> None:
         source, n_outputs = self._source, self._source.model.n_outputs
         self._output(scores, np.float64, n_outputs)
-        if source.kind == "regression":
+        if source.kind in ("regression", "tasks"):  # tasks have no one link, and labels each of their own
             if source.link is not None:
                 self._graph.add("Identity", self._linked(scores), name="predictions")
                 self._output("predictions", np.float64, n_outputs)

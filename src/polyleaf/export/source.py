@@ -147,7 +147,7 @@ class Source:
 
     @property
     def kind(self) -> str:
-        """Of target: "regression", "binary", "multiclass", "multilabel"."""
+        """Of target: "regression", "binary", "multiclass", "multilabel", "tasks"."""
         return self.model.metadata.get("kind", "regression")
 
     @property

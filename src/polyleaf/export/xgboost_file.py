@@ -7,15 +7,14 @@ docs/export.md says what goes and what does not.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from polyleaf.export.source import PlainTree, Source, source_of
 from polyleaf.inputs.binning import MAX_BINS
+from polyleaf.model.places import TextDestination, name_of, path_of, write_text
 
 __all__ = ["to_xgboost"]
 
@@ -35,15 +34,15 @@ _OBJECTIVES: dict[str, tuple[str, dict[str, Any], str]] = {
 }
 
 
-def to_xgboost(model: Any, path: str | os.PathLike[str]) -> None:
+def to_xgboost(model: Any, path: TextDestination) -> None:
     """Write a model as XGBoost's JSON, for XGBoost 3.1 and later.
 
     Parameters
     ----------
     model : Model or fitted estimator
         An estimator with a best round is written up to it, as it predicts.
-    path : str or path
-        Of the file, which ends in ".json": XGBoost goes by the ending.
+    path : str, path or open text file
+        Of the file, whose name ends in ".json": XGBoost goes by the ending.
 
     Raises
     ------
@@ -59,8 +58,8 @@ def to_xgboost(model: Any, path: str | os.PathLike[str]) -> None:
     exponential; otherwise predictions are raw scores. Columns have no names. A first round of single leaves
     holds the base scores.
     """
-    if Path(path).suffix != ".json":
-        raise ValueError(f"{os.fspath(path)!r} must end in .json: XGBoost goes by the ending of a file.")
+    if not hasattr(path, "write") and path_of(path).suffix != ".json":
+        raise ValueError(f"{name_of(path)} must end in .json: XGBoost goes by the ending of a file.")
     source = source_of(model)
     source.check_constants("XGBoost", "to_onnx or to_c")
     for feature in np.flatnonzero(source.is_wide).tolist():
@@ -68,7 +67,7 @@ def to_xgboost(model: Any, path: str | os.PathLike[str]) -> None:
             f"Feature {source.model.feature_name(feature)!r} has values that float32 would merge, and "
             "XGBoost compares float32 numbers: use to_onnx, to_treelite or to_c."
         )
-    Path(path).write_text(json.dumps(_content(source)), "utf-8")
+    write_text(path, json.dumps(_content(source)))
 
 
 def _content(source: Source) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 import polyleaf._core as _core
 from polyleaf.model import storage
 
-__all__ = ["importance"]
+__all__ = ["KINDS", "importance"]
 
 KINDS = ("gain", "split", "cover")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from numbers import Integral
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -342,6 +343,8 @@ class Model:
         leaf of the row holds was never voted for, and does not. Where there are fewer than k, -1 and -inf
         follow.
         """
+        if not isinstance(k, Integral):
+            raise TypeError(f"k is how many outputs to name of each row, a whole number; got {k!r}.")
         table = self.table_of(table, n_threads)
         first, last = self._tree_range(first_round, last_round)
         shape = table.n_rows, max(0, k)

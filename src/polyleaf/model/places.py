@@ -1,4 +1,4 @@
-"""Where the bytes of a model are: in a file by name, in a file that is open, or in memory.
+"""Where the bytes, or the text, of a model are: in a file by name, in a file that is open, or in memory.
 
 Owns which places there are, and names that would promise another format. Must not know what the bytes mean.
 """
@@ -8,15 +8,28 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TextIO, TypeAlias
 
-__all__ = ["Destination", "Source", "name_of", "read_bytes", "write_bytes"]
+__all__ = [
+    "Destination",
+    "Source",
+    "TextDestination",
+    "name_of",
+    "path_of",
+    "read_bytes",
+    "write_bytes",
+    "write_open",
+    "write_text",
+]
 
 Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO
 """A name, the bytes themselves, or a file that is open for reading bytes."""
 
 Destination: TypeAlias = str | os.PathLike[str] | BinaryIO
 """A name, or a file that is open for writing bytes."""
+
+TextDestination: TypeAlias = str | os.PathLike[str] | TextIO
+"""A name, or a file that is open for writing text."""
 
 
 def read_bytes(source: Source) -> bytes:
@@ -32,11 +45,14 @@ def read_bytes(source: Source) -> bytes:
     if isinstance(source, bytes | bytearray | memoryview):
         return bytes(source)
     if hasattr(source, "read"):
-        data = source.read()
+        try:
+            data = source.read()
+        except UnicodeDecodeError:  # as text, which the content of a model is not
+            data = ""
         if not isinstance(data, bytes):
             raise TypeError(f"{name_of(source)} gives {type(data).__name__}: open it for bytes, mode 'rb'.")
         return data
-    return _path(source).read_bytes()
+    return path_of(source).read_bytes()
 
 
 def write_bytes(target: Destination, data: bytes, write_file: Callable[[Path, bytes], None]) -> None:
@@ -52,7 +68,7 @@ def write_bytes(target: Destination, data: bytes, write_file: Callable[[Path, by
         When the name is one of another format.
     """
     if not hasattr(target, "write"):
-        path = _path(target)
+        path = path_of(target)
         if path.suffix.lower() == ".json":
             raise ValueError(
                 f"{str(path)!r} promises JSON, but model files are binary: choose another ending, such as "
@@ -60,13 +76,35 @@ def write_bytes(target: Destination, data: bytes, write_file: Callable[[Path, by
             )
         write_file(path, data)
         return
+    write_open(target, data)
+
+
+def write_text(target: TextDestination, text: str) -> None:
+    """Put text there, in UTF-8 where it is a name.
+
+    Raises
+    ------
+    OSError
+        When it cannot be written.
+    TypeError
+        When it is no such place, or a file that is open for bytes.
+    """
+    if hasattr(target, "write"):
+        write_open(target, text)
+    else:
+        path_of(target).write_text(text, "utf-8")
+
+
+def write_open(target: Any, data: bytes | str) -> None:
+    """Put bytes or text into a file that is open, or a TypeError that says how to open it."""
     try:
         target.write(data)
     except TypeError as error:
-        raise TypeError(f"{name_of(target)} takes no bytes: open it with mode 'wb' ({error}).") from None
+        what, mode = ("text", "w") if isinstance(data, str) else ("bytes", "wb")
+        raise TypeError(f"{name_of(target)} takes no {what}: open it with mode {mode!r} ({error}).") from None
 
 
-def name_of(place: Source | Destination) -> str:
+def name_of(place: Source | Destination | TextDestination) -> str:
     """How messages call it."""
     if isinstance(place, bytes | bytearray | memoryview):
         return "a model in memory"
@@ -76,7 +114,8 @@ def name_of(place: Source | Destination) -> str:
     return repr(os.fspath(place))
 
 
-def _path(place: str | os.PathLike[str]) -> Path:
+def path_of(place: Any) -> Path:
+    """A name as a path, or a TypeError that says what it is instead."""
     if not isinstance(place, str | os.PathLike):
         raise TypeError(
             f"A model is read from and written to a path, an open file or bytes; got {type(place).__name__}."

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 
 import polyleaf._core as _core
 from polyleaf.device.arrays import array_on, lies_on_card
@@ -97,6 +98,11 @@ class Predictor:
         if lies_on_card(rows):
             return self._raw_there(rows)
         if type(rows) is not np.ndarray or rows.dtype.char not in "fd":
+            if scipy.sparse.issparse(rows):
+                raise TypeError(
+                    "A predictor takes rows of plain numbers, not a sparse matrix: pass rows.toarray(), or "
+                    "use the estimator's predict, which takes it as it is."
+                )
             rows = np.asarray(rows, np.float64)
         return self._core.scores(rows, self._n_threads)
 

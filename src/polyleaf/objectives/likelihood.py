@@ -82,8 +82,8 @@ class LikelihoodObjective(Objective):
         return target
 
     def distribution(self, scores: FloatArray) -> Distribution:
-        first, second = np.asarray(scores, np.float64).reshape(len(scores), -1, 2).transpose(2, 0, 1)
-        return self.made_of(first, np.clip(second, *self.cuts))
+        both = np.asarray(scores, np.float64)
+        return self.made_of(both[:, ::2], np.clip(both[:, 1::2], *self.cuts))
 
     def transform(self, scores: FloatArray) -> FloatArray:
         return self.distribution(scores).mean()

@@ -161,9 +161,9 @@ class Quantile(LocationObjective):
     def transform(self, scores: FloatArray) -> FloatArray:
         if self.link == "identity":
             return scores
-        groups = scores.reshape(len(scores), -1, len(self.levels))
+        groups = scores.reshape(-1, len(self.levels))
         sorted_groups = np.empty_like(groups)
-        sorted_groups[:, :, np.argsort(self.levels)] = np.sort(groups, axis=2)
+        sorted_groups[:, np.argsort(self.levels)] = np.sort(groups, axis=1)
         return sorted_groups.reshape(scores.shape)
 
     def metric_parameters(self) -> dict[str, Any]:
