@@ -249,7 +249,7 @@ def test_bad_arguments(make):
         make()
 
 
-def test_line_20_what_a_killed_training_left_is_removed(tmp_path):
+def test_what_a_killed_training_left_is_removed(tmp_path):
     stale = [".checkpoint_100.polyleaf.0123456789ab.tmp", ".checkpoint_7.polyleaf.ffffffffffff.tmp"]
     others = [
         ".mine_100.polyleaf.0123456789ab.tmp",

@@ -138,12 +138,12 @@ def test_cgb_names_the_softmax_curvature_of_its_paper():
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_line_14_recipes_take_changes(recipe):
+def test_recipes_take_changes(recipe):
     assert recipe(n_estimators=25, subsample=0.5) == recipe() | {"n_estimators": 25, "subsample": 0.5}
     assert recipe(learning_rate=0.7)["learning_rate"] == 0.7
 
 
-def test_line_14_one_call_is_the_method_of_its_paper_for_both_estimators(data):
+def test_one_call_is_the_method_of_its_paper_for_both_estimators(data):
     X, Y = data
     few = {"n_estimators": 4}
     stated = {recipes.cgb: "friedman", recipes.tfbt: "diagonal", recipes.tfbt_full: "diagonal"}
@@ -156,7 +156,7 @@ def test_line_14_one_call_is_the_method_of_its_paper_for_both_estimators(data):
 
 
 @pytest.mark.parametrize("recipe", [recipes.samme, recipes.gamble, recipes.gd_mcboost])
-def test_line_14_recipes_of_classes_are_refused_by_the_regressor_and_take_two_classes(data, recipe):
+def test_recipes_of_classes_are_refused_by_the_regressor_and_take_two_classes(data, recipe):
     X, Y = data
     with pytest.raises(ValueError, match="is for classes: use PolyleafClassifier"):
         PolyleafRegressor(**recipe()).fit(X, Y)

@@ -38,14 +38,14 @@ def test_what_makes_no_sense():
             effective_threads(n_jobs)
 
 
-def test_line_20_threads_are_bounded_by_the_machine(monkeypatch):
+def test_threads_are_bounded_by_the_machine(monkeypatch):
     most = max(16, 4 * joblib.cpu_count())
     assert [effective_threads(n) for n in (16, 10_000, 2**31, 10**30)] == [16, most, most, most]
     monkeypatch.setenv("OMP_NUM_THREADS", "100000")
     assert effective_threads(None) == most
 
 
-def test_line_20_no_number_of_threads_fills_memory():
+def test_no_number_of_threads_fills_memory():
     X, y = np.random.default_rng(0).normal(size=(300, 4)), np.arange(300.0)
     one, many = (PolyleafRegressor(n_estimators=3, n_jobs=n).fit(X, y).model_ for n in (1, 10**12))
     expected = one.raw_predict(as_features(X))
@@ -77,7 +77,7 @@ print(len(os.listdir("/proc/self/task")) - n_before)
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="uses glibc and /proc")
 @pytest.mark.parametrize("threads", ["none", "some"])
-def test_line_20_a_thread_that_does_not_start_is_survived(threads):
+def test_a_thread_that_does_not_start_is_survived(threads):
     """The fit goes on with the threads that there are, and has the same bits."""
     done = subprocess.run([sys.executable, "-c", WITHOUT_THREADS, threads], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -6,6 +6,7 @@
 namespace polyleaf {
 
 constexpr int kMissingCode = 255;
+constexpr int kMaxBins = kMissingCode;  // of a feature: their codes are those below
 
 using CategorySet = std::array<uint64_t, 4>;  // bit c: code c goes left
 

@@ -9,7 +9,6 @@
 #include <stdexcept>
 #include <type_traits>
 
-#include "base/code.h"
 #include "base/parallel.h"
 #include "data/kernels/binning.h"
 

@@ -12,11 +12,10 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/code.h"
 #include "base/workers.h"
 
 namespace polyleaf {
-
-constexpr int kMaxBins = 255;
 
 // Numbered as kernels of devices read them, too (device/kernels/binning.cu).
 enum class ValueType : uint8_t { u8, i8, u16, i16, u32, i32, u64, i64, f32, f64 };

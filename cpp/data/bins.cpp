@@ -92,7 +92,7 @@ int64_t Bins::n_words(int64_t n_rows, int n_features, const uint16_t* n_bins) {
 void Bins::check() const {
   if (n_rows_ < 0 || n_rows_ >= INT32_MAX) throw std::invalid_argument("Bins have at most 2^31 - 2 rows.");
   for (uint16_t n : n_bins_)
-    if (n > 255) throw std::invalid_argument("A feature has more than 255 value bins.");
+    if (n > kMaxBins) throw std::invalid_argument("A feature has more than 255 value bins.");
 }
 
 // Which tile and slot every feature has.
@@ -133,8 +133,8 @@ void Bins::pack(const uint8_t* codes, int64_t first, int64_t n, const Workers& w
       uint8_t wrong = 0;
       for (int64_t i = rows.begin; i < rows.end; ++i) {
         const uint8_t code = column[i];
-        wrong |= static_cast<uint8_t>((code >= limit) & (code != 255));
-        words[i] |= static_cast<uint64_t>(code == 255 ? missing : code) << (8 * s);
+        wrong |= static_cast<uint8_t>((code >= limit) & (code != kMissingCode));
+        words[i] |= static_cast<uint64_t>(code == kMissingCode ? missing : code) << (8 * s);
       }
       if (wrong) bad = true;
     }
@@ -152,7 +152,7 @@ void Bins::unpack(uint8_t* codes, int64_t first, int64_t n, const Workers& worke
       uint8_t* column = codes + static_cast<int64_t>(row_of_[tile.features[s]]) * n;
       for (int64_t i = rows.begin; i < rows.end; ++i) {
         const int code = static_cast<int>(words[i] >> (8 * s)) & 255;
-        column[i] = static_cast<uint8_t>(code == tile.missing() ? 255 : code);
+        column[i] = static_cast<uint8_t>(code == tile.missing() ? kMissingCode : code);
       }
     }
   });

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/code.h"
 #include "base/workers.h"
 #include "data/cells.h"
 
@@ -85,7 +86,7 @@ class Bins {
     if (in_cells(feature)) return cells_.code(cell_number(feature), row);
     const Tile& tile = tiles_[tile_of_[feature]];
     const int code = static_cast<int>(words_[tile_of_[feature]][row] >> (8 * slot_of_[feature])) & 255;
-    return code == tile.missing() ? 255 : code;
+    return code == tile.missing() ? kMissingCode : code;
   }
 
  private:

@@ -49,7 +49,7 @@ void Cells::check(const CellColumns& columns, int64_t number, int n_bins, int64_
     const int64_t row = columns.rows[i];
     if (row <= last_row || row >= n_rows)
       throw std::invalid_argument("Rows of a sparse feature must ascend and be below the number of rows.");
-    if (columns.codes[i] >= n_bins && columns.codes[i] != 255)
+    if (columns.codes[i] >= n_bins && columns.codes[i] != kMissingCode)
       throw std::invalid_argument("A feature code is not below its feature's number of bins.");
     last_row = row;
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/code.h"
 #include "base/workers.h"
 
 namespace polyleaf {

@@ -62,7 +62,8 @@ void DeviceBins::unpack(uint8_t* codes) const {
     for (int s = 0; s < tile.n_features; ++s)
       for (int64_t i = 0; i < n_rows; ++i) {
         const auto code = static_cast<uint8_t>(words[i] >> (8 * s));
-        codes[tile.features[s] * n_rows + i] = code == tile.missing() ? uint8_t{255} : code;
+        codes[tile.features[s] * n_rows + i] =
+            static_cast<uint8_t>(code == tile.missing() ? kMissingCode : code);
       }
   }
 }

@@ -2,9 +2,8 @@
 //
 // Two shapes of loss exist here. Element-wise ones (`Loss`) see one raw score and one target at a time, so
 // any number of outputs is one flat array to them. Those of one of several classes (`ClassLoss`) see a row at
-// a time. (likelihoods.h has a third: those of two scores a target.) A new one is a struct in
-// kernels/objectives.cpp, a line in the table at its end, and a class in src/polyleaf/objectives/ that has
-// its name.
+// a time. (likelihoods.h has a third: those of two scores a target.) How one is added:
+// CONTRIBUTING.md, "Add an objective".
 //
 // Matrices are row-major (n_rows, n_outputs). `offset` (n_outputs) is added to the raw scores before the loss
 // sees them (the base score, where the loss could not take it off the target). Results are the same bits for

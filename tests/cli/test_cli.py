@@ -108,7 +108,7 @@ def test_columns_are_found_by_name(folder, tmp_path):
     assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()
 
 
-def test_line_9_quiet(folder, tmp_path, capfd):
+def test_quiet(folder, tmp_path, capfd):
     train = "train", folder / "energy_train.csv", "-t", "*_load", "-m", tmp_path / "m", "--rounds", "3"
     polyleaf(*train, "--quiet")
     polyleaf("predict", folder / "energy_test.csv", "-m", tmp_path / "m", "-o", tmp_path / "p.csv")

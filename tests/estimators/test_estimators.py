@@ -241,7 +241,7 @@ def two_targets(ratio, n=3000):
 
 @pytest.mark.parametrize("ratio", [1, 10, 1e3, 1e6])
 def test_targets_of_unlike_scale(ratio):
-    """Issue 14, line 1: none is behind what equal scales make of it, at any ratio."""
+    """None is behind what equal scales make of it, at any ratio."""
     X, Y = two_targets(ratio)
     train, test = slice(1500), slice(1500, None)
 
@@ -279,7 +279,6 @@ def a_large_and_easy_and_a_small_and_hard_target(n=3000):
 
 
 def test_early_stopping_of_several_targets_is_not_led_by_the_largest():
-    """Issue 14, line 2."""
     X, Y = a_large_and_easy_and_a_small_and_hard_target()
     how = {"n_estimators": 400, "early_stopping_rounds": 20, "validation_fraction": 0.2}
     model = PolyleafRegressor(**how).fit(X[:1500], Y[:1500])
@@ -292,7 +291,6 @@ def test_early_stopping_of_several_targets_is_not_led_by_the_largest():
 
 
 def test_what_is_printed_of_several_targets_is_in_their_unit(capsys):
-    """Issue 14, line 2."""
     X, Y = a_large_and_easy_and_a_small_and_hard_target(300)
     model = regressor(n_estimators=3, verbose=2).fit(X, Y, eval_set=[(X, Y)], eval_names=["all"])
     errors = np.sqrt(((model.predict(X) - Y.to_numpy()) ** 2).mean(0))
@@ -302,7 +300,6 @@ def test_what_is_printed_of_several_targets_is_in_their_unit(capsys):
 
 
 def test_counts_with_interactions():
-    """Issue 14, line 5."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((4000, 10)).astype(np.float32)
     y = rng.poisson(np.exp(0.5 + 1.2 * X[:, 0] * X[:, 1] + 0.6 * (X[:, 2] > 0) * X[:, 3]).clip(0, 90))
@@ -518,7 +515,7 @@ def interrupt(model, epoch, log):
         raise KeyboardInterrupt
 
 
-def test_line_10_ctrl_c_keeps_the_rounds_so_far_and_is_raised(X, Y):
+def test_ctrl_c_keeps_the_rounds_so_far_and_is_raised(X, Y):
     model = regressor()
     with pytest.raises(KeyboardInterrupt, match="the 5 rounds that were complete are kept"):
         model.fit(X, Y, callbacks=[interrupt], eval_set=[(X, Y)])
@@ -529,7 +526,7 @@ def test_line_10_ctrl_c_keeps_the_rounds_so_far_and_is_raised(X, Y):
     np.testing.assert_array_equal(rest.predict(X), regressor().fit(X, Y).predict(X))
 
 
-def test_line_10_ctrl_c_ends_a_cross_validation(X, Y):
+def test_ctrl_c_ends_a_cross_validation(X, Y):
     folds = []
 
     class Interrupted(PolyleafRegressor):
@@ -542,7 +539,7 @@ def test_line_10_ctrl_c_ends_a_cross_validation(X, Y):
     assert len(folds) == 1
 
 
-def test_line_10_notebooks_may_keep_the_rounds_without_an_error(X, Y):
+def test_notebooks_may_keep_the_rounds_without_an_error(X, Y):
     with pytest.warns(UserWarning, match="interrupted; the 5 rounds that were complete are kept"):
         model = regressor(on_interrupt="keep").fit(X, Y, callbacks=[interrupt])
     assert model.n_iter_ == 5 and model.predict(X).shape == (300, 3)

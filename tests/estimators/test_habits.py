@@ -1,4 +1,4 @@
-"""Habits of users of other libraries: their names, methods they look for, no rows (issue 14, line 14)."""
+"""Habits of users of other libraries: their names, methods they look for, no rows."""
 
 import inspect
 import warnings
@@ -61,7 +61,7 @@ def classifier(**changes):
     ],
 )
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_line_14_parameters_of_others_are_answered_with_ours(estimator, theirs, ours):
+def test_parameters_of_others_are_answered_with_ours(estimator, theirs, ours):
     sentence = rf"{estimator.__name__}\(\) takes no '{theirs}': did you mean {ours}\?"
     with pytest.raises(TypeError, match=sentence):
         estimator(**{theirs: 1})
@@ -82,7 +82,7 @@ def test_line_14_parameters_of_others_are_answered_with_ours(estimator, theirs, 
         (lambda m: m.fit(X, Y, zzz=1), "it takes X, y, sample_weight, offset, eval_set"),
     ],
 )
-def test_line_14_arguments_of_others_are_answered(call, sentence):
+def test_arguments_of_others_are_answered(call, sentence):
     with pytest.raises(TypeError, match=rf"takes no '\w+'.*{sentence}"):
         call(regressor().fit(X, Y))
 
@@ -229,7 +229,7 @@ def test_signatures_stay_what_editors_and_scikit_learn_read():
 # --- methods ---
 
 
-def test_line_14_raw_scores_of_both_estimators():
+def test_raw_scores_of_both_estimators():
     counts = np.abs(np.round(Y * 3))
     model = regressor(objective="poisson").fit(X, counts)
     np.testing.assert_array_equal(np.exp(model.predict_raw(X)), model.predict(X))
@@ -243,13 +243,13 @@ def test_line_14_raw_scores_of_both_estimators():
 
 
 @pytest.mark.parametrize("y", [TWO, THREE, LABELS])
-def test_line_14_predict_log_proba(y):
+def test_predict_log_proba(y):
     model = classifier().fit(X, y)
     np.testing.assert_array_equal(model.predict_log_proba(X), np.log(model.predict_proba(X)))
 
 
 @pytest.mark.parametrize("objective", ["softmax", "multi:softprob", "multiclass"])
-def test_line_14_softmax_takes_two_classes(objective):
+def test_softmax_takes_two_classes(objective):
     model = classifier(objective=objective).fit(X, TWO, eval_set=[(X, TWO)])
     p = model.predict_proba(X)
     assert p.shape == (80, 2) and model.model_.n_outputs == 2 and model.score(X, TWO) > 0.9
@@ -263,7 +263,7 @@ def test_line_14_softmax_takes_two_classes(objective):
     assert classifier().fit(X, TWO).model_.n_outputs == 1  # as ever
 
 
-def test_line_14_softmax_of_labels_names_what_to_use():
+def test_softmax_of_labels_names_what_to_use():
     with pytest.raises(ValueError, match=r"several labels per row: use \"logistic\""):
         classifier(objective="softmax").fit(X, LABELS)
 
@@ -276,7 +276,7 @@ def _error_and_curvature(y, scores):
     ("objective", "why"),
     [(_error_and_curvature, "a custom objective has no link"), ("squared_hinge", "are no probabilities")],
 )
-def test_line_14_predict_proba_says_why_there_is_none(objective, why):
+def test_predict_proba_says_why_there_is_none(objective, why):
     model = classifier(objective=objective)
     for estimator in (model, clone(model).fit(X, TWO)):
         assert not hasattr(estimator, "predict_proba")
@@ -290,7 +290,7 @@ def test_line_14_predict_proba_says_why_there_is_none(objective, why):
 
 
 @pytest.mark.parametrize("changes", [{}, {"leaf": "linear"}, {"projection": "gaussian", "projection_dim": 2}])
-def test_line_14_a_model_takes_what_estimators_take(changes):
+def test_a_model_takes_what_estimators_take(changes):
     estimator = regressor(**changes).fit(pd.DataFrame(X, columns=list("abc")), Y)
     model = Model.from_bytes(estimator.model_.to_bytes())
     expected = estimator.predict(pd.DataFrame(X, columns=list("abc")))
@@ -302,7 +302,7 @@ def test_line_14_a_model_takes_what_estimators_take(changes):
     np.testing.assert_array_equal(model.predict_topk(X, 1)[0][:, 0], expected.argmax(axis=1))
 
 
-def test_line_14_a_model_takes_data_sets_and_refuses_other_features():
+def test_a_model_takes_data_sets_and_refuses_other_features():
     data = Dataset(X, Y)
     estimator = regressor().fit(data)
     np.testing.assert_array_equal(estimator.model_.predict(data), estimator.predict(X))
@@ -328,7 +328,7 @@ EMPTY = {
 
 @pytest.mark.parametrize("kind", EMPTY)
 @pytest.mark.parametrize("changes", [{}, {"leaf": "linear"}, {"projection": "gaussian", "projection_dim": 2}])
-def test_line_14_no_rows_give_an_empty_answer(kind, changes):
+def test_no_rows_give_an_empty_answer(kind, changes):
     Z = EMPTY[kind]
     model = regressor(**changes).fit(X, Y)
     assert model.predict(Z).shape == model.predict_raw(Z).shape == (0, 2)
@@ -348,7 +348,7 @@ def test_no_rows_are_still_nothing_to_learn_from():
 # --- tables of predictions ---
 
 
-def test_line_14_predictions_come_as_tables_with_the_names_of_the_targets():
+def test_predictions_come_as_tables_with_the_names_of_the_targets():
     named = pd.DataFrame(Y, columns=["heat", "cold"])
     model = regressor().fit(X, named)
     plain, rows = model.predict(X), pd.DataFrame(X, index=np.arange(80) + 7)
@@ -364,7 +364,7 @@ def test_line_14_predictions_come_as_tables_with_the_names_of_the_targets():
     assert isinstance(model.predict(X), np.ndarray)
 
 
-def test_line_14_probabilities_come_with_the_names_of_the_classes():
+def test_probabilities_come_with_the_names_of_the_classes():
     for y, names in ((TWO, ["no", "yes"]), (THREE, ["0", "1", "2"]), (LABELS, ["0", "1"])):
         model = classifier().fit(X, y).set_output(predict="pandas")
         for table in (model.predict_proba(X), model.predict_log_proba(X)):

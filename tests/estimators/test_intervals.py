@@ -1,4 +1,4 @@
-"""Intervals that hold: issue 14, line 3, and issue 16, line 6; split conformal, on rows held out."""
+"""Intervals that hold: split conformal, on rows held out."""
 
 import numpy as np
 import pytest

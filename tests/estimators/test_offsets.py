@@ -1,4 +1,4 @@
-"""Offsets, whole: issue 16, line 5. What training makes of scores that rows start from.
+"""Offsets, whole: what training makes of scores that rows start from.
 
 Of losses of a difference they are taken off the target; of others the loss sees them. Both are compared with
 what they mean, written apart.

@@ -1,4 +1,4 @@
-"""Regressors that predict distributions: issue 16, line 7."""
+"""Regressors that predict distributions."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""Prediction sets of classes and labels: issue 16, line 6."""
+"""Prediction sets of classes and labels."""
 
 import numpy as np
 import pytest

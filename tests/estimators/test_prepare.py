@@ -87,7 +87,7 @@ def test_rows_held_out_keep_the_shares_of_classes():
     assert seen[0].tolist() == [8, 2, 2]
 
 
-def test_line_7_evaluation_targets_in_another_order_are_refused():
+def test_evaluation_targets_in_another_order_are_refused():
     y = pd.DataFrame(Y, columns=["heat", "cold"])
     model = PolyleafRegressor(**SMALL)
     model.fit(X, y, eval_set=[(X, y)], sample_weight=y.abs())

@@ -170,7 +170,7 @@ def rate_and_features(estimator):
 
 @pytest.mark.parametrize("objective", ["poisson", "count:poisson", Poisson, Poisson(curvature="exact")])
 def test_what_is_left_open_goes_by_the_objective(objective):
-    """Issue 14, line 5: counts have defaults of their own."""
+    """Counts have defaults of their own."""
     assert rate_and_features(PolyleafRegressor(objective=objective)) == (0.05, 1.0)
     for other in ("squared_error", "tweedie", "gamma", lambda y, score: (score - y, y)):
         assert rate_and_features(PolyleafRegressor(objective=other)) == (0.1, 0.5)

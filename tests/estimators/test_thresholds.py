@@ -1,4 +1,4 @@
-"""Thresholds of labels and of two classes: issue 16, line 9."""
+"""Thresholds of labels and of two classes."""
 
 import numpy as np
 import pandas as pd

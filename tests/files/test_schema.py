@@ -167,7 +167,7 @@ def with_stray(n=30):
     return [str(i / 4) for i in range(n - 1)] + ["oops"]
 
 
-def test_line_6_a_stray_cell_in_a_file_is_refused_unless_categories_are_meant():
+def test_a_stray_cell_in_a_file_is_refused_unless_categories_are_meant():
     given = table(x=with_stray(), y=list(range(30)))
     schema = Schema.of(given, ("y",))
     with pytest.raises(ReadError, match=r"column 'x' holds numbers, but row 30 .* 'oops'.*--categorical"):
@@ -177,7 +177,7 @@ def test_line_6_a_stray_cell_in_a_file_is_refused_unless_categories_are_meant():
     Schema.of(fine, ("y",)).refuse_stray_text(fine)
 
 
-def test_line_6_a_stray_cell_among_numbers_to_learn_is_refused():
+def test_a_stray_cell_among_numbers_to_learn_is_refused():
     given = table(x=list(range(30)), y=with_stray())
     with pytest.raises(ReadError, match=r"column 'y' holds numbers, but row 30"):
         Schema.of(given, ("y",)).refuse_stray_text(given)

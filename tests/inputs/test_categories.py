@@ -38,7 +38,7 @@ def model(data):
     return regressor().fit(*data)
 
 
-# ---- what issue 14, line 4 asks for ------------------------------------------------------------------------
+# ---- as good as the best of other libraries ------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("n_categories", "least"), [(100, 0.89), (400, 0.89), (1000, 0.89), (3000, 0.866)])

@@ -131,7 +131,7 @@ def calls(function):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [float, "text"])
-def test_line_8_the_work_for_a_frame_is_not_quadratic_in_its_columns(kind, dtype):
+def test_the_work_for_a_frame_is_not_quadratic_in_its_columns(kind, dtype):
     def work(k):
         data = columns(k)
         if dtype == "text":
@@ -146,7 +146,7 @@ def test_line_8_the_work_for_a_frame_is_not_quadratic_in_its_columns(kind, dtype
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
-def test_line_8_plain_numbers_cost_no_call_for_each_column(kind):
+def test_plain_numbers_cost_no_call_for_each_column(kind):
     def work(k):
         X = KINDS[kind](columns(k))
         return calls(lambda: as_features(X, reference=table))

@@ -1,4 +1,4 @@
-"""What is neither number nor category gets a sentence of ours (issue 14, line 15)."""
+"""What is neither number nor category gets a sentence of ours."""
 
 import numpy as np
 import pandas as pd
@@ -39,7 +39,7 @@ def regressor():
         (DaskFrame(), r"X is a Dask DaskFrame.*X\.compute\(\)"),
     ],
 )
-def test_line_15_bad_features_get_a_sentence(X, sentence):
+def test_bad_features_get_a_sentence(X, sentence):
     with pytest.raises((TypeError, ValueError), match=sentence):
         regressor().fit(X, NUMBERS)
 
@@ -54,7 +54,7 @@ def test_line_15_bad_features_get_a_sentence(X, sentence):
         (pd.Series([pd.NA, *NUMBERS[1:]], dtype=object), "Input y contains NaN.*missing_targets"),
     ],
 )
-def test_line_15_bad_targets_get_a_sentence(y, sentence):
+def test_bad_targets_get_a_sentence(y, sentence):
     with pytest.raises((TypeError, ValueError), match=sentence):
         regressor().fit(PLAIN, y)
 
@@ -70,12 +70,12 @@ def test_line_15_bad_targets_get_a_sentence(y, sentence):
         (pd.Series([0, None, 1] * 10, dtype="category"), "row 1 has no label"),
     ],
 )
-def test_line_15_bad_labels_get_a_sentence(y, sentence):
+def test_bad_labels_get_a_sentence(y, sentence):
     with pytest.raises(ValueError, match=sentence):
         PolyleafClassifier(n_estimators=1).fit(PLAIN, y)
 
 
-def test_line_15_record_batches_and_nulls_of_pandas_are_read():
+def test_record_batches_and_nulls_of_pandas_are_read():
     expected = regressor().fit(PLAIN, NUMBERS).predict(PLAIN)
     batch = pa.RecordBatch.from_pydict({"a": NUMBERS})
     np.testing.assert_array_equal(regressor().fit(batch, batch).predict(batch), expected)
@@ -84,7 +84,7 @@ def test_line_15_record_batches_and_nulls_of_pandas_are_read():
     np.testing.assert_array_equal(model.predict(nulls), model.predict([[np.nan], [1.0]]))
 
 
-def test_line_15_nulls_in_objects_are_missing_targets():
+def test_nulls_in_objects_are_missing_targets():
     objects = pd.Series([pd.NA, None, *NUMBERS[2:]], dtype=object)
     model = PolyleafRegressor(n_estimators=2, missing_targets="ignore").fit(PLAIN, objects)
     expected = PolyleafRegressor(n_estimators=2, missing_targets="ignore").fit(
@@ -93,13 +93,13 @@ def test_line_15_nulls_in_objects_are_missing_targets():
     assert model.model_.to_bytes() == expected.model_.to_bytes()
 
 
-def test_line_14_a_regressor_given_labels_names_the_classifier():
+def test_a_regressor_given_labels_names_the_classifier():
     for labels in (["a", "b"] * 15, pd.Series(["a", "b"] * 15, dtype="category"), np.array(["a", "b"] * 15)):
         with pytest.raises(ValueError, match=r"text 'a' in row 0.*PolyleafClassifier"):
             regressor().fit(PLAIN, labels)
 
 
-def test_line_6_almost_as_many_classes_as_rows_is_an_error():
+def test_almost_as_many_classes_as_rows_is_an_error():
     stray = ["?unknown", *map(str, NUMBERS[1:])]
     for labels in (stray, NUMBERS):
         with pytest.raises(ValueError, match=r"30 different labels .* in 30 rows.*PolyleafRegressor"):

@@ -359,7 +359,7 @@ def test_labels_that_no_file_can_hold():
         encoding.to_dict()
 
 
-# --- names of columns (issue 14, line 7) ---
+# --- names of columns ---
 
 NAMED = pd.DataFrame({"a": [1.0, 2.0, 4.0], "b": [0.0, 8.0, 3.0]})
 FLAGS = pd.DataFrame({"a": [1, 0, 1], "b": [0, 0, 1]})
@@ -367,7 +367,7 @@ FLAGS = pd.DataFrame({"a": [1, 0, 1], "b": [0, 0, 1]})
 
 @pytest.mark.parametrize("encode", [encode_regression, encode_classification, "sparse"])
 @pytest.mark.parametrize("frame", [lambda y: y, pl.DataFrame, pa.Table.from_pandas])
-def test_line_7_further_targets_have_the_columns_of_the_training_y_in_order(encode, frame):
+def test_further_targets_have_the_columns_of_the_training_y_in_order(encode, frame):
     if encode == "sparse":
         data, encoding = FLAGS, encode_sparse(frame(FLAGS), kind="multilabel").encoding
 
@@ -387,7 +387,7 @@ def test_line_7_further_targets_have_the_columns_of_the_training_y_in_order(enco
         again(data.rename(columns={"b": "c"}))
 
 
-def test_line_7_columns_without_names_are_taken_in_order():
+def test_columns_without_names_are_taken_in_order():
     named, nameless = encode_regression(NAMED).encoding, encode_regression(NAMED.to_numpy()).encoding
     numbered = encode_regression(pd.DataFrame(NAMED.to_numpy())).encoding
     for encoding in (named, nameless, numbered):
@@ -396,7 +396,7 @@ def test_line_7_columns_without_names_are_taken_in_order():
 
 
 @pytest.mark.parametrize("data", [NAMED, FLAGS])
-def test_line_7_weights_have_the_columns_of_y_in_order(data):
+def test_weights_have_the_columns_of_y_in_order(data):
     encode = encode_regression if data is NAMED else encode_classification
     weights = pd.DataFrame({"a": [1.0, 2.0, 1.0], "b": [3.0, 1.0, 1.0]})
     encoding = encode(data, weights).encoding

@@ -1,4 +1,4 @@
-"""Text that is hardly categories: a stray cell among numbers, texts that all differ (issue 14, line 6)."""
+"""Text that is hardly categories: a stray cell among numbers, texts that all differ."""
 
 import warnings
 
@@ -31,7 +31,7 @@ FRAMES = {
 
 
 @pytest.mark.parametrize("kind", FRAMES)
-def test_line_6_a_number_column_with_one_text_cell_is_refused_with_row_column_cell_and_way_out(kind):
+def test_a_number_column_with_one_text_cell_is_refused_with_row_column_cell_and_way_out(kind):
     X = FRAMES[kind](with_stray())
     with pytest.raises(
         ValueError, match=r"Column 'x' of X .* row 5 .* 'oops'.*missing.*categorical_features"
@@ -39,7 +39,7 @@ def test_line_6_a_number_column_with_one_text_cell_is_refused_with_row_column_ce
         PolyleafRegressor(n_estimators=1).fit(X, numbers())
 
 
-def test_line_6_the_ways_out_of_the_message_are_ways_out():
+def test_the_ways_out_of_the_message_are_ways_out():
     X = FRAMES["pandas objects"](with_stray())
     assert as_features(X, categorical_features=["x"]).is_categorical.tolist() == [False, True]
     assert as_features(X.astype({"x": str}).astype({"x": "category"})).is_categorical.tolist() == [
@@ -50,7 +50,7 @@ def test_line_6_the_ways_out_of_the_message_are_ways_out():
     assert np.isnan(as_features(X).dense[0].values[5, 1])
 
 
-def test_line_6_a_spelled_number_among_numbers_is_no_stray_text():
+def test_a_spelled_number_among_numbers_is_no_stray_text():
     table = as_features(FRAMES["pandas text"](with_stray("12.5")))
     assert table.is_categorical.tolist() == [False, True]  # all text: what its type says
 
@@ -64,14 +64,14 @@ def test_line_6_a_spelled_number_among_numbers_is_no_stray_text():
         [None] * 60,
     ],
 )
-def test_line_6_categories_stay_categories(values):
+def test_categories_stay_categories(values):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*differs in every row")
         table = as_features(pl.DataFrame({"x": values}, schema={"x": pl.String}))
     assert table.is_categorical.tolist() == [True]
 
 
-def test_line_6_the_first_stray_cell_is_the_first_by_row():
+def test_the_first_stray_cell_is_the_first_by_row():
     index, categories = np.array([3, 2, 0, -1, 5, 4, 6, 7, 8, 9, 10, 1]), ["no", "?", *"123456789"]
     assert first_stray_text(index, categories) == (2, "no")
     assert first_stray_text(index, ["5.5", *categories[1:]]) == (11, "?")
@@ -79,7 +79,7 @@ def test_line_6_the_first_stray_cell_is_the_first_by_row():
     assert first_stray_text(np.array([], int), []) is None
 
 
-def test_line_6_text_that_differs_in_every_row_is_warned_of_once():
+def test_text_that_differs_in_every_row_is_warned_of_once():
     names, dates = [f"name {i}" for i in range(40)], [f"2026-{i}-{i}" for i in range(40)]
     X = pd.DataFrame({"a": numbers(40), "name": names, "date": dates, "kind": ["x", "y"] * 20})
     with warnings.catch_warnings(record=True) as caught:
@@ -90,7 +90,7 @@ def test_line_6_text_that_differs_in_every_row_is_warned_of_once():
     assert str(warning.message).startswith("Columns 'name', 'date' of X: text that differs in every row")
 
 
-def test_line_6_missing_cells_do_not_make_texts_alike_nor_differ():
+def test_missing_cells_do_not_make_texts_alike_nor_differ():
     texts = [f"t{i}" for i in range(30)]
     once = np.ones(30, np.int64)
     assert all_differ(texts, once)  # however many rows are missing

@@ -1,4 +1,4 @@
-"""Units that outputs are learned in: issue 14, line 1, "targets of unlike scale"."""
+"""Units that outputs are learned in, of targets of unlike scale."""
 
 import warnings
 

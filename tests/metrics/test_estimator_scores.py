@@ -1,4 +1,4 @@
-"""`score` with unknown targets and weights of outputs, alone and through scikit-learn (issue 14, line 11)."""
+"""`score` with unknown targets and weights of outputs, alone and through scikit-learn."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def regressor(**changes):
     return PolyleafRegressor(**SMALL | {"missing_targets": "ignore"} | changes)
 
 
-def test_line_11_unknown_targets_do_not_count():
+def test_unknown_targets_do_not_count():
     model = regressor().fit(X, UNKNOWN)
     known = ~np.isnan(UNKNOWN)
     by_output = [r2_score(Y[k, j], model.predict(X)[k, j]) for j, k in enumerate(known.T)]
@@ -32,7 +32,7 @@ def test_line_11_unknown_targets_do_not_count():
         PolyleafRegressor(**SMALL).fit(X, Y).score(X, UNKNOWN)
 
 
-def test_line_11_weights_of_single_outputs_count():
+def test_weights_of_single_outputs_count():
     model = regressor().fit(X, Y, sample_weight=W)
     repeated = [
         r2_score(
@@ -45,7 +45,7 @@ def test_line_11_weights_of_single_outputs_count():
     assert flat == pytest.approx(r2_score(Y, model.predict(X), sample_weight=W[:, 0]), abs=1e-12)
 
 
-def test_line_11_quantiles_with_unknown_targets():
+def test_quantiles_with_unknown_targets():
     levels = [0.25, 0.75]
     model = regressor(objective="quantile", quantile_alpha=levels).fit(X, UNKNOWN)
     by_both = [
@@ -57,7 +57,7 @@ def test_line_11_quantiles_with_unknown_targets():
     assert pinball_explained(Y, np.repeat(Y, 2, axis=1), levels, W) == 1.0
 
 
-def test_line_11_labels_that_are_not_known_do_not_count():
+def test_labels_that_are_not_known_do_not_count():
     unknown = np.where(np.isnan(UNKNOWN), np.nan, LABELS)
     model = PolyleafClassifier(**SMALL, missing_targets="ignore").fit(X, unknown)
     predicted = model.predict(X)
@@ -83,14 +83,14 @@ def test_outputs_that_are_hardly_known_do_not_count():
     assert np.isnan(r2_of_outputs(Y, Y, np.zeros(Y.shape)))
 
 
-def test_line_11_cross_validation_and_grid_search_work_with_unknown_targets():
+def test_cross_validation_and_grid_search_work_with_unknown_targets():
     scores = cross_val_score(regressor(), X, UNKNOWN, cv=3, error_score="raise")
     assert np.isfinite(scores).all()
     search = GridSearchCV(regressor(), {"n_estimators": [1, 6]}, cv=3, error_score="raise").fit(X, UNKNOWN)
     assert search.best_params_ == {"n_estimators": 6}
 
 
-def test_line_11_routed_weights_of_outputs_reach_fit_and_score():
+def test_routed_weights_of_outputs_reach_fit_and_score():
     with sklearn.config_context(enable_metadata_routing=True):
         model = regressor().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
         routed = cross_validate(
@@ -101,7 +101,7 @@ def test_line_11_routed_weights_of_outputs_reach_fit_and_score():
     assert routed["test_score"][0] == expected
 
 
-def test_line_11_targets_of_other_rows_or_columns_are_refused():
+def test_targets_of_other_rows_or_columns_are_refused():
     import pandas as pd
 
     frame = pd.DataFrame(Y, columns=["a", "b"])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn import metrics as sk
 
+from polyleaf import PolyleafRegressor
 from polyleaf.metrics import Metric, default_metric, get_metric, get_metrics, metric_names
 from polyleaf.objectives import get_objective, objective_names
 
@@ -206,6 +207,22 @@ def test_quantile_levels_come_from_the_objective():
     tweedie = default_metric(get_objective("tweedie", variance_power=1.2))
     expected = sk.mean_tweedie_deviance(COUNT.ravel(), POSITIVE.ravel(), power=1.2)
     assert tweedie(COUNT, POSITIVE) == pytest.approx(expected)
+
+
+def test_pinball_by_level():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 5))
+    levels = [0.1, 0.5, 0.9]
+    objective = {"objective": "quantile", "quantile_alpha": levels, "calibrate_quantiles": False}
+    names = ["pinball@0.1", "pinball@.9", "pinball@0.25"]
+    y = X[:, :2] + rng.normal(size=(400, 2))
+    one = PolyleafRegressor(**objective, n_estimators=5, eval_metric=names[:2]).fit(X, y, eval_set=[(X, y)])
+    found = one.evals_result_["validation_0"]
+    predicted = one.predict(X)
+    for name, level, column in ((names[0], 0.1, 0), (names[1], 0.9, 2)):
+        expected = sk.mean_pinball_loss(y, predicted[:, column::3], alpha=level)
+        assert found[name][-1] == pytest.approx(expected, rel=1e-5)
+    assert get_metric(names[2])(y, y - 1) == pytest.approx(0.25)
 
 
 def test_auc_of_one_class_is_left_out():

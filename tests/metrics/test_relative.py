@@ -1,4 +1,4 @@
-"""Errors in units of each target's spread: issue 14, line 2, what stops a training of several targets."""
+"""Errors in units of each target's spread: what stops a training of several targets."""
 
 import numpy as np
 import pytest

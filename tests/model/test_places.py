@@ -1,4 +1,4 @@
-"""Models in files, open files and memory, and what a saved estimator keeps (issue 14, line 12)."""
+"""Models in files, open files and memory, and what a saved estimator keeps."""
 
 import io
 import tempfile
@@ -18,7 +18,7 @@ def fitted():
     return PolyleafRegressor(n_estimators=5, n_jobs=1).fit(X, Y, eval_set=[(X, Y)])
 
 
-def test_line_12_bytes_open_files_and_names_hold_the_same_model(fitted, tmp_path):
+def test_bytes_open_files_and_names_hold_the_same_model(fitted, tmp_path):
     data, memory = fitted.save_model(), io.BytesIO()
     assert isinstance(data, bytes)
     assert fitted.save_model(memory) is None and fitted.save_model(tmp_path / "m.polyleaf") is None
@@ -32,14 +32,14 @@ def test_line_12_bytes_open_files_and_names_hold_the_same_model(fitted, tmp_path
     assert Model.load(io.BytesIO(data)).equals(fitted.model_)
 
 
-def test_line_12_training_goes_on_from_bytes_and_open_files(fitted):
+def test_training_goes_on_from_bytes_and_open_files(fitted):
     whole = PolyleafRegressor(n_estimators=8, n_jobs=1).fit(X, Y).predict(X)
     for start in (fitted.save_model(), io.BytesIO(fitted.save_model())):
         rest = PolyleafRegressor(n_estimators=3, n_jobs=1).fit(X, Y, init_model=start)
         np.testing.assert_array_equal(rest.predict(X), whole)
 
 
-def test_line_12_the_log_of_evaluation_survives(fitted):
+def test_the_log_of_evaluation_survives(fitted):
     loaded = load_model(fitted.save_model())
     assert (
         loaded.evals_result_ == fitted.evals_result_
@@ -62,7 +62,7 @@ def test_a_log_that_is_none_is_refused(fitted, log):
         load_model(data)
 
 
-def test_line_12_an_early_stopped_model_can_be_saved_cut_at_its_best_round():
+def test_an_early_stopped_model_can_be_saved_cut_at_its_best_round():
     model = PolyleafRegressor(
         n_estimators=200, learning_rate=0.7, early_stopping_rounds=4, n_jobs=1, validation_fraction=0.3
     ).fit(X, X[:, 0] + np.random.default_rng(1).standard_normal(80))
@@ -81,7 +81,7 @@ def test_without_early_stopping_there_is_nothing_to_cut(fitted):
 
 
 @pytest.mark.parametrize("name", ["m.json", "m.JSON"])
-def test_line_12_a_name_that_promises_json_is_refused(fitted, tmp_path, name):
+def test_a_name_that_promises_json_is_refused(fitted, tmp_path, name):
     for save in (fitted.save_model, fitted.model_.save):
         with pytest.raises(ValueError, match=r"promises JSON, but model files are binary.*dump_json"):
             save(tmp_path / name)

@@ -306,7 +306,7 @@ def test_saving_keeps_mode_and_link(model, tmp_path):
     assert Model.load(path).equals(random_model())
 
 
-def test_line_20_saving_does_not_replace_a_pipe(model, tmp_path):
+def test_saving_does_not_replace_a_pipe(model, tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
     read = []
@@ -318,7 +318,7 @@ def test_line_20_saving_does_not_replace_a_pipe(model, tmp_path):
     assert os.listdir(tmp_path) == ["pipe"]
 
 
-def test_line_20_saving_does_not_replace_a_device(model, tmp_path):
+def test_saving_does_not_replace_a_device(model, tmp_path):
     path = tmp_path / "null"
     try:
         os.mknod(path, stat.S_IFCHR | 0o600, os.stat("/dev/null").st_rdev)

@@ -441,7 +441,7 @@ def test_the_loss_metric_of_built_in_objectives(data):
     "function",
     [lambda y, z: 3.0, lambda y, z: (y * 2.0).sum(), lambda y, z: jnp.ones(len(y)) * y[:, 0]],
 )
-def test_line_15_a_loss_that_does_not_depend_on_the_scores_is_refused(data, function):
+def test_a_loss_that_does_not_depend_on_the_scores_is_refused(data, function):
     X, Y = data
     with pytest.raises(ValueError, match="does not depend on the scores"):
         PolyleafRegressor(objective=function, n_estimators=1).fit(X, Y)
@@ -451,7 +451,7 @@ def test_line_15_a_loss_that_does_not_depend_on_the_scores_is_refused(data, func
     "function",
     [lambda y: y, lambda y, z, extra: z - y, lambda y, z, extra, sample_weight: z - y],
 )
-def test_line_15_a_loss_of_another_signature_is_refused(data, function):
+def test_a_loss_of_another_signature_is_refused(data, function):
     X, Y = data
     with pytest.raises(
         ValueError, match=r"two arguments, \(y_true, y_pred\).*<lambda>\(y.*functools.partial"

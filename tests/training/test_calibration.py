@@ -1,4 +1,4 @@
-"""Quantiles moved to their levels: issue 14, line 3, "intervals"."""
+"""Quantiles moved to their levels."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What works without the extras, and what is said where one is missing: issue 14, line 16."""
+"""What works without the extras, and what is said where one is missing."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ def run(names, program, *arguments):
     return subprocess.run(command, capture_output=True, text=True)
 
 
-def test_line_16_what_is_needed_and_what_is_extra():
+def test_what_is_needed_and_what_is_extra():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     needed = {line.split(">=")[0] for line in project["dependencies"]}
     assert needed == {"numpy", "scipy", "scikit-learn", "threadpoolctl", "safetensors", "narwhals"}
@@ -25,7 +25,7 @@ def test_line_16_what_is_needed_and_what_is_extra():
             assert set(extras[extra]) <= set(extras[group])
 
 
-def test_line_16_the_library_works_without_extras():
+def test_the_library_works_without_extras():
     program = """
 import polyleaf
 from polyleaf.callbacks import ProgressBar
@@ -38,7 +38,7 @@ print(model.predict(X).shape)
     assert "round 2/2" in done.stderr
 
 
-def test_line_16_a_terminal_without_rich_gets_lines(monkeypatch, capsys):
+def test_a_terminal_without_rich_gets_lines(monkeypatch, capsys):
     from polyleaf import PolyleafRegressor, callbacks
 
     monkeypatch.setattr(callbacks, "find_spec", lambda name: None)
@@ -48,7 +48,7 @@ def test_line_16_a_terminal_without_rich_gets_lines(monkeypatch, capsys):
     assert "round 3/3" in capsys.readouterr().err
 
 
-def test_line_16_the_command_line_says_what_to_install():
+def test_the_command_line_says_what_to_install():
     program = "from polyleaf.cli import main\nmain()"
     for names in (["typer"], ["rich", "typer"]):
         done = run(names, program, "--help")
@@ -59,7 +59,7 @@ def test_line_16_the_command_line_says_what_to_install():
     assert done.returncode == 2 and 'pip install "polyleaf[cli,plot]"' in done.stderr
 
 
-def test_line_16_pictures_say_what_to_install():
+def test_pictures_say_what_to_install():
     done = run(["matplotlib"], "from polyleaf.plotting.display import pyplot\npyplot()")
     assert 'ImportError: Pictures need the package matplotlib: pip install "polyleaf[plot]"' in done.stderr
 

@@ -27,13 +27,13 @@ def test_sound_files_load_and_predict(seed):
     assert mutants.take(*mutants.seeds()[seed])
 
 
-def test_line_18_hostile_files_load_and_predict_or_are_refused():
+def test_hostile_files_load_and_predict_or_are_refused():
     taken = [mutants.take(*mutants.mutant(np.random.default_rng(seed))) for seed in range(400)]
     assert 0 < sum(taken) < len(taken)
 
 
 @pytest.mark.slow
-def test_line_18_with_a_hundred_thousand_files():
+def test_with_a_hundred_thousand_files():
     for seed in range(1000, 101_000):
         mutants.take(*mutants.mutant(np.random.default_rng(seed)))
 
@@ -75,7 +75,7 @@ METADATA = [
 
 
 @pytest.mark.parametrize(("seed", "name", "value", "message"), METADATA)
-def test_line_18_metadata_are_checked(seed, name, value, message):
+def test_metadata_are_checked(seed, name, value, message):
     def put(header, arrays):
         header["metadata"][name] = value
 
@@ -103,7 +103,7 @@ HEADERS = [
 
 
 @pytest.mark.parametrize(("name", "value", "message"), HEADERS)
-def test_line_18_headers_are_checked(name, value, message):
+def test_headers_are_checked(name, value, message):
     def put(header, arrays):
         header[name] = value
 
@@ -121,7 +121,7 @@ def test_line_18_headers_are_checked(name, value, message):
         ("forest.count", -1, "negative number of rows"),
     ],
 )
-def test_line_18_statistics_and_rounds_are_checked(name, value, message):
+def test_statistics_and_rounds_are_checked(name, value, message):
     def put(header, arrays):
         arrays[name][-1] = value
 
@@ -129,7 +129,7 @@ def test_line_18_statistics_and_rounds_are_checked(name, value, message):
         loaded(changed("numbers", put))
 
 
-def test_line_18_a_file_is_believed_as_many_outputs_as_it_is_long():
+def test_a_file_is_believed_as_many_outputs_as_it_is_long():
     for n_outputs, sound in [(3_000_000, True), (5_000_000, False), (2**31 - 1, False), (2**80, False)]:
 
         def put(header, arrays, n_outputs=n_outputs):
@@ -143,7 +143,7 @@ def test_line_18_a_file_is_believed_as_many_outputs_as_it_is_long():
                 loaded(content)
 
 
-def test_line_18_what_is_saved_is_believed(monkeypatch):
+def test_what_is_saved_is_believed(monkeypatch):
     """A model of more outputs than its few trees make credible has a base score for each in the file."""
     few = Model.from_bytes(mutants.seeds()["sparse labels"][0])
     assert about(few.to_bytes())["model"]["n_outputs"] == 1100
@@ -153,7 +153,7 @@ def test_line_18_what_is_saved_is_believed(monkeypatch):
     assert Model.from_bytes(few.to_bytes()).equals(few)
 
 
-def test_line_18_a_name_that_is_not_a_models_is_said_with_the_file(tmp_path):
+def test_a_name_that_is_not_a_models_is_said_with_the_file(tmp_path):
     def put(header, arrays):
         header["metadata"]["kind"] = "nonsense"
 
@@ -165,7 +165,7 @@ def test_line_18_a_name_that_is_not_a_models_is_said_with_the_file(tmp_path):
     assert Model.load(path).n_outputs == 3  # what a model's metadata say is its estimator's business
 
 
-def test_line_18_lack_of_memory_is_told_from_damage(monkeypatch):
+def test_lack_of_memory_is_told_from_damage(monkeypatch):
     def fail(*args):
         raise MemoryError
 
@@ -210,7 +210,7 @@ print(peak() - before)
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize("change", [many_features, many_trees, many_dicts])
-def test_line_18_memory_is_bounded_by_the_size_of_the_file(change, tmp_path):
+def test_memory_is_bounded_by_the_size_of_the_file(change, tmp_path):
     """By the multiple that docs/model-format.md states."""
     small, large = tmp_path / "small", tmp_path / "large"
     small.write_bytes(mutants.seeds()["numbers"][0])

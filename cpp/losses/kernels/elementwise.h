@@ -10,9 +10,6 @@
 
 namespace polyleaf::POLYLEAF_ISA_NAMESPACE {
 
-// Below this a curvature says nothing: p (1 - p) underflows to 0 for |raw| > 87, and a leaf of such rows
-// would divide by zero when lambda is 0.
-constexpr float kLeastCurvature = 1e-16f;
 // Parts of log-link gradients are cut here, so that y * e^-z stays finite and can still be multiplied by a
 // weight.
 constexpr float kLargestPart = 1e30f;

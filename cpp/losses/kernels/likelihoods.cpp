@@ -1,4 +1,4 @@
-// The likelihoods: one struct each, and at the end the table of them. As in objectives.cpp a struct says its
+// The likelihoods: one struct each, and at the end the table of them. As in elementwise.h a struct says its
 // name, the names of its numbers and the formulas, here of both scores of one target at once.
 //
 // The second score s is the logarithm of a spread; `lowest` and `highest` are where it is cut, and beyond
@@ -10,8 +10,6 @@
 namespace polyleaf::POLYLEAF_ISA_NAMESPACE {
 namespace {
 
-// A curvature never is less: a row would have no say, and a leaf of such rows a quotient of nothing.
-constexpr float kLeastCurvature = 1e-16f;
 // One row's step, before the ridge: a target far from where it was expected asks to multiply a spread by e^50
 // where Fisher's information knows only what was expected.
 constexpr float kLongestStep = 2.0f;

@@ -1,6 +1,7 @@
 // The histogram kernel (histogram.h): one word load and one channel load feed up to eight bin updates.
 #include "search/histogram.h"
 
+#include "base/code.h"
 #include "base/kernels/ahead.h"
 #include "base/kernels/lanes.h"
 
@@ -237,7 +238,7 @@ void build_few_as(const Cell* entries, int64_t n, const int16_t* channels, int l
       const int16_t* from = channels + static_cast<size_t>(entries[i].row) * lanes;
       for (int z = 0; z < Z; ++z) run[z] += convert<Sum>(load<Row>(from + z * kWidth));
     } while (++i < n && entries[i].key == key);
-    const int code = static_cast<int>(key & 255), bin = code == 255 ? missing : code;
+    const int code = static_cast<int>(key & 255), bin = code == kMissingCode ? missing : code;
     int32_t* to = sums + static_cast<size_t>(bin) * lanes;
     for (int z = 0; z < Z; ++z) {
       store(to + z * kWidth, run[z]);

@@ -1,8 +1,7 @@
 """Objectives: what training minimises. Start with base.py, which says how an objective is used.
 
 Owns how one is made of a name, a class, a function or a model file. Each says of itself what others need to
-know; its name means nothing outside this folder. A new element-wise loss is a struct in
-cpp/losses/kernels/objectives.cpp and a class in one of these files (CONTRIBUTING.md).
+know; its name means nothing outside this folder. How a loss is added: CONTRIBUTING.md, "Add an objective".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command line without a terminal, in pipes and with files of other countries: issue 14, line 9."""
+"""The command line without a terminal, in pipes and with files of other countries."""
 
 import csv
 import io
@@ -50,7 +50,7 @@ def model(houses, tmp_path):
     return tmp_path / "m"
 
 
-def test_line_9_train_says_what_it_did(houses, tmp_path, capsys):
+def test_train_says_what_it_did(houses, tmp_path, capsys):
     polyleaf("train", houses, "-t", "price", "-m", tmp_path / "m", *FAST, "--validation", "0.25")
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -64,7 +64,7 @@ def test_line_9_train_says_what_it_did(houses, tmp_path, capsys):
     assert said[2] == f"8 rounds, saved to {tmp_path / 'm'}"
 
 
-def test_line_9_train_says_which_round_was_best(houses, tmp_path, capsys):
+def test_train_says_which_round_was_best(houses, tmp_path, capsys):
     stop = ["--validation", "0.25", "--early-stopping", "3", "--rounds", "400", "--drop", "id"]
     polyleaf("train", houses, "-t", "price", "-m", tmp_path / "m", *stop)
     best = load_model(tmp_path / "m")
@@ -74,7 +74,7 @@ def test_line_9_train_says_which_round_was_best(houses, tmp_path, capsys):
     )
 
 
-def test_line_9_standard_input(houses, model, tmp_path, monkeypatch, capsys):
+def test_standard_input(houses, model, tmp_path, monkeypatch, capsys):
     def typed(content):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
 
@@ -101,7 +101,7 @@ def test_line_9_standard_input(houses, model, tmp_path, monkeypatch, capsys):
         (["--sep", ":"], {"separator": ":"}),
     ],
 )
-def test_line_9_styles_of_csv(options, style, model, houses, tmp_path, capsys):
+def test_styles_of_csv(options, style, model, houses, tmp_path, capsys):
     polyleaf("predict", houses, "-m", model)
     expected = capsys.readouterr().out
     other = written(tmp_path / "other.csv", **style)
@@ -113,7 +113,7 @@ def test_line_9_styles_of_csv(options, style, model, houses, tmp_path, capsys):
     assert load_model(tmp_path / "n").model_.equals(load_model(model).model_)
 
 
-def test_line_9_no_header(tmp_path, houses, capsys):
+def test_no_header(tmp_path, houses, capsys):
     path = written(tmp_path / "bare.csv", header=False)
     polyleaf("train", path, "--no-header", "-t", "c3", "-m", tmp_path / "m", "--drop", "c0")
     assert "from 120 rows and 5 features" in capsys.readouterr().err
@@ -122,7 +122,7 @@ def test_line_9_no_header(tmp_path, houses, capsys):
     assert "no column" in fails(capsys, "predict", path, "-m", tmp_path / "m")
 
 
-def test_line_9_wrong_styles_are_sentences(houses, model, capsys):
+def test_wrong_styles_are_sentences(houses, model, capsys):
     for options, message in [
         (["--sep", "ab"], "one character"),
         (["--decimal", "x"], "decimal point"),
@@ -133,7 +133,7 @@ def test_line_9_wrong_styles_are_sentences(houses, model, capsys):
         assert message in fails(capsys, "predict", houses, "-m", model, *options)
 
 
-def test_line_9_evaluate_has_a_line_for_each_target(houses, model, capsys):
+def test_evaluate_has_a_line_for_each_target(houses, model, capsys):
     polyleaf("evaluate", houses, "-m", model)
     lines = capsys.readouterr().out.splitlines()
     blank = lines.index("")
@@ -147,7 +147,7 @@ def test_line_9_evaluate_has_a_line_for_each_target(houses, model, capsys):
     assert found["RMSE"] == pytest.approx(together)
 
 
-def test_line_9_evaluate_weighs_rows(houses, model, tmp_path, capsys):
+def test_evaluate_weighs_rows(houses, model, tmp_path, capsys):
     """A row of weight 2 counts as if it were there twice."""
     polyleaf("evaluate", houses, "-m", model, "--weight", "weight", "--json")
     weighted = json.loads(capsys.readouterr().out)
@@ -161,7 +161,7 @@ def test_line_9_evaluate_weighs_rows(houses, model, tmp_path, capsys):
     assert "one column" in fails(capsys, "evaluate", houses, "-m", model, "--weight", "weight,id")
 
 
-def test_line_9_predict_keeps_columns(houses, model, capsys):
+def test_predict_keeps_columns(houses, model, capsys):
     polyleaf("predict", houses, "-m", model, "--keep", "id,rooms,width")
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert list(rows[0]) == ["id", "rooms", "width", "price", "size"]
@@ -172,7 +172,7 @@ def test_line_9_predict_keeps_columns(houses, model, capsys):
     assert "no column 'x'" in fails(capsys, "predict", houses, "-m", model, "--keep", "x")
 
 
-def test_line_9_json_lines(houses, model, tmp_path, capsys):
+def test_json_lines(houses, model, tmp_path, capsys):
     polyleaf("predict", houses, "-m", model, "--keep", "id", "--json")
     lines = capsys.readouterr().out
     rows = [json.loads(line) for line in lines.splitlines()]
@@ -198,18 +198,18 @@ def test_line_9_json_lines(houses, model, tmp_path, capsys):
         ("nothing=1 of the kind", "nothing=1 of the kind"),
     ],
 )
-def test_line_9_errors_are_in_the_terms_of_the_command_line(message, expected):
+def test_errors_are_in_the_terms_of_the_command_line(message, expected):
     assert in_own_terms(message) == expected
 
 
-def test_line_9_a_parameter_that_is_wrong_is_called_by_its_option(houses, tmp_path, capsys):
+def test_a_parameter_that_is_wrong_is_called_by_its_option(houses, tmp_path, capsys):
     train = "train", houses, "-t", "price", "-m", tmp_path / "m"
     assert "--rounds must be" in fails(capsys, *train, "--rounds", "-3")
     assert "--set subsample must be" in fails(capsys, *train, "--set", "subsample=7")
 
 
 @pytest.mark.parametrize("command", ["train", "predict", "evaluate", "explain", "inspect", "demo"])
-def test_line_9_help_fits_eighty_columns_and_cuts_no_option(command, capsys, monkeypatch):
+def test_help_fits_eighty_columns_and_cuts_no_option(command, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     polyleaf(command, "--help")
     printed = capsys.readouterr().out

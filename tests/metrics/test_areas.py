@@ -1,0 +1,26 @@
+"""Areas under curves equal those of scikit-learn."""
+
+import numpy as np
+import pytest
+import sklearn.metrics as sk
+
+from polyleaf.metrics.areas import average_precision_of, roc_auc_of
+
+
+@pytest.mark.parametrize("share", [0.01, 0.2, 0.5, 0.9])
+@pytest.mark.parametrize("decimals", [0, 1, 12])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_areas_equal_scikit_learn(share, decimals, weighted):
+    """With ties, few positives and many."""
+    rng = np.random.default_rng(int(share * 100) + decimals)
+    y = rng.random(500) < share
+    y[:2] = [True, False]
+    score = (rng.normal(size=500) + y).round(decimals)
+    weight = rng.integers(1, 5, 500) / 2 if weighted else None
+    assert roc_auc_of(y, score, weight) == pytest.approx(sk.roc_auc_score(y, score, sample_weight=weight))
+    expected = sk.average_precision_score(y, score, sample_weight=weight)
+    assert average_precision_of(y, score, weight) == pytest.approx(expected)
+    for one_class in (np.zeros(5, bool), np.ones(5, bool)):
+        assert np.isnan(roc_auc_of(one_class, score[:5])) and np.isnan(
+            average_precision_of(one_class, score[:5])
+        )
