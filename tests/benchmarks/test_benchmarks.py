@@ -134,7 +134,7 @@ def test_the_last_point_of_a_curve_is_the_model(tmp_path):
     assert list(seconds) == sorted(seconds) and seconds[-1] <= run["fit_seconds"]
 
 
-def test_a_process_of_its_own_gives_the_same_score(tmp_path):
+def test_a_process_of_its_own_gives_the_same_score():
     case = polyleaf_alone(cases.few(True)[0])
     (inside,) = peers.run([case], None, 1, worker.measure)
     (outside,) = peers.run([case], None, 1, peers.in_own_process(timeout=120))
@@ -296,7 +296,7 @@ def test_result_files_come_back_as_they_were(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99, "cases": []}'])
-def test_other_files_are_refused(tmp_path, text, capsys):
+def test_other_files_are_refused(tmp_path, text):
     path = tmp_path / "a.json"
     path.write_text(text)
     with pytest.raises(ValueError, match="not a result file"):

@@ -280,7 +280,7 @@ def test_two_files_of_runs_are_compared_cell_by_cell(tmp_path):
     ]
 
 
-def test_files_of_runs_are_compared_from_the_command_line(tmp_path, capsys):
+def test_files_of_runs_are_compared_from_the_command_line(tmp_path):
     (tmp_path / "a.jsonl").write_text("")
     assert main(["compare", str(tmp_path / "a.jsonl"), str(tmp_path / "a.jsonl")]) == 0
     assert main(["compare", str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl")]) == 2

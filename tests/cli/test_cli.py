@@ -1,4 +1,4 @@
-"""cli.py: what a person with a file can do, on every format, and what an error looks like."""
+"""The command line: what a person with a file can do, on every format, and what an error looks like."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_the_model_is_that_of_one_file(folder, options, capsys):
 
 
 @pytest.fixture
-def model(folder, capsys):
+def model(folder):
     """With linear leaves, which read features, and an offset."""
     options = "-t", "price", "--drop", "kind,weight", "--offset", "x", "--leaf", "linear", "--rounds", "5"
     polyleaf("train", folder / "all.parquet", "-m", folder / "m", *options, "--quiet")

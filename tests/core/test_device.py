@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import reference
 from core_settings import grow_config
+from directions import DIRECTIONS_THAT_DO_NOT_FIT, with_directions
 from host_device import COMPILER, OnDevice, device, library, sent
 from losses import draw_raw, draw_target, run
 from problems import KINDS, MISSING_TIES, Core, Twin, assert_same_tree, core_bins, make_problem, sampled
@@ -274,14 +275,6 @@ def test_factors_and_sums_that_float32_does_not_hold():
 # --- values that must obey directions ------------------------------------------------------------------
 
 
-def directed(p, draw=0):
-    """With random directions of numeric features, one vector of them for each output."""
-    shape = len(p.n_bins), p.g.shape[1]
-    directions = np.random.default_rng(draw).integers(-1, 2, shape).astype(np.int8)
-    directions[p.is_categorical] = 0
-    return replace(p, directions=directions)
-
-
 @pytest.mark.parametrize(("kind", "n_outputs"), list(product(KINDS, (1, 3, 16, 17))))
 @pytest.mark.parametrize(
     "config",
@@ -293,10 +286,10 @@ def test_splits_that_obey_directions(kind, n_outputs, config):
         pytest.skip("the curvature of one output is shared")
     p = make_problem(22, n=250, n_bins=(9, 30, 5, 7), categorical=[2], n_outputs=n_outputs, kind=kind)
     p = p.with_config(max_leaves=10, **config)
-    tree = assert_device_equals_twin(directed(p))
+    tree = assert_device_equals_twin(with_directions(p))
     assert not np.array_equal(tree.gain, Twin.grow(p)[0].gain)
-    assert_device_equals_twin(directed(sampled(p, multiplied=kind != "unit")))
-    assert_device_equals_twin(directed(p.with_config(factors=factors_of(p))))
+    assert_device_equals_twin(with_directions(sampled(p, multiplied=kind != "unit")))
+    assert_device_equals_twin(with_directions(p.with_config(factors=factors_of(p))))
 
 
 @pytest.mark.parametrize(
@@ -311,7 +304,7 @@ def test_splits_that_obey_directions(kind, n_outputs, config):
 )
 def test_growth_that_obeys_directions(growth):
     p = make_problem(6, n=250, n_bins=(5, 8, 12, 3, 40, 6), n_outputs=5, kind="diagonal")
-    p = directed(p.with_config(**{"max_leaves": 12} | growth))
+    p = with_directions(p.with_config(**{"max_leaves": 12} | growth))
     assert_device_equals_twin(p)
     assert_device_equals_twin(p, histogram_memory=1)
 
@@ -330,7 +323,7 @@ def test_directions_where_much_is_missing(kind, n_outputs):
 
 
 def test_bounds_of_values_are_handed_down(monkeypatch):
-    p = directed(make_problem(27, n=300, n_bins=(9, 30, 5, 7), n_outputs=17, kind="diagonal"))
+    p = with_directions(make_problem(27, n=300, n_bins=(9, 30, 5, 7), n_outputs=17, kind="diagonal"))
     tree = assert_device_equals_twin(p.with_config(max_leaves=16))
     monkeypatch.setattr(reference.value_bounds.ValueBounds, "of_children", lambda self, *_: (self, self))
     assert not np.array_equal(tree.gain, Twin.grow(p.with_config(max_leaves=16))[0].gain)
@@ -342,24 +335,14 @@ def test_directions_do_not_outlive_their_rule():
     search = _core.DeviceSearch(on_device.bins, 1)
     search.use(on_device.channels)
     gains = []
-    for directions in (directed(p).directions, None):
+    for directions in (with_directions(p).directions, None):
         search.obey(directions)
         gains.append(np.array(on_device.grower.grow(search, grow_config(p.config), p.features).gain))
     np.testing.assert_array_equal(gains[1], Twin.grow(p)[0].gain)
     assert not np.array_equal(*gains)
 
 
-@pytest.mark.parametrize(
-    ("directions", "more", "sentence"),
-    [
-        (np.ones((3, 2), np.int8), {}, "one row per feature"),
-        (np.ones((4, 2), np.int8), {"categorical": [1]}, "Categories have no direction"),
-        (np.ones((4, 3), np.int8), {}, "another number of outputs"),
-        (np.ones((4, 2), np.int8), {"leaf_k": 1}, "one value an output"),
-        (np.ones((4, 2), np.int8), {"kind": "full"}, "one value an output"),
-    ],
-    ids=["features", "categories", "outputs", "few outputs", "full"],
-)
+@pytest.mark.parametrize(("directions", "more", "sentence"), DIRECTIONS_THAT_DO_NOT_FIT)
 def test_directions_that_do_not_fit_are_refused(directions, more, sentence):
     p = make_problem(1, n=50, n_outputs=2, **more)
     with pytest.raises(ValueError, match=sentence):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import reference
 from core_settings import grow_config
+from directions import DIRECTIONS_THAT_DO_NOT_FIT, with_directions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from problems import (
@@ -469,14 +470,6 @@ def test_features_that_may_not_meet_do_not_outlive_their_rule():
     assert_same_tree(Core.grow(p, grower=grower)[0], Twin.grow(p)[0])
 
 
-def with_directions(p, draw=0):
-    """The problem with random directions of its numeric features, one vector of them for each output."""
-    shape = len(p.n_bins), p.g.shape[1]
-    directions = np.random.default_rng(draw).integers(-1, 2, shape).astype(np.int8)
-    directions[p.is_categorical] = 0
-    return replace(p, directions=directions)
-
-
 @pytest.mark.parametrize("n_outputs", OUTPUTS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("penalties", [{}, {"reg_alpha": 0.4, "max_delta_step": 0.3}], ids=str)
@@ -545,17 +538,7 @@ def test_directions_do_not_outlive_their_rule():
     assert not np.array_equal(obeying.gain, free.gain)
 
 
-@pytest.mark.parametrize(
-    "directions, more, sentence",
-    [
-        (np.ones((3, 2), np.int8), {}, "one row per feature"),
-        (np.ones((4, 2), np.int8), {"categorical": [1]}, "Categories have no direction"),
-        (np.ones((4, 3), np.int8), {}, "another number of outputs"),
-        (np.ones((4, 2), np.int8), {"leaf_k": 1}, "one value an output"),
-        (np.ones((4, 2), np.int8), {"kind": "full"}, "one value an output"),
-    ],
-    ids=["features", "categories", "outputs", "few outputs", "full"],
-)
+@pytest.mark.parametrize(("directions", "more", "sentence"), DIRECTIONS_THAT_DO_NOT_FIT)
 def test_directions_that_do_not_fit_are_refused(directions, more, sentence):
     p = make_problem(1, n=50, n_outputs=2, **more)
     with pytest.raises(ValueError, match=sentence):

@@ -135,7 +135,7 @@ class Requests(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
+def site():
     for name in SITE_NEEDS:
         if importlib.util.find_spec(name) is None:
             pytest.skip(f'the site needs pip install ".[docs]": {name} is not there')

@@ -114,7 +114,7 @@ def test_dtypes_may_differ_between_batches():
     same(Dataset.from_batches(parts), Dataset(np.concatenate(parts)))
 
 
-def test_very_many_categories(tmp_path):
+def test_very_many_categories():
     rng = np.random.default_rng(0)
     names = np.array([f"c{i}" for i in range(400)])
     X = pd.DataFrame({"id": rng.choice(names, 4000), "x": rng.normal(size=4000)})

@@ -296,7 +296,7 @@ def test_more_rounds_on_the_same_rows_are_those_of_one_run(data, model, kind):
     np.testing.assert_array_equal(further.predict(X), model.predict(X))
 
 
-def test_more_rounds_on_other_rows_keep_the_columns_of_the_first(data, model):
+def test_more_rounds_on_other_rows_keep_the_columns_of_the_first(model):
     X, y = effects(N, C, seed=5)
     further = regressor(n_estimators=5).fit(X, y, init_model=model)
     assert further.model_.mapper.same_bins(model.model_.mapper) and further.n_iter_ == 25
@@ -358,7 +358,7 @@ def test_kinds_of_training_predict_what_they_trained(data, parameters):
     np.testing.assert_array_equal(from_dataset.predict(X), model.predict(X))
 
 
-def test_two_wide_features_and_a_narrow_one(data):
+def test_two_wide_features_and_a_narrow_one():
     rng = np.random.default_rng(3)
     X = np.column_stack([rng.integers(0, 300, N), rng.integers(0, 9, N), rng.integers(0, 500, N)])
     y = rng.normal(size=300)[X[:, 0]] + rng.normal(size=9)[X[:, 1]] + rng.normal(size=500)[X[:, 2]]

@@ -1,4 +1,4 @@
-"""evaluation.py: the printed figures equal scikit-learn's, and the baseline ignores the features."""
+"""Scores of a whole task: the printed figures equal scikit-learn's, and the baseline ignores the features."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-FILES = ("pyproject.toml", "CITATION.cff", "CHANGELOG.md")
+FILES = ("pyproject.toml", "CITATION.cff", "packaging/conda/meta.yaml", "CHANGELOG.md")
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +25,14 @@ def release():
     return module
 
 
+def recipe(root: Path) -> tuple[str, set[str], set[str]]:
+    """The version of conda's recipe, and what building and running need, as pyproject.toml writes it."""
+    text = (root / "packaging" / "conda" / "meta.yaml").read_text("utf-8")
+    needs = (re.search(rf"(?m)^  {part}:\n((?:    - .+\n)+)", text)[1] for part in ("host", "run"))
+    host, run = ({line.replace(" ", "") for line in re.findall(r"(?m)^    - (.+)$", part)} for part in needs)
+    return re.search(r'(?m)^{% set version = "(.+)" %}$', text)[1], host, run
+
+
 def git(root: Path, *words: str) -> str:
     who = ("-c", "user.name=Tester", "-c", "user.email=tester@invalid")
     done = subprocess.run(["git", "-C", root, *who, *words], check=True, capture_output=True, text=True)
@@ -34,7 +42,8 @@ def git(root: Path, *words: str) -> str:
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
     for name in FILES:
-        shutil.copy(ROOT / name, tmp_path)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## [Unreleased]\n\n### Added\n\n- Something.\n")
     for who in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{who}_NAME", "Tester")
@@ -49,6 +58,7 @@ def test_a_version_is_written_committed_and_tagged(release, checkout, capsys):
     assert release.main(["9.8.7", "--date", "2030-01-02", "--root", str(checkout)]) == 0
     assert release.current(checkout) == "9.8.7"
     assert "\nversion: 9.8.7\n" in (checkout / "CITATION.cff").read_text()
+    assert recipe(checkout)[0] == "9.8.7"
     log = (checkout / "CHANGELOG.md").read_text()
     assert "## [Unreleased]\n\n## [9.8.7] - 2030-01-02\n\n### Added\n\n- Something.\n" in log
     assert git(checkout, "tag", "--list").split() == ["v9.8.7"]
@@ -78,8 +88,21 @@ def test_refused_where_files_are_changed(release, checkout, capsys):
 
 def test_the_version_stands_the_same_everywhere(release):
     cited = re.search(r"(?m)^version: (\S+)$", (ROOT / "CITATION.cff").read_text())[1]
-    assert cited == release.current(ROOT)
+    assert cited == recipe(ROOT)[0] == release.current(ROOT)
     assert (ROOT / "CHANGELOG.md").read_text("utf-8").count(release.UNRELEASED) == 1
+
+
+def test_the_recipe_of_conda_asks_for_what_the_project_asks_for():
+    """And for the extras that its trial needs; Python from the wheel's version on."""
+    whole = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    project, tool = whole["project"], whole["tool"]["scikit-build"]
+    extras = project["optional-dependencies"]
+    needed = [*project["dependencies"], *extras["cli"], *extras["plot"]]
+    _, host, run = recipe(ROOT)
+    assert set(whole["build-system"]["requires"]) <= host
+    python = re.fullmatch(r"cp3(\d+)", tool["wheel"]["py-api"])[1]
+    of_conda = {line.replace("matplotlib>", "matplotlib-base>") for line in needed}
+    assert run == of_conda | {f"python>=3.{python}"}
 
 
 def test_what_wheels_contain_of_others_has_its_licence():

@@ -104,7 +104,7 @@ def triangles(rng, n, n_outputs, rank=2):
     return np.ascontiguousarray(full[:, *np.tril_indices(n_outputs)], np.float32)
 
 
-def raw_features(problem, draw=0, missing_means_nan=True):
+def raw_features(problem, draw=0):
     """Float32 (F, n): values whose order is that of the codes, NaN where the code is missing."""
     rng = np.random.default_rng(draw)
     codes = problem.codes

@@ -10,7 +10,6 @@ from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
 from polyleaf.training import sizes
 
 N, N_FEATURES = 3000, 20
-BINS = N * (N_FEATURES + 3 * 24)  # codes, and words of tiles of eight features three times
 MUCH = 1 << 40
 
 

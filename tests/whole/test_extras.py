@@ -1,5 +1,6 @@
 """What works without the extras, and what is said where one is missing."""
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -23,6 +24,16 @@ def test_what_is_needed_and_what_is_extra():
     for extra in ("cli", "plot"):
         for group in ("test", "docs", "bench"):
             assert set(extras[extra]) <= set(extras[group])
+
+
+def test_a_package_has_one_bound_in_all_extras():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    bounds = {}
+    for lines in (project["dependencies"], *project["optional-dependencies"].values()):
+        for line in lines:
+            bounds.setdefault(re.match(r"[\w.-]+", line)[0], set()).add(line)
+    assert len(bounds) > 30
+    assert {name: lines for name, lines in bounds.items() if len(lines) > 1} == {}
 
 
 def test_the_library_works_without_extras():

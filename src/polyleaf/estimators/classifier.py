@@ -1,5 +1,5 @@
 """PolyleafClassifier: two classes, many classes, or many labels. Owns what is particular to them; the rest is
-`estimators_base`."""
+in base.py."""
 
 from __future__ import annotations
 

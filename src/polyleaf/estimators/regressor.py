@@ -1,4 +1,4 @@
-"""PolyleafRegressor: numbers, one or many. Owns what is particular to them; the rest is `estimators_base`."""
+"""PolyleafRegressor: numbers, one or many. Owns what is particular to them; the rest is in base.py."""
 
 from __future__ import annotations
 

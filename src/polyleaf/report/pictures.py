@@ -67,10 +67,10 @@ def picture(name: str, label: str, draw: Callable[[Any], Any], size: tuple[float
         figure = Figure(figsize=size, layout="constrained")
         draw(figure.subplots())
         figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
-    return _inline(stream.getvalue(), name, label)
+    return _inline(stream.getvalue(), label)
 
 
-def _inline(svg: str, name: str, label: str) -> str:
+def _inline(svg: str, label: str) -> str:
     """Without what only a file of its own needs."""
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.S)
     svg = svg.replace(_INK, "currentColor").replace(_GROUND, "var(--page)")
