@@ -212,7 +212,8 @@ def test_categories_weights_dropped_columns_and_missing_values(tmp_path, capsys)
     )
     polyleaf("predict", tmp_path / "new.csv", "-m", tmp_path / "m")
     red, green, _ = (float(row["price"]) for row in csv.DictReader(capsys.readouterr().out.splitlines()))
-    assert red == pytest.approx(0.5, abs=0.3) and green == pytest.approx(3.5, abs=0.3)
+    # 20 rounds of rate 0.3 leave .7^20 of the way, some thousandths; penalties a little more.
+    assert red == pytest.approx(0.5, abs=0.02) and green == pytest.approx(3.5, abs=0.02)
     polyleaf("inspect", tmp_path / "m")
     shown = capsys.readouterr().out
     assert "colour" in shown and "id" not in shown.split()

@@ -217,7 +217,8 @@ def test_large_nodes_are_judged_by_some_of_their_rows(variant, monkeypatch):
     monkeypatch.setattr(twin, "JUDGED_ROWS", 10**9)
     by_all, _ = twin_tree(problem, "sketch", config_of(max_leaves=6), 4, twin.Step(reg_lambda=1.0))
     assert tree.gain[0] != by_all.gain[0]
-    np.testing.assert_allclose(tree.gain[0], by_all.gain[0], rtol=0.2)
+    # By 4,096 of 9,000 rows: the noise of such a draw, .02 to .11 of the gain in these problems.
+    np.testing.assert_allclose(tree.gain[0], by_all.gain[0], rtol=0.15)
     assert tree.cover[0] == by_all.cover[0]
 
 

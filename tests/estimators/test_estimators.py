@@ -333,7 +333,9 @@ def test_targets_of_unlike_scale_stay_in_their_unit_when_gone_on_with_and_loaded
 def test_base_score(X, Y):
     assert regressor(base_score=3.0).fit(X, Y).model_.base_score.tolist() == [3.0] * 3
     model = regressor(base_score=[1, 2, 3], normalize_targets=True).fit(X, Y)
-    np.testing.assert_allclose(model.predict(X, iteration_range=(0, 1)).mean(0), [1, 2, 3], atol=0.5)
+    # One round goes a tenth of the way to the mean of y; the penalty takes some hundredths off the step.
+    expected = 0.9 * np.array([1, 2, 3]) + 0.1 * Y.mean(0)
+    np.testing.assert_allclose(model.predict(X, iteration_range=(0, 1)).mean(0), expected, atol=0.01)
 
 
 def test_weights_are_repetitions(X, Y):
@@ -373,7 +375,7 @@ def test_containers_of_numbers(X, Y):
     expected = regressor().fit(X, Y).predict(X)
     dense = np.nan_to_num(X)
     for same in (X.tolist(), np.asfortranarray(X), X.astype(np.float32)):
-        np.testing.assert_allclose(regressor().fit(same, Y).predict(X.astype(np.float32)), expected, atol=0.2)
+        np.testing.assert_array_equal(regressor().fit(same, Y).predict(X.astype(np.float32)), expected)
     np.testing.assert_array_equal(
         regressor().fit(sp.csr_array(dense), Y).predict(sp.csc_matrix(dense)),
         regressor().fit(dense, Y).predict(dense),

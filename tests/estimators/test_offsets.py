@@ -154,7 +154,8 @@ def test_of_models_one_begins_where_the_other_ends():
     assert np.abs(second.model_.base_score - second.model_.base_score.mean()).max() < 0.05
     both = second.predict_proba(X, offset=first.predict_raw(X))
     loss = [-np.log(p[np.arange(N), CLASSES]).mean() for p in (whole.predict_proba(X), both)]
-    assert loss[1] == pytest.approx(loss[0], rel=0.1)
+    # Not the same numbers: raw scores are float32, and the second has a base score of its own.
+    assert loss[1] == pytest.approx(loss[0], rel=1e-3)
 
 
 @pytest.mark.parametrize("weight", [None, "rows"])
