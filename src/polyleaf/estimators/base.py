@@ -77,11 +77,6 @@ _Estimator = TypeVar("_Estimator", bound="PolyleafEstimator")
 _checks_parameters: Callable[[_Method], _Method] = _fit_context(prefer_skip_nested_validation=True)
 
 
-def _of_other_form_below(method: Callable[..., Any]) -> Callable[..., Any]:
-    """For type checkers: a method that a class below has with other arguments, as searches have `report`."""
-    return method
-
-
 HAS_OFFSETS = "rows have offsets"  # in the metadata of a model that was trained with such
 
 _ATTRIBUTES = """
@@ -1001,7 +996,6 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
             raise ValueError(f"kind={kind!r} is unknown; it must be one of {', '.join(KINDS)}, shap.")
         return self.model_.mapper.of_features(self.model_.feature_importance(kind, per_output))
 
-    @_of_other_form_below
     def report(self, X: Any, y: Any, *, offset: Any = None, title: str | None = None) -> Any:
         """What the model is and how good it is on these rows, on one page of HTML.
 

@@ -191,12 +191,26 @@ class Searches(_Base):
             self._tell_interrupt(race)
         return self
 
-    def report(self, X: Any = None, y: Any = None, *, title: str | None = None) -> Any:
+    def report(self, X: Any = None, y: Any = None, *, offset: Any = None, title: str | None = None) -> Any:
         """The best ten candidates as text, with scores, folds, rounds and seconds, and what a blend costs;
-        with X and y the page that any estimator makes of them."""
+        with X and y the page that any estimator makes of them.
+
+        Parameters
+        ----------
+        X, y : optional
+            Rows that training did not see.
+        offset : optional
+            Of these, as in `predict`.
+        title : str, optional
+            Of the page.
+
+        Returns
+        -------
+        str or Report
+        """
         check_is_fitted(self)
         if X is not None:
-            return super().report(X, y, title=title)  # type: ignore[misc]
+            return super().report(X, y, offset=offset, title=title)  # type: ignore[misc]
         refused = sum(map(bool, self.cv_results_["refused"]))
         told = results.report(self.leaderboard_, self._metric_name, self._greater_is_better, refused)
         if self.ensemble_ is None:
