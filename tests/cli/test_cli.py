@@ -238,6 +238,33 @@ def test_directions_are_told_by_the_names_of_columns(folder, tmp_path):
     assert np.all(scores[::2, 1] >= scores[1::2, 1]) and np.any(scores[::2, 0] < scores[1::2, 0])
 
 
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        ("abc", "Column 'w' holds text, but a weight is a number."),
+        (["1", "", "NA"], "Column 'w' has no weight in row 2 (of 40)"),
+        (["1", "2", "-1"], "Column 'w' has a negative weight in row 3 (of 20)"),
+        (["1", "inf", "2"], "Column 'w' has no weight in row 2 (of 20)"),
+    ],
+)
+@pytest.mark.parametrize("in_folder", [False, True])
+def test_weights_are_known_numbers(cells, said, in_folder, tmp_path, capsys):
+    x = np.linspace(0, 1, 60)
+    table = write_csv(tmp_path / "t.csv", ["x", "w", "y"], [x, np.tile(list(cells), 20), 3 * x])
+    if in_folder:
+        pa_csv, pq = pytest.importorskip("pyarrow.csv"), pytest.importorskip("pyarrow.parquet")
+        (tmp_path / "rows").mkdir()
+        pq.write_table(pa_csv.read_csv(table), tmp_path / "rows" / "t.parquet")
+        table = tmp_path / "rows"
+    model = tmp_path / "m"
+    train = "train", table, "-t", "y", "--task", "regression", "-m", model
+    assert said in fails(capsys, *train, "--weight", "w")
+    assert not model.exists()
+    polyleaf(*train, "--drop", "w", "--rounds", "2")
+    for command in ("evaluate", "calibrate"):
+        assert said in fails(capsys, command, table, "-m", model, "--weight", "w")
+
+
 def test_offsets_are_columns_that_the_model_remembers(tmp_path, capsys):
     rng = np.random.default_rng(0)
     exposure = rng.uniform(0.1, 2.0, 400).round(3)

@@ -20,4 +20,7 @@ def main() -> None:
             file=sys.stderr,
         )
         sys.exit(2)
+    except KeyboardInterrupt:  # while packages are read
+        print("polyleaf: interrupted.", file=sys.stderr)
+        sys.exit(130)
     run()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +22,7 @@ from polyleaf import recipes
 from polyleaf.callbacks import TimeLimit
 from polyleaf.cli import label_commands
 from polyleaf.cli.answers import kept_columns, write_answers
+from polyleaf.cli.interrupts import KEEPING, Watched, watched
 from polyleaf.cli.parameters import PARAMETERS
 from polyleaf.cli.predicted import labels_not_learned, predicted_columns, scores_of, scores_of_tasks
 from polyleaf.cli.rows import (
@@ -34,6 +36,7 @@ from polyleaf.cli.rows import (
 )
 from polyleaf.cli.tasks import Wanted, refuse_tasks, tasks_wanted, tell_tasks, the_one_kind
 from polyleaf.cli.tell import (
+    INTERRUPTED,
     Teller,
     complain,
     count_of,
@@ -41,9 +44,10 @@ from polyleaf.cli.tell import (
     write_scores,
     write_scores_of_tasks,
 )
+from polyleaf.files.folders import Folder
 from polyleaf.files.opening import ReadError
 from polyleaf.files.readers import FORMATS, CsvStyle, read_table
-from polyleaf.files.schema import Schema, choose_columns, guess_task
+from polyleaf.files.schema import Schema, choose_columns, guess_task, read_weights
 from polyleaf.files.table import Table
 from polyleaf.inputs.holdout import held_out
 from polyleaf.inputs.targets import weight_of_known
@@ -304,67 +308,31 @@ def train(
         "time_limit": search,
     }
     params = {name: value for name, value in chosen.items() if value is not None}
-    params |= {"random_state": seed, "verbose": int(sys.stderr.isatty() and not quiet)}
+    params |= KEEPING | {"random_state": seed, "verbose": int(sys.stderr.isatty() and not quiet)}
     params |= _parse_settings(settings or [])
     params |= _time_limit(time_limit, search)
-    tell, style = Teller(quiet), _style(no_header, sep, decimal, encoding)
+    told = _Told(
+        file=file,
+        model=model,
+        format=format,
+        style=_style(no_header, sep, decimal, encoding),
+        recipe=recipe,
+        params=params,
+        validation=validation,
+        early_stopping=early_stopping,
+        search=search,
+        objective=objective,
+        seed=seed,
+        threads=threads,
+        saved={"leaf_dtype": leaf_dtype, "statistics": statistics},
+        tell=Teller(quiet),
+    )
+    columns = _Columns(target, task, drop, weight, offset, categorical)
     if label_commands.holds_labels(file, format):
-        columns = {"target": target, "task": task, "drop": drop, "weight": weight, "offset": offset}
-        _refuse_columns(columns | {"categorical": categorical})
-        _check_validation(validation, early_stopping)
-        _check_writable(model)
-        if search is not None:
-            raise ReadError(f"--search is for tables, not for --format {label_commands.FORMAT}.")
-        params = _recipe(recipe or "gbdt_sparse") | params
-        _check_parameters("multilabel", params)
-        rows = label_commands.read_rows(file, label_names, threads)
-        labeller = label_commands.train_labels(rows, validation, params, seed, threads)
-        labeller.model_.metadata[_LABELS] = True
-        labeller.save_model(model, leaf_dtype=leaf_dtype, statistics=statistics)
-        tell.data(count_of(rows.Y.shape[1], "label"), rows.X.shape)
-        tell.learned(labeller, model)
-        return
-    is_folder = file.is_dir()
-    _refuse_elsewhere(label_names, None if is_folder else cache, None if is_folder else memory_limit)
-    source = open_rows(file, format, style)
-    table = outline_of(source)
-    kind = the_one_kind(task or [], target)
-    wanted: list[Wanted] = []
-    if task and kind is None:
-        refused = {"--objective": objective, "--offset": offset, "--search": search}
-        _refuse_beside_tasks([name for name, given in refused.items() if given is not None])
-        wanted = tasks_wanted(table, task, lambda columns: columns_beside(source, columns))
-    targets = tuple(name for each in wanted for name in each.columns) or _targets(table, target)
-    dropped = choose_columns(table, drop, "--drop") if drop else ()
-    weighted = _weighted(table, weight)
-    offsets = choose_columns(table, offset, "--offset") if offset else ()
-    made_categorical = choose_columns(table, categorical, "--categorical") if categorical else ()
-    texts = set(table.categories)
-    table = table.with_categorical([name for name in made_categorical if name not in targets])
-    known = columns_beside(source if is_folder else table, (*targets, *weighted, *offsets))
-    if wanted:
-        schema = Schema.of_tasks(table, [(each.kind, each.columns) for each in wanted], (*dropped, *weighted))
-        params = _recipe(recipe) | params | {"objective": {each.key: each.objective for each in wanted}}
+        _train_labels(told, columns, label_names)
     else:
-        schema = Schema.of(table, targets, kind or guess_task(known, targets), (*dropped, *weighted), offsets)
-        params = _with_numbered_targets(_recipe(recipe) | params, schema)
-    schema.refuse_stray_text(table, made_categorical)
-    estimator = _check_parameters(schema.task, params)(**params)
-    _check_validation(validation, early_stopping if search is None else None)
-    _refuse_fraction(is_folder, validation)
-    training, watched = _split(known, validation, seed, format, style)
-    _check_writable(model)
-    weights = training.column(weighted[0]) if weighted else None
-    learned_from = source if is_folder else training
-    only_text = texts - set(made_categorical)
-    of_bins = weight_of_known(schema.read_targets(training), weights)
-    X = rows_to_learn(learned_from, schema, estimator, of_bins, only_text, cache, memory_limit)
-    _fit(estimator, schema, X, training, watched, weights)
-    _save(estimator, schema, model, leaf_dtype=leaf_dtype, statistics=statistics)
-    tell.table(schema, task is None, training.n_rows, texts, tell_tasks(wanted) if wanted else "")
-    if search is not None:
-        tell.say(estimator.report())
-    tell.learned(estimator, model)
+        _refuse_elsewhere(file.is_dir(), label_names, cache, memory_limit)
+        _train_table(told, columns, cache, memory_limit)
 
 
 @app.command(epilog=_examples("predict"))
@@ -662,7 +630,7 @@ def run(arguments: list[str]) -> int:
     try:
         return app(args=arguments or ["--help"], prog_name="polyleaf", standalone_mode=False) or 0
     except (KeyboardInterrupt, typer.Abort):
-        return complain("interrupted.", code=130)
+        return complain("interrupted.", INTERRUPTED)
     except BrokenPipeError:  # the reader of our output, such as `head`, has left
         sys.stdout = None
         return 1
@@ -681,6 +649,142 @@ def run(arguments: list[str]) -> int:
 
 
 # ---- train -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What `train` was told, but for which columns are what."""
+
+    file: Path
+    model: Path
+    format: str | None
+    style: CsvStyle
+    recipe: str | None
+    params: dict[str, Any]  # of the estimator, those of the recipe apart
+    validation: str | None
+    early_stopping: int | None
+    search: float | None
+    objective: str | None
+    seed: int
+    threads: int | None
+    saved: dict[str, Any]  # how the model is
+    tell: Teller
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The options that say which columns are what, as they were given."""
+
+    target: str | None
+    task: list[str] | None
+    drop: str | None
+    weight: str | None
+    offset: str | None
+    categorical: str | None
+
+
+@dataclass(frozen=True)
+class _Lesson:
+    """What is learned from a table."""
+
+    schema: Schema
+    known: Table  # with targets, weights and offsets of all rows; of a file with its features, too
+    weighted: tuple[str, ...]
+    params: dict[str, Any]
+    texts: set[str]  # columns of text
+    meant: tuple[str, ...]  # columns that were said to be categories
+    wanted: list[Wanted]  # tasks, where there are several
+
+
+def _train_labels(told: _Told, columns: _Columns, label_names: Path | None) -> None:
+    """Learn from rows with labels, and save the model."""
+    _refuse_columns(asdict(columns))
+    _check_validation(told.validation, told.early_stopping)
+    _check_writable(told.model)
+    if told.search is not None:
+        raise ReadError(f"--search is for tables, not for --format {label_commands.FORMAT}.")
+    params = _recipe(told.recipe or "gbdt_sparse") | told.params
+    labeller = _check_parameters("multilabel", params)(**params)
+    rows = label_commands.read_rows(told.file, label_names, told.threads)
+    with watched() as outcome:
+        label_commands.train_labels(labeller, rows, told.validation, told.seed, told.threads)
+    _refuse_nothing(outcome, labeller)
+    labeller.model_.metadata[_LABELS] = True
+    labeller.save_model(told.model, **told.saved)
+    told.tell.data(count_of(rows.Y.shape[1], "label"), rows.X.shape)
+    told.tell.learned(labeller, told.model)
+    _leave_if_interrupted(outcome, labeller, told.model)
+
+
+def _train_table(told: _Told, columns: _Columns, cache: Path | None, memory_limit: str | None) -> None:
+    """Learn from a table, and save the model."""
+    source = open_rows(told.file, told.format, told.style)
+    is_folder = told.file.is_dir()
+    lesson = _lesson(told, columns, source)
+    schema = lesson.schema
+    estimator = _check_parameters(schema.task, lesson.params)(**lesson.params)
+    _check_validation(told.validation, told.early_stopping if told.search is None else None)
+    _refuse_fraction(is_folder, told.validation)
+    training, held = _split(lesson.known, told.validation, told.seed, told.format, told.style)
+    _check_writable(told.model)
+    weights = read_weights(training, lesson.weighted[0]) if lesson.weighted else None
+    of_bins = weight_of_known(schema.read_targets(training), weights)
+    only_text = lesson.texts - set(lesson.meant)
+    learned_from = source if is_folder else training
+    X = rows_to_learn(learned_from, schema, estimator, of_bins, only_text, cache, memory_limit)
+    with watched() as outcome:
+        _fit(estimator, schema, X, training, held, weights)
+    _refuse_nothing(outcome, estimator)
+    _save(estimator, schema, told.model, **told.saved)
+    tasks = tell_tasks(lesson.wanted) if lesson.wanted else ""
+    told.tell.table(schema, columns.task is None, training.n_rows, lesson.texts, tasks)
+    if told.search is not None:
+        told.tell.say(estimator.report())
+    told.tell.learned(estimator, told.model)
+    _leave_if_interrupted(outcome, estimator, told.model)
+
+
+def _refuse_nothing(outcome: Watched, estimator: Any) -> None:
+    """Leave where Ctrl-C came before there was a model to save."""
+    if outcome.has_nothing(estimator):
+        raise typer.Exit(
+            complain("interrupted before anything was complete: no model is saved.", INTERRUPTED)
+        )
+
+
+def _leave_if_interrupted(outcome: Watched, estimator: Any, path: Path) -> None:
+    if outcome.was_interrupted:
+        raise typer.Exit(complain(outcome.outcome(estimator, path), INTERRUPTED))
+
+
+def _lesson(told: _Told, columns: _Columns, source: Source) -> _Lesson:
+    """Which columns are learned from which, and by which parameters."""
+    table, task = outline_of(source), columns.task
+    kind = the_one_kind(task or [], columns.target)
+    wanted: list[Wanted] = []
+    if task and kind is None:
+        refused = {"--objective": told.objective, "--offset": columns.offset, "--search": told.search}
+        _refuse_beside_tasks([name for name, given in refused.items() if given is not None])
+        wanted = tasks_wanted(table, task, lambda names: columns_beside(source, names))
+    targets = tuple(name for each in wanted for name in each.columns) or _targets(table, columns.target)
+    dropped = choose_columns(table, columns.drop, "--drop") if columns.drop else ()
+    weighted = _weighted(table, columns.weight)
+    offsets = choose_columns(table, columns.offset, "--offset") if columns.offset else ()
+    meant = choose_columns(table, columns.categorical, "--categorical") if columns.categorical else ()
+    texts = set(table.categories)
+    table = table.with_categorical([name for name in meant if name not in targets])
+    known = columns_beside(source if isinstance(source, Folder) else table, (*targets, *weighted, *offsets))
+    if weighted:
+        read_weights(known, weighted[0])  # of all rows: a sentence counts those of the file
+    params = _recipe(told.recipe) | told.params
+    if wanted:
+        schema = Schema.of_tasks(table, [(each.kind, each.columns) for each in wanted], (*dropped, *weighted))
+        params |= {"objective": {each.key: each.objective for each in wanted}}
+    else:
+        schema = Schema.of(table, targets, kind or guess_task(known, targets), (*dropped, *weighted), offsets)
+        params = _with_numbered_targets(params, schema)
+    schema.refuse_stray_text(table, meant)
+    return _Lesson(schema, known, weighted, params, texts, meant, wanted)
 
 
 def _targets(table: Table, wanted: str | None) -> tuple[str, ...]:
@@ -836,15 +940,17 @@ def _known_rows(
     """Rows whose targets are known: the table, their features, and the weights, if a column is named."""
     weighted = _weighted(outline_of(source), weight)
     table, X = rows_to_answer(source, schema, estimator, (*schema.targets, *weighted))
-    return table, X, table.column(weighted[0]) if weighted else None
+    return table, X, read_weights(table, weighted[0]) if weighted else None
 
 
-def _refuse_elsewhere(label_names: Path | None, cache: Path | None, memory_limit: str | None) -> None:
+def _refuse_elsewhere(
+    is_folder: bool, label_names: Path | None, cache: Path | None, memory_limit: str | None
+) -> None:
     """Refuse options that the format of the file has no use for."""
     if label_names is not None:
         raise ReadError(f"--label-names is for --format {label_commands.FORMAT}; tables name their columns.")
     for option, given in (("--cache", cache), ("--memory-limit", memory_limit)):
-        if given is not None:
+        if given is not None and not is_folder:
             raise ReadError(f"{option} is for a folder of Parquet files; one file is read as a whole.")
 
 

@@ -37,17 +37,16 @@ def read_rows(path: Path, names: Path | None, threads: int | None) -> LabelledRo
 
 
 def train_labels(
-    rows: LabelledRows, validation: str | None, params: dict[str, Any], seed: int, threads: int | None
-) -> Any:
-    """A fitted classifier.
+    estimator: Any, rows: LabelledRows, validation: str | None, seed: int, threads: int | None
+) -> None:
+    """Fit a classifier.
 
     Parameters
     ----------
+    estimator : PolyleafClassifier
     rows : LabelledRows
     validation : str or None
         Share of the rows to hold out, or a file: watched while training.
-    params : dict
-        Of `PolyleafClassifier`.
     seed : int
         Of the rows held out.
     threads : int or None
@@ -57,8 +56,6 @@ def train_labels(
     ReadError
         Where `validation` leaves no row to learn from, or its file has other features or labels.
     """
-    from polyleaf.estimators import PolyleafClassifier
-
     X, Y, eval_set = rows.X, rows.Y, None
     if validation is not None:
         parts = held_out(validation, X.shape[0], seed)
@@ -69,10 +66,9 @@ def train_labels(
         else:
             kept, out = parts
             eval_set, X, Y = [(X[out], Y[out])], X[kept], Y[kept]
-    estimator = PolyleafClassifier(**params).fit(X, Y, eval_set=eval_set)
+    estimator.fit(X, Y, eval_set=eval_set)
     if rows.label_names is not None:
         estimator.model_.output_names = rows.label_names
-    return estimator
 
 
 def check_shape(rows: LabelledRows, n_features: int, n_labels: int, path: Any) -> None:

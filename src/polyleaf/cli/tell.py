@@ -19,6 +19,7 @@ from polyleaf.files.table import abbreviate
 from polyleaf.metrics import get_metric
 
 __all__ = [
+    "INTERRUPTED",
     "OPTIONS",
     "Teller",
     "complain",
@@ -42,6 +43,9 @@ OPTIONS = {
     "time_limit": "--search",
 }
 """Parameters of estimators that have an option of their own; `--set` is for the others."""
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
 
 
 def complain(message: str, code: int = 2) -> int:

@@ -22,7 +22,7 @@ from polyleaf.inputs.tasks import name_of
 from polyleaf.inputs.text import first_stray_text
 from polyleaf.metrics.task_scores import TASKS
 
-__all__ = ["Schema", "choose_columns", "guess_task"]
+__all__ = ["Schema", "choose_columns", "guess_task", "read_weights"]
 
 MOST_CLASSES_GUESSED = 20
 """A single column of whole numbers with at most this many different ones is taken for class labels."""
@@ -195,7 +195,7 @@ class Schema:
         if not self.offset:
             return None
         chosen = table.select(self.offset)
-        columns = [_known_numbers(chosen, name) for name in self.offset]
+        columns = [_known_numbers(chosen, name, "an offset", ", 0 for none") for name in self.offset]
         return columns[0] if len(columns) == 1 else np.column_stack(columns)
 
     def to_dict(self) -> dict[str, Any]:
@@ -233,6 +233,23 @@ def _parts(stored: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
             raise ValueError("The model does not say which columns its tasks were trained from.")
         found.append((task, tuple(columns)))
     return tuple(found)
+
+
+def read_weights(table: Table, name: str) -> np.ndarray:
+    """What each row counts for, float64 (n,).
+
+    Raises
+    ------
+    ReadError
+        When the column is absent, or holds text, nothing or a negative number somewhere.
+    """
+    weights = _known_numbers(table.select([name]), name, "a weight", ", 0 for a row that does not count")
+    negative = np.flatnonzero(weights < 0)
+    if negative.size:
+        raise ReadError(
+            f"Column {name!r} has a negative weight in row {negative[0] + 1} (of {negative.size})."
+        )
+    return weights
 
 
 def choose_columns(table: Table, wanted: str, option: str) -> tuple[str, ...]:
@@ -333,15 +350,16 @@ def _numbers(table: Table, name: str) -> np.ndarray:
     return numbers
 
 
-def _known_numbers(table: Table, name: str) -> np.ndarray:
+def _known_numbers(table: Table, name: str, what: str, none: str) -> np.ndarray:
+    """A column of finite numbers; `what` they are, with its article, and which number stands for nothing."""
     if name in table.categories:
-        raise ReadError(f"Column {name!r} holds text, but an offset is a number.")
+        raise ReadError(f"Column {name!r} holds text, but {what} is a number.")
     values = table.column(name)
     missing = np.flatnonzero(~np.isfinite(values))
     if missing.size:
         raise ReadError(
-            f"Column {name!r} has no offset in row {missing[0] + 1} (of {missing.size}): it must be "
-            "a finite number, 0 for none."
+            f"Column {name!r} has no {what.split()[-1]} in row {missing[0] + 1} (of {missing.size}): it must "
+            f"be a finite number{none}."
         )
     return values
 
