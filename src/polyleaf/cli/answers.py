@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,8 @@ import numpy as np
 from polyleaf.distributions import Distribution
 from polyleaf.files.opening import ReadError, write_csv
 from polyleaf.files.readers import FORMATS
-from polyleaf.files.table import Table
 
-__all__ = ["Columns", "columns_of", "kept_columns", "quantiles_of", "write_answers"]
+__all__ = ["Columns", "beside", "columns_of", "quantiles_of", "write_answers"]
 
 Columns = dict[str, np.ndarray]
 _JSON_LINES = (".jsonl", ".ndjson")
@@ -35,29 +34,18 @@ def quantiles_of(targets: Sequence[str], distribution: Distribution, levels: Seq
     return {f"{target}_q{level:g}": found[level][target] for target in targets for level in levels}
 
 
-def kept_columns(table: Table, names: Sequence[str], answers: Mapping[str, np.ndarray]) -> Columns:
-    """Columns of the data as they were read: texts, whole numbers where all are, nothing where missing.
+def beside(kept: Columns, answers: Columns) -> Columns:
+    """Columns of the data, as they stand there, before the predictions.
 
     Raises
     ------
     ReadError
         Where predictions have a column of such a name.
     """
-    taken = [name for name in names if name in answers]
+    taken = [name for name in kept if name in answers]
     if taken:
         raise ReadError(f"--keep {taken[0]}: the predictions have a column of this name.")
-    return {name: _as_read(table, name) for name in names}
-
-
-def _as_read(table: Table, name: str) -> np.ndarray:
-    numbers = table.column(name)
-    known = ~np.isnan(numbers)
-    if name in table.categories:
-        texts = np.array([*table.categories[name], ""], dtype=object)
-        return texts[np.where(known, numbers, -1).astype(np.int64)]
-    if known.all() and (numbers == np.round(numbers)).all() and (np.abs(numbers) < 2**53).all():
-        return numbers.astype(np.int64)
-    return numbers
+    return kept | answers
 
 
 def write_answers(columns: Columns, out: Path | None, as_json: bool) -> None:
@@ -76,12 +64,17 @@ def write_answers(columns: Columns, out: Path | None, as_json: bool) -> None:
 
 
 def _is_missing(column: np.ndarray) -> np.ndarray:
+    if column.dtype == object:
+        return np.array([cell is None for cell in column], bool)
     return np.isnan(column) if column.dtype.kind == "f" else np.zeros(len(column), bool)
 
 
 def _write_json_lines(columns: Columns, out: Path | None) -> None:
     rows = zip(*(_for_json(column) for column in columns.values()), strict=True)
-    lines = (json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) + "\n" for row in rows)
+    lines = (
+        json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False, default=str) + "\n"
+        for row in rows
+    )
     if out is None:
         sys.stdout.writelines(lines)
         return

@@ -21,7 +21,7 @@ import typer
 from polyleaf import recipes
 from polyleaf.callbacks import TimeLimit
 from polyleaf.cli import label_commands
-from polyleaf.cli.answers import kept_columns, write_answers
+from polyleaf.cli.answers import beside, write_answers
 from polyleaf.cli.interrupts import KEEPING, Watched, watched
 from polyleaf.cli.parameters import PARAMETERS
 from polyleaf.cli.predicted import labels_not_learned, predicted_columns, scores_of, scores_of_tasks
@@ -30,6 +30,7 @@ from polyleaf.cli.rows import (
     columns_beside,
     features_to_explain,
     open_rows,
+    open_rows_and_cells,
     outline_of,
     rows_to_answer,
     rows_to_learn,
@@ -383,11 +384,13 @@ def predict(
     if intervals:
         refuse_tasks(schema, model, "--intervals")
     wanted_levels = [] if levels is None else _levels(levels)
-    source = open_rows(file, format, _style(no_header, sep, decimal, encoding))
-    to_keep = choose_columns(outline_of(source), keep, "--keep") if keep else ()
-    table, X = rows_to_answer(source, schema, estimator, to_keep)
+    style = _style(no_header, sep, decimal, encoding)
+    source, kept = open_rows_and_cells(
+        file, format, style, lambda outline: choose_columns(outline, keep, "--keep") if keep else ()
+    )
+    _, X = rows_to_answer(source, schema, estimator)
     columns = predicted_columns(estimator, schema, X, proba, wanted_levels, intervals)
-    write_answers(kept_columns(table, to_keep, columns) | columns, out, as_json)
+    write_answers(beside(kept, columns), out, as_json)
     if out is not None:
         Teller(quiet).remark(f"{count_of(X.shape[0], 'prediction')} written to {out}")
 

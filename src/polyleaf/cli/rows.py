@@ -6,14 +6,15 @@ done with rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from polyleaf.files.folders import Folder
-from polyleaf.files.readers import CsvStyle, read_table
+from polyleaf.files.opening import STANDARD_INPUT, on_disk
+from polyleaf.files.readers import CsvStyle, read_cells, read_table
 from polyleaf.files.schema import Schema
 from polyleaf.files.table import Table
 from polyleaf.settings.parameters import SearchParameters
@@ -23,6 +24,7 @@ __all__ = [
     "columns_beside",
     "features_to_explain",
     "open_rows",
+    "open_rows_and_cells",
     "outline_of",
     "rows_to_answer",
     "rows_to_learn",
@@ -34,6 +36,20 @@ Source = Table | Folder
 def open_rows(path: Path, format: str | None, style: CsvStyle) -> Source:
     """A file, read whole, or a folder of Parquet files, of which nothing but the columns' names is read."""
     return Folder.open(path) if path.is_dir() else read_table(path, format, style)
+
+
+def open_rows_and_cells(
+    path: Path, format: str | None, style: CsvStyle, choose: Callable[[Table], Sequence[str]]
+) -> tuple[Source, dict[str, np.ndarray]]:
+    """The same, and the columns that are chosen of its outline, as they stand there."""
+    if path == STANDARD_INPUT:
+        format = format or "csv"
+    with on_disk(path, "") as file:
+        source = open_rows(file, format, style)
+        names = choose(outline_of(source))
+        if isinstance(source, Folder):
+            return source, source.cells(names) if names else {}
+        return source, read_cells(file, source, names, format, style)
 
 
 def outline_of(source: Source) -> Table:

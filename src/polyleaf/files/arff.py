@@ -49,14 +49,32 @@ def read_arff(stream: TextIO) -> Table:
     ReadError
         When the file breaks the format; the message names the line.
     """
-    lines = ((number, line.strip()) for number, line in enumerate(stream, 1))
-    useful = ((number, line) for number, line in lines if line and not line.startswith("%"))
-    attributes = _header(useful)
+    attributes, useful = _parts(stream)
     first = next(useful, None)
     if first is None:
         raise ReadError("there is no row after @data.")
     rows = chain([first], useful)
     return (_sparse if first[1].startswith("{") else _dense)(attributes, rows)
+
+
+def read_arff_cells(stream: TextIO, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """The text of some columns of a dense file, None where a value is missing."""
+    attributes, rows = _parts(stream)
+    all_names = [attribute.name for attribute in attributes]
+    places = [all_names.index(name) for name in names]
+    cells = np.array(
+        [[tokens[i] for i in places] for tokens in (_dense_row(*row, len(attributes)) for row in rows)],
+        dtype=object,
+    )
+    cells[cells == "?"] = None
+    return dict(zip(names, cells.T, strict=True))
+
+
+def _parts(stream: TextIO) -> tuple[list[_Attribute], Iterator[tuple[int, str]]]:
+    """The attributes, and the lines after them, with their numbers."""
+    lines = ((number, line.strip()) for number, line in enumerate(stream, 1))
+    useful = ((number, line) for number, line in lines if line and not line.startswith("%"))
+    return _header(useful), useful
 
 
 def _unquote(match: re.Match) -> str:

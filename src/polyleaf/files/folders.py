@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from polyleaf.files.opening import ReadError
-from polyleaf.files.readers import from_arrow
+from polyleaf.files.readers import arrow_cells, from_arrow
 from polyleaf.files.table import Table
 from polyleaf.inputs.parquet import parquet_files, tables
 
@@ -63,12 +64,20 @@ class Folder:
 
     def table(self, columns: Sequence[str]) -> Table:
         """All rows of some columns."""
+        return from_arrow(self._arrow(columns)).select(columns)
+
+    def cells(self, columns: Sequence[str]) -> dict[str, np.ndarray]:
+        """The same as they stand in the files; see `readers.read_cells`."""
+        table = self._arrow(columns)
+        return {name: arrow_cells(table.column(name)) for name in columns}
+
+    def _arrow(self, columns: Sequence[str]) -> Any:
         import pyarrow as pa
 
         parts = list(tables(self.files, _ROWS_AT_A_TIME, list(columns)))
         if not parts:
             raise ReadError("The Parquet files of the folder have no rows.")
-        return from_arrow(pa.concat_tables(parts, promote_options="permissive")).select(columns)
+        return pa.concat_tables(parts, promote_options="permissive")
 
     def parts(self, columns: Sequence[str]) -> Iterator[Table]:
         """All rows of some columns, a few at a time."""

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polyleaf.files.arff import read_arff
+from polyleaf.files.arff import read_arff, read_arff_cells
 from polyleaf.files.opening import (
     STANDARD_INPUT,
     UTF_8,
@@ -33,7 +33,16 @@ from polyleaf.files.opening import (
 )
 from polyleaf.files.table import CHUNK_ROWS, MISSING, Table, assemble, to_categories, to_numbers, to_texts
 
-__all__ = ["FORMATS", "CsvStyle", "ReadError", "Table", "from_arrow", "read_table"]
+__all__ = [
+    "FORMATS",
+    "CsvStyle",
+    "ReadError",
+    "Table",
+    "arrow_cells",
+    "from_arrow",
+    "read_cells",
+    "read_table",
+]
 
 FORMATS = {
     "csv": (".csv", ".tsv", ".txt"),
@@ -116,6 +125,49 @@ def read_table(path: str | Path, format: str | None = None, csv_style: CsvStyle 
         if table.n_rows == 0:
             raise ReadError(f"{file} has no rows.")
     return table
+
+
+def read_cells(
+    path: Path, table: Table, names: Sequence[str], format: str | None, csv_style: CsvStyle
+) -> dict[str, np.ndarray]:
+    """Columns as they stand in a file: `read_table` makes numbers and categories of them.
+
+    Parameters
+    ----------
+    path, format, csv_style
+        As for `read_table`; no standard input, which can be read but once.
+    table : Table
+        What that has made of the file.
+    names : sequence of str
+        Of its columns.
+
+    Returns
+    -------
+    dict of str to ndarray of shape (n_rows,)
+        Of CSV and dense ARFF text, of Parquet and Arrow what their types are in NumPy or Python; None where a
+        cell is empty, or NaN among floats. A sparse file holds numbers, and names of categories.
+    """
+    known = format_of(path, FORMATS, format)
+    if not names or table.is_sparse:
+        return {name: _from_sparse(table, name) for name in names}
+    with reading(path):
+        if known == "csv":
+            return _csv_cells(path, table.n_rows, names, csv_style)
+        if known == "arff":
+            with open_text(path) as stream:
+                return read_arff_cells(stream, names)
+        whole = (_parquet_table if known == "parquet" else _arrow_table)(path)
+        return {name: arrow_cells(whole.column(name)) for name in names}
+
+
+def _from_sparse(table: Table, name: str) -> np.ndarray:
+    numbers = table.column(name)
+    known = ~np.isnan(numbers)
+    if name in table.categories:
+        texts = np.array([*table.categories[name], None], dtype=object)
+        return texts[np.where(known, numbers, -1).astype(np.int64)]
+    whole = known.all() and (numbers == np.round(numbers)).all() and (np.abs(numbers) < 2**53).all()
+    return numbers.astype(np.int64) if whole else numbers
 
 
 # ---- CSV -----------------------------------------------------------------------------------------------
@@ -208,30 +260,62 @@ def _read_csv_plain(path: Path, layout: _CsvLayout) -> Table:
             return assemble(layout.names, chunks, is_text)
 
 
-def _read_csv_arrow(path: Path, layout: _CsvLayout) -> Table | None:
-    """The fast way, by PyArrow; None where it gives up: the plain way then reads the file or says why not."""
+def _csv_cells(path: Path, n_rows: int, names: Sequence[str], style: CsvStyle) -> dict[str, np.ndarray]:
+    """The text of some columns, None for an empty cell."""
+    layout = _csv_layout(path, style)
+    places = [layout.names.index(name) for name in names]
+    columns: Sequence[Sequence[str]] | None = None
+    if find_spec("pyarrow") is not None and style.encoding == UTF_8:
+        columns = _csv_cells_arrow(path, layout, places)
+    if columns is None or len(columns[0]) != n_rows:
+        with open_text(path, layout.encoding) as stream:
+            rows = [[row[place] for place in places] for row in _csv_rows(stream, layout)]
+        columns = list(zip(*rows, strict=True))
+    return {
+        name: np.array([cell or None for cell in cells], dtype=object)
+        for name, cells in zip(names, columns, strict=True)
+    }
+
+
+def _csv_cells_arrow(path: Path, layout: _CsvLayout, places: Sequence[int]) -> list[list[str]] | None:
+    import pyarrow as pa
+
+    own = list(map(str, places))
+    table = _arrow_of_csv(path, layout, include_columns=own, column_types=dict.fromkeys(own, pa.string()))
+    return None if table is None else [table.column(name).to_pylist() for name in own]
+
+
+def _arrow_of_csv(path: Path, layout: _CsvLayout, **convert: Any) -> Any:
+    """A CSV file by PyArrow, columns named by their places; None where it gives up."""
     import pyarrow as pa
     import pyarrow.csv as pa_csv
 
     try:
-        table = pa_csv.read_csv(
+        return pa_csv.read_csv(
             path,
             read_options=pa_csv.ReadOptions(
                 column_names=list(map(str, range(len(layout.names)))), skip_rows=int(layout.has_header)
             ),
             parse_options=pa_csv.ParseOptions(delimiter=layout.delimiter, newlines_in_values=True),
-            convert_options=pa_csv.ConvertOptions(
-                null_values=sorted(MISSING),
-                true_values=[],
-                false_values=[],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=True,
-                timestamp_parsers=["%Y no timestamps"],  # dates stay text, as in the plain way
-            ),
+            convert_options=pa_csv.ConvertOptions(**convert),
         )
     except pa.ArrowInvalid:
         return None
-    if any(not _is_plain(column.type) for column in table.columns):
+
+
+def _read_csv_arrow(path: Path, layout: _CsvLayout) -> Table | None:
+    """The fast way, by PyArrow; None where it gives up: the plain way then reads the file or says why not."""
+    table = _arrow_of_csv(
+        path,
+        layout,
+        null_values=sorted(MISSING),
+        true_values=[],
+        false_values=[],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=True,
+        timestamp_parsers=["%Y no timestamps"],  # dates stay text, as in the plain way
+    )
+    if table is None or any(not _is_plain(column.type) for column in table.columns):
         return None
     return from_arrow(table.rename_columns(list(layout.names)), _csv_texts)
 
@@ -262,16 +346,24 @@ def _pyarrow(path: Path) -> Any:
 
 
 def _read_parquet(path: Path) -> Table:
+    return from_arrow(_parquet_table(path))
+
+
+def _read_arrow(path: Path) -> Table:
+    return from_arrow(_arrow_table(path))
+
+
+def _parquet_table(path: Path) -> Any:
     pa = _pyarrow(path)
     import pyarrow.parquet as pq
 
     try:
-        return from_arrow(_validated(pq.read_table(path)))
+        return _validated(pq.read_table(path))
     except pa.ArrowException as error:
         raise ReadError(f"{path} is not a readable Parquet file: {_one_line(error)}.") from error
 
 
-def _read_arrow(path: Path) -> Table:
+def _arrow_table(path: Path) -> Any:
     pa = _pyarrow(path)
     import pyarrow.feather as feather
 
@@ -279,9 +371,9 @@ def _read_arrow(path: Path) -> Table:
         with open(path, "rb") as stream:
             is_file_format = stream.read(6) in (b"ARROW1", b"FEA1\0\0") or path.suffix.lower() == ".feather"
         if is_file_format:
-            return from_arrow(_validated(feather.read_table(path)))
+            return _validated(feather.read_table(path))
         with pa.OSFile(str(path)) as source, pa.ipc.open_stream(source) as reader:
-            return from_arrow(_validated(reader.read_all()))
+            return _validated(reader.read_all())
     except pa.ArrowException as error:
         raise ReadError(f"{path} is not a readable Arrow file: {_one_line(error)}.") from error
 
@@ -332,6 +424,17 @@ def _from_arrow_column(
     if kinds.is_string(type_) or kinds.is_large_string(type_) or str(type_) == "string_view":
         return read_texts(column)
     raise ReadError(f"Column {name!r} holds {type_}, neither numbers nor text; drop or convert it.")
+
+
+def arrow_cells(column: Any) -> np.ndarray:
+    """An Arrow column as it stands: numbers of its own type, or Python objects, None where missing."""
+    from pyarrow.types import is_floating, is_integer
+
+    if is_floating(column.type) or (is_integer(column.type) and column.null_count == 0):
+        return column.to_numpy()
+    cells = np.empty(len(column), dtype=object)
+    cells[:] = column.to_pylist()
+    return cells
 
 
 def _arrow_numbers(column: Any) -> np.ndarray:
