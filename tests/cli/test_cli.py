@@ -238,6 +238,31 @@ def test_directions_are_told_by_the_names_of_columns(folder, tmp_path):
     assert np.all(scores[::2, 1] >= scores[1::2, 1]) and np.any(scores[::2, 0] < scores[1::2, 0])
 
 
+def test_decimal_commas_bring_a_hint(tmp_path, capsys):
+    x = np.random.default_rng(0).random(60).round(4)
+    columns = {"x": x, "y": (2 * x).round(4), "z": np.arange(60)}
+    comma = tmp_path / "comma.csv"
+    rows = zip(*(column.astype(str).tolist() for column in columns.values()), strict=True)
+    text = "\n".join([";".join(columns), *(";".join(row).replace(".", ",") for row in rows)]) + "\n"
+    comma.write_text(text)
+    train = "train", comma, "-m", tmp_path / "m", "--rounds", "2"
+    hint = "is numbers with decimal commas: of a CSV file --decimal , reads them"
+    for told in (["-t", "y"], ["-t", "y,z"], ["--task", "y"], ["-t", "y", "--task", "regression"]):
+        assert f"The text of 'y' {hint}" in fails(capsys, *train, *told)
+    assert f"The text of 'x' {hint}" in fails(capsys, *train, "-t", "z", "--weight", "x")
+    polyleaf(*train, "-t", "z")
+    assert f"The text of 'x', 'y' {hint}" in capsys.readouterr().err
+    for quiet in (["--categorical", "x,y"], ["--decimal", ","]):
+        polyleaf(*train, "-t", "z", *quiet)
+        assert "decimal commas" not in capsys.readouterr().err
+    assert f"The text of 'x', 'y' {hint}" in fails(capsys, "predict", comma, "-m", tmp_path / "m")
+    polyleaf(*train, "-t", "y", "--decimal", ",")
+    (tmp_path / "classes.csv").write_text("x;y\n" + "".join(f"{i};{i % 2},5\n" for i in range(60)))
+    classes = "train", tmp_path / "classes.csv", "-t", "y", "-m", tmp_path / "m", "--rounds", "2"
+    assert hint in fails(capsys, *classes)
+    polyleaf(*classes, "--task", "classification")
+
+
 @pytest.mark.parametrize(
     ("cells", "said"),
     [

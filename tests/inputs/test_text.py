@@ -10,7 +10,7 @@ import pytest
 
 from polyleaf import PolyleafRegressor
 from polyleaf.inputs.features import as_features
-from polyleaf.inputs.text import all_differ, first_stray_text
+from polyleaf.inputs.text import all_differ, are_decimal_commas, first_stray_text
 
 
 def numbers(n=60):
@@ -97,3 +97,25 @@ def test_missing_cells_do_not_make_texts_alike_nor_differ():
     assert not all_differ(texts, once + (np.arange(30) == 3))
     assert not all_differ(texts[:5], once[:5])  # so few may differ by chance
     assert not all_differ(list(range(30)), once)
+
+
+@pytest.mark.parametrize(
+    ("cells", "are"),
+    [
+        (["0,5", "1,25", "-3,1"], True),
+        (["1,5e3", ",5", "7"], True),
+        (["0,500", "12,125"], True),  # no thousands begin with 0
+        (["1,500", "12,125"], False),  # thousands, or three decimals
+        (["1,5", "a", "b"], False),  # not most rows
+        (["1,2,3", "1,"], False),
+        (["1.5", "2"], False),
+        ([], False),
+    ],
+)
+def test_decimal_commas(cells, are):
+    assert are_decimal_commas(cells, np.ones(len(cells), int)) == are
+
+
+def test_rows_that_are_not_there_say_nothing_of_decimal_commas():
+    assert not are_decimal_commas(["0,5", "a"], np.array([0, 3]))
+    assert are_decimal_commas(["0,5", "a"], np.array([4, 3]))

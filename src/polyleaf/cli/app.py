@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -48,7 +49,7 @@ from polyleaf.cli.tell import (
 from polyleaf.files.folders import Folder
 from polyleaf.files.opening import ReadError
 from polyleaf.files.readers import FORMATS, CsvStyle, read_table
-from polyleaf.files.schema import Schema, choose_columns, guess_task, read_weights
+from polyleaf.files.schema import Schema, choose_columns, guess_task, hint_of_commas, read_weights
 from polyleaf.files.table import Table
 from polyleaf.inputs.holdout import held_out
 from polyleaf.inputs.targets import weight_of_known
@@ -741,6 +742,9 @@ def _train_table(told: _Told, columns: _Columns, cache: Path | None, memory_limi
     _save(estimator, schema, told.model, **told.saved)
     tasks = tell_tasks(lesson.wanted) if lesson.wanted else ""
     told.tell.table(schema, columns.task is None, training.n_rows, lesson.texts, tasks)
+    features = [name for name in schema.features if name in only_text]
+    if hint := hint_of_commas(outline_of(source), features):
+        told.tell.say(hint.strip())
     if told.search is not None:
         told.tell.say(estimator.report())
     told.tell.learned(estimator, told.model)
@@ -780,6 +784,7 @@ def _lesson(told: _Told, columns: _Columns, source: Source) -> _Lesson:
     if weighted:
         read_weights(known, weighted[0])  # of all rows: a sentence counts those of the file
     params = _recipe(told.recipe) | told.params
+    _refuse_commas(known, wanted, () if kind == "classification" else targets)
     if wanted:
         schema = Schema.of_tasks(table, [(each.kind, each.columns) for each in wanted], (*dropped, *weighted))
         params |= {"objective": {each.key: each.objective for each in wanted}}
@@ -865,6 +870,16 @@ def _time_limit(seconds: float | None, search: float | None) -> dict[str, Any]:
     if not seconds > 0:
         raise ReadError(f"--time-limit takes a number of seconds above 0, not {seconds:g}.")
     return {"callbacks": [TimeLimit(seconds)]}
+
+
+def _refuse_commas(table: Table, wanted: Sequence[Wanted], targets: Sequence[str]) -> None:
+    """Refuse to take numbers with decimal commas for classes, unless it is said that they are."""
+    if wanted:
+        unsaid = [task for task in wanted if task.is_guessed or task.kind == "regression"]
+        targets = [name for task in unsaid for name in task.columns]
+    if hint := hint_of_commas(table, targets):
+        classes = "NAME=softmax" if wanted else "classification"
+        raise ReadError(f"{hint.strip()} Text that is meant to be classes: --task {classes}.")
 
 
 def _refuse_columns(options: dict[str, Any]) -> None:

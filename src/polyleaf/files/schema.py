@@ -19,10 +19,10 @@ from polyleaf.files.table import Table, abbreviate
 from polyleaf.inputs.features import CategoryColumn, DenseBlock, FeatureTable, SparseBlock
 from polyleaf.inputs.targets import FEW_CLASSES
 from polyleaf.inputs.tasks import name_of
-from polyleaf.inputs.text import first_stray_text
+from polyleaf.inputs.text import are_decimal_commas, first_stray_text
 from polyleaf.metrics.task_scores import TASKS
 
-__all__ = ["Schema", "choose_columns", "guess_task", "read_weights"]
+__all__ = ["Schema", "choose_columns", "guess_task", "hint_of_commas", "read_weights"]
 
 MOST_CLASSES_GUESSED = 20
 """A single column of whole numbers with at most this many different ones is taken for class labels."""
@@ -151,7 +151,7 @@ class Schema:
         if unexpected:
             raise ReadError(
                 f"Column {abbreviate([repr(name) for name in unexpected])} holds text, "
-                "but the model learned from numbers there."
+                f"but the model learned from numbers there.{hint_of_commas(chosen, unexpected)}"
             )
         chosen = chosen.with_categorical(self.categorical)
         features = FeatureTable(chosen.n_rows, len(self.features), self.features)
@@ -233,6 +233,23 @@ def _parts(stored: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
             raise ValueError("The model does not say which columns its tasks were trained from.")
         found.append((task, tuple(columns)))
     return tuple(found)
+
+
+def hint_of_commas(table: Table, names: Sequence[str]) -> str:
+    """A sentence, after a space, about columns whose text is numbers with decimal commas; or nothing."""
+    found = []
+    for name in names:
+        categories = table.categories.get(name, ())
+        codes = table.column(name) if categories else np.empty(0)
+        counts = np.bincount(codes[~np.isnan(codes)].astype(np.int64), minlength=len(categories))
+        if are_decimal_commas(categories, counts):
+            found.append(name)
+    if not found:
+        return ""
+    return (
+        f" The text of {abbreviate([repr(name) for name in found])} is numbers with decimal commas: of a CSV "
+        "file --decimal , reads them, where no other text is among them."
+    )
 
 
 def read_weights(table: Table, name: str) -> np.ndarray:
@@ -342,7 +359,8 @@ def _numbers(table: Table, name: str) -> np.ndarray:
     try:
         values = np.array(table.categories[name], dtype=np.float64)
     except ValueError:
-        raise ReadError(f"Column {name!r} holds text, but regression needs numbers there.") from None
+        hint = hint_of_commas(table, [name])
+        raise ReadError(f"Column {name!r} holds text, but regression needs numbers there.{hint}") from None
     codes = table.column(name)
     known = ~np.isnan(codes)
     numbers = np.full(len(codes), np.nan)
@@ -353,7 +371,8 @@ def _numbers(table: Table, name: str) -> np.ndarray:
 def _known_numbers(table: Table, name: str, what: str, none: str) -> np.ndarray:
     """A column of finite numbers; `what` they are, with its article, and which number stands for nothing."""
     if name in table.categories:
-        raise ReadError(f"Column {name!r} holds text, but {what} is a number.")
+        hint = hint_of_commas(table, [name])
+        raise ReadError(f"Column {name!r} holds text, but {what} is a number.{hint}")
     values = table.column(name)
     missing = np.flatnonzero(~np.isfinite(values))
     if missing.size:

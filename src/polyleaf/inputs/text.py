@@ -1,21 +1,25 @@
-"""Columns of text that are hardly categories: numbers with a stray cell among them, texts that all differ.
+"""Columns of text that are hardly categories: numbers with a stray cell among them or with decimal commas,
+texts that all differ.
 
-Owns these two judgements. Must not know where columns come from, nor what becomes of them.
+Owns these judgements. Must not know where columns come from, nor what becomes of them.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["all_differ", "first_stray_text", "stray_texts"]
+__all__ = ["all_differ", "are_decimal_commas", "first_stray_text", "stray_texts"]
 
 # Categories such as "0", "1", "2", "3+" have few numbers for each text; a stray cell stands among many.
 _NUMBERS_FOR_EACH_TEXT = 4
+_WITH_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")  # or a number with three decimals
 # Fewer rows may differ by chance.
 _FEWEST_ROWS = 20
 
@@ -70,6 +74,14 @@ def all_differ(categories: Sequence[Any], counts: NDArray[np.integer[Any]]) -> b
         return False
     there = int(counts.sum())
     return there >= _FEWEST_ROWS and int(np.count_nonzero(counts)) == there
+
+
+def are_decimal_commas(categories: Sequence[Any], counts: NDArray[np.integer[Any]]) -> bool:
+    """Whether most rows of a column of text hold numbers such as "3,25", not all of them maybe thousands."""
+    there = zip(categories, counts.tolist(), strict=True)
+    rows_of = {c: n for c, n in there if n and isinstance(c, str) and _WITH_COMMA.fullmatch(c)}
+    is_most = 2 * sum(rows_of.values()) > int(counts.sum())
+    return is_most and not all(map(_THOUSANDS.fullmatch, rows_of))
 
 
 def _is_number(value: Any) -> bool:
