@@ -936,15 +936,48 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     def staged_predict(
         self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
     ) -> Iterator[np.ndarray]:
-        """Yield what `predict` gives after each round of `iteration_range`."""
+        """Yield what `predict` gives after each round of `iteration_range`.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+        iteration_range, offset : optional
+            As in `predict`.
+
+        Yields
+        ------
+        ndarray of shape (n_rows,), or (n_rows, n_outputs) where y had two dimensions
+            The last one is what `predict` gives; of PolyleafMultiTask a dict of these by task. Never a table.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError, TypeError
+            Where X is not such as the model was trained on, or there are no such rounds.
+        """
         return map(self._prediction, self._staged_raw(X, iteration_range, offset))
 
     def apply(self, X: Any, *, iteration_range: tuple[int, int] | None = None) -> np.ndarray:
         """The leaf that each row falls into in each tree.
 
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+        iteration_range : (int, int), optional
+            As in `predict`.
+
         Returns
         -------
         ndarray of shape (n_rows, n_trees), int32
+            Ids, which count from 0 in each tree, of the trees of these rounds only.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError, TypeError
+            Where X is not such as the model was trained on, or there are no such rounds.
         """
         rounds = self._rounds(iteration_range)
         return self.model_.apply(self._features(X), *rounds, self._n_threads())

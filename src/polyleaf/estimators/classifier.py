@@ -191,11 +191,24 @@ class PolyleafClassifier(ClassifierMixin, Decides, PredictsSets, PolyleafEstimat
         """Raw scores: a row belongs to the class of the largest, a label holds where its score is above 0
         (or what its threshold is as a score).
 
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+        iteration_range, offset : optional
+            As in `predict`.
+
         Returns
         -------
         ndarray of shape (n_rows, n_classes or n_labels), or (n_rows,) for two classes; float64
             For two classes the score of the second: above 0 where it is the likelier. (Of an objective that
             scores both, how much higher it is.)
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError, TypeError
+            Where X is not such as the model was trained on, or there are no such rounds.
         """
         found = self._decision(self._raw(X, iteration_range, offset))
         return found if found.ndim == 1 else self._in_output(found, self._names_of_scores, X)
@@ -216,11 +229,26 @@ class PolyleafClassifier(ClassifierMixin, Decides, PredictsSets, PolyleafEstimat
     ) -> np.ndarray:
         """Probabilities.
 
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+        iteration_range, offset : optional
+            As in `predict`.
+
         Returns
         -------
         ndarray of shape (n_rows, n_classes), or (n_rows, n_labels); float64
             Columns in order of `classes_`; they sum to 1 for classes. Multi-label: the probability that
             each label holds.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError, TypeError
+            Where X is not such as the model was trained on, or there are no such rounds.
+        AttributeError
+            Where the scores of the objective are no probabilities.
         """
         predicted = self._probabilities(self._raw(X, iteration_range, offset))
         return self._in_output(predicted, self._names_of_classes, X)
@@ -234,7 +262,28 @@ class PolyleafClassifier(ClassifierMixin, Decides, PredictsSets, PolyleafEstimat
     def predict_log_proba(
         self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
     ) -> np.ndarray:
-        """Natural logarithms of `predict_proba`, in its shape; -inf where a probability is 0."""
+        """Natural logarithms of `predict_proba`.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+        iteration_range, offset : optional
+            As in `predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes), or (n_rows, n_labels); float64
+            -inf where a probability is 0.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError, TypeError
+            Where X is not such as the model was trained on, or there are no such rounds.
+        AttributeError
+            Where the scores of the objective are no probabilities.
+        """
         with np.errstate(divide="ignore"):
             logarithms = np.log(self._probabilities(self._raw(X, iteration_range, offset)))
         return self._in_output(logarithms, self._names_of_classes, X)
@@ -243,7 +292,28 @@ class PolyleafClassifier(ClassifierMixin, Decides, PredictsSets, PolyleafEstimat
     def staged_predict_proba(
         self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
     ) -> Iterator[np.ndarray]:
-        """Yield what `predict_proba` gives after each round of `iteration_range`."""
+        """Yield what `predict_proba` gives after each round of `iteration_range`.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+        iteration_range, offset : optional
+            As in `predict`.
+
+        Yields
+        ------
+        ndarray of shape (n_rows, n_classes), or (n_rows, n_labels); float64
+            The last one is what `predict_proba` gives. Never a table.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError, TypeError
+            Where X is not such as the model was trained on, or there are no such rounds.
+        AttributeError
+            Where the scores of the objective are no probabilities.
+        """
         return map(self._probabilities, self._staged_raw(X, iteration_range, offset))
 
     def _probabilities(self, raw: np.ndarray) -> np.ndarray:

@@ -259,10 +259,26 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
     ) -> Any:
         """Probabilities of the tasks that have classes or labels.
 
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+        iteration_range : (int, int), optional
+            As in `predict`.
+        offset : dict of arrays, optional
+            As in `predict`.
+
         Returns
         -------
-        dict of str to ndarray of shape (n_rows, n_classes or n_labels)
-            Or one table, as `set_output` has it.
+        dict of str to ndarray of shape (n_rows, n_classes or n_labels), float64
+            Columns of classes in their order. Tasks whose objective gives no probabilities are left out. Or
+            one table, as `set_output` has it.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError, TypeError
+            Where X is not such as the model was trained on, or there are no such rounds.
         """
         raw = self._raw(X, iteration_range, offset)
         found = {
@@ -275,7 +291,28 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
     def predict_dist(
         self, X: Any, *, iteration_range: tuple[int, int] | None = None, offset: Any = None
     ) -> dict[str, Distribution]:
-        """The distributions of the tasks that predict such, by task (docs/distributions.md)."""
+        """The distributions of the tasks that predict such, by task (docs/distributions.md).
+
+        Parameters
+        ----------
+        X : array, sparse matrix or table of shape (n_rows, n_features)
+        iteration_range : (int, int), optional
+            As in `predict`.
+        offset : dict of arrays, optional
+            As in `predict`.
+
+        Returns
+        -------
+        dict of str to Distribution of shape (n_rows,), or (n_rows, n)
+            n columns where the task has several. Tasks that predict numbers or classes are left out.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError, TypeError
+            Where X is not such as the model was trained on, or there are no such rounds.
+        """
         raw, found = self._raw(X, iteration_range, offset), {}
         for place, own in self._answers():
             if place.task.objective.has_distribution:
@@ -284,7 +321,18 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         return found
 
     def predict_topk(self, *args: Any, **kwargs: Any) -> Any:
-        """Not of tasks, whose scores cannot be ranked among each other: ValueError."""
+        """Not of tasks, whose scores cannot be ranked among each other.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            Whatever they are.
+
+        Raises
+        ------
+        ValueError
+            Always.
+        """
         raise ValueError("predict_topk ranks outputs, but scores of unlike tasks cannot be ranked together.")
 
     def of_task(self, name: str) -> PolyleafRegressor | PolyleafClassifier:
@@ -339,7 +387,25 @@ class PolyleafMultiTask(PolyleafEstimator, MultiTaskParameters):
         return dict(zip(names, found, strict=True))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
-        """The mean of `skills`."""
+        """The mean of `skills`.
+
+        Parameters
+        ----------
+        X, y, sample_weight, offset
+            As `X`, `Y`, `sample_weight` and `offset` of `skills`.
+
+        Returns
+        -------
+        float
+            1 is perfect, 0 the best constant. Tasks whose skill is NaN do not count; NaN where all are.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError, TypeError
+            Where X or y is not such as the model was trained on.
+        """
         found = np.array(list(self.skills(X, y, sample_weight, offset=offset).values()))
         return float(np.nanmean(found)) if not np.isnan(found).all() else float("nan")
 
