@@ -74,30 +74,88 @@ class Callback:
     watches_outputs = False
 
     def before_training(self, model: Model) -> Any:
-        """Called once, before the first round. What it returns is ignored."""
+        """Called once, before the first round. What it returns is ignored.
+
+        Parameters
+        ----------
+        model : Model
+            With the rounds that training goes on from, or none yet.
+        """
 
     def after_training(self, model: Model) -> Any:
-        """Called once, after the last round, also when a callback or Ctrl-C ended the training."""
+        """Called once, after the last round, also when a callback or Ctrl-C ended the training.
+
+        Parameters
+        ----------
+        model : Model
+            What was trained. It may be changed: `truncate` drops rounds.
+        """
 
     def know_outputs(self, outputs_log: OutputsLog) -> Any:
-        """Called once, before `before_training`, with the log of each output, which grows as `evals_log`
-        does: `{data name: {metric name: [array (n_outputs,) of each round]}}`. What it returns is ignored."""
+        """Called once, before `before_training`. What it returns is ignored.
+
+        Parameters
+        ----------
+        outputs_log : dict
+            `{data name: {metric name: [ndarray of shape (n_outputs,), float64, of each round]}}`: metrics of
+            each output, which grow as `evals_log` does.
+        """
 
     def before_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool | None:
-        """Called before round `epoch`. Returning True ends the training."""
+        """Called before a round.
+
+        Parameters
+        ----------
+        model : Model
+            With the rounds before this one.
+        epoch : int
+            Round of boosting, from 0; of a model that is trained on it goes on from there.
+        evals_log : dict
+            `{data name: {metric name: [value of each round]}}`, with the rounds so far; empty without data to
+            evaluate on.
+
+        Returns
+        -------
+        bool or None
+            True ends the training.
+        """
         return False
 
     def after_iteration(self, model: Model, epoch: int, evals_log: EvalsLog) -> bool | None:
-        """Called after round `epoch`. Returning True ends the training."""
+        """Called after a round.
+
+        Parameters
+        ----------
+        model : Model
+            With this round.
+        epoch : int
+            Round of boosting, from 0; of a model that is trained on it goes on from there.
+        evals_log : dict
+            `{data name: {metric name: [value of each round]}}`, with the rounds so far; empty without data to
+            evaluate on.
+
+        Returns
+        -------
+        bool or None
+            True ends the training.
+        """
         return False
 
     def after_layer(
         self, model: Model, epoch: int, values: dict[str, dict[str, float]], tree: Any, leaves: Any
     ) -> Any:
-        """Called after a layer of the tree of round `epoch`, which is not in the model yet.
+        """Called after a layer of a tree, which is not in the model yet. What it returns is ignored.
 
-        `values` is `{data name: {metric name: value}}` with the tree so far; `tree` and `leaves` are what
-        `model.append` takes. What it returns is ignored.
+        Parameters
+        ----------
+        model : Model
+            With the rounds before this one.
+        epoch : int
+            Round of boosting, from 0; of a model that is trained on it goes on from there.
+        values : dict
+            `{data name: {metric name: value}}`, with the tree so far.
+        tree, leaves
+            What `model.append` takes.
         """
 
 
@@ -158,7 +216,7 @@ class EarlyStopping(Callback):
         self._known: Sequence[Metric] = ()
 
     def know(self, metrics: Sequence[Metric]) -> None:
-        """Learn the directions of metrics that have no built-in name; the estimators call this."""
+        """Learn the directions of `metrics` that have no built-in name; the estimators call this."""
         self._known = metrics
 
     def before_training(self, model: Model) -> None:
@@ -380,7 +438,19 @@ class Checkpoint(Callback):
 
     @staticmethod
     def latest(directory: str | Path, name: str = "checkpoint") -> Path | None:
-        """The checkpoint with the most rounds in `directory`, or None when there is none."""
+        """The checkpoint with the most rounds.
+
+        Parameters
+        ----------
+        directory : str or Path
+        name : str
+            What the names of its files begin with.
+
+        Returns
+        -------
+        Path or None
+            None when there is none.
+        """
         files = _checkpoints(Path(directory), name)
         return files[-1] if files else None
 

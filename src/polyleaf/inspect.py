@@ -121,6 +121,7 @@ def dump_json(model: Any, path: TextDestination | None = None) -> dict[str, Any]
 
     Parameters
     ----------
+    model : Model or fitted estimator
     path : str, path or open text file, optional
         A file to write it to as well.
 
@@ -148,7 +149,18 @@ def dump_json(model: Any, path: TextDestination | None = None) -> dict[str, Any]
 
 
 def size_report(model: Any, X: Any = None, y: Any = None, **options: Any) -> dict[str, Any]:
-    """How large a model is, and with data, how good at each size; see `Model.size_report`."""
+    """How large a model is, and with data, how good at each size.
+
+    Parameters
+    ----------
+    model : Model or fitted estimator
+    X, y, **options
+        As in `Model.size_report`, which says what is returned.
+
+    Returns
+    -------
+    dict
+    """
     return _model_of(model).size_report(X, y, **options)
 
 
@@ -170,6 +182,7 @@ def leaf_dtype_report(
         Data to measure on, as the model's estimator takes them.
     metrics : str, callable or list of these, optional
         As the estimators' `eval_metric`. Default: the metric that goes with the objective.
+    n_threads : int
 
     Returns
     -------
@@ -197,7 +210,19 @@ def leaf_dtype_report(
 
 
 def summary(model: Any, n_features: int = 10) -> str:
-    """A model in a few lines of text, with its `n_features` most important features by gain."""
+    """A model in a few lines of text.
+
+    Parameters
+    ----------
+    model : Model or fitted estimator
+    n_features : int
+        How many of the most important features are named: by gain, or by number of splits where the model
+        was saved without its statistics.
+
+    Returns
+    -------
+    str
+    """
     model = _model_of(model)
     size = size_report(model)
     depth, leaves = size["depth"], size["leaves_per_tree"]
@@ -255,7 +280,19 @@ def _trees(model: Model) -> Iterator[dict[str, Any]]:
 
 
 def tree_nodes(model: Any, tree: int) -> list[dict[str, Any]]:
-    """The nodes of one tree, a dict each, node 0 first; keys as the columns of `nodes_table`."""
+    """The nodes of one tree.
+
+    Parameters
+    ----------
+    model : Model or fitted estimator
+    tree : int
+        Its number, from 0.
+
+    Returns
+    -------
+    list of dict
+        Node 0 first; keys as the columns of `nodes_table`.
+    """
     model = _model_of(model)
     return list(_nodes(model, Thresholds(model.mapper), model.trees[tree]))
 

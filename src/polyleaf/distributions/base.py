@@ -56,30 +56,96 @@ class Distribution(ABC):
 
     @abstractmethod
     def logpdf(self, y: ArrayLike) -> Floats:
-        """Natural logarithms of the densities (of counts: of the probabilities) at y; -inf where there is
-        none."""
+        """Natural logarithms of the densities at y; of counts: of the probabilities.
+
+        Parameters
+        ----------
+        y : array-like of shape (n_rows,) or (n_rows, n_targets), or a number
+            In the unit of the target. Broadcast against the distributions, as NumPy does.
+
+        Returns
+        -------
+        ndarray of the shape of both, broadcast; float64
+            -inf where there is none.
+        """
 
     @abstractmethod
     def cdf(self, y: ArrayLike) -> Floats:
-        """Probabilities of values up to y."""
+        """Probabilities of values up to y.
+
+        Parameters
+        ----------
+        y : array-like of shape (n_rows,) or (n_rows, n_targets), or a number
+            In the unit of the target. Broadcast against the distributions, as NumPy does.
+
+        Returns
+        -------
+        ndarray of the shape of both, broadcast; float64
+            From 0 to 1.
+        """
 
     @abstractmethod
     def sf(self, y: ArrayLike) -> Floats:
-        """Probabilities of values above y: 1 - cdf, with its digits where that is next to 0."""
+        """Probabilities of values above y: 1 - cdf, with its digits where that is next to 0.
+
+        Parameters
+        ----------
+        y : array-like of shape (n_rows,) or (n_rows, n_targets), or a number
+            In the unit of the target. Broadcast against the distributions, as NumPy does.
+
+        Returns
+        -------
+        ndarray of the shape of both, broadcast; float64
+            From 0 to 1.
+        """
 
     @abstractmethod
     def ppf(self, q: ArrayLike) -> Floats:
-        """Quantiles: the values below which lies the probability q."""
+        """Quantiles: the values below which lies the probability q.
+
+        Parameters
+        ----------
+        q : array-like of shape (n_rows,) or (n_rows, n_targets), or a number
+            From 0 to 1. Broadcast against the distributions, as NumPy does.
+
+        Returns
+        -------
+        ndarray of the shape of both, broadcast; float64
+            In the unit of the target.
+        """
 
     @abstractmethod
     def isf(self, q: ArrayLike) -> Floats:
-        """The values above which lies the probability q."""
+        """The values above which lies the probability q.
+
+        Parameters
+        ----------
+        q : array-like of shape (n_rows,) or (n_rows, n_targets), or a number
+            From 0 to 1. Broadcast against the distributions, as NumPy does.
+
+        Returns
+        -------
+        ndarray of the shape of both, broadcast; float64
+            In the unit of the target.
+        """
 
     @abstractmethod
     def crps(self, y: ArrayLike) -> Floats:
-        """Continuous ranked probability scores of outcomes y, in their unit: of two forecasts the one with
-        the smaller mean is better (Gneiting and Raftery, "Strictly proper scoring rules, prediction, and
-        estimation", JASA 102, 2007)."""
+        """Continuous ranked probability scores of outcomes y.
+
+        Of two forecasts the one with the smaller mean is better (Gneiting and Raftery, "Strictly proper
+        scoring rules, prediction, and estimation", JASA 102, 2007).
+
+        Parameters
+        ----------
+        y : array-like of shape (n_rows,) or (n_rows, n_targets), or a number
+            In the unit of the target. Broadcast against the distributions, as NumPy does.
+
+        Returns
+        -------
+        ndarray of the shape of both, broadcast; float64
+            In the unit of the target; 0 where all the probability lies at y.
+        """
 
     @abstractmethod
     def rvs(self, size: int | tuple[int, ...] = (), random_state: Any = None) -> NDArray[Any]:

@@ -164,11 +164,11 @@ class Model:
         return [f"f{f}" for f in range(self.mapper.n_features_)] if names is None else list(names)
 
     def feature_name(self, feature: int) -> str:
-        """Name of a feature, or `f<number>` where features have no names."""
+        """Name of the feature of number `feature`, or `f<number>` where features have no names."""
         return f"f{feature}" if self.feature_names is None else self.feature_names[feature]
 
     def output_name(self, output: int) -> str:
-        """Name of an output, or its number where outputs have no names."""
+        """Name of the output of number `output`, or that number where outputs have no names."""
         return str(output) if self.output_names is None else self.output_names[output]
 
     # --- what training does -----------------------------------------------------------------------
@@ -199,7 +199,18 @@ class Model:
         self._rounds.append(round)
 
     def set_unit(self, target_scale: Any, target_offset: Any) -> None:
-        """What brings raw scores to the unit of y: `scale * score + offset`, each (n_outputs,), or None."""
+        """Bring raw scores to the unit of y from now on: `target_scale * score + target_offset`.
+
+        Parameters
+        ----------
+        target_scale, target_offset : array of shape (n_outputs,), float64, or None
+            Both or neither.
+
+        Raises
+        ------
+        ValueError
+            Where there is one alone, or they are no finite numbers, one for each output.
+        """
         if (target_scale is None) != (target_offset is None):
             raise ValueError("target_scale and target_offset go together; give both or neither.")
         self.target_scale = _per_output(target_scale, self.n_outputs, "target_scale")
@@ -286,7 +297,26 @@ class Model:
     def raw_predict(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> np.ndarray:
-        """Raw scores (n_rows, n_outputs), float64, of X or a Dataset: `raw_predict_codes` of `table_of`."""
+        """Raw scores of X: `raw_predict_codes` of `table_of`.
+
+        Parameters
+        ----------
+        table : array-like, data frame, sparse matrix, FeatureTable or Dataset of shape (n_rows, n_features)
+            As in `table_of`.
+        first_round, last_round : int
+            Rounds `first_round .. last_round - 1` are summed; None: up to the last.
+        n_threads : int
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_outputs), float64
+            In the unit of y.
+
+        Raises
+        ------
+        ValueError, TypeError
+            Where X is not such as the model was trained on, or there are no such rounds.
+        """
         if isinstance(table, Dataset):
             data = table.seen_by(self.mapper)
             return self.raw_predict_codes(data.codes, first_round, last_round, n_threads, data.features)
@@ -311,18 +341,40 @@ class Model:
     def predict(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> np.ndarray:
-        """Predictions for X (see `table_of`) or a Dataset: raw scores through the link, float64."""
+        """Predictions for X: raw scores through the link.
+
+        Parameters
+        ----------
+        table : array-like, data frame, sparse matrix, FeatureTable or Dataset of shape (n_rows, n_features)
+            As in `table_of`.
+        first_round, last_round : int
+            Rounds `first_round .. last_round - 1` are summed; None: up to the last.
+        n_threads : int
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_outputs), float64
+            In the unit of y, or probabilities; of an objective that predicts distributions their means, of
+            shape (n_rows, n_targets).
+
+        Raises
+        ------
+        ValueError, TypeError
+            Where X is not such as the model was trained on, or there are no such rounds.
+        """
         return self.objective.transform(self.raw_predict(table, first_round, last_round, n_threads))
 
     def predict_topk(
         self, table: Any, k: int = 5, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The outputs with the highest raw scores of each row of X; see `table_of`.
+        """The outputs with the highest raw scores of each row of X.
 
         With sparse leaves the work per row grows with what its leaves hold, not with the number of outputs.
 
         Parameters
         ----------
+        table : array-like, data frame, sparse matrix or FeatureTable of shape (n_rows, n_features)
+            As in `table_of`.
         k : int
             How many.
         first_round, last_round : int
@@ -365,7 +417,15 @@ class Model:
     def predict_sparse(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> scipy.sparse.csr_matrix:
-        """Raw scores of the outputs that the leaves of each row of X hold; see `table_of`.
+        """Raw scores of the outputs that the leaves of each row of X hold.
+
+        Parameters
+        ----------
+        table : array-like, data frame, sparse matrix or FeatureTable of shape (n_rows, n_features)
+            As in `table_of`.
+        first_round, last_round : int
+            Rounds `first_round .. last_round - 1` are summed; None: up to the last.
+        n_threads : int
 
         Returns
         -------
@@ -415,7 +475,26 @@ class Model:
     def staged_raw(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> Iterator[np.ndarray]:
-        """Yield raw scores (n_rows, n_outputs), float64, after each of the rounds."""
+        """Yield raw scores after each of the rounds.
+
+        Parameters
+        ----------
+        table : array-like, data frame, sparse matrix or FeatureTable of shape (n_rows, n_features)
+            As in `table_of`.
+        first_round, last_round : int
+            Rounds `first_round .. last_round - 1` are summed one after the other; None: up to the last.
+        n_threads : int
+
+        Yields
+        ------
+        ndarray of shape (n_rows, n_outputs), float64
+            In the unit of y; the last has the bits of `raw_predict`.
+
+        Raises
+        ------
+        ValueError, TypeError
+            Where X is not such as the model was trained on, or there are no such rounds.
+        """
         table = self.table_of(table, n_threads)
         last_round = self.n_rounds if last_round is None else last_round
         trees = self._tree_range(first_round, last_round)
@@ -430,7 +509,26 @@ class Model:
     def apply(
         self, table: Any, first_round: int = 0, last_round: int | None = None, n_threads: int = 1
     ) -> np.ndarray:
-        """Leaf ids of the rows of X: int32 (n_rows, n_trees); see `table_of`."""
+        """The leaf that each row of X falls into in each tree.
+
+        Parameters
+        ----------
+        table : array-like, data frame, sparse matrix or FeatureTable of shape (n_rows, n_features)
+            As in `table_of`.
+        first_round, last_round : int
+            Rounds `first_round .. last_round - 1` are looked at; None: up to the last.
+        n_threads : int
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_trees), int32
+            Ids, which count from 0 in each tree, of the trees of these rounds only.
+
+        Raises
+        ------
+        ValueError, TypeError
+            Where X is not such as the model was trained on, or there are no such rounds.
+        """
         table = self.table_of(table, n_threads)
         first, last = self._tree_range(first_round, last_round)
         out = np.empty((table.n_rows, last - first), np.int32)
@@ -439,7 +537,16 @@ class Model:
         return out
 
     def in_unit_of_y(self, raw: np.ndarray) -> np.ndarray:
-        """Sums of leaf values (n_rows, n_outputs), float32 -> raw scores in the unit of y, float64."""
+        """Sums of leaf values -> raw scores in the unit of y.
+
+        Parameters
+        ----------
+        raw : ndarray of shape (n_rows, n_outputs), float32
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_outputs), float64
+        """
         scores = np.empty(raw.shape)
         with_row(np.add, raw, self.base_score, scores)
         if self.target_scale is not None and self.target_offset is not None:
@@ -512,12 +619,31 @@ class Model:
         last_round: int | None = None,
         n_threads: int = 1,
     ) -> np.ndarray:
-        """What each feature adds to the raw scores of each row of a FeatureTable, as the estimators' method.
+        """What each feature adds to the raw scores of each row, as the estimators' method.
+
+        Parameters
+        ----------
+        table : FeatureTable of shape (n_rows, n_features)
+            Rows to explain, as `table_of` makes them of X.
+        background : FeatureTable or CodedRows, optional
+            As in `contributions`.
+        interactions : bool
+            Of each pair of features what both add together besides what each does.
+        outputs : optional
+            As in the estimators' `shap_values`.
+        first_round, last_round : int
+            Rounds `first_round .. last_round - 1` are explained; None: up to the last.
+        n_threads : int
 
         Returns
         -------
         ndarray of shape (n_rows, n_features, n_outputs), float32; (n_rows, n_features) for one output
-            With interactions (n_rows, n_features, n_features, n_outputs).
+            With interactions (n_rows, n_features, n_features, n_outputs). In the unit of raw scores.
+
+        Raises
+        ------
+        ValueError
+            As `contributions`, and where there are no such outputs.
         """
         chosen = choose_outputs(outputs, self.n_outputs, self.output_names)
         if chosen.numbers.ndim == 2 and len(chosen.numbers) != table.n_rows:
@@ -534,7 +660,27 @@ class Model:
         last_round: int | None = None,
         n_threads: int = 1,
     ) -> np.ndarray | np.float64:
-        """The raw scores of a row of which nothing is known, float64 (n_outputs,), or one number."""
+        """The raw scores of a row of which nothing is known.
+
+        Parameters
+        ----------
+        background : FeatureTable or CodedRows, optional
+            As in `contributions`.
+        outputs : optional
+            As in the estimators' `shap_values`.
+        first_round, last_round : int
+            Rounds `first_round .. last_round - 1` are explained; None: up to the last.
+        n_threads : int
+
+        Returns
+        -------
+        ndarray of shape (n_outputs,), or a number for one output; float64
+
+        Raises
+        ------
+        ValueError
+            As `contributions`, and where there are no such outputs.
+        """
         chosen = choose_outputs(outputs, self.n_outputs, self.output_names)
         base = self.contributions(first_round, last_round, background, n_threads).base_values(chosen)
         return np.float64(base[0]) if chosen.is_one else base
@@ -587,6 +733,7 @@ class Model:
             As the estimators' `eval_metric`. Default: the metric that goes with the objective.
         rounds : sequence of int, optional
             Sizes to score. Default: 1, 2, 5, 10, 25, 50, 100, 250, ... and all.
+        n_threads : int
 
         Returns
         -------
@@ -611,7 +758,18 @@ class Model:
         return report
 
     def scorer(self, X: Any, y: Any, sample_weight: Any = None, metrics: Any = None) -> sizes.Scorer:
-        """From raw scores of this data to metrics by name; parameters as those of `size_report`."""
+        """From raw scores of this data to metrics by name.
+
+        Parameters
+        ----------
+        X, y, sample_weight, metrics
+            As in `size_report`.
+
+        Returns
+        -------
+        Scorer
+            Call it with raw scores (n_rows, n_outputs): a dict of metric name to number.
+        """
         table = X if isinstance(X, Dataset) else self.table_of(X)
         return sizes.Scorer(self.objective, self.metadata, self.n_outputs, table, y, sample_weight, metrics)
 
@@ -666,7 +824,7 @@ class Model:
         return other
 
     def equals(self, other: Model) -> bool:
-        """Whether both have the same trees, values and settings, bit for bit."""
+        """Whether this and `other` have the same trees, values and settings, bit for bit."""
         return self.to_bytes() == other.to_bytes()
 
     def save(self, path: Destination, leaf_dtype: str = "float32", statistics: bool = True) -> None:
@@ -700,6 +858,14 @@ class Model:
         """Read a model from a file (or bytes, or an open file), of this version of the format or an older
         one. Nothing in it is trusted.
 
+        Parameters
+        ----------
+        path : str, path, bytes or open binary file
+
+        Returns
+        -------
+        Model
+
         Raises
         ------
         ModelFileError (a ValueError)
@@ -712,7 +878,24 @@ class Model:
     def to_bytes(
         self, leaf_dtype: str = "float32", statistics: bool = True, evals_log: EvalsLog | None = None
     ) -> bytes:
-        """The content of a model file; see `save`. With `evals_log` it keeps that as well."""
+        """The content of a model file.
+
+        Parameters
+        ----------
+        leaf_dtype, statistics
+            As in `save`.
+        evals_log : dict, optional
+            Is kept as well: see the attribute.
+
+        Returns
+        -------
+        bytes
+
+        Raises
+        ------
+        ValueError
+            As `save`.
+        """
         header, arrays = self.to_state(leaf_dtype, statistics)
         if evals_log:
             header["evals_log"] = evals_log
@@ -720,13 +903,14 @@ class Model:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Model:
-        """The inverse of `to_bytes`, for bytes of any origin; see `load`."""
+        """The inverse of `to_bytes`, for `data` of any origin; see `load`."""
         return serialize.from_bytes(data, cls.from_state)
 
     def to_state(
         self, leaf_dtype: str = "float32", statistics: bool = True
     ) -> tuple[serialize.Header, serialize.Arrays]:
-        """The model as a header and arrays (docs/model-format.md)."""
+        """The model as a header and arrays (docs/model-format.md), `leaf_dtype` and `statistics` as in
+        `save`."""
         mapper_meta, mapper_arrays = self.mapper.to_state()
         header = {name: getattr(self, name) for name in _FIELDS if name not in ("objective", "mapper")}
         header |= {"objective": self.objective.to_dict(), "mapper": mapper_meta}
@@ -746,7 +930,7 @@ class Model:
 
     @classmethod
     def from_state(cls, header: serialize.Header, arrays: serialize.Arrays) -> Model:
-        """The inverse of `to_state`. Any exception says that they do not describe a model."""
+        """The inverse of `to_state`. Any exception says that `header` and `arrays` describe no model."""
         for name, types in _FIELDS.items():
             if not isinstance(header.get(name), types) or isinstance(header.get(name), bool):
                 raise ValueError(f"The header's {name!r} is missing or of the wrong type.")

@@ -61,14 +61,41 @@ def distribution_names() -> list[str]:
 
 
 def automatic_name(kind: str, sparse: bool) -> str:
-    """The objective that "auto" stands for, for a target of `kind` "binary", "multiclass" or "multilabel"."""
+    """The name of the objective that "auto" stands for.
+
+    Parameters
+    ----------
+    kind : {"binary", "multiclass", "multilabel"}
+        Of the target.
+    sparse : bool
+        Whether it is a sparse matrix.
+
+    Returns
+    -------
+    str
+    """
     if kind == "multiclass":
         return softmax.Softmax.name
     return binary.SquaredHinge.name if sparse else binary.Logistic.name
 
 
 def objective_class(objective: AnyObjective) -> type[Objective]:
-    """The class that a name, a class, an objective or a function stands for; ValueError for anything else."""
+    """The class of an objective.
+
+    Parameters
+    ----------
+    objective : str, class, Objective or callable
+        A name, a class, an objective or a function that gives derivatives.
+
+    Returns
+    -------
+    type
+
+    Raises
+    ------
+    ValueError
+        For anything else, and for a name that there is not.
+    """
     if isinstance(objective, str):
         return find_or_raise(objective)
     if isinstance(objective, Objective):
@@ -111,6 +138,15 @@ def get_objective(objective: AnyObjective, **parameters: Any) -> Objective:
 
 def objective_from_dict(values: Mapping[str, Any]) -> Objective:
     """The inverse of ``Objective.to_dict``. Nothing is imported for it.
+
+    Parameters
+    ----------
+    values : mapping
+        What that gave; its values are not trusted.
+
+    Returns
+    -------
+    Objective
 
     Raises
     ------

@@ -154,11 +154,11 @@ class Objective(ABC):
         return max(1, len(self.levels))
 
     def columns_of_scores(self, n_scores: int) -> NDArray[np.intp]:
-        """The column of the target that each raw score is learned from, (n_scores,)."""
+        """The column of the target that each of `n_scores` raw scores is learned from, (n_scores,)."""
         return np.arange(n_scores) // self.outputs_per_target()
 
     def levels_of_scores(self, n_scores: int) -> NDArray[np.float64]:
-        """The level of each raw score that is a quantile, (n_scores,); NaN for others."""
+        """The level of each of `n_scores` raw scores that is a quantile, (n_scores,); NaN for others."""
         return np.tile(self.levels or (np.nan,), n_scores // max(1, len(self.levels)))
 
     @property
@@ -167,7 +167,7 @@ class Objective(ABC):
         return (True,) * self.outputs_per_target()
 
     def n_scores(self, n_targets: int) -> int:
-        """Raw scores of a row whose target has so many columns, or classes."""
+        """Raw scores of a row whose target has `n_targets` columns, or classes."""
         return n_targets * self.outputs_per_target()
 
     def suited_to(self: _Self, n_outputs: int | None, first_order: bool) -> _Self:
@@ -186,8 +186,19 @@ class Objective(ABC):
         return replace(self, **{field: n_outputs})
 
     def metric_for(self, kind: str, n_targets: int) -> str:
-        """Name of the metric evaluated when the user names none, for a target "regression", "binary",
-        "multiclass" or "multilabel" with so many columns or classes."""
+        """Name of the metric evaluated when the user names none.
+
+        Parameters
+        ----------
+        kind : {"regression", "binary", "multiclass", "multilabel"}
+            Of the target.
+        n_targets : int
+            Its columns, or classes.
+
+        Returns
+        -------
+        str
+        """
         return self.default_metric
 
     @abstractmethod
@@ -207,17 +218,41 @@ class Objective(ABC):
         """
 
     def transform(self, scores: FloatArray) -> FloatArray:
-        """Predictions ``(n, K)`` from scores ``raw + base``, float64 ``(n, K)``. The input is not changed."""
+        """Predictions from raw scores: the link.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n, K), float64
+            ``raw + base``. Not changed.
+
+        Returns
+        -------
+        ndarray of shape (n, K), float64
+        """
         return scores
 
     def distribution(self, scores: FloatArray) -> Distribution:
-        """What is predicted of each row and target, from scores ``raw + base``, float64 ``(n, K)``; asked for
-        where `has_distribution`."""
+        """What is predicted of each row and target; asked for where `has_distribution`.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n, K), float64
+            ``raw + base``.
+
+        Returns
+        -------
+        Distribution of shape (n, n_targets)
+        """
         raise NotImplementedError(f"Objective {self.name!r} predicts numbers, and no distribution of them.")
 
     def unit_of_scores(self, scale: FloatArray, offset: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """What raw scores ``(K,)`` are multiplied by, and what is added then, where targets ``(T,)`` were
-        learned as ``(y - offset) / scale``."""
+        """What raw scores are multiplied by, and what is added then, each (K,).
+
+        Parameters
+        ----------
+        scale, offset : ndarray of shape (n_targets,), float64
+            Targets were learned as ``(y - offset) / scale``.
+        """
         repeats = self.outputs_per_target()
         return np.repeat(scale, repeats), np.repeat(offset, repeats)
 
@@ -274,7 +309,17 @@ class Problem(ABC):
 
     @abstractmethod
     def base_score(self, n_threads: int = 1) -> NDArray[np.float64]:
-        """The constant scores ``(K,)`` that minimise the weighted loss (for a Huber loss: the median)."""
+        """The constant scores that minimise the weighted loss (for a Huber loss: the median).
+
+        Parameters
+        ----------
+        n_threads : int
+            Threads; the result does not depend on it.
+
+        Returns
+        -------
+        ndarray of shape (K,), float64
+        """
 
     def set_base(self, base: Array) -> None:
         """Take raw scores as relative to `base` ``(K,)`` from now on."""
@@ -303,8 +348,20 @@ class Problem(ABC):
         return np.full(self.n_outputs, self.objective.renews_leaves)
 
     def unit_of_gains(self, g: Array, h: Array | None, n_threads: int = 1) -> NDArray[np.float64] | None:
-        """What gradients are multiplied by, (K,), where splits are judged, so that gains of unlike losses add
-        up; None: nothing. `g` and `h` are what `derivatives` has just written."""
+        """What gradients are multiplied by where splits are judged, so that gains of unlike losses add up.
+
+        Parameters
+        ----------
+        g, h
+            What `derivatives` has just written.
+        n_threads : int
+            Threads; the result does not depend on it.
+
+        Returns
+        -------
+        ndarray of shape (K,), float64, or None
+            None: nothing.
+        """
         return None
 
     @abstractmethod
@@ -315,10 +372,12 @@ class Problem(ABC):
         ----------
         raw, g : float32 (n, K), C order
         h : float32, shaped as `curvature_shape` says, or None where it says None
+        n_threads : int
+            Threads; the result does not depend on it.
         """
 
     def on_device(self, device: _core.Device) -> _core.DeviceLoss | None:
-        """The same derivatives where raw scores lie on a device, bit for bit; None: the device does not know
+        """The same derivatives where raw scores lie on `device`, bit for bit; None: the device does not know
         them, and they are computed here."""
         return None
 
@@ -331,6 +390,8 @@ class Problem(ABC):
         h : float32 (n, K (K + 1) / 2), C order
             The Hessian of each row, packed. Of a separable loss: its curvature on the diagonal, zeros
             elsewhere.
+        n_threads : int
+            Threads; the result does not depend on it.
 
         Raises
         ------
@@ -353,8 +414,19 @@ class Problem(ABC):
         """Weighted mean of the loss over rows (and outputs, where it is a sum over them).
 
         ``g`` is its derivative times the sum of the weights. Terms that do not depend on the scores are left
-        out. The same number for any `n_threads`; NaN for a function that returns derivatives, whose loss is
-        not known.
+        out.
+
+        Parameters
+        ----------
+        raw : float32 (n, K), C order
+            Raw scores.
+        n_threads : int
+            Threads; the result does not depend on it.
+
+        Returns
+        -------
+        float
+            NaN for a function that returns derivatives, whose loss is not known.
         """
 
     def renew_leaves(
@@ -372,6 +444,8 @@ class Problem(ABC):
         raw : float32 (n, K)
         leaf_of_row : int32 (n,)
             Leaf of every row; negative for rows in no leaf.
+        n_leaves : int
+            Of the tree.
         rows : uint32 (m,), optional
             The rows to fit on, ascending (the sample of this tree); all by default.
         n_threads : int or Workers

@@ -43,7 +43,7 @@ class ClassObjective(Objective):
         return self.n_classes or n_targets
 
     def core_loss(self, n_classes: int) -> _core.ClassLoss:
-        """The loss as the core computes it: the one of this name."""
+        """The loss as the core computes it, for `n_classes` classes: the one of this name."""
         return _core.ClassLoss(name_within(type(self), _core.ClassLoss.known()), {})
 
     @abstractmethod

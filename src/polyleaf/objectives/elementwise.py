@@ -31,11 +31,24 @@ class ElementwiseObjective(Objective):
 
     @abstractmethod
     def check_target(self, target: FloatArray, weight: Array | None) -> None:
-        """Raise ValueError where a target that counts is outside the domain of the loss."""
+        """Refuse targets outside the domain of the loss.
+
+        Parameters
+        ----------
+        target : float32 or float64 (n, n_targets)
+        weight : float32 (n, 1) or (n, n_targets), or None
+            Targets of weight 0 do not count.
+
+        Raises
+        ------
+        ValueError
+            Where one that counts is outside.
+        """
 
     @abstractmethod
     def best_constant(self, problem: ElementwiseProblem, n_threads: int) -> NDArray[np.float64]:
-        """Scores ``(K,)`` that minimise the loss over constants."""
+        """Scores ``(K,)``, float64, that minimise the loss of `problem` over constants; `n_threads` do not
+        change them."""
 
     def output_parameter(self, n_outputs: int) -> NDArray[np.float64]:
         """The loss's number for each output (quantile level, weight of positives), ``(n_outputs,)``."""

@@ -67,18 +67,42 @@ class LikelihoodObjective(Objective):
 
     @abstractmethod
     def check_target(self, target: FloatArray, weight: Array | None) -> None:
-        """Raise ValueError where a target that counts is outside the domain of the loss."""
+        """Refuse targets outside the domain of the loss.
+
+        Parameters
+        ----------
+        target : float32 or float64 (n, n_targets)
+        weight : float32 (n, 1) or (n, n_targets), or None
+            Targets of weight 0 do not count.
+
+        Raises
+        ------
+        ValueError
+            Where one that counts is outside.
+        """
 
     @abstractmethod
     def made_of(self, first: Floats, second: Floats) -> Distribution:
-        """The distributions with these scores, arrays of one shape; the second ones are cut already."""
+        """The distributions with these scores.
+
+        Parameters
+        ----------
+        first, second : float64, of one shape
+            Scores of each distribution; the second ones are cut already.
+        """
 
     @abstractmethod
     def best_scores(self, y: Floats, weight: Floats) -> tuple[float, float]:
-        """Scores under which targets (m,) with weights above 0 are most likely."""
+        """The two scores under which the targets of one column are most likely.
+
+        Parameters
+        ----------
+        y, weight : float64 (m,)
+            Targets with weights above 0.
+        """
 
     def learned(self, target: FloatArray) -> FloatArray:
-        """The target as the core sees it."""
+        """The `target`, (n, n_targets), as the core sees it."""
         return target
 
     def distribution(self, scores: FloatArray) -> Distribution:
