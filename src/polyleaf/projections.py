@@ -130,7 +130,10 @@ class Projector:
     ) -> tuple[Projection, Any]:
         """Choose the projection, and project the rows it was chosen on, to train on them.
 
-        Parameters and errors are those of `fit`.
+        Parameters
+        ----------
+        X, Y, seed, n_threads
+            As in `fit`, whose errors are raised.
 
         Returns
         -------
@@ -288,7 +291,14 @@ class Projection:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any], arrays: Mapping[str, Array]) -> Projection:
-        """The projection that gave `to_dict` and `arrays`.
+        """The projection that another one described.
+
+        Parameters
+        ----------
+        plain : mapping
+            What its `to_dict` gave.
+        arrays : mapping of str to ndarray
+            What its `arrays` gave.
 
         Raises
         ------

@@ -76,7 +76,7 @@ class Sketch(Protocol):
 
 
 @dataclass(frozen=True)
-class RandomProjection:
+class RandomProjection(Sketch):
     """Sums of all outputs with random signs: keeps every squared distance in expectation.
 
     Signs instead of Gaussians (Achlioptas, "Database-friendly random projections", 2003) have the same
@@ -98,7 +98,7 @@ class RandomProjection:
 
 
 @dataclass(frozen=True)
-class RandomSampling:
+class RandomSampling(Sketch):
     """Outputs drawn with replacement, likelier the larger their gradients; unbiased like the projection.
 
     Parameters
@@ -130,7 +130,7 @@ class RandomSampling:
 
 
 @dataclass(frozen=True)
-class TopOutputs:
+class TopOutputs(Sketch):
     """The outputs of largest squared norm of gradients; the others are not seen at all.
 
     Parameters
@@ -151,7 +151,7 @@ class TopOutputs:
 
 
 @dataclass(frozen=True)
-class TruncatedSVD:
+class TruncatedSVD(Sketch):
     """The gradients in the basis of their leading right singular vectors: the best d columns there are.
 
     By subspace iteration from random signs (Halko, Martinsson and Tropp, "Finding structure with randomness",
@@ -178,7 +178,7 @@ class TruncatedSVD:
 
 
 @dataclass(frozen=True)
-class CountSketch:
+class CountSketch(Sketch):
     """Every output is added to one of d columns with a random sign; unbiased like the projection.
 
     Charikar, Chen and Farach-Colton, "Finding frequent items in data streams", 2002. Its use is gradients
@@ -202,7 +202,19 @@ class CountSketch:
     def sketch_labels(
         self, gradients: _core.LabelGradients, round: int, seed: int, n_threads: int
     ) -> np.ndarray:
-        """The same for sparse gradients: float32 (n_rows, dim), or as they are where outputs are as few."""
+        """The same for sparse gradients.
+
+        Parameters
+        ----------
+        gradients : _core.LabelGradients of shape (n_rows, K)
+        round, seed, n_threads
+            As in `sketch`.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, dim), float32
+            All of the gradients as they are where there are no more than `dim` outputs.
+        """
         if gradients.n_outputs <= self.dim:
             return gradients.dense(n_threads)
         scale = (self.dim / gradients.n_outputs) ** 0.5
@@ -210,7 +222,7 @@ class CountSketch:
 
 
 @dataclass(frozen=True)
-class CustomSketch:
+class CustomSketch(Sketch):
     """A user's function, or a user's object, whose results are checked.
 
     Parameters

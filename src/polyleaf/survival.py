@@ -103,8 +103,18 @@ class Curves:
     incidence: Floats
 
     def at(self, time: ArrayLike) -> Floats:
-        """Survival at times (m,), or at one: (n_rows, m), or (n_rows,). Between ends as if hazards were even;
-        after the last it stays."""
+        """Survival at some times: between ends as if hazards were even; after the last it stays.
+
+        Parameters
+        ----------
+        time : array-like of shape (m,), or a number
+            In the unit of `ends`.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, m), or (n_rows,) for a number; float64
+            From 0 to 1.
+        """
         steps = np.concatenate([[0.0], self.ends])
         levels = np.column_stack([np.ones(len(self.survival)), self.survival])
         times = np.asarray(time, np.float64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import inspect
 import os
@@ -14,48 +13,11 @@ from pathlib import Path
 
 import pytest
 from places import ROOT
+from public_names import EXTRA, PAGES, public_names
 
 DOCS = ROOT / "docs"
 GENERATED = {"gallery"}
 SITE_NEEDS = ("sphinx", "myst_parser", "numpydoc", "pydata_sphinx_theme", "sphinx_gallery", "jax")
-# A page of the reference for each public module.
-PAGES = {
-    "polyleaf": "estimators",
-    "polyleaf.autogluon": "autogluon",
-    "polyleaf.callbacks": "callbacks",
-    "polyleaf.dask": "dask",
-    "polyleaf.data": "data",
-    "polyleaf.distributions": "distributions",
-    "polyleaf.explain": "explain",
-    "polyleaf.export": "export",
-    "polyleaf.files.multilabel": "files",
-    "polyleaf.inspect": "inspect",
-    "polyleaf.metrics": "metrics",
-    "polyleaf.metrics.ranking": "ranking",
-    "polyleaf.mlflow": "mlflow",
-    "polyleaf.objectives": "objectives",
-    "polyleaf.plotting": "plotting",
-    "polyleaf.projections": "projections",
-    "polyleaf.recipes": "recipes",
-    "polyleaf.report": "report",
-    "polyleaf.search": "search",
-    "polyleaf.sketches": "sketches",
-    "polyleaf.survival": "survival",
-}
-
-
-# What a module needs that is not installed everywhere.
-EXTRA = {"polyleaf.dask": "distributed", "polyleaf.autogluon": "autogluon.core"}
-
-
-def public_names(module_name: str) -> list[str]:
-    """What `__all__` says, modules left out: they have pages of their own. Without one: its own functions."""
-    module = importlib.import_module(module_name)
-    names = getattr(module, "__all__", None)
-    if names is None:
-        own = inspect.getmembers(module, lambda value: inspect.isfunction(value) or inspect.isclass(value))
-        return [name for name, v in own if v.__module__ == module_name and not name.startswith("_")]
-    return [name for name in names if not inspect.ismodule(getattr(module, name))]
 
 
 def sections_of(page: Path) -> dict[str, str]:

@@ -48,7 +48,22 @@ class _DaskEstimator(BaseEstimator):
         return {"client": self.client, **self._local.get_params(deep)}
 
     def set_params(self, **parameters: Any) -> Self:
-        """Set parameters."""
+        """Set parameters.
+
+        Parameters
+        ----------
+        **parameters
+            Those of the constructor.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            Where there is no such parameter.
+        """
         if "client" in parameters:
             self.client = parameters.pop("client")
         self._local.set_params(**parameters)
@@ -188,11 +203,31 @@ class _DaskEstimator(BaseEstimator):
         return self._lazily("predict", X, offset=offset, sparse=True)
 
     def apply(self, X: Any) -> Any:
-        """The leaf that each row falls into in each tree, in the form of `predict`."""
+        """The leaf that each row falls into in each tree.
+
+        Parameters
+        ----------
+        X : dask DataFrame or Array, list of delayed, or data in memory
+
+        Returns
+        -------
+        as `predict`, of shape (n_rows, n_trees), int32
+        """
         return self._lazily("apply", X)
 
     def predict_topk(self, X: Any, k: int = 5) -> tuple[Any, Any]:
-        """The k best outputs of each row and their scores, each in the form of `predict`."""
+        """The k best outputs of each row.
+
+        Parameters
+        ----------
+        X : dask DataFrame or Array, list of delayed, or data in memory
+        k : int
+
+        Returns
+        -------
+        labels, scores : as `predict`, each of shape (n_rows, k)
+            As of the local estimator.
+        """
         return self._lazily("predict_topk", X, 0, k=k), self._lazily("predict_topk", X, 1, k=k)
 
     def _lazily(
@@ -257,11 +292,33 @@ class DaskPolyleafClassifier(_DaskEstimator):
     _local_class = PolyleafClassifier
 
     def predict_proba(self, X: Any, *, offset: Any = None) -> Any:
-        """Probabilities, in the form of `predict`."""
+        """Probabilities.
+
+        Parameters
+        ----------
+        X : dask DataFrame or Array, list of delayed, or data in memory
+        offset : like X, optional
+            As in `predict`.
+
+        Returns
+        -------
+        as `predict`, of shape (n_rows, n_classes or n_labels), float64
+        """
         return self._lazily("predict_proba", X, offset=offset)
 
     def decision_function(self, X: Any, *, offset: Any = None) -> Any:
-        """Raw scores, in the form of `predict`."""
+        """Raw scores.
+
+        Parameters
+        ----------
+        X : dask DataFrame or Array, list of delayed, or data in memory
+        offset : like X, optional
+            As in `predict`.
+
+        Returns
+        -------
+        as `predict`, of shape (n_rows, n_classes or n_labels), or (n_rows,) for two classes; float64
+        """
         return self._lazily("decision_function", X, offset=offset)
 
 

@@ -156,7 +156,22 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         return super()._get_param_names()
 
     def set_params(self, **parameters: Any) -> Self:
-        """Set parameters; those of other libraries are answered with what they are called here."""
+        """Set parameters.
+
+        Parameters
+        ----------
+        **parameters
+            Those of the constructor.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            Where there is no such parameter; of those of other libraries it says what they are called here.
+        """
         names = [name.partition("__")[0] for name in parameters]
         try:
             refuse_strangers(f"{type(self).__name__}.set_params", names, self._get_param_names())

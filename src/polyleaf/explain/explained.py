@@ -148,7 +148,18 @@ def in_chunks(
 
 
 def mean_magnitude(chunks: Iterable[tuple[slice, np.ndarray]]) -> np.ndarray:
-    """The mean magnitude of contributions: (n_outputs, n_features), float64, of what `in_chunks` yields."""
+    """The mean magnitude of contributions.
+
+    Parameters
+    ----------
+    chunks : iterable of (slice, ndarray of shape (n_some, n_features, n_outputs), float32)
+        What `in_chunks` yields.
+
+    Returns
+    -------
+    ndarray of shape (n_outputs, n_features), float64
+        In the unit of raw scores.
+    """
     total, n_rows = 0.0, 0
     for rows, values in chunks:
         total, n_rows = total + np.abs(values).sum(axis=0, dtype=np.float64), rows.stop

@@ -185,6 +185,11 @@ def read_sparse_matrix(path: str | Path, *, n_threads: int = 1) -> sp.csr_matrix
 
     Features (``..._X_Xf.txt``) and labels (``..._X_Y.txt``) then lie in files of their own.
 
+    Parameters
+    ----------
+    path : str or Path
+    n_threads : int
+
     Returns
     -------
     csr_matrix of shape (n, d), float32
@@ -204,7 +209,14 @@ def read_sparse_matrix(path: str | Path, *, n_threads: int = 1) -> sp.csr_matrix
 
 
 def write_sparse_matrix(path: str | Path, matrix: Any) -> None:
-    """Write one matrix, so that `read_sparse_matrix` gives it back."""
+    """Write one matrix, so that `read_sparse_matrix` gives it back.
+
+    Parameters
+    ----------
+    path : str or Path
+    matrix : array or sparse matrix of shape (n, d)
+        Numbers, written as float32.
+    """
     rows = canonical(matrix, "The matrix")
     with open_bytes_to_write(Path(path)) as stream:
         stream.write(f"{rows.shape[0]} {rows.shape[1]}\n".encode())
@@ -213,6 +225,14 @@ def write_sparse_matrix(path: str | Path, matrix: Any) -> None:
 
 def read_names(path: str | Path) -> tuple[str, ...]:
     """Names, one a line; spaces around them do not count, blank lines at the end neither.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Returns
+    -------
+    tuple of str
 
     Raises
     ------

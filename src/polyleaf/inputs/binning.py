@@ -112,7 +112,8 @@ class BinMapper:
         return np.arange(self.n_features_) if self.made_ is None else self.made_.source()
 
     def of_features(self, of_columns: NDArray[Any]) -> NDArray[Any]:
-        """Numbers that belong to the features of X from those of columns (..., n_columns): their sums."""
+        """Numbers that belong to the features of X, (..., n_features), from those of its columns,
+        `of_columns` (..., n_columns): their sums."""
         if self.made_ is None:
             return of_columns
         total = np.zeros((*of_columns.shape[:-1], self.n_features_), of_columns.dtype)
@@ -312,11 +313,22 @@ class BinMapper:
         return codes
 
     def numbers(self, table: FeatureTable, only: NDArray[np.bool_] | None = None) -> NDArray[np.float32]:
-        """`FeatureTable.numbers` of the columns of a table, of all or of those of `only`."""
+        """`FeatureTable.numbers` of the columns of `table`: all, or those of `only`, bool (n_columns,)."""
         return self._columns_of(table).numbers(only)
 
     def codes_of_made(self, columns: FeatureTable, n_threads: int = 1) -> NDArray[np.uint8]:
-        """Codes of the made columns of a table that has columns already: those columns, by their number."""
+        """Codes of the made columns of a table that has columns already.
+
+        Parameters
+        ----------
+        columns : FeatureTable
+            Those columns, by their number.
+        n_threads : int
+
+        Returns
+        -------
+        ndarray of shape (n_columns, n_rows), uint8
+        """
         assert self.made_ is not None
         wanted = np.zeros(self.n_columns_, bool)
         for _, places in self.made_.places():
@@ -332,6 +344,17 @@ class BinMapper:
 
         A column that stores more than `SPARSE_SHARE` of the rows is dense: its histograms are built faster
         from all rows than from those. Codes of a table that lies on a card are there, too.
+
+        Parameters
+        ----------
+        table : FeatureTable
+        n_threads : int
+        sparse : bool
+            False holds all columns dense.
+
+        Returns
+        -------
+        Codes or DeviceCodes
         """
         if table.on_card is not None:
             self._check_table(table)
@@ -354,14 +377,15 @@ class BinMapper:
         return Codes(n_rows, dense.n_features, codes, cells)
 
     def threshold_value(self, feature: int, code: int) -> float:
-        """The number t such that ``code(x) <= code`` means ``x <= t``; infinity for the last bin."""
+        """The number t such that ``code(x) <= code`` means ``x <= t`` for the feature of number `feature`, in
+        its unit; infinity for the last bin."""
         if self.is_categorical_[feature]:
             raise ValueError(f"Feature {feature} is categorical and has no thresholds.")
         thresholds = self.thresholds_[feature]
         return float(thresholds[code]) if code < len(thresholds) else float("inf")
 
     def category_codes(self, feature: int) -> dict[Category, int]:
-        """Code of each category of a categorical feature; rare ones share the last."""
+        """Code of each category of the feature of number `feature`; rare ones share the last."""
         return dict(self._code_of[feature])
 
     @property
@@ -370,7 +394,7 @@ class BinMapper:
         return self._bin_table
 
     def same_bins(self, other: BinMapper) -> bool:
-        """Whether the other mapper gives every table the same codes."""
+        """Whether the mapper `other` gives every table the same codes."""
         if self is other:
             return True
         if self.made_ is not None and not self.made_.equals(other.made_):
@@ -384,7 +408,7 @@ class BinMapper:
         )
 
     def extends(self, other: BinMapper) -> bool:
-        """Whether this is the other mapper with made columns in place of some features."""
+        """Whether this is the mapper `other` with made columns in place of some features."""
         if self.made_ is None or other.made_ is not None or self.n_features_ != other.n_features_:
             return False
         made = set(self.very_many_)
@@ -430,7 +454,8 @@ class BinMapper:
 
     @classmethod
     def from_state(cls, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> BinMapper:
-        """The mapper that `to_state` described. Trusts nothing: anything odd is a ValueError."""
+        """The mapper that `to_state` described by `meta` and `arrays`. Trusts nothing: anything odd is a
+        ValueError."""
         _require(isinstance(meta, Mapping) and isinstance(arrays, Mapping), "is not a pair of mappings")
         n_features: Any = meta.get("n_features")
         max_bins: Any = meta.get("max_bins")
@@ -498,7 +523,19 @@ class BinMapper:
         return np.cumsum(np.append(0, _lengths(self.thresholds_)))
 
     def sampled_rows(self, n_rows: int, weights: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
-        """Ascending rows that thresholds are chosen from (never of weight 0); None: all."""
+        """The rows that thresholds are chosen from.
+
+        Parameters
+        ----------
+        n_rows : int
+        weights : ndarray of shape (n_rows,), int64, or None
+            Rows of weight 0 are never chosen.
+
+        Returns
+        -------
+        ndarray of shape (n_chosen,), int64, or None
+            Ascending; None: all.
+        """
         present = None if weights is None or weights.all() else np.flatnonzero(weights)
         n_present = n_rows if present is None else len(present)
         if self.subsample is None or n_present <= self.subsample:

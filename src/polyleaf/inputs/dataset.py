@@ -264,8 +264,22 @@ class Dataset:
         features: NDArray[np.float32] | None = None,
         n_jobs: int | None = None,
     ) -> Dataset:
-        """The data set of rows that were binned already: codes, and features where they are kept, of shape
-        (n_columns, n_rows)."""
+        """The data set of rows that were binned already.
+
+        Parameters
+        ----------
+        mapper : BinMapper
+            What has binned them.
+        codes : ndarray of shape (n_columns, n_rows), uint8
+        features : ndarray of shape (n_columns, n_rows), float32, optional
+            What was binned, where it is kept.
+        n_jobs : int, optional
+            As in the constructor.
+
+        Returns
+        -------
+        Dataset
+        """
         data, n_rows = cls.__new__(cls), codes.shape[1]
         held = Codes(n_rows, len(codes), codes)
         data._hold(ReadData(mapper, held, features, [], n_rows, mapper.n_features_, None, None), n_jobs)
@@ -359,7 +373,7 @@ class Dataset:
         return self._bins
 
     def bins_on(self, device: _core.Device) -> _core.DeviceBins:
-        """The codes on a device: those that are there already, or a copy of them, dense."""
+        """The codes on `device`: those that are there already, or a copy of them, dense."""
         if isinstance(self._codes, DeviceCodes):
             return self._codes.on_device
         if self._codes.sparse is None:
@@ -373,6 +387,15 @@ class Dataset:
 
         For folds: the thresholds are those of all rows, the columns that are made of categories are not yet
         made.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n_chosen,), int64
+            Numbers of rows.
+
+        Returns
+        -------
+        Dataset
         """
         other = copy(self)
         other.y = other.sample_weight = other.offset = other._bins = other._all_codes = None
@@ -417,6 +440,15 @@ class Dataset:
 
     def seen_by(self, mapper: BinMapper) -> Dataset:
         """The data as a model with this mapper reads it.
+
+        Parameters
+        ----------
+        mapper : BinMapper
+            The model's.
+
+        Returns
+        -------
+        Dataset
 
         Raises
         ------

@@ -71,7 +71,14 @@ class Metric:
         return value
 
     def know_training(self, y: Array, n_outputs: int) -> None:
-        """Show the metric the target trained on; propensity-scored ones take label frequencies from it."""
+        """Show the metric the target trained on; propensity-scored ones take label frequencies from it.
+
+        Parameters
+        ----------
+        y : ndarray or sparse matrix of shape (n, K), or class ids (n,)
+        n_outputs : int
+            K.
+        """
         learn = getattr(self.function, "know_training", None)
         if learn is not None:
             learn(y, n_outputs)
@@ -79,7 +86,21 @@ class Metric:
     def with_each(
         self, y: Array, prediction: Array, weight: Array | None = None
     ) -> tuple[float, NDArray[np.float64] | None]:
-        """The metric, and `per_output`: at once, where the function knows how."""
+        """The metric, and `per_output`: at once, where the function knows how.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n, K), or class ids (n,)
+        prediction : ndarray of shape (n, K)
+            Of the kind that the metric `needs`.
+        weight : ndarray of shape (n,) or (n, K), or None
+            A target of weight 0 counts nowhere.
+
+        Returns
+        -------
+        value : float
+        each : ndarray of shape (K,), float64, or None
+        """
         own = getattr(self.function, "with_each", None)
         if own is not None:
             return own(y, prediction, weight)
@@ -88,7 +109,21 @@ class Metric:
     def per_output(
         self, y: Array, prediction: Array, weight: Array | None = None
     ) -> NDArray[np.float64] | None:
-        """The metric of each output alone, ``(K,)``, or None where that means nothing."""
+        """The metric of each output alone.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n, K), or class ids (n,)
+        prediction : ndarray of shape (n, K)
+            Of the kind that the metric `needs`.
+        weight : ndarray of shape (n,) or (n, K), or None
+            A target of weight 0 counts nowhere.
+
+        Returns
+        -------
+        ndarray of shape (K,), float64, or None
+            None where that means nothing.
+        """
         own = getattr(self.function, "per_output", None)
         if own is not None:
             return own(y, prediction, weight)
@@ -613,8 +648,23 @@ def _of_distributions(name: str, objective: Objective | None) -> Metric:
 
 
 def get_metrics(metrics: Any, objective: Objective) -> list[Metric]:
-    """`get_metric` for None (the objective's default), one metric or a sequence, or for tasks a mapping from
-    their names to such; ValueError where two share a name."""
+    """`get_metric` for several.
+
+    Parameters
+    ----------
+    metrics : str, callable, Metric, sequence of these, mapping or None
+        None: the default of the objective. For tasks a mapping from their names to such.
+    objective : Objective
+
+    Returns
+    -------
+    list of Metric
+
+    Raises
+    ------
+    ValueError
+        Where there is no such metric, it is not for this objective, or two share a name.
+    """
     if metrics is None:
         return [default_metric(objective)]
     if isinstance(metrics, Mapping):
@@ -631,7 +681,7 @@ def get_metrics(metrics: Any, objective: Objective) -> list[Metric]:
 
 
 def default_metric(objective: Objective) -> Metric:
-    """The metric that goes with an objective."""
+    """The metric that goes with `objective`: its `default_metric`, with its parameters."""
     return get_metric(objective.default_metric, objective)
 
 
@@ -640,6 +690,18 @@ def default_metrics(objective: Objective, kind: str, n_targets: int) -> list[Met
 
     Of several targets an error in their unit is followed by the same in units of each one's spread: early
     stopping watches the last. Of several tasks the metrics of each are followed by the mean of their skill.
+
+    Parameters
+    ----------
+    objective : Objective
+    kind : {"regression", "binary", "multiclass", "multilabel"}
+        Of the target.
+    n_targets : int
+        Its columns, or classes.
+
+    Returns
+    -------
+    list of Metric
     """
     if objective.tasks:
         found = [

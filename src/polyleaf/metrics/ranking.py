@@ -226,7 +226,15 @@ def precision_at(y: Any, prediction: Any, k: int = 1, weight: Any = None) -> flo
 def ndcg_at(y: Any, prediction: Any, k: int = 5, weight: Any = None) -> float:
     """nDCG@k: hits discounted by ``log2(place + 1)``, over the most that the row allows; mean over rows.
 
-    Parameters and return value are those of `precision_at`.
+    Parameters
+    ----------
+    y, prediction, k, weight
+        As in `precision_at`.
+
+    Returns
+    -------
+    float
+        Between 0 and 1. Rows without any label count, with 0.
     """
     y, prediction, weight, n_labels = _read(y, prediction, weight)
     truth = _Truth(y, n_labels)
@@ -283,7 +291,18 @@ def psp_at(y: Any, prediction: Any, k: int, propensity: Array, weight: Any = Non
 
 
 def psndcg_at(y: Any, prediction: Any, k: int, propensity: Array, weight: Any = None) -> float:
-    """Propensity-scored nDCG@k; parameters and return value are those of `psp_at`."""
+    """Propensity-scored nDCG@k.
+
+    Parameters
+    ----------
+    y, prediction, k, propensity, weight
+        As in `psp_at`.
+
+    Returns
+    -------
+    float
+        As `psp_at`.
+    """
     return _propensity_scored(y, prediction, k, propensity, weight, _discounts(k), normalise=True)
 
 
@@ -309,6 +328,14 @@ def ranking_scores(
 ) -> dict[str, float]:
     """P@k and nDCG@k for each k, and with `propensity` PSP@k and PSnDCG@k.
 
+    Parameters
+    ----------
+    y, prediction
+        As in `precision_at`.
+    ks : sequence of int
+    propensity : ndarray of shape (L,), optional
+        As in `psp_at`.
+
     Returns
     -------
     dict of str to float
@@ -329,7 +356,7 @@ def ranking_scores(
 
 @dataclass(frozen=True)
 class PrecisionAt:
-    """`precision_at` of one k."""
+    """`precision_at` of one `k`."""
 
     k: int
 
@@ -339,7 +366,7 @@ class PrecisionAt:
 
 @dataclass(frozen=True)
 class NdcgAt:
-    """`ndcg_at` of one k."""
+    """`ndcg_at` of one `k`."""
 
     k: int
 
@@ -349,7 +376,16 @@ class NdcgAt:
 
 @dataclass
 class PropensityPrecisionAt:
-    """`psp_at` of one k; the propensities are those of the rows trained on, which `know_training` is told."""
+    """`psp_at` of one k; the propensities are those of the rows trained on, which `know_training` is told.
+
+    Parameters
+    ----------
+    k : int
+    a, b : float
+        As in `propensities`.
+    propensity : ndarray of shape (L,), optional
+        In place of what training tells.
+    """
 
     k: int
     a: float = 0.55
@@ -357,7 +393,14 @@ class PropensityPrecisionAt:
     propensity: Array | None = None
 
     def know_training(self, y: Any, n_labels: int) -> None:
-        """Take the propensities from the target trained on, (n, L) or class ids (n,)."""
+        """Take the propensities from the target trained on.
+
+        Parameters
+        ----------
+        y : ndarray or sparse matrix of shape (n, L), or class ids (n,)
+        n_labels : int
+            L.
+        """
         self.propensity = propensities(y, self.a, self.b, n_labels)
 
     def __call__(self, y: Any, prediction: Any, weight: Any = None) -> float:
@@ -374,7 +417,7 @@ class PropensityPrecisionAt:
 
 @dataclass
 class PropensityNdcgAt(PropensityPrecisionAt):
-    """`psndcg_at` of one k."""
+    """`psndcg_at` of one k; parameters as those of `PropensityPrecisionAt`."""
 
     def __call__(self, y: Any, prediction: Any, weight: Any = None) -> float:
         return psndcg_at(y, prediction, self.k, self._known(), weight)
@@ -389,7 +432,18 @@ _KINDS: dict[str, type] = {
 
 
 def ranking_metric(name: str) -> tuple[str, Any] | None:
-    """Canonical name and function of "p@3" (or "precision@3"), "ndcg@5", "psp@3", "psndcg@5"; or None."""
+    """Canonical name and function of a metric of ranks.
+
+    Parameters
+    ----------
+    name : str
+        "p@3" (or "precision@3"), "ndcg@5", "psp@3", "psndcg@5", say.
+
+    Returns
+    -------
+    (str, callable) or None
+        None where it is none.
+    """
     match = re.fullmatch(r"(p|precision|ndcg|psp|psndcg)@([1-9][0-9]*)", name)
     if match is None:
         return None

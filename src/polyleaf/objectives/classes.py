@@ -48,7 +48,7 @@ class ClassObjective(Objective):
 
     @abstractmethod
     def best_constant(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Scores ``(K,)`` that minimise the loss over constants, where classes have these shares ``(K,)``,
+        """Scores ``(K,)`` that minimise the loss over constants, where classes have these `shares` ``(K,)``,
         all positive."""
 
     @property

@@ -70,7 +70,25 @@ class CalibrationDisplay(Display):
     def from_predictions(
         cls, y_true: Any, y_prob: Any, names: Sequence[str], *, n_bins: int = 10, ax: Any = None
     ) -> Self:
-        """Compare probabilities (n_rows, m) with what was true, (n_rows, m) of 0 and 1."""
+        """Compare probabilities with what was true.
+
+        Parameters
+        ----------
+        y_true : array of shape (n_rows, m)
+            0 and 1.
+        y_prob : array of shape (n_rows, m)
+            Probabilities of 1.
+        names : sequence of str
+            Of the m curves.
+        n_bins : int
+            Of probabilities, each with as many rows.
+        ax : matplotlib Axes, optional
+
+        Raises
+        ------
+        ValueError
+            Where shapes do not fit.
+        """
         holds, probabilities = np.asarray(y_true, bool), np.asarray(y_prob, np.float64)
         if holds.shape != probabilities.shape or holds.ndim != 2:
             raise ValueError(
@@ -86,7 +104,6 @@ class CalibrationDisplay(Display):
         return cls(said, found, names, "probability").plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw on these axes, by default on new ones."""
         ax = self._start(ax)
         (self.diagonal_,) = ax.plot([0, 1], [0, 1], color="grey", linewidth=0.8, linestyle="--")
         self.lines_: list[Any] = []

@@ -69,7 +69,25 @@ class CoverageDisplay(Display):
     def from_predictions(
         cls, y_true: Any, intervals: Any, coverage: float, names: Sequence[str], *, ax: Any = None
     ) -> Self:
-        """Count for intervals of shape (n_rows, 2) or (n_rows, n_targets, 2)."""
+        """Count for intervals.
+
+        Parameters
+        ----------
+        y_true : array of shape (n_rows,) or (n_rows, n_targets)
+            NaN where not known.
+        intervals : array of shape (n_rows, 2) or (n_rows, n_targets, 2)
+            Lower and upper bounds, in the unit of y.
+        coverage : float in (0, 1)
+            What was asked for.
+        names : sequence of str
+            Of the targets.
+        ax : matplotlib Axes, optional
+
+        Raises
+        ------
+        ValueError
+            Where shapes do not fit.
+        """
         Y = np.asarray(y_true, np.float64).reshape(len(y_true), -1)
         bounds = np.asarray(intervals, np.float64)
         if bounds.size != 2 * Y.size or bounds.shape[-1] != 2 or not Y.size:
@@ -85,7 +103,6 @@ class CoverageDisplay(Display):
         return cls(shares, joint, errors, (high - low).mean(axis=0), coverage, names).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw on these axes, by default on new ones."""
         ax = self._start(ax)
         several = len(self.shares) > 1
         heights = [*self.shares, self.joint] if several else [*self.shares]

@@ -6,7 +6,8 @@ Must not know what is drawn.
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from abc import ABC, abstractmethod
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -18,7 +19,7 @@ from polyleaf.model import Model
 __all__ = ["Display", "model_of", "names_of", "no_offset", "of_one_kind", "offset_of", "probabilities_of"]
 
 
-class Display:
+class Display(ABC):
     """Numbers that can be drawn.
 
     Attributes
@@ -30,6 +31,25 @@ class Display:
 
     ax_: Any
     figure_: Any
+
+    @abstractmethod
+    def plot(self, ax: Any = None) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            To draw on. Default: new ones.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ImportError
+            Where there is no matplotlib.
+        """
 
     def _start(self, ax: Any) -> Any:
         """The axes that are given, or new ones of pyplot's."""

@@ -57,13 +57,22 @@ class ImportanceDisplay(Display):
         max_features: int = 15,
         ax: Any = None,
     ) -> Self:
-        """Draw the importances of a fitted estimator; kind, X and per_output as in `feature_importance`."""
+        """Draw importances.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+        kind, X, per_output
+            As in its `feature_importance`.
+        max_features : int
+            So many are drawn: those of the largest means.
+        ax : matplotlib Axes, optional
+        """
         model = model_of(estimator)
         importance = estimator.feature_importance(kind, per_output, X=X)
         return cls(importance, model.input_names, names_of(model), kind, max_features).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw on these axes, by default on new ones."""
         ax = self._start(ax)
         of_outputs = np.atleast_2d(self.importance)
         order = np.argsort(-of_outputs.mean(axis=0), kind="stable")[: self.max_features]

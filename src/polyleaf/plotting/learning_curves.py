@@ -75,7 +75,6 @@ class LearningCurvesDisplay(Display):
         return cls(curves, metric, names, estimator.best_iteration_).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw on these axes, by default on new ones."""
         ax = self._start(ax)
         self.lines_: list[Any] = []
         for number, (of_set, curve) in enumerate(self.curves.items()):

@@ -94,7 +94,6 @@ class OutputsDisplay(Display):
         return cls(scores, names, name).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw on these axes, by default on new ones."""
         ax = self._start(ax)
         n, width = len(self.output_names), 0.8 / len(self.scores)
         self.bars_ = {}

@@ -75,7 +75,21 @@ class ThresholdDisplay(Display):
 
     @classmethod
     def from_predictions(cls, y_true: Any, y_prob: Any, name: str = "", *, ax: Any = None) -> Self:
-        """Count for truths (0 or 1) and probabilities of one shape, all cells alike."""
+        """Count for truths and probabilities, all cells alike.
+
+        Parameters
+        ----------
+        y_true, y_prob : array of any shape, the same for both
+            0 and 1, and probabilities of 1.
+        name : str
+            Of the label.
+        ax : matplotlib Axes, optional
+
+        Raises
+        ------
+        ValueError
+            Where shapes do not fit, or there is no cell.
+        """
         holds, probabilities = np.ravel(np.asarray(y_true, bool)), np.ravel(np.asarray(y_prob, np.float64))
         if holds.shape != probabilities.shape or not holds.size:
             raise ValueError(
@@ -92,7 +106,6 @@ class ThresholdDisplay(Display):
         return cls(thresholds, precision, recall, f1, name).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw on these axes, by default on new ones."""
         ax = self._start(ax)
         self.lines_: list[Any] = []
         for label, values in (("precision", self.precision), ("recall", self.recall), ("F1", self.f1)):

@@ -80,7 +80,7 @@ class TreeDisplay(Display):
         return cls(model, tree, path).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw on these axes, by default on new ones as wide as the tree."""
+        """Draw on `ax`, by default on new axes as wide as the tree."""
         if ax is None:
             width = max(4.0, 0.9 * (self.position[:, 0].max() + 1))
             height = 1.1 * (2 - self.position[:, 1].min())

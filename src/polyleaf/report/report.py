@@ -34,7 +34,7 @@ class Report:
         self.html = html
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it as a file (UTF-8)."""
+        """Write it to the file `path` (UTF-8)."""
         Path(path).write_text(self.html, "utf-8", newline="\n")
 
     def _repr_html_(self) -> str:

@@ -1,0 +1,118 @@
+"""Docstrings are complete: each argument of all that is public is told of.
+
+Told is an argument that heads an entry of the parameters or attributes (`name : type`, or `a, b` of several),
+or stands in backquotes: of a function in its own docstring, of a constructor in its class's, of a method
+in its own or in that of a method that it overrides. What scikit-learn defines or generates is its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from public_names import EXTRA, PAGES, public_names
+
+ENTRY = re.compile(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: : .*)?$", re.MULTILINE)
+TITLE = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
+
+
+def told(docstring: str) -> set[str]:
+    """Arguments that a docstring tells of."""
+    _, *parts = TITLE.split(inspect.cleandoc(docstring))
+    entries = [
+        entry
+        for title, text in zip(parts[::2], parts[1::2], strict=True)
+        if title in ("Parameters", "Other Parameters", "Attributes")
+        for entry in ENTRY.findall(text)
+    ]
+    return set(re.findall(r"\w+", " ".join([*entries, *re.findall(r"`+([^`]+)`+", docstring)])))
+
+
+def untold(function: Callable[..., Any], *docstrings: str | None) -> list[str]:
+    """Arguments of a function that none of the docstrings tells of."""
+    known = set().union(*(told(text or "") for text in docstrings))
+    names = [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
+    return [name for name in names if name not in known and not name.startswith("_")]
+
+
+def is_ours(function: Any) -> bool:
+    return (getattr(inspect.unwrap(function), "__module__", None) or "").startswith("polyleaf")
+
+
+def public_methods(cls: type) -> Iterator[tuple[str, Callable[..., Any], list[str | None]]]:
+    """Name and function of each method of ours, its docstring and those of the methods that it overrides."""
+    for name in dir(cls):
+        method = getattr(cls, name, None)
+        if not name.startswith("_") and inspect.isroutine(method) and is_ours(method):
+            yield name, method, [vars(base)[name].__doc__ for base in cls.__mro__ if name in vars(base)]
+
+
+def untold_of(name: str, value: Any) -> list[str]:
+    """What is missing of a function or a class, as "name: arguments"."""
+    found = {}
+    if inspect.isclass(value):
+        is_made = not getattr(value, "_is_protocol", False) and not issubclass(value, BaseException)
+        if is_made:
+            found[name] = untold(value, *(base.__doc__ for base in value.__mro__))
+        for method, function, docstrings in public_methods(value):
+            found[f"{name}.{method}"] = untold(function, *docstrings)
+    elif callable(value):
+        found[name] = untold(value, value.__doc__)
+    return [f"{where}: {', '.join(names)}" for where, names in found.items() if names]
+
+
+@pytest.mark.parametrize("module", PAGES)
+def test_every_argument_is_told_of(module):
+    if module in EXTRA:
+        pytest.importorskip(EXTRA[module], reason="an extra is not installed")
+    values = importlib.import_module(module)
+    assert [line for name in public_names(module) for line in untold_of(name, getattr(values, name))] == []
+
+
+def test_what_is_missing_is_found():
+    class Base:
+        """Of nothing."""
+
+        def __init__(self, size):
+            self.size = size
+
+        def both(self, first, second):
+            """Of both.
+
+            Parameters
+            ----------
+            first : int
+
+            Returns
+            -------
+            second : int
+            """
+
+        def told(self, one, two, *rest):
+            """Of all, and `two`.
+
+            Parameters
+            ----------
+            one, *rest : int
+            """
+
+    class Derived(Base):
+        """Of the size.
+
+        Parameters
+        ----------
+        size : int
+        """
+
+        def told(self, one, two, three):
+            """Of what is new."""
+
+    Base.__module__ = Derived.__module__ = "polyleaf"
+    for function in (Base.both, Base.told, Derived.told):
+        function.__module__ = "polyleaf"
+    assert untold_of("Base", Base) == ["Base: size", "Base.both: second"]
+    assert untold_of("Derived", Derived) == ["Derived.both: second", "Derived.told: three"]
