@@ -289,6 +289,35 @@ def test_predict_proba_says_why_there_is_none(objective, why):
 # --- models ---
 
 
+@pytest.mark.parametrize("is_fitted", [False, True])
+def test_load_model_of_an_instance_says_that_it_leaves_it_alone(is_fitted):
+    data = regressor().fit(X, Y).save_model()
+    model = regressor().fit(X, -Y) if is_fitted else regressor()
+    before = model.predict(X) if is_fitted else None
+    words = r"leaves the one .* m = PolyleafRegressor\.load_model\(path\)"
+    with pytest.warns(UserWarning, match=words) as told:
+        loaded = model.load_model(data)
+    assert len(told) == 1 and told[0].filename == __file__
+    np.testing.assert_array_equal(loaded.predict(X), regressor().fit(X, Y).predict(X))
+    assert hasattr(model, "model_") == is_fitted
+    if is_fitted:
+        np.testing.assert_array_equal(model.predict(X), before)
+
+
+@pytest.mark.parametrize("cls", [*ESTIMATORS, PolyleafMultiTask, PolyleafClassifierCV])
+def test_load_model_of_a_class_says_nothing_and_has_its_docstring(cls):
+    assert list(inspect.signature(cls.load_model).parameters) == ["path"] and cls.load_model.__self__ is cls
+    assert "Read a fitted estimator" in inspect.getdoc(cls.load_model) == inspect.getdoc(cls().load_model)
+
+
+def test_load_model_of_a_class_does_not_warn():
+    data = regressor().fit(X, Y).save_model()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loaded = PolyleafRegressor.load_model(data)
+    np.testing.assert_array_equal(loaded.predict(X), regressor().fit(X, Y).predict(X))
+
+
 @pytest.mark.parametrize("changes", [{}, {"leaf": "linear"}, {"projection": "gaussian", "projection_dim": 2}])
 def test_a_model_takes_what_estimators_take(changes):
     estimator = regressor(**changes).fit(pd.DataFrame(X, columns=list("abc")), Y)

@@ -48,7 +48,13 @@ from polyleaf.model.predictor import Predictor
 from polyleaf.model.serialize import ModelFileError
 from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
 from polyleaf.settings.declaration import numpydoc
-from polyleaf.settings.habits import attribute_instead, explains_strangers, refuse_strangers, value_instead
+from polyleaf.settings.habits import (
+    attribute_instead,
+    explains_strangers,
+    refuse_strangers,
+    value_instead,
+    warns_on_instances,
+)
 from polyleaf.settings.parameters import USUAL_ROUNDS, SharedParameters
 from polyleaf.settings.settings import Settings, settings_of
 from polyleaf.threads import Workers, effective_threads
@@ -1126,13 +1132,21 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         serialize.write(path, data)
         return None
 
+    @warns_on_instances
     @classmethod
     def load_model(cls, path: Source) -> Self:
-        """Read a fitted estimator of this class from a file.
+        """Read a fitted estimator of this class from a file: `m = PolyleafRegressor.load_model(path)`.
+
+        Called on an estimator it leaves that one as it is, and warns.
 
         Parameters
         ----------
         path : str, path, bytes or open binary file
+
+        Returns
+        -------
+        PolyleafRegressor, PolyleafClassifier or PolyleafMultiTask
+            A new one of the class.
 
         Raises
         ------

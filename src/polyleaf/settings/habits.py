@@ -12,7 +12,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 __all__ = [
     "attribute_instead",
@@ -22,6 +22,7 @@ __all__ = [
     "refuse_strangers",
     "value_instead",
     "warn_of_one_vs_rest",
+    "warns_on_instances",
 ]
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -293,6 +294,38 @@ def explains_strangers(method: _Method) -> _Method:
         return method(self, *args, **kwargs)
 
     return checked  # type: ignore[return-value]
+
+
+class _WarnsOnInstances:
+    """A class method that gives an estimator, and says so where it is called on one: XGBoost's fills it."""
+
+    def __init__(self, method: Any) -> None:
+        self._method = method
+        self.__doc__ = method.__doc__
+
+    def __get__(self, estimator: Any, owner: type) -> Any:
+        method = self._method.__get__(None, owner)
+        if estimator is None:
+            return method
+
+        @functools.wraps(method)
+        def warned(*args: Any, **kwargs: Any) -> Any:
+            found = method(*args, **kwargs)
+            name = method.__name__
+            warnings.warn(
+                f"{name} gives the estimator that it has read, and leaves the one that it is called on as it "
+                f"is. Write m = {owner.__name__}.{name}(path).",
+                UserWarning,
+                stacklevel=_callers_level(),
+            )
+            return found
+
+        return warned
+
+
+# Typed, so that what the method returns is known to whoever checks types.
+warns_on_instances: Callable[[_Method], _Method] = cast(Any, _WarnsOnInstances)
+"""A decorator of class methods, above `classmethod`."""
 
 
 def _hint(name: str, known: list[str], of_constructor: list[str]) -> str:

@@ -159,8 +159,10 @@ class CurvatureParameters:
 
     curvature: CurvatureKind = parameter(default="auto")
     """Second-order statistics that trees are grown on: none (first order), one number per row, one per row
-    and output, all pairs of outputs (few outputs only: costs grow with their square), or the pairs of a block
-    of outputs. "auto": one per row and output, up to 64 outputs."""
+    and output, all pairs of outputs, or the pairs of a block of outputs. "auto": one per row and output, up
+    to 64 outputs. "full" is for few outputs: sums and memory grow with their square, solving for each
+    candidate with their cube. Above 30 take "diagonal", and "full" for `leaf_curvature` alone; "block" saves
+    the cube only (docs/curvature.md)."""
 
     leaf_curvature: CurvatureKind = parameter(default="auto")
     """Second-order statistics that leaf values are computed from. "auto": what the objective has; as
