@@ -475,6 +475,21 @@ def test_validation_fraction(X, Y):
     assert len(sparse.evals_result_["validation"]["logloss"]) == 15
 
 
+def test_rows_held_out_beside_other_evaluation_sets(X, Y):
+    seen = []
+    model = regressor(n_estimators=4, early_stopping_rounds=4, validation_fraction=0.5)
+    watch = {"callbacks": [lambda model, epoch, log: seen.append({k: len(v["rmse"]) for k, v in log.items()})]}
+    alone = clone(model).fit(X, Y).evals_result_["validation"]
+    model.fit(X, Y, eval_set=[(X[:50], -Y[:50])], **watch)
+    assert list(model.evals_result_) == ["validation_0", "validation"]
+    assert model.evals_result_["validation"] == alone and model.best_score_ in alone["relative_rmse"]
+    assert seen == [{"validation_0": n, "validation": n} for n in (1, 2, 3, 4)]
+    with pytest.raises(ValueError, match="X_val and validation_fraction both say"):
+        model.fit(X, Y, X_val=X[:50], y_val=Y[:50])
+    with pytest.raises(ValueError, match="different names.*'validation' is of the rows"):
+        model.fit(X, Y, eval_set=[(X[:50], Y[:50])], eval_names=["validation"])
+
+
 def test_callbacks(X, Y):
     seen = []
     model = regressor(callbacks=[LearningRateScheduler([0.5, 0.1])])

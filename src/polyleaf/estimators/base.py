@@ -62,6 +62,7 @@ from polyleaf.training.boosting import Boosted, boost
 from polyleaf.training.calibration import level_shifts
 from polyleaf.training.out_of_fold import Rates, Training
 from polyleaf.training.prepare import (
+    VALIDATION,
     FeatureReader,
     Given,
     Prepared,
@@ -252,7 +253,8 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         eval_offset : list of array-like, optional
             Offsets of these.
         X_val, y_val, sample_weight_val, offset_val : optional
-            One more evaluation set, called "validation".
+            One more evaluation set, called "validation", the last of all; not together with
+            `validation_fraction`.
         callbacks : list, optional
             On top of those of the constructor.
         init_model : polyleaf.Model, fitted estimator, or path or content of a model file, optional
@@ -271,8 +273,9 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         """
         device = device_of(self.device)
         given = Given("training", X, y, sample_weight, offset).completed().read_from(device)
-        val = Given("validation", X_val, y_val, sample_weight_val, offset_val)
-        further = evaluation_data(eval_set, eval_names, eval_sample_weight, eval_offset, val)
+        val = Given(VALIDATION, X_val, y_val, sample_weight_val, offset_val)
+        holds_out = self.validation_fraction is not None
+        further = evaluation_data(eval_set, eval_names, eval_sample_weight, eval_offset, val, holds_out)
         further = [data.read_from(device) for data in further]
         return self._fit(given, further, callbacks, init_model)
 

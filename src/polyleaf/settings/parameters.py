@@ -342,8 +342,8 @@ class EvaluationParameters:
     control use :class:`polyleaf.callbacks.EarlyStopping`."""
 
     validation_fraction: float | None = parameter(default=None, within="(0, 1)", everyday=True)
-    """Set aside this fraction of the training rows (stratified by class where possible) as an evaluation set.
-    None: train on all."""
+    """Set aside this fraction of the training rows (stratified by class where possible) as an evaluation set,
+    called "validation" and the last of all. Not together with `X_val` of `fit`. None: train on all."""
 
     callbacks: Any = parameter(default=None)
     """List of callbacks: see :mod:`polyleaf.callbacks`. Those passed to `fit` come on top."""

@@ -32,6 +32,7 @@ from polyleaf.settings.parameters import SharedParameters
 from polyleaf.training.eval_sets import EvalSet
 
 __all__ = [
+    "VALIDATION",
     "FeatureReader",
     "Given",
     "Prepared",
@@ -43,6 +44,7 @@ __all__ = [
 ]
 
 
+VALIDATION = "validation"  # the name of `X_val`, or of what `validation_fraction` sets aside
 HELD_OUT = 0.2  # of the rows, where a trial is to tell how many rounds to train
 
 
@@ -241,7 +243,7 @@ def _hold_out(
     train, aside = drawn_by_class(n_rows, p.validation_fraction, seed, target.class_of_row())
     weight, held_y = None if weight is None else _rows_of(weight, aside), _rows_of(y, aside)
     offset, held_offset = (None, None) if offset is None else (offset[train], offset[aside])
-    held_out = Given("validation", _safe_indexing(X, aside), held_y, weight, held_offset)
+    held_out = Given(VALIDATION, _safe_indexing(X, aside), held_y, weight, held_offset)
     return _safe_indexing(X, train), target.take(train), offset, [held_out]
 
 
@@ -437,8 +439,12 @@ def evaluation_data(
     weights: Sequence[Any] | None = None,
     offsets: Sequence[Any] | None = None,
     val: Given | None = None,
+    holds_out: bool = False,
 ) -> list[Given]:
-    """All evaluation data given to `fit`: a list, and what `X_val` and its like are, where `fit` has them."""
+    """All evaluation data given to `fit`: a list, and what `X_val` and its like are, where `fit` has them.
+
+    `holds_out`: `prepare` will add rows that `validation_fraction` sets aside, by a name of their own.
+    """
     sets = [] if eval_set is None else [eval_set] if isinstance(eval_set, tuple) else list(eval_set)
     for i, data in enumerate(sets):
         if isinstance(data, Dataset):
@@ -458,6 +464,13 @@ def evaluation_data(
         found.append(val)
     elif val is not None and any(given is not None for given in val[2:]):
         raise ValueError("y_val, sample_weight_val and offset_val need X_val.")
-    if len({data.name for data in found}) < len(found):
-        raise ValueError(f"Evaluation sets need different names, got {[data.name for data in found]}.")
+    if holds_out and val is not None and val.X is not None:
+        raise ValueError(
+            "X_val and validation_fraction both say which rows are for validation: leave one of them out, or "
+            "pass further rows to be watched as eval_set."
+        )
+    known = [data.name for data in found] + [VALIDATION] * holds_out
+    if len(set(known)) < len(known):
+        held_out = f", of which {VALIDATION!r} is of the rows that validation_fraction sets aside"
+        raise ValueError(f"Evaluation sets need different names, got {known}{held_out * holds_out}.")
     return [data.completed() for data in found]
