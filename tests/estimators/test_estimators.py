@@ -475,10 +475,31 @@ def test_validation_fraction(X, Y):
     assert len(sparse.evals_result_["validation"]["logloss"]) == 15
 
 
+@pytest.mark.parametrize("kind", ["object", "boolean", "bool[pyarrow]", "category"])
+def test_score_reads_labels_as_fit_does(X, Y, kind):
+    for labels in (pd.Series((Y[:, 0] > 0).astype(int)), pd.Series(Y[:, 0] > 0)):
+        model = classifier(n_estimators=4).fit(X, labels.to_numpy())
+        score, labels = model.score(X, labels.to_numpy()), labels.astype(kind)
+        assert 0.5 < score == model.score(X, labels) == clone(model).fit(X, labels).score(X, labels)
+        assert np.isfinite(cross_val_score(model, X, labels)).all()
+
+
+def test_sparse_columns_of_pandas_as_labels(X, Y):
+    labels = sp.csr_matrix(Y > 0).astype(int)
+    frame = pd.DataFrame.sparse.from_spmatrix(labels)
+    for options in ({}, {"leaf": "sparse"}):
+        model = classifier(n_estimators=3, **options)
+        expected = model.fit(np.nan_to_num(X), labels).predict_raw(X[:9])
+        np.testing.assert_array_equal(model.fit(np.nan_to_num(X), frame).predict_raw(X[:9]), expected)
+    assert model.score(X, frame) == model.score(X, labels.toarray())
+
+
 def test_rows_held_out_beside_other_evaluation_sets(X, Y):
     seen = []
     model = regressor(n_estimators=4, early_stopping_rounds=4, validation_fraction=0.5)
-    watch = {"callbacks": [lambda model, epoch, log: seen.append({k: len(v["rmse"]) for k, v in log.items()})]}
+    watch = {
+        "callbacks": [lambda model, epoch, log: seen.append({k: len(v["rmse"]) for k, v in log.items()})]
+    }
     alone = clone(model).fit(X, Y).evals_result_["validation"]
     model.fit(X, Y, eval_set=[(X[:50], -Y[:50])], **watch)
     assert list(model.evals_result_) == ["validation_0", "validation"]
@@ -486,7 +507,7 @@ def test_rows_held_out_beside_other_evaluation_sets(X, Y):
     assert seen == [{"validation_0": n, "validation": n} for n in (1, 2, 3, 4)]
     with pytest.raises(ValueError, match="X_val and validation_fraction both say"):
         model.fit(X, Y, X_val=X[:50], y_val=Y[:50])
-    with pytest.raises(ValueError, match="different names.*'validation' is of the rows"):
+    with pytest.raises(ValueError, match=r"different names.*'validation' is of the rows"):
         model.fit(X, Y, eval_set=[(X[:50], Y[:50])], eval_names=["validation"])
 
 

@@ -10,7 +10,13 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import DataConversionWarning
 
-from polyleaf.inputs.targets import TargetEncoding, encode_classification, encode_regression, encode_sparse
+from polyleaf.inputs.targets import (
+    TargetEncoding,
+    encode_classification,
+    encode_regression,
+    encode_sparse,
+    is_sparse,
+)
 
 NAN = np.nan
 
@@ -210,7 +216,15 @@ def test_weights_per_output_need_outputs():
         (pa.array(["b", "a", "b"]), ["a", "b"]),
         (np.array(["b", "a", "b"], dtype=object), ["a", "b"]),
         (np.array([3, 1, 3], dtype=object), [1, 3]),
+        (np.array([3.0, 1.0, 3.0], dtype=object), [1.0, 3.0]),
         (pd.Series([3, 1, 3], dtype="Int64"), [1, 3]),
+        (pd.Series([True, False, True], dtype=object), [False, True]),
+        (np.array([np.True_, np.False_, np.True_], dtype=object), [False, True]),
+        (pd.Series([True, False, True], dtype="boolean"), [False, True]),
+        (pd.Series([True, False, True], dtype="bool[pyarrow]"), [False, True]),
+        (pd.Series([True, False, True], dtype="category"), [False, True]),
+        (pl.Series([True, False, True]), [False, True]),
+        (pd.Series(pd.arrays.SparseArray([3, 0, 3])), [0, 3]),
     ],
 )
 def test_binary_labels_of_any_type(y, classes):
@@ -248,7 +262,13 @@ INDICATOR = np.array([[1, 0, 1], [0, 0, 1], [0, 1, 0]])
         sp.csr_matrix,
         sp.csc_array,
         sp.coo_array,
+        lambda y: y.astype(object),
         lambda y: pd.DataFrame(y, columns=list("abc")),
+        lambda y: pd.DataFrame(y, columns=list("abc"), dtype=object),
+        lambda y: pd.DataFrame(y.astype(bool), columns=list("abc")).astype(object),
+        lambda y: pd.DataFrame(y.astype(bool), columns=list("abc"), dtype="boolean"),
+        lambda y: pd.DataFrame.sparse.from_spmatrix(sp.csr_matrix(y), columns=list("abc")),
+        lambda y: pd.DataFrame(y, columns=list("abc")).astype({"b": pd.SparseDtype(int, 1)}),
         lambda y: pl.DataFrame(y, schema=list("abc")),
         lambda y: pa.table({name: y[:, i] for i, name in enumerate("abc")}),
     ],
@@ -354,9 +374,39 @@ def test_encoding_survives_json(target):
 
 
 def test_labels_that_no_file_can_hold():
-    encoding = encode_classification(np.array(["2020", "2021", "2022"], dtype="datetime64[Y]")).encoding
+    encoding = TargetEncoding("binary", 1, True, classes=np.array([b"a", b"b"], dtype=object))
     with pytest.raises(ValueError, match="model file"):
         encoding.to_dict()
+
+
+DAYS = np.array(["2020-01-01", "2020-01-02", "2020-01-03"], dtype="datetime64[D]")
+
+
+@pytest.mark.parametrize(
+    "y", [DAYS, DAYS.astype(object), pd.Series(DAYS), DAYS - DAYS[0], np.array(list(DAYS), dtype=object)]
+)
+def test_dates_are_no_labels(y):
+    with pytest.raises(ValueError, match="labels are text, numbers or booleans, so convert them to text"):
+        encode_classification(y)
+
+
+def test_models_whose_booleans_were_taken_for_fractions_read_booleans():
+    fields = encode_classification([1.0, 0.0]).encoding.to_dict()
+    of_file = TargetEncoding.from_dict(json.loads(json.dumps(fields)), 1)
+    for y in (pd.Series([True, False], dtype="boolean"), np.array([True, False]), [1.0, 0.0]):
+        np.testing.assert_array_equal(of_file.encode(y).values[:, 0], [1, 0])
+
+
+@pytest.mark.parametrize("kind", ["multilabel", "regression"])
+def test_sparse_columns_of_pandas_stay_sparse(kind):
+    frame = pd.DataFrame.sparse.from_spmatrix(sp.csr_matrix(INDICATOR), columns=list("abc"))
+    target = encode_sparse(frame, kind=kind)
+    assert is_sparse(frame) and sp.issparse(target.values)
+    np.testing.assert_array_equal(target.values.toarray(), INDICATOR)
+    assert target.encoding.output_names == ("a", "b", "c")
+    assert not is_sparse(frame.astype({"a": int})) and not is_sparse(INDICATOR) and not is_sparse(frame["a"])
+    with pytest.raises(ValueError, match="several columns of the name 'a'"):
+        encode_sparse(frame.rename(columns={"b": "a"}), kind=kind)
 
 
 # --- names of columns ---

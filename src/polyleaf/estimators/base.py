@@ -36,7 +36,7 @@ from polyleaf.explain.explained import Explained, in_chunks, mean_magnitude
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable
 from polyleaf.inputs.offsets import OffsetReader, check_all_or_none
-from polyleaf.inputs.targets import Target, TargetEncoding, check_same_rows, encode_sparse
+from polyleaf.inputs.targets import Target, TargetEncoding, check_same_rows, encode_sparse, is_sparse
 from polyleaf.inputs.tasks import read_encoding
 from polyleaf.inputs.units import warn_of_small_total
 from polyleaf.metrics import Metric, default_metrics, get_metrics
@@ -235,8 +235,8 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         X : array, sparse matrix, pandas/polars/Arrow table of shape (n_rows, n_features), or polyleaf.Dataset
             NaN (null) is a missing value.
         y : array-like of shape (n_rows,) or (n_rows, n_outputs)
-            Classification: labels of any type, or an indicator matrix (dense or sparse). May be left out
-            where X is a Dataset that holds it.
+            Classification: labels of any type, or an indicator matrix (dense, or sparse of SciPy
+            or of pandas' Sparse columns). May be left out where X is a Dataset that holds it.
         sample_weight : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
             Weights of rows, or of each output of each row (not for multi-class).
         offset : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
@@ -303,7 +303,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         """What a training is to be, and what it is to learn."""
         start, n_threads = self._starting_model(init_model), effective_threads(self.n_jobs)
         rounds, seeds = self._rounds_to_do(start, init_model), self._seeds(start)
-        settings = settings_of(self, rounds, scipy.sparse.issparse(given.y), seeds.training, n_threads)
+        settings = settings_of(self, rounds, is_sparse(given.y), seeds.training, n_threads)
         settings = settings.on(device_of(self.device))
         encode = self._encode_sparse_target if settings.keeps_labels_sparse else self._encode_target
         target = encode(given.y, given.weight, start)

@@ -16,7 +16,13 @@ from polyleaf.estimators.base import PolyleafEstimator, document
 from polyleaf.estimators.of_classes import decided, probabilities
 from polyleaf.estimators.prediction_sets import PredictsSets
 from polyleaf.estimators.thresholds import Decides
-from polyleaf.inputs.targets import Target, TargetEncoding, encode_classification, no_for_each_yes
+from polyleaf.inputs.targets import (
+    Target,
+    TargetEncoding,
+    encode_classification,
+    labels_of,
+    no_for_each_yes,
+)
 from polyleaf.metrics.estimator_scores import subset_accuracy
 from polyleaf.model import Model
 from polyleaf.model.decisions import cuts_of, thresholds_of
@@ -340,7 +346,8 @@ class PolyleafClassifier(ClassifierMixin, Decides, PredictsSets, PolyleafEstimat
         if self._encoding.kind != "multilabel":
             from sklearn.metrics import accuracy_score  # an eighth of what importing us takes
 
-            return float(accuracy_score(y, self.predict(X, offset=offset), sample_weight=sample_weight))
+            predicted = self.predict(X, offset=offset)
+            return float(accuracy_score(labels_of(y), predicted, sample_weight=sample_weight))
         target, predicted = self._to_score(X, y, sample_weight, offset)
         return subset_accuracy(target.values, predicted, target.weight)
 

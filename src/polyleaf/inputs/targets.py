@@ -38,6 +38,8 @@ __all__ = [
     "encode_further",
     "encode_regression",
     "encode_sparse",
+    "is_sparse",
+    "labels_of",
     "no_for_each_yes",
 ]
 
@@ -360,7 +362,7 @@ def encode_classification(
     Parameters
     ----------
     y : array-like or data frame of shape (n_rows,), or indicator matrix (n_rows, n_labels)
-        Indicator matrices may be SciPy sparse.
+        Indicator matrices may be sparse, of SciPy or of pandas' Sparse columns.
     sample_weight : array-like of shape (n_rows,), or (n_rows, n_labels) for multi-label, optional
     class_weight : dict {label: weight}, "balanced", or list of dicts (multi-label), optional
     missing : {"error", "ignore"}
@@ -461,8 +463,7 @@ def encode_sparse(
     ValueError
         Where y or the weights are not what they should be.
     """
-    given = y if scipy.sparse.issparse(y) else _indicators(as_numpy(y, name), name)
-    values = canonical(given, name, repeated="refuse")
+    values = canonical(_sparse_matrix(y, name), name, repeated="refuse")
     n_rows, n_outputs = values.shape
     weight = _check_weight(sample_weight, n_rows, 0, name)
     if kind == "multilabel" and (values.data != 1).any():
@@ -528,6 +529,25 @@ def _encode_multilabel(
 # --- reading y ---
 
 
+def is_sparse(y: Any) -> bool:
+    """Whether only what is not 0 is stored: matrices of SciPy, and frames of pandas' Sparse columns alone."""
+    if scipy.sparse.issparse(y):
+        return True
+    dtypes = getattr(y, "dtypes", None) if hasattr(y, "iloc") and np.ndim(y) == 2 else ()
+    return len(dtypes) > 0 and all(_is_sparse_type(dtype) and dtype.fill_value == 0 for dtype in dtypes)
+
+
+def labels_of(y: Any, name: str = "y") -> np.ndarray:
+    """Class labels (n_rows,) as a training reads them: Python objects and types of pandas as those of NumPy.
+
+    Raises
+    ------
+    ValueError
+        Where there is not one label for each row.
+    """
+    return _label_vector(y, name)
+
+
 def check_same_rows(n_rows: int, of_target: int, called: str = "y") -> None:
     """ValueError unless features and target have as many rows."""
     if n_rows != of_target:
@@ -542,11 +562,9 @@ def as_numpy(y: Any, name: str = "y") -> Any:
     y = sound(y, name)
     if scipy.sparse.issparse(y):
         return y.toarray()
-    names = _column_names(y)
-    if names is not None and (twice := repeated(names)) is not None:
-        raise ValueError(f"{name} has several columns of the name {twice!r}: rename all but one of them.")
+    _refuse_repeated_names(y, name)
     if hasattr(y, "iloc"):
-        return y
+        return _densely(y)
     if hasattr(y, "column_names") and hasattr(y, "columns"):  # an Arrow table
         return np.column_stack([np.asarray(column) for column in y.columns])
     try:
@@ -556,6 +574,35 @@ def as_numpy(y: Any, name: str = "y") -> Any:
             f"{name} holds lists of different lengths. Several labels per row go into an indicator matrix of "
             "0 and 1: sklearn.preprocessing.MultiLabelBinarizer makes one."
         ) from None
+
+
+def _refuse_repeated_names(y: Any, name: str) -> None:
+    names = _column_names(y)
+    if names is not None and (twice := repeated(names)) is not None:
+        raise ValueError(f"{name} has several columns of the name {twice!r}: rename all but one of them.")
+
+
+def _is_sparse_type(dtype: Any) -> bool:
+    """By its name, so that pandas need not be there."""
+    return type(dtype).__name__ == "SparseDtype"
+
+
+def _densely(y: Any) -> Any:
+    """A series or frame of pandas without Sparse columns."""
+    if np.ndim(y) == 1:
+        return y.astype(y.dtype.subtype) if _is_sparse_type(y.dtype) else y
+    subtypes = {name: dtype.subtype for name, dtype in y.dtypes.items() if _is_sparse_type(dtype)}
+    return y.astype(subtypes) if subtypes else y
+
+
+def _sparse_matrix(y: Any, name: str) -> Any:
+    """y as SciPy has it, or a dense matrix of which few values are not 0."""
+    if scipy.sparse.issparse(y):
+        return y
+    if is_sparse(y):
+        _refuse_repeated_names(y, name)
+        return y.sparse.to_coo()
+    return _indicators(as_numpy(y, name), name)
 
 
 def _column_names(y: Any) -> tuple[str, ...] | None:
@@ -684,7 +731,7 @@ def _is_multilabel(y: Any, missing: str) -> bool:
         return False
     if missing == "ignore":
         return True
-    values = _finite(y, "y", missing, None)
+    values = _plain(_finite(y, "y", missing, None))
     if values.dtype.kind in "biuf" and np.all((values == 0) | (values == 1)):
         return True
     kind = type_of_target(values)
@@ -715,10 +762,9 @@ def _label_vector(y: Any, name: str, warn: bool = False) -> np.ndarray:
     given = as_numpy(y, name)
     values = np.asarray(given)
     _check_labels(values, name)
-    if values.dtype == object and all(isinstance(v, int | np.integer) for v in values.ravel().tolist()):
-        values = np.array(values.tolist())  # as pandas has them where something was missing
-    # Whole numbers stay whole, also those of pandas' own dtypes.
-    labels = _finite(values if values.dtype.kind in "iu" else given, name, "error", None)
+    values = _plain(values)
+    # Numbers and booleans stay what they are, also those of pandas' own dtypes.
+    labels = _finite(values if values.dtype.kind in "iubf" else given, name, "error", None)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = _ravel_column(labels)[0] if warn else labels[:, 0]
     if labels.ndim != 1:
@@ -726,8 +772,21 @@ def _label_vector(y: Any, name: str, warn: bool = False) -> np.ndarray:
     return labels
 
 
+def _plain(values: np.ndarray) -> np.ndarray:
+    """Objects that are numbers or booleans, as pandas has them where something was missing, as such."""
+    numbers = int | float | np.integer | np.floating | np.bool_
+    if values.dtype != object or not all(isinstance(v, numbers) for v in values.ravel().tolist()):
+        return values
+    return np.array(values.tolist())
+
+
 def _check_labels(labels: np.ndarray, name: str) -> None:
     """A sentence about the first that is missing; of Python objects, about the first that is no label."""
+    if labels.dtype.kind in "mM":
+        raise ValueError(
+            f"{name} holds dates or times: labels are text, numbers or booleans, so convert them to text "
+            f"({name}.astype(str))."
+        )
     if labels.dtype.kind == "f" and np.isnan(labels).any():
         _refuse_no_label(int(np.isnan(labels.ravel()).argmax()), name)
     if labels.dtype != object or labels.ndim != 1:
@@ -740,7 +799,8 @@ def _check_labels(labels: np.ndarray, name: str) -> None:
                 f"{name} holds {what(label)} in row {row}. Several labels per row go into an indicator "
                 "matrix of 0 and 1: sklearn.preprocessing.MultiLabelBinarizer makes one."
             )
-        if not isinstance(label, str | bytes | Number | np.generic):
+        is_time = isinstance(label, np.datetime64 | np.timedelta64)
+        if is_time or not isinstance(label, str | bytes | Number | np.generic):
             raise ValueError(
                 f"{name} holds {what(label)} in row {row}: labels are text, numbers or booleans, so convert "
                 "them to text."
@@ -822,7 +882,7 @@ def weight_of_known(y: Any, sample_weight: Any) -> Any:
 
 def known_of(y: Any) -> np.ndarray | None:
     """Which targets are known, a bool for each; None where all are, whatever they hold."""
-    if y is None or isinstance(y, Mapping) or scipy.sparse.issparse(y):
+    if y is None or isinstance(y, Mapping) or is_sparse(y):
         return None
     values = np.asarray(y)
     return None if values.dtype.kind != "f" else ~np.isnan(values)

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.estimators.base import PolyleafEstimator, document, fill_in
 from polyleaf.inputs.dataset import Dataset
-from polyleaf.inputs.targets import Target
+from polyleaf.inputs.targets import Target, is_sparse
 from polyleaf.metrics import Metric
 from polyleaf.model.blend import blended
 from polyleaf.model.decisions import keep_thresholds, thresholds_of
@@ -269,7 +269,7 @@ class Searches(_Base):
 
     def _encoded(self, plain: PolyleafEstimator, y: Any, sample_weight: Any) -> Target:
         """y as a training reads it: for its classes and the metric. Each fold encodes its own rows anew."""
-        if scipy.sparse.issparse(y) and plain.leaf == "sparse":
+        if is_sparse(y) and plain.leaf == "sparse":
             name = type(plain).__name__
             raise ValueError(f"{type(self).__name__} does not search on sparse targets: fit {name} instead.")
         return plain._encode_target(y, sample_weight, None)
