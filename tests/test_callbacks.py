@@ -206,6 +206,15 @@ def test_plain_functions_are_callbacks():
     assert seen == [0, 1, 2] and done == 3
 
 
+@pytest.mark.parametrize("function", [lambda env: None, lambda: True, lambda model, epoch, log, more: True])
+def test_functions_of_other_signatures_are_refused_when_they_are_set(function):
+    with pytest.raises(
+        TypeError, match=r"\(model, epoch, evals_log\), and ends .* <lambda>\(.* does not take"
+    ):
+        as_callbacks([function])
+    assert len(as_callbacks([lambda *arguments: None, lambda model, epoch, log, more=1: None, print])) == 3
+
+
 def test_objects_with_the_four_hooks_are_callbacks():
     """XGBoost's callbacks need not inherit from ours."""
 

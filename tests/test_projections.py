@@ -287,8 +287,8 @@ def test_settings_are_checked(settings, message):
     ("X", "Y", "message"),
     [
         (np.array([[1.0, np.nan]]), [[1]], "X holds NaN"),
-        (np.array([[1.0, np.inf]]), [[1]], "X holds NaN"),
-        (sp.csr_matrix([[1.0, 1e300]]), [[1]], "X holds NaN"),
+        (np.array([[1.0, np.inf]]), [[1]], "X holds infinity"),
+        (sp.csr_matrix([[1.0, 1e300]]), [[1]], "a number beyond float32 in row 0, column 1"),
         (np.array([1.0, 2.0]), [[1]], "two dimensions"),
         (np.array([["a", "b"]]), [[1]], "must hold numbers"),
         (np.empty((0, 3)), [[1]], "needs a row and a column"),

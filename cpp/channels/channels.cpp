@@ -78,7 +78,7 @@ void Channels::clear(const Workers& workers) {
 void check_finite(float largest) {
   if (!std::isfinite(largest))
     throw std::invalid_argument(
-        "A derivative is not finite; check the objective, the targets and the weights.");
+        "A derivative is not finite; check the objective, the targets, the weights and the learning rate.");
 }
 
 std::vector<float> largest_magnitudes(const float* values, int n_columns, const RowSample& sample,

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <stdexcept>
 
 #include "base/parallel.h"
 #include "channels/channels.h"
@@ -50,9 +49,7 @@ FixedPoint fixed_point(const LabelRows& rows, const RowSample& sample, const Wor
   std::memcpy(&of_rank, &bits, sizeof(of_rank));
   double of_all = of_rank;
   workers.largest({&of_all, 1});
-  if (!std::isfinite(of_all))
-    throw std::invalid_argument(
-        "A derivative is not finite; check the objective, the targets and the weights.");
+  check_finite(static_cast<float>(of_all));
   return FixedPoint::above(static_cast<float>(of_all));
 }
 

@@ -4,9 +4,9 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
-#include <stdexcept>
 
 #include "base/parallel.h"
+#include "channels/channels.h"
 #include "search/kernels/linear_channels.h"
 
 namespace polyleaf {
@@ -53,9 +53,7 @@ void LinearChannels::use(const float* g, const float* h, int n_outputs, Curvatur
     }
     if (!good) finite = false;
   });
-  if (!finite)
-    throw std::invalid_argument(
-        "A derivative is not finite; check the objective, the targets and the weights.");
+  if (!finite) check_finite(kInfinity);
 }
 
 void LinearChannels::start(const SearchScope& scope, const SearchNode& root) {

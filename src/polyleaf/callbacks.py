@@ -23,6 +23,7 @@ every layer but the last of a tree that is grown with `refresh="layer"`.
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 import sys
@@ -642,11 +643,28 @@ def _as_callback(callback: Any) -> Any:
     if _has_hooks(callback):
         return callback
     if callable(callback):
+        _check_signature(callback)
         return _FunctionCallback(callback)
     raise TypeError(
         f"A callback is a polyleaf.callbacks.Callback or a function (model, epoch, evals_log), "
         f"got {type(callback).__name__}."
     )
+
+
+def _check_signature(function: Callable[..., Any]) -> None:
+    """A TypeError for a function that cannot be called as others are, such as LightGBM's of one `env`."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # of some built-ins Python cannot tell
+        return
+    try:
+        signature.bind(None, None, None)
+    except TypeError as error:
+        raise TypeError(
+            "A callback is called after each round with three arguments, (model, epoch, evals_log), and ends "
+            f"the training by returning True; {getattr(function, '__name__', type(function).__name__)}"
+            f"{signature} does not take these: {error}."
+        ) from None
 
 
 def _has_hooks(callback: Any) -> bool:

@@ -144,7 +144,7 @@ class Projector:
         return self._fit(X, Y, seed, n_threads, wanted=True)
 
     def _fit(self, X: Any, Y: Any, seed: int, n_threads: int, wanted: bool) -> tuple[Projection, Any]:
-        rows = canonical(X, "X")
+        rows = canonical(X, "X", if_missing=of_numbers(self.kind))
         n, n_features = rows.shape
         columns = self._surviving_columns(rows)
         idf = None
@@ -246,7 +246,7 @@ class Projection:
         ValueError
             For values that are not finite, and where X has another number of columns than the training data.
         """
-        rows = canonical(X, "X", may_be_empty=True)
+        rows = canonical(X, "X", may_be_empty=True, if_missing=of_numbers(self.kind))
         if rows.shape[1] != self.n_features:
             raise ValueError(
                 f"X has {rows.shape[1]} features, but the projection was fitted on {self.n_features}."
@@ -340,6 +340,15 @@ def _vector(arrays: Mapping[str, Array], name: str, dtype: Any, size: int | None
 
 
 # --- input ---
+
+
+def of_numbers(kind: str) -> str:
+    """What is to be done about a cell of X that is no number: the end of a message."""
+    return (
+        f' projection="{kind}" needs a number in each cell: fill missing ones in '
+        "(sklearn.impute.SimpleImputer), make numbers of categories (sklearn.preprocessing.OneHotEncoder), "
+        "or leave the projection out, since trees read both as they are."
+    )
 
 
 def _labels(Y: Any, n_rows: int) -> sp.csr_matrix:

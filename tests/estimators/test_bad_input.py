@@ -1,5 +1,7 @@
 """Bad input gets an error that says what was wrong, where, and what to do; nothing is trained on it."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -285,6 +287,79 @@ def test_unknown_parameters():
 def test_bad_arguments_of_fit(options, match):
     with pytest.raises((ValueError, TypeError, OSError), match=match):
         classifier().fit(X, C, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "largest", "beside"),
+    [
+        ("max_leaves", 2**31 - 1, {}),
+        ("max_depth", 2**31 - 1, {}),
+        ("min_child_samples", 2**31 - 1, {}),
+        ("max_cat_to_onehot", 2**31 - 1, {}),
+        ("linear_features", 2**31 - 1, {"leaf": "linear"}),
+        ("block_size", 2**31 - 1, {"curvature": "block", "leaf_curvature": "full"}),
+        ("histogram_memory", 2**63 - 1, {}),
+    ],
+)
+def test_numbers_beyond_what_the_core_holds(name, largest, beside):
+    assert regressor(**{name: largest}, **beside).fit(X, Y).n_iter_ > 0
+    for number in (largest + 1, 2**70):
+        with pytest.raises(ValueError, match=rf"'{name}' parameter .* {largest}\]"):
+            regressor(**{name: number}, **beside).fit(X, Y)
+
+
+@pytest.mark.parametrize("projection", [None, "pca"])
+def test_repeated_names_of_columns(projection):
+    frame, how = pd.DataFrame(X, columns=list("abc")), {"projection": projection}
+    twice = frame.rename(columns={"b": "a"})
+    model = regressor(**how).fit(frame, Y)
+    for call in (
+        lambda: model.predict(twice),
+        lambda: regressor(**how).fit(twice, Y),
+        lambda: regressor(**how).fit(frame, Y, eval_set=[(twice, Y)]),
+        lambda: regressor(**how).fit(X, Y).predict(twice),
+    ):
+        with pytest.raises(ValueError, match="X has several columns of the name 'a'"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("bad", "match"),
+    [
+        (spoiled(X, NAN), r'X holds NaN in row 4, column 1. projection="pca" needs a number'),
+        (spoiled(X, INF), r"X holds infinity or a number beyond float32 in row 4, column 1"),
+        (sp.csr_matrix(spoiled(X, NAN)), r"X holds NaN in row .*SimpleImputer"),
+        (
+            pd.DataFrame(X).assign(g=pd.Categorical(["a", "b"] * 30)),
+            r"Column 'g' of X holds 'a' in row 0. proj",
+        ),
+        (np.array([["1", "b"]] * 60), r"Column number 1 of X holds 'b' in row 0. .*OneHotEncoder"),
+    ],
+)
+def test_what_a_projection_cannot_read(bad, match):
+    with pytest.raises(ValueError, match=match):
+        regressor(projection="pca", projection_dim=2).fit(bad, Y)
+    if bad.shape == X.shape:
+        with pytest.raises(ValueError, match=match):
+            regressor(projection="pca", projection_dim=2).fit(X, Y).predict(bad)
+
+
+@pytest.mark.parametrize("base_score", [{"a": 1}, "nothing", [1, 2, 3, 4, 5], [NAN]])
+def test_base_scores_that_are_none(base_score):
+    with pytest.raises(ValueError, match="base_score"):
+        regressor(base_score=base_score).fit(X, Y)
+
+
+def test_a_learning_rate_without_bounds():
+    with pytest.raises(ValueError, match=r"not finite.*the learning rate"):
+        regressor(learning_rate=1e30).fit(X, Y)
+
+
+def test_objects_that_are_missing_warn_of_nothing():
+    mixed = np.array([True, False, np.nan], dtype=object)[np.arange(60) % 3]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        regressor().fit(pd.DataFrame(X, columns=list("abc")).assign(g=mixed), Y)
 
 
 def test_prediction_on_other_features():

@@ -58,6 +58,7 @@ def classifier(**changes):
         ("mono_constraints", "monotone_constraints"),
         ("interaction_cst", "interaction_constraints"),
         ("n_estimatorz", "n_estimators"),
+        ("reg_gamma", "min_split_gain"),
     ],
 )
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -73,6 +74,10 @@ def test_parameters_of_others_are_answered_with_ours(estimator, theirs, ours):
     ("call", "sentence"),
     [
         (lambda m: PolyleafRegressor(enable_categorical=True), "columns of a data frame that are categories"),
+        (lambda m: PolyleafRegressor(base_margin=1), "it is offset of fit"),
+        (lambda m: PolyleafRegressor(init="zero"), "it is offset of fit"),
+        (lambda m: PolyleafClassifier(eval_set=[(X, Y)]), "it is eval_set of fit"),
+        (lambda m: PolyleafRegressor(ntree_limit=3), "it is iteration_range of predict"),
         (lambda m: m.predict(X, output_margin=True), "predict_raw gives raw scores"),
         (lambda m: m.predict(X, num_iteration=2), r"did you mean iteration_range\?"),
         (lambda m: m.fit(X, Y, verbose=False), "it is a parameter of the constructor"),
@@ -91,6 +96,8 @@ def test_every_name_of_ours_in_the_table_exists():
     ours = {p.name for estimator in ESTIMATORS for p in declarations(estimator)}
     ours |= {name for method in (PolyleafRegressor.fit, PolyleafRegressor.predict) for name in _names(method)}
     assert set(habits._OTHERS_CALL_IT) - ours <= {"offset"}
+    for method, names in habits._OF_METHODS.items():
+        assert set(names) <= {*_names(getattr(PolyleafRegressor, method)), "offset"}
     theirs = [name for names in habits._OTHERS_CALL_IT.values() for name in names.split()]
     assert set(theirs) & {p.name for p in declarations(PolyleafClassifier)} <= {"n_estimators"}
 
@@ -100,6 +107,8 @@ def test_every_name_of_ours_in_the_table_exists():
     [
         ({"max_depth": -1}, "None is for no limit"),
         ({"max_leaves": 0}, "None is for no limit"),
+        ({"max_leaves": 2**31}, "None is for no limit"),
+        ({"max_depth": 2**31}, "None is for no limit"),
         ({"verbose": -1}, "0 is for silence"),
         ({"random_state": np.random.default_rng(0)}, "An int can be drawn"),
         ({"grow_policy": "Lossguide"}, 'It is "lossguide"'),

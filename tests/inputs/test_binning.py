@@ -294,7 +294,7 @@ def test_all_categories_missing():
 def test_categories_of_another_type_are_an_error():
     mapper = BinMapper().fit(as_features(column([1, 2]), categorical_features=[0]))
     table = as_features(np.array([["1"], ["2"]], dtype=object), reference=mapper)
-    with pytest.raises(ValueError, match="were numbers when the mapper was fitted and are text now"):
+    with pytest.raises(ValueError, match="were numbers when the model was fitted and are text now"):
         mapper.transform(table)
 
 

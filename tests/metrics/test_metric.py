@@ -317,3 +317,5 @@ def test_scorers_and_functions_without_an_answer_are_sentences():
         get_metric(sk.get_scorer("f1_macro"))
     with pytest.raises(TypeError, match="'<lambda>' returned None; it must return a number"):
         get_metric(lambda y, prediction: None)(np.zeros(2), np.zeros((2, 1)), None)
+    with pytest.raises(TypeError, match=r"returned values of shape \(2,\); it must return a number"):
+        get_metric(lambda y, prediction: y - prediction)(np.zeros(2), np.zeros((2, 1)), None)

@@ -547,8 +547,11 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
     def _encoded_base_score(self, encoding: TargetEncoding, objective: Objective) -> np.ndarray | None:
         if self.base_score is None:
             return None
-        score = np.asarray(self.base_score, np.float64).reshape(-1)
         n_outputs = objective.n_scores(encoding.n_outputs)
+        try:
+            score = np.asarray(self.base_score, np.float64).reshape(-1)
+        except (TypeError, ValueError):  # no numbers
+            score = np.empty(0)
         if score.size not in (1, n_outputs) or not np.all(np.isfinite(score)):
             raise ValueError(
                 f"base_score must be a finite number or {n_outputs} of them, got {self.base_score}."

@@ -21,7 +21,7 @@ from polyleaf.estimators.of_task import plain_estimator
 from polyleaf.estimators.offsets_of_tasks import TaskOffsetReader
 from polyleaf.estimators.output import as_table
 from polyleaf.estimators.regressor import PolyleafRegressor, unit_for
-from polyleaf.inputs.objects import first_that_is_no_number, is_missing, nulls_as_nan
+from polyleaf.inputs.objects import are_missing, first_that_is_no_number, nulls_as_nan
 from polyleaf.inputs.targets import (
     Target,
     TargetEncoding,
@@ -475,7 +475,7 @@ def _has_classes(y: Any, chosen: Any) -> bool:
     if of_type or values.dtype.kind not in "biufO":
         return True
     if values.dtype.kind == "O":
-        known = values[~np.frompyfunc(is_missing, 1, 1)(values).astype(bool)]
+        known = values[~are_missing(values)]
         if any(isinstance(value, str | bool | np.bool_) for value in known.tolist()):
             return True
         if first_that_is_no_number(nulls_as_nan(values)) is not None:

@@ -248,7 +248,7 @@ def check_same_type(known: Sequence[Category], column: CategoryColumn, name: str
     if was_text and is_text and not was_text & is_text:
         words = {True: "text", False: "numbers"}
         raise ValueError(
-            f"The categories of column {name} of X were {words[was_text.pop()]} when the mapper was fitted "
+            f"The categories of column {name} of X were {words[was_text.pop()]} when the model was fitted "
             f"and are {words[is_text.pop()]} now; convert the column."
         )
 

@@ -18,7 +18,12 @@ __all__ = ["arrays_of", "canonical", "row_of"]
 
 
 def canonical(
-    values: Any, name: str, *, repeated: Literal["add", "refuse"] = "add", may_be_empty: bool = False
+    values: Any,
+    name: str,
+    *,
+    repeated: Literal["add", "refuse"] = "add",
+    may_be_empty: bool = False,
+    if_missing: str = "",
 ) -> sp.csr_matrix:
     """The same matrix in canonical form; the input is not changed.
 
@@ -32,6 +37,8 @@ def canonical(
         Of entries that are stored twice: add them up, or raise.
     may_be_empty : bool
         No rows will do.
+    if_missing : str
+        What is to be done about NaN: the end of its message.
 
     Returns
     -------
@@ -50,7 +57,12 @@ def canonical(
     with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused below
         rows = sp.csr_matrix(values, dtype=np.float32)
     if not np.isfinite(rows.data).all():
-        raise ValueError(f"{name} holds NaN, infinity or a number beyond float32.")
+        entry = int(np.argmin(np.isfinite(rows.data)))
+        row, column = row_of(rows, entry), rows.indices[entry]
+        place = f"in row {row}, column {column}"
+        if np.isnan(rows.data[entry]):
+            raise ValueError(f"{name} holds NaN {place}.{if_missing}")
+        raise ValueError(f"{name} holds infinity or a number beyond float32 {place}.")
     if not rows.has_canonical_format or not rows.data.all():
         rows = rows.copy()  # it may share its arrays with the caller's
         stored = rows.nnz

@@ -22,7 +22,7 @@ import polyleaf._core as _core
 from polyleaf.device.arrays import array_on, lies_on_card
 from polyleaf.device.cards import device_of
 from polyleaf.inputs.feature_numbers import feature_number
-from polyleaf.inputs.frames import Frame, as_frame, refuse_absent, repeated
+from polyleaf.inputs.frames import Frame, as_frame, refuse_absent, refuse_repeated
 from polyleaf.inputs.objects import first_that_is_no_number, is_missing, nulls_as_nan, what
 from polyleaf.inputs.sound import sound
 from polyleaf.inputs.text import all_differ, stray_texts
@@ -364,8 +364,8 @@ class _Reader:
         _check_shape(n_rows, n_features, self.fewest_rows)
         if self.given_names is not None:
             names = _checked_names(self.given_names, n_features)
-        elif self.spec is None and names is not None and (name := repeated(names)) is not None:
-            raise ValueError(f"X has several columns of the name {name!r}: rename all but one of them.")
+        else:
+            refuse_repeated(names, "X")
         table = FeatureTable(n_rows, n_features, None if names is None else _text_names(names))
         if self.estimator is not None and not self.is_as_expected(X, names, table):
             validate_data(self.estimator, X, skip_check_array=True, reset=self.reset)
@@ -744,7 +744,7 @@ def _not_a_number(value: Any, row: int, name: str, trained: bool) -> Exception:
     """A sentence about a value in a column that is not categorical."""
     if isinstance(value, str):
         hint = (
-            "it held numbers when the mapper was fitted"
+            "it held numbers when the model was fitted"
             if trained
             else "list it in categorical_features, or convert it to numbers"
         )

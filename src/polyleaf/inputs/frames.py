@@ -224,6 +224,12 @@ def repeated(names: Sequence[Any]) -> Any:
     return next(name for position, name in enumerate(names) if name in names[:position])
 
 
+def refuse_repeated(names: Sequence[Any] | None, name: str) -> None:
+    """A ValueError where two columns of `name` have one name."""
+    if names is not None and (twice := repeated(names)) is not None:
+        raise ValueError(f"{name} has several columns of the name {twice!r}: rename all but one of them.")
+
+
 def _tensor(table: Any) -> NDArray[Any]:
     """The columns (n_rows, k) of an Arrow table that has nothing but numbers; nulls are NaN."""
     batch = table.combine_chunks().to_batches()[0]

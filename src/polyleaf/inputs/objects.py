@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["first_that_is_no_number", "is_missing", "nulls_as_nan", "what"]
+__all__ = ["are_missing", "first_that_is_no_number", "is_missing", "nulls_as_nan", "what"]
 
 
 def is_missing(value: Any) -> bool:
@@ -22,9 +22,15 @@ def is_missing(value: Any) -> bool:
     )
 
 
+def are_missing(objects: NDArray[Any]) -> NDArray[np.bool_]:
+    """`is_missing` of each, in their shape."""
+    with np.errstate(invalid="ignore"):  # NaN is compared
+        return np.frompyfunc(is_missing, 1, 1)(objects).astype(bool)
+
+
 def nulls_as_nan(objects: NDArray[np.object_]) -> NDArray[np.object_]:
     """The same objects, of any shape, with NaN where one is missing."""
-    return np.where(np.frompyfunc(is_missing, 1, 1)(objects).astype(bool), np.nan, objects)
+    return np.where(are_missing(objects), np.nan, objects)
 
 
 def first_that_is_no_number(objects: NDArray[np.object_]) -> tuple[int, ...] | None:

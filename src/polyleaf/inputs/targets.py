@@ -24,7 +24,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_array
 
 from polyleaf.inputs.csr import canonical, row_of
-from polyleaf.inputs.frames import refuse_absent, repeated
+from polyleaf.inputs.frames import refuse_absent, refuse_repeated
 from polyleaf.inputs.objects import first_that_is_no_number, is_missing, nulls_as_nan, what
 from polyleaf.inputs.sound import sound
 from polyleaf.inputs.units import Normalize, check_total, unit_of
@@ -533,8 +533,9 @@ def is_sparse(y: Any) -> bool:
     """Whether only what is not 0 is stored: matrices of SciPy, and frames of pandas' Sparse columns alone."""
     if scipy.sparse.issparse(y):
         return True
-    dtypes = getattr(y, "dtypes", None) if hasattr(y, "iloc") and np.ndim(y) == 2 else ()
-    return len(dtypes) > 0 and all(_is_sparse_type(dtype) and dtype.fill_value == 0 for dtype in dtypes)
+    if not hasattr(y, "iloc") or np.ndim(y) != 2 or len(y.dtypes) == 0:
+        return False
+    return all(_is_sparse_type(dtype) and dtype.fill_value == 0 for dtype in y.dtypes)
 
 
 def labels_of(y: Any, name: str = "y") -> np.ndarray:
@@ -562,7 +563,7 @@ def as_numpy(y: Any, name: str = "y") -> Any:
     y = sound(y, name)
     if scipy.sparse.issparse(y):
         return y.toarray()
-    _refuse_repeated_names(y, name)
+    refuse_repeated(_column_names(y), name)
     if hasattr(y, "iloc"):
         return _densely(y)
     if hasattr(y, "column_names") and hasattr(y, "columns"):  # an Arrow table
@@ -574,12 +575,6 @@ def as_numpy(y: Any, name: str = "y") -> Any:
             f"{name} holds lists of different lengths. Several labels per row go into an indicator matrix of "
             "0 and 1: sklearn.preprocessing.MultiLabelBinarizer makes one."
         ) from None
-
-
-def _refuse_repeated_names(y: Any, name: str) -> None:
-    names = _column_names(y)
-    if names is not None and (twice := repeated(names)) is not None:
-        raise ValueError(f"{name} has several columns of the name {twice!r}: rename all but one of them.")
 
 
 def _is_sparse_type(dtype: Any) -> bool:
@@ -600,7 +595,7 @@ def _sparse_matrix(y: Any, name: str) -> Any:
     if scipy.sparse.issparse(y):
         return y
     if is_sparse(y):
-        _refuse_repeated_names(y, name)
+        refuse_repeated(_column_names(y), name)
         return y.sparse.to_coo()
     return _indicators(as_numpy(y, name), name)
 

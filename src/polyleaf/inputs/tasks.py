@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse
 
 from polyleaf.inputs.frames import refuse_absent
-from polyleaf.inputs.objects import is_missing
+from polyleaf.inputs.objects import are_missing
 from polyleaf.inputs.targets import Target, TargetEncoding, as_numpy
 
 __all__ = [
@@ -149,7 +149,7 @@ def _are_missing(labels: np.ndarray) -> np.ndarray:
         return np.isnan(labels)
     if labels.dtype != object:
         return np.zeros(len(labels), bool)
-    return np.frompyfunc(is_missing, 1, 1)(labels).astype(bool)
+    return are_missing(labels)
 
 
 def _plain_labels(labels: np.ndarray) -> np.ndarray:

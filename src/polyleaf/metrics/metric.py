@@ -852,9 +852,11 @@ class _CallableMetric:
         try:
             return float(value)
         except TypeError:
+            shape = np.shape(value)
+            found = f"values of shape {shape}" if shape else repr(value)
             raise TypeError(
-                f"Metric {self.name!r} returned {value!r}; it must return a number or (name, value, "
-                "greater_is_better)."
+                f"Metric {self.name!r} returned {found}; it must return a number, for all rows together, or "
+                "(name, value, greater_is_better)."
             ) from None
 
 

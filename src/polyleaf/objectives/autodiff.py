@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from polyleaf.objectives.base import Array, Objective, Problem
-from polyleaf.objectives.curvature import check_not_negative, settled
+from polyleaf.objectives.curvature import FIRST_ORDER, check_not_negative, settled
 from polyleaf.objectives.packed import packed_diagonal, packed_lower, unpack
 
 # Entries of Hessians (float64) that are computed at a time.
@@ -453,8 +453,8 @@ class _Check:
             raise ValueError(
                 f"The loss has no curvature: its second derivative is 0 for output "
                 f"{self.outputs[np.argmax(flat)]} at all {len(curvature)} points tried, as for |x|, relu, "
-                'hinges and other piecewise linear functions. Set curvature="none" and leaf_curvature="none" '
-                'for first-order boosting (that is Custom(loss, curvature="none")), or smooth the loss.'
+                f"hinges and other piecewise linear functions. {FIRST_ORDER} (that is Custom(loss, "
+                'curvature="none")), or smooth the loss.'
             )
 
     def _look_for_kinks(self, kind: str) -> None:

@@ -347,6 +347,11 @@ class Problem(ABC):
         """Of which outputs `renew_leaves` gives the values, (K,)."""
         return np.full(self.n_outputs, self.objective.renews_leaves)
 
+    @property
+    def may_be_flat(self) -> NDArray[np.bool_]:
+        """Of which outputs nobody has seen yet that they have curvature, (K,)."""
+        return np.zeros(self.n_outputs, bool)
+
     def unit_of_gains(self, g: Array, h: Array | None, n_threads: int = 1) -> NDArray[np.float64] | None:
         """What gradients are multiplied by where splits are judged, so that gains of unlike losses add up.
 

@@ -23,6 +23,10 @@ _ROUNDING = 1e-7
 FloatArray = NDArray[np.float64]
 
 
+# What to do about a function that has none.
+FIRST_ORDER = 'Set curvature="none" and leaf_curvature="none" for first-order boosting'
+
+
 def settled(
     h: FloatArray, choice: str, where: Callable[[int], str], n_outputs: int | None = None
 ) -> FloatArray:
@@ -50,6 +54,16 @@ def settled(
     h = h.copy()
     h[:, at] = own
     return h
+
+
+def check_not_flat(is_flat: NDArray[np.bool_]) -> None:
+    """Raise ValueError where of an output (K,) no row has curvature, while some have a gradient."""
+    if is_flat.any():
+        raise ValueError(
+            f"The custom objective has no curvature: it returned 0 for output {int(np.argmax(is_flat))} in "
+            f"all rows, though not all gradients are 0, and a Newton step would have no end. {FIRST_ORDER}, "
+            "or return an upper bound of the second derivative, or None, which stands for 1."
+        )
 
 
 def check_not_negative(own: FloatArray, where: Callable[[int], str]) -> None:

@@ -167,6 +167,10 @@ class CustomProblem(Problem):
             columns = max(columns, self.weight.shape[1])
         return None if columns == 0 else (self.n_rows, columns)
 
+    @property
+    def may_be_flat(self) -> NDArray[np.bool_]:
+        return np.ones(self.n_outputs, bool)
+
     def derivatives(self, raw: Array, g: Array, h: Array | None, n_threads: int = 1) -> None:
         gradient, curvature = self._call(raw)
         weight = 1.0 if self.weight is None or self._takes_weight else self.weight

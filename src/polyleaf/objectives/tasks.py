@@ -224,6 +224,10 @@ class TasksProblem(Problem):
     def renewed(self) -> NDArray[np.bool_]:
         return np.concatenate([problem.renewed for problem in self._problems])
 
+    @property
+    def may_be_flat(self) -> NDArray[np.bool_]:
+        return np.concatenate([problem.may_be_flat for problem in self._problems])
+
     def curvature_shape(self) -> tuple[int, int] | None:
         if len(self._problems) == 1:
             return self._problems[0].curvature_shape()

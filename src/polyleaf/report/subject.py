@@ -16,7 +16,7 @@ from polyleaf.distributions import Distribution
 from polyleaf.estimators.base import HAS_OFFSETS
 from polyleaf.explain import mean_magnitude
 from polyleaf.inputs.dataset import Dataset
-from polyleaf.inputs.objects import is_missing
+from polyleaf.inputs.objects import are_missing
 from polyleaf.inputs.targets import as_numpy, check_same_rows
 from polyleaf.inputs.tasks import TaskColumns, TaskEncodings, name_of, read_encoding
 from polyleaf.metrics.task_scores import of_targets
@@ -229,7 +229,7 @@ def _of_known(estimator: Any, X: Any, y: Any, offset: Any, *named: str) -> Subje
         offset = no_offset(estimator.model_, len(y))
     if estimator.model_.metadata["kind"] == "regression":
         return Subject(estimator, X, y, offset, *named)
-    missing = np.frompyfunc(is_missing, 1, 1)(y).astype(bool)
+    missing = are_missing(y)
     known = np.flatnonzero(~missing.reshape(len(y), -1).any(axis=1))
     if len(known) == len(y):
         return Subject(estimator, X, y, offset, *named)

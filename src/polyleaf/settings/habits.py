@@ -11,7 +11,7 @@ import inspect
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 __all__ = [
@@ -38,7 +38,7 @@ _OTHERS_CALL_IT = {
     "max_depth": "depth",
     "min_child_samples": "min_data_in_leaf min_samples_leaf min_data min_data_per_leaf min_child_sample",
     "min_child_weight": "min_sum_hessian_in_leaf min_sum_hessian_per_leaf min_sum_hessian min_hessian",
-    "min_split_gain": "gamma min_split_loss min_gain_to_split min_impurity_decrease",
+    "min_split_gain": "gamma reg_gamma min_split_loss min_gain_to_split min_impurity_decrease",
     "reg_lambda": "lambda lambda_ lambda_l2 l2_leaf_reg l2_regularization reg_l2",
     "reg_alpha": "alpha lambda_l1 l1_regularization reg_l1",
     "max_bins": "max_bin border_count",
@@ -72,10 +72,15 @@ _OTHERS_CALL_IT = {
     "eval_names": "valid_names",
     "eval_sample_weight": "sample_weight_eval_set",
     "sample_weight": "weight weights",
-    "offset": "base_margin init_score baseline exposure",
+    "offset": "base_margin init init_score baseline exposure",
     "iteration_range": (
         "ntree_limit ntree_start ntree_end num_iteration start_iteration best_ntree_limit n_estimators"
     ),
+}
+# Of these, what the constructor does not take, by the method that does.
+_OF_METHODS = {
+    "fit": ("init_model", "eval_set", "eval_names", "eval_sample_weight", "sample_weight", "offset"),
+    "predict": ("iteration_range",),
 }
 _OURS: dict[str, list[str]] = {}
 for _ours, _theirs in _OTHERS_CALL_IT.items():
@@ -143,8 +148,8 @@ _INSTEAD |= {name: words for names, words in _SETS_INSTEAD.items() for name in n
 
 # Values that others give our parameters: what they match, in small letters, and what is said.
 _VALUES: dict[str, list[tuple[str, str]]] = {
-    "max_depth": [(r"-\d+|0", "None is for no limit")],
-    "max_leaves": [(r"-\d+|0", "None is for no limit")],
+    "max_depth": [(r"-\d+|0|\d{10,}", "None is for no limit")],
+    "max_leaves": [(r"-\d+|0|\d{10,}", "None is for no limit")],
     "verbose": [(r"-\d+", "0 is for silence")],
     "random_state": [
         (r"-\d+", "None is for another model each time"),
@@ -271,15 +276,16 @@ def refuse_strangers(
     of_constructor : iterable of str
         For a method: names that belong there instead.
     """
-    known = list(known)
+    known, of_constructor = list(known), list(of_constructor)
+    of_methods = {} if of_constructor else _OF_METHODS
     for name in names:
         if name not in known:
-            raise TypeError(f"{where}() takes no {name!r}{_hint(name, known, list(of_constructor))}")
+            raise TypeError(f"{where}() takes no {name!r}{_hint(name, known, of_constructor, of_methods)}")
 
 
 def meant(name: str, known: Iterable[str]) -> str:
     """What a name that is not known may mean: words to stand behind a sentence, or nothing."""
-    return _hint(name, list(known), [])
+    return _hint(name, list(known), [], {})
 
 
 def explains_strangers(method: _Method) -> _Method:
@@ -328,13 +334,19 @@ warns_on_instances: Callable[[_Method], _Method] = cast(Any, _WarnsOnInstances)
 """A decorator of class methods, above `classmethod`."""
 
 
-def _hint(name: str, known: list[str], of_constructor: list[str]) -> str:
+def _hint(
+    name: str, known: list[str], of_constructor: list[str], of_methods: Mapping[str, Iterable[str]]
+) -> str:
     for place, names in (("", known), (" of the constructor", of_constructor)):
         if name in names:
             return f": it is a parameter{place}"
         meant = [ours for ours in _OURS.get(name, ()) if ours in names]
         if meant:
             return f": did you mean {' or '.join(meant)}{place}?"
+    for method, arguments in of_methods.items():
+        meant = [ours for ours in (name, *_OURS.get(name, ())) if ours in arguments]
+        if meant:
+            return f": it is {meant[0]} of {method}"
     if name in _INSTEAD:
         return f": {_INSTEAD[name]}"
     close = difflib.get_close_matches(name, known, n=1) or difflib.get_close_matches(

@@ -48,6 +48,9 @@ __all__ = [
 
 FewTogether = Literal["pairwise", "no_interactions"]
 
+_MOST = 2**31 - 1  # that a whole number of the core can be
+_MOST_BYTES = 2**63 - 1
+
 # What None stands for where that depends on the objective. Of counts (docs/objectives.md): the logarithm of a
 # mean overfits faster, and their interactions want every feature at a node.
 USUAL_ROUNDS = 300
@@ -84,13 +87,13 @@ class BoostingParameters:
 class TreeParameters:
     """Growth of a tree."""
 
-    max_depth: int | None = parameter(default=None, within="[1, inf)", everyday=True)
+    max_depth: int | None = parameter(default=None, within=f"[1, {_MOST}]", everyday=True)
     """Longest path from the root to a leaf. None: no limit (LightGBM: -1, XGBoost: 0)."""
 
-    max_leaves: int | None = parameter(default=31, within="[2, inf)", everyday=True)
+    max_leaves: int | None = parameter(default=31, within=f"[2, {_MOST}]", everyday=True)
     """Leaves per tree (LightGBM: num_leaves). None: no limit, which needs `max_depth`."""
 
-    min_child_samples: int = parameter(default=1, within="[0, inf)", everyday=True)
+    min_child_samples: int = parameter(default=1, within=f"[0, {_MOST}]", everyday=True)
     """Smallest number of rows in a leaf; rows of weight 0 do not count."""
 
     min_child_weight: float = parameter(default=1e-3, within="[0, inf)")
@@ -127,14 +130,14 @@ class TreeParameters:
     where the best split on a feature competes with those on others. One number a feature, or a dict of
     features by name or number. What a split that is taken gains is not changed by it. None: 0 for all."""
 
-    max_cat_to_onehot: int = parameter(default=4, within="[1, inf)")
+    max_cat_to_onehot: int = parameter(default=4, within=f"[1, {_MOST}]")
     """Up to this many categories in a node, splits are one category against the rest; above, sets of
     categories."""
 
     cat_smooth: float = parameter(default=10.0, within="[0, inf)")
     """Smoothing of the statistics that categories are ordered by."""
 
-    histogram_memory: int | None = parameter(default=None, within="[1, inf)")
+    histogram_memory: int | None = parameter(default=None, within=f"[1, {_MOST_BYTES}]")
     """Most bytes that histograms kept for subtraction may take; None: 1 GiB. Less means more work, never
     another model."""
 
@@ -168,7 +171,7 @@ class CurvatureParameters:
     """Second-order statistics that leaf values are computed from. "auto": what the objective has; as
     `curvature` where that is "full" or "block"."""
 
-    block_size: int = parameter(default=2, within="[1, inf)")
+    block_size: int = parameter(default=2, within=f"[1, {_MOST}]")
     """Outputs of a "block": those of largest gradient in a node; the others keep their scores."""
 
 
@@ -247,7 +250,7 @@ class LinearLeafParameters:
     function, will achieve in the children (GBDT-PL, section 4.3); by refitting all features of the leaf at
     every candidate (slower; its eq. 6); or as if leaves were constant, lines being fitted at the end."""
 
-    linear_features: int = parameter(default=5, within="[0, inf)")
+    linear_features: int = parameter(default=5, within=f"[0, {_MOST}]")
     """Features that one leaf may be linear in: the first that the path to it splits on. 0: constant
     leaves."""
 
@@ -314,7 +317,8 @@ class ProjectionParameters:
 
     projection: ProjectionKind | Projector | None = parameter(default=None)
     """Turn wide and sparse X into few dense features first. Part of the fitted model, applied by every
-    prediction; see :mod:`polyleaf.projections`. "leml" learns from y."""
+    prediction; see :mod:`polyleaf.projections`. "leml" learns from y. It needs numbers, of which
+    none is missing."""
 
     projection_dim: int | None = parameter(default=None, within="[1, inf)")
     """Features that come out of it; None: 100."""

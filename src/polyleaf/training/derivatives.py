@@ -14,6 +14,7 @@ import numpy as np
 import polyleaf._core as _core
 from polyleaf.objectives.base import Problem
 from polyleaf.objectives.columns import with_row
+from polyleaf.objectives.curvature import check_not_flat
 from polyleaf.objectives.packed import packed_diagonal, packed_size
 from polyleaf.settings.settings import COUPLED, Curvature
 from polyleaf.sketches import mean_over_outputs
@@ -71,7 +72,18 @@ class Derivatives:
         else:
             self._problem.full_curvature(raw, self.g, self.full, n_threads)
             np.take(self.full, packed_diagonal(self.g.shape[1]), axis=1, out=self.h, mode="clip")
+        self._check_curvature()
         self.unit = self._problem.unit_of_gains(self.g, self.h, n_threads)
+
+    def _check_curvature(self) -> None:
+        """Refuse an output without any in the rows of all ranks; those of one may have none."""
+        may_be_flat = self._problem.may_be_flat
+        if self.h is None or not may_be_flat.any():
+            return
+        found = np.zeros((2, self.g.shape[1]), np.int64)
+        found[0], found[1] = self.g.any(axis=0), self.h.any(axis=0)  # one curvature serves all outputs
+        self._workers.communicator.largest(found)
+        check_not_flat(may_be_flat & (found[0] > found[1]))
 
     def of_output(self, output: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Gradient and curvature of one output (n_rows, 1), or of all where `output` is -1."""

@@ -21,13 +21,14 @@ from polyleaf.device.arrays import array_on, lies_on_card
 from polyleaf.inputs.binning import MAX_BINS, BinMapper
 from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable, as_features, categorical_mask, check_labels
-from polyleaf.inputs.frames import as_frame, refuse_absent
+from polyleaf.inputs.frames import as_frame, refuse_absent, refuse_repeated
 from polyleaf.inputs.holdout import drawn_by_class
+from polyleaf.inputs.objects import first_that_is_no_number, nulls_as_nan
 from polyleaf.inputs.sound import sound
 from polyleaf.inputs.targets import Target, check_same_rows, encode_further
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
-from polyleaf.projections import Projection, Projector
+from polyleaf.projections import Projection, Projector, of_numbers
 from polyleaf.settings.parameters import SharedParameters
 from polyleaf.training.eval_sets import EvalSet
 
@@ -151,8 +152,17 @@ class FeatureReader:
         fewest = 1 if reset else 0  # rows: none are enough to predict
         X = sound(X, "X")
         frame = None if scipy.sparse.issparse(X) else as_frame(X)
-        check_labels(self.estimator, None if frame is None else frame.names, reset)
+        names = None if frame is None else frame.names
+        refuse_repeated(names, "X")
+        check_labels(self.estimator, names, reset)
+        _refuse_no_numbers(X, names, self.kind_of_projection)
         return validate_data(self.estimator, X, reset=reset, ensure_min_samples=fewest, **numbers)
+
+    @property
+    def kind_of_projection(self) -> str:
+        """Of the one there is, or is to be."""
+        chosen = self.estimator.projection if self.projection is None else self.projection
+        return str(getattr(chosen, "kind", chosen))
 
     def projected(self, values: Any, mapper: BinMapper | None) -> FeatureTable:
         """What a projection has made, as a table."""
@@ -335,6 +345,21 @@ def _project(
         plain, target.indicators(), seed=seed, n_threads=reader.n_threads
     )
     return projected, projection
+
+
+def _refuse_no_numbers(X: Any, names: Sequence[Any] | None, kind: str) -> None:
+    """A sentence about the first cell of X that a projection cannot read, where it holds text or objects."""
+    if scipy.sparse.issparse(X) or np.ndim(X) != 2:
+        return
+    cells = np.asarray(X)
+    if cells.dtype.kind not in "OUS":
+        return
+    cells = nulls_as_nan(cells.astype(object))
+    place = first_that_is_no_number(cells)
+    if place is not None:
+        row, column = place
+        called = f"number {column}" if names is None else repr(names[column])
+        raise ValueError(f"Column {called} of X holds {cells[place]!r} in row {row}.{of_numbers(kind)}")
 
 
 def _dataset(
