@@ -137,7 +137,8 @@ def test_defaults_are_allowed_and_checks_are_those_declared(estimator, declared)
     for name, value, words in (
         ("subsample", 0.0, r"float in the range \(0.0, 1.0\]"),
         ("max_bins", 256, r"int in the range \[2, 255\]"),
-        ("max_depth", 0, r"int in the range \[1, inf\) or None"),
+        ("early_stopping_rounds", 0, r"int in the range \[1, inf\) or None"),
+        ("max_depth", 0, r"int in the range \[1, 2147483647\] or None"),
         ("learning_rate", 0, r"float in the range \(0.0, inf\)"),
         ("threshold_step", 1.0, r"float in the range \[0.0, 1.0\)"),
         ("linear_lambda", -1, r"float in the range \[0.0, inf\] or None"),
@@ -196,7 +197,7 @@ def test_without_source_nothing_but_documentation_is_lost(monkeypatch):
     for kept in ("_texts", "_declarations"):
         monkeypatch.setattr(declaration, kept, getattr(declaration, kept).__wrapped__)
     assert declarations(RegressorParameters) == tuple(p._replace(text="") for p in before)
-    assert "max_depth : int in [1, inf) or None" in declaration.numpydoc(RegressorParameters)
+    assert "max_depth : int in [1, 2147483647] or None" in declaration.numpydoc(RegressorParameters)
 
 
 @pytest.mark.parametrize(
