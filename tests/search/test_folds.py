@@ -45,6 +45,20 @@ def test_groups_are_on_one_side(n_rows):
         assert not set(groups[train]) & set(groups[valid])
 
 
+def test_groups_are_dealt_by_class_where_a_fold_would_miss_classes(recwarn):
+    groups = np.repeat(np.arange(9), 4)
+    y = np.where(groups < 2, 2, np.arange(36) % 2)  # the third class in two groups of nine
+    target, X = encode_classification(y), np.zeros((36, 1))
+    for seed in range(20):  # of these in a fourth both would be in one fold
+        found = rows_of_folds(None, X, y, target, groups, seed)
+        for train, valid in found:
+            assert not set(groups[train]) & set(groups[valid]) and set(y[train]) == {0, 1, 2}
+    assert not recwarn.list
+    y = np.where(groups < 1, 2, np.arange(36) % 2)  # in one
+    with pytest.raises(ValueError, match="2 of the 3 classes"):
+        rows_of_folds(None, X, y, encode_classification(y), groups, 0)
+
+
 def test_a_splitter_of_time_is_followed():
     rows = rows_for(np.arange(40.0), cv=TimeSeriesSplit(3))
     assert all(train.max() < valid.min() for train, valid in rows)

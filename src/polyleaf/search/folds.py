@@ -8,13 +8,20 @@ by each training from the rows of its own.
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold, StratifiedKFold
+from sklearn.model_selection import (
+    GroupKFold,
+    GroupShuffleSplit,
+    KFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+)
 from sklearn.utils import _safe_indexing
 
 from polyleaf.inputs.dataset import Dataset
@@ -203,17 +210,21 @@ def _said(cv: Any, X: Any, y: Any, n_rows: int, groups: Any) -> Iterator[Rows]:
         yield train, valid
 
 
+def _poor_fold(folds: list[Rows], classes: np.ndarray) -> tuple[int, int] | None:
+    """The first that trains on one class, or on two of more, and on how many: another task than the rest."""
+    needed = min(3, len(np.unique(classes)))
+    known = (len(np.unique(classes[train])) for train, _ in folds)
+    return next(((i, n) for i, n in enumerate(known) if n < needed), None)
+
+
 def _refuse_few_classes(folds: list[Rows], classes: np.ndarray) -> None:
-    """A fold with one class, or with two of more, would be another task than the others."""
-    n_classes = len(np.unique(classes))
-    for i, (train, _) in enumerate(folds):
-        n_known = len(np.unique(classes[train]))
-        if n_known < min(3, n_classes):
-            raise ValueError(
-                f"Fold {i + 1} of {len(folds)} trains on rows of {n_known} of the {n_classes} classes, and "
-                f"so is no task like the others: it needs {min(3, n_classes)} at least. Deal rows so that "
-                "all folds have them (StratifiedKFold, StratifiedGroupKFold), or take fewer folds."
-            )
+    poor, n_classes = _poor_fold(folds, classes), len(np.unique(classes))
+    if poor is not None:
+        raise ValueError(
+            f"Fold {poor[0] + 1} of {len(folds)} trains on rows of {poor[1]} of the {n_classes} classes, and "
+            f"so is no task like the others: it needs {min(3, n_classes)} at least. Deal rows so that all "
+            "folds have them (StratifiedKFold, StratifiedGroupKFold), or take fewer folds."
+        )
 
 
 def _drawn(cv: int | None, n_rows: int, classes: np.ndarray | None, groups: Any, seed: int) -> Iterator[Rows]:
@@ -228,7 +239,13 @@ def _drawn(cv: int | None, n_rows: int, classes: np.ndarray | None, groups: Any,
     if n_folds < 2:
         raise ValueError(f"cv={n_folds} must be at least 2 folds.")
     if groups is not None:
-        yield from GroupKFold(n_folds, shuffle=True, random_state=chance).split(rows, None, groups)
+        found = list(GroupKFold(n_folds, shuffle=True, random_state=chance).split(rows, None, groups))
+        if classes is not None and _poor_fold(found, classes) is not None:  # slower, so only where needed
+            by_class = StratifiedGroupKFold(n_folds, shuffle=True, random_state=chance)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of classes that not all folds can have
+                found = list(by_class.split(rows, classes, groups))
+        yield from found
         return
     # Rows of classes that not every fold can have are trained on by all.
     dealt = rows
