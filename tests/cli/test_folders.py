@@ -115,3 +115,20 @@ def test_what_is_wrong_is_said(folder, capsys):
     assert "training still holds" in fails(capsys, *limited, "1 kB")
     (folder / "empty" / "a.parquet").write_text("no")
     assert "not a readable Parquet file" in fails(capsys, "train", folder / "empty", *train)
+
+
+def test_a_column_of_times_may_be_left_out(folder, capsys):
+    table = pq.read_table(folder / "all.parquet")
+    times = pa.array(np.arange(table.num_rows).astype("datetime64[ms]"))
+    pq.write_table(table.append_column("when", times), folder / "all.parquet")
+    (folder / "parts" / "0.parquet").unlink()
+    pq.write_table(table.append_column("when", times), folder / "parts" / "0.parquet")
+    given = "-t", "price", "-m", folder / "m", "--rounds", "3"
+    for source in (folder / "all.parquet", folder / "parts"):
+        said = fails(capsys, "train", source, *given)
+        assert "'when' holds timestamp[ms], neither numbers nor text; drop or convert it" in said
+        polyleaf("train", source, *given, "--drop", "when,kind")
+    capsys.readouterr()
+    polyleaf("predict", folder / "all.parquet", "-m", folder / "m", "--keep", "when")
+    first, second = capsys.readouterr().out.splitlines()[:2]
+    assert first == "when,price" and second.startswith("1970-01-01")

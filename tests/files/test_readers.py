@@ -149,9 +149,12 @@ def test_arrow_columns_that_are_no_numbers(tmp_path):
     pa = pytest.importorskip("pyarrow")
     import pyarrow.parquet as pq
 
-    pq.write_table(pa.table({"a": [[1, 2], [3]]}), tmp_path / "t.parquet")
-    with pytest.raises(ReadError, match="Column 'a' holds list"):
-        read_table(tmp_path / "t.parquet")
+    pq.write_table(pa.table({"a": [[1, 2], [3]], "b": [1, 2]}), tmp_path / "t.parquet")
+    table = read_table(tmp_path / "t.parquet")
+    assert table.rows(np.array([1])).column("b") == [2]
+    for part in (table, table.rows(np.array([1])), table.with_categorical(["b"])):
+        with pytest.raises(ReadError, match="Column 'a' holds list"):
+            part.select(["b", "a"])
     with pytest.raises(ReadError, match="not a readable Parquet file"):
         read_table(write(tmp_path, "u.parquet", "no parquet"))
 

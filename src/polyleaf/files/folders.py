@@ -6,7 +6,7 @@ Owns: the outline of such a table, some of its columns, its rows in turn. Must n
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -86,7 +86,7 @@ class Folder:
             text = {name for name in columns if name in self.outline.categories}
             # A column of nothing but nulls may lose its type from file to file.
             lost = [name for name in text if name not in table.categories and _is_empty(table, name)]
-            yield Table(table.names, table.values, table.categories | dict.fromkeys(lost, ()))
+            yield replace(table, categories=table.categories | dict.fromkeys(lost, ()))
 
 
 def _is_empty(table: Table, name: str) -> bool:

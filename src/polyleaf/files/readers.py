@@ -396,18 +396,21 @@ def from_arrow(table: Any, read_texts: Callable = _texts_as_they_are) -> Table:
     """An Arrow table as one of ours."""
     names = tuple(table.column_names)
     values = np.empty((table.num_rows, len(names)), dtype=np.float64, order="F")
-    categories = {}
+    categories, unread = {}, {}
     for i, name in enumerate(names):
-        values[:, i], of_column = _from_arrow_column(name, table.column(i), read_texts)
+        found = _from_arrow_column(table.column(i), read_texts)
+        if found is None:
+            values[:, i], unread[name] = np.nan, str(table.column(i).type)
+            continue
+        values[:, i], of_column = found
         if of_column is not None:
             categories[name] = of_column
-    return Table(names, values, categories)
+    return Table(names, values, categories, unread=unread)
 
 
-def _from_arrow_column(
-    name: str, column: Any, read_texts: Callable
-) -> tuple[np.ndarray, tuple[str, ...] | None]:
-    """One Arrow column as float64 (NaN: missing) and its categories, if it has any."""
+def _from_arrow_column(column: Any, read_texts: Callable) -> tuple[np.ndarray, tuple[str, ...] | None] | None:
+    """One Arrow column as float64 (NaN: missing) and its categories, if it has any. None: it is neither
+    numbers nor text."""
     import pyarrow as pa
 
     kinds = pa.types
@@ -423,7 +426,7 @@ def _from_arrow_column(
         return np.full(len(column), np.nan), None
     if kinds.is_string(type_) or kinds.is_large_string(type_) or str(type_) == "string_view":
         return read_texts(column)
-    raise ReadError(f"Column {name!r} holds {type_}, neither numbers nor text; drop or convert it.")
+    return None
 
 
 def arrow_cells(column: Any) -> np.ndarray:

@@ -109,6 +109,7 @@ class Schema:
         features = tuple(name for name in table.names if name not in taken)
         if not features:
             raise ReadError("No column is left to learn from.")
+        table.refuse_unread((*targets, *features, *offset))
         categorical = tuple(name for name in features if name in table.categories)
         task = task or guess_task(table, targets)
         return cls(task, features, tuple(targets), categorical, tuple(offset))

@@ -6,7 +6,7 @@ Knows no file format (`readers`, `arff`) and no model.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -34,12 +34,15 @@ class Table:
         Categories of those columns that hold categories.
     targets : tuple of str
         The columns that the file itself marks as targets (LIBSVM does); empty where it marks none.
+    unread : dict of str to str
+        Columns that are neither numbers nor text, and what they hold: they may be left out, never read.
     """
 
     names: tuple[str, ...]
     values: np.ndarray | sp.csr_matrix
     categories: dict[str, tuple[str, ...]] = field(default_factory=dict)
     targets: tuple[str, ...] = ()
+    unread: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         seen: set[str] = set()
@@ -64,8 +67,9 @@ class Table:
         Raises
         ------
         ReadError
-            When a dense table lacks one of the columns.
+            When a dense table lacks one of the columns, or has not read it.
         """
+        self.refuse_unread(names)
         position = {name: i for i, name in enumerate(self.names)}
         absent = [name for name in names if name not in position]
         if absent and not self.is_sparse:
@@ -84,9 +88,18 @@ class Table:
             targets=tuple(name for name in self.targets if name in set(names)),
         )
 
+    def refuse_unread(self, names: Iterable[str]) -> None:
+        """A sentence about the first of these columns that was not read: ReadError."""
+        for name in names:
+            if name in self.unread:
+                held = self.unread[name]
+                raise ReadError(
+                    f"Column {name!r} holds {held}, neither numbers nor text; drop or convert it."
+                )
+
     def rows(self, index: np.ndarray) -> Table:
         """The rows `index` (int64 row numbers, or a bool mask)."""
-        return Table(self.names, self.values[index], self.categories, self.targets)
+        return replace(self, values=self.values[index])
 
     def column(self, name: str) -> np.ndarray:
         """One column as a dense float64 vector of shape (n_rows,)."""
@@ -114,7 +127,7 @@ class Table:
             distinct, codes = np.unique(numbers[known], return_inverse=True)
             values[known, self.names.index(name)] = codes
             categories[name] = tuple(f"{number:.15g}" for number in distinct)
-        return Table(self.names, values, categories, self.targets)
+        return replace(self, values=values, categories=categories)
 
 
 def abbreviate(names: Sequence[str], most: int = 8) -> str:
