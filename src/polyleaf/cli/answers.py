@@ -16,6 +16,7 @@ import numpy as np
 from polyleaf.distributions import Distribution
 from polyleaf.files.opening import ReadError, write_csv
 from polyleaf.files.readers import FORMATS
+from polyleaf.inputs.objects import are_missing
 
 __all__ = ["Columns", "beside", "columns_of", "quantiles_of", "write_answers"]
 
@@ -59,14 +60,8 @@ def write_answers(columns: Columns, out: Path | None, as_json: bool) -> None:
         raise ReadError(f"--out writes CSV or Parquet, or JSON lines; {out.name!r} ends like none of them.")
     else:
         # astype(str) gives the shortest text that reads back as the same float32
-        cells = (np.where(_is_missing(column), "", column.astype(str)) for column in columns.values())
+        cells = (np.where(are_missing(column), "", column.astype(str)) for column in columns.values())
         write_csv(out, columns, zip(*(column.tolist() for column in cells), strict=True))
-
-
-def _is_missing(column: np.ndarray) -> np.ndarray:
-    if column.dtype == object:
-        return np.array([cell is None for cell in column], bool)
-    return np.isnan(column) if column.dtype.kind == "f" else np.zeros(len(column), bool)
 
 
 def _write_json_lines(columns: Columns, out: Path | None) -> None:
@@ -84,7 +79,7 @@ def _write_json_lines(columns: Columns, out: Path | None) -> None:
 
 def _for_json(column: np.ndarray) -> list[Any]:
     """Values as JSON has them, which knows no NaN."""
-    return [None if missing else v for v, missing in zip(column.tolist(), _is_missing(column), strict=True)]
+    return [None if missing else v for v, missing in zip(column.tolist(), are_missing(column), strict=True)]
 
 
 def _write_parquet(columns: Columns, out: Path) -> None:

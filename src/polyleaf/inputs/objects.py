@@ -22,10 +22,14 @@ def is_missing(value: Any) -> bool:
     )
 
 
-def are_missing(objects: NDArray[Any]) -> NDArray[np.bool_]:
-    """`is_missing` of each, in their shape."""
+def are_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """`is_missing` of each value of an array of any type, in its shape."""
+    if values.dtype.kind in "fmM":
+        return np.isnan(values)
+    if values.dtype != object:
+        return np.zeros(values.shape, bool)
     with np.errstate(invalid="ignore"):  # NaN is compared
-        return np.frompyfunc(is_missing, 1, 1)(objects).astype(bool)
+        return np.frompyfunc(is_missing, 1, 1)(values).astype(bool)
 
 
 def nulls_as_nan(objects: NDArray[np.object_]) -> NDArray[np.object_]:

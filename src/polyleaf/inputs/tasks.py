@@ -130,7 +130,7 @@ def encode_known(
         What messages call y.
     """
     labels = np.asarray(as_numpy(y, name))
-    known = np.ones(len(labels), bool) if missing == "error" else ~_are_missing(labels)
+    known = np.ones(len(labels), bool) if missing == "error" else ~are_missing(labels)
     if known.all():
         return encode(y, sample_weight)
     if not known.any():
@@ -142,14 +142,6 @@ def encode_known(
     counts = np.zeros(len(known), np.float32)
     counts[known] = 1.0 if found.weight is None else found.weight
     return replace(found, values=values, weight=counts)
-
-
-def _are_missing(labels: np.ndarray) -> np.ndarray:
-    if labels.dtype.kind == "f":
-        return np.isnan(labels)
-    if labels.dtype != object:
-        return np.zeros(len(labels), bool)
-    return are_missing(labels)
 
 
 def _plain_labels(labels: np.ndarray) -> np.ndarray:

@@ -40,7 +40,14 @@ from polyleaf.settings.declaration import declarations
 from polyleaf.settings.habits import explains_strangers
 from polyleaf.settings.parameters import USUAL_ROUNDS, USUALLY, RunningParameters, SearchParameters
 from polyleaf.threads import effective_threads
-from polyleaf.training.prepare import FeatureReader, Given, check_rows, evaluation_data, take_feature_names
+from polyleaf.training.prepare import (
+    VALIDATION,
+    FeatureReader,
+    Given,
+    check_rows,
+    evaluation_data,
+    take_feature_names,
+)
 from polyleaf.training.rounds import most_rounds
 
 __all__ = ["Searches", "document_search"]
@@ -310,7 +317,7 @@ class Searches(_Base):
         X, keeps = last.X, like.features is not None
         if not isinstance(X, Dataset):
             X = Dataset(X, reference=like, keep_features=keeps, n_jobs=self.n_jobs)
-        return last._replace(name="validation", X=X)
+        return last._replace(name=VALIDATION, X=X)
 
     def _about(self, target: Target, folds: Folds, metric: Metric, seed: int) -> dict[str, Any]:
         """What trainings on the folds depend on, besides their parameters; see `TrainingLog`."""

@@ -7,11 +7,11 @@ by each training from the rows of its own.
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,8 @@ from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.holdout import drawn_by_class
 from polyleaf.inputs.objects import is_missing, what
 from polyleaf.inputs.targets import Target
-from polyleaf.training.prepare import Given
+from polyleaf.search.identity import digest, identity
+from polyleaf.training.prepare import VALIDATION, Given
 
 __all__ = ["Fold", "Folds", "deals_of", "fingerprint", "folds_of", "in_small", "rows_of_folds"]
 
@@ -99,7 +100,7 @@ def folds_of(
 
     def made(i: int) -> Fold:
         train, valid = deal(i // dealt)[i % dealt]
-        found = Fold(part("training", train), part("validation", valid), dataset.n_rows / len(train))
+        found = Fold(part("training", train), part(VALIDATION, valid), dataset.n_rows / len(train))
         _ = found.train.X.bins  # made once, before trainings that run beside one another ask for them
         return found
 
@@ -109,14 +110,10 @@ def folds_of(
 def fingerprint(target: Target, folds: Folds) -> str:
     """Data and folds in few letters: codes, features that linear leaves read, targets, weights and offsets of
     all parts. What is dealt later comes of the same rows and the same seed."""
-    state = hashlib.sha256()
     given = [part for fold in folds[: folds.dealt] for part in (fold.train, fold.valid)]
     of_parts = [held for p in given for held in (p.X.codes, p.X.features, p.y, p.weight, p.offset)]
-    for held in (target.values, target.weight, *of_parts):
-        for array in map(np.asarray, _arrays_of(held)):
-            state.update(repr((array.shape, array.dtype)).encode())
-            state.update(repr(array.tolist()).encode() if array.dtype == object else array.tobytes())
-    return state.hexdigest()[:16]
+    arrays = chain(*map(_arrays_of, (target.values, target.weight, *of_parts)))
+    return digest(repr([identity(np.asarray(array)) for array in arrays]).encode())
 
 
 def _arrays_of(held: Any) -> tuple[Any, ...]:

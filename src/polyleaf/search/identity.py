@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["identity"]
+__all__ = ["digest", "identity"]
 
 
 def identity(value: Any) -> Any:
@@ -40,7 +40,7 @@ def identity(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         array = np.asarray(value)
         contents = repr(array.tolist()).encode() if array.dtype == object else array.tobytes()
-        return f"{array.dtype} {array.shape} {_short(contents)}"
+        return f"{array.dtype} {array.shape} {digest(contents)}"
     return _of_object(value)
 
 
@@ -51,7 +51,7 @@ def _of_object(value: Any) -> Any:
         return ["method", identity(value.__self__), identity(value.__func__)]
     if isinstance(value, FunctionType):
         closed = [cell.cell_contents for cell in value.__closure__ or ()]
-        code = _short(_of_code(value.__code__).encode())
+        code = digest(_of_code(value.__code__).encode())
         bound = (value.__defaults__, value.__kwdefaults__, closed)
         return [f"{value.__qualname__} {code}", *map(identity, bound)]
     if isinstance(value, type):
@@ -66,5 +66,6 @@ def _of_code(code: CodeType) -> str:
     return repr((code.co_code, code.co_names, constants))
 
 
-def _short(contents: bytes) -> str:
+def digest(contents: bytes) -> str:
+    """Few letters that stand for them."""
     return hashlib.sha256(contents).hexdigest()[:16]
