@@ -23,7 +23,6 @@ every layer but the last of a tree that is grown with `refresh="layer"`.
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
 import sys
@@ -34,6 +33,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from polyleaf.inputs.functions import why_not_called
 from polyleaf.model.model import EvalsLog
 from polyleaf.model.serialize import remove_stale
 
@@ -653,18 +653,12 @@ def _as_callback(callback: Any) -> Any:
 
 def _check_signature(function: Callable[..., Any]) -> None:
     """A TypeError for a function that cannot be called as others are, such as LightGBM's of one `env`."""
-    try:
-        signature = inspect.signature(function)
-    except ValueError:  # of some built-ins Python cannot tell
-        return
-    try:
-        signature.bind(None, None, None)
-    except TypeError as error:
+    why = why_not_called(function, 3)
+    if why:
         raise TypeError(
             "A callback is called after each round with three arguments, (model, epoch, evals_log), and ends "
-            f"the training by returning True; {getattr(function, '__name__', type(function).__name__)}"
-            f"{signature} does not take these: {error}."
-        ) from None
+            f"the training by returning True; {why}."
+        )
 
 
 def _has_hooks(callback: Any) -> bool:

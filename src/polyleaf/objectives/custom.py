@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from polyleaf.inputs.functions import why_not_called
 from polyleaf.objectives import curvature as curvatures
 from polyleaf.objectives.autodiff import LossProblem, NotALoss, as_row_loss
 from polyleaf.objectives.base import TARGET_KINDS, Array, Objective, Problem, as_matrix, as_weight
@@ -293,21 +294,13 @@ class CustomProblem(Problem):
 
 
 def _check_signature(function: Callable[..., Any]) -> None:
-    keywords = {"sample_weight": None} if "sample_weight" in _parameters(function) else {}
-    try:
-        inspect.signature(function).bind(None, None, **keywords)
-    except ValueError:  # of some built-ins Python cannot tell
-        return
-    except TypeError as error:
+    why = why_not_called(function, 2, ("sample_weight",) if "sample_weight" in _parameters(function) else ())
+    if why:
         raise ValueError(
             "A custom objective is called with two arguments, (y_true, y_pred), and with sample_weight where "
-            f"it has a parameter of that name; {_called(function)} does not take these: {error}. Fix its "
-            "other arguments with functools.partial or a lambda."
-        ) from None
-
-
-def _called(function: Callable[..., Any]) -> str:
-    return f"{getattr(function, '__name__', type(function).__name__)}{inspect.signature(function)}"
+            f"it has a parameter of that name; {why}. Fix its other arguments with functools.partial or a "
+            "lambda."
+        )
 
 
 def _jax_is_loaded() -> bool:
