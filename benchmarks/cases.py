@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from polyleaf import recipes
+from polyleaf.settings import presets
 
 from .problems import Problem
 
@@ -196,8 +196,8 @@ def leaves(quick: bool) -> list[Case]:
     kinds = {
         "diagonal": {"refresh": "round"},
         "diagonal, by layers": {},
-        "full": recipes.tfbt_full(),
-        "full, by layers": {**recipes.tfbt_full(), "refresh": "layer"},
+        "full": presets.tfbt_full(),
+        "full, by layers": {**presets.tfbt_full(), "refresh": "layer"},
         "block of 2": {"curvature": "block", "leaf_curvature": "block", "refresh": "round"},
     }
     cases = []
@@ -208,7 +208,7 @@ def leaves(quick: bool) -> list[Case]:
         settings = _same_trees(3 if quick else 20, max_depth=depth)
         contenders = tuple(
             Contender(
-                label, "polyleaf", problem, replace(settings, own=_of_trees({**recipes.tfbt(), **kind}))
+                label, "polyleaf", problem, replace(settings, own=_of_trees({**presets.tfbt(), **kind}))
             )
             for label, kind in kinds.items()
         )

@@ -22,7 +22,7 @@ import numpy as np
 
 from polyleaf import Dataset, PolyleafRegressor
 from polyleaf.callbacks import Callback
-from polyleaf.communicator import Communicator
+from polyleaf.runtime.collective import Communicator
 
 from . import memory
 from .frame.context import Context, Unavailable, require_module
@@ -186,8 +186,8 @@ def projected(context: Context, method: str, problem: str) -> Figures:
     """Of a tree on so many machines: `compute` (processor seconds of one), `asked`, `mb` (out of or into the
     busiest), `seconds` on CORES cores each, `one`: of one machine with all rows, `times` as fast."""
     require_module("distributed")
-    from polyleaf.estimators.shared import fit_rank, planned
-    from polyleaf.threads import Workers
+    from polyleaf.estimators.distributed_fit import fit_rank, planned
+    from polyleaf.runtime.context import Workers
 
     size = int(method.split()[0])
     X, Y = part(0, context.rows(ROWS_EACH), N_FEATURES, N_OUTPUTS)
@@ -226,7 +226,7 @@ def _ask_often(rank: int, addresses: list[str], fit: str, n: int, n_bytes: int) 
     """Seconds of this worker's processor time for one exchange."""
     from distributed import secede
 
-    from polyleaf.dask.post import DaskCommunicator
+    from polyleaf.dask.communicator import DaskCommunicator
 
     secede()
     communicator = DaskCommunicator(fit, rank, addresses)
@@ -239,7 +239,7 @@ def _ask_often(rank: int, addresses: list[str], fit: str, n: int, n_bytes: int) 
 
 def _cost_of_messages() -> tuple[float, float]:
     """Seconds of processor time for a fetch with its answer, and for a megabyte, of a rank of two."""
-    from polyleaf.dask.post import Post
+    from polyleaf.dask.communicator import Post
 
     found = {}
     with _cluster(2) as (client, _):

@@ -218,7 +218,7 @@ LIBRARIES: dict[str, Callable[[Job], Predict]] = {
 # Recipes and settings are compared at as many rounds, whatever rows that are held out ask for.
 AT_ROUNDS = "300 rounds"
 # What each is about; all else is as it comes.
-RECIPES: dict[str, dict[str, Any]] = {
+PRESETS: dict[str, dict[str, Any]] = {
     "a tree per output": {"multi_strategy": "one_output_per_tree"},
     "first order (C-GB)": {"curvature": "none"},
     "layers (TFBT)": {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 5},
@@ -249,7 +249,7 @@ EARLY: dict[str, dict[str, Any]] = {
 }
 METHODS = LIBRARIES | {
     name: functools.partial(polyleaf, **{"n_estimators": 300, **what})
-    for name, what in ({AT_ROUNDS: {}} | RECIPES | SETTINGS | EARLY).items()
+    for name, what in ({AT_ROUNDS: {}} | PRESETS | SETTINGS | EARLY).items()
 }
 
 
@@ -261,8 +261,8 @@ def out_of_the_box(context: Context, method: str, problem: str) -> Figures:
     labels `chosen` too, F1 above a threshold, and that `threshold`."""
     if method in LIBRARIES and not is_installed(method.lower()):
         raise Unavailable(f"{method} is not installed")
-    if method in RECIPES:
-        _check_recipe(RECIPES[method], context.load(problem))
+    if method in PRESETS:
+        _check_recipe(PRESETS[method], context.load(problem))
     return measure(context, METHODS[method], problem, chooses=method in LIBRARIES)
 
 
@@ -461,7 +461,7 @@ def _tables() -> Iterator[Table]:
         yield _table(f"Test score at one half, {where}", title, "score", "higher", sets)
     yield _table("Seconds", "processor time of a fit", "seconds", None, EVERYTHING)
     for kind, methods, names, protocol in (
-        ("Recipes", RECIPES, SEVERAL_OUTPUTS, _RECIPE_PROTOCOL),
+        ("Recipes", PRESETS, SEVERAL_OUTPUTS, _RECIPE_PROTOCOL),
         ("Settings", SETTINGS, CHOSEN_ON, _SETTING_PROTOCOL),
     ):
         for what, better in (*_MEASURES.items(), ("seconds", None)):

@@ -55,10 +55,10 @@ def _shap(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
     """Polyleaf's trees explained by the shap package."""
     import shap
 
-    from polyleaf import explain
+    from polyleaf import inspection
 
     if not hasattr(library, "explainer"):
-        library.explainer = shap.TreeExplainer(explain.shap_trees(library.model))
+        library.explainer = shap.TreeExplainer(inspection.shap_trees(library.model))
     return library.explainer.shap_values(rows.astype(np.float64), check_additivity=False)
 
 
@@ -88,9 +88,9 @@ def _our_background(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
 def _shap_background(library: Library, X: np.ndarray, rows: np.ndarray) -> Any:
     import shap
 
-    from polyleaf import explain
+    from polyleaf import inspection
 
-    trees = explain.shap_trees(library.model)
+    trees = inspection.shap_trees(library.model)
     explainer = shap.TreeExplainer(trees, X[: len(rows)].astype(np.float64))
     return explainer.shap_values(rows.astype(np.float64), check_additivity=False)
 

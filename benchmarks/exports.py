@@ -33,7 +33,7 @@ Scores = Callable[[np.ndarray], np.ndarray]
 
 def hard_rows(est: Any, seed: int = 0, n: int = 200) -> np.ndarray:
     """A matrix as exported models read it: thresholds, their neighbours, NaN, infinities, any category."""
-    from polyleaf.export.source import source_of
+    from polyleaf.export.ir import source_of
 
     rng, source = np.random.default_rng(seed), source_of(est)
     mapper, dtype = source.model.mapper, source.dtype
@@ -52,7 +52,7 @@ def hard_rows(est: Any, seed: int = 0, n: int = 200) -> np.ndarray:
 
 def table_of(est: Any, X: np.ndarray) -> Any:
     """The same rows as a FeatureTable, past the check that refuses infinities."""
-    from polyleaf.export.source import source_of
+    from polyleaf.export.ir import source_of
     from polyleaf.inputs.features import CategoryColumn, DenseBlock, FeatureTable
 
     mapper = source_of(est).model.mapper
@@ -156,7 +156,7 @@ def exports(context: Context, method: str, problem: str) -> Figures:
 def _asked(context: Context, est: Any, rows: Any) -> tuple[Any, list[tuple[np.ndarray, np.ndarray]]]:
     """The model, and matrices with their raw scores: rows of the test part, and hard ones."""
     from polyleaf.export import as_matrix
-    from polyleaf.export.source import source_of
+    from polyleaf.export.ir import source_of
 
     real, hard = as_matrix(est, rows), hard_rows(est, n=context.rows(N_ROWS))
     if est.leaf == "linear":  # sums of lines at infinity are beyond float32 in graphs

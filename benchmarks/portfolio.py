@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from polyleaf.search.base import PATIENCE
 from polyleaf.search.portfolio import Parameters
-from polyleaf.training.rounds import most_rounds
+from polyleaf.training.auto_n_estimators import most_rounds
 
 from .defaults import BINARY, MOST_CLASSES, MULTICLASS, MULTILABEL, REGRESSION, Deadline, parts
 from .frame.context import Context

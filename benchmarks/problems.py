@@ -27,7 +27,7 @@ class Problem:
     ----------
     kind : "regression", "binary", "multiclass" or "multilabel"
     recipe : str
-        Key of `RECIPES`, or "file".
+        Key of `PRESETS`, or "file".
     arguments : dict
     """
 
@@ -43,7 +43,7 @@ class Problem:
         """
         if self.recipe == "file":
             return read(folder, **self.arguments)
-        return RECIPES[self.recipe](**self.arguments)
+        return PRESETS[self.recipe](**self.arguments)
 
 
 def shared_structure(n: int, n_test: int, n_features: int, n_outputs: int) -> Arrays:
@@ -102,7 +102,7 @@ def words(n: int, n_test: int, n_features: int, n_words: int, n_outputs: int) ->
     return _cut(X, y.astype(np.float32), n)
 
 
-RECIPES: dict[str, Callable[..., Arrays]] = {
+PRESETS: dict[str, Callable[..., Arrays]] = {
     "shared_structure": shared_structure,
     "classes_of_structure": classes_of_structure,
     "binary_signal": binary_signal,

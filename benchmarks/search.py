@@ -38,11 +38,11 @@ AS_IT_COMES = "Polyleaf as it comes"
 def searched(part: Part, seconds: float, asks_optuna: bool = False, **chosen: Any) -> tuple[Any, Any]:
     """What the searching estimator finds; its clock is that of this process, like all others' here."""
     from polyleaf import PolyleafClassifierCV, PolyleafRegressorCV
-    from polyleaf.search import race, tpe
+    from polyleaf.search import successive_halving, tpe
 
     kind = PolyleafRegressorCV if part.task == "regression" else PolyleafClassifierCV
     model = kind(time_limit=seconds, n_jobs=1, random_state=0, verbose=0, **chosen)
-    clock = patch.object(race, "time", SimpleNamespace(perf_counter=time.process_time))
+    clock = patch.object(successive_halving, "time", SimpleNamespace(perf_counter=time.process_time))
     with clock, patch.object(tpe, "is_worth_asking", lambda seconds: asks_optuna):
         model.fit(part.X, part.y, groups=part.people)
     told = {"parameters": model.best_params_, "candidates": len(model.leaderboard_)}
@@ -79,7 +79,7 @@ def _reader(task: str, model: Any) -> Predict:
 def _folds(part: Part) -> list[tuple[np.ndarray, np.ndarray]]:
     """The same three folds for all: those of the search."""
     from polyleaf.inputs.targets import encode_classification, encode_regression
-    from polyleaf.search.folds import rows_of_folds
+    from polyleaf.search.cv_splits import rows_of_folds
 
     encode = encode_regression if part.task == "regression" else encode_classification
     return rows_of_folds(3, part.X, part.y, encode(part.y), part.people, 0)

@@ -8,7 +8,7 @@
 #include "arrays.h"
 #include "data/binning.h"
 #include "value_types.h"
-#include "workers_caster.h"
+#include "context_caster.h"
 
 namespace polyleaf {
 namespace {

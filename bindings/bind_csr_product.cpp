@@ -6,7 +6,7 @@
 #include "arrays.h"
 #include "base/parallel.h"
 #include "sketch/csr_product.h"
-#include "workers_caster.h"
+#include "context_caster.h"
 
 namespace polyleaf {
 namespace {

@@ -21,9 +21,9 @@
 #include "labels.h"
 #include "leaf_blocks.h"
 #include "sample_of.h"
-#include "searches.h"
-#include "tree_grower.h"
-#include "workers_caster.h"
+#include "search_handle.h"
+#include "grower_handle.h"
+#include "context_caster.h"
 
 namespace polyleaf {
 namespace {

@@ -12,7 +12,7 @@
 #include "explain/explainer.h"
 #include "forest/forest.h"
 #include "leaf_blocks.h"
-#include "workers_caster.h"
+#include "context_caster.h"
 
 namespace polyleaf {
 namespace {

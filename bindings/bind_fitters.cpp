@@ -10,7 +10,7 @@
 #include "leaves/newton.h"
 #include "leaves/topk.h"
 #include "sample_of.h"
-#include "workers_caster.h"
+#include "context_caster.h"
 
 namespace polyleaf {
 namespace {

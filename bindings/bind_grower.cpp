@@ -9,13 +9,13 @@
 #include <string>
 
 #include "arrays.h"
-#include "channels/channels.h"
+#include "quantised_gradients/quantised_gradients.h"
 #include "curvature_of.h"
 #include "grower/grower.h"
 #include "sample_of.h"
-#include "searches.h"
-#include "tree_grower.h"
-#include "workers_caster.h"
+#include "search_handle.h"
+#include "grower_handle.h"
+#include "context_caster.h"
 
 namespace polyleaf {
 namespace {

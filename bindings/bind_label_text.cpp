@@ -7,8 +7,8 @@
 #include <string>
 
 #include "arrays.h"
-#include "data/label_text.h"
-#include "workers_caster.h"
+#include "data/xmc_text.h"
+#include "context_caster.h"
 
 namespace polyleaf {
 namespace {

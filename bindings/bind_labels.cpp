@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "base/parallel.h"
-#include "channels/label_sums.h"
+#include "quantised_gradients/sparse_target_sums.h"
 #include "forest/label_scores.h"
 #include "labels.h"
 #include "leaves/topk.h"
 #include "sample_of.h"
 #include "sketch/sketch.h"
-#include "workers_caster.h"
+#include "context_caster.h"
 
 namespace polyleaf {
 namespace {

@@ -6,7 +6,7 @@
 #include "leaf_blocks.h"
 #include "leaves/linear_block.h"
 #include "leaves/topk_block.h"
-#include "workers_caster.h"
+#include "context_caster.h"
 
 namespace polyleaf {
 namespace {

@@ -6,7 +6,7 @@
 #include "arrays.h"
 #include "bind_loss.h"
 #include "losses/likelihoods.h"
-#include "workers_caster.h"
+#include "context_caster.h"
 
 namespace polyleaf {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "arrays.h"
 #include "sample_of.h"
-#include "search/linear_channels.h"
-#include "workers_caster.h"
+#include "search/linear_gradients.h"
+#include "context_caster.h"
 
 namespace polyleaf {
 namespace {

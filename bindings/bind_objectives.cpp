@@ -14,7 +14,7 @@
 #include "leaves/quantile.h"
 #include "losses/objectives.h"
 #include "sample_of.h"
-#include "workers_caster.h"
+#include "context_caster.h"
 
 namespace polyleaf {
 namespace {

@@ -16,7 +16,7 @@
 #include "leaf_blocks.h"
 #include "leaves/dense_block.h"
 #include "stored_trees.h"
-#include "workers_caster.h"
+#include "context_caster.h"
 
 namespace polyleaf {
 namespace {

@@ -10,7 +10,7 @@
 #include "device/predictor.h"
 #include "device_array.h"
 #include "forest/row_predictor.h"
-#include "workers_caster.h"
+#include "context_caster.h"
 
 namespace polyleaf {
 namespace {

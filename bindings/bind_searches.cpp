@@ -6,10 +6,10 @@
 #include "sample_of.h"
 #include "search/exact_search.h"
 #include "search/histogram_search.h"
-#include "search/linear_channels.h"
+#include "search/linear_gradients.h"
 #include "search/verified_search.h"
-#include "searches.h"
-#include "workers_caster.h"
+#include "search_handle.h"
+#include "context_caster.h"
 
 namespace polyleaf {
 namespace {

@@ -5,7 +5,7 @@
 #include "arrays.h"
 #include "base/parallel.h"
 #include "sketch/sketch.h"
-#include "workers_caster.h"
+#include "context_caster.h"
 
 namespace polyleaf {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "arrays.h"
-#include "channels/channels.h"
+#include "quantised_gradients/quantised_gradients.h"
 
 namespace polyleaf {
 

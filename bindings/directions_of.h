@@ -2,7 +2,7 @@
 #pragma once
 #include "arrays.h"
 #include "data/bins.h"
-#include "scores/directions.h"
+#include "split_gain/directions.h"
 
 namespace polyleaf {
 

@@ -5,10 +5,10 @@
 #include <stdexcept>
 
 #include "arrays.h"
-#include "data/label_rows.h"
+#include "data/sparse_labels.h"
 #include "leaves/topk.h"
 #include "leaves/topk_block.h"
-#include "workers_caster.h"
+#include "context_caster.h"
 
 namespace polyleaf {
 

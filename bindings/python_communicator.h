@@ -1,4 +1,4 @@
-// A communicator that is a Python object (polyleaf.communicator): takes the GIL, and hands its arrays over.
+// A communicator that is a Python object (polyleaf.runtime.collective): takes the GIL, and hands its arrays over.
 #pragma once
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/communicator.h"
+#include "base/collective.h"
 
 namespace polyleaf {
 

@@ -4,7 +4,7 @@
 #include <stdexcept>
 
 #include "arrays.h"
-#include "base/workers.h"
+#include "base/context.h"
 #include "data/sample.h"
 
 namespace polyleaf {

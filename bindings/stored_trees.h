@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "arrays.h"
-#include "base/buffer.h"
+#include "base/aligned_buffer.h"
 #include "forest/tree_source.h"
 #include "grower/tree.h"
 #include "leaves/dense_block.h"

@@ -4,14 +4,15 @@ Emami and Martínez-Muñoz, "Condensed-Gradient Boosting", 2025. The structure o
 (eq. 10); its leaves do (eq. 13). A recipe is a dict: change what you like.
 """
 
-from polyleaf import PolyleafClassifier, recipes
-from polyleaf.data import load
+from polyleaf import PolyleafClassifier
+from polyleaf.datasets import load
+from polyleaf.settings import presets
 
 
 def main() -> dict[str, float]:
     X, X_test, y, y_test = load("letter").split()
     X, y = X[:4000], y[:4000]  # enough for an example
-    params = {**recipes.cgb(), "n_estimators": 40, "max_depth": 8}
+    params = {**presets.cgb(), "n_estimators": 40, "max_depth": 8}
     model = PolyleafClassifier(**params, random_state=0).fit(X, y)
     accuracy = model.score(X_test, y_test)
     print(f"accuracy over 26 letters: {accuracy:.3f}")

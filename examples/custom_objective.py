@@ -7,7 +7,7 @@ too high.
 import numpy as np
 
 from polyleaf import PolyleafRegressor
-from polyleaf.data import load
+from polyleaf.datasets import load
 
 COST_OF_TOO_LOW = 10.0
 

@@ -8,7 +8,7 @@ then be asked: the chance that a load is above what a plant delivers.
 import numpy as np
 
 from polyleaf import PolyleafRegressor
-from polyleaf.data import load
+from polyleaf.datasets import load
 from polyleaf.distributions import Normal
 
 

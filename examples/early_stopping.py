@@ -9,7 +9,7 @@ from typing import Any
 from sklearn.model_selection import train_test_split
 
 from polyleaf import PolyleafClassifier
-from polyleaf.data import load
+from polyleaf.datasets import load
 
 
 def every_twentieth_round(model: Any, epoch: int, evals_log: dict[str, dict[str, list[float]]]) -> None:

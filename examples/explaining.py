@@ -6,7 +6,7 @@ Contributions are Shapley's values; with the base values they add up to the pred
 import numpy as np
 
 from polyleaf import PolyleafRegressor
-from polyleaf.data import load
+from polyleaf.datasets import load
 
 
 def main() -> dict[str, float]:

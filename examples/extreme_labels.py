@@ -7,9 +7,10 @@ million labels nothing else changes (docs/sparse-leaves.md). The answer is a ran
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from polyleaf import PolyleafClassifier, recipes
-from polyleaf.data import load
+from polyleaf import PolyleafClassifier
+from polyleaf.datasets import load
 from polyleaf.metrics.ranking import ranking_scores
+from polyleaf.settings import presets
 
 
 def main() -> dict[str, float]:
@@ -23,7 +24,7 @@ def main() -> dict[str, float]:
         "projection_dim": None,
         "tfidf": False,
     }  # 72 dense features: split as they are
-    model = PolyleafClassifier(**recipes.gbdt_sparse() | few_rows | no_words, random_state=0).fit(X, Y)
+    model = PolyleafClassifier(**presets.gbdt_sparse() | few_rows | no_words, random_state=0).fit(X, Y)
     model.model_.output_names = emotions.output_names
 
     found = ranking_scores(Y_test, model.predict_topk(X_test, 5))

@@ -7,14 +7,15 @@ energy data are learned together: each split is chosen by its gain summed over b
 import numpy as np
 from sklearn.metrics import root_mean_squared_error
 
-from polyleaf import PolyleafRegressor, recipes
-from polyleaf.data import load
+from polyleaf import PolyleafRegressor
+from polyleaf.datasets import load
+from polyleaf.settings import presets
 
 
 def main() -> dict[str, float]:
     energy = load("energy")
     X, X_test, y, y_test = energy.split()
-    model = PolyleafRegressor(**recipes.gbdt_mo(), n_estimators=200, random_state=0).fit(X, y)
+    model = PolyleafRegressor(**presets.gbdt_mo(), n_estimators=200, random_state=0).fit(X, y)
 
     rmse = root_mean_squared_error(y_test, model.predict(X_test), multioutput="raw_values")
     of_mean = root_mean_squared_error(

@@ -6,7 +6,7 @@ AutoGluon's. It needs `pip install "polyleaf[autogluon]"`.
 
 import tempfile
 
-from polyleaf.data import load
+from polyleaf.datasets import load
 
 
 def main() -> dict[str, float]:
@@ -14,7 +14,7 @@ def main() -> dict[str, float]:
         import pandas as pd
         from autogluon.tabular import TabularPredictor
 
-        from polyleaf.autogluon import PolyleafModel
+        from polyleaf.integrations.autogluon import PolyleafModel
     except ImportError as error:
         print(error)
         return {}

@@ -6,7 +6,7 @@ sends flow and predictions. It needs `pip install openml`.
 """
 
 from polyleaf import PolyleafClassifier
-from polyleaf.data import load
+from polyleaf.datasets import load
 
 
 def main() -> dict[str, float]:

@@ -7,7 +7,7 @@ models of a bag are trained on parts of the rows, one after another. It needs `p
 import contextlib
 import tempfile
 
-from polyleaf.data import load
+from polyleaf.datasets import load
 
 
 def main() -> dict[str, float]:
@@ -16,7 +16,7 @@ def main() -> dict[str, float]:
         from tabarena.benchmark.task import UserTask
         from tabarena.utils.config_utils import ConfigGenerator
 
-        from polyleaf.autogluon import PolyleafModel, search_space
+        from polyleaf.integrations.autogluon import PolyleafModel, search_space
     except ImportError as error:
         print(error)
         return {}

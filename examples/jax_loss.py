@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from polyleaf import PolyleafRegressor
-from polyleaf.data import load
+from polyleaf.datasets import load
 from polyleaf.objectives import Custom
 
 

@@ -5,8 +5,9 @@ by layers every layer makes one, with derivatives of its own (section V), and th
 ways to spend thirty trees on 26 letters.
 """
 
-from polyleaf import PolyleafClassifier, recipes
-from polyleaf.data import load
+from polyleaf import PolyleafClassifier
+from polyleaf.datasets import load
+from polyleaf.settings import presets
 
 TREES = 30
 
@@ -21,13 +22,13 @@ def main() -> dict[str, float]:
     }
     found = {}
     for name, way in ways.items():
-        model = PolyleafClassifier(**{**recipes.tfbt(), **way}, random_state=0).fit(X, y)
+        model = PolyleafClassifier(**{**presets.tfbt(), **way}, random_state=0).fit(X, y)
         found[name] = model.score(X_test, y_test)
         print(f"{name:21}  {model.model_.n_trees} trees  accuracy {found[name]:.3f}")
 
     # Early on the shallow layers need no more than a part of the rows.
     fewer = PolyleafClassifier(
-        **recipes.tfbt(), n_estimators=TREES, rows_per_layer=[0.25, 0.5, 1.0], random_state=0
+        **presets.tfbt(), n_estimators=TREES, rows_per_layer=[0.25, 0.5, 1.0], random_state=0
     )
     found["on fewer rows"] = fewer.fit(X, y).score(X_test, y_test)
     print(f"upper layers on a quarter and half of the rows: accuracy {found['on fewer rows']:.3f}")

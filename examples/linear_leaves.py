@@ -7,7 +7,7 @@ cooling loads of buildings depend smoothly on their shape: linear leaves need fe
 from sklearn.metrics import root_mean_squared_error
 
 from polyleaf import PolyleafRegressor
-from polyleaf.data import load
+from polyleaf.datasets import load
 
 
 def main() -> dict[str, float]:

@@ -8,8 +8,9 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from polyleaf import PolyleafClassifier, plotting
-from polyleaf.data import load
+from polyleaf import PolyleafClassifier
+from polyleaf.datasets import load
+from polyleaf.inspection import plotting
 
 
 def main(path: str | None = None) -> dict[str, float]:

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.metrics import root_mean_squared_error
 
 from polyleaf import PolyleafRegressor
-from polyleaf.data import load
+from polyleaf.datasets import load
 
 
 def main() -> dict[str, float]:

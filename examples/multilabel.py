@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.metrics import f1_score, hamming_loss
 
 from polyleaf import PolyleafClassifier
-from polyleaf.data import load
+from polyleaf.datasets import load
 
 
 def main() -> dict[str, float]:

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from polyleaf import PolyleafRegressor
-from polyleaf.data import load
+from polyleaf.datasets import load
 
 
 def beyond_the_data() -> dict[str, float]:

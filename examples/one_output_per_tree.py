@@ -7,7 +7,7 @@ targets. Which predicts better depends on how much structure the targets share: 
 from sklearn.metrics import root_mean_squared_error
 
 from polyleaf import PolyleafRegressor
-from polyleaf.data import load
+from polyleaf.datasets import load
 
 
 def main() -> dict[str, float]:

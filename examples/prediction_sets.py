@@ -7,7 +7,7 @@ are inside as often as was asked, whatever the model is worth.
 import numpy as np
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
-from polyleaf.data import load
+from polyleaf.datasets import load
 
 
 def letters() -> dict[str, float]:

@@ -7,7 +7,7 @@ are then moved to where rows that were not trained on have them (docs/intervals.
 import numpy as np
 
 from polyleaf import PolyleafRegressor
-from polyleaf.data import load
+from polyleaf.datasets import load
 
 
 def main() -> dict[str, float]:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from polyleaf import PolyleafRegressor, load_model
-from polyleaf.data import load
+from polyleaf.datasets import load
 from polyleaf.objectives import Objective, Problem, register
 from polyleaf.objectives.base import as_matrix, as_weight
 

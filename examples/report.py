@@ -9,7 +9,7 @@ import sys
 import numpy as np
 
 from polyleaf import PolyleafMultiTask
-from polyleaf.data import load
+from polyleaf.datasets import load
 from polyleaf.objectives import Quantile
 
 

@@ -6,7 +6,7 @@ Six labels of 593 pieces of music. The search finds the number of rounds, too.
 import numpy as np
 
 from polyleaf import PolyleafClassifier, PolyleafClassifierCV
-from polyleaf.data import load
+from polyleaf.datasets import load
 
 
 def main() -> dict[str, float]:

@@ -18,7 +18,7 @@ from threading import Thread
 import numpy as np
 
 from polyleaf import PolyleafRegressor, load_model
-from polyleaf.data import load
+from polyleaf.datasets import load
 
 
 class Answer(BaseHTTPRequestHandler):

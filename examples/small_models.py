@@ -8,15 +8,16 @@ saved with 8-bit leaves.
 import tempfile
 from pathlib import Path
 
-from polyleaf import PolyleafClassifier, load_model, recipes
-from polyleaf.data import load
-from polyleaf.inspect import leaf_dtype_report
+from polyleaf import PolyleafClassifier, load_model
+from polyleaf.datasets import load
+from polyleaf.inspection.model_summary import leaf_dtype_report
+from polyleaf.settings import presets
 
 
 def main() -> dict[str, float]:
     X, X_test, y, y_test = load("letter").split()
     X, y = X[:4000], y[:4000]  # enough for an example
-    model = PolyleafClassifier(**recipes.tfbt(), n_estimators=50, random_state=0).fit(X, y)
+    model = PolyleafClassifier(**presets.tfbt(), n_estimators=50, random_state=0).fit(X, y)
 
     metrics = ["merror", "mlogloss"]
     report = model.model_.size_report(X_test, y_test, metrics=metrics, rounds=[1, 5, 10, 25, 50])

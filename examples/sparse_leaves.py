@@ -4,8 +4,9 @@ Zhang and Jung, "GBDT-MO: Gradient-Boosted Decision Trees for Multiple Outputs",
 leaf does less than one of all classes; three times as many trees hold about as many values.
 """
 
-from polyleaf import PolyleafClassifier, recipes
-from polyleaf.data import load
+from polyleaf import PolyleafClassifier
+from polyleaf.datasets import load
+from polyleaf.settings import presets
 
 
 def main() -> dict[str, float]:
@@ -14,9 +15,9 @@ def main() -> dict[str, float]:
     X_train, y_train = X_train[:4000], y_train[:4000]  # enough for an example
 
     methods = {
-        "all classes": (recipes.gbdt_mo(), 40),
-        "four, the same for siblings": (recipes.gbdt_mo_sparse(4), 120),
-        "four of each leaf's own": (recipes.gbdt_mo_sparse(4, restricted=False), 120),
+        "all classes": (presets.gbdt_mo(), 40),
+        "four, the same for siblings": (presets.gbdt_mo_sparse(4), 120),
+        "four of each leaf's own": (presets.gbdt_mo_sparse(4, restricted=False), 120),
     }
     found = {}
     for name, (recipe, rounds) in methods.items():

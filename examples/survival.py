@@ -6,7 +6,8 @@ Machines fail sooner where they run hot and old; most are still running when the
 
 import numpy as np
 
-from polyleaf import PolyleafClassifier, survival
+from polyleaf import PolyleafClassifier
+from polyleaf.distributions import survival
 
 
 def main() -> dict[str, float]:

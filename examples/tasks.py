@@ -7,7 +7,7 @@ learns both (docs/tasks.md), so the rows without a heating load help to find the
 import numpy as np
 
 from polyleaf import PolyleafMultiTask, PolyleafRegressor
-from polyleaf.data import load
+from polyleaf.datasets import load
 
 
 def main() -> dict[str, float]:

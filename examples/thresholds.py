@@ -7,7 +7,7 @@ each trained without a third of the rows. Or afterwards, on new rows that nobody
 from sklearn.metrics import f1_score
 
 from polyleaf import PolyleafClassifier
-from polyleaf.data import load
+from polyleaf.datasets import load
 
 
 def main() -> dict[str, float]:

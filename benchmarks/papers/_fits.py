@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils._param_validation import InvalidParameterError
 
-from polyleaf import recipes
+from polyleaf.settings import presets
 
 from ..cases import Settings
 from ..frame.context import Context, Unavailable
@@ -35,7 +35,7 @@ class Method:
         Key of `LIBRARIES`.
     own : dict
     recipe : str
-        Of Polyleaf's recipes, under `own`. A recipe that this version does not have leaves the cell empty.
+        Of Polyleaf's presets, under `own`. A recipe that this version does not have leaves the cell empty.
     """
 
     library: str
@@ -46,9 +46,9 @@ class Method:
         """The recipe's parameters and `own` over them. `arguments` are the recipe's."""
         if not self.recipe:
             return self.own
-        if not hasattr(recipes, self.recipe):
+        if not hasattr(presets, self.recipe):
             raise Unavailable(f"this version of Polyleaf has no recipe {self.recipe}")
-        return {**getattr(recipes, self.recipe)(**arguments), **self.own}
+        return {**getattr(presets, self.recipe)(**arguments), **self.own}
 
 
 def fit(

@@ -20,9 +20,9 @@ import numpy as np
 import scipy.sparse as sp
 
 import polyleaf
-from polyleaf import recipes
 from polyleaf.files.multilabel import write_multilabel
 from polyleaf.metrics.ranking import precision_at
+from polyleaf.settings import presets
 
 from .. import extreme
 from ..frame.context import Context, Unavailable
@@ -39,11 +39,11 @@ DIM = {"mediamill": 50, "delicious200k": 50}
 DENSE = ("cal500", "mediamill")  # features that are no words: nothing to weigh, nothing to give a length
 
 OURS: dict[str, dict[str, Any]] = {
-    "GBDT-SPARSE": recipes.gbdt_sparse(),
-    "GBDT-SPARSE, exact search": recipes.gbdt_sparse(exact=True),
-    "random projection": recipes.gbdt_sparse() | {"projection": "gaussian"},
-    "PCA": recipes.gbdt_sparse() | {"projection": "pca"},
-    "LEML": recipes.gbdt_sparse(),
+    "GBDT-SPARSE": presets.gbdt_sparse(),
+    "GBDT-SPARSE, exact search": presets.gbdt_sparse(exact=True),
+    "random projection": presets.gbdt_sparse() | {"projection": "gaussian"},
+    "PCA": presets.gbdt_sparse() | {"projection": "pca"},
+    "LEML": presets.gbdt_sparse(),
 }
 
 

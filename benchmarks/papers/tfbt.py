@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from polyleaf import Dataset, PolyleafClassifier, recipes
+from polyleaf import Dataset, PolyleafClassifier
+from polyleaf.settings import presets
 
 from ..frame.context import Context, Unavailable
 from ..frame.paper import Figure, Figures, Paper, Subject, Table
@@ -18,10 +19,10 @@ from . import _fits, _poker
 
 METHODS: dict[str, dict[str, Any]] = {
     "Tree-per-class": {"multi_strategy": "one_output_per_tree", "refresh": "tree"},
-    "Full Hessian": recipes.tfbt_full(),
+    "Full Hessian": presets.tfbt_full(),
     "Diagonal Hessian": {"refresh": "round"},
     "Diagonal + LBL": {},
-    "Full + LBL": {**recipes.tfbt_full(), "refresh": "layer"},
+    "Full + LBL": {**presets.tfbt_full(), "refresh": "layer"},
 }
 XGBOOST = "XGBoost default"
 SIZES = (10, 25, 50, 100)
@@ -162,7 +163,7 @@ def polyleaf_scores(
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Trees so far and raw scores (n, K), after so many trees: a round of one tree per class has several."""
     # TFBT's own MNIST example starts from scores of 0 (center_bias=False); the paper does not say.
-    settings = {**recipes.tfbt(), "base_score": 0.0, **METHODS[method], **changes}
+    settings = {**presets.tfbt(), "base_score": 0.0, **METHODS[method], **changes}
     per_round = data.n_classes if settings.get("multi_strategy") == "one_output_per_tree" else 1
     rounds = math.ceil(n_trees / per_round)
     train = Dataset(data.X, max_bins=settings.get("max_bins", 255), n_jobs=context.threads)

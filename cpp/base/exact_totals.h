@@ -6,7 +6,7 @@
 #pragma once
 #include <cstdint>
 
-#include "base/workers.h"
+#include "base/context.h"
 
 namespace polyleaf {
 

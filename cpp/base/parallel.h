@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "base/workers.h"
+#include "base/context.h"
 
 namespace polyleaf {
 

@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "base/workers.h"
+#include "base/context.h"
 
 namespace polyleaf {
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/judged.h"
+#include "base/penalised_gain.h"
 
 namespace polyleaf {
 

@@ -10,7 +10,7 @@
 #include <type_traits>
 
 #include "base/parallel.h"
-#include "data/kernels/binning.h"
+#include "data/kernels/binning_kernels.h"
 
 namespace polyleaf {
 namespace {

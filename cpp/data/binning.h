@@ -11,13 +11,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/buffer.h"
-#include "base/code.h"
-#include "base/workers.h"
+#include "base/aligned_buffer.h"
+#include "base/bin_code.h"
+#include "base/context.h"
 
 namespace polyleaf {
 
-// Numbered as kernels of devices read them, too (device/kernels/binning.cu).
+// Numbered as kernels of devices read them, too (device/kernels/binning_device.cu).
 enum class ValueType : uint8_t { u8, i8, u16, i16, u32, i32, u64, i64, f32, f64 };
 constexpr size_t size_of(ValueType type) {
   return type == ValueType::f32 ? 4 : type == ValueType::f64 ? 8 : size_t{1} << (static_cast<int>(type) / 2);

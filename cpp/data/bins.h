@@ -16,10 +16,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/buffer.h"
-#include "base/code.h"
-#include "base/workers.h"
-#include "data/cells.h"
+#include "base/aligned_buffer.h"
+#include "base/bin_code.h"
+#include "base/context.h"
+#include "data/sparse_columns.h"
 
 namespace polyleaf {
 

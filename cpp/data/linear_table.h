@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/workers.h"
+#include "base/context.h"
 #include "data/bins.h"
 
 namespace polyleaf {

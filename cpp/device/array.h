@@ -9,7 +9,7 @@
 
 #include "data/binning.h"
 #include "device/device.h"
-#include "device/kernels/records.h"
+#include "device/kernels/kernel_args.h"
 
 namespace polyleaf {
 

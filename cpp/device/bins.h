@@ -11,7 +11,7 @@
 #include "data/bins.h"
 #include "device/binning.h"
 #include "device/device.h"
-#include "device/kernels/records.h"
+#include "device/kernels/kernel_args.h"
 
 namespace polyleaf {
 

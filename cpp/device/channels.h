@@ -1,11 +1,11 @@
-// Channels (channels/channels.h) on a device: the same integers, quantised where derivatives lie.
+// Channels (quantised_gradients/quantised_gradients.h) on a device: the same integers, quantised where derivatives lie.
 //
 // Owns: their memory. Must not know: features, splits.
 #pragma once
 #include <cstdint>
 #include <vector>
 
-#include "channels/chance.h"
+#include "quantised_gradients/categorical_gain_correction.h"
 #include "device/device.h"
 #include "device/sample.h"
 

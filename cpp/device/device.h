@@ -84,7 +84,7 @@ class Device {
   mutable std::map<std::string, void*> kernels_;
 };
 
-// Memory of a device that grows and is reused, as Buffer (base/buffer.h).
+// Memory of a device that grows and is reused, as Buffer (base/aligned_buffer.h).
 template <class T>
 class DeviceBuffer {
  public:

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "device/device.h"
-#include "device/kernels/records.h"
+#include "device/kernels/kernel_args.h"
 #include "losses/objectives.h"
 
 namespace polyleaf {

@@ -10,7 +10,7 @@
 #include "device/array.h"
 #include "device/binning.h"
 #include "device/device.h"
-#include "device/kernels/records.h"
+#include "device/kernels/kernel_args.h"
 #include "forest/row_predictor.h"
 
 namespace polyleaf {

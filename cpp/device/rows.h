@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "device/bins.h"
-#include "grower/rows.h"
+#include "grower/row_partitioner.h"
 
 namespace polyleaf {
 

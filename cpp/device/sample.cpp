@@ -3,7 +3,7 @@
 #include <bit>
 #include <cmath>
 
-#include "channels/channels.h"
+#include "quantised_gradients/quantised_gradients.h"
 
 namespace polyleaf {
 

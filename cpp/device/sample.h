@@ -8,7 +8,7 @@
 
 #include "data/sample.h"
 #include "device/device.h"
-#include "device/kernels/records.h"
+#include "device/kernels/kernel_args.h"
 
 namespace polyleaf {
 

@@ -5,8 +5,8 @@
 #include <stdexcept>
 
 #include "base/packed.h"
-#include "scores/full.h"
-#include "search/directed.h"
+#include "split_gain/full.h"
+#include "search/monotone_split.h"
 #include "search/histogram_search.h"
 
 namespace polyleaf {

@@ -11,12 +11,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/buffer.h"
-#include "base/workers.h"
+#include "base/aligned_buffer.h"
+#include "base/context.h"
 #include "device/channels.h"
 #include "device/rows.h"
 #include "grower/search.h"
-#include "search/tile_scan.h"
+#include "search/dense_scan.h"
 
 namespace polyleaf {
 

@@ -12,8 +12,8 @@
 #include <memory>
 #include <vector>
 
-#include "explain/leaf_games.h"
-#include "explain/leaf_payloads.h"
+#include "explain/shap_coefficients.h"
+#include "explain/shap_leaf_values.h"
 #include "forest/forest.h"
 
 namespace polyleaf {

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "explain/kernels/contributions.h"
+#include "explain/kernels/shap_kernels.h"
 #include "grower/tree.h"
 #include "leaves/leaf_block.h"
 

@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "explain/coalitions.h"
-#include "explain/kernels/contributions.h"
+#include "explain/shapley_weights.h"
+#include "explain/kernels/shap_kernels.h"
 
 namespace polyleaf {
 

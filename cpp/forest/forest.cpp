@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "leaves/block_arrays.h"
+#include "leaves/leaf_arrays.h"
 
 namespace polyleaf {
 

@@ -10,8 +10,8 @@
 #include <shared_mutex>
 #include <vector>
 
-#include "base/workers.h"
-#include "forest/kernels/predict.h"
+#include "base/context.h"
+#include "forest/kernels/predict_kernels.h"
 #include "forest/score_unit.h"
 #include "forest/tree_source.h"
 #include "grower/tree.h"

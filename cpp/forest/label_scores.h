@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/workers.h"
-#include "data/label_rows.h"
+#include "base/context.h"
+#include "data/sparse_labels.h"
 #include "leaves/leaf_kind.h"
 #include "losses/objectives.h"
 

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "base/buffer.h"
+#include "base/aligned_buffer.h"
 #include "base/parallel.h"
 #include "forest/forest.h"
 #include "forest/score_block.h"

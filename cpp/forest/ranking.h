@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "forest/kernels/ranking.h"
+#include "forest/kernels/ranking_kernels.h"
 #include "forest/score_unit.h"
 
 namespace polyleaf {

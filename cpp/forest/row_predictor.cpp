@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "base/buffer.h"
-#include "base/code.h"
+#include "base/aligned_buffer.h"
+#include "base/bin_code.h"
 
 namespace polyleaf {
 namespace {

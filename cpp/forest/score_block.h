@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "base/buffer.h"
+#include "base/aligned_buffer.h"
 #include "leaves/leaf_kind.h"
 
 namespace polyleaf {

@@ -9,7 +9,7 @@
 #include "forest/forest.h"
 #include "forest/ranking.h"
 #include "forest/score_block.h"
-#include "leaves/payload_sums.h"
+#include "leaves/sparse_accumulator.h"
 
 namespace polyleaf {
 namespace {

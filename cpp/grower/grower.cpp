@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "grower/partition.h"
+#include "grower/host_row_partitioner.h"
 
 namespace polyleaf {
 Grower::Grower(const Bins& bins, const Workers& workers)

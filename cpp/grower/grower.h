@@ -23,9 +23,9 @@
 #include <memory>
 #include <vector>
 
-#include "base/workers.h"
-#include "grower/rows.h"
-#include "grower/schedule.h"
+#include "base/context.h"
+#include "grower/row_partitioner.h"
+#include "grower/expansion_policy.h"
 #include "grower/search.h"
 #include "grower/tree.h"
 

@@ -9,11 +9,11 @@
 #include <stdexcept>
 #include <vector>
 
-#include "base/code.h"
+#include "base/bin_code.h"
 #include "base/settings.h"
-#include "grower/feature_draw.h"
+#include "grower/column_sampler.h"
 #include "grower/interactions.h"
-#include "grower/partition.h"
+#include "grower/host_row_partitioner.h"
 
 namespace polyleaf {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/code.h"
+#include "base/bin_code.h"
 
 namespace polyleaf {
 

@@ -1,8 +1,8 @@
 #include "leaves/dense_block.h"
 
-#include "leaves/block_arrays.h"
-#include "leaves/kernels/dense_block.h"
-#include "leaves/payload_sums.h"
+#include "leaves/leaf_arrays.h"
+#include "leaves/kernels/dense_block_kernels.h"
+#include "leaves/sparse_accumulator.h"
 
 namespace polyleaf {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-#include "base/buffer.h"
+#include "base/aligned_buffer.h"
 #include "leaves/leaf_block.h"
 
 namespace polyleaf {

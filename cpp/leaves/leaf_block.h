@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/workers.h"
+#include "base/context.h"
 #include "leaves/leaf_kind.h"
 
 namespace polyleaf {

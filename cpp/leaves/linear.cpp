@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/parallel.h"
-#include "base/rounded.h"
-#include "leaves/block_arrays.h"
-#include "leaves/kernels/linear.h"
+#include "base/fixed_point.h"
+#include "leaves/leaf_arrays.h"
+#include "leaves/kernels/linear_leaf_kernels.h"
 #include "leaves/newton.h"
 
 namespace polyleaf {

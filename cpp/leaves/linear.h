@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/settings.h"
-#include "base/workers.h"
+#include "base/context.h"
 #include "data/linear_table.h"
 #include "data/sample.h"
 #include "grower/tree.h"

@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "leaves/block_arrays.h"
-#include "leaves/kernels/linear_block.h"
-#include "leaves/payload_sums.h"
+#include "leaves/leaf_arrays.h"
+#include "leaves/kernels/linear_block_kernels.h"
+#include "leaves/sparse_accumulator.h"
 
 namespace polyleaf {
 namespace {

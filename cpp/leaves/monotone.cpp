@@ -5,7 +5,7 @@
 
 #include "base/parallel.h"
 #include "leaves/isotonic.h"
-#include "leaves/leaf_order.h"
+#include "leaves/monotone_order.h"
 
 namespace polyleaf {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/workers.h"
+#include "base/context.h"
 #include "grower/tree.h"
 
 namespace polyleaf {

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "base/parallel.h"
-#include "base/rounded.h"
+#include "base/fixed_point.h"
 
 namespace polyleaf {
 namespace {

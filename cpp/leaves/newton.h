@@ -9,9 +9,9 @@
 
 #include "base/isa.h"
 #include "base/settings.h"
-#include "base/workers.h"
-#include "channels/channels.h"
-#include "scores/step.h"
+#include "base/context.h"
+#include "quantised_gradients/quantised_gradients.h"
+#include "split_gain/step.h"
 
 namespace polyleaf {
 

@@ -8,7 +8,7 @@
 #pragma once
 #include <cstdint>
 
-#include "base/workers.h"
+#include "base/context.h"
 #include "data/sample.h"
 
 namespace polyleaf {

@@ -6,7 +6,7 @@
 
 #include "base/parallel.h"
 #include "base/rank_lists.h"
-#include "channels/label_sums.h"
+#include "quantised_gradients/sparse_target_sums.h"
 
 namespace polyleaf {
 namespace {

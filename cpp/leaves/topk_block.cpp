@@ -1,7 +1,7 @@
 #include "leaves/topk_block.h"
 
-#include "leaves/block_arrays.h"
-#include "leaves/payload_sums.h"
+#include "leaves/leaf_arrays.h"
+#include "leaves/sparse_accumulator.h"
 
 namespace polyleaf {
 namespace {

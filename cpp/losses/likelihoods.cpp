@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 
-#include "losses/cut.h"
+#include "losses/chunking.h"
 
 namespace polyleaf {
 

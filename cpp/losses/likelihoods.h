@@ -11,8 +11,8 @@
 #include <cstdint>
 
 #include "base/isa.h"
-#include "base/workers.h"
-#include "losses/loss_of.h"
+#include "base/context.h"
+#include "losses/loss_registry.h"
 
 namespace polyleaf {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "losses/cut.h"
+#include "losses/chunking.h"
 
 namespace polyleaf {
 namespace {

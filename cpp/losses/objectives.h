@@ -15,8 +15,8 @@
 
 #include "base/isa.h"
 #include "base/packed.h"
-#include "base/workers.h"
-#include "losses/loss_of.h"
+#include "base/context.h"
+#include "losses/loss_registry.h"
 
 namespace polyleaf {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/rank_lists.h"
-#include "base/workers.h"
-#include "search/label_search.h"
+#include "base/context.h"
+#include "search/sparse_target_search.h"
 
 namespace polyleaf {
 

@@ -6,9 +6,9 @@
 #include <cstdint>
 
 #include "base/isa.h"
-#include "data/cells.h"
-#include "search/joint_sums.h"
-#include "search/riding_count.h"
+#include "data/sparse_columns.h"
+#include "search/packed_histogram.h"
+#include "search/packed_count.h"
 
 namespace polyleaf {
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/buffer.h"
-#include "channels/channels.h"
+#include "base/aligned_buffer.h"
+#include "quantised_gradients/quantised_gradients.h"
 #include "data/bins.h"
 
 namespace polyleaf {

@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "base/parallel.h"
-#include "search/directed.h"
+#include "search/monotone_split.h"
 
 namespace polyleaf {
 namespace {

@@ -17,18 +17,18 @@
 #include <utility>
 #include <vector>
 
-#include "base/buffer.h"
-#include "base/pool.h"
-#include "base/workers.h"
+#include "base/aligned_buffer.h"
+#include "base/object_pool.h"
+#include "base/context.h"
 #include "grower/search.h"
-#include "search/cell_scan.h"
-#include "search/channel_source.h"
+#include "search/sparse_scan.h"
+#include "search/gradient_source.h"
 #include "search/histogram.h"
 #include "search/histogram_pool.h"
-#include "search/joint_sums.h"
-#include "search/riding_count.h"
-#include "search/shared_tiles.h"
-#include "search/tile_scan.h"
+#include "search/packed_histogram.h"
+#include "search/packed_count.h"
+#include "search/allreduce_histograms.h"
+#include "search/dense_scan.h"
 
 namespace polyleaf {
 

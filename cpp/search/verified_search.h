@@ -13,13 +13,13 @@
 #include <span>
 #include <vector>
 
-#include "base/buffer.h"
+#include "base/aligned_buffer.h"
 #include "base/rank_lists.h"
 #include "base/rng.h"
-#include "base/workers.h"
+#include "base/context.h"
 #include "search/histogram_search.h"
-#include "search/kernels/label_sums.h"
-#include "search/label_search.h"
+#include "search/kernels/sparse_target_kernels.h"
+#include "search/sparse_target_search.h"
 
 namespace polyleaf {
 

@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "base/isa.h"
-#include "base/workers.h"
+#include "base/context.h"
 
 namespace polyleaf {
 

@@ -6,9 +6,9 @@
 #include <limits>
 #include <vector>
 
-#include "base/buffer.h"
+#include "base/aligned_buffer.h"
 #include "base/parallel.h"
-#include "base/rounded.h"
+#include "base/fixed_point.h"
 
 namespace polyleaf {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "base/isa.h"
 #include "base/rng.h"
-#include "base/workers.h"
-#include "data/label_rows.h"
+#include "base/context.h"
+#include "data/sparse_labels.h"
 
 namespace polyleaf {
 

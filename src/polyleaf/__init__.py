@@ -12,33 +12,30 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from polyleaf import (
         callbacks,
+        datasets,
         distributions,
-        explain,
         export,
         files,
+        inspection,
+        integrations,
         metrics,
-        mlflow,
         objectives,
-        plotting,
-        projections,
-        recipes,
-        report,
-        sketches,
-        survival,
+        sketching,
     )
+    from polyleaf.data.binning import BinMapper
+    from polyleaf.data.dataset import Dataset
     from polyleaf.estimators import PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, load_model
-    from polyleaf.inputs.binning import BinMapper
-    from polyleaf.inputs.dataset import Dataset
-    from polyleaf.memory import memory_estimate
+    from polyleaf.estimators.memory_estimate import memory_estimate
     from polyleaf.model import Model
     from polyleaf.search.classifier import PolyleafClassifierCV
     from polyleaf.search.regressor import PolyleafRegressorCV
+    from polyleaf.settings import presets
 
     __version__: str
 
 _HOME = {
-    "BinMapper": "inputs.binning",
-    "Dataset": "inputs.dataset",
+    "BinMapper": "data.binning",
+    "Dataset": "data.dataset",
     "Model": "model",
     "PolyleafClassifier": "estimators",
     "PolyleafClassifierCV": "search.classifier",
@@ -46,60 +43,32 @@ _HOME = {
     "PolyleafRegressor": "estimators",
     "PolyleafRegressorCV": "search.regressor",
     "load_model": "estimators",
-    "memory_estimate": "memory",
+    "memory_estimate": "estimators.memory_estimate",
 }
-_MODULES = (
-    "callbacks",
-    "distributions",
-    "explain",
-    "export",
-    "files",
-    "metrics",
-    "mlflow",
-    "objectives",
-    "plotting",
-    "projections",
-    "recipes",
-    "report",
-    "sketches",
-    "survival",
-)
+_MODULES = {
+    "callbacks": "callbacks",
+    "datasets": "datasets",
+    "distributions": "distributions",
+    "export": "export",
+    "files": "files",
+    "inspection": "inspection",
+    "integrations": "integrations",
+    "metrics": "metrics",
+    "objectives": "objectives",
+    "presets": "settings.presets",
+    "sketching": "sketching",
+}
 
-__all__ = [
-    "BinMapper",
-    "Dataset",
-    "Model",
-    "PolyleafClassifier",
-    "PolyleafClassifierCV",
-    "PolyleafMultiTask",
-    "PolyleafRegressor",
-    "PolyleafRegressorCV",
-    "callbacks",
-    "distributions",
-    "explain",
-    "export",
-    "files",
-    "load_model",
-    "memory_estimate",
-    "metrics",
-    "mlflow",
-    "objectives",
-    "plotting",
-    "projections",
-    "recipes",
-    "report",
-    "sketches",
-    "survival",
-]
+__all__ = [*_HOME, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return importlib.import_module(".model.serialize", __name__).polyleaf_version()
     if name in _MODULES:
-        return importlib.import_module(f".{name}", __name__)
+        return importlib.import_module(f".{_MODULES[name]}", __name__)
     if name not in _HOME:
-        from polyleaf.settings.habits import function_instead
+        from polyleaf.settings.aliases import function_instead
 
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{function_instead(name)}")
     value = getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)

@@ -39,7 +39,7 @@ def test_all_cases_are_well_formed(quick):
         assert case.focus in report.RATIOS
         for c in case.contenders:
             assert c.library in LIBRARIES and c.problem.kind in SCORES
-            assert c.problem.recipe == "file" or c.problem.recipe in problems.RECIPES
+            assert c.problem.recipe == "file" or c.problem.recipe in problems.PRESETS
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ from benchmarks.frame.context import Context
 
 from polyleaf import Dataset, PolyleafRegressor
 from polyleaf.distributions import Normal
-from polyleaf.estimators.shared import fit_rank, planned
-from polyleaf.threads import Workers
+from polyleaf.estimators.distributed_fit import fit_rank, planned
+from polyleaf.runtime.context import Workers
 
 
 @pytest.fixture

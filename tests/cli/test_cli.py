@@ -15,11 +15,11 @@ from polyleaf import (
     PolyleafClassifierCV,
     PolyleafRegressor,
     __version__,
-    data,
+    datasets,
     load_model,
-    recipes,
 )
 from polyleaf.files.readers import read_table
+from polyleaf.settings import presets
 
 FAST = ["--rounds", "20", "--learning-rate", "0.3"]
 
@@ -37,7 +37,7 @@ def folder(tmp_path_factory):
     """Energy and letters as train and test files, and a model of each."""
     folder = tmp_path_factory.mktemp("cli")
     for name, rows in (("energy", None), ("letter", 1500)):
-        small = data.load(name)
+        small = datasets.load(name)
         targets = small.output_names if name == "energy" else ("letter",)
         for part in ("train", "test"):
             index = getattr(small, part)[:rows]
@@ -57,7 +57,7 @@ def test_help_and_version(capsys):
 
 
 def test_regression_equals_the_estimator(folder, capsys):
-    energy = data.load("energy")
+    energy = datasets.load("energy")
     X, X_test, y, y_test = energy.split()
     y, y_test = (
         numbers.astype(str).astype(float) for numbers in (y, y_test)
@@ -87,7 +87,7 @@ def test_a_figure_that_does_not_exist_is_null_in_json(folder, tmp_path, capsys):
 def test_classes_keep_their_names(folder, capsys):
     polyleaf("predict", folder / "letter_test.csv", "-m", folder / "letter.polyleaf", "--proba")
     rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
-    letter = data.load("letter")
+    letter = datasets.load("letter")
     assert list(rows[0]) == ["letter", *(f"proba_{name}" for name in letter.output_names)]
     for row in rows[:50]:
         probabilities = {name: float(row[f"proba_{name}"]) for name in letter.output_names}
@@ -145,7 +145,7 @@ def test_parquet_in_and_out(folder, tmp_path):
 
 
 def test_arff_labels(tmp_path, capsys):
-    emotions = data.load("emotions")
+    emotions = datasets.load("emotions")
     for part in ("train", "test"):
         rows = getattr(emotions, part)
         lines = ["@relation emotions"]
@@ -172,7 +172,7 @@ def libsvm(path, X, label_of_row):
 
 
 def test_libsvm(tmp_path, capsys):
-    X, X_test, y, y_test = data.load("letter").split()
+    X, X_test, y, y_test = datasets.load("letter").split()
     numbers, numbers_test = ([ord(label) for label in labels] for labels in (y[:1500], y_test))
     libsvm(tmp_path / "train.svm", X[:1500], numbers)
     libsvm(tmp_path / "test.svm", X_test, numbers_test)
@@ -184,7 +184,7 @@ def test_libsvm(tmp_path, capsys):
 
 
 def test_libsvm_labels(tmp_path, capsys):
-    X, X_test, Y, Y_test = data.load("emotions").split()
+    X, X_test, Y, Y_test = datasets.load("emotions").split()
     for name, features, labels in (("train.svm", X, Y), ("test.svm", X_test, Y_test)):
         libsvm(tmp_path / name, features, [",".join(map(str, np.flatnonzero(row))) for row in labels])
     polyleaf("train", tmp_path / "train.svm", "-m", tmp_path / "m", *FAST)
@@ -232,7 +232,7 @@ def test_directions_are_told_by_the_names_of_columns(folder, tmp_path):
     train = ["train", folder / "energy_train.csv", "-t", "*_load", "-m", tmp_path / "m", *FAST]
     polyleaf(*train, "--set", 'monotone_constraints={"glazing_area": {"cooling_load": -1}}')
     model = load_model(tmp_path / "m")
-    X = np.repeat(data.load("energy").split()[0], 2, axis=0)
+    X = np.repeat(datasets.load("energy").split()[0], 2, axis=0)
     X[1::2, 6] += 0.1
     scores = model.predict_raw(X)
     assert np.all(scores[::2, 1] >= scores[1::2, 1]) and np.any(scores[::2, 0] < scores[1::2, 0])
@@ -329,7 +329,7 @@ def test_intervals_and_sets_of_a_calibrated_model(folder, tmp_path, capsys):
         )
         polyleaf("predict", test, "-m", model, "--intervals", "-o", tmp_path / f"{name}.csv")
     table, truth = read_table(tmp_path / "energy.csv"), read_table(folder / "energy_test.csv")
-    targets = data.load("energy").output_names
+    targets = datasets.load("energy").output_names
     assert table.names == (*targets, *(f"{target}_{end}" for target in targets for end in ("low", "high")))
     inside = [
         (table.column(f"{t}_low") <= truth.column(t)) & (truth.column(t) <= table.column(f"{t}_high"))
@@ -369,7 +369,7 @@ def test_distributions(folder, tmp_path, capsys):
     table = read_table(tmp_path / "p.csv")
     targets = ("heating_load", "cooling_load")
     assert table.names == (*targets, *(f"{target}_q{level}" for target in targets for level in (0.05, 0.95)))
-    _, X_test, _, y = data.load("energy").split()
+    _, X_test, _, y = datasets.load("energy").split()
     found = load_model(model).predict_dist(X_test)
     np.testing.assert_allclose(table.column("cooling_load_q0.95"), found.ppf(0.95)[:, 1], rtol=1e-6)
     capsys.readouterr()
@@ -444,7 +444,7 @@ def test_errors_are_one_sentence(folder, tmp_path, capsys):
 
 
 def test_a_model_made_in_python_says_that_its_columns_are_not_known(tmp_path, folder, capsys):
-    X, _, y, _ = data.load("energy").split()
+    X, _, y, _ = datasets.load("energy").split()
     PolyleafRegressor(n_estimators=2).fit(X, y).save_model(tmp_path / "m")
     assert "use it in Python" in fails(capsys, "predict", folder / "energy_test.csv", "-m", tmp_path / "m")
     polyleaf("inspect", tmp_path / "m")
@@ -454,24 +454,24 @@ def test_a_model_made_in_python_says_that_its_columns_are_not_known(tmp_path, fo
 @pytest.mark.parametrize(
     ("options", "parameters"),
     [
-        (["--recipe", "tfbt"], recipes.tfbt()),
-        (["--recipe", "tfbt_full", "--depth", "3"], {**recipes.tfbt_full(), "max_depth": 3}),
+        (["--recipe", "tfbt"], presets.tfbt()),
+        (["--recipe", "tfbt_full", "--depth", "3"], {**presets.tfbt_full(), "max_depth": 3}),
         (["--recipe", "cgb", "--set", "min_child_samples=5"],
-         {**recipes.cgb(), "min_child_samples": 5}),
-        (["--recipe", "gbdt_so", "--set", "refresh=tree"], {**recipes.gbdt_so(), "refresh": "tree"}),
+         {**presets.cgb(), "min_child_samples": 5}),
+        (["--recipe", "gbdt_so", "--set", "refresh=tree"], {**presets.gbdt_so(), "refresh": "tree"}),
         (["--set", "curvature=block", "--set", "block_size=3", "--set", "pruning=post"],
          {"curvature": "block", "block_size": 3, "pruning": "post"}),
         (["--leaf", "linear", "--linear-fit", "full", "--set", "linear_features=2"],
          {"leaf": "linear", "linear_fit": "full", "linear_features": 2}),
         (["--recipe", "tfbt", "--set", "rows_per_layer=[0.25, 0.5, 1.0]"],
-         {**recipes.tfbt(), "rows_per_layer": [0.25, 0.5, 1.0]}),
+         {**presets.tfbt(), "rows_per_layer": [0.25, 0.5, 1.0]}),
     ],
 )  # fmt: skip
 def test_recipes_and_settings_reach_the_estimator(folder, tmp_path, options, parameters):
     file = folder / "letter_train.csv"
     polyleaf("train", file, "-t", "letter", "-m", tmp_path / "m", "--rounds", "3", *options)
     estimator = load_model(tmp_path / "m")
-    letter = data.load("letter")
+    letter = datasets.load("letter")
     X, y = letter.X[letter.train[:1500]], letter.y[letter.train[:1500]]
     given = {**parameters, "n_estimators": 3, "random_state": 0}
     expected = PolyleafClassifier(**given).fit(X, y)
@@ -485,7 +485,7 @@ def test_a_search_trains_the_best_and_tells_what_it_tried(folder, tmp_path, caps
     polyleaf("train", folder / "letter_train.csv", "-t", "letter", "-m", tmp_path / "m", *SEARCH)
     said = capsys.readouterr().err
     assert "3 candidates by mlogloss (less is better)" in said and "learning_rate=0.05" in said
-    letter = data.load("letter")
+    letter = datasets.load("letter")
     X, y = letter.X[letter.train[:1500]], letter.y[letter.train[:1500]]
     again = PolyleafClassifierCV(n_candidates=3, n_estimators=12, n_jobs=1, random_state=0).fit(X, y)
     trained = load_model(tmp_path / "m").model_

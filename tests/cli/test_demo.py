@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import polyleaf
-from polyleaf import data
-from polyleaf.cli.app import run as command
+from polyleaf import datasets
+from polyleaf.cli.main import run as command
 
 
 def test_quick_demo(tmp_path, capsys):
@@ -17,7 +17,7 @@ def test_quick_demo(tmp_path, capsys):
         assert word in shown
     files = {path.name for path in (tmp_path / "out").iterdir()}
     assert files == {
-        *(f"{name}.polyleaf" for name in data.NAMES),
+        *(f"{name}.polyleaf" for name in datasets.NAMES),
         *("learning_curves.png", "energy_train.csv", "energy_test.csv"),
     }
     assert (tmp_path / "out" / "learning_curves.png").read_bytes().startswith(b"\x89PNG")
@@ -58,7 +58,7 @@ def test_a_saved_model_that_differs_is_not_passed_over(tmp_path, monkeypatch, ca
     [("energy", (768, 8), 2, 153), ("letter", (20000, 16), 26, 4000), ("emotions", (593, 72), 6, 202)],
 )
 def test_data(name, shape, n_outputs, n_test):
-    small = data.load(name)
+    small = datasets.load(name)
     assert small.X.shape == shape and small.X.dtype == np.float32 and np.isfinite(small.X).all()
     assert len(small.feature_names) == shape[1] and len(small.output_names) == n_outputs
     assert len(small.test) == n_test
@@ -68,8 +68,8 @@ def test_data(name, shape, n_outputs, n_test):
 
 
 def test_data_values():
-    np.testing.assert_allclose(data.load("energy").y[0], [15.55, 21.33])
-    assert "".join(data.load("letter").y[:5]) == "TIDNG"
-    assert data.load("emotions").y.sum() == 1108
+    np.testing.assert_allclose(datasets.load("energy").y[0], [15.55, 21.33])
+    assert "".join(datasets.load("letter").y[:5]) == "TIDNG"
+    assert datasets.load("emotions").y.sum() == 1108
     with pytest.raises(ValueError, match="no data set 'iris'"):
-        data.load("iris")
+        datasets.load("iris")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from polyleaf.inputs.holdout import drawn, held_out
+from polyleaf.data.holdout import drawn, held_out
 
 
 def test_every_row_is_in_one_part():

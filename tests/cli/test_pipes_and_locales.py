@@ -10,7 +10,7 @@ import pytest
 from commands import fails, polyleaf
 
 from polyleaf import load_model
-from polyleaf.cli.tell import in_own_terms
+from polyleaf.cli.messages import in_own_terms
 
 RNG = np.random.default_rng(0)
 ROWS = [

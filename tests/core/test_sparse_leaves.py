@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from problems import KINDS, Core, Twin, assert_same_tree, make_problem, sampled
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor, _core, recipes
+from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
+from polyleaf.settings import presets
 
 SUPPORTS = [False, True]
 
@@ -287,8 +288,8 @@ def test_the_children_of_a_node_share_their_outputs():
 
 @pytest.mark.parametrize("restricted", [True, False])
 def test_the_recipe(restricted):
-    recipe = recipes.gbdt_mo_sparse(4, restricted=restricted)
-    assert recipes.gbdt_mo().items() <= recipe.items()
+    recipe = presets.gbdt_mo_sparse(4, restricted=restricted)
+    assert presets.gbdt_mo().items() <= recipe.items()
     model = PolyleafClassifier(**recipe, n_estimators=60).fit(X, CLASSES)
     assert model.score(X, CLASSES) > 0.9
 

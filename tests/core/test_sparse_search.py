@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from problems import as_reference_tree, assert_same_tree, core_bins
 from reference import labels as twin
 
-from polyleaf import PolyleafClassifier, PolyleafRegressor, _core, recipes
+from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
 from polyleaf.inputs.features import as_features
 from polyleaf.model import storage
 from polyleaf.objectives import SquaredError, SquaredHinge
-from polyleaf.objectives.labels import LabelProblem
+from polyleaf.objectives.sparse_multilabel import LabelProblem
+from polyleaf.settings import presets
 
 SEED = 2**63 + 5  # of the rows that stand for large nodes
 
@@ -378,7 +379,7 @@ SMALL |= {"projection": None, "projection_dim": None, "tfidf": False, "learning_
 
 
 def fitted(X, Y, estimator=PolyleafClassifier, weight=None, **parameters):
-    settings = recipes.gbdt_sparse() | SMALL | {"random_state": 0, "n_jobs": 1}
+    settings = presets.gbdt_sparse() | SMALL | {"random_state": 0, "n_jobs": 1}
     return estimator(**settings | parameters).fit(X, Y, sample_weight=weight)
 
 

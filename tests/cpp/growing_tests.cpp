@@ -5,12 +5,12 @@
 #include <stdexcept>
 #include <vector>
 
-#include "channels/channels.h"
+#include "quantised_gradients/quantised_gradients.h"
 #include "check.h"
 #include "data/bins.h"
 #include "forest/forest.h"
 #include "grower/grower.h"
-#include "grower/partition.h"
+#include "grower/host_row_partitioner.h"
 #include "leaves/dense_block.h"
 #include "leaves/newton.h"
 #include "problem.h"

@@ -5,7 +5,7 @@
 #include "base/isa.h"
 #include "check.h"
 #include "kernels_of.h"
-#include "search/joint_sums.h"
+#include "search/packed_histogram.h"
 #include "tests.h"
 
 namespace polyleaf::tests {

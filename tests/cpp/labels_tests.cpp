@@ -5,10 +5,10 @@
 #include <stdexcept>
 #include <vector>
 
-#include "channels/channels.h"
+#include "quantised_gradients/quantised_gradients.h"
 #include "check.h"
 #include "data/bins.h"
-#include "data/label_rows.h"
+#include "data/sparse_labels.h"
 #include "forest/forest.h"
 #include "forest/label_scores.h"
 #include "grower/grower.h"

@@ -8,7 +8,7 @@
 #include "leaves/linear.h"
 #include "problem.h"
 #include "search/histogram_search.h"
-#include "search/linear_channels.h"
+#include "search/linear_gradients.h"
 #include "tests.h"
 
 namespace polyleaf::tests {

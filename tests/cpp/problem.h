@@ -9,7 +9,7 @@
 
 #include "base/settings.h"
 #include "check.h"
-#include "data/cells.h"
+#include "data/sparse_columns.h"
 #include "grower/tree.h"
 
 namespace polyleaf::tests {

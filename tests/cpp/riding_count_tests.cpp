@@ -8,7 +8,7 @@
 #include "data/bins.h"
 #include "kernels_of.h"
 #include "problem.h"
-#include "search/riding_count.h"
+#include "search/packed_count.h"
 #include "tests.h"
 
 namespace polyleaf::tests {

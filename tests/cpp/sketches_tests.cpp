@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "check.h"
-#include "data/label_rows.h"
+#include "data/sparse_labels.h"
 #include "sketch/csr_product.h"
 #include "sketch/sketch.h"
 #include "tests.h"

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "check.h"
-#include "data/label_text.h"
+#include "data/xmc_text.h"
 #include "tests.h"
 
 namespace polyleaf::tests {

@@ -14,7 +14,7 @@ import pytest
 from foreign import ByDLPack, ByInterface
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core
-from polyleaf.device.arrays import array_on, lies_on_card
+from polyleaf.runtime.device_arrays import array_on, lies_on_card
 
 pytestmark = pytest.mark.skipif(host_device.COMPILER is None, reason="kernels are compiled by g++")
 
@@ -64,7 +64,7 @@ def test_integers_and_booleans(kind, dtype):
 
 
 def test_only_a_sample_leaves_the_card(monkeypatch):
-    from polyleaf.inputs.binning import BinMapper
+    from polyleaf.data.binning import BinMapper
 
     monkeypatch.setattr(BinMapper.__init__, "__kwdefaults__", {"subsample": 150, "random_state": 0})
     same_model(X, ByDLPack(X))

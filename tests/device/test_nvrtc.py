@@ -3,8 +3,8 @@
 import pytest
 
 from polyleaf import _core
-from polyleaf.device import nvrtc
-from polyleaf.device.programs import OPTIONS
+from polyleaf.runtime import nvrtc
+from polyleaf.runtime.cuda_programs import OPTIONS
 
 NVRTC = nvrtc.found()
 needs_nvrtc = pytest.mark.skipif(NVRTC is None, reason="NVRTC is not installed (the extra `cuda`)")

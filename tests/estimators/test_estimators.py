@@ -746,7 +746,7 @@ def test_public_names():
 
 
 @pytest.mark.parametrize(
-    "code", ["import polyleaf", "from polyleaf import PolyleafRegressor, Dataset, recipes, callbacks"]
+    "code", ["import polyleaf", "from polyleaf import PolyleafRegressor, Dataset, presets, callbacks"]
 )
 def test_extras_are_imported_on_use(code):
     """What scikit-learn imports by itself does not count."""

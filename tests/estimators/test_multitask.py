@@ -14,7 +14,7 @@ from sklearn.metrics import d2_log_loss_score, d2_pinball_score, d2_tweedie_scor
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, load_model
-from polyleaf.inputs.tasks import read_encoding
+from polyleaf.inputs.multitask import read_encoding
 from polyleaf.objectives import Custom, Huber, Logistic, Quantile, Softmax, StudentT
 
 N, TRAIN = 500, 350
@@ -580,7 +580,8 @@ def test_functions_and_classes_as_losses():
 
 
 def test_plots_reports_and_exports_say_what_they_do_with_tasks(tmp_path):
-    from polyleaf import export, inspect, plotting
+    from polyleaf import export
+    from polyleaf.inspection import model_summary, plotting
 
     found = fitted(n_estimators=3)
     for display in ("CalibrationDisplay", "CoverageDisplay", "OutputsDisplay", "ThresholdDisplay"):
@@ -589,7 +590,7 @@ def test_plots_reports_and_exports_say_what_they_do_with_tasks(tmp_path):
     importances = plotting.ImportanceDisplay.from_estimator(found)
     trees_of = plotting.TreeDisplay.from_estimator(found)
     assert importances is not None and trees_of is not None
-    assert "tasks with 8 output(s)" in inspect.summary(found.model_)
+    assert "tasks with 8 output(s)" in model_summary.summary(found.model_)
     export.to_c(found, tmp_path / "model.h")
     assert "_raw(" in (tmp_path / "model.h").read_text()
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from polyleaf import PolyleafClassifier, load_model
-from polyleaf.data import load
+from polyleaf.datasets import load
 
 SMALL = {"n_estimators": 20, "max_leaves": 8, "n_jobs": 1, "random_state": 0}
 

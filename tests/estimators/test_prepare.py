@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
-from polyleaf.inputs import dataset
+from polyleaf.data import dataset
 from polyleaf.inputs.targets import encode_classification, encode_regression
 from polyleaf.training import prepare
 

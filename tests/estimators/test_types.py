@@ -12,7 +12,7 @@ import polyleaf
 
 SCRIPT = """
 import numpy as np
-from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core, recipes
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core, presets
 
 X, y = np.ones((3, 2)), np.ones(3)
 reveal_type(PolyleafRegressor(n_estimators=5).fit(X, y))
@@ -20,7 +20,7 @@ reveal_type(PolyleafClassifier(max_leaves=4).fit(X, y).classes_)
 reveal_type(Dataset(X).bins)
 reveal_type(_core.available_isas())
 PolyleafRegressor("huber", huber_delta=2, reg_lambda=1, max_depth=None, sketch="auto")
-PolyleafClassifier(**recipes.cgb())
+PolyleafClassifier(**presets.cgb())
 reveal_type(PolyleafRegressor().learning_rate)
 reveal_type(PolyleafClassifier().fit(X, y).predict_proba(X))
 PolyleafRegressor(n_estimatorz=5)

@@ -8,7 +8,7 @@ from many_categories import effects
 
 from polyleaf import PolyleafRegressor
 from polyleaf.export import to_c, to_onnx, to_treelite, to_xgboost
-from polyleaf.inspect import dump_json
+from polyleaf.inspection.model_summary import dump_json
 
 FORMATS = {
     "C": (to_c, "m.h"),

@@ -67,7 +67,7 @@ def test_it_goes_through_a_file(tmp_path):
 def test_what_cannot_be_written_is_a_sentence(monkeypatch):
     with pytest.raises(ValueError, match="linear leaves, which Treelite does not know"):
         to_treelite(estimator("linear"))
-    monkeypatch.setattr("polyleaf.export.source._MOST_VALUES", 100)
+    monkeypatch.setattr("polyleaf.export.ir._MOST_VALUES", 100)
     with pytest.raises(ValueError, match="Treelite has no sparse leaves"):
         to_treelite(estimator("sparse Y"))
     monkeypatch.setitem(__import__("sys").modules, "treelite", None)

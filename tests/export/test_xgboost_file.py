@@ -110,7 +110,7 @@ def test_what_cannot_be_written_is_a_sentence(tmp_path, monkeypatch):
         to_xgboost(estimator("time stamps"), tmp_path / "m.json")
     with pytest.raises(ValueError, match=r"must end in .json"):
         to_xgboost(estimator("defaults"), tmp_path / "m.ubj")
-    monkeypatch.setattr("polyleaf.export.source._MOST_VALUES", 100)
+    monkeypatch.setattr("polyleaf.export.ir._MOST_VALUES", 100)
     with pytest.raises(ValueError, match="XGBoost has no sparse leaves"):
         to_xgboost(estimator("sparse Y"), tmp_path / "m.json")
     assert list(tmp_path.iterdir()) == []

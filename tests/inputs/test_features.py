@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 
-from polyleaf.inputs.binning import BinMapper
+from polyleaf.data.binning import BinMapper
 from polyleaf.inputs.features import FeatureTable, SparseBlock, SparseRows, as_features
 
 pd = pytest.importorskip("pandas")

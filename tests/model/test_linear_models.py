@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from layers import bits
 
-from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, recipes
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
+from polyleaf.settings import presets
 
 FITS = ("half_additive", "full", "post")
 
@@ -175,5 +176,5 @@ def test_a_dataset_without_its_features_is_refused():
 
 def test_the_recipe():
     X, y = smooth()
-    model = PolyleafRegressor(**{**recipes.gbdt_pl(), "n_estimators": 20}).fit(X, y)
+    model = PolyleafRegressor(**{**presets.gbdt_pl(), "n_estimators": 20}).fit(X, y)
     assert model.score(X, y) > 0.9 and model.leaf == "linear"

@@ -10,10 +10,10 @@ import scipy.sparse
 from models import example_table, random_model
 from trees import leaves_of, raw_of
 
-import polyleaf.model.chunks
+import polyleaf.model.batch_predict
 from polyleaf import PolyleafRegressor
 from polyleaf.model import Model
-from polyleaf.model.chunks import regressors_of
+from polyleaf.model.batch_predict import regressors_of
 
 N_ROWS = 200
 
@@ -91,7 +91,7 @@ def test_chunks_change_nothing(monkeypatch, kinds):
         return found + ([model.predict_sparse(table).toarray()] if kinds == ("sparse",) else [])
 
     whole = predictions()
-    monkeypatch.setattr(polyleaf.model.chunks, "_CHUNK_BYTES", 4 * 30)
+    monkeypatch.setattr(polyleaf.model.batch_predict, "_CHUNK_BYTES", 4 * 30)
     for part, expected in zip(predictions(), whole, strict=True):
         np.testing.assert_array_equal(part, expected)
 

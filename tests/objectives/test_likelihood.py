@@ -13,7 +13,7 @@ from scipy.special import digamma, polygamma
 
 from polyleaf import _core
 from polyleaf.objectives import StudentT, distribution_names, get_objective, objective_from_dict
-from polyleaf.objectives.packed import packed_diagonal
+from polyleaf.objectives.packed_symmetric import packed_diagonal
 
 NAMES = ["normal", "lognormal", "student_t", "gamma_distribution", "negative_binomial"]
 LONGEST_STEP = 2.0

@@ -14,9 +14,9 @@ from distributed import Client, LocalCluster, Status, get_worker, wait  # noqa: 
 
 from polyleaf import PolyleafRegressor  # noqa: E402
 from polyleaf.callbacks import Callback  # noqa: E402
-from polyleaf.communicator import PeerFailed  # noqa: E402
-from polyleaf.dask import DaskPolyleafRegressor, plan, ranks  # noqa: E402
-from polyleaf.dask.post import Post  # noqa: E402
+from polyleaf.dask import DaskPolyleafRegressor, driver, worker
+from polyleaf.dask.communicator import Post  # noqa: E402
+from polyleaf.runtime.collective import PeerFailed  # noqa: E402
 
 SMALL = {"n_estimators": 6, "max_depth": 2, "max_leaves": None, "random_state": 0, "n_jobs": 1}
 PATIENCE = 60.0
@@ -89,9 +89,9 @@ def test_lost_workers_cost_a_round(client, local, which):
 
 @pytest.mark.filterwarnings("ignore:Lost")
 def test_all_lost_at_once_cost_the_rounds_since_the_last_copy(client, local, monkeypatch):
-    monkeypatch.setattr(ranks, "SECONDS_BETWEEN_COPIES", 0.0)
-    monkeypatch.setattr(plan, "SECONDS_BETWEEN_COPIES", 0.0)
-    has_copy, take_over = threading.Event(), plan._Attempts._take_over
+    monkeypatch.setattr(worker, "SECONDS_BETWEEN_COPIES", 0.0)
+    monkeypatch.setattr(driver, "SECONDS_BETWEEN_COPIES", 0.0)
+    has_copy, take_over = threading.Event(), driver._Attempts._take_over
 
     def watched(self, models):
         take_over(self, models)
@@ -103,14 +103,14 @@ def test_all_lost_at_once_cost_the_rounds_since_the_last_copy(client, local, mon
         lose(client, set(client.cluster.scheduler.workers))
         client.cluster.scale(6)
 
-    monkeypatch.setattr(plan._Attempts, "_take_over", watched)
+    monkeypatch.setattr(driver._Attempts, "_take_over", watched)
     model = fit(client, act, wait_for_workers=PATIENCE)
     assert model.to_local().save_model() == local
     assert 1 <= model.restarts_[0].round <= AfterRound.round + 1
 
 
 def test_more_losses_than_are_allowed(client):
-    with pytest.raises(plan.Lost, match="max_restarts=0 allows"):
+    with pytest.raises(driver.Lost, match="max_restarts=0 allows"):
         fit(client, lambda own: lose(client, {own}), max_restarts=0)
 
 
@@ -118,7 +118,7 @@ def test_no_worker_comes_again(client):
     def act(own):
         lose(client, set(client.cluster.scheduler.workers))
 
-    with pytest.raises(plan.Lost, match=r"All workers are lost, and none has come for 0\.0 seconds"):
+    with pytest.raises(driver.Lost, match=r"All workers are lost, and none has come for 0\.0 seconds"):
         fit(client, act, wait_for_workers=0.0)
 
 
@@ -126,7 +126,7 @@ def test_no_worker_comes_again(client):
 def test_data_that_cannot_come_back(client):
     parts = [client.scatter(np.array_split(values, 6)) for values in numbers()]
     AfterRound.act = staticmethod(lambda own: lose(client, {own}))
-    with pytest.raises(plan.Lost, match=r"what client\.scatter has put there"):
+    with pytest.raises(driver.Lost, match=r"what client\.scatter has put there"):
         DaskPolyleafRegressor(client=client, **SMALL).fit(*parts, callbacks=[AfterRound()])
 
 
@@ -139,7 +139,7 @@ def test_workers_that_take_no_tasks_have_no_rank(client, local):
 
     client.run(pause, workers=idle)
     end = time.monotonic() + PATIENCE
-    while len(plan._running(client)) > 1 and time.monotonic() < end:
+    while len(driver._running(client)) > 1 and time.monotonic() < end:
         time.sleep(0.01)
     model = fit(client, None)
     assert model.to_local().save_model() == local and model.restarts_ == []
@@ -165,10 +165,10 @@ class _Named:
 
 def test_partitions_of_a_worker_that_is_about_to_close_go_to_others():
     codes = [_Named(str(i)) for i in range(5)]
-    assert plan._shares(_Holds(closing="closing_gracefully", a="running"), codes) == {"a": [0, 1, 2, 3, 4]}
-    two = plan._shares(_Holds(closing="closing_gracefully", a="running", b="running"), codes)
+    assert driver._shares(_Holds(closing="closing_gracefully", a="running"), codes) == {"a": [0, 1, 2, 3, 4]}
+    two = driver._shares(_Holds(closing="closing_gracefully", a="running", b="running"), codes)
     assert two == {"a": [0, 2, 4], "b": [1, 3]}
-    assert plan._shares(_Holds(closing="closing_gracefully"), codes) == {}
+    assert driver._shares(_Holds(closing="closing_gracefully"), codes) == {}
 
 
 class _Answers:
@@ -193,14 +193,14 @@ class _Without:
 def test_nobody_waits_for_a_result_that_is_lost():
     rank = _Answers()
     try:
-        assert plan._Attempts(_Without(), None, (), [])._result(rank, "tcp://gone") is None
+        assert driver._Attempts(_Without(), None, (), [])._result(rank, "tcp://gone") is None
     finally:
         rank.is_over.set()
 
 
 def test_what_a_rank_has_returned(client):
     address = next(iter(client.nthreads()))
-    attempts = plan._Attempts(client, None, (), [])
+    attempts = driver._Attempts(client, None, (), [])
     rank = client.submit(lambda: 3, workers=[address])
     wait(rank)
     assert attempts._result(rank, address) == 3

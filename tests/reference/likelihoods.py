@@ -1,4 +1,4 @@
-"""Likelihoods of a target and its two scores, float64: what cpp/losses/kernels/likelihoods.cpp is to say.
+"""Likelihoods of a target and its two scores, float64: what cpp/losses/kernels/likelihood_kernels.cpp is to say.
 
 Owns: what scores mean, by SciPy's distributions; derivatives as differences; Fisher's information by its
 definition, the mean square of the gradient. Must not know: closed forms, float32, where spreads are cut.

@@ -20,8 +20,8 @@ from polyleaf import (
     load_model,
 )
 from polyleaf.search import base, ensemble
-from polyleaf.search.race import LastTraining, Race
-from polyleaf.training import rounds
+from polyleaf.search.successive_halving import LastTraining, Race
+from polyleaf.training import auto_n_estimators
 
 NUMBERS = make_regression(150, 5, n_targets=2, noise=5.0, random_state=0)
 CLASSES = make_classification(150, 6, n_informative=4, n_classes=3, random_state=0)
@@ -153,7 +153,7 @@ def test_trainings_beside_one_another_find_what_they_find_one_by_one(tmp_path):
 
 
 def test_a_winner_that_came_to_its_last_round_is_given_more(monkeypatch):
-    monkeypatch.setattr(rounds, "MOST_ROUNDS", 1.0)  # 10 rounds of the defaults
+    monkeypatch.setattr(auto_n_estimators, "MOST_ROUNDS", 1.0)  # 10 rounds of the defaults
     X, Y = NUMBERS
     search = PolyleafRegressorCV(n_candidates=14, n_jobs=1, cv=2, random_state=0).fit(X, Y)
     given = [params.get("n_estimators") for params in search.cv_results_["params"]]

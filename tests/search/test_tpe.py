@@ -9,9 +9,9 @@ import pytest
 
 from polyleaf import PolyleafRegressorCV
 from polyleaf.search import tpe
-from polyleaf.search.candidates import Candidate
 from polyleaf.search.portfolio import portfolio_of
-from polyleaf.settings.declaration import declarations
+from polyleaf.search.trials import Candidate
+from polyleaf.settings.param_spec import declarations
 from polyleaf.settings.parameters import USUALLY, RegressorParameters
 
 USUAL = {p.name: p.default for p in declarations(RegressorParameters)} | USUALLY

@@ -1,6 +1,6 @@
 """Commands as a person types them, run in this process."""
 
-from polyleaf.cli.app import run
+from polyleaf.cli.main import run
 
 
 def polyleaf(*arguments):

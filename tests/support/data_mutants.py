@@ -14,8 +14,8 @@ from functools import cache
 import numpy as np
 import scipy.sparse as sp
 
+from polyleaf.files.io import ReadError
 from polyleaf.files.multilabel import read_multilabel, read_sparse_matrix
-from polyleaf.files.opening import ReadError
 from polyleaf.files.readers import read_table
 
 try:

@@ -11,7 +11,7 @@ from benchmarks.exports import hard_rows, table_of
 from scipy.sparse import csr_matrix
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
-from polyleaf.export.source import source_of
+from polyleaf.export.ir import source_of
 
 __all__ = [
     "CASES",

@@ -19,8 +19,9 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_matrix
 
-from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, recipes
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
 from polyleaf.inputs.features import as_features
+from polyleaf.settings import presets
 
 FILE = Path(__file__).parent / "files" / "golden.json"
 N, OUTPUTS = 420, 3
@@ -169,24 +170,24 @@ CONFIGURATIONS = {
     "custom": regressor(values, objective=error_and_curvature),
     "squared hinge": classifier(labels, objective="squared_hinge"),
     # Recipes.
-    "gbdt_mo": regressor(values, **recipes.gbdt_mo()),
-    "gbdt_mo, classes": classifier(classes, **recipes.gbdt_mo()),
-    "gbdt_mo_sparse": regressor(values, **recipes.gbdt_mo_sparse(2)),
-    "gbdt_mo_sparse, unrestricted": classifier(labels, **recipes.gbdt_mo_sparse(2, restricted=False)),
-    "gbdt_pl": regressor(values, **recipes.gbdt_pl()),
-    "gbdt_so": regressor(values, **recipes.gbdt_so()),
-    "gbdt_sparse": classifier(few_labels, **recipes.gbdt_sparse() | PLAIN_FEATURES | SPARSE_LABELS),
+    "gbdt_mo": regressor(values, **presets.gbdt_mo()),
+    "gbdt_mo, classes": classifier(classes, **presets.gbdt_mo()),
+    "gbdt_mo_sparse": regressor(values, **presets.gbdt_mo_sparse(2)),
+    "gbdt_mo_sparse, unrestricted": classifier(labels, **presets.gbdt_mo_sparse(2, restricted=False)),
+    "gbdt_pl": regressor(values, **presets.gbdt_pl()),
+    "gbdt_so": regressor(values, **presets.gbdt_so()),
+    "gbdt_sparse": classifier(few_labels, **presets.gbdt_sparse() | PLAIN_FEATURES | SPARSE_LABELS),
     "gbdt_sparse, exact": classifier(
-        few_labels, **recipes.gbdt_sparse(exact=True) | PLAIN_FEATURES | SPARSE_LABELS
+        few_labels, **presets.gbdt_sparse(exact=True) | PLAIN_FEATURES | SPARSE_LABELS
     ),
-    "cgb": regressor(values, **recipes.cgb()),
-    "cgb, classes": classifier(classes, **recipes.cgb()),
-    "tfbt": classifier(classes, **recipes.tfbt()),
-    "tfbt, values": regressor(values, **recipes.tfbt()),
-    "tfbt_full": classifier(classes, **recipes.tfbt_full()),
-    "samme": classifier(classes, **recipes.samme()),
-    "gamble": classifier(classes, **recipes.gamble()),
-    "gd_mcboost": classifier(classes, **recipes.gd_mcboost()),
+    "cgb": regressor(values, **presets.cgb()),
+    "cgb, classes": classifier(classes, **presets.cgb()),
+    "tfbt": classifier(classes, **presets.tfbt()),
+    "tfbt, values": regressor(values, **presets.tfbt()),
+    "tfbt_full": classifier(classes, **presets.tfbt_full()),
+    "samme": classifier(classes, **presets.samme()),
+    "gamble": classifier(classes, **presets.gamble()),
+    "gd_mcboost": classifier(classes, **presets.gd_mcboost()),
     # Curvature of structure and leaves.
     **{
         f"curvature {kind}": classifier(classes, curvature=kind)

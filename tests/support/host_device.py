@@ -17,14 +17,14 @@ from core_settings import grow_config, leaf_config_of
 from problems import as_reference_tree, core_bins
 
 from polyleaf import _core
-from polyleaf.device import cards
+from polyleaf.runtime import cuda
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "tests" / "device"
 COMPILER = os.environ.get("CXX") or shutil.which("g++")
 FLAGS = ["-std=gnu++20", "-O2", "-shared", "-fPIC", "-ffp-contract=off", "-Wall", "-Wno-unknown-pragmas"]
 
-_CARD = cards.card  # before a test puts another in its place
+_CARD = cuda.card  # before a test puts another in its place
 
 
 @cache
@@ -37,7 +37,7 @@ def library():
     built = folder / f"driver-{hashlib.sha256(text + ' '.join(FLAGS).encode()).hexdigest()[:16]}.so"
     if not built.exists():
         own = built.with_suffix(f".{os.getpid()}")
-        include = [f"-I{ROOT / 'cpp' / 'device' / 'one_lane'}", f"-I{SOURCES}", f"-I{ROOT / 'cpp'}"]
+        include = [f"-I{ROOT / 'cpp' / 'device' / 'scalar_simd_shim'}", f"-I{SOURCES}", f"-I{ROOT / 'cpp'}"]
         source = str(SOURCES / "driver_on_host.cpp")
         subprocess.run([COMPILER, *FLAGS, *include, source, "-o", str(own)], check=True)
         own.replace(built)
@@ -56,7 +56,7 @@ def device():
 
 def use(monkeypatch):
     """Let `device="cuda"` be this one."""
-    monkeypatch.setattr(cards, "card", device)
+    monkeypatch.setattr(cuda, "card", device)
 
 
 class OnDevice:

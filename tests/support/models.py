@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from trees import random_leaves, tree_arrays
 
 import polyleaf._core as _core
-from polyleaf.inputs.binning import BinMapper
+from polyleaf.data.binning import BinMapper
 from polyleaf.inputs.features import as_features
 from polyleaf.model import Model
 from polyleaf.objectives import get_objective

@@ -15,7 +15,7 @@ from model_files import reseal
 
 from polyleaf import PolyleafClassifier, PolyleafRegressor
 from polyleaf.estimators.base import builder_of
-from polyleaf.inspect import dump_json, nodes_table, summary
+from polyleaf.inspection.model_summary import dump_json, nodes_table, summary
 from polyleaf.model import serialize
 from polyleaf.model.serialize import ModelFileError
 

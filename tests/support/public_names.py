@@ -8,30 +8,30 @@ import inspect
 # A page of the reference for each public module.
 PAGES = {
     "polyleaf": "estimators",
-    "polyleaf.autogluon": "autogluon",
+    "polyleaf.integrations.autogluon": "autogluon",
     "polyleaf.callbacks": "callbacks",
     "polyleaf.dask": "dask",
-    "polyleaf.data": "data",
+    "polyleaf.datasets": "data",
     "polyleaf.distributions": "distributions",
-    "polyleaf.explain": "explain",
+    "polyleaf.inspection": "explain",
     "polyleaf.export": "export",
     "polyleaf.files.multilabel": "files",
-    "polyleaf.inspect": "inspect",
+    "polyleaf.inspection.model_summary": "inspect",
     "polyleaf.metrics": "metrics",
     "polyleaf.metrics.ranking": "ranking",
-    "polyleaf.mlflow": "mlflow",
+    "polyleaf.integrations.mlflow": "mlflow",
     "polyleaf.objectives": "objectives",
-    "polyleaf.plotting": "plotting",
-    "polyleaf.projections": "projections",
-    "polyleaf.recipes": "recipes",
-    "polyleaf.report": "report",
+    "polyleaf.inspection.plotting": "plotting",
+    "polyleaf.sketching.projections": "projections",
+    "polyleaf.settings.presets": "presets",
+    "polyleaf.inspection.report": "report",
     "polyleaf.search": "search",
-    "polyleaf.sketches": "sketches",
-    "polyleaf.survival": "survival",
+    "polyleaf.sketching.sketches": "sketches",
+    "polyleaf.distributions.survival": "survival",
 }
 
 # What a module needs that is not installed everywhere.
-EXTRA = {"polyleaf.dask": "distributed", "polyleaf.autogluon": "autogluon.core"}
+EXTRA = {"polyleaf.dask": "distributed", "polyleaf.integrations.autogluon": "autogluon.core"}
 
 
 def public_names(module_name: str) -> list[str]:

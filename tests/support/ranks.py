@@ -8,12 +8,12 @@ import copy
 import numpy as np
 
 from polyleaf import Dataset
-from polyleaf.communicator import Threads
-from polyleaf.estimators.shared import fit_rank, planned
+from polyleaf.estimators.distributed_fit import fit_rank, planned
 from polyleaf.inputs.features import as_features
 from polyleaf.inputs.targets import encode_further
-from polyleaf.threads import Workers
-from polyleaf.training.eval_sets import EvalSet
+from polyleaf.runtime.collective import Threads
+from polyleaf.runtime.context import Workers
+from polyleaf.training.evaluation import EvalSet
 
 
 def cuts(n_rows, size, seed):

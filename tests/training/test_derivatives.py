@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from polyleaf import PolyleafMultiTask, PolyleafRegressor
-from polyleaf.communicator import Threads
 from polyleaf.objectives import Custom
-from polyleaf.settings.settings import settings_of
-from polyleaf.threads import Workers
+from polyleaf.runtime.collective import Threads
+from polyleaf.runtime.context import Workers
+from polyleaf.settings.train_config import settings_of
 from polyleaf.training.derivatives import Derivatives
 
 RNG = np.random.default_rng(0)

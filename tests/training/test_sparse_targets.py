@@ -5,8 +5,9 @@ import pytest
 import scipy.sparse as sp
 
 import polyleaf
-from polyleaf import PolyleafClassifier, PolyleafRegressor, recipes
+from polyleaf import PolyleafClassifier, PolyleafRegressor
 from polyleaf.model import storage
+from polyleaf.settings import presets
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ SMALL = {
 
 def fitted(data, n_jobs=1, **parameters):
     X, Y = data
-    settings = recipes.gbdt_sparse() | SMALL | {"n_jobs": n_jobs}
+    settings = presets.gbdt_sparse() | SMALL | {"n_jobs": n_jobs}
     return PolyleafClassifier(**{**settings, **parameters}).fit(X, Y)
 
 
@@ -123,7 +124,7 @@ def test_sparse_prediction(data):
     assert sp.issparse(found) and found.dtype == np.int64 and found.has_canonical_format
     np.testing.assert_array_equal(found.toarray(), model.predict(X))
     assert 0 < found.nnz < 3 * Y.nnz
-    regressor = PolyleafRegressor(**recipes.gbdt_sparse() | SMALL).fit(X, Y * 2.5)
+    regressor = PolyleafRegressor(**presets.gbdt_sparse() | SMALL).fit(X, Y * 2.5)
     numbers = regressor.predict(X, sparse=True)
     np.testing.assert_array_equal(numbers.toarray(), regressor.predict(X))
 
@@ -203,7 +204,7 @@ def test_bad_targets_are_refused_in_a_sentence(data, what, projection):
 def test_what_does_not_go_together(data, parameters, message):
     X, Y = data
     X = X.round()  # features of so many categories that they become numbers are no categories any more
-    model = PolyleafClassifier(**recipes.gbdt_sparse() | SMALL | parameters)
+    model = PolyleafClassifier(**presets.gbdt_sparse() | SMALL | parameters)
     with pytest.raises(ValueError, match=message):
         model.fit(X, Y, eval_set=[(X, Y)])
 
@@ -219,13 +220,13 @@ def test_what_does_not_go_together(data, parameters, message):
 def test_other_rows_to_watch(data, make, message):
     X, Y = data
     with pytest.raises(ValueError, match=message):
-        PolyleafClassifier(**recipes.gbdt_sparse() | SMALL).fit(X, Y, eval_set=[make(X, Y)])
+        PolyleafClassifier(**presets.gbdt_sparse() | SMALL).fit(X, Y, eval_set=[make(X, Y)])
 
 
 def test_watching_and_stopping(data):
     X, Y = data
     model = PolyleafClassifier(
-        **recipes.gbdt_sparse()
+        **presets.gbdt_sparse()
         | SMALL
         | {"n_estimators": 60, "learning_rate": 0.5, "early_stopping_rounds": 5}
     )

@@ -71,14 +71,17 @@ def test_the_command_line_says_what_to_install():
 
 
 def test_pictures_say_what_to_install():
-    done = run(["matplotlib"], "from polyleaf.plotting.display import pyplot\npyplot()")
+    done = run(["matplotlib"], "from polyleaf.inspection.plotting.display import pyplot\npyplot()")
     assert 'ImportError: Pictures need the package matplotlib: pip install "polyleaf[plot]"' in done.stderr
 
 
 def test_mlflow_says_what_to_install():
     program = "import polyleaf\npolyleaf.mlflow.save_model(None, 'nowhere')"
     done = run(["mlflow"], program)
-    assert 'ImportError: polyleaf.mlflow needs MLflow: pip install "polyleaf[mlflow]".' in done.stderr
+    assert (
+        'ImportError: polyleaf.integrations.mlflow needs MLflow: pip install "polyleaf[mlflow]".'
+        in done.stderr
+    )
 
 
 def test_dask_says_what_to_install():
@@ -87,7 +90,8 @@ def test_dask_says_what_to_install():
 
 
 def test_autogluon_says_what_to_install():
-    done = run(["autogluon"], "import polyleaf.autogluon")
+    done = run(["autogluon"], "import polyleaf.integrations.autogluon")
     assert (
-        'ImportError: polyleaf.autogluon needs AutoGluon: pip install "polyleaf[autogluon]".' in done.stderr
+        'ImportError: polyleaf.integrations.autogluon needs AutoGluon: pip install "polyleaf[autogluon]".'
+        in done.stderr
     )

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from model_files import reseal
 
-from polyleaf.cli.app import run
+from polyleaf.cli.main import run
+from polyleaf.files.io import ReadError, reading
 from polyleaf.files.multilabel import read_multilabel, read_sparse_matrix
-from polyleaf.files.opening import ReadError, reading
 from polyleaf.files.readers import read_table
 
 FUZZ = Path(__file__).parents[2] / "scripts" / "fuzz"
@@ -122,7 +122,7 @@ def test_a_fault_of_ours_is_a_sentence(monkeypatch, tmp_path, capsys):
     def fail(*args):
         raise KeyError("nobody expected this")
 
-    monkeypatch.setattr("polyleaf.cli.app._load_estimator", fail)
+    monkeypatch.setattr("polyleaf.cli.main._load_estimator", fail)
     assert run(["inspect", str(tmp_path / "m")]) == 2
     assert "POLYLEAF_TRACEBACK=1" in capsys.readouterr().err
     monkeypatch.setenv("POLYLEAF_TRACEBACK", "1")

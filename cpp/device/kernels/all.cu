@@ -1,11 +1,11 @@
 // All kernels, as one program.
 #define POLYLEAF_ISA_NAMESPACE on_device
 
-#include "device/kernels/binning.cu"
-#include "device/kernels/channels.cu"
-#include "device/kernels/forest.cu"
-#include "device/kernels/histograms.cu"
-#include "device/kernels/leaves.cu"
-#include "device/kernels/losses.cu"
-#include "device/kernels/rows.cu"
-#include "device/kernels/scan.cu"
+#include "device/kernels/binning_device.cu"
+#include "device/kernels/quantise_device.cu"
+#include "device/kernels/forest_device.cu"
+#include "device/kernels/histograms_device.cu"
+#include "device/kernels/leaves_device.cu"
+#include "device/kernels/losses_device.cu"
+#include "device/kernels/partition_device.cu"
+#include "device/kernels/scan_device.cu"

@@ -3,7 +3,7 @@
 #pragma once
 #include <cstdint>
 
-#include "device/kernels/records.h"
+#include "device/kernels/kernel_args.h"
 
 #ifdef __CUDACC_RTC__
 #define POLYLEAF_SHARED_MEMORY(T, name)           \

@@ -10,7 +10,7 @@ _PACKAGES = ("typer", "rich", "click")
 def main() -> None:
     """Run the command line and leave with its exit code: 0, 2 for an error, 130 for Ctrl-C."""
     try:
-        from polyleaf.cli.app import main as run
+        from polyleaf.cli.main import main as run
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _PACKAGES:
             raise

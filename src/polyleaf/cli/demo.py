@@ -1,4 +1,4 @@
-"""``polyleaf demo``: the main job on the package's own real data, from training to a saved model and a
+"""``polyleaf demo``: the main job on the package's own real datasets, from training to a saved model and a
 picture.
 
 Owns what is trained and what is shown. Must not know how anything is done: it uses the public interface
@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from polyleaf import data
+from polyleaf import datasets
 from polyleaf.callbacks import Callback
-from polyleaf.files.opening import write_csv
-from polyleaf.inputs.holdout import drawn
+from polyleaf.data.holdout import drawn
+from polyleaf.files.io import write_csv
 from polyleaf.metrics.task_scores import baseline, scores
 
 __all__ = ["DemoResult", "run"]
@@ -145,7 +145,7 @@ def run(
 def _train(job: _Job, out: Path, params: dict[str, Any], start_job: Callable) -> DemoResult:
     from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
 
-    small = data.load(job.data_name)
+    small = datasets.load(job.data_name)
     X, X_test, y, y_test = small.split()
     # Early stopping looks at a part of the training rows, never at the test rows.
     kept, watched = drawn(len(X), len(X) // 5, seed=0)
@@ -253,7 +253,7 @@ def _draw(results: list[DemoResult], path: Path) -> Path:
 
 
 def _write_csv(out: Path) -> None:
-    energy = data.load("energy")
+    energy = datasets.load("energy")
     for part, rows in (("train", energy.train), ("test", energy.test)):
         # float32 as its shortest decimal text, not as the nearest double
         cells = np.column_stack([energy.X[rows], energy.y[rows]]).astype(str).tolist()

@@ -5,7 +5,7 @@ Owns which estimators the command line has. Must not know options.
 
 from __future__ import annotations
 
-from polyleaf.settings.declaration import Declared, declarations
+from polyleaf.settings.param_spec import Declared, declarations
 from polyleaf.settings.parameters import (
     ClassifierSearchParameters,
     MultiTaskParameters,

@@ -21,8 +21,8 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from polyleaf.callbacks import as_callbacks
-from polyleaf.dask.partitions import Rows, alike, is_lazy
-from polyleaf.dask.plan import Restart, Watched, fit
+from polyleaf.dask.collections import Rows, alike, is_lazy
+from polyleaf.dask.driver import Restart, Watched, fit
 from polyleaf.estimators.base import PolyleafEstimator
 from polyleaf.estimators.classifier import PolyleafClassifier
 from polyleaf.estimators.regressor import PolyleafRegressor
@@ -123,7 +123,7 @@ class _DaskEstimator(BaseEstimator):
         ValueError
             Where partitions do not go together, data or parameters are not what they should be, or ask for
             what is not done on several workers; the message names the alternative.
-        polyleaf.dask.plan.Lost
+        polyleaf.dask.driver.Lost
             Where workers were lost more often than `max_restarts`.
         """
         further = evaluation_data(eval_set, eval_names, eval_sample_weight, eval_offset)
@@ -262,7 +262,7 @@ class DaskPolyleafRegressor(_DaskEstimator):
 
     Attributes
     ----------
-    restarts_ : list of polyleaf.dask.plan.Restart
+    restarts_ : list of polyleaf.dask.driver.Restart
         What the loss of workers has cost.
     model_, evals_result_, ...
         Those of the local estimator, once fitted.
@@ -283,7 +283,7 @@ class DaskPolyleafClassifier(_DaskEstimator):
 
     Attributes
     ----------
-    restarts_ : list of polyleaf.dask.plan.Restart
+    restarts_ : list of polyleaf.dask.driver.Restart
         What the loss of workers has cost.
     classes_, model_, evals_result_, ...
         Those of the local estimator, once fitted.

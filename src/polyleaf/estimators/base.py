@@ -29,38 +29,39 @@ from sklearn.utils._param_validation import InvalidParameterError
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.callbacks import EarlyStopping, EvaluationMonitor, ProgressBar, as_callbacks
-from polyleaf.device.cards import device_of
-from polyleaf.estimators.calibrated import forget
-from polyleaf.estimators.output import Library, as_table, check_library
-from polyleaf.explain.explained import Explained, in_chunks, mean_magnitude
-from polyleaf.inputs.dataset import Dataset
+from polyleaf.data.dataset import Dataset
+from polyleaf.estimators.calibration_state import forget
+from polyleaf.estimators.output_frames import Library, as_table, check_library
+from polyleaf.estimators.shap_mixin import Explained, in_chunks, mean_magnitude
 from polyleaf.inputs.features import FeatureTable
+from polyleaf.inputs.multitask import read_encoding
 from polyleaf.inputs.offsets import OffsetReader, check_all_or_none
+from polyleaf.inputs.target_scaling import warn_of_small_total
 from polyleaf.inputs.targets import Target, TargetEncoding, check_same_rows, encode_sparse, is_sparse
-from polyleaf.inputs.tasks import read_encoding
-from polyleaf.inputs.units import warn_of_small_total
 from polyleaf.metrics import Metric, default_metrics, get_metrics
 from polyleaf.model import Model, serialize
+from polyleaf.model.compiled_predictor import Predictor
 from polyleaf.model.html import model_html
 from polyleaf.model.importance import KINDS
-from polyleaf.model.places import Destination, Source
-from polyleaf.model.predictor import Predictor
+from polyleaf.model.io import Destination, Source
 from polyleaf.model.serialize import ModelFileError
 from polyleaf.objectives import Objective, get_objective, objective_class, objective_names
-from polyleaf.settings.declaration import numpydoc
-from polyleaf.settings.habits import (
+from polyleaf.runtime.context import Workers, effective_threads
+from polyleaf.runtime.cuda import device_of
+from polyleaf.settings.aliases import (
     attribute_instead,
     explains_strangers,
     refuse_strangers,
     value_instead,
     warns_on_instances,
 )
+from polyleaf.settings.param_spec import numpydoc
 from polyleaf.settings.parameters import USUAL_ROUNDS, SharedParameters
-from polyleaf.settings.settings import Settings, settings_of
-from polyleaf.threads import Workers, effective_threads
+from polyleaf.settings.train_config import Settings, settings_of
+from polyleaf.training.auto_n_estimators import FoundRounds, are_few, rounds_of
 from polyleaf.training.boosting import Boosted, boost
 from polyleaf.training.calibration import level_shifts
-from polyleaf.training.out_of_fold import Rates, Training
+from polyleaf.training.cross_fitting import Rates, Training
 from polyleaf.training.prepare import (
     VALIDATION,
     FeatureReader,
@@ -71,7 +72,6 @@ from polyleaf.training.prepare import (
     prepare,
     take_feature_names,
 )
-from polyleaf.training.rounds import FoundRounds, are_few, rounds_of
 from polyleaf.training.sampling import Numbered
 
 __all__ = ["HAS_OFFSETS", "Plan", "PolyleafEstimator", "builder_of", "document", "fill_in", "read_estimator"]
@@ -89,7 +89,7 @@ HAS_OFFSETS = "rows have offsets"  # in the metadata of a model that was trained
 _ATTRIBUTES = """
 model_ : polyleaf.Model
     The forest with its bins.
-projection_ : polyleaf.projections.Projection or None
+projection_ : polyleaf.sketching.projections.Projection or None
 n_features_in_ : int
 feature_names_in_ : ndarray of str
     Only where X had names.
@@ -1070,11 +1070,13 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
 
         Returns
         -------
-        polyleaf.report.Report
-            `save(path)` writes it; notebooks show it. See :func:`polyleaf.report.report`.
+        polyleaf.inspection.report.Report
+            `save(path)` writes it; notebooks show it. See :func:`polyleaf.inspection.report.report`.
         """
         # By name: the page is drawn on a floor above, which is needed by whoever asks for it only.
-        return importlib.import_module("polyleaf.report").report(self, X, y, offset=offset, title=title)
+        return importlib.import_module("polyleaf.inspection.report").report(
+            self, X, y, offset=offset, title=title
+        )
 
     # --- files ---------------------------------------------------------------------------------------
 
@@ -1107,7 +1109,7 @@ class PolyleafEstimator(Explained, BaseEstimator, SharedParameters):
         path : str, path or open binary file, optional
             None: the content is returned instead. Not a name that ends in ".json", which the file is not.
         leaf_dtype : {"float32", "float16", "int8"}
-            Leaf values as they are, or rounded; :func:`polyleaf.inspect.leaf_dtype_report` measures what that
+            Leaf values as they are, or rounded; :func:`polyleaf.inspection.model_summary.leaf_dtype_report` measures what that
             saves and costs.
         statistics : bool
             False leaves out gains, numbers of rows and curvatures of the nodes, which importances need and

@@ -13,9 +13,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.estimators.base import PolyleafEstimator, document
-from polyleaf.estimators.of_classes import decided, probabilities
+from polyleaf.estimators.decision_functions import decided, probabilities
+from polyleaf.estimators.decision_threshold import Decides
 from polyleaf.estimators.prediction_sets import PredictsSets
-from polyleaf.estimators.thresholds import Decides
 from polyleaf.inputs.targets import (
     Target,
     TargetEncoding,
@@ -25,12 +25,12 @@ from polyleaf.inputs.targets import (
 )
 from polyleaf.metrics.estimator_scores import subset_accuracy
 from polyleaf.model import Model
-from polyleaf.model.decisions import cuts_of, thresholds_of
+from polyleaf.model.decision_threshold import cuts_of, thresholds_of
 from polyleaf.objectives import Custom, Objective, automatic_name, objective_class
-from polyleaf.settings.declaration import constraints
-from polyleaf.settings.habits import explains_strangers, warn_of_one_vs_rest
+from polyleaf.settings.aliases import explains_strangers, warn_of_one_vs_rest
+from polyleaf.settings.param_spec import constraints
 from polyleaf.settings.parameters import ClassifierParameters
-from polyleaf.training.out_of_fold import Training
+from polyleaf.training.cross_fitting import Training
 from polyleaf.training.prepare import Given, Prepared
 
 __all__ = ["PolyleafClassifier"]

@@ -13,10 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.distributions import Distribution
 from polyleaf.distributions.base import check_coverage
-from polyleaf.estimators.calibrated import keep, kept
+from polyleaf.estimators.calibration_state import keep, kept
 from polyleaf.inputs.targets import TargetEncoding, check_same_rows
-from polyleaf.intervals import widths
 from polyleaf.model import Model
+from polyleaf.training.conformal import widths
 
 __all__ = ["PredictsIntervals"]
 

@@ -16,21 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 from polyleaf.distributions import Distribution
 from polyleaf.estimators.base import PolyleafEstimator, document, has_levels
 from polyleaf.estimators.classifier import PolyleafClassifier
-from polyleaf.estimators.of_classes import decided, probabilities
-from polyleaf.estimators.of_task import plain_estimator
-from polyleaf.estimators.offsets_of_tasks import TaskOffsetReader
-from polyleaf.estimators.output import as_table
+from polyleaf.estimators.decision_functions import decided, probabilities
+from polyleaf.estimators.multitask_offsets import TaskOffsetReader
+from polyleaf.estimators.output_frames import as_table
 from polyleaf.estimators.regressor import PolyleafRegressor, unit_for
-from polyleaf.inputs.objects import are_missing, first_that_is_no_number, nulls_as_nan
-from polyleaf.inputs.targets import (
-    Target,
-    TargetEncoding,
-    as_numpy,
-    check_same_rows,
-    encode_classification,
-    encode_regression,
-)
-from polyleaf.inputs.tasks import (
+from polyleaf.estimators.single_task import plain_estimator
+from polyleaf.inputs.multitask import (
     Key,
     TaskColumns,
     TaskEncodings,
@@ -42,12 +33,21 @@ from polyleaf.inputs.tasks import (
     weight_of,
     with_names,
 )
+from polyleaf.inputs.objects import are_missing, first_that_is_no_number, nulls_as_nan
+from polyleaf.inputs.targets import (
+    Target,
+    TargetEncoding,
+    as_numpy,
+    check_same_rows,
+    encode_classification,
+    encode_regression,
+)
 from polyleaf.metrics import get_metrics
 from polyleaf.model import Model
 from polyleaf.objectives import Objective, automatic_name, objective_class
-from polyleaf.objectives.tasks import Place, Task, Tasks
-from polyleaf.settings.declaration import constraints
-from polyleaf.settings.habits import explains_strangers, warn_of_one_vs_rest
+from polyleaf.objectives.multitask import Place, Task, Tasks
+from polyleaf.settings.aliases import explains_strangers, warn_of_one_vs_rest
+from polyleaf.settings.param_spec import constraints
 from polyleaf.settings.parameters import MultiTaskParameters
 
 __all__ = ["PolyleafMultiTask"]

@@ -12,10 +12,11 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from polyleaf.distributions.base import check_coverage
-from polyleaf.estimators.calibrated import keep, kept
+from polyleaf.estimators.calibration_state import keep, kept
 from polyleaf.inputs.targets import TargetEncoding, check_same_rows
-from polyleaf.intervals import label_depths, likelier, truth_depth, widths
 from polyleaf.model import Model
+from polyleaf.training.conformal import widths
+from polyleaf.training.conformal_sets import label_depths, likelier, truth_depth
 
 __all__ = ["PredictsSets"]
 

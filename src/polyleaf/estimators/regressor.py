@@ -10,12 +10,12 @@ from sklearn.base import RegressorMixin
 from polyleaf.distributions import Distribution
 from polyleaf.estimators.base import PolyleafEstimator, document, has_levels
 from polyleaf.estimators.intervals import PredictsIntervals
+from polyleaf.inputs.target_scaling import Normalize
 from polyleaf.inputs.targets import Target, TargetEncoding, encode_regression
-from polyleaf.inputs.units import Normalize
 from polyleaf.metrics.estimator_scores import pinball_explained, r2_of_outputs
 from polyleaf.model import Model
 from polyleaf.objectives import Objective, distribution_names, objective_class
-from polyleaf.settings.declaration import constraints
+from polyleaf.settings.param_spec import constraints
 from polyleaf.settings.parameters import RegressorParameters
 
 __all__ = ["PolyleafRegressor"]

@@ -6,10 +6,10 @@ Owns: the public names. Each room knows one format; what a model is to all of th
 from __future__ import annotations
 
 from polyleaf.export.c_header import to_c
-from polyleaf.export.in_pipelines import register_skl2onnx
+from polyleaf.export.ir import as_matrix, categories_of
 from polyleaf.export.lightgbm_model import from_lightgbm
 from polyleaf.export.onnx_graph import to_onnx
-from polyleaf.export.source import as_matrix, categories_of
+from polyleaf.export.skl2onnx_converter import register_skl2onnx
 from polyleaf.export.treelite_model import to_treelite
 from polyleaf.export.xgboost_file import to_xgboost
 from polyleaf.export.xgboost_model import from_xgboost

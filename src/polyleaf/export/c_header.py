@@ -1,7 +1,7 @@
 """A model as one C header: C99, no allocation, no dependencies, the same raw scores bit for bit.
 
 Owns: the layout of its tables and the text. Must not know: how models are made. docs/export.md describes what
-it gives; the walk is the one of `cpp/forest/kernels/predict.cpp`, by thresholds instead of codes.
+it gives; the walk is the one of `cpp/forest/kernels/predict_kernels.cpp`, by thresholds instead of codes.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polyleaf.export.source import PlainTree, Source, categories_of, source_of
-from polyleaf.inputs.binning import MISSING_CODE
-from polyleaf.model.places import TextDestination, write_text
+from polyleaf.data.binning import MISSING_CODE
+from polyleaf.export.ir import PlainTree, Source, categories_of, source_of
+from polyleaf.model.io import TextDestination, write_text
 from polyleaf.model.serialize import polyleaf_version
 
 __all__ = ["to_c"]

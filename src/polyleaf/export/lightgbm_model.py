@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from polyleaf.export.building import GivenModel, GivenTree, build, told_as_damaged
+from polyleaf.export.import_trees import GivenModel, GivenTree, build, told_as_damaged
 from polyleaf.model import Model
 
 __all__ = ["from_lightgbm"]

@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from polyleaf.export.source import LARGEST, PlainTree, Source, categories_of, source_of
-from polyleaf.inputs.binning import MISSING_CODE
-from polyleaf.model.places import Destination, path_of, write_open
+from polyleaf.data.binning import MISSING_CODE
+from polyleaf.export.ir import LARGEST, PlainTree, Source, categories_of, source_of
+from polyleaf.model.io import Destination, path_of, write_open
 from polyleaf.model.serialize import polyleaf_version
 
 __all__ = ["to_onnx"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from polyleaf.export.source import PlainTree, Source, source_of
+from polyleaf.export.ir import PlainTree, Source, source_of
 
 __all__ = ["to_treelite"]
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from polyleaf.export.source import PlainTree, Source, source_of
-from polyleaf.inputs.binning import MAX_BINS
-from polyleaf.model.places import TextDestination, name_of, path_of, write_text
+from polyleaf.data.binning import MAX_BINS
+from polyleaf.export.ir import PlainTree, Source, source_of
+from polyleaf.model.io import TextDestination, name_of, path_of, write_text
 
 __all__ = ["to_xgboost"]
 

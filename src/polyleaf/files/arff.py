@@ -15,7 +15,7 @@ from typing import TextIO
 import numpy as np
 import scipy.sparse as sp
 
-from polyleaf.files.opening import ReadError
+from polyleaf.files.io import ReadError
 from polyleaf.files.table import CHUNK_ROWS, Table, assemble, to_numbers, to_texts
 
 _TOKEN = re.compile(

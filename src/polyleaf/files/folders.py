@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from polyleaf.files.opening import ReadError
+from polyleaf.files.io import ReadError
 from polyleaf.files.readers import arrow_cells, from_arrow
 from polyleaf.files.table import Table
 from polyleaf.inputs.parquet import parquet_files, tables

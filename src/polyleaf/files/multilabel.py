@@ -24,7 +24,7 @@ import scipy.sparse as sp
 
 import polyleaf._core as _core
 from polyleaf.files.arff import read_arff
-from polyleaf.files.opening import (
+from polyleaf.files.io import (
     ReadError,
     format_of,
     open_bytes_to_write,
@@ -33,7 +33,7 @@ from polyleaf.files.opening import (
     reading,
     require_file,
 )
-from polyleaf.inputs.csr import arrays_of, canonical
+from polyleaf.inputs.sparse import arrays_of, canonical
 from polyleaf.inputs.targets import check_same_rows
 
 __all__ = [

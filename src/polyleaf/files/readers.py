@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from polyleaf.files.arff import read_arff, read_arff_cells
-from polyleaf.files.opening import (
+from polyleaf.files.io import (
     STANDARD_INPUT,
     UTF_8,
     ReadError,

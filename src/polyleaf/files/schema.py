@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from polyleaf.files.opening import ReadError
+from polyleaf.files.io import ReadError
 from polyleaf.files.table import Table, abbreviate
 from polyleaf.inputs.features import CategoryColumn, DenseBlock, FeatureTable, SparseBlock
+from polyleaf.inputs.multitask import name_of
 from polyleaf.inputs.targets import FEW_CLASSES
-from polyleaf.inputs.tasks import name_of
 from polyleaf.inputs.text import are_decimal_commas, first_stray_text
 from polyleaf.metrics.task_scores import TASKS
 

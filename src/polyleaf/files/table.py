@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import scipy.sparse as sp
 
-from polyleaf.files.opening import ReadError
+from polyleaf.files.io import ReadError
 
 MISSING = frozenset({"", "?", "NA", "N/A", "NaN", "nan", "NAN", "null", "NULL", "None"})
 """Cells of a text file that mean "no value"."""

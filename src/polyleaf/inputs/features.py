@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, validate_data
 
 import polyleaf._core as _core
-from polyleaf.device.arrays import array_on, lies_on_card
-from polyleaf.device.cards import device_of
 from polyleaf.inputs.feature_numbers import feature_number
 from polyleaf.inputs.frames import Frame, as_frame, refuse_absent, refuse_repeated
 from polyleaf.inputs.objects import first_that_is_no_number, is_missing, nulls_as_nan, what
-from polyleaf.inputs.sound import sound
 from polyleaf.inputs.text import all_differ, stray_texts
+from polyleaf.inputs.validation import sound
+from polyleaf.runtime.cuda import device_of
+from polyleaf.runtime.device_arrays import array_on, lies_on_card
 
 FROM_DTYPE: Literal["from_dtype"] = "from_dtype"  # columns are categories where their type says so
 MAX_ROWS = 2**31 - 1

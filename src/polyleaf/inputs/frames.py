@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.device.arrays import lies_on_card
+from polyleaf.runtime.device_arrays import lies_on_card
 
 __all__ = ["Frame", "as_frame", "refuse_absent", "repeated"]
 

@@ -23,11 +23,11 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_array
 
-from polyleaf.inputs.csr import canonical, row_of
 from polyleaf.inputs.frames import refuse_absent, refuse_repeated
 from polyleaf.inputs.objects import first_that_is_no_number, is_missing, nulls_as_nan, what
-from polyleaf.inputs.sound import sound
-from polyleaf.inputs.units import Normalize, check_total, unit_of
+from polyleaf.inputs.sparse import canonical, row_of
+from polyleaf.inputs.target_scaling import Normalize, check_total, unit_of
+from polyleaf.inputs.validation import sound
 
 __all__ = [
     "Target",
@@ -317,7 +317,7 @@ def encode_regression(
     missing : {"error", "ignore"}
         Whether NaN in y is an error or a value of weight 0.
     normalize : bool or "auto"
-        Whether outputs are learned in their own unit: see :func:`polyleaf.inputs.units.unit_of`.
+        Whether outputs are learned in their own unit: see :func:`polyleaf.inputs.target_scaling.unit_of`.
 
     Returns
     -------

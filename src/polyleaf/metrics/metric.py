@@ -25,10 +25,10 @@ import polyleaf._core as _core
 from polyleaf.distributions import Distribution
 from polyleaf.metrics.agreement import balanced_accuracy_of, kappa_of, matthews_of, table_of
 from polyleaf.metrics.areas import average_precision_of, roc_auc_of
-from polyleaf.metrics.of_sklearn import SCORERS, is_greater_better, is_scorer, takes_decisions
+from polyleaf.metrics.d2 import INSTEAD, MeanSkill, OfTask, Skill
+from polyleaf.metrics.normalized import PREFIX, RelativeError
 from polyleaf.metrics.ranking import ranking_metric
-from polyleaf.metrics.relative import PREFIX, RelativeError
-from polyleaf.metrics.skill import INSTEAD, MeanSkill, OfTask, Skill
+from polyleaf.metrics.sklearn_interop import SCORERS, is_greater_better, is_scorer, takes_decisions
 from polyleaf.objectives import Objective, Problem, distribution_names
 
 __all__ = ["Metric", "default_metric", "default_metrics", "get_metric", "get_metrics", "metric_names"]

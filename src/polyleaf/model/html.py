@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from polyleaf.model.sizes import depths_of
-from polyleaf.model.thresholds import Thresholds
+from polyleaf.model.split_thresholds import Thresholds
 
 __all__ = ["model_html", "tree_html"]
 

@@ -16,21 +16,21 @@ import scipy.sparse
 from sklearn.utils.validation import check_array
 
 import polyleaf._core as _core
-from polyleaf.inputs.binning import BinMapper
-from polyleaf.inputs.dataset import Dataset
+from polyleaf.data.binning import BinMapper
+from polyleaf.data.dataset import Dataset
 from polyleaf.inputs.features import FeatureTable, as_features
 from polyleaf.model import serialize, sizes, storage
-from polyleaf.model.chunks import Chunk, chunks_of, codes_of, regressors_of
-from polyleaf.model.contributions import Contributions, Unit, choose_outputs
+from polyleaf.model.batch_predict import Chunk, chunks_of, codes_of, regressors_of
+from polyleaf.model.compiled_predictor import Predictor
 from polyleaf.model.html import model_html
 from polyleaf.model.importance import importance
+from polyleaf.model.io import Destination, Source
 from polyleaf.model.leaf_kinds import Leaves
-from polyleaf.model.places import Destination, Source
-from polyleaf.model.predictor import Predictor
+from polyleaf.model.shap import Contributions, Unit, choose_outputs
 from polyleaf.model.trees import Trees
 from polyleaf.objectives import NotRegistered, Objective, objective_from_dict
 from polyleaf.objectives.columns import with_row
-from polyleaf.projections import Projection
+from polyleaf.sketching.projections import Projection
 
 EvalsLog: TypeAlias = dict[str, dict[str, list[float]]]
 """`{data name: {metric name: [value of each round]}}`."""
@@ -838,7 +838,7 @@ class Model:
         path : str, path or open file
         leaf_dtype : {"float32", "float16", "int8"}
             Leaf values as they are, or rounded: see :mod:`polyleaf.model.leaf_storage`, and
-            :func:`polyleaf.inspect.leaf_dtype_report` for what that costs. Loading gives float32 again.
+            :func:`polyleaf.inspection.model_summary.leaf_dtype_report` for what that costs. Loading gives float32 again.
         statistics : bool
             Whether gains, numbers of rows and curvatures of the nodes are kept. Prediction does not need
             them; importances by gain and cover do. They are most of a file where there are many outputs.

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from polyleaf.model.places import Destination, Source, name_of, read_bytes, write_bytes
+from polyleaf.model.io import Destination, Source, name_of, read_bytes, write_bytes
 
 FORMAT = "polyleaf-model"
 FORMAT_VERSION = 3

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 import polyleaf._core as _core
+from polyleaf.inputs.multitask import read_encoding
 from polyleaf.inputs.targets import check_same_rows
-from polyleaf.inputs.tasks import read_encoding
 from polyleaf.metrics import get_metrics
 from polyleaf.model import storage
 from polyleaf.model.leaf_kinds import LEAF_KINDS

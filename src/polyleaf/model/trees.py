@@ -11,7 +11,7 @@ from typing import Any, overload
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.model.chunks import codes_of
+from polyleaf.model.batch_predict import codes_of
 from polyleaf.model.html import tree_html
 from polyleaf.model.leaf_kinds import LEAF_KINDS, LINEAR, SPARSE, LeafKind, LeafLinear, Names
 

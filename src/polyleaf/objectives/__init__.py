@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from polyleaf.objectives import binary, exponential, location, log_link, softmax, spread
+from polyleaf.objectives import binary, distributional, exponential, location, log_link, softmax
 from polyleaf.objectives.base import Objective, Problem, is_built_in
 from polyleaf.objectives.binary import *  # noqa: F403
 from polyleaf.objectives.custom import Custom
+from polyleaf.objectives.distributional import *  # noqa: F403
 from polyleaf.objectives.exponential import *  # noqa: F403
 from polyleaf.objectives.location import *  # noqa: F403
 from polyleaf.objectives.log_link import *  # noqa: F403
+from polyleaf.objectives.multitask import Tasks, tasks_from_dict
 from polyleaf.objectives.registry import find_or_raise, known, make, register
 from polyleaf.objectives.softmax import *  # noqa: F403
-from polyleaf.objectives.spread import *  # noqa: F403
-from polyleaf.objectives.tasks import Tasks, tasks_from_dict
 
 __all__ = [
     "Custom",
@@ -40,7 +40,7 @@ __all__ += (
     + location.__all__
     + log_link.__all__
     + softmax.__all__
-    + spread.__all__
+    + distributional.__all__
 )
 
 AnyObjective = str | type[Objective] | Objective | Callable[..., Any]

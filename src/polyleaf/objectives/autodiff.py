@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from polyleaf.objectives.base import Array, Objective, Problem
 from polyleaf.objectives.curvature import FIRST_ORDER, check_not_negative, settled
-from polyleaf.objectives.packed import packed_diagonal, packed_lower, unpack
+from polyleaf.objectives.packed_symmetric import packed_diagonal, packed_lower, unpack
 
 # Entries of Hessians (float64) that are computed at a time.
 _CHUNK_ENTRIES = 1 << 20

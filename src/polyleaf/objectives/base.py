@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 
 import polyleaf._core as _core
 from polyleaf.distributions import Distribution
-from polyleaf.objectives.packed import packed_diagonal
-from polyleaf.threads import Workers
+from polyleaf.objectives.packed_symmetric import packed_diagonal
+from polyleaf.runtime.context import Workers
 
 FloatArray = NDArray[np.floating[Any]]
 Array = NDArray[Any]

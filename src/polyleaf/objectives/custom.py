@@ -16,7 +16,7 @@ from polyleaf.inputs.functions import why_not_called
 from polyleaf.objectives import curvature as curvatures
 from polyleaf.objectives.autodiff import LossProblem, NotALoss, as_row_loss
 from polyleaf.objectives.base import TARGET_KINDS, Array, Objective, Problem, as_matrix, as_weight
-from polyleaf.objectives.packed import pack, packed_diagonal, unpack
+from polyleaf.objectives.packed_symmetric import pack, packed_diagonal, unpack
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import polyleaf._core as _core
 from polyleaf.objectives.base import Array, FloatArray, Objective, Problem, as_matrix, as_weight, name_within
-from polyleaf.threads import Workers
+from polyleaf.runtime.context import Workers
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from polyleaf.objectives.classes import ClassObjective
+from polyleaf.objectives.multiclass import ClassObjective
 from polyleaf.objectives.registry import register
 
 __all__ = ["Exponential", "ExponentialMargin"]

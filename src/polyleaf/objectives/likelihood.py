@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 import polyleaf._core as _core
 from polyleaf.distributions import Distribution
 from polyleaf.objectives.base import Array, FloatArray, Objective, Problem, as_matrix, as_weight
-from polyleaf.objectives.packed import packed_diagonal
+from polyleaf.objectives.packed_symmetric import packed_diagonal
 
 Floats = NDArray[np.float64]
 

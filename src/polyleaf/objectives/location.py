@@ -1,5 +1,5 @@
 """Regression on the scale of the target: squared error, absolute error, quantiles, Huber. Owns these losses;
-the formulas are in cpp/losses/kernels/elementwise.h.
+the formulas are in cpp/losses/kernels/elementwise_kernels.h.
 
 The base score is taken off the target once, in float64, so a target of 1e9 ± 1 given as float64 loses
 nothing. Quantiles, in base scores and in leaves alike, are the lower ones: the smallest value v such that

@@ -96,7 +96,7 @@ def find(name: str) -> type[Objective] | None:
 # Objectives of other libraries that there are none of here, by how their names begin.
 _INSTEAD = {
     "rank: lambdarank ndcg yetirank queryrmse pairlogit xendcg": "There are no objectives for ranking.",
-    "survival: cox": "Times until an event are learned as labels of intervals: polyleaf.survival.",
+    "survival: cox": "Times until an event are learned as labels of intervals: polyleaf.distributions.survival.",
     "reg:pseudohubererror fair": "'huber' is nearest.",
     "reg:squaredlogerror": "Train 'squared_error' on np.log1p(y).",
     "mape": "Train 'absolute_error' with sample_weight=1 / np.maximum(1, np.abs(y)).",

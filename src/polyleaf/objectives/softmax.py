@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import polyleaf._core as _core
-from polyleaf.objectives.classes import ClassObjective
+from polyleaf.objectives.multiclass import ClassObjective
 from polyleaf.objectives.registry import register
 
 __all__ = ["Softmax"]

@@ -3,7 +3,7 @@ need: a space of parameters, and a callback that prunes."""
 
 from __future__ import annotations
 
-from polyleaf.search.pruning import PruningCallback
+from polyleaf.search.optuna_pruning import PruningCallback
 from polyleaf.search.space import suggest
 
 __all__ = ["PruningCallback", "suggest"]

@@ -18,28 +18,38 @@ from sklearn.base import _fit_context
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
+from polyleaf.data.dataset import Dataset
 from polyleaf.estimators.base import PolyleafEstimator, document, fill_in
-from polyleaf.inputs.dataset import Dataset
 from polyleaf.inputs.targets import Target, is_sparse
 from polyleaf.metrics import Metric
-from polyleaf.model.blend import blended
-from polyleaf.model.decisions import keep_thresholds, thresholds_of
+from polyleaf.model.decision_threshold import keep_thresholds, thresholds_of
+from polyleaf.model.ensemble_average import blended
 from polyleaf.objectives import objective_class
+from polyleaf.runtime.context import effective_threads
 from polyleaf.search import results, tpe
-from polyleaf.search.candidates import Candidate
+from polyleaf.search.budgeted_halving import TimedRace
+from polyleaf.search.cv_splits import (
+    Fold,
+    Folds,
+    Rows,
+    deals_of,
+    fingerprint,
+    folds_of,
+    in_small,
+    rows_of_folds,
+)
 from polyleaf.search.ensemble import Member, members_of
-from polyleaf.search.folds import Fold, Folds, Rows, deals_of, fingerprint, folds_of, in_small, rows_of_folds
-from polyleaf.search.identity import identity
-from polyleaf.search.log import TrainingLog
-from polyleaf.search.looks import Pace
+from polyleaf.search.fingerprint import identity
 from polyleaf.search.portfolio import PARENTS, Parameters, portfolio_of, suited, variations
-from polyleaf.search.race import Budget, Deadline, LastTraining, Race, Watch
+from polyleaf.search.resume_log import TrainingLog
+from polyleaf.search.screening import Pace
 from polyleaf.search.space import Task
-from polyleaf.search.timed_race import TimedRace
-from polyleaf.settings.declaration import declarations
-from polyleaf.settings.habits import explains_strangers
+from polyleaf.search.successive_halving import Budget, Deadline, LastTraining, Race, Watch
+from polyleaf.search.trials import Candidate
+from polyleaf.settings.aliases import explains_strangers
+from polyleaf.settings.param_spec import declarations
 from polyleaf.settings.parameters import USUAL_ROUNDS, USUALLY, RunningParameters, SearchParameters
-from polyleaf.threads import effective_threads
+from polyleaf.training.auto_n_estimators import most_rounds
 from polyleaf.training.prepare import (
     VALIDATION,
     FeatureReader,
@@ -48,7 +58,6 @@ from polyleaf.training.prepare import (
     evaluation_data,
     take_feature_names,
 )
-from polyleaf.training.rounds import most_rounds
 
 __all__ = ["Searches", "document_search"]
 

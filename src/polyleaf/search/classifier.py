@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from polyleaf.estimators import PolyleafClassifier
 from polyleaf.search.base import Searches, document_search
-from polyleaf.settings.declaration import constraints
+from polyleaf.settings.param_spec import constraints
 from polyleaf.settings.parameters import ClassifierSearchParameters
 
 __all__ = ["PolyleafClassifierCV"]

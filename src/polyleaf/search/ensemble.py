@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from polyleaf.metrics import Metric
-from polyleaf.search.candidates import Candidate
-from polyleaf.search.folds import Fold
+from polyleaf.search.cv_splits import Fold
+from polyleaf.search.trials import Candidate
 
 __all__ = ["POOL", "STEPS", "Member", "members_of", "weights_of"]
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polyleaf.inputs.dataset import Dataset
+from polyleaf.data.dataset import Dataset
 from polyleaf.model import Model
-from polyleaf.search.candidates import Candidate, winner_first
+from polyleaf.search.trials import Candidate, winner_first
 
 __all__ = ["Cost", "cost", "cv_results", "leaderboard", "report", "report_of_blend"]
 

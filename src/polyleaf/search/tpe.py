@@ -11,9 +11,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from polyleaf.search.candidates import Candidate
 from polyleaf.search.portfolio import Parameters
 from polyleaf.search.space import Task, suggest
+from polyleaf.search.trials import Candidate
 
 __all__ = ["is_worth_asking", "proposals"]
 

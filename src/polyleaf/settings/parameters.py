@@ -13,14 +13,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from polyleaf.inputs.binning import MAX_BINS
+from polyleaf.data.binning import MAX_BINS
 from polyleaf.inputs.features import FROM_DTYPE
 from polyleaf.objectives import Huber, Objective, Quantile, Softmax, StudentT, Tweedie
 from polyleaf.objectives.softmax import CURVATURES as SOFTMAX_CURVATURES
-from polyleaf.projections import Kind as ProjectionKind
-from polyleaf.projections import Projector
-from polyleaf.settings.declaration import declares, parameter
-from polyleaf.sketches import SKETCHES, Sketch
+from polyleaf.settings.param_spec import declares, parameter
+from polyleaf.sketching.projections import Kind as ProjectionKind
+from polyleaf.sketching.projections import Projector
+from polyleaf.sketching.sketches import SKETCHES, Sketch
 
 __all__ = [
     "BoostingParameters",
@@ -197,7 +197,7 @@ class OutputParameters:
     sketch: str | Callable[..., Any] | Sketch | None = parameter(default=None, choices=("auto", *SKETCHES))
     """Grow each tree on a few columns that stand for all outputs (SketchBoost), which makes a thousand
     outputs cost little more than sixteen; leaf values are always fitted on all of them. What there is:
-    :mod:`polyleaf.sketches`; "auto": no sketch for few outputs, else the best measured. Splits then have one
+    :mod:`polyleaf.sketching.sketches`; "auto": no sketch for few outputs, else the best measured. Splits then have one
     curvature a row, and `reg_alpha` and `max_delta_step` act on leaf values only."""
 
     sketch_dim: int | None = parameter(default=None, within="[1, 4096]")
@@ -317,7 +317,7 @@ class ProjectionParameters:
 
     projection: ProjectionKind | Projector | None = parameter(default=None)
     """Turn wide and sparse X into few dense features first. Part of the fitted model, applied by every
-    prediction; see :mod:`polyleaf.projections`. "leml" learns from y. It needs numbers, of which
+    prediction; see :mod:`polyleaf.sketching.projections`. "leml" learns from y. It needs numbers, of which
     none is missing."""
 
     projection_dim: int | None = parameter(default=None, within="[1, inf)")

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from polyleaf.callbacks import Callback, EvalsLog, OutputsLog
-from polyleaf.inputs.dataset import Dataset
+from polyleaf.data.dataset import Dataset
 from polyleaf.model import Model
 from polyleaf.model.leaf_kinds import Leaves
 from polyleaf.objectives import Objective
 from polyleaf.objectives.constants import best_constant
-from polyleaf.settings.settings import Settings
-from polyleaf.training.eval_sets import EvalSet
-from polyleaf.training.parts import Parts, parts_of, problem_of
-from polyleaf.training.ranks import agree, can_repeat, check_ranks
+from polyleaf.settings.train_config import Settings
+from polyleaf.training.distributed import agree, can_repeat, check_ranks
+from polyleaf.training.evaluation import EvalSet
+from polyleaf.training.factory import Parts, parts_of, problem_of
 from polyleaf.training.sampling import Numbered
 
 __all__ = ["Boosted", "Run", "best_constant_of", "boost"]

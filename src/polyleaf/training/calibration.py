@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from polyleaf.intervals import level_of_residuals
-from polyleaf.training.out_of_fold import Training, scores_without
+from polyleaf.training.conformal import level_of_residuals
+from polyleaf.training.cross_fitting import Training, scores_without
 
 __all__ = ["level_shifts"]
 

@@ -15,10 +15,10 @@ import polyleaf._core as _core
 from polyleaf.objectives.base import Problem
 from polyleaf.objectives.columns import with_row
 from polyleaf.objectives.curvature import check_not_flat
-from polyleaf.objectives.packed import packed_diagonal, packed_size
-from polyleaf.settings.settings import COUPLED, Curvature
-from polyleaf.sketches import mean_over_outputs
-from polyleaf.threads import Workers
+from polyleaf.objectives.packed_symmetric import packed_diagonal, packed_size
+from polyleaf.runtime.context import Workers
+from polyleaf.settings.train_config import COUPLED, Curvature
+from polyleaf.sketching.sketches import mean_over_outputs
 
 __all__ = ["Derivatives", "cancel", "column", "curvature_columns"]
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polyleaf.inputs.binning import BinMapper
+from polyleaf.data.binning import BinMapper
 from polyleaf.inputs.feature_numbers import feature_number
 
 __all__ = ["Interactions", "interactions_of"]

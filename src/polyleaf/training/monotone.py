@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import polyleaf._core as _core
-from polyleaf.inputs.binning import BinMapper
+from polyleaf.data.binning import BinMapper
 from polyleaf.inputs.feature_numbers import feature_number
 from polyleaf.model import Model, storage
 from polyleaf.objectives import Objective

@@ -17,20 +17,20 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import validate_data
 
 import polyleaf._core as _core
-from polyleaf.device.arrays import array_on, lies_on_card
-from polyleaf.inputs.binning import MAX_BINS, BinMapper
-from polyleaf.inputs.dataset import Dataset
+from polyleaf.data.binning import MAX_BINS, BinMapper
+from polyleaf.data.dataset import Dataset
+from polyleaf.data.holdout import drawn_by_class
 from polyleaf.inputs.features import FeatureTable, as_features, categorical_mask, check_labels
 from polyleaf.inputs.frames import as_frame, refuse_absent, refuse_repeated
-from polyleaf.inputs.holdout import drawn_by_class
 from polyleaf.inputs.objects import first_that_is_no_number, nulls_as_nan
-from polyleaf.inputs.sound import sound
 from polyleaf.inputs.targets import Target, check_same_rows, encode_further
+from polyleaf.inputs.validation import sound
 from polyleaf.metrics import Metric
 from polyleaf.model import Model
-from polyleaf.projections import Projection, Projector, of_numbers
+from polyleaf.runtime.device_arrays import array_on, lies_on_card
 from polyleaf.settings.parameters import SharedParameters
-from polyleaf.training.eval_sets import EvalSet
+from polyleaf.sketching.projections import Projection, Projector, of_numbers
+from polyleaf.training.evaluation import EvalSet
 
 __all__ = [
     "VALIDATION",

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from polyleaf.communicator import ALONE, Communicator
-from polyleaf.inputs.draws import FEATURES, ROWS, draw, draw_of, smallest
-from polyleaf.settings.settings import Sampling
+from polyleaf.data.random import FEATURES, ROWS, draw, draw_of, smallest
+from polyleaf.runtime.collective import ALONE, Communicator
+from polyleaf.settings.train_config import Sampling
 
 __all__ = ["Draw", "Numbered", "Sampler", "numbers_of_rows", "sample_features", "sample_rows"]
 

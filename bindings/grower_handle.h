@@ -1,0 +1,40 @@
+// A grower as Python holds it.
+#pragma once
+#include <memory>
+#include <utility>
+
+#include "arrays.h"
+#include "device/rows.h"
+#include "grower/grower.h"
+#include "search_handle.h"
+
+namespace polyleaf {
+
+// A grower, and the search of the tree that it grows step by step.
+struct TreeGrower {
+  TreeGrower(const Bins& bins, const Workers& workers) : grower(bins, workers) {}
+  TreeGrower(std::unique_ptr<Rows> rows, const Workers& workers) : grower(std::move(rows), workers) {}
+  Grower grower;
+  nb::object held;
+
+  const uint8_t* flags(const Optional1<const bool>& features) const {
+    if (!features) return nullptr;
+    require(static_cast<int>(features->size()) == grower.bins().n_features(),
+            "features needs one flag per feature.");
+    return reinterpret_cast<const uint8_t*>(features->data());
+  }
+  HeldSearch& search() const {
+    require(held.is_valid(), "No tree is being grown: call begin first.");
+    auto& search = nb::cast<HeldSearch&>(held);
+    require(search.grower == this, "The search has begun another tree.");
+    return search;
+  }
+  // Where they lie on a device.
+  DeviceRows& device_rows() {
+    auto* const rows = dynamic_cast<DeviceRows*>(&grower.rows());
+    require(rows != nullptr, "The rows of this grower lie on no device.");
+    return *rows;
+  }
+};
+
+}  // namespace polyleaf

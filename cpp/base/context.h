@@ -1,0 +1,46 @@
+// Who does the work: so many threads of this machine, and whoever has further rows of the same data. Whatever
+// spreads its work is handed this and passes it on.
+//
+// Must not know: what the work is.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/collective.h"
+
+namespace polyleaf {
+
+struct Workers {
+  // What a thread needs is made for each that is asked for: no number, wherever it comes from, may fill
+  // memory.
+  static constexpr int kMostThreads = 256;
+
+  // A number stands for so many threads.
+  Workers(int n_threads) : n_threads(std::clamp(n_threads, 1, kMostThreads)) {}
+  // As many as there are tasks for.
+  Workers at_most(int64_t n_tasks) const {
+    Workers fewer = *this;
+    if (n_tasks < n_threads) fewer.n_threads = std::max(1, static_cast<int>(n_tasks));
+    return fewer;
+  }
+
+  bool is_alone() const { return communicator == nullptr; }
+  // Over the rows of all ranks, in place.
+  void sum(std::span<int64_t> numbers) const {
+    if (!is_alone()) communicator->sum(numbers);
+  }
+  int64_t sum(int64_t number) const {
+    sum({&number, 1});
+    return number;
+  }
+  void largest(std::span<double> numbers) const {
+    if (!is_alone()) communicator->largest(numbers);
+  }
+
+  int n_threads;                               // 1 to kMostThreads
+  std::shared_ptr<Communicator> communicator;  // nullptr: nobody else
+};
+
+}  // namespace polyleaf

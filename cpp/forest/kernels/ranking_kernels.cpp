@@ -1,0 +1,115 @@
+// Ranking: most outputs are passed over sixteen at a time. The k-th largest of the maxima of sixteen lanes is
+// a threshold that k outputs reach, and few others do.
+#include "forest/kernels/ranking_kernels.h"
+
+#include "base/kernels/lanes.h"
+
+namespace polyleaf {
+namespace POLYLEAF_ISA_NAMESPACE {
+namespace {
+
+// Of one register: GCC takes wider vectors of doubles apart.
+#if defined(__AVX512F__)
+constexpr int kDoubles = 8;
+#elif defined(__AVX2__)
+constexpr int kDoubles = 4;
+#else
+constexpr int kDoubles = 2;
+#endif
+typedef double Doubles __attribute__((vector_size(kDoubles * 8)));
+typedef int64_t Masks __attribute__((vector_size(kDoubles * 8)));
+typedef float Floats __attribute__((vector_size(kDoubles * 4)));
+typedef int32_t Ints __attribute__((vector_size(kDoubles * 4)));
+
+constexpr int kMaxima = 16;  // lanes, whatever the registers
+constexpr int kVectors = kMaxima / kDoubles;
+
+constexpr double kInfinity = __builtin_inf();
+constexpr double kLeastFinite = -1.7976931348623157e308;
+
+POLYLEAF_INLINE double score(const RankInput& input, int32_t i) {
+  const float sum = input.sums[i];
+  uint32_t bits;
+  std::memcpy(&bits, &sum, 4);
+  if (input.skip_none && bits == 0x80000000u) return -kInfinity;
+  const int32_t at = input.outputs != nullptr ? input.outputs[i] : i;
+  double score = sum + 0.0f;  // not -0
+  if (input.base != nullptr) score = input.base[at] + score;
+  if (input.scale != nullptr) score = score * input.scale[at] + input.offset[at];
+  return score;
+}
+
+// Where outputs follow each other; the rest, fewer than a vector, is left.
+int32_t score_in_lanes(const RankInput& input, double* scores) {
+  int32_t i = 0;
+  for (; i + kDoubles <= input.n; i += kDoubles) {
+    const Floats sums = load<Floats>(input.sums + i);
+    Doubles score = __builtin_convertvector(sums + Floats{}, Doubles);  // not -0
+    if (input.base != nullptr) score = load<Doubles>(input.base + i) + score;
+    if (input.scale != nullptr)
+      score = score * load<Doubles>(input.scale + i) + load<Doubles>(input.offset + i);
+    if (input.skip_none) {
+      const Masks is_none = __builtin_convertvector(load<Ints>(input.sums + i) == INT32_MIN, Masks);
+      score = is_none ? Doubles{} - kInfinity : score;
+    }
+    store(scores + i, score);
+  }
+  return i;
+}
+
+POLYLEAF_INLINE bool any(Masks mask) {
+  int64_t parts[kDoubles], all = 0;
+  store(parts, mask);
+  for (int lane = 0; lane < kDoubles; ++lane) all |= parts[lane];
+  return all != 0;
+}
+
+// The k-th largest of the maxima of sixteen lanes: k scores at least reach it.
+double threshold(const double* scores, int32_t n, int32_t k) {
+  Doubles most[kVectors];
+  for (int v = 0; v < kVectors; ++v) most[v] = Doubles{} - kInfinity;
+  for (int32_t i = 0; i < n; i += kMaxima)
+    for (int v = 0; v < kVectors; ++v) {
+      const Doubles here = load<Doubles>(scores + i + v * kDoubles);
+      most[v] = here > most[v] ? here : most[v];
+    }
+  double maxima[kMaxima];
+  for (int v = 0; v < kVectors; ++v) store(maxima + v * kDoubles, most[v]);
+  double least = kInfinity;
+  for (int i = 0; i < kMaxima; ++i) {
+    int32_t n_above = 0;
+    for (int other = 0; other < kMaxima; ++other) n_above += maxima[other] > maxima[i];
+    const double number = n_above < k ? maxima[i] : kInfinity;
+    least = number < least ? number : least;
+  }
+  return least;
+}
+
+int32_t candidates(const RankInput& input, int32_t k, double least, double* scores, int32_t* positions) {
+  int32_t n = input.outputs == nullptr ? score_in_lanes(input, scores) : 0;
+  for (; n < input.n; ++n) scores[n] = score(input, n);
+  for (; n % kMaxima != 0; ++n) scores[n] = -kInfinity;
+  if (k <= kManyBest) {
+    const double reached = threshold(scores, n, k);
+    least = reached > least ? reached : least;
+  }
+  least = least > kLeastFinite ? least : kLeastFinite;
+  int32_t found = 0;
+  for (int32_t i = 0; i < n; i += kDoubles) {
+    const Masks passes = load<Doubles>(scores + i) >= Doubles{} + least;
+    if (!any(passes)) continue;
+    for (int lane = 0; lane < kDoubles; ++lane) {
+      positions[found] = i + lane;
+      found += passes[lane] != 0;
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+extern const RankingKernels ranking_kernels;
+const RankingKernels ranking_kernels = {candidates};
+
+}  // namespace POLYLEAF_ISA_NAMESPACE
+}  // namespace polyleaf

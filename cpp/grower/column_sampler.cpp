@@ -1,0 +1,60 @@
+#include "grower/column_sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace polyleaf {
+namespace {
+
+using Drawn = std::pair<uint64_t, size_t>;  // hash and feature
+
+// Where among m random numbers of 64 bits the k-th smallest may be expected, `spread` standard deviations
+// off.
+uint64_t expected(double k, double m, double spread) {
+  const double share = k / m + spread * std::sqrt(k * (m - k) / m) / m;
+  return share <= 0 ? 0 : share >= 1 ? UINT64_MAX : static_cast<uint64_t>(share * 0x1p64);
+}
+
+// The k-th smallest of m that are allowed, k from 0 on. Few have to be put in order: hashes are random.
+Drawn smallest(const std::vector<uint64_t>& hashes, const std::vector<uint8_t>& allowed, size_t k, size_t m) {
+  const FeatureDrawKernels& kernels = POLYLEAF_SELECT(feature_draw_kernels);
+  const auto n = static_cast<int64_t>(hashes.size());
+  const auto limit = [&](double spread) {
+    return expected(static_cast<double>(k), static_cast<double>(m), spread);
+  };
+  const auto below = [&](uint64_t limit) {
+    return static_cast<size_t>(kernels.count_below(hashes.data(), allowed.data(), n, limit));
+  };
+  uint64_t low = limit(-4), high = limit(4);
+  if (below(low) > k) low = 0;
+  if (below(high) <= k) high = UINT64_MAX;
+  std::vector<Drawn> near;
+  for (size_t f = 0; f < hashes.size(); ++f)
+    if (hashes[f] - low <= high - low && allowed[f] != 0) near.emplace_back(hashes[f], f);
+  const auto at = near.begin() + static_cast<int64_t>(k - below(low));
+  std::nth_element(near.begin(), at, near.end());
+  return *at;
+}
+
+}  // namespace
+
+void draw_features(uint64_t seed, int32_t node, double fraction, std::vector<uint8_t>& allowed) {
+  const FeatureDrawKernels& kernels = POLYLEAF_SELECT(feature_draw_kernels);
+  const auto m =
+      static_cast<size_t>(std::count_if(allowed.begin(), allowed.end(), [](uint8_t a) { return a != 0; }));
+  const auto keep = static_cast<size_t>(std::ceil(fraction * static_cast<double>(m)));
+  if (keep >= m) return;
+  const auto n = static_cast<int64_t>(allowed.size());
+  std::vector<uint64_t> hashes(allowed.size());
+  kernels.hashes(seed, static_cast<uint64_t>(node), n, hashes.data());
+  const auto [first_out, feature] = smallest(hashes, allowed, keep, m);
+  // Of the same hash the first features are kept.
+  std::vector<size_t> ties;
+  for (size_t f = 0; f < feature; ++f)
+    if (hashes[f] == first_out && allowed[f] != 0) ties.push_back(f);
+  kernels.keep_below(hashes.data(), n, first_out, allowed.data());
+  for (const size_t f : ties) allowed[f] = 1;
+}
+
+}  // namespace polyleaf

@@ -1,0 +1,338 @@
+#include "grower/host_row_partitioner.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/parallel.h"
+
+namespace polyleaf {
+namespace {
+
+constexpr int64_t kMoveBlock = 2048;    // rows one task moves
+constexpr int64_t kNumberBlock = 8192;  // rows whose leaves one task writes
+constexpr int64_t kLine = 8;            // words that memory hands over at once
+
+// A block of one division's rows, and where it goes.
+struct Piece {
+  size_t division;
+  int64_t begin, end;  // in the copy of the node
+  int64_t bits;        // where those of its rows are
+  int64_t n_left = 0, left_to = 0, right_to = 0;
+};
+
+// Where the bits of each division begin, and of one more.
+std::vector<int64_t> first_bytes(const std::vector<Partition::Division>& divisions) {
+  std::vector<int64_t> first(1, 0);
+  for (const Partition::Division& d : divisions)
+    first.push_back(first.back() + Block::count(d.rows.size(), kMoveBlock) * (kMoveBlock / 8));
+  return first;
+}
+
+std::vector<Piece> pieces_of(const std::vector<Partition::Division>& divisions) {
+  const std::vector<int64_t> bytes = first_bytes(divisions);
+  std::vector<Piece> pieces;
+  for (size_t i = 0; i < divisions.size(); ++i) {
+    const RowRange& rows = divisions[i].rows;
+    for (int64_t b = rows.begin; b < rows.end; b += kMoveBlock)
+      pieces.push_back({i, b, std::min(b + kMoveBlock, rows.end), bytes[i] + (b - rows.begin) / 8});
+  }
+  return pieces;
+}
+
+// Where each piece's rows go: after those of the pieces before it; the right child's after the left one's.
+void place_rows(std::vector<Piece>& pieces, std::vector<Partition::Division>& divisions) {
+  for (Partition::Division& d : divisions) d.left = {d.rows.begin, d.rows.begin, d.rows.copy == 1 ? 2 : 1};
+  for (Piece& p : pieces) {
+    p.left_to = divisions[p.division].left.end;
+    divisions[p.division].left.end += p.n_left;
+  }
+  for (Partition::Division& d : divisions) d.right = {d.left.end, d.left.end, d.left.copy};
+  for (Piece& p : pieces) {
+    p.right_to = divisions[p.division].right.end;
+    divisions[p.division].right.end += p.end - p.begin - p.n_left;
+  }
+}
+
+}  // namespace
+
+Partition::Partition(const Bins& bins, const Workers& workers)
+    : bins_(bins), workers_(workers), room_(workers.n_threads), cell_lists_(bins.cells(), workers) {
+  for (auto& words : words_) words.resize(bins.n_tiles());
+  leaf_of_row_.reserve(bins.n_rows());
+}
+
+RowRange Partition::start(const RowSample& sample, const std::vector<int>& tiles) {
+  tiles_ = tiles;
+  take(sample);
+  is_sample_ = sample.rows != nullptr;
+  std::vector<RowRange> root = {{0, sample.n_used()}};
+  if (is_sample_) {
+    ids_[0].reserve(rows_.size());
+    std::copy(rows_.begin(), rows_.end(), ids_[0].data());
+    fetch_words({&root[0]});
+    cell_lists_.group(ids_[0].data(), bins_.n_rows(), root);
+  } else {
+    root[0].cells = cell_lists_.start();
+  }
+  return root[0];
+}
+
+// A copy of the sample: the caller's may be gone before the tree is finished.
+void Partition::take(const RowSample& sample) {
+  sample_ = sample;
+  if (sample.rows == nullptr) return;
+  rows_.assign(sample.rows, sample.rows + sample.n_rows);
+  sample_.rows = begin_of(rows_.data(), rows_.size());
+}
+
+// Whether words of so many rows are to lie next to each other: of the lines that hold them most is for
+// others.
+bool Partition::is_few(int64_t n_rows) const {
+  return !bins_.stay() && n_rows < bins_.n_rows() / kLine;
+}
+
+// Copies the words of those ranges that have none and whose rows are few.
+void Partition::fetch_words(const std::vector<RowRange*>& ranges) {
+  const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
+  std::vector<RowRange> blocks;
+  for (RowRange* range : ranges) {
+    if (range->words != 0 || !is_few(range->size())) continue;
+    for (int64_t b = range->begin; b < range->end; b += kMoveBlock)
+      blocks.push_back({b, std::min(b + kMoveBlock, range->end), range->copy});
+    range->words = 1;
+  }
+  if (blocks.empty()) return;
+  for (int t : tiles_) words_[0][t].reserve(sample_.n_used());
+  const auto n_blocks = static_cast<int64_t>(blocks.size());
+  parallel_for(workers_, n_blocks * static_cast<int64_t>(tiles_.size()), [&](int64_t task, int) {
+    const int t = tiles_[task / n_blocks];
+    const RowRange& rows = blocks[task % n_blocks];
+    move.gather_words(bins_.words(t), ids(rows), rows.size(), words_at(1, t, rows.begin));
+  });
+}
+
+Partition::Words Partition::words_from(const RowRange& rows, int tile, int64_t first) const {
+  if (rows.words != 0) return {words_[rows.words - 1][tile].data() + rows.begin + first, nullptr};
+  const uint32_t* from = ids(rows);
+  if (from == nullptr) return {bins_.words(tile) + rows.begin + first, nullptr};
+  return {bins_.words(tile), from + first};
+}
+
+const uint64_t* Partition::words(const RowRange& rows, int tile, int64_t first, int64_t n,
+                                 uint64_t* room) const {
+  const Words from = words_from(rows, tile, first);
+  if (from.ids == nullptr) return from.words;
+  POLYLEAF_SELECT(partition_kernels).gather_words(from.words, from.ids, n, room);
+  return room;
+}
+
+bool Partition::has(const RowSample& sample) const {
+  if (sample.rows == nullptr || sample_.rows == nullptr) return sample.rows == sample_.rows;
+  return sample.n_rows == sample_.n_rows &&
+         std::equal(sample.rows, sample.rows + sample.n_rows, sample_.rows);
+}
+
+std::vector<RowRange> Partition::regroup(const RowSample& sample, int32_t n_leaves) {
+  take(sample);
+  is_sample_ = true;
+  ids_[0].reserve(sample.n_used());
+  const std::vector<int64_t> begin = rows_by_leaf(sample_, leaf_of_row_.data(), n_leaves, ids_[0].data());
+  std::vector<RowRange> ranges(n_leaves);
+  for (int32_t leaf = 0; leaf < n_leaves; ++leaf) ranges[leaf] = {begin[leaf], begin[leaf + 1], 0};
+  std::vector<RowRange*> all;
+  for (RowRange& range : ranges) all.push_back(&range);
+  fetch_words(all);
+  cell_lists_.group(ids_[0].data(), bins_.n_rows(), ranges);
+  return ranges;
+}
+
+void Partition::codes(const RowRange& rows, int feature, uint8_t* out) const {
+  if (bins_.in_cells(feature)) {
+    const int64_t number = bins_.cell_number(feature);
+    std::memset(out, bins_.cells().common(number), static_cast<size_t>(rows.size()));
+    const CellRange named = cell_lists_.range(rows.cells, number, number + 1);
+    for (const Cell* e = named.begin; e != named.end; ++e)
+      if (named.place(*e) != CellRange::kGone) out[named.place(*e)] = static_cast<uint8_t>(e->code());
+    return;
+  }
+  const int t = bins_.tile_of(feature), shift = 8 * bins_.slot_of(feature);
+  const int missing = bins_.tile(t).missing();
+  uint64_t room[kFetched + 8];
+  for (int64_t first = 0; first < rows.size(); first += kFetched) {
+    const int64_t n = std::min(kFetched, rows.size() - first);
+    const uint64_t* from = words(rows, t, first, n, room);
+    for (int64_t i = 0; i < n; ++i) {
+      const int code = static_cast<int>(from[i] >> shift) & 255;
+      out[first + i] = static_cast<uint8_t>(code == missing ? kMissingCode : code);
+    }
+  }
+}
+
+Route Partition::route_of(const Division& division, CategorySet& set) const {
+  const Tile& tile = bins_.tile(bins_.tile_of(division.feature));
+  Route route;
+  route.slot = bins_.slot_of(division.feature);
+  route.mask = tile.stride() - 1;
+  route.offset = division.missing_left ? 1 : 0;
+  route.threshold = division.threshold + route.offset;
+  if (division.threshold >= 0) return route;
+  // The tile stores the missing code as its last bin.
+  set = division.set;
+  const int missing = tile.missing();
+  if (missing != kMissingCode) set[missing >> 6] &= ~(uint64_t{1} << (missing & 63));
+  if (division.missing_left) set[missing >> 6] |= uint64_t{1} << (missing & 63);
+  route.set = set.data();
+  return route;
+}
+
+int64_t Partition::decide(const Division& division, int64_t first, int64_t last, uint8_t* bits) const {
+  if (bins_.in_cells(division.feature)) return decide_cells(division, first, last, bits);
+  CategorySet set;
+  const Route route = route_of(division, set);
+  const int t = bins_.tile_of(division.feature);
+  uint64_t room[kFetched + 8];
+  int64_t n_left = 0;
+  const int64_t at_once = std::max<int64_t>(1, words_at_once(division.rows, last - first));
+  for (int64_t begin = first; begin < last; begin += at_once) {
+    const int64_t n = std::min(at_once, last - begin);
+    const uint64_t* from = words(division.rows, t, begin, n, room);
+    n_left += POLYLEAF_SELECT(partition_kernels).decide(from, n, route, bits + (begin - first) / 8);
+  }
+  return n_left;
+}
+
+// All rows go where the common code does, but for those that an entry names.
+int64_t Partition::decide_cells(const Division& division, int64_t first, int64_t last, uint8_t* bits) const {
+  const int64_t number = bins_.cell_number(division.feature), n = last - first;
+  const bool common_left = bins_.cells().common(number) <= division.threshold;
+  std::memset(bits, common_left ? 255 : 0, static_cast<size_t>((n + 7) / 8));
+  if (common_left && n % 8 != 0) bits[n / 8] = static_cast<uint8_t>((1 << (n % 8)) - 1);
+  int64_t n_left = common_left ? n : 0;
+  const CellRange named = cell_lists_.range(division.rows.cells, number, number + 1);
+  for (const Cell* e = named.begin; e != named.end; ++e) {
+    const int code = e->code();
+    const bool left = code == kMissingCode ? division.missing_left : code <= division.threshold;
+    const uint32_t place = named.place(*e);
+    const int64_t i = int64_t{place} - first;
+    if (left == common_left || place == CellRange::kGone || i < 0 || i >= n) continue;
+    bits[i / 8] ^= static_cast<uint8_t>(1 << (i % 8));
+    n_left += left ? 1 : -1;
+  }
+  return n_left;
+}
+
+void Partition::divide(std::vector<Division>& divisions) {
+  const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
+  std::vector<Piece> pieces = pieces_of(divisions);
+  bits_.reserve(static_cast<size_t>(first_bytes(divisions).back()) + 64);
+  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+    Piece& p = pieces[task];
+    const Division& d = divisions[p.division];
+    p.n_left = decide(d, p.begin - d.rows.begin, p.end - d.rows.begin, bits_.data() + p.bits);
+  });
+
+  place_rows(pieces, divisions);
+  for (int copy : {1, 2}) ids_[copy].reserve(sample_.n_used());
+  const bool in_place = moves_in_place(divisions);
+  for (Division& d : divisions) {
+    const int words = in_place || d.rows.words == 0 ? d.rows.words : 3 - d.rows.words;
+    d.left.words = d.right.words = d.left_goes_on || d.right_goes_on ? words : 0;
+    if (!in_place && words != 0)
+      for (int t : tiles_) words_[words - 1][t].reserve(sample_.n_used());
+  }
+  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+    const Piece& piece = pieces[task];
+    const Division& d = divisions[piece.division];
+    const int to = d.left.copy;
+    const int64_t n = piece.end - piece.begin;
+    const uint8_t* bits = bits_.data() + piece.bits;
+    if (d.rows.copy == 0 && !is_sample_)
+      move.number_ids(static_cast<uint32_t>(piece.begin), bits, n, ids_[to].data() + piece.left_to,
+                      piece.n_left, ids_[to].data() + piece.right_to);
+    else
+      move.move_ids(ids_[d.rows.copy].data() + piece.begin, bits, n, ids_[to].data() + piece.left_to,
+                    piece.n_left, ids_[to].data() + piece.right_to);
+    if (in_place || d.left.words == 0) return;
+    for (int t : tiles_)
+      move.move_words(words_at(d.rows.words, t, piece.begin), bits, n,
+                      words_at(d.left.words, t, piece.left_to), piece.n_left,
+                      words_at(d.left.words, t, piece.right_to));
+  });
+  if (in_place) move_in_place(divisions);
+  std::vector<RowRange*> children;
+  for (Division& d : divisions) {
+    if (d.left_goes_on) children.push_back(&d.left);
+    if (d.right_goes_on) children.push_back(&d.right);
+  }
+  fetch_words(children);
+  if (bins_.cells().n_entries() > 0) divide_cells(divisions);
+}
+
+// Cells go where their rows went.
+void Partition::divide_cells(std::vector<Division>& divisions) {
+  std::vector<const uint8_t*> bits;
+  for (const int64_t at : first_bytes(divisions)) bits.push_back(bits_.data() + at);
+  bits.pop_back();
+  const uint32_t* ids[3];
+  for (int copy = 0; copy < 3; ++copy) ids[copy] = ids_[copy].data();
+  cell_lists_.divide(divisions, bits, ids);
+}
+
+// Where there are tiles for all threads no second copy is needed, nor the memory and the way to it.
+bool Partition::moves_in_place(const std::vector<Division>& divisions) const {
+  return workers_.n_threads == 1 || divisions.size() * tiles_.size() >= 2 * size_t(workers_.n_threads);
+}
+
+// Those that go left move up over those that are read already; the others wait apart.
+void Partition::move_in_place(const std::vector<Division>& divisions) {
+  const PartitionKernels& move = POLYLEAF_SELECT(partition_kernels);
+  const std::vector<int64_t> bytes = first_bytes(divisions);
+  const auto n_tiles = static_cast<int64_t>(tiles_.size());
+  parallel_for(workers_, static_cast<int64_t>(divisions.size()) * n_tiles, [&](int64_t task, int thread) {
+    const Division& d = divisions[task / n_tiles];
+    if (d.left.words == 0) return;
+    uint64_t* words = words_at(d.left.words, tiles_[task % n_tiles], d.rows.begin);
+    const int64_t n_left = d.left.size(), n_right = d.right.size();
+    room_[thread].reserve(static_cast<size_t>(n_right));
+    uint64_t* right = room_[thread].data();
+    move.move_words(words, bits_.data() + bytes[task / n_tiles], d.rows.size(), words, n_left, right);
+    std::memcpy(words + n_left, right, sizeof(uint64_t) * static_cast<size_t>(n_right));
+  });
+}
+
+void Partition::number(const std::vector<LeafRows>& leaves, const Tree& tree) {
+  std::vector<LeafRows> pieces;
+  for (const auto& [leaf, rows] : leaves)
+    for (int64_t b = rows.begin; b < rows.end; b += kNumberBlock)
+      pieces.push_back({leaf, {b, std::min(b + kNumberBlock, rows.end), rows.copy}});
+  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+    const LeafRows& piece = pieces[task];
+    int32_t* out = leaf_of_row_.data();
+    const uint32_t* from = ids(piece.rows);
+    if (from == nullptr) {
+      std::fill(out + piece.rows.begin, out + piece.rows.end, piece.leaf);
+      return;
+    }
+    for (int64_t i = 0; i < piece.rows.size(); ++i) out[from[i]] = piece.leaf;
+  });
+  if (sample_.rows != nullptr) route_outside_rows(tree);
+}
+
+void Partition::route_outside_rows(const Tree& tree) {
+  parallel_for(workers_, Block::count(bins_.n_rows(), kNumberBlock), [&](int64_t task, int) {
+    const Block rows(bins_.n_rows(), kNumberBlock, task);
+    const uint32_t* next = std::lower_bound(sample_.rows, sample_.rows + sample_.n_rows, rows.begin);
+    for (int64_t i = rows.begin; i < rows.end; ++i) {
+      if (next < sample_.rows + sample_.n_rows && *next == i) {
+        ++next;
+        continue;
+      }
+      int32_t node = 0;
+      while (tree.left[node] >= 0)
+        node = tree.goes_left(node, bins_.code(tree.feature[node], i)) ? tree.left[node] : tree.right[node];
+      leaf_of_row_[i] = tree.leaf[node];
+    }
+  });
+}
+
+}  // namespace polyleaf

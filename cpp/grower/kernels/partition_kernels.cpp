@@ -1,0 +1,236 @@
+// Stable two-way partition (partition.h): vpcompress where the CPU has it, permutations from a table with
+// AVX2, branch-free moves elsewhere.
+#include "grower/host_row_partitioner.h"
+
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
+#include "base/kernels/prefetch.h"
+#include "base/kernels/lanes.h"
+
+namespace polyleaf {
+namespace POLYLEAF_ISA_NAMESPACE {
+namespace {
+
+#if defined(__AVX2__) && !defined(__AVX512F__)
+// place[mask]: the lanes whose bit is set, in ascending order; the others do not matter.
+struct Places {
+  alignas(64) int32_t of_four[16][8] = {};  // each lane is two of 32 bits
+  alignas(64) uint8_t of_eight[256][8] = {};
+  constexpr Places() {
+    for (int mask = 0; mask < 256; ++mask) {
+      int n = 0;
+      for (int lane = 0; lane < 8; ++lane) {
+        if ((mask >> lane & 1) == 0) continue;
+        if (mask < 16) {
+          of_four[mask][2 * n] = 2 * lane;
+          of_four[mask][2 * n + 1] = 2 * lane + 1;
+        }
+        of_eight[mask][n++] = static_cast<uint8_t>(lane);
+      }
+    }
+  }
+};
+constexpr Places kPlaces;
+
+POLYLEAF_INLINE __m256i compress_four(__m256i v, int mask) {
+  return _mm256_permutevar8x32_epi32(v, load<__m256i>(kPlaces.of_four[mask]));
+}
+POLYLEAF_INLINE __m256i compress_eight(__m256i v, int mask) {
+  const __m128i places = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(kPlaces.of_eight[mask]));
+  return _mm256_permutevar8x32_epi32(v, _mm256_cvtepu8_epi32(places));
+}
+#endif
+
+int64_t decide(const uint64_t* words, int64_t n, const Route& route, uint8_t* bits) {
+  const int shift = 8 * route.slot;
+  int64_t n_left = 0;
+  int64_t i = 0;
+  if (route.set == nullptr) {
+    const uint64_t offset = static_cast<uint64_t>(route.offset), mask = static_cast<uint64_t>(route.mask);
+    const uint64_t threshold = static_cast<uint64_t>(route.threshold);
+#ifdef __AVX512F__
+    const __m512i voffset = _mm512_set1_epi64(static_cast<long long>(offset));
+    const __m512i vmask = _mm512_set1_epi64(static_cast<long long>(mask));
+    const __m512i vthreshold = _mm512_set1_epi64(static_cast<long long>(threshold));
+    const __m128i vshift = _mm_cvtsi32_si128(shift);
+    for (; i + 8 <= n; i += 8) {
+      const __m512i code = _mm512_srl_epi64(_mm512_loadu_si512(words + i), vshift);
+      const __m512i moved = _mm512_and_si512(_mm512_add_epi64(code, voffset), vmask);
+      const __mmask8 left = _mm512_cmple_epu64_mask(moved, vthreshold);
+      bits[i >> 3] = static_cast<uint8_t>(left);
+      n_left += __builtin_popcount(left);
+    }
+#elif defined(__AVX2__)
+    const __m256i voffset = _mm256_set1_epi64x(static_cast<long long>(offset));
+    const __m256i vmask = _mm256_set1_epi64x(static_cast<long long>(mask));
+    const __m256i vthreshold = _mm256_set1_epi64x(static_cast<long long>(threshold));
+    const __m128i vshift = _mm_cvtsi32_si128(shift);
+    const auto goes_right = [&](int64_t at) __attribute__((always_inline)) {
+      const __m256i code = _mm256_srl_epi64(load<__m256i>(words + at), vshift);
+      const __m256i moved = _mm256_and_si256(_mm256_add_epi64(code, voffset), vmask);
+      return _mm256_movemask_pd(_mm256_castsi256_pd(_mm256_cmpgt_epi64(moved, vthreshold)));
+    };
+    for (; i + 8 <= n; i += 8) {
+      const int left = 255 ^ (goes_right(i) | goes_right(i + 4) << 4);
+      bits[i >> 3] = static_cast<uint8_t>(left);
+      n_left += __builtin_popcount(static_cast<unsigned>(left));
+    }
+#endif
+    for (; i < n; i += 8) {
+      uint32_t byte = 0;
+      for (int j = 0; j < 8 && i + j < n; ++j)
+        byte |= static_cast<uint32_t>((((words[i + j] >> shift) + offset) & mask) <= threshold) << j;
+      bits[i >> 3] = static_cast<uint8_t>(byte);
+      n_left += __builtin_popcount(byte);
+    }
+    return n_left;
+  }
+  for (; i < n; i += 8) {
+    uint32_t byte = 0;
+    for (int j = 0; j < 8 && i + j < n; ++j) {
+      const uint32_t code = (words[i + j] >> shift) & 255;
+      byte |= static_cast<uint32_t>((route.set[code >> 6] >> (code & 63)) & 1) << j;
+    }
+    bits[i >> 3] = static_cast<uint8_t>(byte);
+    n_left += __builtin_popcount(byte);
+  }
+  return n_left;
+}
+
+// Writes to both sides and advances one of them, until one side is full; the rest goes to the other.
+template <class T, class Value>
+POLYLEAF_INLINE void move_rest(Value value, const uint8_t* bits, int64_t i, int64_t n, T* left, T* left_end,
+                               T* right, T* right_end) {
+  for (; i < n && left < left_end && right < right_end; ++i) {
+    const uint32_t goes = (bits[i >> 3] >> (i & 7)) & 1;
+    const T v = value(i);
+    *left = v;
+    *right = v;
+    left += goes;
+    right += 1 - goes;
+  }
+  for (; i < n && left < left_end; ++i) *left++ = value(i);
+  for (; i < n && right < right_end; ++i) *right++ = value(i);
+}
+
+void move_words(const uint64_t* from, const uint8_t* bits, int64_t n, uint64_t* left, int64_t n_left,
+                uint64_t* right) {
+  uint64_t* const left_end = left + n_left;
+  uint64_t* const right_end = right + (n - n_left);
+  int64_t i = 0;
+#ifdef __AVX512F__
+  for (; i + 8 <= n && left + 8 <= left_end && right + 8 <= right_end; i += 8) {
+    const __m512i v = _mm512_loadu_si512(from + i);
+    const __mmask8 k = bits[i >> 3];
+    const int c = __builtin_popcount(k);
+    _mm512_storeu_si512(left, _mm512_maskz_compress_epi64(k, v));
+    _mm512_storeu_si512(right, _mm512_maskz_compress_epi64(static_cast<__mmask8>(~k), v));
+    left += c;
+    right += 8 - c;
+  }
+#elif defined(__AVX2__)
+  for (; i + 8 <= n && left + 8 <= left_end && right + 8 <= right_end; i += 8)
+    for (int half = 0; half < 2; ++half) {
+      const __m256i v = load<__m256i>(from + i + 4 * half);
+      const int k = bits[i >> 3] >> (4 * half) & 15, c = __builtin_popcount(static_cast<unsigned>(k));
+      store(left, compress_four(v, k));
+      store(right, compress_four(v, 15 - k));
+      left += c;
+      right += 4 - c;
+    }
+#endif
+  move_rest([from](int64_t j) { return from[j]; }, bits, i, n, left, left_end, right, right_end);
+}
+
+// Row ids, sixteen at a time where there are instructions for it: `at(i)` is the id of row i, `sixteen(i)`
+// those of i
+// .. i + 15.
+template <class At, class Sixteen>
+POLYLEAF_INLINE void move_values(At at, [[maybe_unused]] Sixteen sixteen, const uint8_t* bits, int64_t n,
+                                 uint32_t* left, int64_t n_left, uint32_t* right) {
+  uint32_t* const left_end = left + n_left;
+  uint32_t* const right_end = right + (n - n_left);
+  int64_t i = 0;
+#ifdef __AVX512F__
+  for (; i + 16 <= n && left + 16 <= left_end && right + 16 <= right_end; i += 16) {
+    const __m512i v = (__m512i)sixteen(i);
+    const __mmask16 k = load<uint16_t>(bits + (i >> 3));
+    const int c = __builtin_popcount(k);
+    _mm512_storeu_si512(left, _mm512_maskz_compress_epi32(k, v));
+    _mm512_storeu_si512(right, _mm512_maskz_compress_epi32(static_cast<__mmask16>(~k), v));
+    left += c;
+    right += 16 - c;
+  }
+#elif defined(__AVX2__)
+  for (; i + 16 <= n && left + 16 <= left_end && right + 16 <= right_end; i += 16) {
+    const i32x16 v = sixteen(i);
+    for (int half = 0; half < 2; ++half) {
+      const __m256i eight = (__m256i)(half == 0 ? v.low : v.high);
+      const int k = bits[(i >> 3) + half], c = __builtin_popcount(static_cast<unsigned>(k));
+      store(left, compress_eight(eight, k));
+      store(right, compress_eight(eight, 255 - k));
+      left += c;
+      right += 8 - c;
+    }
+  }
+#endif
+  move_rest(at, bits, i, n, left, left_end, right, right_end);
+}
+
+void move_ids(const uint32_t* from, const uint8_t* bits, int64_t n, uint32_t* left, int64_t n_left,
+              uint32_t* right) {
+  move_values([from](int64_t i) { return from[i]; }, [from](int64_t i) { return load<i32x16>(from + i); },
+              bits, n, left, n_left, right);
+}
+
+void number_ids(uint32_t first, const uint8_t* bits, int64_t n, uint32_t* left, int64_t n_left,
+                uint32_t* right) {
+  constexpr int32_t kCount[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  const i32x16 lanes = load<i32x16>(kCount);
+  move_values([first](int64_t i) { return static_cast<uint32_t>(first + i); },
+              [first, lanes](int64_t i) { return lanes + static_cast<int32_t>(first + i); }, bits, n, left,
+              n_left, right);
+}
+
+POLYLEAF_INLINE uint32_t count_ones(uint64_t word) {
+  return static_cast<uint32_t>(__builtin_popcountll(word));
+}
+
+void rank(const uint8_t* bits, int64_t n, uint32_t* ranks) {
+  uint32_t before = 0;
+  for (int64_t i = 0; i <= n / 64; ++i) {
+    ranks[i] = before;
+    before += count_ones(load<uint64_t>(bits + 8 * i));
+  }
+}
+
+void move_entries(const Cell* from, int64_t n, const uint8_t* bits, const uint32_t* ranks, Cell* left,
+                  Cell* right) {
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t row = from[i].row;
+    const uint64_t word = load<uint64_t>(bits + row / 64 * 8);
+    const uint32_t before = ranks[row / 64] + count_ones(word & ((uint64_t{1} << row % 64) - 1));
+    const bool goes_left = (word >> row % 64 & 1) != 0;
+    Cell* to = goes_left ? left : right;  // both sides alike: which one is hard to foresee
+    *to = {goes_left ? before : row - before, from[i].key};
+    left += goes_left;
+    right += !goes_left;
+  }
+}
+
+void gather_words(const uint64_t* words, const uint32_t* ids, int64_t n, uint64_t* out) {
+  for (int64_t i = 0; i < n; ++i) {
+    if (i + kRowsAhead < n) ask_for(words + ids[i + kRowsAhead]);
+    out[i] = words[ids[i]];
+  }
+}
+
+}  // namespace
+
+const PartitionKernels partition_kernels = {decide, move_words,   move_ids,    number_ids,
+                                            rank,   move_entries, gather_words};
+
+}  // namespace POLYLEAF_ISA_NAMESPACE
+}  // namespace polyleaf

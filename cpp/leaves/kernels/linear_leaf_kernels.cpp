@@ -1,0 +1,145 @@
+// Sums over rows for linear leaves (linear.h).
+#include "leaves/kernels/linear_leaf_kernels.h"
+
+#include "base/kernels/prefetch.h"
+#include "base/kernels/float8.h"
+
+namespace polyleaf {
+namespace POLYLEAF_ISA_NAMESPACE {
+namespace {
+
+void gather(const float* values, const uint32_t* ids, int64_t n, float* out, float* range) {
+  float least = range[0], most = range[1];
+  for (int64_t i = 0; i < n; ++i) {
+    if (i + kRowsAhead < n) ask_for(values + ids[i + kRowsAhead]);
+    const float x = values[ids[i]];
+    out[i] = x;
+    least = x < least ? x : least;
+    most = x > most ? x : most;
+  }
+  range[0] = least;
+  range[1] = most;
+}
+
+void mean_sums(const float* x, const double* w, double unit, int64_t n, double* out) {
+  f64x8 weight = {}, total = {};
+  const auto add = [&](const float* x_at, const double* w_at) __attribute__((always_inline)) {
+    const f64x8 value = to_double(x_at);
+    const auto here = value == value;
+    const f64x8 counted = select(here, load<f64x8>(w_at), f64x8{});
+    weight += to_integer(counted);
+    total += to_integer(select(here, counted * (value * unit), f64x8{}));
+  };
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) add(x + i, w + i);
+  if (i < n) {
+    float last_x[8] = {};
+    double last_w[8] = {};
+    std::memcpy(last_x, x + i, sizeof(float) * (n - i));
+    std::memcpy(last_w, w + i, sizeof(double) * (n - i));
+    add(last_x, last_w);
+  }
+  out[0] = fold(weight);
+  out[1] = fold(total);
+}
+
+void standardise(const float* x, int64_t n, double centre, double inverse_scale, double unit, double* out) {
+  for (int64_t i = 0; i < n; ++i) {
+    const double z = ((static_cast<double>(x[i]) - centre) * inverse_scale) * unit;
+    out[i] = x[i] == x[i] ? z : 0.0;
+  }
+}
+
+double dot(const double* a, const double* b, int64_t n) {
+  f64x8 sum = {};
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) sum += to_integer(load<f64x8>(a + i) * load<f64x8>(b + i));
+  double rest = 0;
+  for (; i < n; ++i) rest += to_integer(a[i] * b[i]);
+  return fold(sum) + rest;
+}
+
+// Columns [column, column + 8) of the outer product; the sums of P regressors stay in registers.
+template <int P>
+void outer_columns(const double* z, int64_t z_step, const float* values, const double* units, int n_columns,
+                   int column, int width, const uint32_t* ids, const RowSample& sample, int64_t n,
+                   double* out) {
+  const f64x8 unit = load<f64x8>(units + column);
+  f64x8 sums[P] = {};
+  for (int64_t i = 0; i < n; ++i) {
+    const float* v = values + static_cast<int64_t>(ids[i]) * n_columns + column;
+    const float m = sample.factor(ids[i]);
+    float row[8] = {};
+    if (width == 8)
+      store(row, load<f32x8>(v) * m);
+    else
+      for (int k = 0; k < width; ++k) row[k] = v[k] * m;
+    const f64x8 wide = to_double(row) * unit;
+    for (int j = 0; j < P; ++j) sums[j] += to_integer(z[j * z_step + i] * wide);
+  }
+  for (int j = 0; j < P; ++j)
+    for (int k = 0; k < width; ++k) out[j * n_columns + column + k] = sums[j][k];
+}
+
+template <int P>
+void outer_regressors(const double* z, int64_t z_step, const float* values, const double* units,
+                      int n_columns, const uint32_t* ids, const RowSample& sample, int64_t n, double* out) {
+  if (n_columns == 1) {
+    double sums[P] = {};
+    for (int64_t i = 0; i < n; ++i) {
+      const float m = sample.factor(ids[i]);
+      const double v = static_cast<double>(values[ids[i]] * m) * units[0];
+      for (int j = 0; j < P; ++j) sums[j] += to_integer(z[j * z_step + i] * v);
+    }
+    for (int j = 0; j < P; ++j) out[j] = sums[j];
+    return;
+  }
+  for (int k = 0; k < n_columns; k += 8)
+    outer_columns<P>(z, z_step, values, units, n_columns, k, n_columns - k < 8 ? n_columns - k : 8, ids,
+                     sample, n, out);
+}
+
+void outer(const double* z, int64_t z_step, int p, const float* values, const double* units, int n_columns,
+           const uint32_t* ids, const RowSample& sample, int64_t n, double* out) {
+  const auto from = [&](auto* regressors, int j) {
+    regressors(z + j * z_step, z_step, values, units, n_columns, ids, sample, n, out + j * n_columns);
+  };
+  int j = 0;
+  for (; p - j >= 5; j += 5) from(outer_regressors<5>, j);
+  if (p - j == 4) from(outer_regressors<4>, j);
+  if (p - j == 3) from(outer_regressors<3>, j);
+  if (p - j == 2) from(outer_regressors<2>, j);
+  if (p - j == 1) from(outer_regressors<1>, j);
+}
+
+POLYLEAF_INLINE void widen(float v, float* lower, float* upper) {
+  *lower = v < *lower ? v : *lower;
+  *upper = v > *upper ? v : *upper;
+}
+
+void bound(const float* scores, int n_columns, int64_t n, float* lower, float* upper) {
+  if (n_columns == 1) {
+    f32x16 least = broadcast(lower[0]), most = broadcast(upper[0]);
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+      const f32x16 v = load<f32x16>(scores + i);
+      least = select(v < least, v, least);
+      most = larger(v, most);
+    }
+    for (int j = 0; j < 16; ++j) {
+      lower[0] = least[j] < lower[0] ? least[j] : lower[0];
+      upper[0] = most[j] > upper[0] ? most[j] : upper[0];
+    }
+    for (; i < n; ++i) widen(scores[i], lower, upper);
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i)
+    for (int k = 0; k < n_columns; ++k) widen(scores[i * n_columns + k], lower + k, upper + k);
+}
+
+}  // namespace
+
+const LinearLeafKernels linear_leaf_kernels = {gather, mean_sums, standardise, dot, outer, bound};
+
+}  // namespace POLYLEAF_ISA_NAMESPACE
+}  // namespace polyleaf

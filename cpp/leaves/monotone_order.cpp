@@ -1,0 +1,162 @@
+#include "leaves/monotone_order.h"
+
+#include "base/bin_code.h"
+
+namespace polyleaf {
+namespace {
+
+constexpr uint64_t kMissingBit = uint64_t{1} << 63;  // of the last word
+static_assert(kMissingCode == 255);
+
+CategorySet all_codes(int n_bins) {
+  CategorySet set = {};
+  for (int code = 0; code < n_bins; ++code) set[code >> 6] |= uint64_t{1} << (code & 63);
+  set[3] |= kMissingBit;
+  return set;
+}
+
+CategorySet left_codes(const Tree& tree, int32_t node) {
+  CategorySet set = {};
+  for (int code = 0; code <= kMissingCode; ++code)
+    if (tree.goes_left(node, code)) set[code >> 6] |= uint64_t{1} << (code & 63);
+  return set;
+}
+
+bool overlap(const CategorySet& a, const CategorySet& b) {
+  return ((a[0] & b[0]) | (a[1] & b[1]) | (a[2] & b[2]) | (a[3] & b[3])) != 0;
+}
+
+}  // namespace
+
+// What each node holds of the features that the tree splits on: sets of codes where these are categories,
+// spans where they have an order; those without any direction before the others, since they rule most pairs
+// out.
+struct LeafOrder::Boxes {
+  Boxes(const Tree& tree, const uint16_t* n_bins, const std::vector<uint8_t>& is_directed);
+
+  const CategorySet* sets_of(size_t node) const { return sets.data() + node * set_features.size(); }
+  const Span* spans_of(size_t node) const { return spans.data() + node * span_features.size(); }
+
+  std::vector<int32_t> set_features, span_features;
+  size_t n_free = 0;  // of span_features: the first are without direction
+  std::vector<CategorySet> sets;
+  std::vector<Span> spans;
+
+ private:
+  void divide(const Tree& tree, int32_t node, const std::vector<int32_t>& number);
+};
+
+LeafOrder::Boxes::Boxes(const Tree& tree, const uint16_t* n_bins, const std::vector<uint8_t>& is_directed) {
+  std::vector<int32_t> number(is_directed.size(), -1);
+  for (const bool directed : {false, true})
+    for (int32_t i = 0; i < tree.n_nodes(); ++i) {
+      const int32_t f = tree.feature[i];
+      if (f < 0 || number[f] >= 0 || (is_directed[f] != 0) != directed) continue;
+      auto& features = tree.category_set[i] >= 0 ? set_features : span_features;
+      number[f] = static_cast<int32_t>(features.size());
+      features.push_back(f);
+      if (!directed) n_free = span_features.size();
+    }
+  const auto n_nodes = static_cast<size_t>(tree.n_nodes());
+  sets.resize(n_nodes * set_features.size());
+  spans.resize(n_nodes * span_features.size());
+  for (size_t j = 0; j < set_features.size(); ++j) sets[j] = all_codes(n_bins[set_features[j]]);
+  for (size_t j = 0; j < span_features.size(); ++j)
+    spans[j] = {0, static_cast<int16_t>(n_bins[span_features[j]] - 1), true};
+  for (int32_t i = 0; i < tree.n_nodes(); ++i)
+    if (tree.left[i] >= 0) divide(tree, i, number);
+}
+
+void LeafOrder::Boxes::divide(const Tree& tree, int32_t node, const std::vector<int32_t>& number) {
+  const size_t j = number[tree.feature[node]], n_sets = set_features.size(), n_spans = span_features.size();
+  const bool by_set = tree.category_set[node] >= 0;
+  const CategorySet goes_left = by_set ? left_codes(tree, node) : CategorySet{};
+  for (const auto& [child, is_left] :
+       {std::pair(tree.left[node], true), std::pair(tree.right[node], false)}) {
+    CategorySet* to_sets = sets.data() + child * n_sets;
+    Span* to_spans = spans.data() + child * n_spans;
+    std::copy_n(sets_of(node), n_sets, to_sets);
+    std::copy_n(spans_of(node), n_spans, to_spans);
+    if (by_set) {
+      for (int word = 0; word < 4; ++word) to_sets[j][word] &= is_left ? goes_left[word] : ~goes_left[word];
+      continue;
+    }
+    const auto last = static_cast<int16_t>(tree.threshold[node]);
+    Span& span = to_spans[j];
+    if (is_left)
+      span.last = std::min(span.last, last);
+    else
+      span.first = std::max<int16_t>(span.first, last + 1);
+    span.has_missing = span.has_missing && (tree.missing_left[node] != 0) == is_left;
+  }
+}
+
+int LeafOrder::apart(const Span& a, const Span& b) {
+  const bool has_a = a.first <= a.last, has_b = b.first <= b.last;
+  if (a.has_missing && b.has_missing) return 0;
+  if (!has_a || !has_b) return 2;
+  return a.last < b.first ? 1 : b.last < a.first ? -1 : 0;
+}
+
+LeafOrder::LeafOrder(const Tree& tree, const uint16_t* n_bins, const std::vector<uint8_t>& is_directed)
+    : tree_(tree) {
+  const Boxes boxes(tree, n_bins, is_directed);
+  const size_t n_sets = boxes.set_features.size(), n_spans = boxes.span_features.size();
+  std::vector<size_t> node_of_leaf(tree.n_leaves);
+  for (size_t i = 0; i < static_cast<size_t>(tree.n_nodes()); ++i)
+    if (tree.left[i] < 0) node_of_leaf[tree.leaf[i]] = i;
+  for (int32_t a = 0; a < tree.n_leaves; ++a) {
+    const CategorySet* sets = boxes.sets_of(node_of_leaf[a]);
+    const Span* spans = boxes.spans_of(node_of_leaf[a]);
+    for (int32_t b = a + 1; b < tree.n_leaves; ++b) {
+      const CategorySet* other_sets = boxes.sets_of(node_of_leaf[b]);
+      const Span* other_spans = boxes.spans_of(node_of_leaf[b]);
+      const size_t first = sides_.size();
+      bool can_move = true;
+      for (size_t j = 0; j < n_spans && can_move; ++j) {
+        const int how = apart(spans[j], other_spans[j]);
+        can_move = how == 0 || (how != 2 && j >= boxes.n_free);
+        if (how != 0 && can_move) sides_.push_back({boxes.span_features[j], static_cast<int8_t>(how)});
+      }
+      for (size_t j = 0; j < n_sets && can_move; ++j) can_move = overlap(sets[j], other_sets[j]);
+      if (can_move)
+        apart_.push_back({a, b, first, sides_.size()});
+      else
+        sides_.resize(first);
+    }
+  }
+}
+
+LeafOrder::Pairs LeafOrder::reduced(Pairs pairs, const std::vector<int32_t>& place) {
+  std::sort(pairs.begin(), pairs.end(), [&](const auto& one, const auto& other) {
+    return std::pair(place[one.first], place[one.second]) <
+           std::pair(place[other.first], place[other.second]);
+  });
+  // From the highest leaf down: what is above a leaf that must not be above another one. Of the leaves above
+  // a, by place, one that is above an earlier one follows from it.
+  const size_t n_words = (place.size() + 63) / 64;
+  std::vector<uint64_t> above(place.size() * n_words, 0);
+  std::vector<uint8_t> keeps(pairs.size(), 0);
+  for (size_t last = pairs.size(); last > 0;) {
+    const int32_t a = pairs[last - 1].first;
+    size_t first = last;
+    while (first > 0 && pairs[first - 1].first == a) --first;
+    uint64_t* of_a = above.data() + a * n_words;
+    for (size_t e = first; e < last; ++e) {
+      const int32_t b = pairs[e].second;
+      if ((of_a[b >> 6] >> (b & 63) & 1) != 0) continue;
+      keeps[e] = 1;
+      const uint64_t* of_b = above.data() + b * n_words;
+      for (size_t word = 0; word < n_words; ++word) of_a[word] |= of_b[word];
+      of_a[b >> 6] |= uint64_t{1} << (b & 63);
+    }
+    last = first;
+  }
+  size_t n = 0;
+  for (size_t e = 0; e < pairs.size(); ++e)
+    if (keeps[e] != 0) pairs[n++] = pairs[e];
+  pairs.resize(n);
+  return pairs;
+}
+
+}  // namespace polyleaf

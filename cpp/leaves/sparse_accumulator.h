@@ -1,0 +1,158 @@
+// Sums of the sparse payloads of one row: which outputs its leaves hold, and the sum of each.
+//
+// A sum adds the trees in order, in float32, so it has the bits of a dense sum. Three ways to find an
+// output's sum; which is fastest was measured (docs/leaves.md):
+//
+// scan  one float an output, all of them read at the end: rows hold most outputs
+// list  one float an output, and a list of those that were touched
+// hash  open addressing: very many outputs, or too few rows to pay for clearing one float an output
+//
+// Owns: that memory; it is reused from row to row. Must not know: trees, kinds of leaves, base scores, ranks.
+#pragma once
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+
+namespace polyleaf {
+
+class PayloadSums {
+ public:
+  enum class Way { scan, list, hash };
+
+  // entries: of the leaves of one row, in the mean and at most; n_rows: that one thread will sum.
+  static Way choose(int64_t n_outputs, int64_t entries, int64_t most_entries, int64_t n_rows) {
+    const bool pays = n_outputs <= kMostDense && n_outputs <= 8 * entries * n_rows;
+    if (!pays && n_outputs > 4 * most_entries) return Way::hash;
+    return n_outputs <= 2 * entries ? Way::scan : Way::list;
+  }
+
+  PayloadSums(Way way, int64_t n_outputs, int64_t most_entries) : way_(way), n_outputs_(n_outputs) {
+    const int64_t most = std::min(most_entries, n_outputs);
+    if (way != Way::scan)
+      for (Buffer<int32_t>* buffer : {&touched_, &held_}) buffer->reserve(static_cast<size_t>(most) + 1);
+    if (way != Way::scan) values_.reserve(static_cast<size_t>(most));
+    if (way == Way::hash) {
+      const auto capacity = std::bit_ceil(static_cast<uint64_t>(2 * most + 2));
+      shift_ = 64 - std::countr_zero(capacity);
+      slots_.assign(capacity, {-1, kNone});
+      return;
+    }
+    sums_.reserve(static_cast<size_t>(n_outputs));
+    std::fill_n(sums_.data(), n_outputs, kNone);
+  }
+
+  // n values, none of them -0, of outputs that ascend.
+  void add(const int32_t* outputs, const float* values, int64_t n) {
+    float* sums = sums_.data();
+    if (way_ == Way::scan)
+      for (int64_t i = 0; i < n; ++i) sums[outputs[i]] += values[i];
+    else if (way_ == Way::list)
+      n_touched_ = add_listed(outputs, values, n, sums, touched_.data(), n_touched_);
+    else
+      for (int64_t i = 0; i < n; ++i) add_hashed(outputs[i], values[i]);
+  }
+  // One value; -0 counts as +0.
+  void add(int32_t output, float value) {
+    value += 0.0f;
+    add(&output, &value, 1);
+  }
+
+  // visit(sums, outputs, n): all that is held. outputs null: 0 .. n - 1, and a sum -0 where one is not held.
+  template <class Visit>
+  void all(const Visit& visit) {
+    if (way_ == Way::scan) return visit(sums_.data(), nullptr, static_cast<int32_t>(n_outputs_));
+    for (int32_t i = 0; i < n_touched_; ++i) {
+      const int32_t at = touched_[i];
+      held_[i] = way_ == Way::list ? at : slots_[at].output;
+      values_[i] = way_ == Way::list ? sums_[at] : slots_[at].sum;
+    }
+    visit(values_.data(), held_.data(), n_touched_);
+  }
+  // visit(output, sum) for each output that is held, ascending.
+  template <class Visit>
+  void ascending(const Visit& visit) {
+    if (way_ == Way::scan) {
+      for (int32_t k = 0; k < n_outputs_; ++k)
+        if (is_sum(sums_[k])) visit(k, sums_[k]);
+      return;
+    }
+    if (way_ == Way::hash) {
+      const auto by_output = [this](int32_t a, int32_t b) { return slots_[a].output < slots_[b].output; };
+      std::sort(touched_.data(), touched_.data() + n_touched_, by_output);
+    } else {
+      std::sort(touched_.data(), touched_.data() + n_touched_);
+    }
+    for (int32_t i = 0; i < n_touched_; ++i) {
+      const int32_t at = touched_[i];
+      if (way_ == Way::list)
+        visit(at, sums_[at]);
+      else
+        visit(slots_[at].output, slots_[at].sum);
+    }
+  }
+  bool holds(int32_t output) const {
+    return way_ == Way::hash ? slots_[slot_of(output)].output == output : is_sum(sums_[output]);
+  }
+  void clear() {
+    if (way_ == Way::scan) std::fill_n(sums_.data(), n_outputs_, kNone);
+    for (int32_t i = 0; i < n_touched_; ++i)
+      if (way_ == Way::list)
+        sums_[touched_[i]] = kNone;
+      else
+        slots_[touched_[i]] = {-1, kNone};
+    n_touched_ = 0;
+  }
+
+ private:
+  // Outputs up to which one float for each is worth its memory (16 MiB a thread).
+  static constexpr int64_t kMostDense = int64_t{1} << 22;
+  // Marks an output that no leaf holds. Payloads are never -0, and adding to -0 gives the other number, so no
+  // sum is -0.
+  static constexpr float kNone = -0.0f;
+  static bool is_sum(float x) { return std::bit_cast<uint32_t>(x) != std::bit_cast<uint32_t>(kNone); }
+
+  struct Slot {
+    int32_t output;  // -1: free
+    float sum;
+  };
+  size_t slot_of(int32_t output) const {
+    size_t at = (static_cast<uint64_t>(output) * 0x9E3779B97F4A7C15u) >> shift_;
+    while (slots_[at].output != output && slots_[at].output >= 0) at = (at + 1) & (slots_.size() - 1);
+    return at;
+  }
+  // Without branches: an output stays in the list where it was touched first.
+  static int32_t add_listed(const int32_t* outputs, const float* values, int64_t n, float* sums,
+                            int32_t* touched, int32_t n_touched) {
+    for (int64_t i = 0; i < n; ++i) {
+      const int32_t output = outputs[i];
+      const float sum = sums[output];
+      touched[n_touched] = output;
+      n_touched += !is_sum(sum);
+      sums[output] = sum + values[i];
+    }
+    return n_touched;
+  }
+  void add_hashed(int32_t output, float value) {
+    const size_t at = slot_of(output);
+    if (slots_[at].output < 0) {
+      slots_[at].output = output;
+      touched_[n_touched_++] = static_cast<int32_t>(at);
+    }
+    slots_[at].sum += value;
+  }
+
+  Way way_;
+  int64_t n_outputs_;
+  int32_t n_touched_ = 0;
+  int shift_ = 0;
+  Buffer<float> sums_;
+  Buffer<int32_t> touched_;  // outputs, or slots
+  Buffer<int32_t> held_;     // of all()
+  Buffer<float> values_;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace polyleaf

@@ -1,0 +1,164 @@
+// The element-wise losses: one struct each, and at the end their list. Processors and devices read the same
+// formulas: nothing here needs more of the language than both have.
+//
+// A struct says its name, the names of its numbers, where it has any, and the formulas, scalar functions that
+// the loop around them vectorises: `gradient`, if its curvature is 1, else `derivative`, which gives both;
+// and `loss`. Their last argument is the number of the output (a level, the weight of positives).
+#pragma once
+#include "losses/kernels/vector_math.h"
+#include "losses/loss_params.h"
+
+namespace polyleaf::POLYLEAF_ISA_NAMESPACE {
+
+// Parts of log-link gradients are cut here, so that y * e^-z stays finite and can still be multiplied by a
+// weight.
+constexpr float kLargestPart = 1e30f;
+
+struct Derivative {
+  float g, h;
+};
+
+// l = (z - y)^2 / 2
+struct SquaredError {
+  static constexpr const char* kName = "squared_error";
+  float gradient(float z, float y, float) const { return z - y; }
+  double loss(float z, float y, float) const {
+    const double r = double(z) - double(y);
+    return 0.5 * r * r;
+  }
+};
+
+// l = |z - y|; the curvature 1 is a scale for the split search, leaves are renewed by the median.
+struct AbsoluteError {
+  static constexpr const char* kName = "absolute_error";
+  float gradient(float z, float y, float) const { return (z > y ? 1.0f : 0.0f) - (z < y ? 1.0f : 0.0f); }
+  double loss(float z, float y, float) const {
+    const double r = double(z) - double(y);
+    return r < 0 ? -r : r;
+  }
+};
+
+// l = level * (y - z) where y > z, (1 - level) * (z - y) elsewhere
+struct Quantile {
+  static constexpr const char* kName = "quantile";
+  float gradient(float z, float y, float level) const {
+    return (z > y ? 1.0f - level : 0.0f) - (z < y ? level : 0.0f);
+  }
+  double loss(float z, float y, float level) const {
+    const double r = double(y) - double(z);
+    return r > 0 ? double(level) * r : (double(level) - 1.0) * r;
+  }
+};
+
+// l = r^2 / 2 where |r| <= delta, delta * (|r| - delta / 2) elsewhere. The curvature 1 is an upper bound, so
+// a Newton step never overshoots.
+struct Huber {
+  static constexpr const char* kName = "huber";
+  static constexpr const char* kParameters[] = {"delta"};
+  float delta;
+  explicit Huber(const LossNumbers& numbers) : delta(numbers[0]) {}
+  float gradient(float z, float y, float) const { return at_least(at_most(z - y, delta), -delta); }
+  double loss(float z, float y, float) const {
+    double r = double(z) - double(y);
+    r = r < 0 ? -r : r;
+    const double inside = r < double(delta) ? r : double(delta);
+    return inside * (r - 0.5 * inside);
+  }
+};
+
+// Deviances with a log link, variance = mean^p, p in [1, 2]. With the model's part b = e^((2-p) z) and the
+// data's part s = y e^((1-p) z) the gradient is b - s, and the curvature a mixture of b and s. kPower 1:
+// Poisson (s = y), 2: Gamma (b = 1), 0: Tweedie.
+template <int kPower>
+struct LogLinkOf {
+  float one_minus_p, two_minus_p, model_curvature, data_curvature;
+  double inverse_one, inverse_two;  // 1 / (1 - p), 1 / (2 - p); Tweedie only
+  explicit LogLinkOf(const LossNumbers& numbers)
+      : one_minus_p(1.0f - numbers[0]),
+        two_minus_p(2.0f - numbers[0]),
+        model_curvature(numbers[1]),
+        data_curvature(numbers[2]),
+        inverse_one(1.0 / double(one_minus_p)),
+        inverse_two(1.0 / double(two_minus_p)) {}
+  float model(float z) const {
+    return kPower == 2 ? 1.0f : at_most(exp_saturating(two_minus_p * z), kLargestPart);
+  }
+  float data(float z, float y) const {
+    return kPower == 1 ? y : at_most(y * exp_saturating(one_minus_p * z), kLargestPart);
+  }
+  Derivative derivative(float z, float y, float) const {
+    const float b = model(z), s = data(z, y);
+    return {b - s, at_least(model_curvature * b + data_curvature * s, kLeastCurvature)};
+  }
+  double loss(float z, float y, float) const {
+    if constexpr (kPower == 1) return double(model(z)) - double(y) * double(z);
+    if constexpr (kPower == 2) return double(data(z, y)) + double(z);
+    return double(model(z)) * inverse_two - double(data(z, y)) * inverse_one;
+  }
+};
+struct LogLink {
+  static constexpr const char* kName = "log_link";
+  static constexpr const char* kParameters[] = {"variance_power", "model_curvature", "data_curvature"};
+  template <class F>
+  static void choose(const LossNumbers& numbers, F&& f) {
+    const float two_minus_p = 2.0f - numbers[0];
+    if (two_minus_p == 1.0f) return f(LogLinkOf<1>(numbers));
+    if (two_minus_p == 0.0f) return f(LogLinkOf<2>(numbers));
+    f(LogLinkOf<0>(numbers));
+  }
+};
+
+// l = -s y ln p - (1 - y) ln(1 - p), p = 1 / (1 + e^-z), y in [0, 1], s the weight of positives
+struct Logistic {
+  static constexpr const char* kName = "logistic";
+  Derivative derivative(float z, float y, float positive) const {
+    // The smaller of p and 1 - p is e / (1 + e): computed so, it keeps its digits.
+    const float e = exp_saturating(-magnitude(z));
+    const float larger = 1.0f / (1.0f + e), smaller = e * larger;
+    const float p = z < 0 ? smaller : larger, not_p = z < 0 ? larger : smaller;
+    const float sy = positive * y, ny = 1.0f - y;
+    return {ny * p - sy * not_p, at_least((ny + sy) * (larger * smaller), kLeastCurvature)};
+  }
+  double loss(float z, float y, float positive) const {
+    const double rest = double(log1p_unit(exp_saturating(-magnitude(z))));
+    const double minus_log_p = (z < 0 ? -double(z) : 0.0) + rest,
+                 minus_log_not_p = (z < 0 ? 0.0 : double(z)) + rest;
+    return double(positive) * double(y) * minus_log_p + (1.0 - double(y)) * minus_log_not_p;
+  }
+};
+
+// l = max(0, 1 - t z)^2 / 2 with t = 2 y - 1 in {-1, +1}. The curvature 1 is an upper bound, reached inside
+// the margin.
+struct SquaredHinge {
+  static constexpr const char* kName = "squared_hinge";
+  float gradient(float z, float y, float) const {
+    const float t = 2.0f * y - 1.0f;
+    return -t * at_least(1.0f - t * z, 0.0f);
+  }
+  double loss(float z, float y, float) const {
+    const double margin = 1.0 - (2.0 * double(y) - 1.0) * double(z);
+    return margin > 0 ? 0.5 * margin * margin : 0.0;
+  }
+};
+
+template <class L>
+constexpr bool kUnitCurvature = requires(const L loss) { loss.gradient(0.0f, 0.0f, 0.0f); };
+
+// Calls f with the loss of these numbers.
+template <class L, class F>
+void with(const LossNumbers& numbers, F&& f) {
+  if constexpr (requires { L::choose(numbers, f); })
+    L::choose(numbers, f);
+  else if constexpr (requires { L::kParameters; })
+    f(L(numbers));
+  else
+    f(L());
+}
+
+// By the numbers that the table of the core has them under.
+template <class... L>
+struct Losses {};
+using ElementwiseLosses =
+    Losses<SquaredError, AbsoluteError, Quantile, Huber, LogLink, Logistic, SquaredHinge>;
+
+}  // namespace polyleaf::POLYLEAF_ISA_NAMESPACE

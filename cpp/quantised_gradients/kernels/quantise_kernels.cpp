@@ -1,0 +1,234 @@
+// Quantisation of derivatives to int16 (channels.h).
+#include "quantised_gradients/quantised_gradients.h"
+
+#include "base/kernels/lanes.h"
+
+namespace polyleaf {
+namespace POLYLEAF_ISA_NAMESPACE {
+namespace {
+
+// Round half to even for |x| < 2^22, one float or a vector of them, the same on every instruction set.
+template <class Floats>
+POLYLEAF_INLINE Floats round_even(const Floats& x) {
+  const float magic = 12582912.0f;  // 1.5 * 2^23
+  return (x + magic) - magic;
+}
+
+// Magnitudes compared as integers: for non-negative floats the order is the same, and a NaN is larger than
+// infinity, so that it is noticed.
+POLYLEAF_INLINE int32_t magnitude(float x) {
+  int32_t bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  return bits & 0x7fffffff;
+}
+
+POLYLEAF_INLINE i32x16 magnitudes(const f32x16& x) {
+  i32x16 bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  return bits & 0x7fffffff;
+}
+
+// The last block of sixteen columns may be wider than what is left of a row. Reading on into the next rows is
+// harmless (what is read there is multiplied by zero or ignored), but not past the end of all rows.
+POLYLEAF_INLINE bool may_read_sixteen(int64_t row, int column, int n_columns, const RowSample& sample) {
+  return row * n_columns + column + 16 <= sample.n_all * n_columns;
+}
+
+// Up to 16 Z columns: the maxima stay in registers.
+template <int Z>
+void largest_of_few(const float* values, int n_columns, const RowSample& sample, int64_t begin, int64_t end,
+                    float* largest) {
+  i32x16 best[Z] = {};
+  float end_of_row[16 * Z] = {};
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t row = sample.row(i);
+    const float* v = values + row * n_columns;
+    const float m = sample.factor(row);
+    if (!may_read_sixteen(row, 16 * (Z - 1), n_columns, sample)) {
+      std::memcpy(end_of_row, v, sizeof(float) * n_columns);
+      v = end_of_row;
+    }
+    for (int z = 0; z < Z; ++z) best[z] = larger(magnitudes(load<f32x16>(v + 16 * z) * m), best[z]);
+  }
+  int32_t found_in[16 * Z];
+  for (int z = 0; z < Z; ++z) store(found_in + 16 * z, best[z]);
+  for (int j = 0; j < n_columns; ++j) {
+    const int32_t before = magnitude(largest[j]), found = found_in[j];
+    const int32_t now = found > before ? found : before;
+    std::memcpy(&largest[j], &now, sizeof(now));
+  }
+}
+
+// More columns: row after row, as memory lies; the maxima of a run of columns stay in the first cache.
+void largest_of_many(const float* values, int n_columns, const RowSample& sample, int64_t begin, int64_t end,
+                     float* largest) {
+  constexpr int kRun = 1024;
+  int32_t best[kRun];
+  for (int c = 0; c < n_columns; c += kRun) {
+    const int width = n_columns - c < kRun ? n_columns - c : kRun;
+    std::memcpy(best, largest + c, sizeof(int32_t) * width);
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t row = sample.row(i);
+      const float* v = values + row * n_columns + c;
+      const float m = sample.factor(row);
+      for (int j = 0; j < width; ++j) {
+        const int32_t bits = magnitude(v[j] * m);
+        best[j] = bits > best[j] ? bits : best[j];
+      }
+    }
+    std::memcpy(largest + c, best, sizeof(int32_t) * width);
+  }
+}
+
+void largest_of(const float* values, int n_columns, const RowSample& sample, int64_t begin, int64_t end,
+                float* largest) {
+  if (n_columns == 1 && !sample.rows && !sample.multiplier) {
+    int32_t best = magnitude(largest[0]);
+    for (int64_t i = begin; i < end; ++i) best = magnitude(values[i]) > best ? magnitude(values[i]) : best;
+    std::memcpy(largest, &best, sizeof(best));
+  } else if (n_columns <= 16) {
+    largest_of_few<1>(values, n_columns, sample, begin, end, largest);
+  } else if (n_columns <= 32) {
+    largest_of_few<2>(values, n_columns, sample, begin, end, largest);
+  } else if (n_columns <= 64) {
+    largest_of_few<4>(values, n_columns, sample, begin, end, largest);
+  } else {
+    largest_of_many(values, n_columns, sample, begin, end, largest);
+  }
+}
+
+// One column into interleaved lanes, whole data: the single-output case.
+void quantise_column(const float* values, int64_t begin, int64_t end, float inverse, int16_t* channels,
+                     int lanes, int64_t* size, int64_t* total) {
+  constexpr int kRun = 256;
+  int32_t q[kRun];
+  for (int64_t i = begin; i < end; i += kRun) {
+    const int m = static_cast<int>(end - i < kRun ? end - i : kRun);
+    for (int j = 0; j < m; ++j) q[j] = static_cast<int32_t>(round_even(values[i + j] * inverse));
+    int32_t magnitudes = 0, sum = 0;
+    for (int j = 0; j < m; ++j) {
+      magnitudes += q[j] < 0 ? -q[j] : q[j];
+      sum += q[j];
+    }
+    *size += magnitudes;
+    *total += sum;
+    for (int j = 0; j < m; ++j) channels[(i + j) * lanes] = static_cast<int16_t>(q[j]);
+  }
+}
+
+// Sixteen columns at once; the lanes after the last column get zeros.
+void quantise_sixteen(const float* values, int n_columns, int c, const RowSample& sample, int64_t begin,
+                      int64_t end, const float* inverse, int16_t* channels, int lanes, int offset,
+                      int32_t* sizes, int32_t* totals) {
+  const int width = n_columns - c < 16 ? n_columns - c : 16;
+  const f32x16 scale = load<f32x16>(inverse + c);
+  i32x16 size = {}, total = {};
+  float end_of_row[16] = {};
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t row = sample.row(i);
+    const float* v = values + row * n_columns + c;
+    if (!may_read_sixteen(row, c, n_columns, sample)) {
+      std::memcpy(end_of_row, v, sizeof(float) * width);
+      v = end_of_row;
+    }
+    const i32x16 q = convert<i32x16>(round_even(load<f32x16>(v) * sample.factor(row) * scale));
+    size += larger(q, -q);
+    total += q;
+    store(channels + row * lanes + offset + c, convert<i16x16>(q));
+  }
+  store(sizes, size);
+  store(totals, total);
+}
+
+// Rows of one vector, of which the columns fill a part: the other lanes keep what they hold.
+template <class Floats, class Integers, class Row>
+void quantise_narrow(const float* values, int n_columns, const RowSample& sample, int64_t begin, int64_t end,
+                     const float* inverse, int16_t* channels, int offset, int32_t* sizes, int32_t* totals) {
+  constexpr int kWidth = sizeof(Row) / sizeof(int16_t);
+  Floats scale = {};
+  Row others = ~Row{};
+  for (int j = 0; j < n_columns; ++j) {
+    scale[offset + j] = inverse[j];
+    others[offset + j] = 0;
+  }
+  Integers size = {}, total = {};
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t row = sample.row(i), first = row * n_columns - offset;
+    const float* v = values + first;
+    float alone[kWidth] = {};
+    if (first < 0 || first + kWidth > sample.n_all * n_columns) {  // not outside all rows
+      std::memcpy(alone + offset, values + row * n_columns, sizeof(float) * n_columns);
+      v = alone;
+    }
+    const Integers q = convert<Integers>(round_even(load<Floats>(v) * sample.factor(row) * scale));
+    size += larger(q, -q);
+    total += q;
+    int16_t* to = channels + row * kWidth;
+    store(to, (load<Row>(to) & others) | (convert<Row>(q) & ~others));
+  }
+  for (int j = 0; j < n_columns; ++j) {
+    sizes[j] = size[offset + j];
+    totals[j] = total[offset + j];
+  }
+}
+
+void quantise_few(const float* values, int n_columns, int c, int width, const RowSample& sample,
+                  int64_t begin, int64_t end, const float* inverse, int16_t* channels, int lanes, int offset,
+                  int32_t* sizes, int32_t* totals) {
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t row = sample.row(i);
+    const float m = sample.factor(row);
+    for (int j = 0; j < width; ++j) {
+      const int32_t q =
+          static_cast<int32_t>(round_even(values[row * n_columns + c + j] * m * inverse[c + j]));
+      sizes[j] += q < 0 ? -q : q;
+      totals[j] += q;
+      channels[row * lanes + offset + c + j] = static_cast<int16_t>(q);
+    }
+  }
+}
+
+void quantise(const float* values, int n_columns, const RowSample& sample, int64_t begin, int64_t end,
+              const float* inverse, int16_t* channels, int lanes, int offset, int count_lane, int64_t* size,
+              int64_t* total) {
+  if (n_columns == 1 && !sample.rows && !sample.multiplier) {
+    quantise_column(values, begin, end, inverse[0], channels + offset, lanes, size, total);
+  } else {
+    // Sums run in int32 over at most 2048 rows of at most 2^15 each, then in int64. Wide rows go in shorter
+    // runs, which stay in the second cache while their columns are gone through.
+    const int64_t run = n_columns <= 64 ? 2048 : n_columns <= 512 ? 256 : 64;
+    for (int64_t start = begin; start < end; start += run)
+      for (int c = 0; c < n_columns; c += 16) {
+        const int64_t stop = start + run < end ? start + run : end;
+        const int width = n_columns - c < 16 ? n_columns - c : 16;
+        int32_t sizes[16] = {}, totals[16] = {};
+        if (offset + c + 16 <= lanes)
+          quantise_sixteen(values, n_columns, c, sample, start, stop, inverse, channels, lanes, offset, sizes,
+                           totals);
+        else if (lanes == 4)
+          quantise_narrow<f32x4, i32x4, i16x4>(values, n_columns, sample, start, stop, inverse, channels,
+                                               offset, sizes, totals);
+#ifdef __AVX2__
+        else if (lanes == 8)
+          quantise_narrow<f32x8, i32x8, i16x8>(values, n_columns, sample, start, stop, inverse, channels,
+                                               offset, sizes, totals);
+#endif
+        else
+          quantise_few(values, n_columns, c, width, sample, start, stop, inverse, channels, lanes, offset,
+                       sizes, totals);
+        for (int j = 0; j < width; ++j) {
+          size[c + j] += sizes[j];
+          total[c + j] += totals[j];
+        }
+      }
+  }
+  if (count_lane >= 0)
+    for (int64_t i = begin; i < end; ++i) channels[sample.row(i) * lanes + count_lane] = 1;
+}
+
+}  // namespace
+
+const ChannelKernels channel_kernels = {largest_of, quantise};
+
+}  // namespace POLYLEAF_ISA_NAMESPACE
+}  // namespace polyleaf

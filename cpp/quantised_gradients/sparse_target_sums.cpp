@@ -1,0 +1,71 @@
+#include "quantised_gradients/sparse_target_sums.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/parallel.h"
+#include "quantised_gradients/quantised_gradients.h"
+
+namespace polyleaf {
+namespace {
+
+constexpr int64_t kRowBlock = 4096;
+constexpr int kFixedPointBits = 30;
+
+// Magnitudes compare as their bits do, and what is not finite is larger than all others.
+uint32_t largest_bits(const LabelRow& row, float multiplier) {
+  uint32_t largest = 0;
+  for (int64_t e = 0; e < row.n; ++e) {
+    const float value = row.values[e] * multiplier;
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof(bits));
+    largest = std::max(largest, bits & 0x7fffffffu);
+  }
+  return largest;
+}
+
+}  // namespace
+
+FixedPoint FixedPoint::above(float largest) {
+  if (largest < kSmallestDerivative) return {};
+  int exponent = 0;
+  std::frexp(largest, &exponent);  // largest = m * 2^exponent with 0.5 <= m < 1
+  return {std::ldexp(1.0f, kFixedPointBits - exponent), std::ldexp(1.0, exponent - kFixedPointBits)};
+}
+
+FixedPoint fixed_point(const LabelRows& rows, const RowSample& sample, const Workers& workers) {
+  const int64_t n_used = sample.n_used();
+  std::vector<uint32_t> largest(static_cast<size_t>(workers.n_threads), 0);
+  parallel_for(workers, Block::count(n_used, kRowBlock), [&](int64_t task, int thread) {
+    const Block block(n_used, kRowBlock, task);
+    for (int64_t i = block.begin; i < block.end; ++i) {
+      const int64_t row = sample.row(i);
+      largest[thread] = std::max(largest[thread], largest_bits(rows.row(row), sample.factor(row)));
+    }
+  });
+  const uint32_t bits = *std::max_element(largest.begin(), largest.end());
+  float of_rank;
+  std::memcpy(&of_rank, &bits, sizeof(of_rank));
+  double of_all = of_rank;
+  workers.largest({&of_all, 1});
+  check_finite(static_cast<float>(of_all));
+  return FixedPoint::above(static_cast<float>(of_all));
+}
+
+std::vector<double> label_totals(const LabelRows& rows, const Workers& workers) {
+  RowSample all;
+  all.n_all = rows.n_rows();
+  const FixedPoint fixed = fixed_point(rows, all, workers);
+  std::vector<int64_t> sums(static_cast<size_t>(rows.n_outputs()), 0);
+  for (int64_t i = 0; i < rows.n_rows(); ++i) {
+    const LabelRow row = rows.row(i);
+    for (int64_t e = 0; e < row.n; ++e) sums[row.outputs[e]] += fixed(row.values[e]);
+  }
+  workers.sum(sums);
+  std::vector<double> totals;
+  for (const int64_t sum : sums) totals.push_back(static_cast<double>(sum) * fixed.unit);
+  return totals;
+}
+
+}  // namespace polyleaf

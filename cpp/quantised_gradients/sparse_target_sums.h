@@ -1,0 +1,54 @@
+// Exact sums of sparse rows over sets of rows: fixed-point integers, so that no order of work leaves a trace.
+//
+// Owns: the scale, and the scratch that sums very many outputs of which few are touched. Must not know: what
+// sums are for.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "base/context.h"
+#include "data/sparse_labels.h"
+#include "data/sample.h"
+
+namespace polyleaf {
+
+// Integers stand for values: trunc(value * scale), of 31 bits; `unit` is worth 1. Both 0 where all values
+// vanish.
+struct FixedPoint {
+  float scale = 0;
+  double unit = 0;
+  // For values whose magnitudes are at most `largest`.
+  static FixedPoint above(float largest);
+  int32_t operator()(float value) const { return static_cast<int32_t>(value * scale); }
+};
+
+// One power of two for all outputs: 2^30 units are the smallest one above every |value * multiplier| of the
+// sample, of all ranks. Throws std::invalid_argument where a value is not finite.
+FixedPoint fixed_point(const LabelRows& rows, const RowSample& sample, const Workers& workers);
+
+// Sum of every output over all rows, of all ranks.
+std::vector<double> label_totals(const LabelRows& rows, const Workers& workers);
+
+// The outputs that have been touched since the last `clear`, whatever their number, in the order of touching.
+class TouchedOutputs {
+ public:
+  void reserve(int64_t n_outputs) { seen_.resize(static_cast<size_t>(n_outputs + 63) / 64, 0); }
+  void touch(int32_t output) {
+    uint64_t& word = seen_[static_cast<uint32_t>(output) >> 6];
+    const uint64_t bit = uint64_t{1} << (output & 63);
+    if ((word & bit) != 0) return;
+    word |= bit;
+    outputs_.push_back(output);
+  }
+  const std::vector<int32_t>& outputs() const { return outputs_; }
+  void clear() {
+    for (int32_t output : outputs_) seen_[static_cast<uint32_t>(output) >> 6] = 0;
+    outputs_.clear();
+  }
+
+ private:
+  std::vector<uint64_t> seen_;
+  std::vector<int32_t> outputs_;
+};
+
+}  // namespace polyleaf

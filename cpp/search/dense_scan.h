@@ -1,0 +1,71 @@
+// The best split of one node over the features of one tile. Sums are exact integers; scores are float32 in
+// one fixed order (docs/design.md section 4), so the answer is the same for any thread count and instruction
+// set.
+//
+// Owns: candidates and their order. Must not know: rows, trees, which node comes next.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "base/bin_code.h"
+#include "base/isa.h"
+#include "data/bins.h"
+#include "split_gain/score_kernels.h"
+
+namespace polyleaf {
+
+// What moves sums about, whatever they mean.
+struct SumKernels {
+  // out[lane] += sums[bin][lane] over the first n_bins bins.
+  void (*add_bins)(const int32_t* sums, int lanes, int n_bins, int32_t* out);
+  // Counting sort of n < 2^16 rows by the bins of one slot.
+  void (*order_rows)(const uint64_t* words, int64_t n, int slot, int stride, uint32_t* counts,
+                     uint32_t* start, uint16_t* order);
+  // out[lane] += channels of the rows order[first .. last).
+  void (*add_rows)(const RowsByBin& rows, int lanes, uint32_t first, uint32_t last, int32_t* out);
+};
+POLYLEAF_DECLARE_KERNELS(SumKernels, sum_kernels)
+
+// The best candidate of a tile. `left` are the exact sums of the left child.
+struct TileSplit {
+  float sum = 0;     // -inf: none
+  float judged = 0;  // what splits on different features compete by
+  int32_t feature = -1;
+  int32_t bin = -1;  // -1: categorical
+  bool missing_left = false;
+  CategorySet set = {};  // codes as the model sees them (missing is 255)
+  int32_t left_count = 0;
+  std::vector<int32_t> left;  // lanes
+  // Linear leaves: products of the feature's bin means with sums left and in all (empty where the feature is
+  // no regressor), and the sums over rows where the feature is missing.
+  std::vector<double> left_products, products;
+  std::vector<int32_t> absent;
+  int32_t n_absent = 0;
+
+  // Whether this one is better than that on another feature, or as good and the first.
+  bool comes_before(const TileSplit& other) const {
+    return judged > other.judged || (judged == other.judged && feature < other.feature);
+  }
+  // Nothing is found yet.
+  void begin(const ScanNode& node);
+  // Whether a feature's best, judged so, is better; its sums follow once the best of all is known. Features
+  // come in ascending order: ties keep the first.
+  bool take_if_better(const NumericBest& found, int of_feature, float judged_so);
+  // Missing values, of which the node has none.
+  void follow_larger_child(const ScanNode& node);
+};
+
+// Histogram of a tile: sums [slot][bin][lane], counts [slot][bin] or nullptr, touched [slot][4] or nullptr.
+// Or, where `rows` is set, the rows by bin of each slot, and counts.
+struct TileHistogram {
+  const int32_t* sums;
+  const uint32_t* counts;
+  const uint64_t* touched;
+  const RowsByBin* rows = nullptr;
+};
+
+// allowed: slots that may be used.
+void best_split_of_tile(const Bins& bins, int tile, const TileHistogram& histogram, const ScanNode& node,
+                        const Slots& allowed, ScanScratch& scratch, TileSplit& best);
+
+}  // namespace polyleaf

@@ -1,0 +1,55 @@
+#include "search/gradient_source.h"
+
+#include <algorithm>
+
+#include "base/parallel.h"
+#include "search/histogram.h"
+
+namespace polyleaf {
+namespace {
+
+constexpr int64_t kGatherBlock = 2048;  // rows whose channels one task gathers
+
+}  // namespace
+
+Chance FixedChannels::chance() const {
+  return chance_of({&layout(), totals().data(), channels_->n_used(), channels_->gradient_step(),
+                    channels_->curvature_step()},
+                   sum_squares(layout(), channels_->row(0), sample(), workers_));
+}
+
+// Gathered once, then read once per tile.
+void FixedChannels::fill(std::vector<Request>& requests) {
+  const int lanes = layout().lanes;
+  struct Piece {
+    const uint32_t* ids;
+    int64_t n, to;
+  };
+  std::vector<Piece> pieces;
+  std::vector<int64_t> start(requests.size(), -1);
+  int64_t total = 0;
+  for (size_t j = 0; j < requests.size(); ++j) {
+    const RowRange& rows = requests[j].rows;
+    const uint32_t* ids = partition_->ids(rows);
+    if (ids == nullptr) {
+      requests[j].channels = channels_->row(rows.begin);
+      continue;
+    }
+    start[j] = total;
+    for (int64_t b = 0; b < rows.size(); b += kGatherBlock) {
+      const int64_t n = std::min(kGatherBlock, rows.size() - b);
+      pieces.push_back({ids + b, n, total});
+      total += n;
+    }
+  }
+  gathered_.reserve(static_cast<size_t>(total) * lanes + 64);
+  const HistogramKernels& kernels = POLYLEAF_SELECT(histogram_kernels);
+  parallel_for(workers_, static_cast<int64_t>(pieces.size()), [&](int64_t task, int) {
+    const Piece& piece = pieces[task];
+    kernels.gather(channels_->row(0), piece.ids, piece.n, lanes, gathered_.data() + piece.to * lanes);
+  });
+  for (size_t j = 0; j < requests.size(); ++j)
+    if (start[j] >= 0) requests[j].channels = gathered_.data() + start[j] * lanes;
+}
+
+}  // namespace polyleaf

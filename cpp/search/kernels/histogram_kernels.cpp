@@ -1,0 +1,300 @@
+// The histogram kernel (histogram.h): one word load and one channel load feed up to eight bin updates.
+#include "search/histogram.h"
+
+#include "base/bin_code.h"
+#include "base/kernels/prefetch.h"
+#include "base/kernels/lanes.h"
+
+namespace polyleaf {
+namespace POLYLEAF_ISA_NAMESPACE {
+namespace {
+
+typedef uint64_t u64x4 __attribute__((vector_size(32)));
+
+// Who counts the rows of a bin.
+enum class Counts { elsewhere, apart, riding };
+
+// Z vectors of sixteen lanes per row; the tile of 8 features x 256 bins x 16 lanes lies in the second cache.
+template <int Z, int LOG2_STRIDE, Counts COUNTS>
+void build_wide(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int lanes,
+                int32_t* sums, uint32_t* counts) {
+  int32_t of_row[16] = {};
+  of_row[15] = kRidingRow;
+  const i32x16 count = load<i32x16>(of_row);
+  for (int64_t i = 0; i < n; ++i) {
+    const uint64_t word = words[i];
+    i32x16 value[Z];
+    for (int z = 0; z < Z; ++z) value[z] = convert<i32x16>(load<i16x16>(channels + i * lanes + z * 16));
+    if (COUNTS == Counts::riding) value[Z - 1] += count;
+#pragma GCC unroll 8
+    for (int f = 0; f < 8; ++f) {
+      if (f >= n_features) break;
+      const uint32_t bin = (static_cast<uint32_t>(f) << LOG2_STRIDE) + ((word >> (8 * f)) & 255);
+      int32_t* at = sums + static_cast<size_t>(bin) * lanes;
+      for (int z = 0; z < Z; ++z) store(at + z * 16, load<i32x16>(at + z * 16) + value[z]);
+      if (COUNTS == Counts::apart) ++counts[bin];
+    }
+  }
+}
+
+// Four or eight lanes: a tile lies in the first cache.
+template <class Value, class Sum, int LOG2_STRIDE>
+void build_narrow(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int32_t* sums) {
+  constexpr int kRow = sizeof(Sum) / sizeof(int32_t);
+  for (int64_t i = 0; i < n; ++i) {
+    const uint64_t word = words[i];
+    const Sum value = convert<Sum>(load<Value>(channels + i * kRow));
+#pragma GCC unroll 8
+    for (int f = 0; f < 8; ++f) {
+      if (f >= n_features) break;
+      const uint32_t bin = (static_cast<uint32_t>(f) << LOG2_STRIDE) + ((word >> (8 * f)) & 255);
+      int32_t* at = sums + static_cast<size_t>(bin) * kRow;
+      store(at, load<Sum>(at) + value);
+    }
+  }
+}
+
+// More than 64 lanes: blocks of 64, so that the bins in use stay in the second cache.
+template <int LOG2_STRIDE, Counts COUNTS>
+void build_blocked(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int lanes,
+                   int32_t* sums, uint32_t* counts) {
+  constexpr Counts none = Counts::elsewhere;
+  int at = 0;
+  for (; lanes - at >= 64; at += 64)
+    if (at == 0)
+      build_wide<4, LOG2_STRIDE, COUNTS>(words, channels, n, n_features, lanes, sums, counts);
+    else
+      build_wide<4, LOG2_STRIDE, none>(words, channels + at, n, n_features, lanes, sums + at, nullptr);
+  for (; at < lanes; at += 16)
+    build_wide<1, LOG2_STRIDE, none>(words, channels + at, n, n_features, lanes, sums + at, nullptr);
+}
+
+template <int LOG2_STRIDE, Counts COUNTS>
+void build_as(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int lanes,
+              int32_t* sums, uint32_t* counts) {
+#define POLYLEAF_WIDE(Z) \
+  if (lanes == 16 * Z)   \
+    return build_wide<Z, LOG2_STRIDE, COUNTS>(words, channels, n, n_features, lanes, sums, counts);
+  POLYLEAF_WIDE(1)
+  POLYLEAF_WIDE(2)
+  POLYLEAF_WIDE(3)
+  POLYLEAF_WIDE(4)
+#undef POLYLEAF_WIDE
+  if constexpr (COUNTS != Counts::riding)
+    build_blocked<LOG2_STRIDE, COUNTS>(words, channels, n, n_features, lanes, sums, counts);
+}
+
+template <int LOG2_STRIDE>
+void build_stride(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int lanes,
+                  bool riding, int32_t* sums, uint32_t* counts) {
+  if (lanes == 4) return build_narrow<i16x4, i32x4, LOG2_STRIDE>(words, channels, n, n_features, sums);
+  if (lanes == 8) return build_narrow<i16x8, i32x8, LOG2_STRIDE>(words, channels, n, n_features, sums);
+  const auto build = riding              ? build_as<LOG2_STRIDE, Counts::riding>
+                     : counts != nullptr ? build_as<LOG2_STRIDE, Counts::apart>
+                                         : build_as<LOG2_STRIDE, Counts::elsewhere>;
+  build(words, channels, n, n_features, lanes, sums, counts);
+}
+
+void build(const uint64_t* words, const int16_t* channels, int64_t n, int n_features, int log2_stride,
+           int lanes, bool riding, int32_t* sums, uint32_t* counts) {
+  const auto build = log2_stride == 2   ? build_stride<2>
+                     : log2_stride == 4 ? build_stride<4>
+                     : log2_stride == 6 ? build_stride<6>
+                                        : build_stride<8>;
+  build(words, channels, n, n_features, lanes, riding, sums, counts);
+}
+
+void dismount(int32_t* sums, int64_t n_bins, int lanes, bool last, int32_t* below, uint32_t* counts) {
+  for (int64_t b = 0; b < n_bins; ++b) {
+    int32_t& lane = sums[(b + 1) * lanes - 1];
+    const uint32_t both = static_cast<uint32_t>(lane), rows = (both + kRidingMiddle) / kRidingRow;
+    const int32_t sum = below[b] + static_cast<int32_t>(both - rows * kRidingRow);
+    lane = last ? sum : 0;
+    below[b] = last ? 0 : sum;
+    counts[b] += rows;
+  }
+}
+
+// FOUR: the last of the four lanes is in use. BY_ID: words lie elsewhere, and are fetched while sums wait for
+// their stores.
+template <bool FOUR, bool BY_ID, int LOG2_STRIDE>
+void build_joint_as(const uint64_t* words, const uint32_t* ids, const int16_t* channels, int64_t n,
+                    int n_features, const JointFormat& format, uint64_t* joint) {
+  const uint64_t s1 = format.shift[1], s2 = format.shift[2], s3 = format.shift[3];
+  const auto widened = [](int16_t x) { return static_cast<uint64_t>(int64_t{x}); };
+  for (int64_t i = 0; i < n; ++i) {
+    if (BY_ID && i + kRowsAhead < n) ask_for(words + ids[i + kRowsAhead]);
+    const uint64_t word = words[BY_ID ? ids[i] : i];
+    const int16_t* c = channels + 4 * i;
+    uint64_t value = widened(c[0]) + (widened(c[1]) << s1) + (widened(c[2]) << s2);
+    if (FOUR) value += widened(c[3]) << s3;
+#pragma GCC unroll 8
+    for (int f = 0; f < 8; ++f) {
+      if (f >= n_features) break;
+      joint[(static_cast<uint32_t>(f) << LOG2_STRIDE) + ((word >> (8 * f)) & 255)] += value;
+    }
+  }
+}
+
+template <bool FOUR, bool BY_ID>
+void build_joint_of(const uint64_t* words, const uint32_t* ids, const int16_t* channels, int64_t n,
+                    int n_features, int log2_stride, const JointFormat& format, uint64_t* joint) {
+#define POLYLEAF_JOINT(bits) \
+  if (log2_stride == bits)   \
+    return build_joint_as<FOUR, BY_ID, bits>(words, ids, channels, n, n_features, format, joint);
+  POLYLEAF_JOINT(2)
+  POLYLEAF_JOINT(4)
+  POLYLEAF_JOINT(6)
+  POLYLEAF_JOINT(8)
+#undef POLYLEAF_JOINT
+}
+
+void build_joint(const uint64_t* words, const uint32_t* ids, const int16_t* channels, int64_t n,
+                 int n_features, int log2_stride, const JointFormat& format, uint64_t* joint) {
+  const bool four = format.mask[3] != 0;
+  const auto build = ids == nullptr ? (four ? build_joint_of<true, false> : build_joint_of<false, false>)
+                                    : (four ? build_joint_of<true, true> : build_joint_of<false, true>);
+  build(words, ids, channels, n, n_features, log2_stride, format, joint);
+}
+
+void spread(uint64_t* joint, int64_t n_bins, const JointFormat& format, int32_t* sums) {
+  const auto shift = load<u64x4>(format.shift), mask = load<u64x4>(format.mask);
+  const auto middle = load<u64x4>(format.middle);
+  for (int64_t b = 0; b < n_bins; ++b) {
+    const u64x4 number = (joint[b] + format.all_middles) - u64x4{};
+    const u64x4 digits = ((number >> shift) & mask) - middle;
+    store(sums + 4 * b, load<i32x4>(sums + 4 * b) + __builtin_convertvector(digits, i32x4));
+    joint[b] = 0;
+  }
+}
+
+void subtract(int32_t* a, const int32_t* b, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) a[i] -= b[i];
+}
+
+void add(int32_t* a, const int32_t* b, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) a[i] += b[i];
+}
+
+template <class Row>
+void gather_rows(const int16_t* channels, const uint32_t* ids, int64_t n, int16_t* out) {
+  constexpr int width = sizeof(Row) / sizeof(int16_t);
+  for (int64_t i = 0; i < n; ++i) {
+    if (i + kRowsAhead < n) ask_for(channels + static_cast<size_t>(ids[i + kRowsAhead]) * width);
+    store(out + i * width, load<Row>(channels + static_cast<size_t>(ids[i]) * width));
+  }
+}
+
+void gather(const int16_t* channels, const uint32_t* ids, int64_t n, int lanes, int16_t* out) {
+  if (lanes == 4) return gather_rows<i16x4>(channels, ids, n, out);
+  if (lanes == 8) return gather_rows<i16x8>(channels, ids, n, out);
+  if (lanes == 16) return gather_rows<i16x16>(channels, ids, n, out);
+  for (int64_t i = 0; i < n; ++i) {
+    const int16_t* from = channels + static_cast<size_t>(ids[i]) * lanes;
+    if (i + 8 < n)
+      for (int j = 0; j < lanes; j += 32)
+        __builtin_prefetch(channels + static_cast<size_t>(ids[i + 8]) * lanes + j);
+    for (int j = 0; j < lanes; j += 16) store(out + i * lanes + j, load<i16x16>(from + j));
+  }
+}
+
+template <class Row, class Sum>
+void sum_lanes(const int16_t* channels, int64_t n, int lanes, int32_t* out) {
+  Sum total = load<Sum>(out);
+  for (int64_t i = 0; i < n; ++i) total += convert<Sum>(load<Row>(channels + i * lanes));
+  store(out, total);
+}
+
+void sum(const int16_t* channels, int64_t n, int lanes, int32_t* out) {
+  if (lanes == 4) return sum_lanes<i16x4, i32x4>(channels, n, lanes, out);
+  if (lanes == 8) return sum_lanes<i16x8, i32x8>(channels, n, lanes, out);
+  for (int j = 0; j < lanes; j += 16) sum_lanes<i16x16, i32x16>(channels + j, n, lanes, out + j);
+}
+
+void touch(const uint64_t* words, int64_t n, int n_features, uint64_t* touched) {
+  for (int64_t i = 0; i < n; ++i)
+    for (int f = 0; f < n_features; ++f) {
+      const uint32_t code = (words[i] >> (8 * f)) & 255;
+      touched[f * 4 + (code >> 6)] |= uint64_t{1} << (code & 63);
+    }
+}
+
+// Z vectors of Row's width, of rows that are `lanes` wide. COUNTS: the first of the passes over the entries.
+template <class Row, class Sum, int Z, bool COUNTS>
+void build_few_as(const Cell* entries, int64_t n, const int16_t* channels, int lanes, int missing,
+                  int32_t* sums, uint32_t* counts, int32_t* all, uint64_t* touched) {
+  constexpr int kWidth = sizeof(Row) / sizeof(int16_t), kAhead = 12;
+  Sum total[Z], run[Z];
+  for (int z = 0; z < Z; ++z) total[z] = load<Sum>(all + z * kWidth);
+  for (int64_t i = 0; i < n;) {
+    const uint32_t key = entries[i].key;
+    const int64_t first = i;
+    for (int z = 0; z < Z; ++z) run[z] = Sum{};
+    do {
+      if (i + kAhead < n) {
+        const int16_t* ahead = channels + static_cast<size_t>(entries[i + kAhead].row) * lanes;
+        for (int z = 0; z < Z * kWidth; z += 32) __builtin_prefetch(ahead + z);
+      }
+      const int16_t* from = channels + static_cast<size_t>(entries[i].row) * lanes;
+      for (int z = 0; z < Z; ++z) run[z] += convert<Sum>(load<Row>(from + z * kWidth));
+    } while (++i < n && entries[i].key == key);
+    const int code = static_cast<int>(key & 255), bin = code == kMissingCode ? missing : code;
+    int32_t* to = sums + static_cast<size_t>(bin) * lanes;
+    for (int z = 0; z < Z; ++z) {
+      store(to + z * kWidth, run[z]);
+      total[z] += run[z];
+    }
+    if (!COUNTS) continue;
+    counts[bin] += static_cast<uint32_t>(i - first);
+    touched[bin >> 6] |= uint64_t{1} << (bin & 63);
+  }
+  for (int z = 0; z < Z; ++z) store(all + z * kWidth, total[z]);
+}
+
+void build_few(const Cell* entries, int64_t n, const int16_t* channels, int lanes, int missing, int32_t* sums,
+               uint32_t* counts, int32_t* all, uint64_t* touched) {
+  const auto pass = [&](auto build, int at) {
+    build(entries, n, channels + at, lanes, missing, sums + at, counts, all + at, touched);
+  };
+  if (lanes == 4) return pass(build_few_as<i16x4, i32x4, 1, true>, 0);
+  if (lanes == 8) return pass(build_few_as<i16x8, i32x8, 1, true>, 0);
+  if (lanes == 16) return pass(build_few_as<i16x16, i32x16, 1, true>, 0);
+  if (lanes == 32) return pass(build_few_as<i16x16, i32x16, 2, true>, 0);
+  if (lanes == 48) return pass(build_few_as<i16x16, i32x16, 3, true>, 0);
+  pass(build_few_as<i16x16, i32x16, 4, true>, 0);
+  int at = 64;
+  for (; lanes - at >= 64; at += 64) pass(build_few_as<i16x16, i32x16, 4, false>, at);
+  for (; at < lanes; at += 16) pass(build_few_as<i16x16, i32x16, 1, false>, at);
+}
+
+template <class Row, class Sum>
+void sum_few_lanes(const Cell* entries, int64_t n, const int16_t* channels, int lanes, int32_t* out) {
+  constexpr int64_t kAhead = 12;
+  const auto row = [&](int64_t i) __attribute__((always_inline)) {
+    return channels + static_cast<size_t>(entries[i].row) * lanes;
+  };
+  Sum even = load<Sum>(out), odd = {};
+  int64_t i = 0;
+  for (; i + kAhead + 1 < n; i += 2) {
+    __builtin_prefetch(row(i + kAhead));
+    __builtin_prefetch(row(i + kAhead + 1));
+    even += convert<Sum>(load<Row>(row(i)));
+    odd += convert<Sum>(load<Row>(row(i + 1)));
+  }
+  for (; i < n; ++i) even += convert<Sum>(load<Row>(row(i)));
+  store(out, even + odd);
+}
+
+void sum_few(const Cell* entries, int64_t n, const int16_t* channels, int lanes, int32_t* out) {
+  if (lanes == 4) return sum_few_lanes<i16x4, i32x4>(entries, n, channels, lanes, out);
+  if (lanes == 8) return sum_few_lanes<i16x8, i32x8>(entries, n, channels, lanes, out);
+  for (int j = 0; j < lanes; j += 16) sum_few_lanes<i16x16, i32x16>(entries, n, channels + j, lanes, out + j);
+}
+
+}  // namespace
+
+const HistogramKernels histogram_kernels = {build,  dismount, build_joint, spread,    subtract, add,
+                                            gather, sum,      touch,       build_few, sum_few};
+
+}  // namespace POLYLEAF_ISA_NAMESPACE
+}  // namespace polyleaf

@@ -1,0 +1,42 @@
+// Sums of sparse rows over several sets of rows (label_sums.h): integers, so any order gives the same bits.
+#include "search/kernels/sparse_target_kernels.h"
+
+#include "base/kernels/lanes.h"
+
+namespace polyleaf {
+namespace POLYLEAF_ISA_NAMESPACE {
+namespace {
+
+typedef int64_t i64x4 __attribute__((vector_size(32)));
+using i64x8 = Two<i64x4>;
+
+constexpr int kAhead =
+    12;  // entries before its turn at which an output's line is fetched, and twice, its number
+
+void add_row(const int32_t* outputs, const float* values, int64_t n, float multiplier, float scale,
+             const int64_t* lanes, SetSums* sums) {
+  const i64x8 sets = load<i64x8>(lanes);
+  int32_t n_touched = static_cast<int32_t>(sums->n_touched);
+  for (int64_t e = 0; e < n; ++e) {
+    if (e + 2 * kAhead < n) __builtin_prefetch(sums->number + outputs[e + 2 * kAhead], 1);
+    if (e + kAhead < n) {  // of outputs not met yet, the first line: no harm
+      const int64_t ahead = sums->number[outputs[e + kAhead]];
+      __builtin_prefetch(sums->lines + (ahead - (ahead > 0)) * kSetLanes, 1);
+    }
+    int32_t& number = sums->number[outputs[e]];
+    sums->touched[n_touched] = outputs[e];
+    n_touched += number == 0;
+    number = number == 0 ? n_touched : number;
+    int64_t* line = sums->lines + (int64_t{number} - 1) * kSetLanes;
+    const int64_t value = static_cast<int32_t>(values[e] * multiplier * scale);
+    store(line, load<i64x8>(line) + ((value - i64x8{}) & sets));
+  }
+  sums->n_touched = n_touched;
+}
+
+}  // namespace
+
+const LabelSumKernels label_sum_kernels = {add_row};
+
+}  // namespace POLYLEAF_ISA_NAMESPACE
+}  // namespace polyleaf

@@ -1,0 +1,444 @@
+#include "search/linear_gradients.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+
+#include "base/parallel.h"
+#include "quantised_gradients/quantised_gradients.h"
+#include "search/kernels/linear_gradient_kernels.h"
+
+namespace polyleaf {
+namespace {
+
+constexpr int64_t kRowBlock = 8192;  // rows one task reads
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+}  // namespace
+
+void LinearChannels::use(const float* g, const float* h, int n_outputs, Curvature curvature,
+                         const RowSample& sample, const LinearConfig& config, const Workers& workers) {
+  config_ = config;
+  curvature_ = curvature;
+  n_outputs_ = n_outputs;
+  workers_ = workers;
+  sample_ = sample;
+  if (sample.rows != nullptr) {
+    sample_rows_.assign(sample.rows, sample.rows + sample.n_rows);
+    sample_.rows = begin_of(sample_rows_.data(), sample_rows_.size());
+  }
+  sample_.multiplier = nullptr;  // it is in the copies
+  layouts_.clear();
+  for (int p = 0; p <= (config.full ? config.max_regressors : narrow() ? 1 : 0); ++p)
+    layouts_.push_back(ChannelLayout::make(n_outputs, curvature, p));
+  stride_ = n_derivatives() <= 4 ? 4 : (n_derivatives() + 7) / 8 * 8;
+  rows_.reserve(static_cast<size_t>(sample.n_all) * stride_ + 16);
+  std::atomic<bool> finite{true};
+  parallel_for(workers_, Block::count(sample.n_all, kRowBlock), [&](int64_t task, int) {
+    const Block block(sample.n_all, kRowBlock, task);
+    bool good = true;
+    for (int64_t i = block.begin; i < block.end; ++i) {
+      const float m = sample.factor(i);
+      float* row = rows_.data() + i * stride_;
+      for (int k = 0; k < n_outputs; ++k) row[k] = g[i * n_outputs + k] * m;
+      for (int j = 0; j < n_curvature(); ++j) row[n_outputs + j] = h[i * n_curvature() + j] * m;
+      for (int j = n_derivatives(); j < stride_; ++j) row[j] = 0;
+      if (narrow()) {
+        if (n_curvature() == 0) row[1] = 1;
+        row[2] = 0;
+        row[3] = 1;
+      }
+      for (int k = 0; k < n_derivatives(); ++k) good &= std::isfinite(row[k]);
+    }
+    if (!good) finite = false;
+  });
+  if (!finite) check_finite(kInfinity);
+}
+
+void LinearChannels::start(const SearchScope& scope, const SearchNode& root) {
+  scope_ = &scope;
+  root_ = root;
+  nodes_.clear();
+  nodes_.add().start();
+  std::vector<Request> request{{root.id, root.rows, root.count, nullptr, &root_totals_}};
+  root_channels_ = nullptr;
+  fill(request);
+  root_channels_ = request[0].channels;
+}
+
+Chance LinearChannels::chance() const {
+  const Node& root = nodes_[0];
+  RowSample rows;
+  rows.n_all = root_.rows.size();
+  return chance_of(
+      {root.layout, root_totals_.data(), root_.count, root.gradient_step.data(), root.curvature_step.data()},
+      sum_squares(*root.layout, root_channels_, rows, workers_));
+}
+
+ChannelView LinearChannels::view(int32_t node) const {
+  const Node& n = nodes_[node];
+  return {n.layout, n.gradient_step.data(), n.curvature_step.data(), &n.scan};
+}
+
+void LinearChannels::fill(std::vector<Request>& requests) {
+  if (requests.empty()) return;
+  if (requests[0].node == 0 && root_channels_ != nullptr) {
+    requests[0].channels = root_channels_;
+    *requests[0].totals = root_totals_;
+    return;
+  }
+  batch_.clear();
+  size_t n_floats = 0, n_integers = 0;
+  for (const Request& request : requests) {
+    Columns& c = batch_.add();
+    c.node = &nodes_[request.node];
+    c.request = &request;
+    c.p = n_regressors(*c.node);
+    c.node->layout = &layouts_[c.p];
+    c.at = n_floats;
+    c.channels = n_integers;
+    const size_t n = static_cast<size_t>(request.rows.size());
+    n_floats += n * (config_.full ? n_derivatives() + c.p : stride_);
+    n_integers += (n * c.node->layout->lanes + 31) / 32 * 32;
+  }
+  columns_.reserve(n_floats + 64);
+  channels_.reserve(n_integers + 64);
+  cut_into_pieces();
+  read_rows();
+  quantise();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].channels = channels_.data() + batch_[i].channels;
+    requests[i].totals->assign(batch_[i].totals.begin(), batch_[i].totals.end());
+  }
+}
+
+void LinearChannels::cut_into_pieces() {
+  pieces_.clear();
+  for (size_t i = 0; i < batch_.size(); ++i) {
+    const int64_t rows = batch_[i].request->rows.size();
+    for (int64_t b = 0; b < rows; b += kRowBlock) {
+      Piece& piece = pieces_.add();
+      piece.of = i;
+      piece.begin = b;
+      piece.n = std::min(kRowBlock, rows - b);
+    }
+  }
+}
+
+// Derivatives and regressors of the nodes' rows next to each other, and their largest magnitudes.
+void LinearChannels::read_rows() {
+  const auto clear = [&](auto& of, int p) {
+    of.largest.assign(stride_, 0.0f);
+    of.range.clear();
+    for (int j = 0; j < p; ++j) of.range.insert(of.range.end(), {kInfinity, -kInfinity});
+  };
+  parallel_for(workers_, static_cast<int64_t>(pieces_.size()), [&](int64_t task, int) {
+    Piece& piece = pieces_[task];
+    const Columns& c = batch_[piece.of];
+    clear(piece, c.p);
+    read_block(c, piece.begin, piece.n, piece.largest.data(), piece.range.data());
+  });
+  for (size_t i = 0; i < batch_.size(); ++i) clear(batch_[i], batch_[i].p);
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    const Piece& piece = pieces_[i];
+    Columns& c = batch_[piece.of];
+    for (size_t j = 0; j < c.largest.size(); ++j) c.largest[j] = std::max(c.largest[j], piece.largest[j]);
+    for (size_t j = 0; j < c.range.size(); j += 2) {
+      c.range[j] = std::min(c.range[j], piece.range[j]);
+      c.range[j + 1] = std::max(c.range[j + 1], piece.range[j + 1]);
+    }
+  }
+  hear_ranges();
+}
+
+// Of the rows of all ranks.
+void LinearChannels::hear_ranges() {
+  if (workers_.is_alone()) return;
+  std::vector<double> largest;
+  for (size_t i = 0; i < batch_.size(); ++i) {
+    const Columns& c = batch_[i];
+    largest.insert(largest.end(), c.largest.begin(), c.largest.end());
+    for (size_t j = 0; j < c.range.size(); ++j) largest.push_back(j % 2 == 0 ? -c.range[j] : c.range[j]);
+  }
+  workers_.largest(largest);
+  const double* next = largest.data();
+  for (size_t i = 0; i < batch_.size(); ++i) {
+    for (float& of_derivative : batch_[i].largest) of_derivative = static_cast<float>(*next++);
+    for (size_t j = 0; j < batch_[i].range.size(); ++j, ++next)
+      batch_[i].range[j] = static_cast<float>(j % 2 == 0 ? -*next : *next);
+  }
+}
+
+void LinearChannels::read_block(const Columns& c, int64_t begin, int64_t n, float* largest, float* range) {
+  if (config_.full) return read_columns(c, begin, n, largest, range);
+  return narrow() ? read_narrow(c, begin, n, largest, range) : read_many(c, begin, n, largest);
+}
+
+void LinearChannels::read_narrow(const Columns& c, int64_t begin, int64_t n, float* largest, float* range) {
+  const Partition& partition = scope_->partition();
+  const Bins& bins = partition.bins();
+  const RowRange& rows = c.request->rows;
+  const uint32_t* ids = partition.ids(rows);
+  const int32_t f = c.node->feature;
+  uint64_t room[kRowBlock + 8];
+  const uint64_t* words = c.p > 0 ? partition.words(rows, bins.tile_of(f), begin, n, room) : nullptr;
+  float least[4] = {kInfinity, kInfinity, kInfinity, kInfinity}, most[4];
+  for (int j = 0; j < 4; ++j) most[j] = -kInfinity;
+  POLYLEAF_SELECT(linear_channel_kernels)
+      .read_narrow(rows_.data(), ids != nullptr ? ids + begin : nullptr, rows.begin + begin, n, words,
+                   c.p > 0 ? 8 * bins.slot_of(f) : 0, c.node->old, c.node->line,
+                   columns_.data() + c.at + 4 * begin, least, most);
+  for (int j = 0; j < n_derivatives(); ++j) largest[j] = std::max(std::fabs(least[j]), std::fabs(most[j]));
+  if (c.p == 0) return;
+  range[0] = least[2];
+  range[1] = most[2];
+}
+
+void LinearChannels::read_many(const Columns& c, int64_t begin, int64_t n, float* largest) {
+  const Partition& partition = scope_->partition();
+  const Bins& bins = partition.bins();
+  const RowRange& rows = c.request->rows;
+  const uint32_t* ids = partition.ids(rows);
+  const Node& node = *c.node;
+  FittedStep step{};
+  uint64_t room[kRowBlock + 8];
+  if (node.feature >= 0) {
+    const int tile = bins.tile_of(node.feature);
+    step = {partition.words(rows, tile, begin, n, room),
+            8 * bins.slot_of(node.feature),
+            bins.tile(tile).missing(),
+            node.line,
+            node.middle.data(),
+            node.slope.data()};
+  }
+  POLYLEAF_SELECT(linear_channel_kernels)
+      .read_many(rows_.data(), stride_, n_outputs_, n_curvature(), ids != nullptr ? ids + begin : nullptr,
+                 rows.begin + begin, n, node.feature >= 0 ? &step : nullptr,
+                 columns_.data() + c.at + begin * stride_, largest);
+}
+
+void LinearChannels::read_columns(const Columns& c, int64_t begin, int64_t n, float* largest, float* range) {
+  const LinearChannelKernels& kernels = POLYLEAF_SELECT(linear_channel_kernels);
+  const Partition& partition = scope_->partition();
+  const Bins& bins = partition.bins();
+  const RowRange& rows = c.request->rows;
+  const uint32_t* ids = partition.ids(rows);
+  float* out = columns_.data() + c.at + begin;
+  uint64_t room[kRowBlock + 8];
+  kernels.gather(rows_.data(), stride_, ids != nullptr ? ids + begin : nullptr, rows.begin + begin, n,
+                 n_derivatives(), rows.size(), out, largest);
+  for (int j = 0; j < c.p; ++j) {
+    const int32_t f = c.node->regressors[j];
+    const int tile = bins.tile_of(f);
+    float* z = out + (n_derivatives() + j) * rows.size();
+    float line[256];
+    std::copy_n(table_.means(f), 256, line);
+    line[bins.tile(tile).missing()] = std::numeric_limits<float>::quiet_NaN();
+    kernels.look_up(partition.words(rows, tile, begin, n, room), 8 * bins.slot_of(f), n, line, z);
+    kernels.range(z, n, range + 2 * j);
+  }
+}
+
+// Scales of a node's channels: a product's from those of its factors, so that no sum leaves int32.
+void LinearChannels::set_scales(Columns& c) {
+  Node& node = *c.node;
+  const ChannelLayout& layout = *node.layout;
+  const int K = n_outputs_;
+  float z[kMostRegressors];
+  for (int j = 0; j < c.p; ++j) {
+    float* range = c.range.data() + 2 * j;
+    if (range[0] > range[1]) range[0] = range[1] = 0;  // missing throughout
+    const float middle = 0.5f * (range[0] + range[1]);
+    z[j] = std::max(std::fabs(range[0] - middle), std::fabs(range[1] - middle));
+    range[0] = middle;
+  }
+  const float h = n_curvature() > 0 ? c.largest[K] : 1.0f;
+  int shift = 0;
+  while (c.request->count * (32768 >> shift) > int64_t{INT32_MAX}) ++shift;
+  LinearScan& scan = node.scan;
+  scan.step.assign(layout.lanes + 16, 0.0f);
+  c.inverse.assign(layout.lanes + 16, 0.0f);
+  const auto set = [&](int lane, float largest) {
+    if (!(largest >= kSmallestDerivative) || !std::isfinite(largest)) return;
+    c.inverse[lane] = std::ldexp(32767.0f / largest, -shift);
+    scan.step[lane] = std::ldexp(largest / 32767.0f, shift);
+  };
+  for (int k = 0; k < n_derivatives(); ++k) set(k, c.largest[k]);
+  for (int i = 0; i < c.p; ++i) {
+    set(layout.first_product() + i, h * z[i]);
+    for (int j = 0; j <= i; ++j) set(layout.second_moments() + packed(i, j), (h * z[i]) * z[j]);
+    for (int k = 0; k < K; ++k) set(layout.gradient_products() + i * K + k, c.largest[k] * z[i]);
+  }
+  if (layout.count_lane >= 0) c.inverse[layout.count_lane] = 1.0f;
+  node.gradient_step.assign(scan.step.begin(), scan.step.begin() + K);
+  node.gradient_step.resize(K + 16, 0.0f);
+  node.curvature_step.assign(scan.step.begin() + K, scan.step.begin() + n_derivatives());
+  node.curvature_step.resize(n_curvature() + 16, 0.0f);
+  scan.table = &table_;
+  scan.slope_ridge = config_.linear_lambda;
+  scan.ridge.assign(c.p + 1, config_.linear_lambda * (config_.full ? 1.0 : node.norm));
+  scan.noise.clear();
+  for (int i = 0; i < c.p; ++i)
+    scan.noise.push_back(0.5 * static_cast<double>(scan.step[layout.second_moments() + packed(i, i)]));
+  const bool room = static_cast<int>(node.regressors.size()) < config_.max_regressors;
+  scan.joins.assign(table_.n_features(), 0);
+  if (room)
+    for (int f = 0; f < table_.n_features(); ++f) scan.joins[f] = table_.is_regressor(f);
+  for (int32_t f : node.regressors) scan.joins[f] = !config_.full;
+}
+
+// What the lanes of a node of p regressors are products of: columns of `Columns`.
+std::vector<LaneProduct> LinearChannels::lane_products(int p) const {
+  const int K = n_outputs_, h = K, z = n_derivatives();
+  const bool unit = n_curvature() == 0;
+  std::vector<LaneProduct> lanes;
+  for (int k = 0; k < n_derivatives(); ++k) lanes.push_back({k, -1, -1});
+  for (int a = 0; a < p; ++a) lanes.push_back(unit ? LaneProduct{z + a, -1, -1} : LaneProduct{h, z + a, -1});
+  for (int a = 0; a < p; ++a)
+    for (int b = 0; b <= a; ++b)
+      lanes.push_back(unit ? LaneProduct{z + a, z + b, -1} : LaneProduct{h, z + a, z + b});
+  for (int a = 0; a < p; ++a)
+    for (int k = 0; k < K; ++k) lanes.push_back({k, z + a, -1});
+  return lanes;
+}
+
+// Rows [begin, begin + n) of a request as integers.
+void LinearChannels::fill_channels(const Columns& c, int64_t begin, int64_t n, int64_t* totals) {
+  const LinearChannelKernels& kernels = POLYLEAF_SELECT(linear_channel_kernels);
+  const ChannelLayout& layout = *c.node->layout;
+  int16_t* out = channels_.data() + c.channels + begin * layout.lanes;
+  float* rows = columns_.data() + c.at + begin * stride_;
+  if (narrow())
+    return kernels.quantise_narrow(rows, n, c.p, n_curvature() == 0, c.p > 0 ? c.range[0] : 0.0f,
+                                   c.inverse.data(), out, totals);
+  if (!config_.full)
+    return kernels.quantise_many(rows, n, stride_, c.inverse.data(), layout.count_lane, layout.lanes, out,
+                                 totals);
+  std::vector<const float*> at;
+  for (int j = 0; j < n_derivatives() + c.p; ++j) {
+    float* column = columns_.data() + c.at + j * c.request->rows.size() + begin;
+    if (j >= n_derivatives()) kernels.centre(column, n, c.range[2 * (j - n_derivatives())]);
+    at.push_back(column);
+  }
+  const std::vector<LaneProduct> products = lane_products(c.p);
+  kernels.quantise(at.data(), n, products.data(), static_cast<int>(products.size()), c.inverse.data(),
+                   layout.count_lane, layout.lanes, out, totals);
+}
+
+void LinearChannels::quantise() {
+  for (size_t i = 0; i < batch_.size(); ++i) {
+    set_scales(batch_[i]);
+    batch_[i].totals.assign(batch_[i].node->layout->lanes + 16, 0);
+  }
+  parallel_for(workers_, static_cast<int64_t>(pieces_.size()), [&](int64_t task, int) {
+    Piece& piece = pieces_[task];
+    const Columns& c = batch_[piece.of];
+    piece.totals.assign(c.node->layout->lanes, 0);
+    fill_channels(c, piece.begin, piece.n, piece.totals.data());
+  });
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    const Piece& piece = pieces_[i];
+    for (size_t j = 0; j < piece.totals.size(); ++j) batch_[piece.of].totals[j] += piece.totals[j];
+  }
+  hear_totals();
+  for (size_t i = 0; i < batch_.size(); ++i) {
+    const int count_lane = batch_[i].node->layout->count_lane;
+    if (count_lane >= 0) batch_[i].totals[count_lane] = batch_[i].request->count;
+  }
+}
+
+// Of the rows of all ranks.
+void LinearChannels::hear_totals() {
+  if (workers_.is_alone()) return;
+  std::vector<int64_t> sums;
+  for (size_t i = 0; i < batch_.size(); ++i)
+    sums.insert(sums.end(), batch_[i].totals.begin(), batch_[i].totals.end());
+  workers_.sum(sums);
+  auto next = sums.begin();
+  for (size_t i = 0; i < batch_.size(); ++i)
+    for (int64_t& total : batch_[i].totals) total = *next++;
+}
+
+// What a side of the split is solved from.
+void LinearChannels::set_side(int side, const TileSplit& split, const ScanNode& node) {
+  const ChannelLayout& layout = *node.layout;
+  Side& s = sides_[side];
+  s.all.resize(layout.lanes + 16);
+  for (int j = 0; j < layout.lanes; ++j)
+    s.all[j] = side == 0 ? split.left[j] : node.totals[j] - split.left[j];
+  s.there = s.all;
+  if ((side == 0) == split.missing_left)
+    for (int j = 0; j < layout.lanes; ++j) s.there[j] -= split.absent[j];
+  s.products = split.left_products;
+  if (side == 1)
+    for (size_t q = 0; q < s.products.size(); ++q) s.products[q] = split.products[q] - s.products[q];
+}
+
+void LinearChannels::split(int32_t parent, const TileSplit& split, const ScanNode& node, const SearchNode&,
+                           const SearchNode&, float* output_gain) {
+  const LinearKernels& kernels = POLYLEAF_SELECT(linear_kernels);
+  const int K = n_outputs_, p = node.layout->regressors;
+  for (Side& s : sides_) {
+    s.slopes.assign(static_cast<size_t>(p + 1) * K, 0.0);
+    s.middle.assign(K, 0.0);
+    s.terms.assign(K, 0.0);
+  }
+  const int32_t count[2] = {split.left_count, node.count - split.left_count};
+  for (int side = 0; side < 2; ++side) {
+    set_side(side, split, node);
+    Side& s = sides_[side];
+    const int32_t n_absent = (side == 0) == split.missing_left ? split.n_absent : 0;
+    kernels.solve(node, s.all.data(), count[side], s.there.data(), count[side] - n_absent,
+                  s.products.empty() ? nullptr : s.products.data(), s.slopes.data(), s.middle.data(),
+                  s.terms.data());
+  }
+  Side& whole = sides_[2];
+  kernels.solve(node, node.totals, node.count, node.totals, 0, nullptr, nullptr, whole.middle.data(),
+                whole.terms.data());
+  for (int k = 0; k < K; ++k)
+    output_gain[k] = static_cast<float>(0.5 * ((sides_[0].terms[k] + sides_[1].terms[k]) - whole.terms[k]));
+  for (int side = 0; side < 2; ++side)
+    pass_on(nodes_[parent], split, sides_[side].slopes.data(), sides_[side].middle.data(), nodes_.add());
+}
+
+void LinearChannels::pass_on(const Node& parent, const TileSplit& split, const double* slopes,
+                             const double* middle, Node& child) const {
+  const int32_t f = split.feature;
+  child.start();
+  child.regressors = parent.regressors;
+  const bool known =
+      std::find(parent.regressors.begin(), parent.regressors.end(), f) != parent.regressors.end();
+  if (split.bin >= 0 && table_.is_regressor(f) && !known &&
+      static_cast<int32_t>(parent.regressors.size()) < config_.max_regressors)
+    child.regressors.push_back(f);
+  if (config_.full) return;
+  const bool joins = !split.products.empty();
+  if (!narrow()) {
+    if (!joins) return;
+    child.feature = f;
+    for (int code = 0; code < 256; ++code) child.line[code] = static_cast<float>(table_.means(f)[code]);
+    for (int k = 0; k < n_outputs_; ++k) {
+      const float slope = static_cast<float>(slopes[k]);
+      child.middle.push_back(static_cast<float>(middle[k]));
+      child.slope.push_back(std::isfinite(slope) ? slope : 0.0f);
+    }
+    for (std::vector<float>* readable : {&child.middle, &child.slope})
+      readable->resize((n_outputs_ + 15) / 16 * 16);
+    return;
+  }
+  const double slope = joins ? slopes[0] : 0.0, old = parent.layout->regressors > 0 ? slopes[1] : 0.0;
+  child.norm = slope * slope + (old * old) * parent.norm;
+  if (!(child.norm > 0)) {
+    child.norm = 0;
+    return;
+  }
+  child.feature = f;
+  child.old = static_cast<float>(old);
+  const Bins& bins = scope_->bins();
+  for (int code = 0; code < 256; ++code)
+    child.line[code] = joins ? static_cast<float>(slope * table_.means(f)[code]) : 0.0f;
+  if (joins) child.line[bins.tile(bins.tile_of(f)).missing()] = static_cast<float>(slope * middle[0]);
+}
+
+}  // namespace polyleaf

@@ -1,0 +1,40 @@
+#include "search/packed_histogram.h"
+
+#include <bit>
+
+namespace polyleaf {
+namespace {
+
+uint64_t largest_digit(const ChannelRange& channel, int64_t rows) {
+  return static_cast<uint64_t>(rows) * static_cast<uint64_t>(int64_t{channel.most} - channel.least);
+}
+
+bool fits(std::span<const ChannelRange> channels, int64_t rows) {
+  int bits = 0;
+  for (const ChannelRange& channel : channels) bits += std::bit_width(largest_digit(channel, rows));
+  return bits <= 64;
+}
+
+}  // namespace
+
+JointFormat JointFormat::make(std::span<const ChannelRange> channels, int64_t rows) {
+  JointFormat format;
+  if (channels.size() > kChannels || rows < 1) return format;
+  if (!fits(channels, rows)) rows = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(rows)));
+  while (rows > 0 && !fits(channels, rows)) rows /= 2;
+  if (rows == 0) return format;
+  format.rows = rows;
+  int below = 0;
+  for (size_t j = 0; j < channels.size(); ++j) {
+    const int width = std::bit_width(largest_digit(channels[j], rows));
+    if (width == 0) continue;  // always zero, whatever lies at its shift
+    format.shift[j] = static_cast<uint64_t>(below);
+    format.mask[j] = ~uint64_t{0} >> (64 - width);
+    format.middle[j] = static_cast<uint64_t>(rows) * static_cast<uint64_t>(-int64_t{channels[j].least});
+    format.all_middles += format.middle[j] << below;
+    below += width;
+  }
+  return format;
+}
+
+}  // namespace polyleaf

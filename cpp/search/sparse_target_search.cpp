@@ -1,0 +1,56 @@
+#include "search/sparse_target_search.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace polyleaf {
+
+LabelSearch::LabelSearch(const Bins& bins, const Workers& workers) : bins_(bins), workers_(workers) {}
+
+void LabelSearch::use(const LabelRows& gradients, const float* weight, const RowSample& sample,
+                      const LeafConfig& step, int32_t leaf_k) {
+  gradients_ = &gradients;
+  weight_ = weight;
+  sample_ = sample;
+  step_ = step;
+  leaf_k_ = leaf_k;
+  fixed_ = fixed_point(gradients, sample, workers_);
+  if (counts_rows()) return;
+  double largest = 0;
+  for (int64_t i = 0; i < sample.n_used(); ++i) {
+    const int64_t row = sample.row(i);
+    const float of_row = (weight != nullptr ? weight[row] : 1.0f) * sample.factor(row);
+    largest = std::max<double>(largest, of_row);
+  }
+  workers_.largest({&largest, 1});
+  fixed_weight_ = FixedPoint::above(static_cast<float>(largest));
+}
+
+void LabelSearch::begin(const SearchScope& scope) {
+  scope_ = &scope;
+  int64_t sum = 0;
+  for (int64_t i = 0; i < sample_.n_used(); ++i) sum += row_curvature(sample_.row(i));
+  curvature_.assign(1, static_cast<double>(workers_.sum(sum)) * curvature_unit());
+  left_curvature_.assign(1, 0.0);
+}
+
+bool LabelSearch::admits(double sum, double parent, double& gain) const {
+  const double difference = sum - parent;
+  gain = 0.5 * difference / static_cast<double>(gradients_->n_outputs());
+  if (!std::isfinite(sum)) return false;
+  return scope_->config().post_prune ||
+         (gain > scope_->config().split.min_split_gain && difference > kLeastRelativeGain * sum);
+}
+
+void LabelSearch::note_choice(int32_t node, double left_curvature) {
+  left_curvature_[node] = left_curvature;
+}
+
+void LabelSearch::note_split(int32_t parent, int32_t left, int32_t right) {
+  curvature_.resize(std::max<size_t>(curvature_.size(), right + 1));
+  left_curvature_.resize(curvature_.size());
+  curvature_[left] = left_curvature_[parent];
+  curvature_[right] = curvature_[parent] - left_curvature_[parent];
+}
+
+}  // namespace polyleaf

@@ -1,0 +1,52 @@
+// Scores whose terms are separate by output: what one reads of summed channels, sixteen outputs (or sixteen
+// candidates) at a time, and says of the fall of the loss. The step behind it is that of the leaves (step.h).
+// Included by kernels only, inside the namespace of an instruction set.
+//
+// To add one: a header here that satisfies the concept, a line in `with_score` (kernels/separable.h), a twin
+// in tests/reference/scores.py. Scores of other kinds (full curvature, leaves of few outputs, linear leaves)
+// fill a ScoreKernels of their own (score_kernels.h): that is the contract of all scores. Of its entries
+// `output_terms` may be null where LinearKernels::solve answers for it, `out_of_reach` where leaves hold all
+// outputs.
+#pragma once
+#include <concepts>
+
+#include "base/kernels/lanes.h"
+#include "split_gain/step.h"
+
+namespace polyleaf {
+namespace POLYLEAF_ISA_NAMESPACE {
+
+struct Regularisation {
+  float lambda, alpha, max_delta_step;  // max_delta_step 0: no limit
+};
+
+template <class S>
+concept Score = requires(const S s, f32x16 g, f32x16 h) {
+  { S::kPerOutput } -> std::convertible_to<bool>;  // curvature differs between outputs
+  { s.coefficient(h) } -> std::same_as<f32x16>;    // from summed curvature to what `pair` wants
+  { s.pair(g, g, h, h) } -> std::same_as<f32x16>;  // terms of (left, right), with their coefficients
+  { s.single(g, h) } -> std::same_as<f32x16>;      // terms of one node
+};
+
+// A term of one side where plain division is not enough: L1 and limited steps.
+POLYLEAF_INLINE f32x16 regularised_term(f32x16 g, f32x16 c, const Regularisation& r) {
+  const Step<f32x16, float> step(g, c, r.alpha, r.max_delta_step);
+  return (2.0f * step.kept) * step.size - (c * step.size) * step.size;
+}
+
+// The score of both kinds of curvature where plain division is not enough.
+template <bool PER_OUTPUT>
+struct Regularised {
+  static constexpr bool kPerOutput = PER_OUTPUT;
+  Regularisation r;
+  POLYLEAF_METHOD f32x16 coefficient(f32x16 h) const { return h + r.lambda; }
+  POLYLEAF_METHOD f32x16 pair(f32x16 gl, f32x16 gr, f32x16 cl, f32x16 cr) const {
+    return regularised_term(gl, cl, r) + regularised_term(gr, cr, r);
+  }
+  POLYLEAF_METHOD f32x16 single(f32x16 g, f32x16 c) const { return regularised_term(g, c, r); }
+};
+
+static_assert(Score<Regularised<false>> && Score<Regularised<true>>);
+
+}  // namespace POLYLEAF_ISA_NAMESPACE
+}  // namespace polyleaf

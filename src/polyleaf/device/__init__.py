@@ -1,1 +1,0 @@
-"""Devices that training may run on: which there is, and the program it runs. See docs/gpu.md."""

@@ -1,0 +1,38 @@
+"""Model inspection: tables of trees, SHAP values in other forms, displays and the HTML report."""
+
+from __future__ import annotations
+
+from polyleaf.estimators.shap_mixin import in_chunks, mean_magnitude
+from polyleaf.inspection.model_summary import dump_json, leaf_dtype_report, nodes_table, size_report, summary
+from polyleaf.inspection.plotting import (
+    CalibrationDisplay,
+    CoverageDisplay,
+    ImportanceDisplay,
+    LearningCurvesDisplay,
+    OutputsDisplay,
+    ThresholdDisplay,
+    TreeDisplay,
+)
+from polyleaf.inspection.report import Report, report
+from polyleaf.inspection.shap_interop import explanation, shap_trees
+
+__all__ = [
+    "CalibrationDisplay",
+    "CoverageDisplay",
+    "ImportanceDisplay",
+    "LearningCurvesDisplay",
+    "OutputsDisplay",
+    "Report",
+    "ThresholdDisplay",
+    "TreeDisplay",
+    "dump_json",
+    "explanation",
+    "in_chunks",
+    "leaf_dtype_report",
+    "mean_magnitude",
+    "nodes_table",
+    "report",
+    "shap_trees",
+    "size_report",
+    "summary",
+]

@@ -1,0 +1,327 @@
+"""Looking into a model: a table of its nodes, a JSON dump, sizes and a summary in words.
+
+Owns: trees in the user's terms (names, thresholds, categories). Must not know: how trees are stored or grown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+
+from polyleaf.model import Model, storage
+from polyleaf.model.io import TextDestination, write_text
+from polyleaf.model.leaf_kinds import Names
+from polyleaf.model.leaf_storage import LEAF_DTYPES
+from polyleaf.model.sizes import depths_of
+from polyleaf.model.split_thresholds import Thresholds, category_names
+from polyleaf.model.trees import Tree
+
+TABLE_KINDS = ("dict", "pandas", "polars", "pyarrow")
+
+
+def nodes_table(model: Any, kind: Literal["dict", "pandas", "polars", "pyarrow"] = "pandas") -> Any:
+    """All nodes of all trees, one row a node.
+
+    Parameters
+    ----------
+    model : Model or fitted estimator
+        So it is of all functions here.
+    kind : {"dict", "pandas", "polars", "pyarrow"}
+        The last three need the package of that name.
+
+    Returns
+    -------
+    dict of column name -> list, or a data frame, or an Arrow table
+        Of every node: `tree`, `round`, `output` (name; None: all), `node` (0 is the root), `depth`, `count`
+        (training rows), `cover` (their summed curvature). Of a split: `feature` (name), `threshold`
+        (x <= threshold goes left; None: all present values do) or `categories` (those that go left),
+        `missing_left`, `left` and `right` (nodes), `gain`. Of a leaf: `leaf` (its id), `value` (list, one
+        number for each output of the tree). What a node does not have is None; so are `gain`,
+        `count` and `cover` of a model that was saved without its statistics.
+
+        Where a tree has sparse leaves, also `value_outputs` (names of the outputs that `value` is for; None:
+        all). Where one has linear leaves, whose `value` is that at the centre, also `regressors` (names of
+        features), `centre`, `coefficients` (a list for each regressor, one number for each output), `lower`
+        and `upper` (bounds for each output; None: no bound).
+    """
+    if kind not in TABLE_KINDS:
+        raise ValueError(f"kind={kind!r} is unknown; it must be one of {', '.join(TABLE_KINDS)}.")
+    model = _model_of(model)
+    kinds = sorted(set(storage.kinds_of(model.forest)), key=lambda kind: kind.name)
+    types = _COLUMNS | {name: entry for kind in kinds for name, entry in kind.columns.items()}
+    columns: dict[str, list[Any]] = {name: [] for name in types}
+    for tree in _trees(model):
+        for node in tree["nodes"]:
+            for name, column in columns.items():
+                column.append(node[name] if name in node else tree.get(name))
+    if kind == "dict":
+        return columns
+    # Through Arrow's or polars' own types where there are lists; pandas keeps lists as objects.
+    if kind == "pandas":
+        import pandas
+
+        integers = {name: "Int64" for name in ("left", "right", "leaf")}
+        return pandas.DataFrame(columns).astype(
+            integers | {"missing_left": "boolean", "threshold": "float64"}
+        )
+    if kind == "polars":
+        import polars
+
+        return polars.DataFrame(columns, schema={name: _polars_type(t) for name, t in types.items()})
+    import pyarrow
+
+    return pyarrow.table(
+        columns, schema=pyarrow.schema([(name, _arrow_type(t)) for name, t in types.items()])
+    )
+
+
+def _polars_type(name: str) -> Any:
+    import polars
+
+    if name.startswith("list "):
+        return polars.List(_polars_type(name.removeprefix("list ")))
+    plain = {"int": polars.Int64, "float": polars.Float64, "bool": polars.Boolean, "str": polars.String}
+    return plain[name]
+
+
+def _arrow_type(name: str) -> Any:
+    import pyarrow
+
+    if name.startswith("list "):
+        return pyarrow.list_(_arrow_type(name.removeprefix("list ")))
+    plain = {"int": "int64", "float": "float64", "bool": "bool", "str": "string"}
+    return pyarrow.type_for_alias(plain[name])
+
+
+_COLUMNS = {
+    "tree": "int",
+    "round": "int",
+    "output": "str",
+    "node": "int",
+    "depth": "int",
+    "feature": "str",
+    "threshold": "float",
+    "categories": "list str",
+    "missing_left": "bool",
+    "left": "int",
+    "right": "int",
+    "gain": "float",
+    "leaf": "int",
+    "value": "list float",
+    "count": "int",
+    "cover": "float",
+}
+
+
+def dump_json(model: Any, path: TextDestination | None = None) -> dict[str, Any]:
+    """The model as JSON types, to be read by people and other programs; it cannot be loaded back.
+
+    Parameters
+    ----------
+    model : Model or fitted estimator
+    path : str, path or open text file, optional
+        A file to write it to as well.
+
+    Returns
+    -------
+    dict
+        `base_score`, names, objective, and `trees`: each a flat list of nodes, as in `nodes_table`, without
+        the entries that a node does not have.
+    """
+    model = _model_of(model)
+    content = {
+        "n_features": model.n_features,
+        "n_outputs": model.n_outputs,
+        "feature_names": [model.feature_name(f) for f in range(model.n_features)],
+        "output_names": [model.output_name(k) for k in range(model.n_outputs)],
+        "objective": model.objective.to_dict(),
+        "base_score": model.base_score.tolist(),
+        "target_scale": None if model.target_scale is None else model.target_scale.tolist(),
+        "target_offset": None if model.target_offset is None else model.target_offset.tolist(),
+        "trees": list(_trees(model)),
+    }
+    if path is not None:
+        write_text(path, json.dumps(content, indent=1, default=str))
+    return content
+
+
+def size_report(model: Any, X: Any = None, y: Any = None, **options: Any) -> dict[str, Any]:
+    """How large a model is, and with data, how good at each size.
+
+    Parameters
+    ----------
+    model : Model or fitted estimator
+    X, y, **options
+        As in `Model.size_report`, which says what is returned.
+
+    Returns
+    -------
+    dict
+    """
+    return _model_of(model).size_report(X, y, **options)
+
+
+def leaf_dtype_report(
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    metrics: Any = None,
+    n_threads: int = 1,
+) -> list[dict[str, Any]]:
+    """What each `leaf_dtype` of `Model.save` saves, and what it costs in accuracy.
+
+    Parameters
+    ----------
+    model : Model or fitted estimator
+    X, y, sample_weight
+        Data to measure on, as the model's estimator takes them.
+    metrics : str, callable or list of these, optional
+        As the estimators' `eval_metric`. Default: the metric that goes with the objective.
+    n_threads : int
+
+    Returns
+    -------
+    list of dict
+        For each: `leaf_dtype`, `file_bytes`, `file_bytes_without_statistics` (see `Model.save`),
+        `largest_change` of a raw score (in its unit) and the metrics by name; or `leaf_dtype` and `error`
+        where the values do not fit.
+    """
+    model = _model_of(model)
+    scorer = model.scorer(X, y, sample_weight, metrics)
+    exact = model.raw_predict(scorer.table, n_threads=n_threads)
+    rows: list[dict[str, Any]] = []
+    for dtype in LEAF_DTYPES:
+        try:
+            data = model.to_bytes(dtype)
+        except ValueError as error:
+            rows.append({"leaf_dtype": dtype, "error": str(error)})
+            continue
+        rounded = Model.from_bytes(data).raw_predict(scorer.table, n_threads=n_threads)
+        change = float(np.abs(rounded - exact).max(initial=0.0))
+        bare = len(model.to_bytes(dtype, statistics=False))
+        about = {"leaf_dtype": dtype, "file_bytes": len(data), "file_bytes_without_statistics": bare}
+        rows.append(about | {"largest_change": change} | scorer(rounded))
+    return rows
+
+
+def summary(model: Any, n_features: int = 10) -> str:
+    """A model in a few lines of text.
+
+    Parameters
+    ----------
+    model : Model or fitted estimator
+    n_features : int
+        How many of the most important features are named: by gain, or by number of splits where the model
+        was saved without its statistics.
+
+    Returns
+    -------
+    str
+    """
+    model = _model_of(model)
+    size = size_report(model)
+    depth, leaves = size["depth"], size["leaves_per_tree"]
+    others = ", ".join(
+        f"{dtype} {'does not fit' if number is None else _in_mib(number)}"
+        for dtype, number in size["bytes_by_leaf_dtype"].items()
+        if dtype != "float32"
+    )
+    lines = [
+        f"{model.metadata.get('kind', 'model')} with {size['outputs']} output(s), "
+        f"objective {model.objective.to_dict().get('name', 'unknown')}",
+        f"{size['trees']} trees in {size['rounds']} rounds, {size['nodes']:,} nodes, "
+        f"{size['leaves']:,} leaves, {_in_mib(size['bytes'])} in a file "
+        f"(of that leaf values {_in_mib(size['bytes_of']['values'])}; with leaf_dtype {others})",
+        f"depth {depth['min']} to {depth['max']} (mean {depth['mean']:.1f}), "
+        f"leaves a tree {leaves['min']} to {leaves['max']} (mean {leaves['mean']:.1f})",
+        f"{size['features_used']} of {size['features']} features used",
+    ]
+    if "entries_per_leaf" in size:
+        kinds = ", ".join(f"{n} trees have {kind} leaves" for kind, n in size["kinds"].items())
+        lines.append(
+            f"{kinds}; {size['entries_per_leaf']:.1f} outputs or regressors a leaf that is not dense"
+        )
+    if model.best_iteration is not None:
+        lines.append(f"best round {model.best_iteration + 1}, validation score {model.best_score}")
+    by = "gain" if model.has_statistics else "split"
+    gains = model.feature_importance(by)  # type: ignore[arg-type]
+    total = gains.sum()
+    order = [f for f in np.argsort(-gains, kind="stable")[:n_features] if gains[f] > 0]
+    if order:
+        width = max(len(model.feature_name(f)) for f in order)
+        lines.append("share of the gain:" if by == "gain" else "share of the splits:")
+        lines += [f"  {model.feature_name(f):<{width}}  {gains[f] / total:6.1%}" for f in order]
+    return "\n".join(lines)
+
+
+def _model_of(model: Any) -> Model:
+    """The model of a fitted estimator, or what is one."""
+    inner = getattr(model, "model_", model)
+    if not isinstance(inner, Model):
+        raise TypeError(f"A Model or a fitted estimator is needed, not {type(model).__name__}.")
+    return inner
+
+
+def _trees(model: Model) -> Iterator[dict[str, Any]]:
+    """Each tree in the user's terms."""
+    thresholds = Thresholds(model.mapper)
+    for tree in model.trees:
+        yield {
+            "tree": tree.number,
+            "round": tree.round,
+            "output": None if tree.output is None else model.output_name(tree.output),
+            "nodes": list(_nodes(model, thresholds, tree)),
+        }
+
+
+def tree_nodes(model: Any, tree: int) -> list[dict[str, Any]]:
+    """The nodes of one tree.
+
+    Parameters
+    ----------
+    model : Model or fitted estimator
+    tree : int
+        Its number, from 0.
+
+    Returns
+    -------
+    list of dict
+        Node 0 first; keys as the columns of `nodes_table`.
+    """
+    model = _model_of(model)
+    return list(_nodes(model, Thresholds(model.mapper), model.trees[tree]))
+
+
+def _nodes(model: Model, thresholds: Thresholds, view: Tree) -> Iterator[dict[str, Any]]:
+    tree = view.structure
+    depths, names = depths_of(tree).tolist(), Names(model.feature_name, model.output_name)
+    arrays = {name: getattr(tree, name).tolist() for name in storage.NODE_ARRAYS}
+    for node, depth in enumerate(depths):
+        entry = {name: array[node] for name, array in arrays.items()}
+        common = {"node": node, "depth": depth}
+        if model.has_statistics:
+            common |= {"count": entry["count"], "cover": entry["cover"]}
+        feature = entry["feature"]
+        if feature < 0:
+            yield common | {"leaf": entry["leaf"]} | view.cells(entry["leaf"], names)
+            continue
+        rule: dict[str, Any]
+        if entry["category_set"] >= 0:
+            rule = {
+                "categories": category_names(model.mapper, feature, tree.categories[entry["category_set"]])
+            }
+        else:
+            rule = {"threshold": thresholds.value(feature, entry["threshold"])}
+        kept = {name: entry[name] for name in ("missing_left", "left", "right")}
+        if model.has_statistics:
+            kept["gain"] = entry["gain"]
+        yield common | {"feature": model.feature_name(feature)} | rule | kept
+
+
+def _in_mib(size: int) -> str:
+    return f"{size / 2**20:.2f} MiB"

@@ -1,0 +1,116 @@
+"""Precision, recall and F1 as the threshold of a label moves. Owns the counts and their picture."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from polyleaf.inspection.plotting.display import Display, probabilities_of
+
+__all__ = ["ThresholdDisplay"]
+
+
+class ThresholdDisplay(Display):
+    """Precision, recall and F1 of one label, or of all cells, by the threshold of the probability.
+
+    Parameters
+    ----------
+    thresholds : array of shape (n,)
+        A label holds where its probability is at least the threshold.
+    precision, recall, f1 : array of shape (n,)
+    name : str
+
+    Attributes
+    ----------
+    best_threshold : float
+        Of the largest F1, the first of several.
+    lines_ : list of matplotlib Line2D
+    """
+
+    def __init__(self, thresholds: Any, precision: Any, recall: Any, f1: Any, name: str):
+        self.thresholds, self.precision = np.asarray(thresholds), np.asarray(precision)
+        self.recall, self.f1, self.name = np.asarray(recall), np.asarray(f1), name
+        self.best_threshold = float(self.thresholds[int(np.argmax(self.f1))])
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        output: str | int | None = None,
+        offset: Any = None,
+        ax: Any = None,
+    ) -> Self:
+        """Count on rows that training did not see.
+
+        Parameters
+        ----------
+        estimator : fitted PolyleafClassifier
+        X, y
+        output : str or int, optional
+            Name or number of a label or class. None: all cells together (micro averages).
+        offset : optional
+            As in `predict`: for a model that was trained with one.
+        ax : matplotlib Axes, optional
+
+        Raises
+        ------
+        ValueError
+            Where the estimator gives no probabilities, or there is no such output.
+        """
+        holds, probabilities, names = probabilities_of(estimator, X, y, offset)
+        if output is None:
+            name = names[0] if len(names) == 1 else "all labels"
+            return cls.from_predictions(holds, probabilities, name, ax=ax)
+        if isinstance(output, str):
+            if output not in names:
+                raise ValueError(f"There is no output {output!r}; there are {', '.join(names[:20])}.")
+            output = names.index(output)
+        if not 0 <= output < len(names):
+            raise ValueError(f"There is no output {output}; there are {len(names)}, counted from 0.")
+        return cls.from_predictions(holds[:, output], probabilities[:, output], names[output], ax=ax)
+
+    @classmethod
+    def from_predictions(cls, y_true: Any, y_prob: Any, name: str = "", *, ax: Any = None) -> Self:
+        """Count for truths and probabilities, all cells alike.
+
+        Parameters
+        ----------
+        y_true, y_prob : array of any shape, the same for both
+            0 and 1, and probabilities of 1.
+        name : str
+            Of the label.
+        ax : matplotlib Axes, optional
+
+        Raises
+        ------
+        ValueError
+            Where shapes do not fit, or there is no cell.
+        """
+        holds, probabilities = np.ravel(np.asarray(y_true, bool)), np.ravel(np.asarray(y_prob, np.float64))
+        if holds.shape != probabilities.shape or not holds.size:
+            raise ValueError(
+                f"y_true has {holds.size} cells and y_prob {probabilities.size}; both need the same."
+            )
+        thresholds = np.linspace(0.01, 0.99, 99)
+        order = np.sort(probabilities)
+        right_of = np.sort(probabilities[holds])
+        predicted = len(order) - np.searchsorted(order, thresholds)
+        right = len(right_of) - np.searchsorted(right_of, thresholds)
+        precision = np.divide(right, predicted, out=np.full(99, np.nan), where=predicted > 0)
+        recall = right / max(1, holds.sum())
+        f1 = 2 * right / np.maximum(1, predicted + holds.sum())
+        return cls(thresholds, precision, recall, f1, name).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        ax = self._start(ax)
+        self.lines_: list[Any] = []
+        for label, values in (("precision", self.precision), ("recall", self.recall), ("F1", self.f1)):
+            self.lines_ += ax.plot(self.thresholds, values, label=label)
+        ax.axvline(self.best_threshold, color="grey", linewidth=0.8, linestyle="--")
+        ax.set(xlabel=f"threshold, {self.name}" if self.name else "threshold", xlim=(0, 1), ylim=(0, 1))
+        ax.legend()
+        return self

@@ -1,0 +1,97 @@
+"""How metrics went, round by round. Owns the curves and their picture; must not know how they are logged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from polyleaf.inspection.plotting.display import Display, model_of, names_of
+
+__all__ = ["LearningCurvesDisplay"]
+
+
+class LearningCurvesDisplay(Display):
+    """A metric after each round, on each evaluation set.
+
+    Parameters
+    ----------
+    curves : dict of str -> array of shape (n_rounds,) or (n_rounds, n_outputs)
+        For each evaluation set.
+    metric : str
+    output_names : sequence of str, optional
+        Where curves have several columns.
+    best_round : int, optional
+        From 0, as `best_iteration_`.
+
+    Attributes
+    ----------
+    lines_ : list of matplotlib Line2D
+    best_line_ : matplotlib Line2D or None
+    """
+
+    def __init__(
+        self,
+        curves: Mapping[str, Any],
+        metric: str,
+        output_names: Sequence[str] | None = None,
+        best_round: int | None = None,
+    ):
+        self.curves = {name: np.asarray(curve, np.float64) for name, curve in curves.items()}
+        self.metric, self.output_names, self.best_round = metric, output_names, best_round
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, metric: str | None = None, *, per_output: bool = False, ax: Any = None
+    ) -> Self:
+        """Draw what a training has logged.
+
+        Parameters
+        ----------
+        estimator : fitted PolyleafRegressor or PolyleafClassifier
+        metric : str, optional
+            Default: the first.
+        per_output : bool
+            A line for each output in place of one for all.
+        ax : matplotlib Axes, optional
+
+        Raises
+        ------
+        ValueError
+            Where nothing was logged, or not this metric.
+        """
+        model = model_of(estimator)
+        logs = estimator.evals_result_per_output_ if per_output else estimator.evals_result_
+        known = list(dict.fromkeys(name for metrics in logs.values() for name in metrics))
+        if not known:
+            what = " for each output, which files do not keep" if per_output else ""
+            raise ValueError(f"This estimator has no curves{what}: fit it with eval_set or X_val.")
+        metric = known[0] if metric is None else metric
+        if metric not in known:
+            raise ValueError(f"metric={metric!r} was not logged; there are {', '.join(known)}.")
+        curves = {name: metrics[metric] for name, metrics in logs.items() if metric in metrics}
+        names = names_of(model) if per_output else None
+        return cls(curves, metric, names, estimator.best_iteration_).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        ax = self._start(ax)
+        self.lines_: list[Any] = []
+        for number, (of_set, curve) in enumerate(self.curves.items()):
+            columns = curve.reshape(len(curve), -1).T
+            for k, column in enumerate(columns):
+                label = of_set if self.output_names is None else f"{of_set}, {self.output_names[k]}"
+                style = (
+                    {"color": f"C{number % 10}"}
+                    if len(columns) == 1
+                    else {"linestyle": ("-", "--", ":")[number % 3], "color": f"C{k % 10}"}
+                )
+                self.lines_ += ax.plot(np.arange(1, len(column) + 1), column, label=label, **style)
+        self.best_line_ = None
+        if self.best_round is not None:
+            best = {"color": "grey", "linewidth": 0.8, "linestyle": "--", "label": "best round"}
+            self.best_line_ = ax.axvline(self.best_round + 1, **best)
+        ax.set(xlabel="rounds", ylabel=self.metric)
+        if len(self.lines_) <= 12:
+            ax.legend()
+        return self

@@ -1,0 +1,116 @@
+"""How good each output is, beside a constant and other models. Owns the picture, not the metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from polyleaf.estimators.base import HAS_OFFSETS
+from polyleaf.inputs.multitask import read_encoding
+from polyleaf.inputs.offsets import OffsetReader
+from polyleaf.inspection.plotting.display import (
+    Display,
+    model_of,
+    names_of,
+    of_one_kind,
+    offset_of,
+    target_names_of,
+)
+from polyleaf.model import Model
+
+__all__ = ["OutputsDisplay"]
+
+
+class OutputsDisplay(Display):
+    """A metric of each output.
+
+    Parameters
+    ----------
+    scores : dict of str -> array of shape (n_outputs,)
+        For each model; "constant" is what base scores alone achieve.
+    output_names : sequence of str
+    metric : str
+
+    Attributes
+    ----------
+    bars_ : dict of str -> matplotlib BarContainer
+    """
+
+    def __init__(self, scores: Mapping[str, Any], output_names: Sequence[str], metric: str):
+        self.scores = {name: np.asarray(score, np.float64) for name, score in scores.items()}
+        self.output_names, self.metric = output_names, metric
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        metric: str | None = None,
+        others: Mapping[str, Any] | None = None,
+        offset: Any = None,
+        ax: Any = None,
+    ) -> Self:
+        """Measure each output of a fitted estimator, of its base scores, and of other estimators.
+
+        Parameters
+        ----------
+        estimator : fitted PolyleafRegressor or PolyleafClassifier
+        X, y
+            Rows that training did not see.
+        metric : str, optional
+            One that means something for an output alone. Default: that of the objective.
+        others : dict of str -> fitted estimator, optional
+            For the same outputs: one tree for each, say.
+        offset : optional
+            As in `predict`: what constant and model start from, and those of the others that were trained
+            with one.
+        ax : matplotlib Axes, optional
+
+        Raises
+        ------
+        ValueError
+            Where the metric means nothing for one output.
+        """
+        fitted = {"model": estimator, **(others or {})}
+        offset = offset_of(estimator, X, y, offset)
+        scores: dict[str, np.ndarray] = {}
+        name = ""
+        for label, one in fitted.items():
+            model = of_one_kind(one)
+            scorer = model.scorer(X, y, metrics=metric)
+            n_rounds = model.n_rounds if model.best_iteration is None else model.best_iteration + 1
+            start = _start_of(model, offset if one is estimator or model.metadata.get(HAS_OFFSETS) else None)
+            if label == "model":
+                scores["constant"], name = scorer.per_output(model.raw_predict(scorer.table, 0, 0) + start)
+            scores[label], name = scorer.per_output(model.raw_predict(scorer.table, 0, n_rounds) + start)
+        own = model_of(estimator)
+        names = names_of(own)
+        if len(scores["model"]) < len(names):  # several scores make one prediction
+            names = target_names_of(own)
+        return cls(scores, names, name).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        ax = self._start(ax)
+        n, width = len(self.output_names), 0.8 / len(self.scores)
+        self.bars_ = {}
+        for i, (label, scores) in enumerate(self.scores.items()):
+            at = np.arange(n) + (i - (len(self.scores) - 1) / 2) * width
+            colour = "lightgrey" if label == "constant" else f"C{(i - 1) % 10}"
+            self.bars_[label] = ax.bar(at, scores, width, label=label, color=colour)
+        shown = range(0, n, max(1, n // 20))
+        ax.set_xticks(shown, [self.output_names[k] for k in shown], rotation=45, ha="right")
+        ax.set(ylabel=self.metric)
+        ax.legend()
+        return self
+
+
+def _start_of(model: Model, offset: Any) -> np.ndarray | float:
+    """The raw scores that rows start from."""
+    if offset is None:
+        return 0.0
+    encoding = read_encoding(model.metadata, model.n_outputs)
+    return OffsetReader(encoding, model.n_outputs, model.objective.moved_by_offset).read(offset)

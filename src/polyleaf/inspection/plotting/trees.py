@@ -1,0 +1,193 @@
+"""One tree: its nodes with rules and counts, its leaves as strips of outputs.
+
+Owns the layout. Must not know how trees are stored (`inspect` says what their nodes are).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from polyleaf.inspection.model_summary import tree_nodes
+from polyleaf.inspection.plotting.display import Display, model_of, pyplot
+from polyleaf.model import Model
+from polyleaf.model.leaf_kinds import LINEAR, SPARSE
+
+__all__ = ["TreeDisplay"]
+
+_NAMED = 3  # outputs or regressors of a leaf
+_LETTERS = 18  # of a name: longer ones lose their middle, so that neighbours stay apart
+
+
+class TreeDisplay(Display):
+    """A tree whose leaves are strips: a coloured cell for each output, on one scale for all leaves.
+
+    Below a leaf with few outputs stand their names, below a linear one those of its regressors; their strips
+    are the values at the centre.
+
+    Parameters
+    ----------
+    model : Model
+    tree : int
+        Its place in the model.
+    path : sequence of int
+        Nodes that a row goes through, drawn in bold.
+
+    Attributes
+    ----------
+    nodes : list of dict
+        As `polyleaf.inspection.model_summary.tree_nodes` gives them.
+    position : ndarray of shape (n_nodes, 2)
+        x: leaves are 0, 1, 2, ... from the left; y: minus the depth.
+    strips_ : list of matplotlib AxesImage
+        Of the leaves, from the left.
+    texts_ : list of matplotlib Text
+    """
+
+    def __init__(self, model: Model, tree: int, path: Any = ()):
+        self.model, self.tree, self.path = model, tree, [int(node) for node in path]
+        self.nodes = tree_nodes(model, tree)
+        self.position = _layout(self.nodes)
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, tree: int = 0, *, row: Any = None, ax: Any = None) -> Self:
+        """Draw one tree.
+
+        Parameters
+        ----------
+        estimator : fitted PolyleafRegressor or PolyleafClassifier, or Model
+        tree : int
+        row : table of one row, optional
+            As the estimator takes X; its way is drawn in bold. Not with a Model.
+        ax : matplotlib Axes, optional
+
+        Raises
+        ------
+        ValueError
+            Where there is no such tree, or `row` is not one row.
+        """
+        model = model_of(estimator)
+        if not -model.n_trees <= tree < model.n_trees:
+            raise ValueError(f"There is no tree {tree}: the model has {model.n_trees}, counted from 0.")
+        tree = tree % model.n_trees
+        path: list[int] = []
+        if row is not None:
+            leaves = estimator.apply(row, iteration_range=(0, 0))
+            if len(leaves) != 1:
+                raise ValueError(f"row must be a table of one row, not of {len(leaves)}.")
+            path = _path_to(model.trees[tree].structure, int(leaves[0, tree]))
+        return cls(model, tree, path).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on `ax`, by default on new axes as wide as the tree."""
+        if ax is None:
+            width = max(4.0, 0.9 * (self.position[:, 0].max() + 1))
+            height = 1.1 * (2 - self.position[:, 1].min())
+            ax = pyplot().subplots(figsize=(width, height), layout="constrained")[1]
+        self._start(ax)
+        self.strips_: list[Any] = []
+        self.texts_: list[Any] = []
+        self._draw_branches()
+        values = self._leaf_values()
+        largest = max(float(np.abs(strip).max(initial=0.0)) for strip in values.values()) or 1.0
+        for node, entry in sorted(enumerate(self.nodes), key=lambda pair: self.position[pair[0], 0]):
+            if "leaf" in entry:
+                self._draw_leaf(node, values[node], largest)
+            else:
+                self._write(node, _rule(entry), 0.0, "center")
+        ax.set_xlim(-0.6, self.position[:, 0].max() + 0.6)
+        ax.set_ylim(self.position[:, 1].min() - 0.7, 0.4)
+        ax.set_axis_off()
+        ax.set_title(f"tree {self.tree}")
+        self.figure_.colorbar(self.strips_[0], ax=ax, label="value of an output", shrink=0.6)
+        return self
+
+    def _leaf_values(self) -> dict[int, np.ndarray]:
+        view = self.model.trees[self.tree]
+        leaves = {node: entry["leaf"] for node, entry in enumerate(self.nodes) if "leaf" in entry}
+        return {node: view.leaf_values(leaf) for node, leaf in leaves.items()}
+
+    def _draw_branches(self) -> None:
+        on_path = set(self.path)
+        for node, entry in enumerate(self.nodes):
+            for child in (entry[side] for side in ("left", "right") if "leaf" not in entry):
+                is_bold = node in on_path and child in on_path
+                x, y = self.position[[node, child]].T
+                self.ax_.plot(
+                    x, y, color="black" if is_bold else "grey", linewidth=2.5 if is_bold else 0.8, zorder=0
+                )
+
+    def _draw_leaf(self, node: int, values: np.ndarray, largest: float) -> None:
+        x, y = self.position[node]
+        extent = (x - 0.4, x + 0.4, y - 0.12, y + 0.12)
+        scale = {"cmap": "RdBu_r", "vmin": -largest, "vmax": largest, "aspect": "auto", "zorder": 1}
+        self.strips_.append(self.ax_.imshow(values[None, :], extent=extent, **scale))
+        entry, kind = self.nodes[node], self.model.trees[self.tree].kind
+        lines = [f"{entry['count']:,} rows"] if "count" in entry else []
+        named = {SPARSE.name: "value_outputs", LINEAR.name: "regressors"}.get(kind)
+        if named is not None and entry[named]:
+            lines.append(_few(entry[named]))
+        self._write(node, "\n".join(lines), -0.17, "top")
+
+    def _write(self, node: int, text: str, below: float, at: str) -> None:
+        x, y = self.position[node]
+        box = {"facecolor": "white", "edgecolor": "grey", "boxstyle": "round"} if at == "center" else None
+        weight = "bold" if node in self.path else "normal"
+        style = {"ha": "center", "va": at, "fontsize": 7, "bbox": box, "fontweight": weight}
+        # Names are the user's: a dollar sign in them begins no formula.
+        self.texts_.append(self.ax_.text(x, y + below, text, parse_math=False, **style))
+
+
+def _rule(entry: dict[str, Any]) -> str:
+    """What goes left."""
+    missing = "\nor missing" if entry["missing_left"] else ""
+    name = _short(entry["feature"])
+    if "categories" in entry:
+        shown = _few(entry["categories"])
+        rule = f"{name}\nin {shown}{missing}"
+    elif entry["threshold"] is None:
+        rule = f"{name}\nis not missing"
+    else:
+        rule = f"{name}\n<= {entry['threshold']:.4g}{missing}"
+    return rule + (f"\n{entry['count']:,} rows" if "count" in entry else "")
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(map(_short, names[:_NAMED])) + (", ..." if len(names) > _NAMED else "")
+
+
+def _short(name: str) -> str:
+    half = _LETTERS // 2 - 1
+    return name if len(name) <= _LETTERS else f"{name[:half]}...{name[-half:]}"
+
+
+def _layout(nodes: list[dict[str, Any]]) -> np.ndarray:
+    """Leaves side by side, what splits above the middle of its children."""
+    position = np.zeros((len(nodes), 2))
+    position[:, 1] = [-entry["depth"] for entry in nodes]
+    n_leaves, waiting = 0, [0]
+    while waiting:  # leaves from the left
+        node = waiting.pop()
+        if "leaf" in nodes[node]:
+            position[node, 0] = n_leaves
+            n_leaves += 1
+        else:
+            waiting += [nodes[node]["right"], nodes[node]["left"]]
+    for node in reversed(range(len(nodes))):  # children come after their parent
+        if "leaf" not in nodes[node]:
+            position[node, 0] = position[[nodes[node]["left"], nodes[node]["right"]], 0].mean()
+    return position
+
+
+def _path_to(structure: Any, leaf: int) -> list[int]:
+    """Nodes from the root to a leaf."""
+    parent = {
+        int(child): node
+        for node in range(structure.n_nodes)
+        for child in (structure.left[node], structure.right[node])
+    }
+    path = [int(np.flatnonzero(structure.leaf == leaf)[0])]
+    while path[-1] != 0:
+        path.append(parent[path[-1]])
+    return path[::-1]

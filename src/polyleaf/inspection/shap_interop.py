@@ -1,0 +1,165 @@
+"""What the `shap` package takes: explanations for its plots, trees for its explainers.
+
+Owns these forms. Must not know how contributions are computed; `shap` itself is imported only where one of
+its objects is made.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from polyleaf.inputs.features import FeatureTable
+from polyleaf.model import Model
+from polyleaf.model.leaf_kinds import LINEAR
+from polyleaf.model.shap import CodedRows, choose_outputs
+from polyleaf.model.split_thresholds import Thresholds
+from polyleaf.model.trees import Tree
+
+__all__ = ["explanation", "shap_trees"]
+
+
+def explanation(estimator: Any, X: Any, background: Any = None, outputs: Any = None) -> Any:
+    """Contributions in the form that the plots of the `shap` package take.
+
+    Parameters
+    ----------
+    estimator : fitted PolyleafRegressor or PolyleafClassifier
+    X, background, outputs
+        As in `shap_values`.
+
+    Returns
+    -------
+    shap.Explanation
+        `values` and `base_values` of every row, `data`, `feature_names`, and `output_names` where there are
+        several outputs.
+
+    Raises
+    ------
+    ImportError
+        Where `shap` is not installed.
+    """
+    try:
+        import shap
+    except ImportError:
+        raise ImportError("explanation makes an object of the shap package: pip install shap.") from None
+    values = estimator.shap_values(X, background, outputs=outputs)
+    base = np.asarray(estimator.shap_base_values(background, outputs))
+    model: Model = estimator.model_
+    chosen = choose_outputs(outputs, model.n_outputs, model.output_names)
+    if chosen.numbers.ndim == 2:
+        raise ValueError("explanation needs the same outputs for all rows.")
+    rows = estimator._rows_to_explain(X)
+    names = [model.output_name(k) for k in chosen.numbers.tolist()]
+    return shap.Explanation(
+        values,
+        np.broadcast_to(base, (len(values), *base.shape)).copy(),
+        None if isinstance(rows, CodedRows) else _display(rows),
+        feature_names=model.input_names,
+        output_names=None if chosen.is_one else names,
+    )
+
+
+def _display(table: FeatureTable) -> np.ndarray:
+    """The features of a table as people read them, (n_rows, n_features): float64; objects with categories."""
+    data: np.ndarray = table.numbers().T.astype(np.float64)
+    if table.categories:
+        data = data.astype(object)
+        for column in table.categories:
+            data[:, column.feature] = np.array([*column.categories, None], object)[column.index]
+    return data
+
+
+def shap_trees(estimator: Any) -> dict[str, Any]:
+    """The trees in the form that `shap.TreeExplainer` takes, which then explains the raw scores.
+
+    Parameters
+    ----------
+    estimator : fitted PolyleafRegressor or PolyleafClassifier, or Model
+        Up to its best round, where early stopping chose one.
+
+    Raises
+    ------
+    ValueError
+        Where a tree splits on categories, or on columns made of them, or has linear leaves: `shap` has none
+        of these. `shap_values` explains all.
+    """
+    if not isinstance(estimator, Model):
+        check_is_fitted(estimator)
+        estimator = estimator.model_
+    model: Model = estimator
+    if model.mapper.made_ is not None:
+        raise ValueError(
+            "shap knows no columns made of very many categories, which this model has; use shap_values."
+        )
+    n_rounds = model.n_rounds if model.best_iteration is None else model.best_iteration + 1
+    n_trees = int(np.searchsorted(model.round_of_tree, n_rounds))
+    scale = np.ones(model.n_outputs) if model.target_scale is None else model.target_scale
+    offset = 0.0 if model.target_offset is None else model.target_offset
+    return {
+        "trees": list(_shap_trees(model, n_trees, scale)),
+        "base_offset": model.base_score * scale + offset,
+        "internal_dtype": np.float64,
+        "input_dtype": np.float64,
+    }
+
+
+def _shap_trees(model: Model, n_trees: int, scale: np.ndarray) -> Iterator[dict[str, np.ndarray]]:
+    thresholds = Thresholds(model.mapper)
+    for view in itertools.islice(model.trees, n_trees):
+        tree = view.structure
+        if (tree.category_set >= 0).any():
+            raise ValueError("shap knows no splits on categories, which this model has; use shap_values.")
+        if view.kind == LINEAR.name:
+            raise ValueError("shap knows no linear leaves, which this model has; use shap_values.")
+        splits = zip(tree.feature.tolist(), tree.threshold.tolist(), strict=True)
+        cuts = [-1.0 if f < 0 else thresholds.value(f, code) for f, code in splits]
+        weight = _weights(tree)
+        yield {
+            "children_left": tree.left,
+            "children_right": tree.right,
+            "children_default": np.where(tree.missing_left, tree.left, tree.right),
+            "features": tree.feature,
+            "thresholds": np.array([np.inf if cut is None else cut for cut in cuts]),
+            "values": _node_values(tree, _payloads(view, model.n_outputs) * scale, weight),
+            "node_sample_weight": weight,
+        }
+
+
+def _payloads(tree: Tree, n_outputs: int) -> np.ndarray:
+    """What leaves pay out to all outputs: (n_leaves, n_outputs), float64."""
+    values = np.array([tree.leaf_values(leaf) for leaf in range(tree.n_leaves)], np.float64)
+    if tree.output is None:
+        return values
+    dense = np.zeros((tree.n_leaves, n_outputs))
+    dense[:, tree.output] = values[:, 0]
+    return dense
+
+
+def _weights(tree: Any) -> np.ndarray:
+    """Training rows of the nodes; both children together have what their parent has, as in the core."""
+    weight = np.ones(tree.n_nodes)
+    weight[0] = max(1, tree.count[0])
+    for node in np.flatnonzero(tree.left >= 0):
+        left, right = tree.left[node], tree.right[node]
+        both = tree.count[left] + tree.count[right]
+        share = tree.count[left] / both if both > 0 else 0.5
+        weight[left], weight[right] = weight[node] * share, weight[node] * (1.0 - share)
+    return weight
+
+
+def _node_values(tree: Any, of_leaves: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Payloads of leaves, and of inner nodes the expectation of what lies below."""
+    values = np.zeros((tree.n_nodes, of_leaves.shape[1]))
+    is_leaf = tree.leaf >= 0
+    values[is_leaf] = of_leaves[tree.leaf[is_leaf]]
+    for node in np.flatnonzero(~is_leaf)[::-1]:
+        children = [tree.left[node], tree.right[node]]
+        total = weight[children].sum()
+        share = weight[children] / total if total > 0 else np.full(2, 0.5)
+        values[node] = share @ values[children]
+    return values

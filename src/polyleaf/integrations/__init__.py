@@ -1,0 +1,1 @@
+"""Integrations with other frameworks: AutoGluon, MLflow and Optuna."""

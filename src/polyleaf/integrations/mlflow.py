@@ -1,0 +1,196 @@
+"""Models in MLflow, without pickles: a flavour of our own, which `mlflow.pyfunc` serves.
+
+Owns: what an MLflow model of ours holds. Must not know: what is in a model file, or how trees predict. MLflow
+is imported when it is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from polyleaf.estimators import PolyleafClassifier, PolyleafRegressor
+from polyleaf.estimators import load_model as load_estimator
+from polyleaf.model.serialize import polyleaf_version
+
+__all__ = ["load_model", "log_model", "save_model"]
+
+FLAVOR = "polyleaf"
+_FILE = "model.polyleaf"
+_METHODS = ("predict", "predict_proba", "predict_raw", "predict_interval")
+
+
+def save_model(
+    model: Any,
+    path: str | os.PathLike[str],
+    *,
+    method: str = "predict",
+    mlflow_model: Any = None,
+    pip_requirements: Any = None,
+    **options: Any,
+) -> None:
+    """Save a fitted estimator as an MLflow model.
+
+    Parameters
+    ----------
+    model : fitted PolyleafRegressor or PolyleafClassifier
+    path : str or path
+        A folder that does not exist yet, or is empty.
+    method : {"predict", "predict_proba", "predict_raw", "predict_interval"}
+        What `mlflow.pyfunc` calls.
+    mlflow_model : mlflow.models.Model, optional
+        That the flavour is added to.
+    pip_requirements : list of str or path, optional
+        Default: this version of Polyleaf. Its dependencies follow.
+    **options
+        Of `mlflow.pyfunc.save_model`: `signature`, `input_example`, `extra_pip_requirements`, `conda_env`,
+        `code_paths`, `metadata`.
+
+    Raises
+    ------
+    TypeError
+        When the model is none of ours.
+    ValueError
+        When it has no such method.
+    ImportError
+        Where MLflow is not installed.
+
+    Notes
+    -----
+    The folder has the model file (docs/model-format.md), which cannot run code when it is read, and the texts
+    that MLflow writes beside it; no pickle. Callbacks and functions among the parameters stay behind, as they
+    do with `save_model` of the estimator.
+    """
+    pyfunc = _pyfunc()
+    _check(model, method)
+    if mlflow_model is None:
+        from mlflow.models import Model
+
+        mlflow_model = Model()
+    mlflow_model.add_flavor(
+        FLAVOR,
+        polyleaf_version=polyleaf_version(),
+        data=f"data/{_FILE}",
+        estimator=type(model).__name__,
+    )
+    if pip_requirements is None and options.get("conda_env") is None:
+        pip_requirements = [f"polyleaf=={polyleaf_version()}"]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / _FILE
+        model.save_model(file)
+        pyfunc.save_model(
+            os.fspath(path),
+            loader_module=__name__,
+            data_path=os.fspath(file),
+            mlflow_model=mlflow_model,
+            model_config={"method": method},
+            pip_requirements=pip_requirements,
+            **options,
+        )
+
+
+def log_model(model: Any, name: str = "model", **options: Any) -> Any:
+    """Log a fitted estimator to the active run, or to one that is begun for it.
+
+    Parameters
+    ----------
+    model : fitted PolyleafRegressor or PolyleafClassifier
+    name : str
+        Of the model.
+    **options
+        Of :func:`save_model`, and of `mlflow.models.Model.log`: `registered_model_name`, `params`, `tags`.
+
+    Returns
+    -------
+    mlflow.models.model.ModelInfo
+        Its `model_uri` is what :func:`load_model` and `mlflow.pyfunc.load_model` take.
+    """
+    _pyfunc()
+    from mlflow.models import Model
+
+    import polyleaf.integrations.mlflow
+
+    _check(model, options.get("method", "predict"))
+    return Model.log(
+        artifact_path=None, name=name, flavor=polyleaf.integrations.mlflow, model=model, **options
+    )
+
+
+def load_model(model_uri: str, dst_path: str | None = None) -> PolyleafRegressor | PolyleafClassifier:
+    """Read the estimator of an MLflow model that was saved or logged by this module.
+
+    Parameters
+    ----------
+    model_uri : str
+        A folder, or an address of MLflow's: `models:/name/1`, `runs:/<id>/model`.
+    dst_path : str, optional
+        Where to put what has to be fetched.
+
+    Raises
+    ------
+    ValueError
+        When the model has no flavour of ours, or its file is damaged.
+    """
+    _pyfunc()
+    from mlflow.artifacts import download_artifacts
+    from mlflow.models import Model
+
+    folder = Path(download_artifacts(artifact_uri=os.fspath(model_uri), dst_path=dst_path))
+    flavors = Model.load(os.fspath(folder)).flavors
+    if FLAVOR not in flavors:
+        raise ValueError(
+            f"The MLflow model {model_uri} was not saved by polyleaf.integrations.mlflow; it has the flavours "
+            f"{', '.join(sorted(flavors))}."
+        )
+    return load_estimator(folder / flavors[FLAVOR]["data"])
+
+
+class _Served:
+    """What `mlflow.pyfunc` calls."""
+
+    def __init__(self, estimator: Any, method: str) -> None:
+        self._estimator, self._method = estimator, getattr(estimator, method)
+
+    def get_raw_model(self) -> Any:
+        """The estimator."""
+        return self._estimator
+
+    def predict(self, data: Any, params: Mapping[str, Any] | None = None) -> Any:
+        """Predictions of a table; `params` are arguments of the method."""
+        return self._method(data, **(params or {}))
+
+
+def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> _Served:
+    """What MLflow asks of the module that a model names as its loader."""
+    return _Served(load_estimator(path), (model_config or {}).get("method", "predict"))
+
+
+def _check(model: Any, method: str) -> None:
+    if not isinstance(model, PolyleafRegressor | PolyleafClassifier):
+        raise TypeError(
+            "polyleaf.integrations.mlflow saves fitted estimators (PolyleafRegressor, PolyleafClassifier), not "
+            f"{type(model).__name__}."
+        )
+    check_is_fitted(model)
+    offered = [name for name in _METHODS if hasattr(model, name)]
+    if method not in offered:
+        raise ValueError(
+            f"method={method!r} is not what a {type(model).__name__} has; it must be one of "
+            f"{', '.join(map(repr, offered))}."
+        )
+
+
+def _pyfunc() -> Any:
+    """MLflow's, or an ImportError that says what to install."""
+    try:
+        import mlflow.pyfunc
+    except ImportError as error:
+        raise ImportError(
+            'polyleaf.integrations.mlflow needs MLflow: pip install "polyleaf[mlflow]".'
+        ) from error
+    return mlflow.pyfunc

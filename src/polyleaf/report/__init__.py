@@ -1,7 +1,0 @@
-"""A model and how good it is, on one page of HTML that needs nothing else."""
-
-from __future__ import annotations
-
-from polyleaf.report.report import Report, report
-
-__all__ = ["Report", "report"]

@@ -1,0 +1,1 @@
+"""What computations run on: thread counts, collective communication, GPUs."""

@@ -1,0 +1,1 @@
+"""Dimensionality reduction: sketches of gradients and projections of features."""

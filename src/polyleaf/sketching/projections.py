@@ -1,0 +1,575 @@
+"""Projections: sparse and wide features -> few dense ones that trees can split on; part of a fitted model.
+
+Owns the choice of the projection and its application. Must not know trees, bins, or estimators: it sees a
+feature matrix, perhaps an indicator matrix of labels, and gives a feature matrix.
+
+A tree splits badly on features that are zero almost everywhere (Si et al., "Gradient Boosted Decision Trees
+for High Dimensional Sparse Output", ICML 2017, section 4.2): one split separates a handful of rows. So the
+features are weighted (TF-IDF), those that hardly occur are cut, and what is left is projected:
+
+- "gaussian": on random directions.
+- "pca": on the directions of largest variance (Halko, Martinsson and Tropp, "Finding structure with
+  randomness", SIAM Review, 2011); the mean is subtracted without making anything dense.
+- "leml": on the directions that predict the labels best: alternating minimisation of
+  ``|Y - X W H'|^2 + reg (|W|^2 + |H|^2)`` (Yu, Jain, Kar and Dhillon, "Large-scale Multi-label Learning with
+  Missing Labels", ICML 2014); X and Y stay sparse.
+- "columns": not at all; the columns that survive the cut, still sparse.
+
+Fitting uses LAPACK for small matrices: the same bits for any number of threads, on one kind of processor. A
+fitted projection gives the same bits everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+import polyleaf._core as _core
+from polyleaf.inputs.sparse import arrays_of, canonical
+from polyleaf.inputs.targets import check_same_rows
+
+__all__ = ["PROJECTIONS", "Projection", "Projector"]
+
+PROJECTIONS = ("gaussian", "pca", "leml", "columns")
+
+_STREAM = 4  # of random numbers: rows, features and sketches have streams of their own
+_BLOCK = 1 << 16  # rows of float64 copies
+_OVERSAMPLING = 10
+
+Kind = Literal["gaussian", "pca", "leml", "columns"]
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Projector:
+    """How to project; `fit` gives a `Projection`.
+
+    Parameters
+    ----------
+    kind : {"gaussian", "pca", "leml", "columns"}
+    dim : int
+        Features that come out (fewer where there are fewer to project). Unused by "columns".
+    tfidf : bool
+        First weight columns by ``ln((1 + n) / (1 + rows with it)) + 1`` and give every row length 1. For
+        counts and indicators of words.
+    min_rows : int
+        Columns that fewer training rows have are cut.
+    max_columns : int or None
+        Of the rest, keep so many of the most frequent (ties: the first). None: all.
+    reg : float
+        LEML's regularisation.
+    n_folds : int or None
+        LEML: the features that `fit_transform` gives for the rows it was fitted on come from so many folds,
+        each projected by what the others taught. Otherwise trees learn from features that know their labels
+        better than those of new rows ever will. 1: no folds. None: 3 where there is more than one column for
+        every four rows, else 1.
+    n_iterations : int
+        LEML: alternations; PCA: iterations of the subspace.
+    n_inner : int
+        LEML: steps of conjugate gradients in each alternation.
+    """
+
+    kind: Kind = "leml"
+    dim: int = 100
+    tfidf: bool = False
+    min_rows: int = 1
+    max_columns: int | None = None
+    reg: float = 10.0
+    n_folds: int | None = None
+    n_iterations: int = 5
+    n_inner: int = 6
+
+    def __post_init__(self) -> None:
+        if self.kind not in PROJECTIONS:
+            known = ", ".join(map(repr, PROJECTIONS))
+            raise ValueError(f"projection={self.kind!r} is unknown; there are {known}.")
+        least = {"dim": 1, "min_rows": 1, "n_iterations": 1, "n_inner": 1}
+        for name, value in least.items():
+            if getattr(self, name) < value:
+                raise ValueError(f"{name} must be at least {value}, got {getattr(self, name)}.")
+        if self.max_columns is not None and self.max_columns < 1:
+            raise ValueError(f"max_columns must be at least 1 or None, got {self.max_columns}.")
+        if self.n_folds is not None and self.n_folds < 1:
+            raise ValueError(f"n_folds must be at least 1 or None, got {self.n_folds}.")
+        if not self.reg > 0:
+            raise ValueError(f"reg must be above 0, got {self.reg}.")
+
+    def fit(self, X: Any, Y: Any = None, *, seed: int = 0, n_threads: int = 1) -> Projection:
+        """Choose the projection.
+
+        Parameters
+        ----------
+        X : ndarray or sparse matrix of shape (n, n_features)
+            Numbers; sparse input is not made dense. No missing values.
+        Y : ndarray or sparse matrix of shape (n, L) or (n,), optional
+            "leml" only: labels or targets.
+        seed : int
+        n_threads : int
+            Threads; the result does not depend on it.
+
+        Returns
+        -------
+        Projection
+
+        Raises
+        ------
+        ValueError
+            For values that are not finite, for shapes that do not agree, where "leml" has no Y, and where
+            no column is left.
+        """
+        return self._fit(X, Y, seed, n_threads, wanted=False)[0]
+
+    def fit_transform(
+        self, X: Any, Y: Any = None, *, seed: int = 0, n_threads: int = 1
+    ) -> tuple[Projection, Any]:
+        """Choose the projection, and project the rows it was chosen on, to train on them.
+
+        Parameters
+        ----------
+        X, Y, seed, n_threads
+            As in `fit`, whose errors are raised.
+
+        Returns
+        -------
+        projection : Projection
+        features : ndarray of shape (n, dim), float32, or csr_matrix
+            What `projection.transform(X)` gives, except where there are folds (see `n_folds`).
+        """
+        return self._fit(X, Y, seed, n_threads, wanted=True)
+
+    def _fit(self, X: Any, Y: Any, seed: int, n_threads: int, wanted: bool) -> tuple[Projection, Any]:
+        rows = canonical(X, "X", if_missing=of_numbers(self.kind))
+        n, n_features = rows.shape
+        columns = self._surviving_columns(rows)
+        idf = None
+        if self.tfidf:
+            df = np.bincount(rows.indices, minlength=n_features)[columns]
+            idf = (np.log((1.0 + n) / (1.0 + df)) + 1.0).astype(np.float32)
+        bare = Projection(self.kind, n_features, columns, idf, None, None)
+        rows = bare._weighted(rows)
+        if self.kind == "columns":
+            return bare, rows
+        rng = np.random.default_rng(np.random.SeedSequence([seed, _STREAM]))
+        dim = min(self.dim, len(columns))
+        offset = folded = None
+        with threadpool_limits(1):  # so that LAPACK's sums do not depend on threads
+            if self.kind == "gaussian":
+                matrix = _normal(rng, len(columns), dim) / np.float32(np.sqrt(dim))
+            elif self.kind == "pca":
+                matrix, offset = _principal_directions(
+                    _Products(rows, n_threads), dim, self.n_iterations, rng
+                )
+            else:
+                leml = _Leml(rows, _labels(Y, n), dim, self, rng, n_threads)
+                matrix = leml.solve()
+                folded = leml.projected_by_the_others(self._folds(n, len(columns))) if wanted else None
+        projection = Projection(self.kind, n_features, columns, idf, matrix, offset)
+        if not wanted or folded is not None:
+            return projection, folded
+        return projection, projection._project(rows, n_threads)
+
+    def _folds(self, n: int, n_columns: int) -> int:
+        return min(n, (3 if 4 * n_columns > n else 1) if self.n_folds is None else self.n_folds)
+
+    def _surviving_columns(self, rows: sp.csr_matrix) -> NDArray[np.int32]:
+        frequency = np.bincount(rows.indices, minlength=rows.shape[1])
+        columns = np.flatnonzero(frequency >= self.min_rows)
+        if self.max_columns is not None and len(columns) > self.max_columns:
+            order = np.argsort(-frequency[columns], kind="stable")
+            columns = np.sort(columns[order[: self.max_columns]])
+        if len(columns) == 0:
+            raise ValueError(
+                f"No column of X has a value in at least {self.min_rows} of the {rows.shape[0]} rows; lower "
+                "min_rows."
+            )
+        return columns.astype(np.int32)
+
+
+@dataclass(frozen=True)
+class Projection:
+    """A fitted projection.
+
+    Attributes
+    ----------
+    kind : {"gaussian", "pca", "leml", "columns"}
+    n_features : int
+        Columns of X.
+    columns : ndarray of shape (m,), int32
+        Those that are used, ascending.
+    idf : ndarray of shape (m,), float32, or None
+        TF-IDF weights.
+    matrix : ndarray of shape (m, dim), float32, or None
+        None for "columns".
+    offset : ndarray of shape (dim,), float32, or None
+        Subtracted from the product.
+    """
+
+    kind: Kind
+    n_features: int
+    columns: NDArray[np.int32]
+    idf: NDArray[np.float32] | None
+    matrix: NDArray[np.float32] | None
+    offset: NDArray[np.float32] | None
+
+    @property
+    def dim(self) -> int:
+        """Features that come out."""
+        return len(self.columns) if self.matrix is None else int(self.matrix.shape[1])
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the features that come out: "leml_0", ...; "columns": "column_<index>"."""
+        if self.matrix is None:
+            return [f"column_{c}" for c in self.columns]
+        return [f"{self.kind}_{j}" for j in range(self.dim)]
+
+    def transform(self, X: Any, n_threads: int = 1) -> Any:
+        """Project rows.
+
+        Parameters
+        ----------
+        X : ndarray or sparse matrix of shape (n, n_features)
+        n_threads : int
+
+        Returns
+        -------
+        ndarray of shape (n, dim), float32, C order; for "columns" a csr_matrix of this shape and type
+
+        Raises
+        ------
+        ValueError
+            For values that are not finite, and where X has another number of columns than the training data.
+        """
+        rows = canonical(X, "X", may_be_empty=True, if_missing=of_numbers(self.kind))
+        if rows.shape[1] != self.n_features:
+            raise ValueError(
+                f"X has {rows.shape[1]} features, but the projection was fitted on {self.n_features}."
+            )
+        rows = self._weighted(rows)
+        return rows if self.matrix is None else self._project(rows, n_threads)
+
+    def _project(self, rows: sp.csr_matrix, n_threads: int) -> NDArray[np.float32]:
+        assert self.matrix is not None
+        out = _Products(rows, n_threads, transposed=False).times(self.matrix)
+        return out if self.offset is None else out - self.offset
+
+    def _weighted(self, rows: sp.csr_matrix) -> sp.csr_matrix:
+        """The columns in use, weighted: CSR (n, m) float32."""
+        if len(self.columns) < self.n_features:
+            new = np.full(self.n_features, -1, np.int32)
+            new[self.columns] = np.arange(len(self.columns), dtype=np.int32)
+            indices = new[rows.indices]
+            kept = indices >= 0
+            counts = np.concatenate([[0], np.cumsum(kept)])
+            shape = rows.shape[0], len(self.columns)
+            rows = sp.csr_matrix((rows.data[kept], indices[kept], counts[rows.indptr]), shape=shape)
+        if self.idf is None:
+            return rows
+        data = rows.data * self.idf[rows.indices]
+        row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+        length = np.sqrt(np.bincount(row, data.astype(np.float64) ** 2, rows.shape[0]))
+        length[length == 0] = 1.0
+        data /= length.astype(np.float32)[row]
+        return sp.csr_matrix((data, rows.indices, rows.indptr), shape=rows.shape)
+
+    # --- files ---
+
+    def to_dict(self) -> dict[str, Any]:
+        """What JSON holds of it; the rest is in `arrays`."""
+        return {"kind": self.kind, "n_features": self.n_features}
+
+    def arrays(self) -> dict[str, Array]:
+        """Arrays by name: "columns", and where there are such "idf", "matrix", "offset"."""
+        named = {f.name: getattr(self, f.name) for f in fields(self)[2:]}
+        return {name: array for name, array in named.items() if array is not None}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any], arrays: Mapping[str, Array]) -> Projection:
+        """The projection that another one described.
+
+        Parameters
+        ----------
+        plain : mapping
+            What its `to_dict` gave.
+        arrays : mapping of str to ndarray
+            What its `arrays` gave.
+
+        Raises
+        ------
+        ValueError
+            Where they do not describe a projection.
+        """
+        kind, n_features = plain.get("kind"), plain.get("n_features")
+        if kind not in PROJECTIONS or not isinstance(n_features, int) or n_features < 1:
+            raise ValueError(
+                f"A projection needs a known kind and its number of features, not {dict(plain)}."
+            )
+        columns = _vector(arrays, "columns", np.int32, None)
+        if columns is None or len(columns) == 0:
+            raise ValueError("A projection needs the array 'columns'.")
+        if columns[0] < 0 or columns[-1] >= n_features or np.any(np.diff(columns) <= 0):
+            raise ValueError("The columns of a projection must ascend within its features.")
+        matrix = arrays.get("matrix")
+        if (matrix is None) != (kind == "columns"):
+            raise ValueError(
+                f"A projection of kind {kind!r} {'has no' if matrix is not None else 'needs a'} matrix."
+            )
+        dim = None
+        if matrix is not None:
+            matrix = np.ascontiguousarray(matrix, np.float32)
+            if matrix.ndim != 2 or len(matrix) != len(columns) or not np.isfinite(matrix).all():
+                raise ValueError("The matrix of a projection must have a finite row for each of its columns.")
+            dim = matrix.shape[1]
+        idf = _vector(arrays, "idf", np.float32, len(columns))
+        return cls(kind, n_features, columns, idf, matrix, _vector(arrays, "offset", np.float32, dim))
+
+
+def _vector(arrays: Mapping[str, Array], name: str, dtype: Any, size: int | None) -> Array | None:
+    if name not in arrays:
+        return None
+    array = np.ascontiguousarray(arrays[name], dtype)
+    if array.ndim != 1 or (size is not None and len(array) != size) or not np.isfinite(array).all():
+        raise ValueError(f"The array {name!r} of a projection does not fit it.")
+    return array
+
+
+# --- input ---
+
+
+def of_numbers(kind: str) -> str:
+    """What is to be done about a cell of X that is no number: the end of a message."""
+    return (
+        f' projection="{kind}" needs a number in each cell: fill missing ones in '
+        "(sklearn.impute.SimpleImputer), make numbers of categories (sklearn.preprocessing.OneHotEncoder), "
+        "or leave the projection out, since trees read both as they are."
+    )
+
+
+def _labels(Y: Any, n_rows: int) -> sp.csr_matrix:
+    if Y is None:
+        raise ValueError('projection="leml" is supervised: it needs Y.')
+    if not sp.issparse(Y):
+        Y = np.asarray(Y)
+        Y = Y[:, None] if Y.ndim == 1 else Y
+    labels = canonical(Y, "Y")
+    check_same_rows(n_rows, labels.shape[0], "Y")
+    return labels
+
+
+class _Products:
+    """A CSR matrix (n, m) ready to be multiplied from both sides."""
+
+    def __init__(self, rows: sp.csr_matrix, n_threads: int, transposed: bool = True) -> None:
+        self.n, self.m = rows.shape
+        self.n_threads = n_threads
+        self._rows = arrays_of(rows)
+        self._columns = arrays_of(rows.T.tocsr()) if transposed else None
+
+    def times(self, matrix: Array) -> NDArray[np.float32]:
+        """X @ matrix: (n, d)."""
+        return _core.csr_product(*self._rows, _float32(matrix), self.n_threads)
+
+    def transposed_times(self, matrix: Array) -> NDArray[np.float32]:
+        """X' @ matrix: (m, d)."""
+        assert self._columns is not None
+        return _core.csr_product(*self._columns, _float32(matrix), self.n_threads)
+
+    def squares_of_columns(self) -> NDArray[np.float64]:
+        """Diagonal of X'X: (m,)."""
+        sums = np.bincount(self._rows[1], self._rows[2].astype(np.float64) ** 2, self.m)
+        return sums.astype(np.float64, copy=False)
+
+    def means_of_columns(self) -> NDArray[np.float64]:
+        return np.bincount(self._rows[1], self._rows[2], self.m) / self.n
+
+
+def _float32(matrix: Array) -> NDArray[np.float32]:
+    return np.ascontiguousarray(matrix, dtype=np.float32)
+
+
+def _normal(rng: np.random.Generator, n: int, d: int) -> NDArray[np.float32]:
+    return rng.standard_normal((n, d), dtype=np.float32)
+
+
+def _gram(a: Array, b: Array | None = None) -> NDArray[np.float64]:
+    """a' b in float64, by blocks of rows: (d, e)."""
+    b = a if b is None else b
+    total = np.zeros((a.shape[1], b.shape[1]))
+    for start in range(0, len(a), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        total += a[block].T.astype(np.float64) @ b[block].astype(np.float64)
+    return total
+
+
+# --- PCA ---
+
+
+def _principal_directions(
+    X: _Products, dim: int, n_iterations: int, rng: np.random.Generator
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Leading right singular vectors of X minus its mean: subspace iteration, then Rayleigh and Ritz."""
+    mean = X.means_of_columns().astype(np.float32)
+
+    def project(V: Array) -> NDArray[np.float32]:
+        return X.times(V) - mean @ V
+
+    def back(Z: Array) -> NDArray[np.float32]:
+        return X.transposed_times(Z) - np.outer(mean, Z.sum(axis=0, dtype=np.float64)).astype(np.float32)
+
+    V = _orthonormal(_normal(rng, X.m, min(dim + _OVERSAMPLING, X.m)))
+    for _ in range(n_iterations):
+        V = _orthonormal(back(project(V)))
+    V = _float32(V @ _eigenvectors(_gram(project(V)))[:, :dim].astype(np.float32))
+    V *= np.sign(V[np.abs(V).argmax(axis=0), np.arange(dim)])  # LAPACK leaves signs open
+    return V, mean @ V
+
+
+def _orthonormal(V: Array) -> NDArray[np.float32]:
+    """The columns made orthonormal; directions that hardly exist become 0."""
+    for _ in range(2):
+        values, vectors = np.linalg.eigh(_gram(V))
+        scale = np.where(values > 1e-10 * values[-1], 1.0 / np.sqrt(np.maximum(values, 1e-300)), 0.0)
+        V = _float32(V @ (vectors * scale).astype(np.float32))
+    return V
+
+
+def _eigenvectors(symmetric: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Eigenvectors, largest eigenvalue first."""
+    return np.linalg.eigh(symmetric)[1][:, ::-1]
+
+
+# --- LEML ---
+
+
+class _Leml:
+    """Alternating minimisation of |Y - X W H'|^2 + reg (|W|^2 + |H|^2).
+
+    Given W, H is a ridge regression on Z = X W: H = Y' Z (Z'Z + reg)^-1. Given H, W solves
+    X'X W H'H + reg W = X'Y H, which in the eigenbasis of H'H falls into one ridge regression per column; all
+    take their steps of preconditioned conjugate gradients together, two sparse products a step.
+    """
+
+    def __init__(
+        self,
+        X: sp.csr_matrix,
+        Y: sp.csr_matrix,
+        dim: int,
+        settings: Projector,
+        rng: np.random.Generator,
+        n_threads: int,
+    ) -> None:
+        self.rows, self.labels, self.n_threads = X, Y, n_threads
+        self.X, self.Y = _Products(X, n_threads), _Products(Y, n_threads)
+        self.settings, self.rng = settings, rng
+        self.W = np.zeros((X.shape[1], dim), np.float32)
+        self.H = _normal(rng, Y.shape[1], dim)
+        self.rotation = np.eye(dim, dtype=np.float32)
+
+    def solve(self) -> NDArray[np.float32]:
+        """W (m, d), in the basis where the columns of X W are uncorrelated, those that tell most first."""
+        for _ in range(self.settings.n_iterations):
+            self.improve_w()
+            self.improve_h()
+        self.rotation = self._principal_rotation()
+        return _float32(self.W @ self.rotation)
+
+    def projected_by_the_others(self, n_folds: int) -> NDArray[np.float32] | None:
+        """The rows' features when W is fitted, for the same H, without their fold; None without folds."""
+        if n_folds == 1:
+            return None
+        out = np.empty((self.X.n, self.W.shape[1]), np.float32)
+        fold = self.rng.permutation(self.X.n) % n_folds
+        for f in range(n_folds):
+            mine, others = np.flatnonzero(fold == f), np.flatnonzero(fold != f)
+            part = _Leml.__new__(_Leml)
+            part.__dict__.update(self.__dict__)
+            part.X = _Products(self.rows[others], self.n_threads)
+            part.Y = _Products(self.labels[others], self.n_threads)
+            part.W = np.zeros_like(self.W)
+            part.improve_w(2 * self.settings.n_inner)  # from nothing, so twice as far
+            held_out = _Products(self.rows[mine], self.n_threads, transposed=False)
+            out[mine] = held_out.times(part.W @ self.rotation)
+        return out
+
+    def improve_w(self, n_steps: int | None = None) -> None:
+        values, basis = np.linalg.eigh(_gram(self.H))
+        rotation = basis.astype(np.float32)
+        target = self.X.transposed_times(self.Y.times(self.H @ rotation))
+        steps = self.settings.n_inner if n_steps is None else n_steps
+        W = self._regress(self.W @ rotation, target, np.maximum(values, 0.0), steps)
+        self.W = _float32(W @ rotation.T)
+
+    def _regress(self, W: Array, target: Array, weight: NDArray[np.float64], n_steps: int) -> Array:
+        """Steps towards (weight_j X'X + reg) w_j = target_j for every column j. W and target are used up."""
+        reg, columns = np.float32(self.settings.reg), weight.astype(np.float32)
+        squares = self.X.squares_of_columns()[:, None]
+        inverse = (1.0 / (squares * weight + self.settings.reg)).astype(np.float32)
+        space = np.empty_like(W)  # these matrices are large: none is made twice
+
+        def apply(V: Array) -> Array:
+            product = self.X.transposed_times(self.X.times(V))
+            product *= columns
+            product += np.multiply(V, reg, out=space)
+            return product
+
+        residual = target
+        residual -= apply(W)
+        direction = inverse * residual
+        size = _dots(residual, direction)
+        for _ in range(n_steps):
+            image = apply(direction)
+            step = _ratio(size, _dots(direction, image))
+            W += np.multiply(direction, step, out=space)
+            residual -= np.multiply(image, step, out=image)
+            np.multiply(inverse, residual, out=space)
+            before, size = size, _dots(residual, space)
+            direction *= _ratio(size, before)
+            direction += space
+        return W
+
+    def improve_h(self) -> None:
+        Z = self.X.times(self.W)
+        ridge = _gram(Z) + self.settings.reg * np.eye(Z.shape[1])
+        self.H = _float32(self.Y.transposed_times(Z) @ np.linalg.inv(ridge).astype(np.float32))
+
+    def _principal_rotation(self) -> NDArray[np.float32]:
+        """What turns X W into the left singular vectors of X W H', the largest singular value first: (d, d).
+
+        W H' alone is determined by the problem, not W. Axes matter to trees: on Delicious P@1 is 8 points
+        higher in this basis than in the one that the alternation happens to end in.
+        """
+        values, vectors = np.linalg.eigh(_gram(self.X.times(self.W)))
+        exists = values > 1e-10 * values[-1]
+        root = np.sqrt(np.where(exists, values, 0.0))
+        inner = (vectors * root).T @ _gram(self.H) @ (vectors * root)
+        inverse = vectors * np.where(exists, 1.0 / np.where(exists, root, 1.0), 0.0)
+        rotation = (inverse @ _eigenvectors(inner)).astype(np.float32)
+        W = self.W @ rotation
+        return _float32(rotation * np.sign(W[np.abs(W).argmax(axis=0), np.arange(W.shape[1])]))
+
+    def objective(self) -> float:
+        """What is minimised."""
+        Z = self.X.times(self.W)
+        fit = np.sum(_gram(Z) * _gram(self.H)) - 2.0 * np.trace(_gram(self.Y.transposed_times(Z), self.H))
+        size = np.sum(np.square(self.W, dtype=np.float64)) + np.sum(np.square(self.H, dtype=np.float64))
+        return float(np.sum(self.Y.squares_of_columns()) + fit + self.settings.reg * size)
+
+
+def _dots(a: Array, b: Array) -> NDArray[np.float64]:
+    """Sum over rows of a * b, in float64: (d,)."""
+    total = np.zeros(a.shape[1])
+    for start in range(0, len(a), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        total += np.sum(a[block] * b[block], axis=0, dtype=np.float64)
+    return total
+
+
+def _ratio(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float32]:
+    """a / b, and 0 where a column has converged."""
+    return np.divide(a, b, out=np.zeros_like(a), where=b > 0).astype(np.float32)

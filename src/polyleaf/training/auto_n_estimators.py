@@ -1,0 +1,103 @@
+"""How many rounds to train where nobody says: as many as rows that are held out ask for.
+
+Owns where that is looked for, how fast and how long, and what is taken from it. Must not know estimators, or
+what the rows hold. Some rows are learned from at twice the rate, so with half of the rounds; when the others'
+loss was least tells for how many rounds all rows are then trained on. What that is worth: docs/choosing.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from polyleaf.callbacks import Callback, EvalsLog
+from polyleaf.objectives import Objective
+from polyleaf.settings.train_config import Settings
+from polyleaf.training.boosting import Boosted, boost
+from polyleaf.training.prepare import Prepared
+
+__all__ = ["MOST_ROWS", "FoundRounds", "are_few", "most_rounds", "rounds_of"]
+
+# Fewer rows tell too little; more hardly overfit in the usual number of rounds, and take longer.
+FEWEST_ROWS, MOST_ROWS = 50, 10_000
+MOST_ROUNDS, PATIENCE = 60.0, 10.0  # at a rate of 1; of another, over the rate
+HASTE, FASTEST = 2, 0.5  # how many times the rate, unless that is more than this
+
+
+class FoundRounds(NamedTuple):
+    """What came of looking.
+
+    Attributes
+    ----------
+    n : int
+    boosted : Boosted
+        The training that was looked at; Ctrl-C may have ended it.
+    """
+
+    n: int
+    boosted: Boosted
+
+
+def are_few(n_rows: int) -> bool:
+    """Whether of so many rows some are held out to find the number of rounds."""
+    return FEWEST_ROWS <= n_rows <= MOST_ROWS
+
+
+def most_rounds(learning_rate: float) -> int:
+    """So many rounds at most are trained at this rate."""
+    return max(10, round(MOST_ROUNDS / learning_rate))
+
+
+def rounds_of(
+    trial: Prepared, settings: Settings, objective: Objective, base_score: np.ndarray | None, **about: Any
+) -> FoundRounds:
+    """The rounds to train on all rows.
+
+    Parameters
+    ----------
+    trial : Prepared
+        Rows to learn from, and one evaluation set, with one metric.
+    settings : Settings
+        Of the training on all rows; its rounds are taken where no round can be measured.
+    objective : Objective
+    base_score : ndarray of shape (K,), float64, or None
+    **about
+        As `boost` takes it.
+    """
+    if objective.location:  # what rows start from is taken off their targets
+        trial = trial._replace(offset=None, eval_sets=[replace(trial.eval_sets[0], offset=None)])
+    rate = settings.run.learning_rate
+    haste = HASTE if HASTE * rate <= FASTEST else 1
+    run = replace(settings.run, learning_rate=haste * rate, n_estimators=most_rounds(haste * rate))
+    lowest = _Lowest(
+        trial.eval_sets[0].metrics[0].greater_is_better, max(10, round(PATIENCE / run.learning_rate))
+    )
+    boosted = boost(
+        trial.dataset,
+        trial.target.values,
+        trial.target.weight,
+        objective,
+        replace(settings, run=run),
+        eval_sets=trial.eval_sets,
+        callbacks=[lowest],
+        base_score=base_score,
+        offset=trial.offset,
+        **about,
+    )
+    return FoundRounds(haste * lowest.rounds or settings.run.n_estimators, boosted)
+
+
+class _Lowest(Callback):
+    """Ends a training some rounds after its loss was least."""
+
+    def __init__(self, is_maximized: bool, patience: int) -> None:
+        self._sign, self._patience = -1.0 if is_maximized else 1.0, patience
+        self._least, self.rounds = np.inf, 0
+
+    def after_iteration(self, model: Any, epoch: int, evals_log: EvalsLog) -> bool:
+        ((values,),) = (metrics.values() for metrics in evals_log.values())
+        if self._sign * values[-1] < self._least:  # never where it is NaN
+            self._least, self.rounds = self._sign * values[-1], epoch + 1
+        return epoch + 1 - self.rounds >= self._patience

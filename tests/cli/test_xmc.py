@@ -1,0 +1,119 @@
+"""The command line on rows with very many labels: train, predict and evaluate, and what it refuses."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from commands import fails, polyleaf
+
+from polyleaf import PolyleafClassifier, load_model
+from polyleaf.files.multilabel import read_sparse_matrix, write_multilabel
+from polyleaf.metrics.ranking import ranking_scores
+from polyleaf.settings import presets
+
+FAST = ["--rounds", "6", "--set", "min_child_samples=10", "--set", "projection_dim=6", "--set", "leaf_k=3"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Rows of five groups as text files, a file of names, and a model."""
+    folder = tmp_path_factory.mktemp("labels")
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 5, 400)
+    X = sp.csr_matrix((rng.random((400, 30)) < np.where(rng.random((5, 30)) < 0.2, 0.6, 0.03)[group]) * 1.0)
+    Y = sp.csr_matrix((rng.random((400, 12)) < np.where(rng.random((5, 12)) < 0.2, 0.8, 0.02)[group]) * 1.0)
+    write_multilabel(folder / "train.txt", X[:300], Y[:300], "xmc")
+    write_multilabel(folder / "test.xmc", X[300:], Y[300:], "xmc")
+    write_multilabel(folder / "narrow.xmc", X[300:, :29], Y[300:], "xmc")
+    (folder / "names.txt").write_text("".join(f"topic {k}\n" for k in range(12)))
+    np.savez(folder / "data.npz", X=X.toarray(), Y=Y.toarray())
+    train = "train", folder / "train.txt", "--format", "xmc", "--leaf", "sparse", "-m", folder / "model"
+    polyleaf(*train, "--label-names", folder / "names.txt", *FAST)
+    return folder
+
+
+def read(folder):
+    with np.load(folder / "data.npz") as file:
+        return file["X"], sp.csr_matrix(file["Y"])
+
+
+def test_the_model_is_the_estimators(folder):
+    X, Y = read(folder)
+    settings = {"n_estimators": 6, "min_child_samples": 10, "projection_dim": 6, "leaf_k": 3}
+    expected = PolyleafClassifier(**presets.gbdt_sparse() | settings, random_state=0).fit(X[:300], Y[:300])
+    model = load_model(folder / "model")
+    for mine, theirs in zip(model.predict_topk(X, 4), expected.predict_topk(X, 4), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert model.predict_topk(X, 2, names=True)[0][0, 0].startswith("topic ")
+
+
+def test_best_labels_by_name(folder):
+    polyleaf("predict", folder / "test.xmc", "-m", folder / "model", "--top", 2, "-o", folder / "best.csv")
+    with open(folder / "best.csv", newline="") as file:
+        head, *rows = csv.reader(file)
+    assert head == ["label_1", "score_1", "label_2", "score_2"] and len(rows) == 100
+    labels, scores = load_model(folder / "model").predict_topk(read(folder)[0][300:], 2)
+    assert [row[0] for row in rows] == [f"topic {k}" for k in labels[:, 0]]
+    np.testing.assert_allclose([float(row[3]) for row in rows], scores[:, 1], rtol=1e-6)
+
+
+def test_best_labels_as_a_sparse_matrix(folder):
+    polyleaf("predict", folder / "test.xmc", "-m", folder / "model", "--top", 3, "-o", folder / "best.txt")
+    found = read_sparse_matrix(folder / "best.txt")
+    labels, scores = load_model(folder / "model").predict_topk(read(folder)[0][300:], 3)
+    assert found.shape == (100, 12)
+    rows = np.arange(100)[:, None]
+    np.testing.assert_allclose(np.asarray(found[rows, labels].todense()), scores, rtol=1e-6)
+
+
+def test_scores(folder, capsys):
+    capsys.readouterr()
+    polyleaf("evaluate", folder / "test.xmc", "-m", folder / "model", "--json")
+    found = json.loads(capsys.readouterr().out)
+    X, Y = read(folder)
+    expected = ranking_scores(Y[300:], load_model(folder / "model").predict_topk(X[300:], 5))
+    assert found == pytest.approx(expected)
+    most_frequent = int(np.argmax(np.asarray(Y[:300].sum(axis=0))))
+    assert found["P@1"] > Y[300:].toarray()[:, most_frequent].mean() + 0.1
+
+
+@pytest.mark.parametrize("validation", ["0.25", "file"])
+def test_watching(folder, validation):
+    watched = folder / "test.xmc" if validation == "file" else validation
+    given = "--validation", watched, "--early-stopping", 2
+    polyleaf("train", folder / "train.txt", "--format", "xmc", "-m", folder / "watched", *FAST, *given)
+    assert load_model(folder / "watched").best_iteration_ is not None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "train.txt", "--format", "xmc", "--target", "a"], "--target is about columns"),
+        (["train", "train.txt", "--format", "xmc", "--drop", "a"], "--drop is about columns"),
+        (["train", "train.txt", "--format", "xmc", "--early-stopping", "3"], "--early-stopping needs"),
+        (["train", "train.txt", "--format", "xmc", "--validation", "1.5"], "leaves no row"),
+        (["train", "train.txt", "--format", "xmc", "--validation", "narrow.xmc"], "29 features"),
+        (["train", "train.txt", "--format", "xmc", "--set", "leafs=3"], "no parameter 'leafs'"),
+        (["train", "absent.xmc"], "absent.xmc"),
+        (["train", "names.txt", "--format", "xmc"], "line 1"),
+        (["train", "train.txt", "--label-names", "names.txt"], "--label-names is for"),
+        (["predict", "narrow.xmc"], "has 29 features, but the model learned from 30"),
+        (["predict", "test.xmc", "-o", "best.parquet"], "writes CSV or, ending in .txt"),
+        (["predict", "train.txt", "--format", "csv"], "use --format xmc"),
+        (["evaluate", "train.txt", "--format", "arrow"], "use --format xmc"),
+    ],
+)
+def test_errors_are_one_sentence(folder, capsys, arguments, message):
+    command, *rest = arguments
+    model = folder / "other" if command == "train" else folder / "model"
+    given = [folder / a if "." in a and a != "1.5" else a for a in rest]
+    assert message in fails(capsys, command, *given, "-m", model)
+    assert not (folder / "other").exists()
+
+
+def test_a_model_of_a_table_is_refused(folder, capsys, tmp_path):
+    (tmp_path / "table.csv").write_text("a,b\n" + "".join(f"{i},{i * 0.1}\n" for i in range(60)))
+    polyleaf("train", tmp_path / "table.csv", "-t", "b", "-m", tmp_path / "m", "--rounds", 2)
+    assert "learned from a table" in fails(capsys, "predict", folder / "test.xmc", "-m", tmp_path / "m")

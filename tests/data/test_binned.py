@@ -1,0 +1,191 @@
+"""Codes of sparse matrices: held as cells, they are the same codes and give the same models."""
+
+import mmap
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from problems import Core, assert_same_tree, core_bins, make_problem, sampled, sparse_arrays
+
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core
+from polyleaf.data import binning
+from polyleaf.data.binned import empty_codes
+from polyleaf.inputs.features import as_features
+
+SETTINGS = {
+    "plain": {},
+    "rows sampled": {"subsample": 0.6},
+    "features sampled": {"colsample_bytree": 0.5, "colsample_bynode": 0.5},
+    "larger leaves": {"min_child_samples": 12},
+    "layers": {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 4},
+    "layers, rows sampled": {
+        "refresh": "layer", "grow_policy": "depthwise", "max_depth": 4, "subsample": 0.6,
+    },
+    "sparse leaves": {"leaf": "sparse", "leaf_k": 2},
+    "tree per output": {"multi_strategy": "one_output_per_tree"},
+    "goss": {"sampling_method": "goss"},
+}  # fmt: skip
+
+
+def words(n=600, n_features=40, density=0.03, seed=0):
+    """Counts as a text has them, some negative and missing, beside three columns of numbers."""
+    rng = np.random.default_rng(seed)
+    X = sp.random(n, n_features, density, format="csr", dtype=np.float32, random_state=seed)
+    X.data = np.where(rng.random(X.nnz) < 0.05, np.nan, np.round(6 * X.data - 1)).astype(np.float32)
+    return sp.hstack([X, sp.csr_matrix(rng.normal(size=(n, 3)).astype(np.float32))], format="csr")
+
+
+def targets(X, n_outputs=3, seed=1):
+    rng = np.random.default_rng(seed)
+    signal = np.nan_to_num(X[:, :6].toarray()) @ rng.normal(size=(6, n_outputs))
+    return signal + 0.3 * rng.normal(size=signal.shape)
+
+
+@pytest.mark.parametrize("X", [words(), words().tocsc(), words(density=0.5), words().astype(np.float64)])
+def test_the_codes_are_those_of_the_dense_matrix(X):
+    data = Dataset(X)
+    dense = Dataset(X.toarray(), reference=data)
+    np.testing.assert_array_equal(data.codes, dense.codes)
+    assert data.codes is data.codes
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(data)).codes, dense.codes)
+
+
+def test_only_cells_of_columns_that_are_rarely_used_are_held():
+    X = words(n_features=300)
+    data = Dataset(X)
+    held = data.nbytes
+    assert held < X.shape[0] * 30 + 20 * X.nnz
+    assert data.bins.nbytes < X.shape[0] * 8 * 8 + 20 * X.nnz
+    assert data.codes.nbytes == X.shape[0] * X.shape[1]
+    assert data.nbytes == held + data.codes.nbytes
+
+
+def test_a_very_wide_table_needs_memory_for_what_it_stores():
+    """Dense, its codes would be 1.2 GB."""
+    rng = np.random.default_rng(0)
+    columns = np.where(rng.random(40_000) < 0.02, 7, rng.integers(0, 300_000, 40_000))
+    X = sp.csr_matrix((np.ones(40_000), (rng.integers(0, 4_000, 40_000), columns)), (4_000, 300_000))
+    y = X[:, [7]].toarray().ravel()
+    data = Dataset(X)
+    assert data.nbytes < 2**23 and data.bins.nbytes < 2**20
+    model = PolyleafRegressor(n_estimators=2, max_leaves=4, colsample_bynode=1.0).fit(data, y)
+    assert model.score(X[:500], y[:500]) > 0.3
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_models_do_not_depend_on_how_codes_are_held(settings, monkeypatch):
+    X = words()
+    Y = targets(X)
+    models = []
+    for share in (0.2, -1):
+        monkeypatch.setattr(binning, "SPARSE_SHARE", share)
+        for n_jobs in (1, 2):
+            model = PolyleafRegressor(n_estimators=6, random_state=3, n_jobs=n_jobs, **settings)
+            models.append(model.fit(X, Y).predict(X))
+    for other in models[1:]:
+        np.testing.assert_array_equal(models[0], other)
+
+
+@pytest.mark.parametrize("curvature", ["none", "shared", "diagonal", "full", "block"])
+def test_classes_do_not_depend_on_how_codes_are_held(curvature, monkeypatch):
+    X = words()
+    y = targets(X).argmax(axis=1)
+    models = []
+    for share in (0.2, -1):
+        monkeypatch.setattr(binning, "SPARSE_SHARE", share)
+        models.append(PolyleafClassifier(n_estimators=5, curvature=curvature, n_jobs=2).fit(X, y))
+    np.testing.assert_array_equal(models[0].predict_proba(X), models[1].predict_proba(X))
+
+
+@pytest.mark.parametrize("n_outputs", [1, 20])
+@pytest.mark.parametrize("take", [lambda p: p, sampled], ids=["all rows", "some rows"])
+def test_many_rows_and_cells(take, n_outputs):
+    """More than one block of rows, of cells to move, and of features to look at."""
+    p = make_problem(5, 30_000, (3, 90, 5, 200, 7, 4), n_outputs=n_outputs, missing=0.01, max_leaves=40)
+    p = take(replace(p, kind="unit"))
+    tree, leaf_of_row = Core.grow(p)
+    for features in (None, (1, 3, 5)):
+        for n_threads in (1, 2, 3):
+            same, same_leaves = Core.grow(p.sparsely_held(features), n_threads)
+            assert_same_tree(tree, same)
+            np.testing.assert_array_equal(leaf_of_row, same_leaves)
+
+
+def test_validation_and_going_on(monkeypatch):
+    X = words()
+    Y = targets(X)
+    found = []
+    for share in (0.2, -1):
+        monkeypatch.setattr(binning, "SPARSE_SHARE", share)
+        model = PolyleafRegressor(n_estimators=4, warm_start=True)
+        model.fit(X[:500], Y[:500], eval_set=[(X[500:], Y[500:])])
+        model.set_params(n_estimators=8).fit(X[:500], Y[:500], eval_set=[(X[500:], Y[500:])])
+        found.append(model.predict(X))
+    np.testing.assert_array_equal(*found)
+
+
+def test_linear_leaves_hold_all_codes():
+    X = words()
+    data = Dataset(X.toarray(), keep_features=True)
+    assert PolyleafRegressor(n_estimators=2, leaf="linear").fit(data, targets(X)).predict(data).shape == (
+        600,
+        3,
+    )
+    p = make_problem(1).sparsely_held()
+    with pytest.raises(ValueError, match="none may be held sparse"):
+        bins = core_bins(p.codes, p.n_bins, p.is_categorical, p.held_sparse)
+        _core.LinearTable(bins, p.codes.astype(np.float32), None, 1)
+
+
+def test_explicit_zeros_and_values_in_the_bin_of_zero_are_no_cells():
+    X = sp.csc_matrix(np.array([[0, 5], [1, 0], [2, 0], [0, 0]] * 30, np.float32))
+    X.data[::4] = 0
+    table = as_features(X)
+    mapper = binning.BinMapper().fit(table)
+    codes = mapper.encode(table)
+    np.testing.assert_array_equal(codes.array(), mapper.transform(table))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda a: {"features": a["features"][::-1].copy()}, "must ascend"),
+        (lambda a: {"features": a["features"] + 9}, "must ascend"),
+        (lambda a: {"common": a["common"] + np.uint8(200)}, "common code"),
+        (lambda a: {"codes": np.full_like(a["codes"], 250)}, "not below its feature's number"),
+        (lambda a: {"rows": a["rows"][::-1].copy()}, "Rows of a sparse feature must ascend"),
+        (lambda a: {"rows": a["rows"] + 200}, "below the number of rows"),
+        (lambda a: {"begin": a["begin"] - 1}, "one after another"),
+        (lambda a: {"begin": a["begin"] + 10**6}, "outside their arrays"),
+        (lambda a: {"common": a["common"][1:]}, "do not match"),
+    ],
+)
+def test_malformed_cells_are_refused(change, message):
+    p = make_problem(2, n_bins=(5, 8))
+    names = ("features", "common", "begin", "rows", "codes")
+    arrays = dict(zip(names, sparse_arrays(p.codes, (0, 1)), strict=True))
+    with pytest.raises(ValueError, match=message):
+        _core.Bins(p.codes[:0], p.n_bins, p.is_categorical, 1, tuple((arrays | change(arrays)).values()))
+
+
+def test_categories_are_not_held_sparse():
+    p = make_problem(2, n_bins=(5, 8), categorical=[1])
+    with pytest.raises(ValueError, match="categorical"):
+        core_bins(p.codes, p.n_bins, p.is_categorical, (1,))
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux to tell the memory held")
+def test_room_of_which_few_rows_are_touched_takes_the_memory_of_those():
+    def held():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+    before = held()
+    codes = empty_codes(1000, 100_000, few=True)
+    codes[::50, :100] = 7  # one small page each
+    assert codes.shape == (1000, 100_000) and codes.flags.c_contiguous and codes.flags.writeable
+    assert held() - before < 10_000_000
+    with pytest.raises(MemoryError, match="1000000 rows"):
+        empty_codes(2**40, 1_000_000, few=True)

@@ -1,0 +1,201 @@
+"""What is learned of categories: against its definition, and that no row learns from its own target."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from isa import printed_by_each
+from many_categories import effects
+
+from polyleaf.data import target_encoding
+from polyleaf.data.target_encoding import FeatureCodes, learn
+from polyleaf.inputs.features import as_features
+from polyleaf.inputs.targets import encode_classification, encode_regression, encode_sparse
+
+
+def learned(category, y, weight=None, numeric=(), target=None, n_threads=1):
+    """(wide feature, statistics of its training rows)."""
+    table = as_features(np.asarray(category).reshape(-1, 1), categorical_features=[0])
+    target = encode_regression(y, weight) if target is None else target
+    made, training = learn(table.categories, numeric, target, 1, n_threads)
+    return made.wide[0], training[0]
+
+
+def folds_of(category):
+    return target_encoding._folds(np.unique(category, return_inverse=True)[1], np.arange(len(category)))
+
+
+def test_statistics_are_means_drawn_to_the_common_one_by_a_prior():
+    X, y = effects(2000, 300, noise=2.0)
+    category = X[:, 0]
+    wide, training = learned(category, y)
+    z, fold = (y - y.mean()) / y.std(), folds_of(category)
+    index = np.unique(category, return_inverse=True)[1]
+    sums, counts = np.bincount(index, z), np.bincount(index)
+    n, groups = len(y), len(counts)
+    means = sums / counts
+    doubt = target_encoding._DOUBT
+    within = (((z - means[index]) ** 2).sum() + doubt) / (n - groups + doubt)
+    spread = (counts * means**2).sum() / (groups - 1)
+    prior = within * (n - (counts**2).sum() / n) / (groups - 1) / (spread - within)
+    np.testing.assert_allclose(wide.values[:, 0], sums / (counts + prior), rtol=1e-5, atol=1e-7)
+    assert not (counts >= target_encoding._KNOWN * prior).any()
+    for row in range(0, n, 97):
+        others = (index == index[row]) & (fold != fold[row])
+        assert training[row, 0] == pytest.approx(z[others].sum() / (others.sum() + prior), abs=1e-6)
+
+
+def test_rows_of_a_category_are_dealt_out_evenly():
+    category = np.repeat([0, 1, 2, 3], [1, 4, 50, 5])
+    fold = folds_of(category)
+    for c, size in enumerate([1, 4, 50, 5]):
+        counts = np.bincount(fold[category == c], minlength=5)
+        assert counts.sum() == size and counts.max() - counts.min() <= 1
+
+
+def test_rows_do_not_see_their_own_target():
+    copied, seen = [], []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        category, y = rng.integers(0, 1000, 3000), rng.normal(size=3000)
+        wide, training = learned(category, y)
+        own = wide.values[np.unique(category, return_inverse=True)[1], 0]
+        copied.append(np.corrcoef(own, y)[0, 1])
+        seen.append(np.corrcoef(training[:, 0], y)[0, 1])
+    assert np.mean(copied) > 0.5  # what a copy of the target looks like
+    assert abs(np.mean(seen)) < 0.02
+
+
+def test_rows_of_well_known_categories_see_all_of_them():
+    X, y = effects(20_000, 300, noise=0.3)
+    wide, training = learned(X[:, 0], y)
+    np.testing.assert_array_equal(training[:, 0], wide.values[X[:, 0].astype(int), 0])
+    assert wide.n_numeric == 2 and wide.n_groups == 2  # parts of the range, and the categories themselves
+
+
+def test_a_category_for_every_row_says_nothing():
+    rng = np.random.default_rng(0)
+    wide, training = learned(np.arange(2000), rng.normal(size=2000))
+    assert np.abs(wide.values).max() < 0.01 and (training == 0).all() and wide.n_groups == 0
+
+
+def test_slopes_are_found_where_they_differ_by_category_and_only_there():
+    rng = np.random.default_rng(0)
+    category, x = rng.integers(0, 400, 8000), rng.normal(size=(8000, 2))
+    slopes = rng.normal(size=400)
+    y = slopes[category] * x[:, 1] + x[:, 0] + 0.3 * rng.normal(size=8000)
+    ranks = np.argsort(np.argsort(x, axis=0), axis=0)
+    numeric = [FeatureCodes(f"x{j}", (ranks[:, j] * 255 // 8000).astype(np.uint8), 255) for j in range(2)]
+    wide, training = learned(category, y, numeric=numeric)
+    assert wide.labels == ("mean", "slope by x1")
+    assert np.corrcoef(wide.values[:, 1], slopes)[0, 1] > 0.9
+    assert np.corrcoef(training[:, 1], slopes[category])[0, 1] > 0.85
+    assert learned(category, x[:, 0] * x[:, 1], numeric=numeric)[0].labels == ("mean",)
+
+
+def cells(x, n):
+    """Numbers by their rank, in n classes."""
+    return np.argsort(np.argsort(x)) * n // len(x)
+
+
+def test_what_other_features_say_already_is_left_out():
+    rng = np.random.default_rng(0)
+    x, category = rng.normal(size=4000), rng.integers(0, 400, 4000)
+    other = [FeatureCodes("x", cells(x, 250).astype(np.uint8), 250)]
+    told, own = np.sin(2 * x), rng.normal(size=400)[category]
+    noise = 0.5 * rng.normal(size=4000)
+    assert learned(cells(x, 500), told + noise)[0].says_something
+    wide, training = learned(cells(x, 500), told + noise, numeric=other)
+    assert not wide.says_something and not wide.values.any() and not training.any() and wide.n_columns == 1
+    kept, _ = learned(category, told + own + noise, numeric=other)
+    np.testing.assert_array_equal(kept.values, learned(category, told + own + noise)[0].values)
+
+
+def test_of_several_outputs_those_are_left_out_that_say_nothing():
+    rng = np.random.default_rng(0)
+    x, category = rng.normal(size=4000), rng.integers(0, 400, 4000)
+    other = [FeatureCodes("x", cells(x, 250).astype(np.uint8), 250)]
+    Y = np.column_stack([x, rng.normal(size=400)[category], x]) + 0.3 * rng.normal(size=(4000, 3))
+    assert learned(category, Y, numeric=other)[0].labels == ("mean of 1",)
+
+
+def test_weights_count_as_rows_and_rows_of_weight_zero_are_absent():
+    X, y = effects(3000, 300, noise=1.0)
+    weight = np.ones(3000)
+    weight[X[:, 0] == 7] = 0
+    wide, training = learned(X[:, 0], np.where(weight > 0, y, 1e6), weight)
+    assert 7.0 not in wide.categories and len(wide.categories) == 299
+    assert np.isnan(training[weight == 0]).all() and np.isfinite(training[weight > 0]).all()
+    kept, _ = learned(X[weight > 0, 0], y[weight > 0])
+    np.testing.assert_allclose(wide.values, kept.values, rtol=1e-4, atol=1e-6)
+    doubled, _ = learned(X[:, 0], y, np.full(3000, 2.0))
+    np.testing.assert_array_equal(doubled.values, learned(X[:, 0], y)[0].values)
+
+
+def test_unknown_targets_teach_nothing():
+    X, y = effects(4000, 300, n_outputs=2, noise=0.5)
+    y[::2, 1] = np.nan
+    wide, _ = learned(X[:, 0], y, target=encode_regression(y, missing="ignore"))
+    alone, _ = learned(X[:, 0], y, target=encode_regression(y[:, :1]))
+    assert wide.labels == ("mean of 0", "mean of 1") and np.isfinite(wide.values).all()
+    np.testing.assert_allclose(wide.values[:, 0], alone.values[:, 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("n_outputs", [32, 33, 200])
+def test_many_outputs_are_seen_along_the_directions_that_categories_differ_in(n_outputs):
+    rng = np.random.default_rng(1)
+    category, factors = rng.integers(0, 300, 4000), rng.normal(size=(300, 2))
+    y = factors[category] @ rng.normal(size=(2, n_outputs)) + rng.normal(size=(4000, n_outputs))
+    wide, _ = learned(category, y)
+    assert len(wide.labels) == (32 if n_outputs == 32 else 16)
+    fitted = np.linalg.lstsq(wide.values, factors, rcond=None)[0]
+    assert 1 - ((wide.values @ fitted - factors) ** 2).sum() / (factors**2).sum() > 0.95
+
+
+def test_classes_and_labels_have_a_statistic_each():
+    rng = np.random.default_rng(0)
+    category = rng.integers(0, 300, 3000)
+    ids = (category + rng.integers(0, 2, 3000)) % 3
+    two = encode_classification(np.array(["no", "yes"])[ids % 2])
+    assert learned(category, None, target=two)[0].labels == ("mean",)
+    three = encode_classification(np.array(["a", "b", "c"])[ids])
+    wide, _ = learned(category, None, target=three)
+    assert wide.labels == ("mean of a", "mean of b", "mean of c")
+    labels = np.eye(3)[ids]
+    many = learned(category, None, target=encode_classification(labels))[0]
+    sparse = learned(category, None, target=encode_sparse(sp.csr_matrix(labels), kind="multilabel"))[0]
+    np.testing.assert_array_equal(many.values, wide.values)
+    np.testing.assert_array_equal(sparse.values, wide.values)
+
+
+def test_sparse_labels_beyond_the_columns_are_hashed():
+    rng = np.random.default_rng(0)
+    category = rng.integers(0, 300, 3000)
+    labels = sp.csr_matrix((np.ones(3000), (np.arange(3000), category * 7)), (3000, 5000))
+    wide, training = learned(category, None, target=encode_sparse(labels, kind="multilabel"))
+    assert wide.values.shape == (300, 16) and np.isfinite(training).all()
+    dense = encode_classification(labels.toarray())
+    np.testing.assert_array_equal(learned(category, None, target=dense)[0].values, wide.values)
+
+
+PROGRAM = """
+import zlib
+import numpy as np
+from many_categories import effects
+from polyleaf import PolyleafRegressor
+for n_outputs in (1, 40):
+    X, y = effects(3000, 400, n_outputs)
+    X[:, 0][::50] = np.nan
+    for n_jobs in (1, 3):
+        model = PolyleafRegressor(n_estimators=5, categorical_features=[0], n_jobs=n_jobs).fit(X, y).model_
+        meta, arrays = model.mapper.to_state()
+        print(n_outputs, zlib.crc32(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays.values())))
+        print(zlib.crc32(model.raw_predict(__import__("polyleaf").inputs.features.as_features(
+            X, reference=model.mapper), n_threads=n_jobs).tobytes()))
+"""
+
+
+def test_instruction_sets_and_threads_give_the_same_bits():
+    printed = printed_by_each(PROGRAM)
+    assert len(set(printed)) == 1
+    lines = printed[0].split("\n")
+    assert lines[0:2] == lines[2:4] and lines[4:6] == lines[6:8]

@@ -1,0 +1,64 @@
+"""csr.py: one canonical form, whatever order and however often entries are stored; inputs do not change."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from polyleaf.inputs.sparse import arrays_of, canonical
+
+
+def stored(data, indices, indptr, shape):
+    return sp.csr_matrix((np.array(data, np.float32), np.array(indices, np.int32), np.array(indptr)), shape)
+
+
+def test_any_order_of_entries_is_one_matrix():
+    mixed = stored([3, 1, 0, 2, 5], [2, 0, 1, 0, 2], [0, 3, 5], (2, 3))
+    before = [array.copy() for array in (mixed.data, mixed.indices, mixed.indptr)]
+    found = canonical(mixed, "X")
+    assert found.indices.tolist() == [0, 2, 0, 2] and found.data.tolist() == [1, 3, 2, 5]
+    for now, then in zip((mixed.data, mixed.indices, mixed.indptr), before, strict=True):
+        np.testing.assert_array_equal(now, then)
+
+
+def test_what_is_canonical_is_not_copied():
+    rows = sp.csr_matrix(np.eye(3, dtype=np.float32))
+    assert np.shares_memory(canonical(rows, "X").data, rows.data)
+
+
+@pytest.mark.parametrize("container", [np.asarray, sp.csc_matrix, sp.coo_array])
+def test_any_container(container):
+    dense = np.array([[0, 2.5], [1, 0]])
+    found = canonical(container(dense), "X")
+    assert found.dtype == np.float32 and found.nnz == 2
+    np.testing.assert_array_equal(found.toarray(), dense)
+
+
+def test_entries_stored_twice_are_added_or_refused():
+    twice = stored([1, 2, 4], [1, 1, 0], [0, 3], (1, 2))
+    assert canonical(twice, "Y").toarray().tolist() == [[4, 3]]
+    with pytest.raises(ValueError, match="Y stores 1 entries twice; call sum_duplicates"):
+        canonical(twice, "Y", repeated="refuse")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (np.ones(3), r"two dimensions, \(n_rows, n_columns\), not shape \(3,\)"),
+        (np.array([["a"]]), "must hold numbers, not <U1"),
+        (np.empty((2, 0)), "needs a row and a column"),
+        (sp.csr_matrix((1, 2**31)), "2147483648 columns; more than 2147483647"),
+        (np.array([[1e39]]), "a number beyond float32"),
+        (
+            stored([1, 1], [0, 7], [0, 1, 2], (2, 3)),
+            "M is no sound sparse matrix: it stores column 7, outside 0 .. 2",
+        ),
+    ],
+)
+def test_what_is_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        canonical(values, "M")
+
+
+def test_the_types_that_the_core_reads():
+    arrays = arrays_of(sp.csr_matrix(np.eye(2)))
+    assert [array.dtype for array in arrays] == [np.int64, np.int32, np.float32]

@@ -1,0 +1,101 @@
+"""Units that outputs are learned in, of targets of unlike scale."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from polyleaf import PolyleafRegressor
+from polyleaf.inputs.target_scaling import LEAST_SPREAD, unit_of
+from polyleaf.inputs.targets import encode_regression
+
+NAN = np.nan
+
+
+def outputs(spreads, n=50, dtype=np.float64):
+    """Columns of these standard deviations, about 7."""
+    values = np.random.default_rng(0).standard_normal((n, len(spreads)))
+    values = (values - values.mean(0)) / values.std(0)
+    return (7 + values * spreads).astype(dtype)
+
+
+def spreads_learned(columns, **options):
+    """Of each output as it is trained on, in units of the largest."""
+    spread = encode_regression(columns, normalize="auto", **options).values.std(0)
+    return spread / spread.max()
+
+
+@pytest.mark.parametrize(
+    "spreads", [[3.0], [1.0, 1.0], [1.0, 9.9], [2.0, 5.0, 19.0], [1e-6, 5e-7], [1.0, 0.0]]
+)
+def test_outputs_of_like_scale_are_learned_as_they_are(spreads):
+    columns = np.squeeze(outputs(spreads, dtype=np.float32))
+    target = encode_regression(columns, normalize="auto")
+    assert target.encoding.scale is None and target.encoding.offset is None
+    plain = encode_regression(columns)
+    assert target.values.dtype == plain.values.dtype
+    np.testing.assert_array_equal(target.values, plain.values)
+
+
+def test_small_outputs_are_brought_up_to_a_tenth_and_the_others_keep_their_ratio():
+    found = spreads_learned(outputs([1e6, 4e5, 9e4, 1.0, 1e-3]))
+    np.testing.assert_allclose(found, [1, 0.4, LEAST_SPREAD, LEAST_SPREAD, LEAST_SPREAD], rtol=1e-5)
+
+
+def test_the_unit_is_that_of_its_definition():
+    columns, weight = outputs([100.0, 30.0, 2.0]), np.random.default_rng(1).uniform(0.1, 3, 50)
+    mean = np.average(columns, axis=0, weights=weight)
+    spread = np.sqrt(np.average((columns - mean) ** 2, axis=0, weights=weight))
+    offset, scale = unit_of(columns, weight, "auto")
+    np.testing.assert_allclose(offset, mean, rtol=1e-12)
+    np.testing.assert_allclose(scale, [spread[0], spread[0], spread[2] / LEAST_SPREAD], rtol=1e-12)
+
+
+def test_spreads_are_those_of_values_that_are_there_and_count():
+    columns = outputs([1000.0, 1.0])
+    columns[::2, 1] = NAN
+    columns[1, 1], weight = 1e9, np.ones((50, 2), np.float32)
+    weight[1, 1] = 0
+    found = encode_regression(columns, weight, missing="ignore", normalize="auto")
+    known = np.delete(columns[1::2, 1], 0)
+    np.testing.assert_allclose(found.encoding.scale[1], known.std() / LEAST_SPREAD, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_varies_by_rounding_alone_is_a_constant(dtype):
+    columns = outputs([5.0, 0.0]).astype(dtype)
+    columns[3, 1] = np.nextafter(columns[3, 1], dtype(8))
+    assert encode_regression(columns, normalize="auto").encoding.scale is None
+    with_small = np.c_[columns, outputs([1e-3]).astype(dtype)]
+    assert spreads_learned(with_small)[1] < 1e-6
+
+
+def test_no_unit_saves_what_is_too_large():
+    with pytest.raises(ValueError, match="too large"):
+        encode_regression(np.array([[0.0, 1.0], [1e30, 2.0]]), normalize="auto")
+
+
+@pytest.mark.parametrize("weight", [np.full(20, 1e17), np.r_[1e19, np.ones(19)], np.full((20, 2), 1e17)])
+def test_weights_that_overflow_are_refused(weight):
+    y = outputs([1.0] * (weight.ndim if weight.ndim == 2 else 1), n=20)
+    with pytest.raises(ValueError, match=r"sample_weight is too large: its sum is .* Divide the weights"):
+        encode_regression(y, sample_weight=weight)
+
+
+def test_weights_times_targets_that_overflow_are_refused():
+    y = np.arange(20.0) * 1e8
+    with pytest.raises(ValueError, match=r"with weights of 2e\+11 in all, an output must not vary by more"):
+        encode_regression(y, sample_weight=np.full(20, 1e10), normalize=False)
+    encode_regression(y, sample_weight=np.full(20, 1e10), normalize=True)
+
+
+def test_weights_that_penalties_outweigh_are_warned_of():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(50, 2)), rng.normal(size=50)
+    model = PolyleafRegressor(n_estimators=2)
+    with pytest.warns(UserWarning, match=r"sample_weight is 1 in all, .* Multiply the weights by a constant"):
+        model.fit(X, y, np.full(50, 1 / 50))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(X, y, np.full(50, 0.5))
+        PolyleafRegressor(n_estimators=2, reg_lambda=0.1).fit(X, y, np.full(50, 1 / 50))

@@ -1,0 +1,291 @@
+"""Displays keep the numbers they draw, draw what they keep, and refuse in sentences."""
+
+from functools import partial
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import f1_score, precision_score, recall_score
+
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, load_model
+from polyleaf.datasets import load
+from polyleaf.inspection.plotting import (
+    CalibrationDisplay,
+    CoverageDisplay,
+    ImportanceDisplay,
+    LearningCurvesDisplay,
+    OutputsDisplay,
+    ThresholdDisplay,
+    TreeDisplay,
+)
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+
+ENERGY, EMOTIONS = load("energy"), load("emotions")
+X, X_TEST, Y, Y_TEST = ENERGY.split()
+FRAME = pd.DataFrame(X, columns=ENERGY.feature_names)
+TARGETS = pd.DataFrame(Y, columns=ENERGY.output_names)
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    pyplot.close("all")
+
+
+@pytest.fixture(scope="module")
+def model():
+    test = pd.DataFrame(X_TEST, columns=ENERGY.feature_names)
+    names = {"X_val": test, "y_val": Y_TEST}
+    return PolyleafRegressor(n_estimators=30, early_stopping_rounds=20).fit(FRAME, TARGETS, **names)
+
+
+@pytest.fixture(scope="module")
+def labeller():
+    X, _, Y, _ = EMOTIONS.split()
+    return PolyleafClassifier(n_estimators=15).fit(X, pd.DataFrame(Y, columns=EMOTIONS.output_names))
+
+
+def test_learning_curves_are_what_was_logged(model, tmp_path):
+    drawn = LearningCurvesDisplay.from_estimator(model)
+    assert drawn.metric == "rmse" and list(drawn.curves) == ["validation"]
+    np.testing.assert_array_equal(drawn.lines_[0].get_ydata(), model.evals_result_["validation"]["rmse"])
+    assert drawn.best_line_.get_xdata()[0] == model.best_iteration_ + 1
+    each = LearningCurvesDisplay.from_estimator(model, per_output=True)
+    assert [line.get_label() for line in each.lines_] == [f"validation, {k}" for k in ENERGY.output_names]
+    np.testing.assert_array_equal(
+        each.lines_[1].get_ydata(), model.evals_result_per_output_["validation"]["rmse"][:, 1]
+    )
+    with pytest.raises(ValueError, match="'mae' was not logged; there are rmse"):
+        LearningCurvesDisplay.from_estimator(model, "mae")
+    model.save_model(tmp_path / "m")
+    loaded = load_model(tmp_path / "m")
+    again = LearningCurvesDisplay.from_estimator(loaded).lines_[0]
+    np.testing.assert_array_equal(again.get_ydata(), drawn.lines_[0].get_ydata())
+    with pytest.raises(ValueError, match="which files do not keep: fit it with eval_set"):
+        LearningCurvesDisplay.from_estimator(loaded, per_output=True)
+    with pytest.raises(ValueError, match="has no curves: fit it"):
+        LearningCurvesDisplay.from_estimator(PolyleafRegressor(n_estimators=1).fit(X, Y))
+
+
+def test_importances_are_bars_or_a_map(model):
+    bars = ImportanceDisplay.from_estimator(model, max_features=3)
+    gains = np.sort(model.feature_importance())[::-1]
+    np.testing.assert_allclose([bar.get_width() for bar in bars.bars_], gains[:3])
+    names = [label.get_text() for label in bars.ax_.get_yticklabels()]
+    assert names[0] == ENERGY.feature_names[int(np.argmax(model.feature_importance()))]
+    drawn = ImportanceDisplay.from_estimator(model, "shap", X=FRAME, per_output=True)
+    assert drawn.importance.shape == (2, 8) and drawn.image_.get_array().shape == (8, 2)
+    assert drawn.ax_.get_xticklabels()[1].get_text() == ENERGY.output_names[1]
+    with pytest.raises(ValueError, match="pass them as X"):
+        ImportanceDisplay.from_estimator(model, "shap")
+
+
+def test_outputs_stand_beside_constants_and_others(model):
+    test = pd.DataFrame(X_TEST, columns=ENERGY.feature_names)
+    single = PolyleafRegressor(n_estimators=10, multi_strategy="one_output_per_tree").fit(FRAME, TARGETS)
+    drawn = OutputsDisplay.from_estimator(model, test, Y_TEST, others={"one tree each": single})
+    assert list(drawn.scores) == ["constant", "model", "one tree each"]
+    for label, predicted in (
+        ("constant", np.broadcast_to(Y.mean(axis=0), Y_TEST.shape)),
+        ("model", model.predict(test)),
+        ("one tree each", single.predict(test)),
+    ):
+        rmse = np.sqrt(((Y_TEST - predicted) ** 2).mean(axis=0))
+        np.testing.assert_allclose(drawn.scores[label], rmse, rtol=1e-5)
+        np.testing.assert_allclose([bar.get_height() for bar in drawn.bars_[label]], rmse, rtol=1e-5)
+    r2 = OutputsDisplay.from_estimator(model, test, Y_TEST, metric="r2")
+    assert r2.metric == "r2" and (r2.scores["model"] > 0.9).all()
+
+
+def test_metrics_of_whole_rows_are_refused(labeller):
+    _, X_test, _, Y_test = EMOTIONS.split()
+    with pytest.raises(ValueError, match="'subset_accuracy' means nothing for one output"):
+        OutputsDisplay.from_estimator(labeller, X_test, Y_test, metric="subset_accuracy")
+    drawn = OutputsDisplay.from_estimator(labeller, X_test, Y_test)
+    assert drawn.metric == "logloss" and (drawn.scores["model"] < drawn.scores["constant"]).all()
+
+
+def test_probabilities_are_compared_with_what_held(labeller):
+    _, X_test, _, Y_test = EMOTIONS.split()
+    drawn = CalibrationDisplay.from_estimator(labeller, X_test, Y_test, n_bins=4)
+    assert drawn.names == list(EMOTIONS.output_names) and len(drawn.lines_) == 6
+    p = labeller.predict_proba(X_test)[:, 2]
+    lowest = np.array_split(np.argsort(p, kind="stable"), 4)[0]
+    assert drawn.said[2][0] == p[lowest].mean() and drawn.found[2][0] == Y_test[lowest, 2].mean()
+    with pytest.raises(ValueError, match="one shape"):
+        CalibrationDisplay.from_predictions(np.ones((3, 1)), np.ones((3, 2)), ["a"])
+    with pytest.raises(ValueError, match="needs probabilities"):
+        CalibrationDisplay.from_estimator(PolyleafRegressor(n_estimators=2).fit(X, Y), X, Y)
+    two = PolyleafClassifier(n_estimators=2).fit(X, Y[:, 0] > np.median(Y[:, 0]))
+    with pytest.raises(ValueError, match="label 'yes', which the training labels do not"):
+        CalibrationDisplay.from_estimator(two, X, np.full(len(X), "yes"))
+
+
+def test_classes_are_each_against_the_rest():
+    kind = np.digitize(Y[:, 0], [15, 30])
+    three = PolyleafClassifier(n_estimators=5).fit(X, np.array(["low", "mid", "high"])[kind])
+    drawn = CalibrationDisplay.from_estimator(three, X, np.array(["low", "mid", "high"])[kind])
+    assert drawn.names == ["high", "low", "mid"]
+    np.testing.assert_allclose(np.mean(drawn.found[1]), (kind == 0).mean(), atol=0.01)
+    two = PolyleafClassifier(n_estimators=5).fit(X, kind > 0)
+    assert CalibrationDisplay.from_estimator(two, X, kind > 0).names == ["True"]
+
+
+def test_quantiles_are_compared_with_shares_below():
+    levels = [0.1, 0.5, 0.9]
+    model = PolyleafRegressor("quantile", quantile_alpha=levels, n_estimators=10).fit(X, Y)
+    drawn = CalibrationDisplay.from_estimator(model, X_TEST, Y_TEST)
+    predicted = model.predict(X_TEST).reshape(len(X_TEST), 2, 3)
+    np.testing.assert_array_equal(drawn.said[0], levels)
+    np.testing.assert_allclose(drawn.found[1], (Y_TEST[:, 1, None] <= predicted[:, 1]).mean(axis=0))
+    assert drawn.ax_.get_xlabel() == "level of the quantile"
+
+
+def test_intervals_are_counted_for_each_target_and_for_all():
+    model = PolyleafRegressor(n_estimators=20).fit(X, Y)
+    with pytest.raises(ValueError, match=r"not calibrated: call calibrate"):
+        CoverageDisplay.from_estimator(model, X_TEST, Y_TEST)
+    model.calibrate(X_TEST[:80], Y_TEST[:80], coverage=0.8)
+    drawn = CoverageDisplay.from_estimator(model, X_TEST[80:], Y_TEST[80:])
+    low, high = np.moveaxis(model.predict_interval(X_TEST[80:]), 2, 0)
+    inside = (low <= Y_TEST[80:]) & (Y_TEST[80:] <= high)
+    np.testing.assert_allclose(drawn.shares, inside.mean(axis=0))
+    assert drawn.joint == pytest.approx(inside.all(axis=1).mean()) and drawn.coverage == 0.8
+    assert [bar.get_height() for bar in drawn.bars_] == [*drawn.shares, drawn.joint]
+    assert drawn.line_.get_ydata()[0] == 0.8
+    np.testing.assert_allclose(drawn.widths, (high - low).mean(axis=0))
+    one = CoverageDisplay.from_predictions([0.0, np.nan, 5.0], [[-1, 1], [0, 1], [0, 1]], 0.9, ["y"])
+    assert one.shares == [0.5] and len(one.bars_) == 1
+    with pytest.raises(ValueError, match="two bounds for each of the 3 targets"):
+        CoverageDisplay.from_predictions(np.zeros(3), np.zeros((2, 2)), 0.9, ["y"])
+
+
+def test_thresholds_count_as_scikit_learn_does(labeller):
+    _, X_test, _, Y_test = EMOTIONS.split()
+    p = labeller.predict_proba(X_test)
+    drawn = ThresholdDisplay.from_estimator(labeller, X_test, Y_test, output=EMOTIONS.output_names[3])
+    for at in (20, 49, 60):
+        decided = p[:, 3] >= drawn.thresholds[at]
+        truth = Y_test[:, 3]
+        assert drawn.f1[at] == pytest.approx(f1_score(truth, decided))
+        assert drawn.recall[at] == pytest.approx(recall_score(truth, decided))
+        assert drawn.precision[at] == pytest.approx(precision_score(truth, decided))
+    assert drawn.f1[np.searchsorted(drawn.thresholds, drawn.best_threshold)] == drawn.f1.max()
+    micro = ThresholdDisplay.from_estimator(labeller, X_test, Y_test)
+    assert micro.f1[49] == pytest.approx(f1_score(Y_test, p >= micro.thresholds[49], average="micro"))
+    with pytest.raises(ValueError, match="no output 'calm'; there are"):
+        ThresholdDisplay.from_estimator(labeller, X_test, Y_test, output="calm")
+    with pytest.raises(ValueError, match="no output 6; there are 6"):
+        ThresholdDisplay.from_estimator(labeller, X_test, Y_test, output=6)
+
+
+ONE_EACH = {"multi_strategy": "one_output_per_tree"}
+
+
+@pytest.mark.parametrize("parameters", [{}, {"leaf": "sparse", "leaf_k": 1}, {"leaf": "linear"}, ONE_EACH])
+def test_trees_are_drawn_with_their_leaves(parameters):
+    model = PolyleafRegressor(n_estimators=3, max_leaves=6, **parameters).fit(FRAME, TARGETS)
+    drawn = TreeDisplay.from_estimator(model, 1, row=FRAME.iloc[[5]])
+    view = model.model_.trees[1]
+    assert len(drawn.strips_) == view.n_leaves and len(drawn.texts_) == view.n_nodes
+    order = np.argsort(drawn.position[:, 0], kind="stable")
+    left_to_right = [node for node in order if "leaf" in drawn.nodes[node]]
+    for strip, node in zip(drawn.strips_, left_to_right, strict=True):
+        np.testing.assert_array_equal(strip.get_array()[0], view.leaf_values(drawn.nodes[node]["leaf"]))
+        assert strip.get_clim() == drawn.strips_[0].get_clim()
+    assert drawn.nodes[drawn.path[-1]]["leaf"] == model.apply(FRAME.iloc[[5]])[0, 1]
+    assert drawn.path[0] == 0
+    drawn.figure_.canvas.draw()
+    with pytest.raises(ValueError, match="no tree 99"):
+        TreeDisplay.from_estimator(model, 99)
+    with pytest.raises(ValueError, match="a table of one row, not of 2"):
+        TreeDisplay.from_estimator(model, row=FRAME.iloc[:2])
+
+
+def test_no_two_leaves_or_parents_stand_on_each_other(model):
+    drawn = TreeDisplay.from_estimator(model.model_, -1)
+    assert drawn.tree == model.model_.n_trees - 1
+    places = {tuple(place) for place in drawn.position}
+    assert len(places) == len(drawn.nodes)
+
+
+def test_long_names_lose_their_middle():
+    long = FRAME.rename(columns={name: f"{name} of the building as it stood in 2009" for name in FRAME})
+    drawn = TreeDisplay.from_estimator(PolyleafRegressor(n_estimators=1).fit(long, TARGETS))
+    rules = [text.get_text().split("\n")[0] for text in drawn.texts_ if "<=" in text.get_text()]
+    assert rules and all(len(rule) <= 19 and rule.endswith(" in 2009") for rule in rules)
+
+
+def test_names_are_no_formulas():
+    frame = FRAME.rename(columns={ENERGY.feature_names[0]: "cost in $ of $\\frac"})
+    drawn = TreeDisplay.from_estimator(PolyleafRegressor(n_estimators=1).fit(frame, TARGETS))
+    drawn.figure_.canvas.draw()
+    assert any("$" in text.get_text() for text in drawn.texts_)
+
+
+def test_given_axes_are_drawn_on(model):
+    figure, ax = pyplot.subplots()
+    drawn = ImportanceDisplay.from_estimator(model, ax=ax)
+    assert drawn.ax_ is ax and drawn.figure_ is figure
+
+
+def counts_of_exposure(n=300):
+    rng = np.random.default_rng(0)
+    X, exposure = rng.normal(size=(n, 3)), rng.exponential(50, n) + 1
+    counts = rng.poisson(exposure[:, None] * np.exp(np.stack([0.3 * X[:, 0], -0.3 * X[:, 1]], axis=1)))
+    return X, counts, np.log(exposure)
+
+
+def test_outputs_begin_at_their_offsets():
+    X, y, offset = counts_of_exposure()
+    model = PolyleafRegressor(objective="poisson", n_estimators=5).fit(X, y, offset=offset)
+    plain = PolyleafRegressor(objective="poisson", n_estimators=5).fit(X, y)
+    show = partial(OutputsDisplay.from_estimator, model, metric="rmse", others={"plain": plain})
+    shown = show(X, y, offset=offset)
+    for name, predicted in {
+        "model": model.predict(X, offset=offset),
+        "constant": np.exp(model.model_.base_score + offset[:, None]),
+        "plain": plain.predict(X),
+    }.items():
+        rmse = np.sqrt(np.mean((predicted - y) ** 2, axis=0))
+        np.testing.assert_allclose(shown.scores[name], rmse, rtol=1e-6)
+    held = show(Dataset(X, y, offset=offset, reference=model.model_.mapper), y)
+    np.testing.assert_array_equal(held.scores["model"], shown.scores["model"])
+    with pytest.warns(UserWarning, match="these rows have none"):
+        without = show(X, y)
+    assert (without.scores["model"] > 2 * shown.scores["model"]).all()
+
+
+def test_chances_quantiles_and_intervals_begin_at_their_offsets():
+    X, y, offset = counts_of_exposure()
+    labels = (y + offset[:, None] > 60).astype(int)
+    labeller = PolyleafClassifier(n_estimators=5).fit(X, labels, offset=offset)
+    chances = labeller.predict_proba(X, offset=offset)
+    np.testing.assert_array_equal(
+        CalibrationDisplay.from_estimator(labeller, X, labels, offset=offset).said,
+        CalibrationDisplay.from_predictions(labels, chances, ["0", "1"]).said,
+    )
+    np.testing.assert_array_equal(
+        ThresholdDisplay.from_estimator(labeller, X, labels, offset=offset, output=1).f1,
+        ThresholdDisplay.from_predictions(labels[:, 1], chances[:, 1]).f1,
+    )
+    levels = PolyleafRegressor(objective="quantile", quantile_alpha=[0.2, 0.8], n_estimators=5)
+    levels.fit(X, y[:, 0], offset=offset).calibrate(X, y[:, 0], offset=offset)
+    found = CalibrationDisplay.from_estimator(levels, X, y[:, 0], offset=offset).found[0]
+    np.testing.assert_array_equal(found, (y[:, :1] <= levels.predict(X, offset=offset)).mean(axis=0))
+    intervals = levels.predict_interval(X, offset=offset)
+    np.testing.assert_array_equal(
+        CoverageDisplay.from_estimator(levels, X, y[:, 0], offset=offset).widths,
+        CoverageDisplay.from_predictions(y[:, 0], intervals, 0.9, ["y"]).widths,
+    )
+    for display, model, truth in (
+        (CalibrationDisplay, labeller, labels),
+        (ThresholdDisplay, labeller, labels),
+        (CalibrationDisplay, levels, y[:, 0]),
+        (CoverageDisplay, levels, y[:, 0]),
+    ):
+        with pytest.warns(UserWarning, match="these rows have none"):
+            display.from_estimator(model, X, truth)

@@ -1,0 +1,128 @@
+"""Models in MLflow: what is saved comes back, is served, and holds no pickle."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from polyleaf import PolyleafClassifier, PolyleafRegressor, datasets
+from polyleaf.integrations.mlflow import load_model, log_model, save_model
+
+mlflow = pytest.importorskip("mlflow")
+
+
+@pytest.fixture(autouse=True)
+def tracked(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "false")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    mlflow.set_tracking_uri((tmp_path / "runs").as_uri())
+
+
+@pytest.fixture(scope="module")
+def energy():
+    small = datasets.load("energy")
+    X, X_test, y, _ = small.split()
+    X, X_test = (pd.DataFrame(rows, columns=small.feature_names) for rows in (X, X_test))
+    return PolyleafRegressor(n_estimators=5).fit(X, pd.DataFrame(y, columns=small.output_names)), X_test
+
+
+@pytest.fixture(scope="module")
+def letters():
+    X, X_test, y, _ = datasets.load("letter").split()
+    return PolyleafClassifier(n_estimators=3, max_leaves=8).fit(X[:800], y[:800]), X_test[:50]
+
+
+@pytest.fixture
+def no_pickles(monkeypatch):
+    def refuse(*args, **kwargs):
+        raise AssertionError("A pickle is read.")
+
+    for name in ("load", "loads", "Unpickler"):
+        monkeypatch.setattr(pickle, name, refuse)
+
+
+def test_what_was_saved_is_served(energy, tmp_path, no_pickles):
+    model, X = energy
+    save_model(model, tmp_path / "m")
+    served = mlflow.pyfunc.load_model(str(tmp_path / "m"))
+    np.testing.assert_array_equal(served.predict(X), model.predict(X))
+    again = load_model(str(tmp_path / "m"))
+    assert type(again) is PolyleafRegressor and again.get_params() == model.get_params()
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "predict_raw"])
+def test_a_method_is_chosen_when_saving(letters, tmp_path, method):
+    model, X = letters
+    save_model(model, tmp_path / "m", method=method)
+    served = mlflow.pyfunc.load_model(str(tmp_path / "m"))
+    np.testing.assert_array_equal(served.predict(X), getattr(model, method)(X))
+    assert served.get_raw_model().get_params() == model.get_params()
+
+
+def test_a_signature_is_kept_and_refuses_other_tables(energy, tmp_path):
+    model, X = energy
+    signature = mlflow.models.infer_signature(X, model.predict(X))
+    save_model(model, tmp_path / "m", signature=signature, input_example=X.head(2))
+    served = mlflow.pyfunc.load_model(str(tmp_path / "m"))
+    assert served.metadata.signature == signature
+    with pytest.raises(mlflow.exceptions.MlflowException, match="wall_area"):
+        served.predict(X.drop(columns="wall_area"))
+
+
+def test_parameters_of_a_call_reach_the_method(energy, tmp_path):
+    model, X = energy
+    signature = mlflow.models.infer_signature(X, model.predict(X), params={"sparse": False})
+    save_model(model, tmp_path / "m", signature=signature)
+    served = mlflow.pyfunc.load_model(str(tmp_path / "m"))
+    np.testing.assert_array_equal(served.predict(X, params={"sparse": False}), model.predict(X))
+
+
+def test_what_was_logged_comes_back(energy, no_pickles):
+    model, X = energy
+    with mlflow.start_run():
+        info = log_model(model, "energy")
+    assert set(info.flavors) == {"polyleaf", "python_function"}
+    for predict in (load_model(info.model_uri).predict, mlflow.pyfunc.load_model(info.model_uri).predict):
+        np.testing.assert_array_equal(predict(X), model.predict(X))
+
+
+def test_the_folder_has_one_file_of_ours_and_texts(energy, tmp_path):
+    save_model(energy[0], tmp_path / "m")
+    files = {path.name for path in (tmp_path / "m").rglob("*") if path.is_file()}
+    assert files == {"MLmodel", "conda.yaml", "model.polyleaf", "python_env.yaml", "requirements.txt"}
+    assert (tmp_path / "m" / "requirements.txt").read_text("utf-8").splitlines()[-1].startswith("polyleaf==")
+
+
+def test_requirements_may_be_given(energy, tmp_path):
+    save_model(energy[0], tmp_path / "m", pip_requirements=["polyleaf", "pandas"])
+    assert "pandas" in (tmp_path / "m" / "requirements.txt").read_text("utf-8")
+
+
+def test_what_cannot_be_saved_is_refused(energy, tmp_path):
+    with pytest.raises(TypeError, match=r"fitted estimators .* not Model"):
+        save_model(energy[0].model_, tmp_path / "m")
+    with pytest.raises(ValueError, match="not fitted"):
+        log_model(PolyleafRegressor())
+    with pytest.raises(ValueError, match="method='predict_proba' is not what a PolyleafRegressor has"):
+        save_model(energy[0], tmp_path / "m", method="predict_proba")
+
+
+def test_a_model_of_another_flavour_is_refused(tmp_path):
+    mlflow.models.Model(flavors={"sklearn": {}}).save(str(tmp_path / "MLmodel"))
+    with pytest.raises(ValueError, match=r"not saved by polyleaf\.mlflow; it has the flavours sklearn"):
+        load_model(str(tmp_path))
+
+
+def test_a_damaged_file_is_refused(energy, tmp_path):
+    save_model(energy[0], tmp_path / "m")
+    file = Path(tmp_path / "m" / "data" / "model.polyleaf")
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(ValueError):
+        mlflow.pyfunc.load_model(str(tmp_path / "m"))

@@ -1,0 +1,295 @@
+"""Contributions to the raw scores of fitted models: whatever the leaves, objectives, units and kinds of X."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from reference.contributions import payload
+
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, explain, load_model
+from polyleaf.datasets import load
+from polyleaf.inspection import shap_interop
+from polyleaf.model import shap
+from polyleaf.sketching.projections import Projector
+
+CLOSE = 2.0**-20  # of the sum of magnitudes
+rng = np.random.default_rng(0)
+N, F = 300, 6
+X = rng.normal(size=(N, F)).astype(np.float32)
+X[rng.random(X.shape) < 0.05] = np.nan
+FILLED = np.nan_to_num(X)
+Y = np.column_stack([FILLED[:, 0] * FILLED[:, 1], FILLED[:, 2], np.sin(3 * FILLED[:, 3])]).astype(np.float32)
+LABELS = (Y > 0).astype(int)
+CLASSES = np.array(["low", "middle", "high"])[np.digitize(Y[:, 0], [-0.5, 0.5])]
+SMALL = {"n_estimators": 12, "max_leaves": 10}
+
+
+def raw_scores(model, rows):
+    """Float64 (n_rows, n_scores), in the unit of y: what predictions round to float32 tree after tree."""
+    inner = model.model_
+    table = model._features(rows)
+    numbers, leaves = table.numbers(), inner.apply(table)
+    known = set(range(inner.n_features))
+    sums = np.tile(inner.base_score, (table.n_rows, 1))
+    for tree in inner.trees[: leaves.shape[1]]:
+        columns = slice(None) if tree.output is None else [tree.output]
+        for row in range(table.n_rows):
+            sums[row, columns] += payload(tree.leaves, leaves[row, tree.number], numbers[:, row], known)
+    if inner.target_scale is not None:
+        sums = sums * inner.target_scale + inner.target_offset
+    np.testing.assert_allclose(sums, model._raw(rows, (0, inner.n_rounds)), rtol=1e-5, atol=1e-5)
+    return sums
+
+
+def assert_additive(model, rows, background=None):
+    values = model.shap_values(rows, background, iteration_range=(0, 0)).astype(np.float64)
+    base = model.shap_base_values(background, iteration_range=(0, 0))
+    raw = raw_scores(model, rows)
+    if values.ndim == 2:
+        raw = raw[:, 0]
+    error = np.abs(values.sum(axis=1) + base - raw)
+    assert (error <= CLOSE * np.abs(values).sum(axis=1)).all()
+    assert np.abs(values).max() > 0.01
+
+
+MODELS = {
+    "many targets": lambda: PolyleafRegressor(**SMALL).fit(X, Y),
+    "one target": lambda: PolyleafRegressor(**SMALL).fit(X, Y[:, 0]),
+    "normalised": lambda: PolyleafRegressor(**SMALL, normalize_targets=True).fit(X, Y * [1, 50, 1e-3] + 7),
+    "far from 0": lambda: PolyleafRegressor(**SMALL, base_score=0.0).fit(X, Y + np.array([30, 0, 0])),
+    "quantiles": lambda: PolyleafRegressor("quantile", quantile_alpha=[0.2, 0.8], **SMALL).fit(X, Y),
+    "poisson": lambda: PolyleafRegressor("poisson", **SMALL).fit(X, np.exp(Y)),
+    "two classes": lambda: PolyleafClassifier(**SMALL).fit(X, LABELS[:, 0]),
+    "classes": lambda: PolyleafClassifier(**SMALL).fit(X, CLASSES),
+    "labels": lambda: PolyleafClassifier(**SMALL).fit(X, LABELS),
+    "one output per tree": lambda: PolyleafRegressor(
+        **SMALL, multi_strategy="one_output_per_tree", normalize_targets=True
+    ).fit(X, Y),
+    "layers": lambda: PolyleafRegressor(
+        n_estimators=5,
+        max_depth=4,
+        max_leaves=None,
+        grow_policy="depthwise",
+        refresh="layer",
+        rows_per_layer=[200, 90],
+    ).fit(X, Y),
+    "sampled": lambda: PolyleafRegressor(**SMALL, sampling_method="goss").fit(X, Y),
+    "full curvature": lambda: PolyleafClassifier(**SMALL, curvature="full").fit(X, CLASSES),
+    "sparse leaves": lambda: PolyleafRegressor(**SMALL, leaf="sparse", leaf_k=2).fit(X, Y),
+    "linear leaves": lambda: PolyleafRegressor(**SMALL, leaf="linear").fit(X, Y),
+    "linear leaves, scaled": lambda: PolyleafRegressor(**SMALL, leaf="linear", normalize_targets=True).fit(
+        X, Y * [1, 50, 1e-3] + 7
+    ),
+    "linear leaves, one target": lambda: PolyleafRegressor(
+        **SMALL, leaf="linear", linear_extrapolation="free"
+    ).fit(X, Y[:, 0]),
+    "projected": lambda: PolyleafRegressor(**SMALL, projection=Projector("pca", 3)).fit(FILLED, Y),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_contributions_add_up_to_raw_scores(name):
+    model = MODELS[name]()
+    rows = FILLED[:60] if name == "projected" else X[:60]
+    if "linear" in name:
+        rows = np.vstack([rows, 40 * rows[:10]])  # far away, where payloads are clipped
+    assert_additive(model, rows)
+    assert_additive(model, rows[:20] if "linear" in name else rows, rows[-9:])
+
+
+def test_additive_to_a_millionth_after_many_trees():
+    X, X_test, y, _ = load("energy").split()
+    model = PolyleafRegressor(n_estimators=300, n_jobs=1).fit(X, y)
+    assert_additive(model, X_test[:40])
+    assert_additive(model, X_test[:40], X)
+
+
+def test_a_background_of_the_training_rows_has_the_same_base_values():
+    model = MODELS["many targets"]()
+    np.testing.assert_allclose(model.shap_base_values(), model.shap_base_values(X), atol=1e-12)
+    np.testing.assert_allclose(model.shap_base_values(), model.predict(X).mean(axis=0), atol=1e-5)
+
+
+def test_shapes_follow_the_outputs():
+    many, one = MODELS["many targets"](), MODELS["one target"]()
+    assert many.shap_values(X[:4]).shape == (4, F, 3)
+    assert many.shap_values(X[:4], interactions=True).shape == (4, F, F, 3)
+    assert many.shap_base_values().shape == (3,)
+    assert one.shap_values(X[:4]).shape == (4, F)
+    assert one.shap_values(X[:4], interactions=True).shape == (4, F, F)
+    assert np.ndim(one.shap_base_values()) == 0
+    assert one.shap_values(X[:4], outputs=[0]).shape == (4, F, 1)
+    assert many.shap_values(X[:4], outputs=1).shape == (4, F)
+    assert many.shap_values(X[:4]).dtype == np.float32
+
+
+def test_outputs_are_chosen_by_number_or_name():
+    frame = pd.DataFrame(Y, columns=["a", "b", "c"])
+    model = PolyleafRegressor(**SMALL).fit(X, frame)
+    whole, base = model.shap_values(X[:9]), model.shap_base_values()
+    for chosen, numbers in (
+        ([2, 0], [2, 0]),
+        (["c", "a"], [2, 0]),
+        (["b", 2], [1, 2]),
+        (np.array([1]), [1]),
+        ([1, 1, 0], [1, 1, 0]),
+    ):
+        assert (model.shap_values(X[:9], outputs=chosen) == whole[..., numbers]).all()
+        assert (model.shap_base_values(outputs=chosen) == base[numbers]).all()
+    assert (model.shap_values(X[:9], outputs="b") == whole[..., 1]).all()
+    assert model.shap_base_values(outputs="b") == base[1]
+
+
+def test_every_row_may_have_outputs_of_its_own(monkeypatch):
+    monkeypatch.setattr(shap, "_ROWS_TOGETHER", 4)
+    model = MODELS["labels"]()
+    whole, base = model.shap_values(X[:9]), model.shap_base_values()
+    best, _ = model.predict_topk(X[:9], 2)
+    best[3, 1] = -1
+    found = model.shap_values(X[:9], outputs=best)
+    expected = model.shap_base_values(outputs=best)
+    for row in range(9):
+        for column, k in enumerate(best[row]):
+            assert (found[row, :, column] == (whole[row, :, k] if k >= 0 else 0)).all()
+            np.testing.assert_equal(expected[row, column], base[k] if k >= 0 else np.nan)
+    with_pairs = model.shap_values(X[:9], interactions=True, outputs=best)
+    np.testing.assert_allclose(with_pairs.sum(axis=1), found, atol=1e-6)
+
+
+def test_best_round_is_explained():
+    model = PolyleafRegressor(n_estimators=80, early_stopping_rounds=5, learning_rate=0.5)
+    model.fit(X[:200], Y[:200], X_val=X[200:], y_val=Y[200:])
+    best = model.best_iteration_ + 1
+    assert best < model.n_iter_
+    total = model.shap_values(X[:20]).sum(axis=1) + model.shap_base_values()
+    np.testing.assert_allclose(total, model.predict(X[:20]), atol=1e-5)
+    assert (model.shap_values(X[:5]) == model.shap_values(X[:5], iteration_range=(0, best))).all()
+    parts = [model.shap_values(X[:5], iteration_range=part) for part in ((0, 3), (3, best))]
+    np.testing.assert_allclose(sum(parts), model.shap_values(X[:5]), atol=1e-6)
+    assert (model.shap_values(X[:5], iteration_range=(0, 0)) != model.shap_values(X[:5])).any()
+
+
+def test_categories_missing_values_and_frames():
+    colour = pd.Categorical(np.array(["red", "green", "blue"])[np.digitize(FILLED[:, 0], [-0.4, 0.4])])
+    frame = pd.DataFrame(X[:, 1:4], columns=["a", "b", "c"]).assign(colour=colour)
+    model = PolyleafRegressor(**SMALL).fit(frame, Y)
+    assert_additive(model, frame[:40])
+    assert_additive(model, frame[:40], frame[100:110])
+    data = shap_interop._display(model._rows_to_explain(frame[:3]))
+    assert data.dtype == object and data[0, 3] == colour[0]
+    with pytest.raises(ValueError, match=r"[Ff]eature names"):
+        model.shap_values(frame.rename(columns={"a": "z"}))
+    with pytest.raises(ValueError, match=r"[Ff]eature names"):
+        model.shap_values(frame, background=frame.rename(columns={"a": "z"}))
+
+
+def test_a_dataset_is_explained_like_its_table():
+    for name in ("many targets", "linear leaves"):
+        model = MODELS[name]()
+        data = Dataset(X[:30], reference=model.model_.mapper, keep_features=True)
+        assert (model.shap_values(data) == model.shap_values(X[:30])).all()
+        few = model.shap_values(X[:4], background=data)
+        assert (few == model.shap_values(X[:4], background=X[:30])).all()
+    bare = Dataset(X[:30], reference=model.model_.mapper)
+    with pytest.raises(ValueError, match="read the features themselves"):
+        model.shap_values(bare)
+    with pytest.raises(ValueError, match="binned apart"):
+        model.shap_values(Dataset(X[:30]))
+
+
+def test_sparse_features_and_sparse_targets():
+    words = sp.random(200, 40, 0.1, random_state=0, format="csr", dtype=np.float32)
+    labels = sp.csr_matrix((words.toarray()[:, :12] > 0.3).astype(np.float32))
+    model = PolyleafClassifier(n_estimators=8, leaf="sparse", leaf_k=3).fit(words, labels)
+    whole = model.shap_values(words[:30])
+    assert whole.shape == (30, 40, 12)
+    assert_additive(model, words[:30])
+    best, _ = model.predict_topk(words[:30], 3)
+    own = model.shap_values(words[:30], outputs=best)
+    for row in range(30):
+        assert (own[row] == np.where(best[row] >= 0, whole[row][:, best[row]], 0)).all()
+
+
+def test_memory_is_bounded_by_chunks(monkeypatch):
+    for name in ("many targets", "linear leaves", "sparse leaves"):
+        model = MODELS[name]()
+        whole = model.shap_values(X[:50])
+        with_pairs = model.shap_values(X[:50], interactions=True)
+        data = Dataset(X[:50], reference=model.model_.mapper, keep_features=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(shap, "_CHUNK_BYTES", 200)
+            patch.setattr(shap, "_CHUNK_VALUES", 7 * 3 * F)
+            assert (model.shap_values(X[:50]) == whole).all()
+            assert (model.shap_values(data) == whole).all()
+            assert (model.shap_values(X[:50], interactions=True) == with_pairs).all()
+            chunks = list(explain.in_chunks(model, X[:50]))
+        assert [rows.stop - rows.start for rows, _ in chunks] == [7] * 7 + [1]
+        assert (np.concatenate([values for _, values in chunks]) == whole).all()
+
+
+def test_too_much_memory_is_a_sentence():
+    model = MODELS["many targets"]()
+    found, chosen = model.model_.contributions(), shap.choose_outputs(None, 3, None)
+    with pytest.raises(MemoryError, match=r"of shape \(1000000000000000, 6, 3\) take .* GiB"):
+        found._zeros(10**15, 3, False)
+    assert found.values(model._rows_to_explain(X[:2]), chosen).shape == (2, F, 3)
+
+
+def test_files_keep_what_is_explained(tmp_path):
+    model = MODELS["many targets"]()
+    model.save_model(tmp_path / "with")
+    model.save_model(tmp_path / "without", statistics=False)
+    again = load_model(tmp_path / "with")
+    assert (again.shap_values(X[:9]) == model.shap_values(X[:9])).all()
+    bare = load_model(tmp_path / "without")
+    with pytest.raises(ValueError, match=r"statistics=False\): pass a background"):
+        bare.shap_values(X[:9])
+    assert (bare.shap_values(X[:9], background=X) == model.shap_values(X[:9], background=X)).all()
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2, 5])
+def test_threads_make_no_difference(n_jobs):
+    model = MODELS["many targets"]()
+    expected = model.set_params(n_jobs=1).shap_values(X)
+    assert (model.set_params(n_jobs=n_jobs).shap_values(X) == expected).all()
+
+
+def test_importance_is_the_mean_magnitude():
+    model = MODELS["many targets"]()
+    values = model.shap_values(X)
+    per_output = model.feature_importance("shap", per_output=True, X=X)
+    np.testing.assert_allclose(per_output, np.abs(values).mean(axis=0).T, rtol=1e-6)
+    np.testing.assert_allclose(model.feature_importance("shap", X=X), per_output.mean(axis=0))
+    assert per_output[1].argmax() == 2 and per_output[2].argmax() == 3
+    with pytest.raises(ValueError, match="pass them as X"):
+        model.feature_importance("shap")
+
+
+def test_bad_input_is_answered_by_sentences():
+    model = MODELS["many targets"]()
+    for outputs, message in (
+        ("a", "has no output 'a'; its outputs have numbers only"),
+        (3, "has 3, but the model has 3 outputs"),
+        (-1, "has -1, but the model has 3 outputs"),
+        ([], "takes the number or the name"),
+        ([True], "has no output 'True'"),
+        ([0.5], "has no output '0.5'"),
+        ([[[0]]], "takes the number or the name"),
+        ([[3]] * 2, "has 3, but"),
+        ([[0]], "outputs has 1 rows, but X has 2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.shap_values(X[:2], outputs=outputs)
+    with pytest.raises(ValueError, match="X has 3 features"):
+        model.shap_values(X[:, :3])
+    with pytest.raises(ValueError, match="X has 3 features"):
+        model.shap_values(X, background=X[:, :3])
+    with pytest.raises(ValueError, match="background has no rows"):
+        model.shap_values(X, background=X[:0])
+    with pytest.raises(ValueError, match="Rounds 0 to 99"):
+        model.shap_values(X, iteration_range=(0, 99))
+    with pytest.raises(ValueError, match="is not fitted yet"):
+        PolyleafRegressor().shap_values(X)
+    named = PolyleafClassifier(**SMALL).fit(X, CLASSES)
+    with pytest.raises(ValueError, match="no output 'huge'; there are high, low, middle"):
+        named.shap_values(X, outputs="huge")

@@ -1,0 +1,92 @@
+"""What ranks ask of one another: the same for all, exact, and never a wait for one that is gone."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from polyleaf.runtime.collective import ALONE, PeerFailed, Threads
+
+SIZES = [1, 2, 3, 5]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_blocks_go_to_those_they_are_for(size):
+    def work(comm):
+        assert comm.size == size
+        return [bytes(b) for b in comm.exchange([bytes([comm.rank, to]) for to in range(size)])]
+
+    found = Threads.run(size, work)
+    assert found == [[bytes([source, to]) for source in range(size)] for to in range(size)]
+
+
+@settings(max_examples=20, deadline=None)
+@given(size=st.sampled_from(SIZES), n=st.integers(0, 9), seed=st.integers(0, 2**32 - 1))
+def test_verbs_are_what_numpy_says_of_all_ranks_together(size, n, seed):
+    rng = np.random.default_rng(seed)
+    numbers, floats = rng.integers(-(2**40), 2**40, (size, n)), rng.normal(size=(size, n))
+    shares = [[rng.integers(-9, 9, (to + 1, 2), dtype=np.int32) for to in range(size)] for _ in range(size)]
+
+    def work(comm):
+        total, most = numbers[comm.rank].copy(), floats[comm.rank].copy()
+        comm.sum(total)
+        comm.largest(most)
+        own = [share.copy() for share in shares[comm.rank]]  # what others give is added to this rank's
+        return total, most, comm.sum_shares(own), comm.gather(bytes([comm.rank]))
+
+    for rank, (total, most, share, gathered) in enumerate(Threads.run(size, work)):
+        np.testing.assert_array_equal(total, numbers.sum(axis=0))
+        np.testing.assert_array_equal(most, floats.max(axis=0))
+        np.testing.assert_array_equal(share, sum(of_rank[rank] for of_rank in shares))
+        assert share.dtype == np.int32
+        assert gathered == [bytes([r]) for r in range(size)]
+
+
+def test_a_nan_of_one_rank_is_seen_by_all():
+    def work(comm):
+        numbers = np.array([np.nan if comm.rank == 1 else 2.0])
+        comm.largest(numbers)
+        return numbers[0]
+
+    assert np.isnan(Threads.run(3, work)).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.bool_])
+def test_nobody_adds_floats(dtype):
+    with pytest.raises(TypeError, match="integers only"):
+        ALONE.sum(np.zeros(2, dtype))
+    with pytest.raises(TypeError, match="integers only"):
+        ALONE.sum_shares([np.zeros(2, dtype)])
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("failing", [0, -1])
+def test_a_rank_that_raises_ends_all_and_its_error_is_told(size, failing):
+    seen = []
+
+    def work(comm):
+        try:
+            comm.gather(b"")
+            if comm.rank == failing % size:
+                raise KeyError("mine")
+            comm.gather(b"")
+        except PeerFailed:
+            seen.append(comm.rank)
+            raise
+
+    with pytest.raises(KeyError, match="mine"):
+        Threads.run(size, work)
+    assert sorted(seen) == [rank for rank in range(size) if rank != failing % size]
+
+
+def test_ranks_that_have_lost_step_are_told():
+    with pytest.raises(RuntimeError, match="lost step"):
+        Threads.run(2, lambda comm: comm.sum(np.zeros(comm.rank + 1, np.int64)))
+
+
+def test_alone_everything_is_what_it_was():
+    numbers = np.arange(3)
+    ALONE.sum(numbers)
+    ALONE.largest(numbers)
+    assert ALONE.sum_shares([numbers]) is numbers and ALONE.gather(b"a") == [b"a"]
+    np.testing.assert_array_equal(numbers, [0, 1, 2])

@@ -1,0 +1,473 @@
+"""Habits of users of other libraries: their names, methods they look for, no rows."""
+
+import inspect
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+
+import polyleaf
+from polyleaf import (
+    Dataset,
+    Model,
+    PolyleafClassifier,
+    PolyleafClassifierCV,
+    PolyleafMultiTask,
+    PolyleafRegressor,
+)
+from polyleaf.settings import aliases
+from polyleaf.settings.param_spec import declarations
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((80, 3))
+Y = np.stack([X[:, 0], X[:, 1] * X[:, 2]], axis=1)
+TWO = np.where(X[:, 0] > 0, "yes", "no")
+THREE = np.digitize(X[:, 0], [-0.5, 0.5])
+LABELS = (Y > 0).astype(int)
+SMALL = {"n_estimators": 3, "n_jobs": 1}
+ESTIMATORS = (PolyleafRegressor, PolyleafClassifier)
+
+
+def regressor(**changes):
+    return PolyleafRegressor(**SMALL | changes)
+
+
+def classifier(**changes):
+    return PolyleafClassifier(**SMALL | changes)
+
+
+# --- did you mean ---
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("num_leaves", "max_leaves"),
+        ("eta", "learning_rate"),
+        ("n_round", "n_estimators"),
+        ("min_data_in_leaf", "min_child_samples"),
+        ("l2_leaf_reg", "reg_lambda"),
+        ("max_leaf_nodes", "max_leaves"),
+        ("nthread", "n_jobs"),
+        ("monotonic_cst", "monotone_constraints"),
+        ("mono_constraints", "monotone_constraints"),
+        ("interaction_cst", "interaction_constraints"),
+        ("n_estimatorz", "n_estimators"),
+        ("reg_gamma", "min_split_gain"),
+    ],
+)
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_parameters_of_others_are_answered_with_ours(estimator, theirs, ours):
+    sentence = rf"{estimator.__name__}\(\) takes no '{theirs}': did you mean {ours}\?"
+    with pytest.raises(TypeError, match=sentence):
+        estimator(**{theirs: 1})
+    with pytest.raises(ValueError, match=rf"set_params\(\) takes no '{theirs}': did you mean {ours}\?"):
+        estimator().set_params(**{theirs: 1})
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda m: PolyleafRegressor(enable_categorical=True), "columns of a data frame that are categories"),
+        (lambda m: PolyleafRegressor(base_margin=1), "it is offset of fit"),
+        (lambda m: PolyleafRegressor(init="zero"), "it is offset of fit"),
+        (lambda m: PolyleafClassifier(eval_set=[(X, Y)]), "it is eval_set of fit"),
+        (lambda m: PolyleafRegressor(ntree_limit=3), "it is iteration_range of predict"),
+        (lambda m: m.predict(X, output_margin=True), "predict_raw gives raw scores"),
+        (lambda m: m.predict(X, num_iteration=2), r"did you mean iteration_range\?"),
+        (lambda m: m.fit(X, Y, verbose=False), "it is a parameter of the constructor"),
+        (lambda m: m.fit(X, Y, n_round=3), r"did you mean n_estimators of the constructor\?"),
+        (lambda m: m.fit(X, Y, xgb_model=None), r"did you mean init_model\?"),
+        (lambda m: m.fit(X, Y, feature_name=list("abc")), "names are those of a data frame's columns"),
+        (lambda m: m.fit(X, Y, zzz=1), "it takes X, y, sample_weight, offset, eval_set"),
+    ],
+)
+def test_arguments_of_others_are_answered(call, sentence):
+    with pytest.raises(TypeError, match=rf"takes no '\w+'.*{sentence}"):
+        call(regressor().fit(X, Y))
+
+
+def test_every_name_of_ours_in_the_table_exists():
+    ours = {p.name for estimator in ESTIMATORS for p in declarations(estimator)}
+    ours |= {name for method in (PolyleafRegressor.fit, PolyleafRegressor.predict) for name in _names(method)}
+    assert set(aliases._OTHERS_CALL_IT) - ours <= {"offset"}
+    for method, names in aliases._OF_METHODS.items():
+        assert set(names) <= {*_names(getattr(PolyleafRegressor, method)), "offset"}
+    theirs = [name for names in aliases._OTHERS_CALL_IT.values() for name in names.split()]
+    assert set(theirs) & {p.name for p in declarations(PolyleafClassifier)} <= {"n_estimators"}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"max_depth": -1}, "None is for no limit"),
+        ({"max_leaves": 0}, "None is for no limit"),
+        ({"max_leaves": 2**31}, "None is for no limit"),
+        ({"max_depth": 2**31}, "None is for no limit"),
+        ({"verbose": -1}, "0 is for silence"),
+        ({"random_state": np.random.default_rng(0)}, "An int can be drawn"),
+        ({"grow_policy": "Lossguide"}, 'It is "lossguide"'),
+        ({"grow_policy": "SymmetricTree"}, '"depthwise" is nearest'),
+        ({"objective": {"eta": 1}}, r"given as \*\*parameters; a dict of losses .* PolyleafMultiTask"),
+        ({"objective": ["logistic"]}, "It is one loss for all outputs"),
+        ({"device": "cuda:0"}, 'A card is "cuda"'),
+        ({"monotone_constraints": "(1,0,0)"}, "Give the list"),
+        ({"interaction_constraints": "[[0, 1]]"}, "Give the list of lists"),
+    ],
+)
+def test_values_of_others_are_answered_with_what_to_write(parameters, words):
+    with pytest.raises(ValueError, match=words):
+        regressor(**parameters).fit(X, Y)
+
+
+@pytest.mark.parametrize("name", ["binary:logistic", "binary", "log_loss"])
+def test_a_name_for_two_classes_warns_once_of_more(name):
+    with pytest.warns(UserWarning, match='each of the 3 classes .*objective="softmax"') as told:
+        named = classifier(objective=name).fit(X, THREE)
+    assert len(told) == 1 and told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ours = classifier(objective="logistic").fit(X, THREE)
+        for y in (TWO, LABELS):
+            classifier(objective=name).fit(X, y)
+    np.testing.assert_array_equal(named.predict_raw(X), ours.predict_raw(X))
+
+
+def test_a_search_warns_of_such_a_name_once():
+    with pytest.warns(UserWarning, match='each of the 3 classes .*objective="softmax"') as told:
+        found = PolyleafClassifierCV(objective="binary:logistic", n_candidates=3, cv=2, **SMALL).fit(X, THREE)
+    assert len(told) == 1 and told[0].filename == __file__
+    assert found.best_params_["objective"] == "logistic"
+
+
+def test_tasks_warn_of_such_a_name_once_each():
+    tasks = {"a": THREE, "b": THREE[::-1], "c": THREE, "d": TWO}
+    losses = {"a": "binary:logistic", "b": "Binary", "c": "logistic", "d": "binary:logistic"}
+    with pytest.warns(UserWarning, match="each of the 3 classes") as told:
+        PolyleafMultiTask(losses, **SMALL).fit(X, tasks)
+    assert [str(one.message)[:8] for one in told] == ["Task 'a'", "Task 'b'"]
+    assert {one.filename for one in told} == {__file__}
+
+
+def test_other_wrong_values_are_refused_without_such_words():
+    with pytest.raises(ValueError, match=r"Got '6' instead\.$"):
+        regressor(max_depth="6").fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("rank:ndcg", "no objectives for ranking"),
+        ("lambdarank", "no objectives for ranking"),
+        ("survival:cox", "polyleaf.distributions.survival"),
+        ("reg:pseudohubererror", "'huber' is nearest"),
+        ("reg:squaredlogerror", r"np.log1p\(y\)"),
+        ("mape", "sample_weight"),
+        ("Quantile:alpha=0.5", "quantile_alpha"),
+        ("multiclassova", "'logistic' learns each class"),
+        ("squared_eror", "Did you mean 'squared_error'"),
+    ],
+)
+def test_objectives_of_others_are_answered(name, words):
+    with pytest.raises(ValueError, match=f"Unknown objective '{name}'. .*{words}"):
+        regressor(objective=name).fit(X, Y)
+
+
+def test_parameters_there_are_none_of_are_answered():
+    silent = []
+    for name in aliases._INSTEAD:
+        with pytest.raises(TypeError) as error:
+            PolyleafRegressor(**{name: 1})
+        if not str(error.value).endswith(aliases._INSTEAD[name]):
+            silent.append(name)
+    assert not silent
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_attributes_of_others_are_answered_and_hide_none_of_ours(estimator):
+    model = estimator(**SMALL).fit(X, TWO if estimator is PolyleafClassifier else Y)
+    for name, words in aliases._ATTRIBUTE_INSTEAD.items():
+        assert not hasattr(model, name)
+        with pytest.raises(AttributeError, match="has no attribute") as error:
+            getattr(model, name)
+        assert str(error.value).endswith(words)
+    with pytest.raises(AttributeError, match="feature_names_in_"):
+        model.feature_names_in_  # noqa: B018
+
+
+def test_functions_of_others_hide_none_of_ours():
+    assert not [name for name in aliases._FUNCTION_INSTEAD if hasattr(polyleaf, name)]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_parameters_by_place_are_answered(estimator):
+    assert estimator("squared_hinge").objective == "squared_hinge"
+    with pytest.raises(
+        TypeError, match=rf"{estimator.__name__}\(\) takes 1 .* given 2: write the others by name"
+    ):
+        estimator(100, 0.1)
+
+
+def test_a_dict_of_parameters_is_no_objective():
+    for estimator in (PolyleafRegressor, PolyleafClassifier, PolyleafClassifierCV):
+        with pytest.raises(TypeError, match=r"a dict in the place of one parameter: .*\(\*\*parameters\)"):
+            estimator({"eta": 1})
+    assert PolyleafMultiTask({"a": "squared_error"}).objective == {"a": "squared_error"}
+
+
+def test_the_name_of_a_column_is_no_target():
+    with pytest.raises(ValueError, match="y is 'a', which is no array"):
+        regressor().fit(pd.DataFrame(X, columns=list("abc")), "a")
+
+
+def _names(method):
+    return list(inspect.signature(method).parameters)
+
+
+def test_signatures_stay_what_editors_and_scikit_learn_read():
+    assert "max_leaves" in _names(PolyleafRegressor) and "kwargs" not in _names(PolyleafRegressor)
+    assert _names(PolyleafRegressor.predict) == ["self", "X", "iteration_range", "offset", "sparse"]
+    assert "eval_set" in _names(PolyleafClassifier.fit)
+
+
+# --- methods ---
+
+
+def test_raw_scores_of_both_estimators():
+    counts = np.abs(np.round(Y * 3))
+    model = regressor(objective="poisson").fit(X, counts)
+    np.testing.assert_array_equal(np.exp(model.predict_raw(X)), model.predict(X))
+    assert regressor().fit(X, Y[:, 0]).predict_raw(X).shape == (80,)
+    np.testing.assert_array_equal(
+        model.predict_raw(X, iteration_range=(0, 1)), model.model_.raw_predict(X, 0, 1)
+    )
+    for y in (TWO, THREE, LABELS):
+        found = classifier().fit(X, y)
+        np.testing.assert_array_equal(found.predict_raw(X), found.decision_function(X))
+
+
+@pytest.mark.parametrize("y", [TWO, THREE, LABELS])
+def test_predict_log_proba(y):
+    model = classifier().fit(X, y)
+    np.testing.assert_array_equal(model.predict_log_proba(X), np.log(model.predict_proba(X)))
+
+
+@pytest.mark.parametrize("objective", ["softmax", "multi:softprob", "multiclass"])
+def test_softmax_takes_two_classes(objective):
+    model = classifier(objective=objective).fit(X, TWO, eval_set=[(X, TWO)])
+    p = model.predict_proba(X)
+    assert p.shape == (80, 2) and model.model_.n_outputs == 2 and model.score(X, TWO) > 0.9
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    scores = model.decision_function(X)
+    assert scores.shape == (80,)
+    np.testing.assert_array_equal(model.predict(X), model.classes_[(scores > 0).astype(int)])
+    np.testing.assert_allclose(1 / (1 + np.exp(-scores)), p[:, 1])
+    loaded = PolyleafClassifier.load_model(model.save_model())
+    np.testing.assert_array_equal(loaded.predict_proba(X), p)
+    assert classifier().fit(X, TWO).model_.n_outputs == 1  # as ever
+
+
+def test_softmax_of_labels_names_what_to_use():
+    with pytest.raises(ValueError, match=r"several labels per row: use \"logistic\""):
+        classifier(objective="softmax").fit(X, LABELS)
+
+
+def _error_and_curvature(y, scores):
+    return scores - y, np.ones_like(scores)
+
+
+@pytest.mark.parametrize(
+    ("objective", "why"),
+    [(_error_and_curvature, "a custom objective has no link"), ("squared_hinge", "are no probabilities")],
+)
+def test_predict_proba_says_why_there_is_none(objective, why):
+    model = classifier(objective=objective)
+    for estimator in (model, clone(model).fit(X, TWO)):
+        assert not hasattr(estimator, "predict_proba")
+        for name in ("predict_proba", "predict_log_proba", "staged_predict_proba"):
+            with pytest.raises(AttributeError, match=f"PolyleafClassifier has no '{name}': .*{why}"):
+                getattr(estimator, name)
+    assert hasattr(classifier(), "predict_proba") and hasattr(classifier(objective="x"), "predict_proba")
+
+
+# --- models ---
+
+
+@pytest.mark.parametrize("is_fitted", [False, True])
+def test_load_model_of_an_instance_says_that_it_leaves_it_alone(is_fitted):
+    data = regressor().fit(X, Y).save_model()
+    model = regressor().fit(X, -Y) if is_fitted else regressor()
+    before = model.predict(X) if is_fitted else None
+    words = r"leaves the one .* m = PolyleafRegressor\.load_model\(path\)"
+    with pytest.warns(UserWarning, match=words) as told:
+        loaded = model.load_model(data)
+    assert len(told) == 1 and told[0].filename == __file__
+    np.testing.assert_array_equal(loaded.predict(X), regressor().fit(X, Y).predict(X))
+    assert hasattr(model, "model_") == is_fitted
+    if is_fitted:
+        np.testing.assert_array_equal(model.predict(X), before)
+
+
+@pytest.mark.parametrize("cls", [*ESTIMATORS, PolyleafMultiTask, PolyleafClassifierCV])
+def test_load_model_of_a_class_says_nothing_and_has_its_docstring(cls):
+    assert list(inspect.signature(cls.load_model).parameters) == ["path"] and cls.load_model.__self__ is cls
+    assert "Read a fitted estimator" in inspect.getdoc(cls.load_model) == inspect.getdoc(cls().load_model)
+
+
+def test_load_model_of_a_class_does_not_warn():
+    data = regressor().fit(X, Y).save_model()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loaded = PolyleafRegressor.load_model(data)
+    np.testing.assert_array_equal(loaded.predict(X), regressor().fit(X, Y).predict(X))
+
+
+@pytest.mark.parametrize("changes", [{}, {"leaf": "linear"}, {"projection": "gaussian", "projection_dim": 2}])
+def test_a_model_takes_what_estimators_take(changes):
+    estimator = regressor(**changes).fit(pd.DataFrame(X, columns=list("abc")), Y)
+    model = Model.from_bytes(estimator.model_.to_bytes())
+    expected = estimator.predict(pd.DataFrame(X, columns=list("abc")))
+    for data in (X, X.tolist(), sp.csr_matrix(X), pd.DataFrame(X, columns=list("abc"))):
+        np.testing.assert_array_equal(model.predict(data), expected)
+    np.testing.assert_array_equal(model.apply(X), estimator.apply(X))
+    *_, last = model.staged_raw(X)
+    np.testing.assert_array_equal(last, expected)
+    np.testing.assert_array_equal(model.predict_topk(X, 1)[0][:, 0], expected.argmax(axis=1))
+
+
+def test_a_model_takes_data_sets_and_refuses_other_features():
+    data = Dataset(X, Y)
+    estimator = regressor().fit(data)
+    np.testing.assert_array_equal(estimator.model_.predict(data), estimator.predict(X))
+    with pytest.raises(ValueError, match="binned apart"):
+        estimator.model_.predict(Dataset(X[:40]))
+    with pytest.raises(ValueError, match="X has 2 features"):
+        estimator.model_.predict(X[:, :2])
+    with pytest.raises(TypeError, match="A Dataset holds bins"):
+        estimator.model_.apply(data)
+
+
+# --- no rows ---
+
+EMPTY = {
+    "array": X[:0],
+    "objects": X[:0].astype(object),
+    "sparse": sp.csr_matrix(X[:0]),
+    "pandas": pd.DataFrame(X[:0]),
+    "polars": pl.DataFrame(X[:0], schema=list("abc")),
+    "arrow": pa.table({name: np.zeros(0) for name in "abc"}),
+}
+
+
+@pytest.mark.parametrize("kind", EMPTY)
+@pytest.mark.parametrize("changes", [{}, {"leaf": "linear"}, {"projection": "gaussian", "projection_dim": 2}])
+def test_no_rows_give_an_empty_answer(kind, changes):
+    Z = EMPTY[kind]
+    model = regressor(**changes).fit(X, Y)
+    assert model.predict(Z).shape == model.predict_raw(Z).shape == (0, 2)
+    assert model.apply(Z).shape == (0, 3) and [s.shape for s in model.staged_predict(Z)] == [(0, 2)] * 3
+    assert regressor(**changes).fit(X, Y[:, 0]).predict(Z).shape == (0,)
+    for y, columns in ((TWO, 2), (THREE, 3), (LABELS, 2)):
+        found = classifier(**changes).fit(X, y)
+        assert found.predict_proba(Z).shape == (0, columns)
+        assert len(found.predict(Z)) == 0 and found.predict(Z).dtype == found.predict(X).dtype
+
+
+def test_no_rows_are_still_nothing_to_learn_from():
+    with pytest.raises(ValueError, match="0 sample"):
+        regressor().fit(X[:0], Y[:0])
+
+
+# --- tables of predictions ---
+
+
+def test_predictions_come_as_tables_with_the_names_of_the_targets():
+    named = pd.DataFrame(Y, columns=["heat", "cold"])
+    model = regressor().fit(X, named)
+    plain, rows = model.predict(X), pd.DataFrame(X, index=np.arange(80) + 7)
+    found = model.set_output(predict="pandas").predict(rows)
+    assert found.columns.tolist() == ["heat", "cold"] and found.index.tolist() == rows.index.tolist()
+    np.testing.assert_array_equal(found.to_numpy(), plain)
+    assert model.predict_raw(X).columns.tolist() == ["heat", "cold"]
+    for library, kind in (("polars", pl.DataFrame), ("pyarrow", pa.Table)):
+        table = model.set_output(predict=library).predict(X)
+        assert isinstance(table, kind)
+        np.testing.assert_array_equal(np.column_stack([table["heat"], table["cold"]]), plain)
+    assert model.score(X, Y) == model.set_output().score(X, Y)
+    assert isinstance(model.predict(X), np.ndarray)
+
+
+def test_probabilities_come_with_the_names_of_the_classes():
+    for y, names in ((TWO, ["no", "yes"]), (THREE, ["0", "1", "2"]), (LABELS, ["0", "1"])):
+        model = classifier().fit(X, y).set_output(predict="pandas")
+        for table in (model.predict_proba(X), model.predict_log_proba(X)):
+            assert table.columns.tolist() == names
+        assert model.predict(X).shape == y.shape
+    levels = regressor(objective="quantile", quantile_alpha=[0.1, 0.9]).fit(X, Y[:, 0])
+    assert levels.set_output(predict="polars").predict(X).columns == ["q0.1", "q0.9"]
+
+
+def test_the_choice_of_tables_is_cloned_and_checked():
+    model = clone(regressor().set_output(predict="polars")).fit(X, Y)
+    assert isinstance(model.predict(X), pl.DataFrame)
+    with pytest.raises(ValueError, match=r"one of default, pandas, polars, pyarrow; got 'frames'"):
+        model.set_output(predict="frames")
+
+
+def test_functions_of_other_packages_have_their_place_told():
+    for name, words in (
+        ("train", "fit"),
+        ("DMatrix", "Dataset"),
+        ("Pool", "Dataset"),
+        ("Booster", "load_model"),
+    ):
+        with pytest.raises(AttributeError, match=f"no attribute '{name}': .*{words}"):
+            getattr(polyleaf, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
+        _ = polyleaf.nothing
+
+
+def test_a_model_is_not_saved_where_there_is_no_folder(tmp_path):
+    model = regressor().fit(X, Y)
+    with pytest.raises(FileNotFoundError, match=r"model cannot be written: there is no folder .*none.*\."):
+        model.save_model(tmp_path / "none" / "model")
+
+
+def test_rounds_are_a_pair():
+    model = PolyleafRegressor(n_estimators=2).fit(X, X[:, 0])
+    with pytest.raises(TypeError, match=r"a pair \(first, last\) of rounds, whole numbers, .*; got 1"):
+        model.predict(X, iteration_range=1)
+
+
+@pytest.mark.parametrize("leaf", ["constant", "sparse"])
+def test_places_beyond_the_classes_are_none_and_not_the_last_class(leaf):
+    y = np.array(["a", "b", "c"])[np.arange(len(X)) % 3]
+    model = PolyleafClassifier(n_estimators=2, leaf=leaf, leaf_k=2).fit(X, y)
+    labels, scores = model.predict_topk(X, 5)
+    assert (np.equal(labels, None) == np.isneginf(scores)).all() and set(labels[0, :2]) <= {"a", "b", "c"}
+    assert (labels[:, 3:] == None).all()  # noqa: E711
+    if leaf == "constant":
+        assert model.predict_topk(X, 3)[0].dtype.kind == "U"
+
+
+def test_what_holds_text_or_has_one_dimension_is_a_sentence():
+    model = PolyleafClassifier(n_estimators=2)
+    with pytest.raises(ValueError, match=r"sample_weight holds text, but .* class_weight"):
+        model.fit(X, TWO, np.full(len(X), "a"))
+    with pytest.raises(ValueError, match=r"y has one dimension, but where it stays sparse .*LabelBinarizer"):
+        PolyleafClassifier(leaf="sparse", leaf_k=1, split_search="exact").fit(X, TWO)
+    with pytest.raises(TypeError, match="kind is a word such as 'gain', not ndarray; rows are given as X="):
+        model.fit(X, TWO).feature_importance(X)
+
+
+def test_whole_numbers_of_128_bits_are_read():
+    wide = pl.DataFrame({"a": np.arange(len(X))}).cast(pl.Int128)
+    plain = PolyleafRegressor(n_estimators=2).fit(wide.cast(pl.Int64), X[:, 0])
+    np.testing.assert_array_equal(
+        PolyleafRegressor(n_estimators=2).fit(wide, X[:, 0]).predict(wide), plain.predict(wide)
+    )

@@ -1,0 +1,284 @@
+"""A parameter is declared once: all that is said of it follows from there, and no file says it again."""
+
+import ast
+import inspect
+import pickle
+from dataclasses import FrozenInstanceError, fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import polyleaf
+from polyleaf import PolyleafClassifier, PolyleafRegressor, _core
+from polyleaf.objectives.base import is_built_in
+from polyleaf.objectives.registry import known
+from polyleaf.settings import param_spec, parameters, train_config
+from polyleaf.settings.param_spec import constraints, declarations
+from polyleaf.settings.parameters import ClassifierParameters, RegressorParameters
+from polyleaf.sketching.projections import Projector
+from polyleaf.sketching.sketches import DEFAULT_DIM
+from polyleaf.training import auto_n_estimators
+from polyleaf.training.split_finder import DIAGONAL_UP_TO, LABEL_SKETCH_DIM
+
+ESTIMATORS = [(PolyleafRegressor, RegressorParameters), (PolyleafClassifier, ClassifierParameters)]
+SOURCE = Path(polyleaf.__file__).parent
+TWINS = Path(__file__).parents[1] / "reference"
+EVERY = {p.name: p for _, declared in ESTIMATORS for p in declarations(declared)}
+PARTS = (
+    train_config.Run,
+    train_config.Growth,
+    train_config.Step,
+    train_config.Curvature,
+    train_config.Sampling,
+    train_config.TopkLeaf,
+    train_config.LinearLeaf,
+)
+RESOLVED = {"seed", "slope_lambda"}
+OF_OBJECTIVES = {name for cls in known().values() if is_built_in(cls) for name in cls.parameters} & set(EVERY)
+PREPARATION = OF_OBJECTIVES | {
+    "base_score", "calibrate_quantiles", "callbacks", "categorical_features", "class_weight",
+    "device", "early_stopping_rounds", "eval_metric", "leaf", "max_bins", "missing_targets", "n_jobs",
+    "normalize_targets", "objective", "on_interrupt", "projection", "projection_dim", "random_state", "tfidf",
+    "threshold", "validation_fraction", "verbose", "warm_start",
+}  # fmt: skip
+"""What objectives, estimators and the preparation of data read, and no part of a run."""
+
+# Names that mean something else where they stand: the rows that thresholds are chosen from, the seed of that
+# draw, kinds of curvature of single losses, a recipe's own value, and values that make a part do nothing.
+SOMETHING_ELSE = {
+    ("binning.py", "subsample"), ("binning.py", "random_state"), ("custom.py", "curvature"),
+    ("log_link.py", "curvature"), ("presets.py", "leaf_k"), ("binary.py", "scale_pos_weight"),
+    ("structure.py", "reg_alpha"), ("structure.py", "max_delta_step"), ("structure.py", "leaf_k"),
+    ("fitters.py", "learning_rate"), ("fitters.py", "block_size"),
+}  # fmt: skip
+
+
+# --- one home ----------------------------------------------------------------------------------------
+
+
+def literal_defaults(path):
+    """(file, name, value) of whatever in a file gives a parameter's name a default that is a literal."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        found = []
+        if isinstance(node, ast.FunctionDef):
+            given = [*node.args.posonlyargs, *node.args.args][::-1]
+            found += zip((a.arg for a in given), node.args.defaults[::-1], strict=False)
+            found += zip((a.arg for a in node.args.kwonlyargs), node.args.kw_defaults, strict=True)
+        elif isinstance(node, ast.ClassDef):
+            found += ((s.target.id, s.value) for s in node.body if isinstance(s, ast.AnnAssign))
+        for name, value in found:
+            if name in EVERY and isinstance(value, ast.Constant) and value.value is not None:
+                yield path.name, name, value.value
+
+
+def declared_literals():
+    """The parameters whose declaration holds the default itself; others refer to where it is."""
+    for node in ast.walk(ast.parse((SOURCE / "settings" / "parameters.py").read_text("utf-8"))):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Call):
+            default = next(k.value for k in node.value.keywords if k.arg == "default")
+            if isinstance(default, ast.Constant):
+                yield node.target.id
+
+
+def test_no_default_has_a_second_home():
+    declared = set(declared_literals())
+    elsewhere = [found for path in SOURCE.rglob("*.py") for found in literal_defaults(path)]
+    others = [(file, name) for file, name, _ in elsewhere if (file, name) not in SOMETHING_ELSE]
+    assert [(file, name) for file, name in others if name in declared] == []
+    assert len(others) == len({name for _, name in others})  # a default that is referred to has one home, too
+    assert {"leaf_k", "objective"} <= declared and "huber_delta" not in declared
+
+
+def test_no_twin_repeats_a_default():
+    """What the specification has of its own are values that make a part do nothing."""
+    twins = [found for path in TWINS.glob("*.py") for found in literal_defaults(path)]
+    assert [found for found in twins if found[2] == EVERY[found[1]].default] == []
+    assert all(value in (0, 1) for _, _, value in twins) and len(twins) > 3
+
+
+def test_a_second_home_is_found(tmp_path):
+    path = tmp_path / "second.py"
+    path.write_text(
+        "def f(a, reg_lambda=1.0, *, leaf='linear', max_depth=None): ...\nclass C:\n    top_rate: float = 2\n"
+    )
+    names = [name for _, name, _ in literal_defaults(path)]
+    assert names == ["reg_lambda", "leaf", "top_rate"]
+
+
+@pytest.mark.parametrize("name", ["GrowConfig", "LeafConfig"])
+def test_the_border_of_the_core_has_no_defaults(name):
+    signature = getattr(_core, name).__init__.__doc__.splitlines()[0]
+    assert "reg_lambda" in signature and " = " not in signature  # an array's type has "dtype=float32"
+
+
+# --- what follows from a declaration -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("estimator", "declared"), ESTIMATORS)
+def test_the_constructor_is_the_declarations(estimator, declared):
+    signature = inspect.signature(estimator)
+    found = declarations(declared)
+    assert {p.name: p.default for p in found} == {n: p.default for n, p in signature.parameters.items()}
+    assert estimator().get_params() == {p.name: p.default for p in found}
+    positional = [n for n, p in signature.parameters.items() if p.kind is not p.KEYWORD_ONLY]
+    assert positional == ["objective"]
+    with pytest.raises(TypeError, match="leafs"):
+        estimator(leafs=3)
+
+
+@pytest.mark.parametrize(("estimator", "declared"), ESTIMATORS)
+def test_defaults_are_allowed_and_checks_are_those_declared(estimator, declared):
+    estimator()._validate_params()
+    assert (
+        set(constraints(declared)) == set(estimator().get_params()) == set(estimator._parameter_constraints)
+    )
+    for name, value, words in (
+        ("subsample", 0.0, r"float in the range \(0.0, 1.0\]"),
+        ("max_bins", 256, r"int in the range \[2, 255\]"),
+        ("early_stopping_rounds", 0, r"int in the range \[1, inf\) or None"),
+        ("max_depth", 0, r"int in the range \[1, 2147483647\] or None"),
+        ("learning_rate", 0, r"float in the range \(0.0, inf\)"),
+        ("threshold_step", 1.0, r"float in the range \[0.0, 1.0\)"),
+        ("linear_lambda", -1, r"float in the range \[0.0, inf\] or None"),
+        ("leaf", "linen", "a str among"),
+        ("sketch", "random", "implementing 'sketch', a callable or None|a str among"),
+        ("tfidf", "yes", "bool"),
+        ("n_jobs", 1.5, "an instance of 'int' or None"),
+        ("rows_per_layer", 0.5, "array-like or None"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            estimator(**{name: value})._validate_params()
+    estimator(linear_lambda=np.inf, max_leaves=np.int64(3), verbose=True)._validate_params()
+
+
+@pytest.mark.parametrize(("estimator", "declared"), ESTIMATORS)
+def test_the_docstring_has_the_everyday_parameters_first(estimator, declared):
+    everyday, rest = estimator.__doc__.split("Other Parameters\n")
+    found = declarations(declared)
+    lines = [line.strip() for line in estimator.__doc__.split("Attributes\n")[0].splitlines()]
+    documented = [line.split(" : ")[0] for line in lines if " : " in line and ", default=" in line]
+    assert sorted(documented) == sorted(p.name for p in found)
+    assert documented[0] == "objective" and "reg_alpha" not in everyday.split("learning_rate")[0]
+    assert 10 <= sum(p.everyday for p in found) <= 16
+    for p in found:
+        assert p.text and (f"\n{p.name} : {p.kind}, default=" in (everyday if p.everyday else rest))
+        assert p.everyday or p.topic in lines
+    assert "subsample : float in (0, 1], default=1.0" in everyday
+    assert 'grow_policy : {"lossguide", "depthwise"}, default="lossguide"' in rest
+
+
+def test_texts_that_say_what_None_stands_for_are_true():
+    usual, counts = parameters.USUALLY, parameters.OF_COUNTS
+    text = f"None: {usual['learning_rate']}; {counts['learning_rate']} for counts"
+    assert text in EVERY["learning_rate"].text
+    assert f"None: {usual['colsample_bynode']}; all for counts" in EVERY["colsample_bynode"].text
+    assert counts["colsample_bynode"] == 1 and set(usual) == set(counts)
+    spreads = parameters.OF_DISTRIBUTIONS
+    assert set(spreads) == set(usual) and spreads["learning_rate"] == counts["learning_rate"]
+    assert spreads["colsample_bynode"] == usual["colsample_bynode"]
+    assert all(EVERY[name].default is None for name in (*usual, "n_estimators"))
+    rows = f"with {auto_n_estimators.FEWEST_ROWS} to {auto_n_estimators.MOST_ROWS:,} rows"
+    assert f"None: {parameters.USUAL_ROUNDS}; but {rows}" in EVERY["n_estimators"].text.replace("\n", " ")
+    assert f"at most {auto_n_estimators.MOST_ROUNDS:.0f} / `learning_rate`" in EVERY["n_estimators"].text
+    assert f"None: {DEFAULT_DIM}, and {LABEL_SKETCH_DIM} for" in EVERY["sketch_dim"].text
+    assert f"None: {Projector.dim}." in EVERY["projection_dim"].text
+    assert train_config.DEFAULT_HISTOGRAM_MEMORY == 2**30 and "None: 1 GiB." in EVERY["histogram_memory"].text
+    assert f"up to {DIAGONAL_UP_TO} outputs" in EVERY["curvature"].text
+
+
+def test_without_source_nothing_but_documentation_is_lost(monkeypatch):
+    def no_source(module):
+        raise OSError
+
+    before = declarations(RegressorParameters)
+    monkeypatch.setattr(param_spec.inspect, "getsource", no_source)
+    for kept in ("_texts", "_declarations"):
+        monkeypatch.setattr(param_spec, kept, getattr(param_spec, kept).__wrapped__)
+    assert declarations(RegressorParameters) == tuple(p._replace(text="") for p in before)
+    assert "max_depth : int in [1, 2147483647] or None" in param_spec.numpydoc(RegressorParameters)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("subsample", "0.8", 0.8),
+        ("max_depth", "None", None),
+        ("max_depth", "null", None),
+        ("tfidf", "True", True),
+        ("objective", "huber", "huber"),
+        ("grow_policy", "depthwise", "depthwise"),
+        ("quantile_alpha", "[0.1, 0.9]", [0.1, 0.9]),
+        ("eval_metric", '["mae", "rmse"]', ["mae", "rmse"]),
+        ("projection", "leml", "leml"),
+    ],
+)
+def test_values_are_read_from_text(name, text, value):
+    assert EVERY[name].read(text) == value
+
+
+def test_text_for_a_number_is_refused():
+    with pytest.raises(ValueError, match=r"subsample is float in \(0, 1\], not 'high'"):
+        EVERY["subsample"].read("high")
+
+
+def test_copies_and_representations():
+    estimator = PolyleafRegressor("huber", max_depth=3, eval_metric=["mae"])
+    assert repr(estimator) == "PolyleafRegressor(eval_metric=['mae'], max_depth=3, objective='huber')"
+    for other in (clone(estimator), pickle.loads(pickle.dumps(estimator))):
+        assert other.get_params() == estimator.get_params() and other != estimator
+    assert estimator.set_params(max_depth=4).max_depth == 4 and PolyleafRegressor.max_depth is None
+    assert "max_depth" in estimator._repr_html_() and {estimator}
+    assert vars(PolyleafRegressor()) == PolyleafRegressor().get_params()
+
+
+# --- parts ---------------------------------------------------------------------------------------------
+
+
+def test_every_parameter_has_one_part_or_is_for_the_preparation():
+    of_parts = [field.name for part in PARTS for field in fields(part) if field.name not in RESOLVED]
+    assert sorted([*of_parts, *PREPARATION]) == sorted(EVERY)
+
+
+def made(**parameters):
+    p = RegressorParameters(**parameters)
+    return train_config.settings_of(p, rounds=7, sparse_targets=False, seed=3, n_threads=2)
+
+
+def test_parts_hold_what_was_asked_for_and_cannot_be_changed():
+    found = made(reg_lambda=2.0, max_leaves=9, subsample=0.5, leaf="linear")
+    assert (found.step.reg_lambda, found.growth.max_leaves, found.sampling.subsample) == (2.0, 9, 0.5)
+    assert (found.run.n_estimators, found.growth.seed, found.sampling.seed) == (7, 3, 3)
+    assert found.workers.n_threads == 2 and found == made(
+        reg_lambda=2.0, max_leaves=9, subsample=0.5, leaf="linear"
+    )
+    for part, name in ((found, "run"), (found.step, "reg_lambda"), (found.leaf, "linear_fit")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(part, name, None)
+
+
+def test_what_depends_on_other_parameters_is_resolved():
+    assert made(leaf="linear", reg_lambda=2.0).leaf.slope_lambda == 2.0
+    assert made(leaf="linear", linear_lambda=5.0).leaf.slope_lambda == 5.0
+    assert made(curvature="block").curvature.leaf_curvature == "block"
+    assert made(curvature="block").curvature.block_of_leaves == 2
+    assert made(leaf="linear", linear_fit="full").curvature.curvature == "shared"
+    assert made().growth.histogram_memory_bytes == 2**30
+    sparse = {"leaf": "sparse", "split_search": "auto"}
+    assert made(**sparse).leaf.split_search == "histogram" and not made(**sparse).keeps_labels_sparse
+    of_sparse = train_config.settings_of(
+        RegressorParameters(**sparse), rounds=1, sparse_targets=True, seed=0, n_threads=1
+    )
+    assert of_sparse.leaf.split_search == "sketch" and of_sparse.keeps_labels_sparse
+
+
+@pytest.mark.parametrize(
+    "kind", [PolyleafRegressor, PolyleafClassifier, polyleaf.PolyleafMultiTask, polyleaf.PolyleafRegressorCV]
+)
+def test_sections_of_the_docstring_begin_where_the_docstring_does(kind):
+    """What is filled in stands as far to the right as what is written, whatever Python indents."""
+    lines = kind.__doc__.splitlines()
+    for section in ("Parameters", "Other Parameters", "Attributes", "Examples"):
+        assert lines[lines.index(section) + 1] == "-" * len(section)
+        assert not lines[lines.index(section) + 2].startswith(" ")

@@ -1,0 +1,189 @@
+"""Which settings go together: every combination trains, or is refused by a sentence that says why."""
+
+import re
+from itertools import product
+
+import numpy as np
+import pytest
+from layers import CLASSES, X
+
+from polyleaf import PolyleafClassifier, PolyleafRegressor
+from polyleaf.objectives import Poisson
+from polyleaf.settings import train_config
+
+KINDS = ("auto", "none", "shared", "diagonal", "full", "block")
+SAMPLING = {
+    "all rows": {},
+    "subsample": {"subsample": 0.6},
+    "goss": {"sampling_method": "goss", "top_rate": 0.3, "other_rate": 0.3},
+    "rows_per_layer": {"rows_per_layer": [0.5, 1.0]},
+}
+CHOICES = {
+    "curvature": KINDS,
+    "leaf_curvature": KINDS,
+    "multi_strategy": ("multi_output_tree", "one_output_per_tree"),
+    "refresh": ("round", "tree", "layer"),
+    "grow_policy": ("lossguide", "depthwise"),
+    "sketch": (None, "random_projection"),
+    "pruning": ("pre", "post"),
+    "sampling": tuple(SAMPLING),
+    "reg_alpha": (0.0, 0.1),
+}
+COUPLED = ("full", "block")
+
+# What is refused, and the words of the sentence.
+REFUSED = [
+    (lambda c: c["curvature"] in COUPLED and c["multi_strategy"] == "one_output_per_tree",
+     'curvature="(full|block)" couples the outputs of a leaf.*use "diagonal"'),
+    (lambda c: _leaves(c) in COUPLED and c["multi_strategy"] == "one_output_per_tree",
+     'leaf_curvature="(full|block)" couples the outputs of a leaf.*use "diagonal"'),
+    (lambda c: c["curvature"] in COUPLED and c["sketch"], 'curvature="(full|block)" needs.*set sketch=None'),
+    (lambda c: {c["curvature"], _leaves(c)} & {*COUPLED} and c["reg_alpha"] > 0,
+     "reg_alpha and max_delta_step act on each leaf value alone; set both to 0"),
+    (lambda c: c["refresh"] == "layer" and c["grow_policy"] == "lossguide", 'set grow_policy="depthwise"'),
+    (lambda c: c["sampling"] == "rows_per_layer" and c["refresh"] != "layer", 'set refresh="layer" as well'),
+    (lambda c: c["sketch"] and c["multi_strategy"] == "one_output_per_tree", "A sketch stands.*sketch=None"),
+    (lambda c: c["sketch"] and c["curvature"] == "diagonal", 'curvature="diagonal" judges.*use "auto"'),
+]  # fmt: skip
+
+
+def _leaves(c):
+    follows = c["leaf_curvature"] == "auto" and c["curvature"] in COUPLED
+    return c["curvature"] if follows else c["leaf_curvature"]
+
+
+def combinations():
+    return [dict(zip(CHOICES, values, strict=True)) for values in product(*CHOICES.values())]
+
+
+def settings_of(combination):
+    """Parameters of an estimator: small trees."""
+    own = {name: value for name, value in combination.items() if name != "sampling"}
+    small = {"n_estimators": 1, "max_depth": 2, "max_leaves": 4, "min_child_samples": 1, "n_jobs": 1}
+    sketch = {"sketch_dim": 2} if combination["sketch"] else {}
+    return {**own, **SAMPLING[combination["sampling"]], **sketch, **small}
+
+
+def sentence(combination):
+    """What `settings_of` says to a combination, None where nothing."""
+    estimator = PolyleafClassifier(**settings_of(combination))
+    try:
+        train_config.settings_of(estimator, rounds=1, sparse_targets=False, seed=0, n_threads=1)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def test_every_combination_is_refused_for_its_reason_or_not_at_all():
+    refused = 0
+    for combination in combinations():
+        expected = [words for condition, words in REFUSED if condition(combination)]
+        said = sentence(combination)
+        assert (said is not None) == bool(expected), combination
+        assert said is None or any(re.search(words, said) for words in expected), (combination, said)
+        refused += said is not None
+    assert 1000 < refused < len(combinations()) - 1000
+
+
+def train(combination):
+    """Train on a few rows; a ValueError where and only where the combination is refused."""
+    estimator = PolyleafClassifier(**settings_of(combination), random_state=0)
+    said = sentence(combination)
+    if said is None:
+        estimator.fit(X[:80], CLASSES[:80])
+        assert np.isfinite(estimator.decision_function(X)).all()
+    else:
+        with pytest.raises(ValueError, match=re.escape(said)):
+            estimator.fit(X[:80], CLASSES[:80])
+
+
+def test_combinations_train_or_say_why_not():
+    """Every seventeenth; with the next test all."""
+    for combination in combinations()[::17]:
+        train(combination)
+
+
+@pytest.mark.slow
+def test_all_combinations_train_or_say_why_not():
+    for combination in combinations():
+        train(combination)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "match"),
+    [
+        ({"rows_per_layer": [0.5, 1.0]}, 'set refresh="layer" as well'),
+        ({"refresh": "layer"}, 'grow_policy="depthwise"'),
+        ({"refresh": "layers"}, "refresh"),
+        ({"pruning": "both"}, "pruning"),
+        ({"curvature": "pairs"}, "curvature"),
+        ({"block_size": 0}, "block_size"),
+        ({"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": []}, "fractions in"),
+        ({"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": [0.5, 0.0]}, "fractions in"),
+        ({"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": [1.5]}, r"got \[1.5\]"),
+        ({"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": [-3]}, r"got \[-3\]"),
+        ({"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": [np.nan]}, r"got \[nan\]"),
+        ({"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": ["half"]}, "rows_per_layer"),
+        ({"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": 0.5}, "rows_per_layer"),
+        (
+            {"refresh": "layer", "grow_policy": "depthwise", "rows_per_layer": [0.5], "subsample": 0.5},
+            "subsample must be 1.0",
+        ),
+        ({"curvature": "full", "reg_alpha": 1.0}, "set both to 0"),
+        ({"leaf_curvature": "block", "max_delta_step": 1.0}, "set both to 0"),
+    ],
+)
+def test_bad_settings_of_layers_and_curvature(parameters, match):
+    with pytest.raises(ValueError, match=match):
+        PolyleafClassifier(n_estimators=1, **parameters).fit(X, CLASSES)
+
+
+@pytest.mark.parametrize("parameters", [{"curvature": "full"}, {"leaf_curvature": "block"}])
+def test_hessians_that_do_not_fit_are_refused_before_any_work(parameters):
+    y = np.arange(400) % 200
+    features = np.random.default_rng(0).standard_normal((400, 3))
+    limit = {"histogram_memory": 30_000_000}
+    with pytest.raises(
+        ValueError, match=r'400 rows and 200 outputs.*28\.6 MiB.*histogram_memory.*"diagonal"'
+    ):
+        PolyleafClassifier(n_estimators=1, **parameters, **limit).fit(features, y)
+    PolyleafClassifier(n_estimators=1, **parameters, **limit).fit(features, y % 5)
+
+
+def test_a_thousand_outputs_are_too_many_for_full_curvature_of_few_rows():
+    """Little is held for few rows, but the bins of half a million channels are four gigabytes."""
+    y = np.random.default_rng(0).standard_normal((60, 1000))
+    with pytest.raises(
+        ValueError,
+        match=r"500500 numbers a row and need at least [4-9]\.\d GiB",
+    ):
+        PolyleafRegressor(n_estimators=1, curvature="full").fit(X[:60], y)
+
+
+# --- what None stands for ------------------------------------------------------------------------------
+
+
+def rate_and_features(estimator):
+    found = train_config.settings_of(estimator, rounds=1, sparse_targets=False, seed=0, n_threads=1)
+    return found.run.learning_rate, found.growth.colsample_bynode
+
+
+@pytest.mark.parametrize("objective", ["poisson", "count:poisson", Poisson, Poisson(curvature="exact")])
+def test_what_is_left_open_goes_by_the_objective(objective):
+    """Counts have defaults of their own."""
+    assert rate_and_features(PolyleafRegressor(objective=objective)) == (0.05, 1.0)
+    for other in ("squared_error", "tweedie", "gamma", lambda y, score: (score - y, y)):
+        assert rate_and_features(PolyleafRegressor(objective=other)) == (0.1, 0.5)
+    assert rate_and_features(PolyleafRegressor(objective="negative_binomial")) == (0.05, 1.0)
+    for other in ("normal", "gamma_distribution"):
+        assert rate_and_features(PolyleafRegressor(objective=other)) == (0.05, 0.5)
+    for other in ("auto", "softmax"):
+        assert rate_and_features(PolyleafClassifier(objective=other)) == (0.1, 0.5)
+
+
+@pytest.mark.parametrize("objective", ["poisson", "squared_error"])
+def test_what_is_set_stays(objective):
+    estimator = PolyleafRegressor(objective=objective, learning_rate=0.3, colsample_bynode=0.7)
+    assert rate_and_features(estimator) == (0.3, 0.7)
+    estimator = PolyleafRegressor(objective=objective, learning_rate=0.1)
+    assert rate_and_features(estimator)[0] == 0.1

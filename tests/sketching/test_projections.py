@@ -1,0 +1,339 @@
+"""Projections: the product equals the twin; each kind finds what it is for; files; bad input."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import reference
+import scipy.sparse as sp
+from sklearn.decomposition import PCA
+from sklearn.feature_extraction.text import TfidfTransformer
+
+import polyleaf._core as core
+from polyleaf.inputs.sparse import canonical
+from polyleaf.sketching import projections
+from polyleaf.sketching.projections import PROJECTIONS, Projection, Projector
+
+
+def words(n=300, m=80, k=6, n_labels=12, seed=0, noise=0.3):
+    """Sparse counts from k topics, and labels that the topics give."""
+    rng = np.random.default_rng(seed)
+    topics = rng.gamma(0.3, size=(n, k))
+    rate = 0.6 * topics @ rng.gamma(0.3, size=(k, m)) / k
+    X = sp.csr_matrix(rng.poisson(rate).astype(np.float32))
+    score = topics @ rng.standard_normal((k, n_labels)) + noise * rng.standard_normal((n, n_labels))
+    return X, sp.csr_matrix((score > 1).astype(np.float32))
+
+
+def csr_arrays(X):
+    return X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data.astype(np.float32)
+
+
+# --------------------------------------------------------------------------------------------- the product
+
+
+@pytest.mark.parametrize("d", [1, 3, 4, 16, 17, 33, 100, 131, 260])
+def test_product_equals_the_twin(d):
+    rng = np.random.default_rng(d)
+    X = sp.random(70, 400, 0.05, "csr", dtype=np.float32, rng=rng)
+    X = sp.vstack([X, sp.random(2, 400, 0.9, "csr", dtype=np.float32, rng=rng)], "csr")  # longer than a run
+    matrix = rng.standard_normal((400, d)).astype(np.float32)
+    expected = reference.csr_product(*csr_arrays(X), matrix)
+    for n_threads in (1, 2, 5):
+        np.testing.assert_array_equal(core.csr_product(*csr_arrays(X), matrix, n_threads), expected)
+    np.testing.assert_allclose(expected, X @ matrix, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("indptr", "indices", "message"),
+    [
+        ([0, 1, 3], [0, 1], "from 0 to the number"),
+        ([0, 2, 1, 2], [0, 1], "must ascend"),
+        ([0, 1, 2], [0, 4], "out of range"),
+        ([0, 1, 2], [0, -1], "out of range"),
+    ],
+)
+def test_the_core_checks_what_memory_safety_needs(indptr, indices, message):
+    arrays = np.array(indptr, np.int64), np.array(indices, np.int32), np.ones(len(indices), np.float32)
+    with pytest.raises(ValueError, match=message):
+        core.csr_product(*arrays, np.ones((4, 3), np.float32), 1)
+
+
+# ---------------------------------------------------------------------------------------------- every kind
+
+
+@pytest.mark.parametrize("kind", PROJECTIONS)
+@pytest.mark.parametrize("tfidf", [False, True])
+def test_shapes_forms_and_threads(kind, tfidf):
+    X, Y = words()
+    projector = Projector(kind, dim=7, tfidf=tfidf, min_rows=3)
+    fitted, features = projector.fit_transform(X, Y, seed=3, n_threads=1)
+    assert features.shape == (300, fitted.dim) == (300, len(fitted.feature_names))
+    assert features.dtype == np.float32
+    assert fitted.dim == (len(fitted.columns) if kind == "columns" else 7)
+    dense = lambda a: a.toarray() if sp.issparse(a) else a  # noqa: E731
+    again, twice = projector.fit_transform(X.toarray(), Y.toarray(), seed=3, n_threads=3)
+    np.testing.assert_array_equal(dense(features), dense(twice))
+    for other in (again, projector.fit(X.tocsc(), Y, seed=3)):
+        np.testing.assert_array_equal(dense(fitted.transform(X)), dense(other.transform(X.toarray(), 2)))
+    rows = [5, 17, 200]
+    np.testing.assert_array_equal(dense(fitted.transform(X[rows])), dense(fitted.transform(X))[rows])
+    if kind != "leml":
+        np.testing.assert_array_equal(dense(fitted.transform(X)), dense(features))
+
+
+@pytest.mark.parametrize("kind", PROJECTIONS)
+@pytest.mark.parametrize("tfidf", [False, True])
+def test_files(kind, tfidf):
+    X, Y = words()
+    fitted = Projector(kind, dim=5, tfidf=tfidf, min_rows=2).fit(X, Y)
+    plain = json.loads(json.dumps(fitted.to_dict()))
+    read = Projection.from_dict(plain, {name: a.copy() for name, a in fitted.arrays().items()})
+    a, b = fitted.transform(X), read.transform(X)
+    np.testing.assert_array_equal(a.toarray() if sp.issparse(a) else a, b.toarray() if sp.issparse(b) else b)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "pca", "leml"])
+def test_no_more_features_than_columns(kind):
+    X, Y = words(m=5)
+    assert Projector(kind, dim=50).fit(X, Y).dim <= 5
+    one = sp.csr_matrix(np.array([[0.0], [2.0], [1.0]]))
+    assert Projector(kind, dim=3).fit(one, one).transform(one).shape == (3, 1)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "pca", "leml"])
+def test_the_input_is_left_alone(kind):
+    messy = sp.csr_matrix((np.ones(4, np.float32), [3, 1, 1, 0], [0, 3, 4]), shape=(2, 5))
+    messy = sp.vstack([messy, sp.csr_matrix((2, 5), dtype=np.float32)], "csr")
+    messy.data[0] = 0  # unsorted, duplicates, empty rows, and a stored zero
+    before = messy.data.copy(), messy.indices.copy(), messy.indptr.copy()
+    tidy = sp.csr_matrix(messy.toarray())
+    projector = Projector(kind, dim=2)
+    a, b = projector.fit(messy, np.eye(4)), projector.fit(tidy, np.eye(4))
+    np.testing.assert_array_equal(a.transform(messy), b.transform(tidy))
+    for old, new in zip(before, (messy.data, messy.indices, messy.indptr), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+# ------------------------------------------------------------------------------------- columns and weights
+
+
+def test_tfidf_is_scikit_learns():
+    X = sp.csr_matrix(words()[0].toarray() * (np.arange(300) != 7)[:, None])  # with an empty row
+    mine = Projector("columns", tfidf=True).fit(X)
+    theirs = TfidfTransformer().fit_transform(X).toarray()
+    np.testing.assert_allclose(mine.transform(X).toarray(), theirs[:, mine.columns], rtol=1e-5)
+    assert not np.delete(theirs, mine.columns, axis=1).any()
+
+
+def test_rare_columns_are_cut():
+    X = sp.csr_matrix(np.array([[1, 0, 2, 0, 0], [0, 0, 3, 1, 0], [4, 0, 5, 0, -1.0]]))
+    assert Projector("columns").fit(X).columns.tolist() == [0, 2, 3, 4]
+    assert Projector("columns", min_rows=2).fit(X).columns.tolist() == [0, 2]
+    assert Projector("columns", max_columns=3).fit(X).columns.tolist() == [0, 2, 3]
+    cut = Projector("columns", min_rows=2).fit(X)
+    np.testing.assert_array_equal(cut.transform(X).toarray(), X.toarray()[:, [0, 2]])
+    assert cut.feature_names == ["column_0", "column_2"]
+    assert not cut.transform(sp.csr_matrix((2, 5))).toarray().any()
+
+
+# ----------------------------------------------------------------------------------------------- the kinds
+
+
+def test_gaussian_keeps_distances():
+    rng = np.random.default_rng(0)
+    X = sp.random(40, 3000, 0.02, "csr", rng=rng)
+    Z = Projector("gaussian", dim=2000).fit(X).transform(X).astype(float)
+    exact = np.square(X.toarray()[:, None] - X.toarray()[None]).sum(axis=2)
+    found = np.square(Z[:, None] - Z[None]).sum(axis=2)
+    pairs = np.triu_indices(40, 1)
+    np.testing.assert_allclose(found[pairs], exact[pairs], rtol=0.2)
+
+
+@pytest.mark.parametrize("shape", [(300, 80), (60, 200)])
+def test_pca_is_scikit_learns(shape):
+    X, _ = words(*shape)
+    mine = Projector("pca", dim=5, n_iterations=30).fit(X).transform(X)
+    theirs = PCA(5, svd_solver="full").fit_transform(X.toarray().astype(np.float64))
+    theirs *= np.sign(np.sum(mine * theirs, axis=0))
+    np.testing.assert_allclose(mine, theirs, atol=2e-3 * np.abs(theirs).max())
+
+
+def test_pca_by_default_keeps_nearly_all_it_could():
+    X, _ = words()
+    mine = Projector("pca", dim=10).fit(X).transform(X)
+    best = PCA(10, svd_solver="full").fit(X.toarray().astype(np.float64)).explained_variance_.sum()
+    assert 0.98 * best < mine.var(axis=0, ddof=1).sum() <= best * 1.001
+
+
+def leml(X, Y, dim=4, **settings):
+    settings = Projector("leml", dim=dim, **settings)
+    rng = np.random.default_rng(0)
+    return projections._Leml(canonical(X, "X"), canonical(Y, "Y"), dim, settings, rng, 1)
+
+
+def test_leml_descends():
+    problem = leml(*words(), reg=2.0)
+    problem.improve_w()
+    values = [problem.objective()]
+    for _ in range(5):
+        problem.improve_h()
+        values.append(problem.objective())
+        problem.improve_w()
+        values.append(problem.objective())
+    assert np.all(np.diff(values) < 1e-3 * values[0])
+    assert values[-1] < 0.9 * values[0]
+    X, Y = words()
+    by_hand = Y.toarray() - X.toarray() @ problem.W @ problem.H.T
+    size = np.square(problem.W).sum() + np.square(problem.H).sum()
+    assert problem.objective() == pytest.approx(np.square(by_hand).sum() + 2.0 * size, rel=1e-4)
+
+
+def test_leml_steps_solve_their_ridge_regressions():
+    X, Y = words(m=20)
+    problem = leml(X, Y, reg=3.0, n_inner=60)
+    H = problem.H.astype(np.float64)
+    problem.improve_w()
+    A, M = (X.T @ X).toarray().astype(np.float64), H.T @ H
+    kron = np.kron(A, M) + 3.0 * np.eye(A.shape[0] * M.shape[0])
+    exact = np.linalg.solve(kron, (X.T @ Y @ H).ravel()).reshape(20, -1)
+    np.testing.assert_allclose(problem.W, exact, atol=1e-3 * np.abs(exact).max())
+    problem.improve_h()
+    Z = (X @ problem.W).astype(np.float64)
+    exact = (Y.T @ Z) @ np.linalg.inv(Z.T @ Z + 3.0 * np.eye(4))
+    np.testing.assert_allclose(problem.H, exact, atol=1e-4 * np.abs(exact).max())
+
+
+def test_leml_predicts_labels_better_than_the_others():
+    """Linear regression of the labels of new rows on three features of each kind."""
+    X, Y = words(n=1200, m=150, noise=0.1)
+    train, test = np.arange(800), np.arange(800, 1200)
+    error = {}
+    for kind in ("gaussian", "pca", "leml"):
+        fitted = Projector(kind, dim=3, n_folds=1).fit(X[train], Y[train])
+        A, B = (np.c_[np.ones(len(rows)), fitted.transform(X[rows])] for rows in (train, test))
+        weights = np.linalg.lstsq(A, Y[train].toarray(), rcond=None)[0]
+        error[kind] = np.square(B @ weights - Y[test].toarray()).mean()
+    assert error["leml"] < 0.97 * error["pca"] < error["gaussian"]
+
+
+def test_leml_features_are_uncorrelated_and_ordered():
+    X, Y = words()
+    problem = leml(X, Y, reg=2.0)
+    Z = (X @ problem.solve()).astype(np.float64)
+    np.testing.assert_allclose(Z.T @ Z, np.eye(4), atol=1e-3)
+    fitted = X @ problem.W @ problem.H.T
+    told = np.linalg.norm(Z.T @ fitted, axis=1)
+    np.testing.assert_allclose(told, np.linalg.svd(fitted, compute_uv=False)[:4], rtol=1e-3)
+
+
+def test_folds_keep_labels_out_of_the_features_trained_on():
+    """Labels that nothing predicts: without folds the training features know them all the same."""
+    rng = np.random.default_rng(0)
+    X = sp.random(200, 500, 0.05, "csr", rng=rng)
+    Y = sp.csr_matrix((rng.random((200, 3)) < 0.5).astype(float))
+    known = {}
+    for n_folds in (1, 5, None):
+        _, features = Projector("leml", dim=3, reg=0.1, n_folds=n_folds).fit_transform(X, Y)
+        centred = [v - v.mean(axis=0) for v in (features, Y.toarray())]
+        basis = np.linalg.qr(centred[0])[0]
+        known[n_folds] = np.square(basis.T @ centred[1]).sum() / np.square(centred[1]).sum()
+    assert known[1] > 0.9
+    assert known[5] < 0.1
+    assert known[None] < 0.1  # more columns than rows: folds by default
+    narrow = Projector("leml", dim=3).fit_transform(X[:, :30], Y)
+    np.testing.assert_array_equal(narrow[0].transform(X[:, :30]), narrow[1])
+
+
+def test_folds_use_the_same_axes():
+    X, Y = words(n=2000, m=40)
+    fitted, features = Projector("leml", dim=3, n_folds=4).fit_transform(X, Y)
+    plain = fitted.transform(X)
+    assert not np.array_equal(features, plain)
+    for j in range(3):
+        assert np.corrcoef(features[:, j], plain[:, j])[0, 1] > 0.95
+
+
+def test_leml_takes_any_target():
+    X, Y = words()
+    y = Y.toarray()[:, 0]
+    a, b = Projector("leml", dim=2).fit(X, y), Projector("leml", dim=2).fit(X, y[:, None].tolist())
+    np.testing.assert_array_equal(a.matrix, b.matrix)
+    empty = Projector("leml", dim=2).fit(X, sp.csr_matrix((300, 5)))  # no row has a label
+    assert np.isfinite(empty.transform(X)).all()
+
+
+# ----------------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (dict(kind="svd"), "unknown"),
+        (dict(dim=0), "dim must be at least 1"),
+        (dict(min_rows=0), "min_rows must be at least 1"),
+        (dict(max_columns=0), "max_columns must be"),
+        (dict(reg=0.0), "reg must be above 0"),
+        (dict(n_folds=0), "n_folds must be"),
+    ],
+)
+def test_settings_are_checked(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Projector(**settings)
+
+
+@pytest.mark.parametrize(
+    ("X", "Y", "message"),
+    [
+        (np.array([[1.0, np.nan]]), [[1]], "X holds NaN"),
+        (np.array([[1.0, np.inf]]), [[1]], "X holds infinity"),
+        (sp.csr_matrix([[1.0, 1e300]]), [[1]], "a number beyond float32 in row 0, column 1"),
+        (np.array([1.0, 2.0]), [[1]], "two dimensions"),
+        (np.array([["a", "b"]]), [[1]], "must hold numbers"),
+        (np.empty((0, 3)), [[1]], "needs a row and a column"),
+        (np.zeros((4, 3)), np.ones((4, 1)), "No column of X"),
+        (np.ones((4, 3)), None, "needs Y"),
+        (np.ones((4, 3)), np.ones((5, 2)), "X has 4 rows, Y has 5"),
+        (np.ones((4, 3)), np.full((4, 2), np.nan), "Y holds NaN"),
+    ],
+)
+def test_bad_input(X, Y, message):
+    with pytest.raises(ValueError, match=message):
+        Projector("leml", dim=2).fit(X, Y)
+
+
+def test_another_number_of_features():
+    X, Y = words()
+    with pytest.raises(ValueError, match="79 features, but the projection was fitted on 80"):
+        Projector("pca", dim=2).fit(X, Y).transform(X[:, :79])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda p, a: p.update(kind="svd"), "known kind"),
+        (lambda p, a: p.update(n_features=0), "known kind"),
+        (lambda p, a: a.pop("columns"), "needs the array 'columns'"),
+        (lambda p, a: a.update(columns=a["columns"][::-1]), "must ascend"),
+        (lambda p, a: a.update(columns=a["columns"] + 70), "must ascend"),
+        (lambda p, a: a.pop("matrix"), "needs a matrix"),
+        (lambda p, a: p.update(kind="columns"), "has no matrix"),
+        (lambda p, a: a.update(matrix=a["matrix"][:3]), "finite row for each"),
+        (lambda p, a: a.update(matrix=a["matrix"] * np.nan), "finite row for each"),
+        (lambda p, a: a.update(idf=np.ones(3)), "'idf' of a projection does not fit"),
+        (lambda p, a: a.update(offset=np.ones(3)), "'offset' of a projection does not fit"),
+    ],
+)
+def test_damaged_files(change, message):
+    X, Y = words()
+    fitted = Projector("pca", dim=2, tfidf=True).fit(X, Y)
+    plain, arrays = fitted.to_dict(), dict(fitted.arrays())
+    change(plain, arrays)
+    with pytest.raises(ValueError, match=message):
+        Projection.from_dict(plain, arrays)
+
+
+def test_settings_are_values():
+    assert replace(Projector("pca"), dim=3) == Projector("pca", dim=3)
+    assert hash(Projector("pca")) == hash(Projector("pca"))

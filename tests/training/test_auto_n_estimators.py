@@ -1,0 +1,202 @@
+"""Rounds that nobody tells: where they are looked for, on which rows, and what is taken from it."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from polyleaf import Dataset, PolyleafClassifier, PolyleafMultiTask, PolyleafRegressor, memory_estimate
+from polyleaf.data.holdout import drawn_by_class
+from polyleaf.inputs.targets import encode_further
+from polyleaf.settings.parameters import USUAL_ROUNDS
+from polyleaf.training import auto_n_estimators, prepare
+
+
+def noise(n=400, k=2, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 5)).astype(np.float32)
+    return X, X[:, :k] + 2 * rng.standard_normal((n, k)).astype(np.float32)
+
+
+def by_hand(X, Y, **parameters):
+    """The rounds that two trainings through the public interface come to."""
+    train, held = drawn_by_class(len(X), prepare.HELD_OUT, 0, None)
+    model = PolyleafRegressor(
+        learning_rate=0.2, n_estimators=300, early_stopping_rounds=50, random_state=0, **parameters
+    )
+    all_bins = Dataset(X, Y)  # the bins of all rows
+    data = all_bins.rows(train), all_bins.rows(held)
+    model.fit(data[0], Y[train], X_val=data[1], y_val=Y[held])
+    return 2 * (model.best_iteration_ + 1)
+
+
+def test_rounds_are_twice_those_that_rows_held_out_ask_for_at_twice_the_rate():
+    X, Y = noise()
+    model = PolyleafRegressor(random_state=0).fit(X, Y)
+    assert model.n_iter_ == by_hand(X, Y) < USUAL_ROUNDS / 2
+    told = PolyleafRegressor(random_state=0, n_estimators=model.n_iter_).fit(X, Y)
+    np.testing.assert_array_equal(model.predict(X), told.predict(X))
+    assert model.evals_result_ == {} and model.best_iteration_ is None
+
+
+def test_where_there_is_no_noise_more_rounds_are_trained():
+    rng = np.random.default_rng(0)
+    X = rng.random((1000, 3)).astype(np.float32)
+    assert PolyleafRegressor().fit(X, np.sin(9 * X).sum(axis=1)).n_iter_ > USUAL_ROUNDS
+
+
+@pytest.mark.parametrize("rate", [0.3, 0.8])
+def test_a_high_rate_is_not_doubled(rate, monkeypatch):
+    seen = []
+    boost = auto_n_estimators.boost
+    monkeypatch.setattr(auto_n_estimators, "boost", lambda *a, **k: seen.append(a[4].run) or boost(*a, **k))
+    PolyleafRegressor(learning_rate=rate).fit(*noise())
+    ((run,),) = [seen]
+    assert (run.learning_rate, run.n_estimators) == (rate, round(60 / rate))
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        {"n_estimators": 7},
+        {"validation_fraction": 0.2},
+        {"warm_start": True},
+        {"callbacks": [lambda model, epoch, log: False]},
+        {"projection": "leml", "projection_dim": 2},
+    ],
+)
+def test_it_is_not_done_where_rounds_are_told_or_watched(what, monkeypatch):
+    monkeypatch.setattr("polyleaf.estimators.base.rounds_of", None)
+    model = PolyleafRegressor(max_depth=2, **what).fit(*noise())
+    assert model.n_iter_ == what.get("n_estimators", USUAL_ROUNDS)
+
+
+def test_it_is_not_done_with_evaluation_sets_callbacks_of_fit_or_a_model_to_go_on_from(monkeypatch):
+    X, Y = noise()
+    first = PolyleafRegressor(n_estimators=2).fit(X, Y)
+    monkeypatch.setattr("polyleaf.estimators.base.rounds_of", None)
+    few = PolyleafRegressor(max_depth=2)
+    assert few.fit(X, Y, eval_set=[(X, Y)]).n_iter_ == USUAL_ROUNDS
+    assert few.fit(X, Y, callbacks=[lambda model, epoch, log: epoch == 3]).n_iter_ == 4
+    assert few.fit(X, Y, init_model=first).n_iter_ == USUAL_ROUNDS + 2
+
+
+@pytest.mark.parametrize(("n", "is_done"), [(49, False), (50, True), (10_000, True), (10_001, False)])
+def test_it_is_done_on_so_many_rows(n, is_done):
+    assert auto_n_estimators.are_few(n) == is_done
+
+
+def test_sparse_targets_have_the_usual_rounds():
+    X, Y = noise(60)
+    model = PolyleafRegressor(leaf="sparse", leaf_k=1, max_depth=1).fit(
+        X, scipy.sparse.csr_matrix(Y > 2) * 1.0
+    )
+    assert model.n_iter_ == USUAL_ROUNDS
+
+
+def test_a_data_set_gives_the_same_model():
+    X, Y = noise()
+    plain = PolyleafRegressor(random_state=0).fit(X, Y)
+    for data in (Dataset(X, Y), Dataset(X)):
+        of_data = PolyleafRegressor(random_state=0).fit(data, *([] if data.y is not None else [Y]))
+        assert of_data.save_model() == plain.save_model()
+
+
+def test_sparse_features_and_threads_give_the_same_model():
+    X, Y = noise()
+    X[np.abs(X) < 0.7] = 0
+    models = [
+        PolyleafRegressor(random_state=0, n_jobs=n).fit(data, Y).predict(X)
+        for data, n in ((X, 1), (X, 3), (scipy.sparse.csr_matrix(X), 2))
+    ]
+    np.testing.assert_array_equal(models[0], models[1])
+    np.testing.assert_array_equal(models[0], models[2])
+
+
+def test_columns_made_of_targets_are_made_of_the_rows_that_are_learned_from():
+    """Noise that each category's mean can be learned from, but not foretold: held-out rows tell."""
+    rng = np.random.default_rng(0)
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame({"id": [str(i) for i in rng.integers(0, 600, 1200)], "x": rng.random(1200)})
+    X["id"] = X["id"].astype("category")
+    model = PolyleafRegressor(random_state=0).fit(X, X["x"] + rng.standard_normal(1200))
+    assert model.n_iter_ < USUAL_ROUNDS / 2
+
+
+def test_classes_of_one_row_are_learned_too():
+    X, _ = noise(100)
+    y = np.array(["common"] * 60 + ["other"] * 39 + ["rare"])
+    model = PolyleafClassifier().fit(X, y)
+    assert model.n_iter_ > 0 and list(model.classes_) == ["common", "other", "rare"]
+
+
+def test_tasks_units_weights_and_offsets():
+    X, Y = noise(600)
+    task = PolyleafMultiTask({"a": "squared_error", "b": "softmax"}, random_state=0)
+    names = np.array(["u", "v", "w"])[np.digitize(Y[:, 1], [-1, 1])]
+    found = task.fit(X, {"a": 1e3 * Y[:, 0], "b": names})
+    assert 0 < found.n_iter_ < USUAL_ROUNDS / 2
+    plain = PolyleafRegressor(random_state=0).fit(X, Y)
+    scaled = PolyleafRegressor(random_state=0, normalize_targets=True).fit(X, Y * [1, 2**10])
+    assert 0 < scaled.n_iter_ < USUAL_ROUNDS / 2
+    moved = PolyleafRegressor(random_state=0).fit(X, Y[:, 0] + 4 * X[:, 4], offset=4 * X[:, 4])
+    assert moved.n_iter_ == PolyleafRegressor(random_state=0).fit(X, Y[:, 0]).n_iter_
+    weighted = PolyleafRegressor(random_state=0).fit(X, Y, sample_weight=np.full(600, 3.0))
+    assert abs(weighted.n_iter_ - plain.n_iter_) <= plain.n_iter_ / 2
+
+
+def test_targets_are_measured_in_the_unit_of_y():
+    _, Y = noise()
+    regressor = PolyleafRegressor(normalize_targets=True)
+    target = regressor._encode_target(Y * [1, 1000], None, None)
+    read = encode_further(Y * [1, 1000], None, name="y", like=target.encoding, is_sparse=False)
+    np.testing.assert_allclose(target.in_unit_of_y(), read.values, rtol=1e-6, atol=1e-4)
+    tasks = PolyleafMultiTask({"a": "squared_error", "b": "softmax"})
+    y = {"a": 1e3 * Y[:, 0] + 7, "b": np.digitize(Y[:, 1], [-1, 1])}
+    target = tasks._encode_target(y, None, None)
+    read = encode_further(y, None, name="y", like=target.encoding, is_sparse=False)
+    np.testing.assert_allclose(target.in_unit_of_y(), read.values, rtol=1e-6, atol=1e-2)
+
+
+def test_rows_without_weight_among_those_held_out_leave_the_usual_rounds():
+    X, Y = noise(60)
+    weight = np.ones(60)
+    weight[drawn_by_class(60, prepare.HELD_OUT, 0, None)[1]] = 0
+    assert PolyleafRegressor(random_state=0, max_depth=1).fit(X, Y, weight).n_iter_ == USUAL_ROUNDS
+
+
+@pytest.mark.parametrize("mode", ["keep", "raise"])
+def test_an_interruption_keeps_what_was_trained(mode, monkeypatch):
+    class Impatient(auto_n_estimators._Lowest):
+        def after_iteration(self, model, epoch, evals_log):
+            if epoch == 4:
+                raise KeyboardInterrupt
+            return False
+
+    monkeypatch.setattr(auto_n_estimators, "_Lowest", Impatient)
+    X, Y = noise()
+    model = PolyleafRegressor(on_interrupt=mode)
+    if mode == "keep":
+        with pytest.warns(UserWarning, match="interrupted"):
+            model.fit(X, Y)
+    else:
+        with pytest.raises(KeyboardInterrupt, match="kept by the estimator"):
+            model.fit(X, Y)
+    assert 4 <= model.n_iter_ <= 5 and np.isfinite(model.predict(X)).all()
+
+
+def test_nothing_is_said_twice():
+    X, Y = noise()
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("default")  # once for each line of code
+        PolyleafClassifier(monotone_constraints=[1, 0, 0, 0, 0]).fit(X, np.digitize(Y[:, 0], [-1, 1]))
+    texts = [str(w.message) for w in found]
+    assert len(texts) == len(set(texts)) == 1
+
+
+def test_memory_is_estimated_for_as_many_rounds_as_there_may_be():
+    few = memory_estimate(10_000, 5, 3), memory_estimate(10_000, 5, 3, n_estimators=600)
+    assert few[0] == few[1] > memory_estimate(10_000, 5, 3, n_estimators=300)
+    many = memory_estimate(10_001, 5, 3), memory_estimate(10_001, 5, 3, n_estimators=300)
+    assert many[0] == many[1]

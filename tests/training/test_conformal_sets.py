@@ -1,0 +1,39 @@
+"""sets.py: which classes a set holds, one row and one class at a time."""
+
+import numpy as np
+import pytest
+
+from polyleaf.training.conformal_sets import label_depths, likelier, truth_depth
+
+
+def by_definition(p):
+    found = np.zeros(p.shape)
+    for i, row in enumerate(p):
+        for k, own in enumerate(row):
+            found[i, k] = sum(other for j, other in enumerate(row) if other > own or (other == own and j < k))
+    return found
+
+
+@pytest.mark.parametrize("k", [2, 3, 10])
+def test_the_mass_of_likelier_classes(k):
+    p = np.random.default_rng(k).dirichlet(np.full(k, 0.5), 50)
+    p[::5] = 1 / k  # equals: the first is the likelier
+    np.testing.assert_allclose(likelier(p), by_definition(p), atol=1e-12)
+    assert (likelier(p).min(axis=1) == 0).all()
+
+
+def test_sets_are_as_small_as_their_mass_allows():
+    """Classes up to a depth: the fewest of the likeliest whose mass exceeds it."""
+    p = np.random.default_rng(0).dirichlet(np.full(6, 0.4), 200)
+    for depth in (0.0, 0.3, 0.9):
+        held = likelier(p) <= depth
+        for row, chosen in zip(p, held, strict=True):
+            falling = np.sort(row)[::-1]
+            n = 1 + int((np.cumsum(falling)[:-1] <= depth).sum())
+            assert chosen.sum() == n and row[chosen].sum() == pytest.approx(falling[:n].sum())
+
+
+def test_all_that_is_true_must_be_held():
+    p = np.array([[0.9, 0.2, 0.5], [0.1, 0.2, 0.3], [0.6, 0.6, 0.6]])
+    truth = np.array([[1, 1, 0], [0, 0, 0], [0, 0, 1]])
+    np.testing.assert_allclose(truth_depth(label_depths(p), truth), [0.8, -1.0, 0.4])

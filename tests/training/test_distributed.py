@@ -1,0 +1,607 @@
+"""A training by ranks is the training of one machine, byte for byte, however rows are cut."""
+
+from types import SimpleNamespace
+
+import golden
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from golden import CONFIGURATIONS, SMALL, expected
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ranks import fit_on_threads
+
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor, _core
+from polyleaf.data.random import ROWS, draw, draw_of
+from polyleaf.runtime.collective import PeerFailed, Threads
+from polyleaf.runtime.context import Workers
+from polyleaf.training.sampling import Numbered, sample_rows
+
+SIZES = (1, 2, 3, 5)  # of three and more, one has no rows
+
+# What each refused configuration is told.
+REFUSED = {
+    "quantiles": "calibrate_quantiles=False",
+    "validation": "validation_fraction",
+    **{name: "dense" for name in ("sparse X", "sparse X, classes", "sparse X, layers", "sparse X and Y")},
+}
+SHARED = sorted(CONFIGURATIONS.keys() - REFUSED.keys())
+FAST = [
+    "defaults",
+    "by level",
+    "frame with categories",
+    "weights, sampled",
+    "goss",
+    "quantiles as they are",
+    "layers of medians",
+    "missing targets",
+    "normalized targets",
+    "layers on fewer rows",
+    "tfbt_full",
+    "sparse leaves",
+    "one tree an output, renewed",
+    "gbdt_pl",
+    "gbdt_sparse",
+    "sparse Y, exact",
+    "sparse Y, values",
+    "sparse Y, weights",
+]
+
+
+def shared(name, size):
+    """The models of all ranks of a configuration."""
+    kind, X, y, fit, parameters = CONFIGURATIONS[name]
+    estimator = kind(**SMALL | parameters | {"n_estimators": SMALL["n_estimators"]}, n_jobs=1)
+    X, fit = X(), {} if fit is None else fit()
+    y = X.y if y is None else y()
+    for rounds in (3, 5) if estimator.warm_start else (3,):
+        fitted = fit_on_threads(estimator.set_params(n_estimators=rounds), X, y, size, **fit)
+        estimator = fitted[0]
+    return [each.model_ for each in fitted]
+
+
+def check(name, size):
+    for model in shared(name, size):
+        assert golden._hash(golden._lasting(model.to_bytes())) == expected()[name]["model"]
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_models_are_those_of_the_golden_file(name):
+    check(name, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", SHARED)
+def test_all_models_are_those_of_the_golden_file(name, size):
+    check(name, size)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_has_a_sentence(name):
+    with pytest.raises(ValueError, match=REFUSED[name]):
+        shared(name, 2)
+
+
+def test_losses_that_fit_their_leaves_from_their_own_rows_are_refused():
+    from polyleaf.objectives import AbsoluteError
+    from polyleaf.settings.train_config import settings_of
+    from polyleaf.training.distributed import check_ranks
+
+    class Own(AbsoluteError):
+        renews_with_ranks = False
+
+    chosen = settings_of(PolyleafRegressor(), 1, False, 0, 1)
+    check_ranks(chosen, AbsoluteError())
+    with pytest.raises(ValueError, match="fits its leaves itself"):
+        check_ranks(chosen, Own())
+
+
+def test_losses_that_are_weighed_by_all_rows_are_refused():
+    from polyleaf.objectives import get_objective
+    from polyleaf.objectives.multitask import Task, Tasks
+    from polyleaf.settings.train_config import settings_of
+    from polyleaf.training.distributed import check_ranks
+
+    chosen = settings_of(PolyleafRegressor(), 1, False, 0, 1)
+    check_ranks(chosen, get_objective("l2"))
+    with pytest.raises(ValueError, match="a model for each"):
+        check_ranks(chosen, Tasks([Task("a", get_objective("l2"), "values", 1, 1)]))
+
+
+def problem(rng, n, n_outputs, of_classes):
+    X = rng.integers(-9, 9, (n, 4)) / 4.0
+    X[rng.random(X.shape) < 0.1] = np.nan
+    wide = max(2, n_outputs)
+    scores = np.nan_to_num(X) @ np.sin(np.arange(4 * wide)).reshape(4, wide) + rng.normal(size=(n, wide))
+    return X, scores.argmax(axis=1) if of_classes else scores[:, :n_outputs].squeeze(
+        axis=1 if n_outputs == 1 else ()
+    )
+
+
+# Leaves of some are quantiles.
+OBJECTIVES = [
+    {},
+    {"objective": "absolute_error"},
+    {"objective": "quantile", "quantile_alpha": (0.1, 0.9), "calibrate_quantiles": False},
+]
+# How rows may be drawn.
+SAMPLED = [{}, {"subsample": 0.5}, {"sampling_method": "goss", "top_rate": 0.3, "other_rate": 0.2}]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_how_rows_are_cut_leaves_no_trace(data):
+    seed = data.draw(st.integers(0, 2**32 - 1), "seed")
+    size, n = data.draw(st.integers(2, 5), "size"), data.draw(st.integers(8, 120), "n")
+    of_classes = data.draw(st.booleans(), "of_classes")
+    rng = np.random.default_rng(seed)
+    X, y = problem(rng, n, data.draw(st.sampled_from([1, 3, 17]), "n_outputs"), of_classes)
+    chosen = {
+        "grow_policy": data.draw(st.sampled_from(["lossguide", "depthwise"])),
+        **data.draw(st.sampled_from(SAMPLED)),
+        "colsample_bynode": data.draw(st.sampled_from([1.0, 0.6])),
+        "curvature": data.draw(st.sampled_from(["auto", "none", "shared"])),
+        "min_child_samples": data.draw(st.integers(1, 10)),
+        "leaf": data.draw(st.sampled_from(["constant", "linear"])),
+        "linear_fit": data.draw(st.sampled_from(["half_additive", "full", "post"])),
+    }
+    if chosen["leaf"] == "constant":
+        del chosen["linear_fit"]
+        if not of_classes:
+            chosen |= data.draw(st.sampled_from(OBJECTIVES))
+    weight = data.draw(st.sampled_from([None, rng.integers(0, 3, n) / 2.0]), "weight")
+    rank = rng.integers(0, size, n) if data.draw(st.booleans()) else np.sort(rng.integers(0, 2, n))
+    rows = [np.flatnonzero(rank == r) for r in range(size)]
+    kind = PolyleafClassifier if of_classes else PolyleafRegressor
+    estimator = kind(n_estimators=4, max_leaves=7, random_state=seed % 1000, n_jobs=1, **chosen)
+    if (weight is not None and not weight.any()) or (of_classes and len(np.unique(y)) < 2):
+        return
+    try:
+        alone = kind(**estimator.get_params()).fit(X, y, weight)
+    except ValueError:
+        return  # classes of no weight, say
+    for each in fit_on_threads(estimator, X, y, size, sample_weight=weight, rows=rows):
+        assert each.save_model() == alone.save_model()
+
+
+def labels_of(rng, X, n_labels):
+    """Labels that hang on the features, some of which no row has, and rows without any."""
+    chance = 0.5 / (1 + np.exp(-3 * np.sin(np.nan_to_num(X) @ rng.normal(size=(X.shape[1], n_labels)))))
+    chance[:, rng.random(n_labels) < 0.2] = 0
+    return sp.csr_matrix((rng.random(chance.shape) < chance).astype(np.float32))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_how_rows_of_labels_are_cut_leaves_no_trace(data):
+    """Whatever is summed over few of very many labels."""
+    seed = data.draw(st.integers(0, 2**32 - 1), "seed")
+    size, n = data.draw(st.integers(2, 5), "size"), data.draw(st.integers(8, 120), "n")
+    rng = np.random.default_rng(seed)
+    X, _ = problem(rng, n, 1, False)
+    Y = labels_of(rng, X, data.draw(st.sampled_from([2, 40]), "n_labels"))
+    kind = data.draw(st.sampled_from([PolyleafClassifier, PolyleafRegressor]), "kind")
+    chosen = {
+        "leaf": "sparse",
+        "leaf_k": data.draw(st.sampled_from([1, 4])),
+        "objective": "squared_hinge" if kind is PolyleafClassifier else "squared_error",
+        "split_search": data.draw(st.sampled_from(["sketch", "exact"])),
+        "grow_policy": data.draw(st.sampled_from(["lossguide", "depthwise"])),
+        **data.draw(st.sampled_from(SAMPLED)),
+        "colsample_bynode": data.draw(st.sampled_from([1.0, 0.6])),
+        "min_child_samples": data.draw(st.integers(1, 10)),
+    }
+    weight = data.draw(st.sampled_from([None, rng.integers(0, 3, n) / 2.0]), "weight")
+    if Y.nnz == 0 or (weight is not None and not weight.any()):
+        return
+    rank = rng.integers(0, size, n) if data.draw(st.booleans()) else np.sort(rng.integers(0, 2, n))
+    rows = [np.flatnonzero(rank == r) for r in range(size)]
+    estimator = kind(n_estimators=4, max_leaves=7, random_state=seed % 1000, n_jobs=1, **chosen)
+    alone = kind(**estimator.get_params()).fit(X, Y, weight)
+    for each in fit_on_threads(estimator, X, Y, size, sample_weight=weight, rows=rows):
+        assert each.save_model() == alone.save_model()
+
+
+@pytest.mark.parametrize("split_search", ["sketch", "exact"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("sampled", SAMPLED)
+def test_ranks_without_rows_know_what_rows_are_weighed_by(split_search, weighted, sampled):
+    rng = np.random.default_rng(0)
+    X, _ = problem(rng, 60, 1, False)
+    Y, weight = labels_of(rng, X, 20), rng.integers(0, 3, 60) / 2.0 if weighted else None
+    chosen = {"leaf": "sparse", "leaf_k": 3, "objective": "squared_hinge", "split_search": split_search}
+    estimator = PolyleafClassifier(
+        n_estimators=3, min_child_samples=2, n_jobs=1, random_state=0, **chosen, **sampled
+    )
+    alone = PolyleafClassifier(**estimator.get_params()).fit(X, Y, weight)
+    rows = [np.arange(0), np.arange(40), np.arange(0), np.arange(40, 60)]
+    for each in fit_on_threads(estimator, X, Y, 4, sample_weight=weight, rows=rows):
+        assert each.save_model() == alone.save_model()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_that_stand_for_large_nodes_are_those_of_one_machine(weighted):
+    rng = np.random.default_rng(0)
+    X, _ = problem(rng, 12_000, 1, False)
+    Y, weight = labels_of(rng, X, 30), rng.integers(0, 4, 12_000) / 2.0 if weighted else None
+    estimator = PolyleafClassifier(
+        n_estimators=2,
+        max_leaves=4,
+        leaf="sparse",
+        leaf_k=4,
+        objective="squared_hinge",
+        n_jobs=1,
+        random_state=0,
+    )
+    alone = PolyleafClassifier(**estimator.get_params()).fit(X, Y, weight)
+    for size in (2, 3):
+        for each in fit_on_threads(estimator, X, Y, size, sample_weight=weight):
+            assert each.save_model() == alone.save_model()
+
+
+def test_early_stopping_with_labels_is_that_of_one_machine():
+    rng = np.random.default_rng(0)
+    X, _ = problem(rng, 400, 1, False)
+    Y = labels_of(rng, X, 30)
+    train, held = slice(0, 250), slice(250, None)
+    estimator = PolyleafClassifier(
+        n_estimators=60,
+        learning_rate=0.9,
+        early_stopping_rounds=3,
+        leaf="sparse",
+        leaf_k=3,
+        objective="squared_hinge",
+        min_child_samples=5,
+        random_state=0,
+        n_jobs=1,
+    )
+    alone = PolyleafClassifier(**estimator.get_params())
+    alone.fit(X[train], Y[train], X_val=X[held], y_val=Y[held])
+    first, *others = fit_on_threads(
+        estimator, X[train], Y[train], 3, eval_set={"validation": (X[held], Y[held])}
+    )
+    assert first.save_model() == alone.save_model() and first.evals_result_ == alone.evals_result_
+    assert 0 < alone.best_iteration_ < alone.n_iter_ - 1 < 59
+    assert all(other.n_iter_ == alone.n_iter_ for other in others)
+
+
+@pytest.mark.parametrize("leaf", ["constant", "linear"])
+def test_ranks_of_no_weight_and_ranks_that_draw_no_row(leaf):
+    X, y = problem(np.random.default_rng(0), 8, 1, False)
+    weight, rows = np.array([1.0, 0, 1, 1, 1, 0, 1, 1]), [[3, 6], [0, 2, 4, 7], [1, 5]]
+    estimator = PolyleafRegressor(
+        n_estimators=4, min_child_samples=1, subsample=0.5, leaf=leaf, random_state=0, n_jobs=1
+    )
+    alone = PolyleafRegressor(**estimator.get_params()).fit(X, y, weight)
+    rows = [np.array(own) for own in rows]
+    for each in fit_on_threads(estimator, X, y, 3, sample_weight=weight, rows=rows):
+        assert each.save_model() == alone.save_model()
+
+
+@pytest.mark.parametrize("leaf", ["constant", "linear"])
+def test_early_stopping_is_that_of_one_machine(leaf):
+    rng = np.random.default_rng(0)
+    X, y = problem(rng, 300, 2, False)
+    X_val, y_val = problem(rng, 100, 2, False)
+    estimator = PolyleafRegressor(
+        n_estimators=60, learning_rate=0.5, early_stopping_rounds=3, leaf=leaf, random_state=0, n_jobs=1
+    )
+    alone = PolyleafRegressor(**estimator.get_params()).fit(X, y, X_val=X_val, y_val=y_val)
+    first, *others = fit_on_threads(estimator, X, y, 3, eval_set={"validation": (X_val, y_val)})
+    assert first.save_model() == alone.save_model() and first.evals_result_ == alone.evals_result_
+    assert 0 < alone.best_iteration_ < alone.n_iter_ - 1 < 59
+    assert all(other.n_iter_ == alone.n_iter_ for other in others)
+
+
+def started(rng, n, objective):
+    """Rows, targets and what they start from: for classes a number each."""
+    X, Y = problem(rng, n, 3, objective == "softmax")
+    known = rng.integers(-4, 4, (n, 3)) / 4.0
+    y = rng.poisson(np.exp(known / 2)).astype(float) if objective == "poisson" else Y
+    return X, y, known
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(
+    ("objective", "parameters"),
+    [
+        ("squared_error", {"normalize_targets": True}),
+        ("poisson", {}),
+        ("poisson", {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 3}),
+        ("softmax", {"subsample": 0.5}),
+    ],
+)
+def test_offsets_are_those_of_one_machine(objective, parameters, size):
+    rng = np.random.default_rng(0)
+    X, y, known = started(rng, 150, objective)
+    X_val, y_val, known_val = started(rng, 60, objective)
+    kind = PolyleafClassifier if objective == "softmax" else PolyleafRegressor
+    estimator = kind(
+        objective=objective, n_estimators=4, max_leaves=6, random_state=0, n_jobs=1, **parameters
+    )
+    alone = kind(**estimator.get_params())
+    alone.fit(X, y, offset=known, X_val=X_val, y_val=y_val, offset_val=known_val)
+    held = {"validation": (X_val, y_val, known_val)}
+    first, *others = fit_on_threads(estimator, X, y, size, offset=known, eval_set=held)
+    assert first.save_model() == alone.save_model() and first.evals_result_ == alone.evals_result_
+    unwatched = kind(**estimator.get_params()).fit(X, y, offset=known).save_model()
+    assert all(other.save_model() == unwatched for other in others)
+    assert unwatched != kind(**estimator.get_params()).fit(X, y).save_model()
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"multi_strategy": "one_output_per_tree", "refresh": "tree"},
+        {"refresh": "layer", "grow_policy": "depthwise", "max_depth": 3},
+        {"leaf": "linear"},
+        {"sampling_method": "goss"},
+        {"base_score": 0.0, "min_split_gain": 1e9, "n_estimators": 20, "subsample": 0.5},  # no tree grows
+    ],
+)
+def test_rounds_that_are_known_are_repeated(parameters):
+    """What an attempt that was cut short has come to is taken over: the same model, log and end."""
+    rng = np.random.default_rng(0)
+    X, y = problem(rng, 200, 2, False)
+    held = {"validation": problem(rng, 60, 2, False)}
+    chosen = {
+        "n_estimators": 8,
+        "learning_rate": 0.5,
+        "max_leaves": 6,
+        "early_stopping_rounds": 15,
+    } | parameters
+    estimator = PolyleafRegressor(random_state=0, n_jobs=1, **chosen)
+    whole = fit_on_threads(estimator, X, y, 2, eval_set=held)[0]
+    for n_rounds in (1, 5, whole.n_iter_):
+        known = whole.model_.copy()
+        known.truncate(n_rounds)
+        again = fit_on_threads(estimator, X, y, 3, eval_set=held, known=known)[0]
+        assert again.save_model() == whole.save_model() and again.evals_result_ == whole.evals_result_
+
+
+@pytest.mark.parametrize("parameters", [{}, {"min_split_gain": 1e9, "n_estimators": 20, "subsample": 0.5}])
+def test_rounds_with_labels_that_are_known_are_repeated(parameters):
+    rng = np.random.default_rng(0)
+    X, _ = problem(rng, 200, 1, False)
+    Y = labels_of(rng, X, 30)
+    chosen = {"n_estimators": 6, "leaf": "sparse", "leaf_k": 3, "objective": "squared_hinge"} | parameters
+    estimator = PolyleafClassifier(random_state=0, n_jobs=1, **chosen)
+    alone = PolyleafClassifier(**estimator.get_params()).fit(X, Y)
+    whole = fit_on_threads(estimator, X, Y, 2)[0]
+    assert whole.save_model() == alone.save_model()
+    for n_rounds in (1, whole.n_iter_):
+        known = whole.model_.copy()
+        known.truncate(n_rounds)
+        assert fit_on_threads(estimator, X, Y, 3, known=known)[0].save_model() == whole.save_model()
+
+
+def test_learning_rates_of_callbacks_reach_all():
+    from polyleaf.callbacks import LearningRateScheduler
+
+    X, y = problem(np.random.default_rng(0), 100, 1, False)
+    make = lambda: PolyleafRegressor(  # noqa: E731
+        n_estimators=4, callbacks=[LearningRateScheduler([0.5, 0.25, 0.125])], random_state=0, n_jobs=1
+    )
+    alone = make().fit(X, y)
+    for each in fit_on_threads(make(), X, y, 2):
+        assert golden._lasting(each.save_model()) == golden._lasting(alone.save_model())
+
+
+def test_a_rank_that_fails_ends_all():
+    rng = np.random.default_rng(0)
+    X, y = problem(rng, 100, 1, False)
+
+    class Fails(Exception):
+        pass
+
+    class Fail:
+        def after_iteration(self, model, epoch, evals_log):
+            raise Fails
+
+        before_iteration = before_training = after_training = lambda self, *_: False
+
+    with pytest.raises(Fails):
+        fit_on_threads(PolyleafRegressor(n_estimators=5, callbacks=[Fail()], n_jobs=1), X, y, 3)
+
+
+def test_ranks_that_differ_are_told():
+    from polyleaf.training.distributed import agree
+
+    X, y = problem(np.random.default_rng(0), 100, 1, False)
+    models = [PolyleafRegressor(n_estimators=2, max_leaves=k, n_jobs=1).fit(X, y).model_ for k in (3, 3, 4)]
+    assert Threads.run(2, lambda comm: agree(comm, models[comm.rank], comm.rank == 0)) == [True, True]
+    with pytest.raises((RuntimeError, PeerFailed), match="another tree"):
+        Threads.run(3, lambda comm: agree(comm, models[comm.rank], False))
+
+
+class Counting(Threads):
+    """Knows how often it was asked, and the bytes of shares."""
+
+    def __init__(self, communicator):
+        vars(self).update(vars(communicator))
+        self.asked, self.shared = 0, []
+
+    def exchange(self, blocks):
+        self.asked += 1
+        return super().exchange(blocks)
+
+    def sum_shares(self, shares):
+        self.shared.append([share.nbytes for share in shares])
+        return super().sum_shares(shares)
+
+
+def counted_fit(estimator, X, y, **arguments):
+    """Fitted on two ranks, and what each of them was asked."""
+    counted = []
+
+    def wrap(communicator):
+        counted.append(Counting(communicator))
+        return counted[-1]
+
+    return fit_on_threads(estimator, X, y, 2, wrap=wrap, **arguments), counted
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+def test_messages_and_bytes_of_a_tree_are_as_predicted(depth):
+    """Of a full tree of 16 features of 255 bins and 16 outputs: a histogram of the root and of each pair."""
+    X = np.random.default_rng(0).permuted(np.repeat(np.arange(2048.0)[:, None], 16, axis=1), axis=0)
+    Y = np.sin(X / 100)
+    estimator = PolyleafRegressor(n_estimators=2, max_depth=depth, max_leaves=None, n_jobs=1, random_state=0)
+    fitted, counted = counted_fit(estimator, X, Y)
+    assert fitted[0].model_.forest.tree(1).n_leaves == 2**depth
+    tile = 8 * 256 * 16 + 16 + 8 * 256  # of eight features: sums, spare ones, and counts apart
+    for each in counted:
+        assert each.asked == 2 * (9 + 2 * depth)
+        assert [s for s in each.shared] == 2 * [[n * tile * 4] * 2 for n in (1, 1, 2, 4)[:depth]]
+
+
+def test_categories_in_order_are_asked_for_once_a_tree():
+    X = np.random.default_rng(0).integers(0, 9, (300, 3)).astype(np.float64)
+    asked = []
+    for categories in (None, [1]):
+        estimator = PolyleafRegressor(n_estimators=2, max_depth=2, max_leaves=None, n_jobs=1)
+        data = Dataset(X, categorical_features=categories)
+        _, counted = counted_fit(estimator, data, np.sin(3 * X[:, 1]) + X[:, 0])
+        asked.append(counted[0].asked)
+    assert asked == [2 * (9 + 2 * 2), 2 * (9 + 2 * 2 + 1)]
+
+
+@pytest.mark.parametrize(
+    ("linear_fit", "a_tree", "a_level"), [("half_additive", 11, 4), ("full", 11, 4), ("post", 14, 2)]
+)
+def test_messages_of_linear_leaves_are_as_predicted(linear_fit, a_tree, a_level):
+    X = np.random.default_rng(0).normal(size=(300, 5))
+    asked = {}
+    for depth in (1, 3):
+        estimator = PolyleafRegressor(
+            n_estimators=2, max_depth=depth, max_leaves=None, leaf="linear", linear_fit=linear_fit, n_jobs=1
+        )
+        _, counted = counted_fit(estimator, X, X[:, 0] * X[:, 1])
+        asked[depth] = counted[0].asked
+    of_table = 4 * X.shape[1]  # what features are worth as regressors, once
+    assert asked == {depth: of_table + 2 * (a_tree + a_level * depth) for depth in (1, 3)}
+
+
+@pytest.mark.parametrize(
+    ("split_search", "weighted", "a_tree", "a_level"),
+    [("sketch", False, 12, 5), ("sketch", True, 17, 6), ("exact", False, 9, 3), ("exact", True, 11, 4)],
+)
+def test_messages_of_labels_are_as_predicted(split_search, weighted, a_tree, a_level):
+    """The exact search asks for every node, of which there are 2^depth - 1."""
+    rng = np.random.default_rng(0)
+    X = rng.permuted(np.repeat(np.arange(512.0)[:, None], 5, axis=1), axis=0)
+    Y = labels_of(rng, X / 100, 30)
+    weight = rng.integers(1, 3, 512) / 2.0 if weighted else None
+    asked = {}
+    for depth in (1, 3):
+        estimator = PolyleafClassifier(
+            n_estimators=2,
+            max_depth=depth,
+            max_leaves=None,
+            min_child_samples=1,
+            leaf="sparse",
+            leaf_k=4,
+            objective="squared_hinge",
+            split_search=split_search,
+            n_jobs=1,
+        )
+        fitted, counted = counted_fit(estimator, X, Y, sample_weight=weight)
+        assert fitted[0].model_.forest.tree(1).n_leaves == 2**depth
+        asked[depth] = counted[0].asked
+    levels = {depth: 2**depth - 1 if split_search == "exact" else depth for depth in (1, 3)}
+    assert asked == {depth: 2 * (a_tree + a_level * levels[depth]) for depth in (1, 3)}
+
+
+@pytest.mark.parametrize(("weighted", "a_tree"), [(False, 10), (True, 13)])
+def test_messages_of_quantiles_are_as_predicted(weighted, a_tree):
+    X = np.random.default_rng(0).normal(size=(300, 5))
+    weight = np.arange(1.0, 301.0) if weighted else None
+    estimator = PolyleafRegressor(
+        n_estimators=2, max_depth=3, max_leaves=None, objective="absolute_error", n_jobs=1
+    )
+    _, counted = counted_fit(estimator, X, X[:, 0] * X[:, 1], sample_weight=weight)
+    assert counted[0].asked == 2 * (a_tree + 2 * 3)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 400), st.data())
+def test_rows_of_large_gradients_are_those_of_all(n, data):
+    """Of which some are equal, some 0, and the last of those that are kept shares its size with others."""
+    size, rng = data.draw(st.integers(1, 4)), np.random.default_rng(n)
+    rank, few = rng.integers(0, size, n), data.draw(st.booleans())
+    g = rng.integers(0, 3 if few else 10**6, (n, 2)).astype(np.float32) - 1
+    rates = {"top_rate": data.draw(st.floats(0.01, 0.6)), "other_rate": 0.2}
+    chosen = SimpleNamespace(sampling_method="goss", seed=3, **rates)
+    rows, multiplier = sample_rows(chosen, g, 1)
+    if rows is None:  # of few rows all are taken
+        return
+
+    def work(communicator):
+        own = np.flatnonzero(rank == communicator.rank)
+        found, own_multiplier = sample_rows(chosen, g[own], 1, numbered=Numbered(own, n, communicator))
+        return own[found], own, own_multiplier
+
+    found = Threads.run(size, work)
+    np.testing.assert_array_equal(np.sort(np.concatenate([each[0] for each in found])), rows)
+    for _, own, own_multiplier in found:
+        np.testing.assert_array_equal(own_multiplier, multiplier[own])
+    norms = np.linalg.norm(g, axis=1)
+    kept = rows[multiplier[rows] == 1]
+    assert len(kept) >= 1 and np.sort(norms[kept])[0] >= np.sort(np.delete(norms, kept))[-1:].max(initial=0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 200), st.data())
+def test_quantiles_are_those_of_all_rows(n, data):
+    """Of values of which some are equal, of zeros of both signs, and of leaves without rows or weight."""
+    rng, size = np.random.default_rng(n), data.draw(st.integers(2, 4))
+    dtype = data.draw(st.sampled_from([np.float32, np.float64]))
+    span = data.draw(st.sampled_from([2, 10**6]))
+    values = (rng.integers(-span, span, (n, 3)) / 7).astype(dtype) * rng.choice(
+        [0, -1, 1e-30, 1e20], (n, 3)
+    ).astype(dtype)
+    weight = data.draw(st.sampled_from([None, rng.integers(0, 3, (n, 1)), rng.random((n, 3)) * 1e-4]))
+    weight = None if weight is None else weight.astype(np.float32)
+    leaf, level = rng.integers(0, 6, n).astype(np.int32), np.array([0.01, 0.5, 0.93])
+    alone = _core.quantile_leaves(values, weight, leaf, 7, None, level, 1)
+    rank = rng.integers(0, size, n)
+
+    def work(communicator):
+        own = rank == communicator.rank
+        about = None if weight is None else weight[own], leaf[own], 7, None, level
+        return _core.quantile_leaves(values[own], *about, Workers(2, communicator))
+
+    for found in Threads.run(size, work):
+        assert found.tobytes() == alone.tobytes()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_sums_of_squares_are_those_of_all_rows(size):
+    rng = np.random.default_rng(0)
+    g = (rng.normal(size=(9000, 4)) * [1, 1e-20, 0, 1e15]).astype(np.float32)
+    alone, rank = _core.column_energy(g, 1), rng.integers(0, size, 9000)
+
+    def work(communicator):
+        return _core.column_energy(g[rank == communicator.rank], Workers(1, communicator))
+
+    for found in Threads.run(size, work):
+        np.testing.assert_array_equal(found, alone)
+    g[17, 1] = np.inf
+    for found in Threads.run(size, work):
+        assert np.isnan(found[1]) and (found[[0, 2, 3]] == alone[[0, 2, 3]]).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 400), st.data())
+def test_draws_are_those_of_all_numbers(n, data):
+    count, size = data.draw(st.integers(1, n)), data.draw(st.integers(1, 4))
+    rank = np.random.default_rng(n).integers(0, size, n)
+    wanted = draw(n, count, 3, 1, ROWS)
+
+    def work(communicator):
+        own = np.flatnonzero(rank == communicator.rank)
+        return own[draw_of(own, count, 3, 1, ROWS, communicator)]
+
+    np.testing.assert_array_equal(np.sort(np.concatenate(Threads.run(size, work))), np.flatnonzero(wanted))

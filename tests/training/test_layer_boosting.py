@@ -1,0 +1,408 @@
+"""Layer-by-layer boosting, and derivatives renewed after every tree (TFBT, sections V and VII)."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from layers import CLASSES, LABELS, LAYERS, N, X, Y, bits, classifier, loss, regressor, runs
+
+import polyleaf._core as core
+from polyleaf import PolyleafClassifier, PolyleafRegressor, load_model
+from polyleaf.datasets import load
+
+WEIGHT = np.random.default_rng(3).uniform(0.2, 3, N)
+
+# (estimator, target, parameters): what layers must work with.
+PARTS = {
+    "squared error": (regressor, Y, {}),
+    "softmax": (classifier, CLASSES, {}),
+    "labels": (classifier, LABELS, {}),
+    "poisson": (regressor, np.exp(Y / 4), {"objective": "poisson"}),
+    "huber": (regressor, Y, {"objective": "huber"}),
+    "medians": (regressor, Y, {"objective": "absolute_error"}),
+    "quantiles": (regressor, Y[:, 0], {"objective": "quantile", "quantile_alpha": [0.1, 0.5, 0.9]}),
+    "one output": (regressor, Y[:, 0], {}),
+    "first order": (classifier, CLASSES, {"curvature": "none", "leaf_curvature": "none"}),
+    "shared curvature": (classifier, CLASSES, {"curvature": "shared"}),
+    "full curvature": (classifier, CLASSES, {"curvature": "full"}),
+    "blocks": (classifier, CLASSES, {"curvature": "block"}),
+    "a tree per class": (classifier, CLASSES, {"multi_strategy": "one_output_per_tree"}),
+    "few leaves": (classifier, CLASSES, {"max_leaves": 5}),
+    "no limit on depth": (classifier, CLASSES, {"max_leaves": 12, "max_depth": None}),
+    "sampled rows": (classifier, CLASSES, {"subsample": 0.5}),
+    "goss": (classifier, CLASSES, {"sampling_method": "goss"}),
+    "rows per layer": (classifier, CLASSES, {"rows_per_layer": [0.25, 0.5, 1.0]}),
+    "fewer rows per layer": (classifier, CLASSES, {"rows_per_layer": [1.0, 150, 80]}),
+    "sampled features": (classifier, CLASSES, {"colsample_bynode": 0.5, "colsample_bytree": 0.7}),
+    "cut back": (classifier, CLASSES, {"pruning": "post", "min_split_gain": 0.4}),
+    "cut back, few rows": (
+        classifier,
+        CLASSES,
+        {"pruning": "post", "rows_per_layer": [0.3, 0.6], "min_split_gain": 0.2},
+    ),
+    "a sketch": (regressor, np.tile(Y, 8), {"sketch": "random_projection", "sketch_dim": 4}),
+    "penalties": (regressor, Y, {"reg_alpha": 1.0, "max_delta_step": 0.5}),
+    "normalised targets": (regressor, 1e3 + 10 * Y, {"normalize_targets": True}),
+}
+
+
+@pytest.fixture(params=PARTS, ids=str)
+def part(request):
+    return PARTS[request.param]
+
+
+def trained_by_layers(part, **changes):
+    make, y, parameters = part
+    with runs() as begun:
+        estimator = make(**{**LAYERS, **parameters, **changes}).fit(X, y)
+    return estimator, begun[0]
+
+
+# -------------------------------------------------------------------------------------------------- exactness
+
+
+def test_predictions_on_training_rows_are_the_scores_that_training_left(part):
+    """Sums along a path are folded into its leaf as training added them."""
+    estimator, run = trained_by_layers(part)
+    model = estimator.model_
+    codes = model.mapper.transform(estimator._features(X), 1)
+    raw = np.zeros_like(run.state.raw)
+    model.forest.predict(codes, raw, 0, len(model.forest), 1)
+    assert raw.any()
+    np.testing.assert_array_equal(raw, run.state.raw)
+
+
+def test_number_of_threads_changes_nothing(part):
+    one, *others = [trained_by_layers(part, n_jobs=n)[0] for n in (1, 2, 3)]
+    for other in others:
+        assert bits(one) == bits(other)
+
+
+@cache
+def digest():
+    """One hash of all models above, bit by bit."""
+    found = hashlib.sha256()
+    for part in PARTS.values():
+        for array in bits(trained_by_layers(part, n_jobs=2)[0]).values():
+            found.update(array)
+    return found.hexdigest()
+
+
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
+def test_instruction_set_changes_nothing(isa):
+    if isa not in core.available_isas():
+        pytest.skip(f"this CPU cannot run {isa}")
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    script = "from test_layers import core, digest; print(core.isa(), digest())"
+    environment = {**os.environ, "POLYLEAF_ISA": isa, "PYTHONPATH": path}
+    run = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split() == [isa, digest()]
+
+
+# ------------------------------------------------------------------------------------ against the twin's loop
+
+
+def coupled(y, scores):
+    """Derivatives (n, K) of a loss that couples outputs: each one's step changes what the others should do.
+
+    Rational, so that the twin and the library compute the same numbers.
+    """
+    residual = scores - y
+    total = residual.sum(axis=1, keepdims=True)
+    g = residual + 0.2 * total + 0.1 * residual * np.abs(residual)
+    return g, 1.2 + 0.2 * np.abs(residual)
+
+
+def binned(estimator):
+    mapper = estimator.model_.mapper
+    codes = mapper.transform(estimator._features(X), 1)
+    return codes, np.asarray(mapper.n_bins_, np.uint16), np.asarray(mapper.is_categorical_)
+
+
+def twin_config(**changes):
+    config = reference.GrowConfig(max_leaves=2**31 - 1, max_depth=3, level_wise=True, min_child_samples=4)
+    return replace(config, **{"min_child_weight": 1e-3, **changes})
+
+
+@pytest.mark.parametrize("kind", ["unit", "shared", "diagonal"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"reg_lambda": 30.0, "min_split_gain": 0.05}, {"min_split_gain": 1e9}, {"max_leaves": 6}],
+    ids=str,
+)
+@pytest.mark.parametrize("post_prune", [False, True])
+def test_the_loop_is_the_twins(kind, options, post_prune):
+    curvature = {"unit": "none"}.get(kind, kind)
+    parameters = {**LAYERS, "objective": coupled, "curvature": curvature, "leaf_curvature": curvature}
+    parameters |= {"pruning": "post" if post_prune else "pre", "learning_rate": 0.5, **options}
+    with runs() as begun:
+        estimator = regressor(**parameters).fit(X, Y)
+    data, raw = binned(estimator), np.zeros(Y.shape, np.float32)
+
+    def derivatives(raw):
+        g, h = coupled(Y, raw.astype(np.float64))
+        g, h = g.astype(np.float32), h.astype(np.float32)
+        return g, {"unit": None, "shared": reference.row_means(h), "diagonal": h}[kind]
+
+    config = twin_config(post_prune=post_prune, **options)
+    for tree in range(estimator.model_.n_trees):
+        grown, leaves, values = reference.fit_tree_by_layers(*data, derivatives, raw, kind, config, 0.5)
+        np.testing.assert_array_equal(estimator.model_.forest.tree(tree).feature, grown.feature)
+        np.testing.assert_array_equal(estimator.model_.forest.tree(tree).gain, grown.gain)
+        np.testing.assert_array_equal(estimator.model_.forest.values(tree), values)
+        raw = raw + values[leaves]
+    np.testing.assert_array_equal(begun[0].state.raw, raw)
+    assert estimator.model_.n_trees == 3  # also of one leaf each: the first score is not where the loss ends
+
+
+@pytest.mark.parametrize("refresh", ["round", "tree"])
+def test_one_tree_per_output_with_and_without_renewed_scores(refresh):
+    """TFBT's tree-per-class against a loop by hand: the second tree knows what the first has done."""
+    parameters = {"multi_strategy": "one_output_per_tree", "refresh": refresh, "grow_policy": "depthwise"}
+    estimator = regressor(objective=coupled, learning_rate=0.5, **parameters).fit(X, Y)
+    data, raw = binned(estimator), np.zeros(Y.shape, np.float32)
+    trees = iter(range(9))
+    for _ in range(3):
+        g, h = (part.astype(np.float32) for part in coupled(Y, raw.astype(np.float64)))
+        for k in range(3):
+            if refresh == "tree":
+                g, h = (part.astype(np.float32) for part in coupled(Y, raw.astype(np.float64)))
+            column = g[:, k : k + 1].copy(), h[:, k : k + 1].copy()
+            _, leaves, values = reference.fit_tree(*data, *column, "shared", twin_config(), 0.5)
+            np.testing.assert_array_equal(estimator.model_.forest.values(next(trees)), values)
+            raw[:, k] += values[leaves, 0]
+    np.testing.assert_array_equal(estimator.predict(X), raw.astype(np.float64))
+
+
+# ----------------------------------------------------------------------------------------- what it must equal
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_layers_are_the_whole_tree_for_squared_error(seed):
+    """Squared error, no penalty, rate 1: a step leaves residuals whose sums within a node are those of a
+    whole tree less their mean: gains and leaves stay what they were, but for the rounding of derivatives."""
+    rng = np.random.default_rng(seed)
+    features = rng.standard_normal((800, 4))
+    y = np.stack([np.sin(2 * features[:, 0]) + features[:, 1], features[:, 2] * features[:, 1]], axis=1)
+    y += 0.1 * rng.standard_normal(y.shape)
+    parameters = {"n_estimators": 1, "learning_rate": 1.0, "reg_lambda": 0.0, "grow_policy": "depthwise"}
+    parameters |= {"max_depth": 3, "min_child_samples": 30, "n_jobs": 1}
+    whole = PolyleafRegressor(**parameters).fit(features, y)
+    layers = PolyleafRegressor(**parameters, refresh="layer").fit(features, y)
+    one, other = whole.model_.forest.tree(0), layers.model_.forest.tree(0)
+    assert one.n_leaves == 8
+    for name in ("feature", "threshold", "left", "right", "count"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    np.testing.assert_allclose(one.gain, other.gain, rtol=2e-3)
+    np.testing.assert_allclose(whole.predict(features), layers.predict(features), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("make", "y", "parameters"),
+    [
+        (regressor, Y[:, 0], {}),
+        (regressor, Y[:, 0], {"objective": "absolute_error"}),
+        (classifier, LABELS[:, 0], {}),
+        (classifier, CLASSES, {}),  # one tree for all
+        (regressor, Y, {"multi_strategy": "one_output_per_tree"}),
+        (classifier, LABELS, {"multi_strategy": "one_output_per_tree"}),
+    ],
+)
+def test_renewal_per_tree_is_renewal_per_round_where_outputs_do_not_meet(make, y, parameters):
+    assert bits(make(**parameters, refresh="tree").fit(X, y)) == bits(make(**parameters).fit(X, y))
+
+
+def test_renewal_per_tree_matters_where_outputs_meet():
+    """At rate 1 steps from the same scores add up to too much (Jacobi); in turn they do not."""
+    per_class = {"multi_strategy": "one_output_per_tree", "learning_rate": 1.0}
+    per_class |= {"softmax_curvature": "diagonal"}
+    per_class |= {"categorical_features": None, "n_estimators": 1, "reg_lambda": 0.0}
+    # Two classes that hang on a switch, 3 : 1 and 1 : 3, and hardly any rows of a third.
+    switch = np.repeat([0.0, 1.0], 200)[:, None]
+    y = np.concatenate([np.repeat([0, 1, 2], [149, 50, 1]), np.repeat([0, 1, 2], [50, 149, 1])])
+    together = classifier(**per_class).fit(switch, y)
+    in_turn = classifier(**per_class, refresh="tree").fit(switch, y)
+    ours, theirs = in_turn.model_.forest, together.model_.forest
+    np.testing.assert_array_equal(ours.values(0), theirs.values(0))
+    assert not np.array_equal(ours.values(1), theirs.values(1))
+    shares = np.array([149, 50, 1]) / 200
+    least = -np.sum(shares * np.log(shares))
+    assert loss(in_turn, switch, y) - least < 0.2 * (loss(together, switch, y) - least)
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"rows_per_layer": [1.0]}, {"rows_per_layer": [N]}, {"subsample": 1.0}]
+)
+def test_all_rows_are_all_rows(parameters):
+    expected = classifier(**LAYERS).fit(X, CLASSES)
+    assert bits(classifier(**LAYERS, **parameters).fit(X, CLASSES)) == bits(expected)
+
+
+def test_rows_of_weight_zero_are_not_there():
+    weight = (np.random.default_rng(5).random(N) < 0.8).astype(float)
+    kept = weight > 0
+    for parameters in ({}, {"rows_per_layer": [0.5, 1.0]}, {"pruning": "post"}):
+        weighted = classifier(**LAYERS, **parameters).fit(X, CLASSES, sample_weight=weight)
+        fewer = classifier(**LAYERS, **parameters).fit(X[kept], CLASSES[kept], sample_weight=weight[kept])
+        np.testing.assert_array_equal(weighted.decision_function(X), fewer.decision_function(X))
+
+
+@pytest.mark.parametrize("make, y", [(regressor, Y), (classifier, CLASSES), (regressor, Y[:, 0])])
+def test_weights_are_taken_in_every_layer(make, y):
+    """Scaled by a power of two, with the penalties: the same trees. Other weights: other trees."""
+    parameters = {**LAYERS, "reg_lambda": 1.0, "min_child_weight": 0.5}
+    once = make(**parameters).fit(X, y, sample_weight=WEIGHT)
+    scaled = {**parameters, "reg_lambda": 4.0, "min_child_weight": 2.0}
+    np.testing.assert_array_equal(
+        once.predict(X), make(**scaled).fit(X, y, sample_weight=4 * WEIGHT).predict(X)
+    )
+    assert bits(once) != bits(make(**parameters).fit(X, y))
+
+
+def test_a_continued_training_goes_on_as_it_would_have(part):
+    make, y, parameters = part
+    at_once = make(**{**LAYERS, **parameters, "n_estimators": 4}).fit(X, y)
+    in_two = make(**{**LAYERS, **parameters, "n_estimators": 2}).fit(X, y)
+    in_two.set_params(n_estimators=4, warm_start=True).fit(X, y)
+    assert bits(at_once) == bits(in_two)
+
+
+def test_models_are_kept_in_files(part, tmp_path):
+    make, y, parameters = part
+    estimator = make(**{**LAYERS, **parameters}).fit(X, y)
+    estimator.save_model(tmp_path / "model")
+    again = load_model(tmp_path / "model")
+    assert bits(estimator) == bits(again)
+    np.testing.assert_array_equal(estimator.predict(X), again.predict(X))
+    assert again.get_params()["refresh"] == "layer"
+
+
+# ------------------------------------------------------------------------------------------- what it promises
+
+
+def test_layers_reach_a_lower_loss_in_as_many_trees():
+    """The point of TFBT's section V, on real data; deterministic, so no tolerance is needed."""
+    features, _, y, _ = load("letter").split()
+    parameters = {"n_estimators": 6, "max_depth": 4, "max_leaves": None, "grow_policy": "depthwise"}
+    parameters |= {"learning_rate": 0.3, "softmax_curvature": "diagonal", "n_jobs": 1}
+    losses = {}
+    for refresh in ("round", "layer"):
+        estimator = PolyleafClassifier(**parameters, refresh=refresh).fit(features[:3000], y[:3000])
+        ids = np.searchsorted(estimator.classes_, y[:3000]).astype(np.int32)
+        losses[refresh] = loss(estimator, features[:3000], ids)
+    assert losses["layer"] < 0.9 * losses["round"]
+
+
+@pytest.mark.parametrize("level", [0.5, 0.2])
+def test_leaves_are_renewed_in_every_layer(level):
+    """Rate 1: after the last layer no leaf's quantile of residuals is left to take."""
+    parameters = {
+        **LAYERS,
+        "objective": "quantile",
+        "quantile_alpha": level,
+        "learning_rate": 1.0,
+        "calibrate_quantiles": False,
+    }
+    estimator, y = regressor(**parameters).fit(X, Y[:, 0]), Y[:, 0]
+    residual = y - estimator.predict(X)
+    leaf = estimator.apply(X)[:, -1]
+    assert len(np.unique(leaf)) > 4
+    for j in np.unique(leaf):
+        lower = np.sort(residual[leaf == j])[int(np.ceil(level * (leaf == j).sum() - 1e-9)) - 1]
+        assert abs(lower) < 1e-5
+
+
+def test_a_layer_counts_the_rows_it_was_grown_on():
+    """A node's count is of the rows that its split was found on; deeper layers are on more (section V)."""
+    estimator = classifier(**LAYERS, rows_per_layer=[0.25, 0.5, 1.0], min_split_gain=0.0).fit(X, CLASSES)
+    for t in range(estimator.model_.n_trees):
+        tree = estimator.model_.forest.tree(t)
+        level, counts = [0], []
+        while level:
+            counts.append(int(tree.count[level].sum()))
+            level = [child for i in level if tree.left[i] >= 0 for child in (tree.left[i], tree.right[i])]
+        assert counts[:2] == [90, 90] and counts[2] in range(150, 181) and counts[3] <= N
+    whole = classifier(**LAYERS, rows_per_layer=[90, 180]).fit(X, CLASSES)
+    assert bits(whole) != bits(estimator)
+
+
+@pytest.mark.parametrize("threshold", [0.02, 0.1])
+def test_gains_of_every_layer_pass_the_threshold(threshold):
+    estimator = classifier(**LAYERS, min_split_gain=threshold).fit(X, CLASSES)
+    trees = [estimator.model_.forest.tree(t) for t in range(estimator.model_.n_trees)]
+    gains = np.concatenate([tree.gain[tree.feature >= 0] for tree in trees])
+    assert len(gains) and gains.min() > threshold
+
+
+def test_goss_sees_the_gradients_of_each_layer():
+    """Rows of large gradient are others after the first layer's step: the children's counts are not the
+    root's."""
+    estimator = regressor(**LAYERS, sampling_method="goss", learning_rate=1.0).fit(X, Y)
+    tree = estimator.model_.forest.tree(0)
+    assert tree.count[0] == 108 + 1 or tree.count[0] == 108
+    grandchildren = [tree.left[i] for i in (1, 2) if tree.left[i] >= 0]
+    assert grandchildren and tree.n_leaves > 4
+
+
+def test_training_ends_where_no_tree_can_be_grown():
+    for parameters in ({}, {"pruning": "post"}):
+        estimator = regressor(**LAYERS, min_split_gain=1e9, **parameters).fit(X, Y)
+        assert estimator.model_.n_trees == 1 and estimator.model_.forest.tree(0).n_leaves == 1
+        np.testing.assert_allclose(estimator.predict(X), np.broadcast_to(Y.mean(0), Y.shape), atol=1e-6)
+
+
+@pytest.mark.parametrize("refresh", ["round", "layer"])
+def test_single_leaves_that_still_move_the_scores_do_not_end_training(refresh):
+    """From a score of 0 no split may pay at first: two leaves are penalised twice."""
+    parameters = {"base_score": 0.0, "refresh": refresh, "learning_rate": 0.5, "reg_lambda": 50.0}
+    parameters["grow_policy"] = "depthwise"
+    far = 100 * Y.std(axis=0) + Y
+    estimator = regressor(n_estimators=40, **parameters).fit(X, far)
+    sizes = [estimator.model_.forest.tree(t).n_leaves for t in range(estimator.model_.n_trees)]
+    assert sizes[0] == 1 and max(sizes) > 1
+
+    without_splits = regressor(n_estimators=100, min_split_gain=1e9, **parameters).fit(X, far)
+    assert 5 < without_splits.model_.n_trees < 40
+    error = np.abs(without_splits.predict(X) - far.mean(axis=0)) / Y.std(axis=0)
+    assert error.max() < 2**-8
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(st.data())
+def test_any_training_by_layers_predicts_what_it_trained(data):
+    n, n_outputs = data.draw(st.integers(2, 120)), data.draw(st.sampled_from([1, 2, 5, 17]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
+    features = np.round(rng.standard_normal((n, data.draw(st.integers(1, 9)))), data.draw(st.integers(0, 3)))
+    features[rng.random(features.shape) < data.draw(st.sampled_from([0.0, 0.3]))] = np.nan
+    parameters = {
+        "n_estimators": 2,
+        "refresh": "layer",
+        "grow_policy": "depthwise",
+        "max_depth": data.draw(st.sampled_from([1, 2, 4, None])),
+        "max_leaves": data.draw(st.sampled_from([2, 3, 9, 31])),
+        "min_child_samples": data.draw(st.sampled_from([1, 5])),
+        "pruning": data.draw(st.sampled_from(["pre", "post"])),
+        "min_split_gain": data.draw(st.sampled_from([0.0, 0.1])),
+        "rows_per_layer": data.draw(st.sampled_from([None, [0.3, 1.0], [1.0, 0.3], [1], [0.5, 3, 0.9]])),
+        "learning_rate": data.draw(st.sampled_from([0.1, 1.0])),
+        "n_jobs": data.draw(st.sampled_from([1, 2])),
+    }
+    with runs() as begun:
+        y = rng.standard_normal((n, n_outputs))
+        estimator = PolyleafRegressor(**parameters).fit(features, y if n_outputs > 1 else y[:, 0])
+    assert np.isfinite(begun[0].state.raw).all()
+    np.testing.assert_array_equal(
+        estimator.predict(features).reshape(n, -1), begun[0].model.in_unit_of_y(begun[0].state.raw)
+    )

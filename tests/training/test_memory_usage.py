@@ -1,0 +1,106 @@
+"""Where what a training holds lies, and that it leaves no trace."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from polyleaf import Dataset, PolyleafClassifier, PolyleafRegressor
+from polyleaf.training import memory_usage
+
+N, N_FEATURES = 3000, 20
+MUCH = 1 << 40
+
+
+def problem(n_outputs=3):
+    X = np.random.default_rng(0).normal(size=(N, N_FEATURES))
+    return X, np.column_stack([X[:, k] * X[:, k + 1] for k in range(n_outputs)])
+
+
+def limited(X, y, limit, folder, **options):
+    batches = [(X[i : i + 700], y[i : i + 700]) for i in range(0, N, 700)]
+    return Dataset.from_batches(batches, memory_limit=limit, cache_dir=folder, **options)
+
+
+SMALL = {"n_estimators": 4, "max_depth": 3, "max_leaves": None, "n_jobs": 1, "random_state": 0}
+TRAININGS = {
+    "outputs": (PolyleafRegressor, {}),
+    "a curvature for each output": (PolyleafRegressor, {"objective": "poisson"}),
+    "all pairs": (PolyleafRegressor, {"objective": "poisson", "curvature": "full"}),
+    "trees of one output": (PolyleafRegressor, {"multi_strategy": "one_output_per_tree"}),
+    "layers": (PolyleafRegressor, {"refresh": "layer", "grow_policy": "depthwise"}),
+    "linear leaves": (PolyleafRegressor, {"leaf": "linear"}),
+    "a sketch": (PolyleafRegressor, {"sketch": "random_projection", "sketch_dim": 2}),
+    "classes": (PolyleafClassifier, {}),
+}
+
+
+def needed(make, parameters, X, y, monkeypatch):
+    """What has to stay in memory, and the row state: as the training itself counts them."""
+    seen = []
+    of_row, of_trees = memory_usage.of_row, memory_usage.of_trees
+
+    def counted(*arguments):
+        seen.append(of_row(*arguments))
+        return seen[-1]
+
+    def counted_trees(columns, settings):
+        found = of_trees(columns, settings)
+        seen.append(found + memory_usage.of_histograms(N, N_FEATURES, columns, settings))
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(memory_usage, "of_row", counted)
+        patch.setattr(memory_usage, "of_trees", counted_trees)
+        make(**SMALL, **parameters).fit(limited(X, y, MUCH, None, keep_features=True))
+    row, others = seen
+    return N * row.others + others, N * row.state, N * (row.bins + N_FEATURES)
+
+
+@pytest.mark.parametrize("training", TRAININGS)
+def test_a_limit_moves_first_bins_then_row_state_and_no_bit(training, tmp_path, monkeypatch):
+    make, parameters = TRAININGS[training]
+    X, y = problem()
+    y = np.abs(y).round() if make is PolyleafRegressor else y[:, 0] > 0
+    stays, state, bins = needed(make, parameters, X, y, monkeypatch)
+    made = []
+    mapped = memory_usage.mapped
+    monkeypatch.setattr(memory_usage, "mapped", lambda *about: made.append(about) or mapped(*about))
+    models = {}
+    for limit in (MUCH, stays + bins + state, stays + bins + state - 1, stays + bins - 1, stays):
+        made.clear()
+        data = limited(X, y, limit, tmp_path, keep_features=training == "linear leaves")
+        models[limit] = make(**SMALL, **parameters).fit(data).save_model()
+        assert data.is_in_files == (limit < stays + bins or data.room.limit < 8 * X.size)
+        memory = stays + (0 if data.is_in_files else bins) + state
+        assert bool(made) == (memory > limit)
+    assert len(set(models.values())) == 1
+    with pytest.raises(ValueError, match="with bins, scores and derivatives in files this training still"):
+        make(**SMALL, **parameters).fit(limited(X, y, stays - 1, tmp_path))
+
+
+def test_without_a_limit_nothing_leaves_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory_usage, "mapped", None)
+    X, y = problem()
+    data = Dataset.from_batches([(X, y)], cache_dir=tmp_path)
+    PolyleafRegressor(**SMALL).fit(data)
+    assert data.is_in_files and not Dataset.from_batches([(X, y)]).is_in_files
+
+
+def test_data_that_leave_memory_are_the_same(tmp_path):
+    X, y = problem()
+    data = limited(X, y, MUCH, tmp_path, keep_features=True)
+    codes, features = data.codes.copy(), data.features.copy()
+    data.leave_memory()
+    data.leave_memory()  # which are there already
+    assert data.is_in_files
+    np.testing.assert_array_equal(data.codes, codes)
+    np.testing.assert_array_equal(data.features, features)
+
+
+def test_columns_of_very_many_categories_stay(tmp_path):
+    X = pd.DataFrame({"id": [f"c{i % 400}" for i in range(N)], "x": np.arange(N) * 1.0})
+    data = Dataset.from_batches([(X, np.arange(N) % 7)], memory_limit="1 GB", cache_dir=tmp_path)
+    with pytest.raises(ValueError, match="memory_limit asks for bins in a file, but there are columns"):
+        data.leave_memory()
